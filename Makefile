@@ -1,0 +1,59 @@
+# Everything starts here. `make` lists the targets; each one sets up what it needs.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.ready
+SYNC_FLAGS ?=
+
+.PHONY: help
+help: ## List the targets
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+
+# uv comes from PATH, or is installed into .tools of this checkout: nothing outside it is changed.
+$(STAMP): pyproject.toml uv.lock tools/bootstrap.py
+	@$(PYTHON) tools/bootstrap.py $(SYNC_FLAGS)
+	@touch $@
+
+.PHONY: setup
+setup: $(STAMP) ## Install Trellis and its tools into .venv
+	@$(BIN)/python -m compileall -q src
+
+.PHONY: demo
+demo: setup ## Check and explain the example manifests
+	@$(BIN)/python tools/demo.py
+
+.PHONY: test
+test: setup ## Run every test
+	$(BIN)/python -m pytest tests
+
+.PHONY: unit
+unit: setup ## Run the unit tests alone (under a minute)
+	$(BIN)/python -m pytest tests/unit
+
+.PHONY: lint
+lint: setup ## Check format, style, types, layers and generated files
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python tools/generate.py --check
+
+.PHONY: bench
+bench: SYNC_FLAGS := --group bench
+bench: ## Measure: ratios against a peer in the same run
+	@$(PYTHON) tools/bootstrap.py $(SYNC_FLAGS) && touch $(STAMP)
+	@$(BIN)/python -m compileall -q src
+	$(BIN)/python -m bench
+
+.PHONY: docs
+docs: setup ## Write the generated files anew: CRDs and reference pages
+	$(BIN)/python tools/generate.py
+
+.PHONY: clean
+clean: ## Remove everything that make made
+	rm -rf $(VENV) .tools .cache .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache dist build
+	find src tests bench tools -name __pycache__ -type d -prune -exec rm -rf {} +

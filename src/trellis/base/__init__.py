@@ -1,0 +1,5 @@
+"""The vocabulary everything else is written in: quantities, durations, times, selectors, errors, reasons.
+
+Each module is one small value with exact rules, as the API server has them. This package imports nothing of ours, reads
+no clock, touches no file and knows no Kubernetes kind.
+"""

@@ -1,0 +1,77 @@
+"""Make `.venv` from the lock: the one step that runs before anything is installed, so standard library only.
+
+uv is taken from PATH; without it, it is installed into `.tools` of this checkout with whatever this Python has (pip,
+or venv with ensurepip). Arguments are handed to `uv sync`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+TOOLS = ROOT / ".tools"
+GO_WANTED = (1, 26)
+
+
+def find_uv() -> str:
+    """The uv to use, installed into the checkout if there is none."""
+    found = shutil.which("uv") or local_uv()
+    if found:
+        return found
+    print("uv is not on PATH: installing it into .tools", file=sys.stderr)
+    quiet = ["--quiet", "--disable-pip-version-check", "--root-user-action=ignore"]
+    if runs([sys.executable, "-m", "venv", str(TOOLS)]):
+        subprocess.run([str(TOOLS / "bin" / "python"), "-m", "pip", "install", *quiet, "uv"], check=True)
+    elif runs([sys.executable, "-m", "pip", "--version"]):
+        prefix = ["--prefix", str(TOOLS)]
+        subprocess.run([sys.executable, "-m", "pip", "install", *quiet, *prefix, "uv"], check=True)
+    installed = local_uv()
+    if installed is None:
+        sys.exit(
+            "trellis: this Python has neither pip nor a working venv module, so uv cannot be installed.\n"
+            "Install one of them (Debian, Ubuntu: apt-get install python3-venv) or put uv on PATH, then try again."
+        )
+    return installed
+
+
+def local_uv() -> str | None:
+    """The uv that an earlier run put into `.tools` (Debian's pip adds `local/` below a prefix)."""
+    places = (TOOLS / "bin" / "uv", TOOLS / "local" / "bin" / "uv")
+    return next((str(place) for place in places if place.exists()), None)
+
+
+def go_flags() -> list[str]:
+    """The group that brings a Go toolchain, unless this machine has one: tests compile the API server's own code."""
+    go = shutil.which("go")
+    if go is None:
+        return ["--group", "go"]
+    told = subprocess.run([go, "version"], capture_output=True, text=True, check=False).stdout
+    found = re.search(r"go(\d+)\.(\d+)", told)
+    recent = found is not None and (int(found[1]), int(found[2])) >= GO_WANTED
+    return [] if recent else ["--group", "go"]
+
+
+def runs(command: list[str]) -> bool:
+    """Whether a command exists and succeeds."""
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+def main() -> None:
+    """Create or update `.venv`."""
+    if sys.version_info < (3, 11):  # noqa: UP036 -- this file runs under whatever `python3` is
+        sys.exit(f"trellis: Python 3.11 or newer is needed, this is {sys.version.split()[0]}")
+    # Bytecode is compiled at install time: imports are three times slower where Python may not write it itself.
+    # What an earlier run added, such as the group for benchmarks, stays.
+    options = ["--locked", "--inexact", "--compile-bytecode", "--quiet", *go_flags(), *sys.argv[1:]]
+    command = [find_uv(), "sync", *options]
+    environment = {**os.environ, "UV_PYTHON": sys.executable, "UV_PROJECT_ENVIRONMENT": str(ROOT / ".venv")}
+    sys.exit(subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode)
+
+
+if __name__ == "__main__":
+    main()
