@@ -1,0 +1,52 @@
+"""Take every measurement and print one table; exit code 1 if a bar is missed."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+
+from bench import check_time, help_time, pod_list, quantity_columns
+from bench.measurement import CannotMeasure, Row
+
+MEASUREMENTS: dict[str, Callable[[], list[Row]]] = {
+    "pod_list": pod_list.measure,
+    "quantity_columns": quantity_columns.measure,
+    "help_time": help_time.measure,
+    "check_time": check_time.measure,
+}
+
+_HEADINGS = ("what", "ours", "peer", "ratio", "bar", "")
+
+
+def main(wanted: Sequence[str]) -> int:
+    """Take the wanted measurements, or all of them."""
+    unknown = [name for name in wanted if name not in MEASUREMENTS]
+    if unknown:
+        print(
+            f"no such measurement: {', '.join(unknown)}; there are {', '.join(MEASUREMENTS)}", file=sys.stderr
+        )
+        return 2
+    rows = [row for name in wanted or MEASUREMENTS for row in _taken(name)]
+    print(table(rows))
+    return 1 if any(row.met is False for row in rows) else 0
+
+
+def _taken(name: str) -> list[Row]:
+    try:
+        return MEASUREMENTS[name]()
+    except CannotMeasure as error:
+        print(f"{name}: {error}", file=sys.stderr)
+        return [Row(name, "not measured", met=False)]
+
+
+def table(rows: Sequence[Row]) -> str:
+    """The rows in aligned columns."""
+    verdicts = {True: "met", False: "missed", None: ""}
+    cells = [_HEADINGS, *((r.what, r.ours, r.peer, r.ratio, r.bar, verdicts[r.met]) for r in rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = ("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in cells)
+    return "\n".join(line.rstrip() for line in lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,65 @@
+"""One line of the table: what was measured, against what, and whether it is good enough."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+class Row(msgspec.Struct, frozen=True):
+    """Texts as they are printed; `met` is None for a row without a bar, which is there for comparison."""
+
+    what: str
+    ours: str
+    peer: str = "-"
+    ratio: str = "-"
+    bar: str = "-"
+    met: bool | None = None
+
+
+class CannotMeasure(Exception):  # noqa: N818
+    """What should be measured is not there or fails; its bar counts as missed."""
+
+
+def at_least(what: str, ours: str, peer: str, ratio: float, bar: float) -> Row:
+    """A row whose ratio, peer to ours, must reach the bar."""
+    return Row(what, ours, peer, f"{ratio:.1f}x", f">= {bar:g}x", ratio >= bar)
+
+
+def within(what: str, seconds: float, bar: float, peer: float | None = None) -> Row:
+    """A row whose time must stay within the bar; a peer is only for comparison."""
+    compared = ("-", "-") if peer is None else (in_ms(peer), f"{seconds / peer:.1f}x")
+    return Row(what, in_ms(seconds), *compared, f"<= {in_ms(bar)}", seconds <= bar)
+
+
+def in_ms(seconds: float) -> str:
+    """A time in milliseconds, whole ones from a hundred on."""
+    ms = seconds * 1000
+    return f"{ms:,.0f} ms" if ms >= 100 else f"{ms:.1f} ms"
+
+
+def run(*command: str) -> str:
+    """What a command prints, run from the root of the project."""
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        last = done.stderr.strip().rsplit("\n", 1)[-1] or f"exit code {done.returncode}"
+        raise CannotMeasure(f"{' '.join(command[1:])}: {last}")
+    return done.stdout
+
+
+def python(*arguments: str) -> str:
+    """What this interpreter prints with these arguments, in a process of its own."""
+    return run(sys.executable, *arguments)
+
+
+def time_of(*command: str) -> float:
+    """Seconds from starting a command to its end."""
+    start = time.perf_counter()
+    run(*command)
+    return time.perf_counter() - start

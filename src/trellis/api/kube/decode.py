@@ -1,0 +1,153 @@
+"""How bytes from the API server become slices, and what becomes of those that do not.
+
+One object nobody can read must not blind an autoscaler to ten thousand others. A list is decoded whole, in
+one go; only if that fails is it decoded object by object, and those that cannot be read are set aside with
+their name and the reason.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from trellis.api.kube.lenient import convert_leniently
+from trellis.api.kube.meta import ListMeta
+from trellis.base.errors import UnreadableObject
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+# Beside its own errors the decoder lets two others through: text that is not UTF-8, and nesting without end.
+_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+
+
+class Rejected(msgspec.Struct, frozen=True):
+    """An object set aside: its place in the list, its name if that much could be read, and why."""
+
+    index: int
+    namespace: str
+    name: str
+    message: str
+
+
+class DecodedList(msgspec.Struct, Generic[T], frozen=True):
+    """A list, or a page of one, as far as it could be read.
+
+    A rejected object exists: whoever keeps a cache must not take its absence from `items` for a deletion.
+    """
+
+    items: tuple[T, ...]
+    resource_version: str = ""
+    continue_token: str = ""
+    remaining_item_count: int | None = None
+    rejected: tuple[Rejected, ...] = ()
+
+
+class _Page(msgspec.Struct, Generic[T]):
+    """The list on the wire.
+
+    `items` is required, because what has none is not an empty list but something else, such as the `Status`
+    of an error, and reading that as empty would look as if every object had been deleted.
+    """
+
+    items: tuple[T, ...] | None
+    metadata: ListMeta | None = None
+
+
+class _Name(msgspec.Struct):
+    name: str = ""
+    namespace: str = ""
+
+    def __str__(self) -> str:
+        return "/".join(part for part in (self.namespace, self.name) if part) or "an object without a name"
+
+
+class _Named(msgspec.Struct):
+    """As little of an object as tells who it is: whatever else is wrong with it, this can mostly be read."""
+
+    metadata: _Name
+
+
+def decode_list(data: bytes, kind: type[T]) -> DecodedList[T]:
+    """Every object that can be read, and the others by name; raises if the list itself cannot be read."""
+    try:
+        page = _page_decoder(kind).decode(data)
+    except _UNREADABLE:
+        return _decode_one_by_one(data, kind)
+    return _decoded(page.items or (), page.metadata, ())
+
+
+def decode_object(data: bytes | msgspec.Raw, kind: type[T]) -> T:
+    """One object; raises `UnreadableObject` with its name and the field at fault."""
+    try:
+        found: T = _decoder(kind).decode(data)
+    except _UNREADABLE:
+        return _decode_leniently(data, kind)
+    return found
+
+
+def convert_object(document: object, kind: type[T]) -> T:
+    """One object from a document parsed already, such as a YAML manifest; raises like `decode_object`."""
+    try:
+        return convert_leniently(document, kind)
+    except _UNREADABLE as error:
+        raise UnreadableObject(str(_name_of(document)), _rule(error, kind.__name__)) from error
+
+
+def _decode_leniently(data: bytes | msgspec.Raw, kind: type[T]) -> T:
+    try:
+        return convert_leniently(msgspec.json.decode(data), kind)
+    except _UNREADABLE as error:
+        raise UnreadableObject(str(_name_in(data)), _rule(error, kind.__name__)) from error
+
+
+def _decode_one_by_one(data: bytes, kind: type[T]) -> DecodedList[T]:
+    try:
+        page = _page_decoder(msgspec.Raw).decode(data)
+    except _UNREADABLE as error:
+        raise UnreadableObject(f"{kind.__name__}List", _rule(error, "list")) from error
+    items: list[T] = []
+    rejected: list[Rejected] = []
+    for index, raw in enumerate(page.items or ()):
+        try:
+            items.append(decode_object(raw, kind))
+        except UnreadableObject as error:
+            found = _name_in(raw)
+            rejected.append(Rejected(index, found.namespace, found.name, str(error)))
+    return _decoded(tuple(items), page.metadata, tuple(rejected))
+
+
+def _decoded(items: tuple[T, ...], meta: ListMeta | None, rejected: tuple[Rejected, ...]) -> DecodedList[T]:
+    meta = meta or ListMeta()
+    return DecodedList(items, meta.resource_version, meta.continue_token, meta.remaining_item_count, rejected)
+
+
+# A decoder is compiled from its type, which takes longer than decoding a pod: one per kind, kept.
+@cache
+def _decoder(kind: type[Any]) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(kind)
+
+
+@cache
+def _page_decoder(kind: type[Any]) -> msgspec.json.Decoder[_Page[Any]]:
+    return msgspec.json.Decoder(_Page[kind])  # type: ignore[valid-type]
+
+
+def _name_in(data: bytes | msgspec.Raw) -> _Name:
+    try:
+        return msgspec.json.decode(data, type=_Named).metadata
+    except _UNREADABLE:
+        return _Name()
+
+
+def _name_of(document: object) -> _Name:
+    try:
+        return msgspec.convert(document, _Named).metadata
+    except _UNREADABLE:
+        return _Name()
+
+
+def _rule(error: Exception, kind: str) -> str:
+    """The decoder's own words name the field (`$` is the object); only their punctuation is ours."""
+    return f"cannot be read as a {kind}: {str(error).replace(' - at ', ' at ')}"

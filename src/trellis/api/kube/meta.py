@@ -1,0 +1,98 @@
+"""What every Kubernetes object has: a name, owners, labels, conditions."""
+
+from __future__ import annotations
+
+import msgspec
+
+from trellis.api.kube.slices import NOTHING, Labels, Slice, Time
+
+
+class OwnerReference(Slice, frozen=True):
+    """Who made an object. At most one owner has `controller: true`."""
+
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool = False
+
+
+class ObjectMeta(Slice, frozen=True):
+    """The slice of `metadata`. `managed_fields`, a quarter of a pod's bytes, is deliberately not in it."""
+
+    name: str = ""
+    generate_name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    creation_timestamp: Time | None = None
+    deletion_timestamp: Time | None = None
+    deletion_grace_period_seconds: int | None = None
+    labels: Labels = NOTHING
+    annotations: Labels = NOTHING
+    owner_references: tuple[OwnerReference, ...] = ()
+    finalizers: tuple[str, ...] = ()
+
+    @property
+    def controller(self) -> OwnerReference | None:
+        """The owner that keeps this object as it should be, if there is one."""
+        return next((owner for owner in self.owner_references if owner.controller), None)
+
+
+class KubeObject(Slice, frozen=True):
+    """Anything with `metadata`: what caches and decoders know of a kind."""
+
+    metadata: ObjectMeta = ObjectMeta()
+
+
+class ListMeta(Slice, frozen=True):
+    """Where a list stands: the version to watch from, and how to go on if it is only a page."""
+
+    resource_version: str = ""
+    continue_token: str = msgspec.field(name="continue", default="")
+    remaining_item_count: int | None = None
+
+
+class Condition(Slice, frozen=True):
+    """One condition of any kind's status. `status` is True, False or Unknown, as text."""
+
+    type: str = ""
+    observed_generation: int = 0
+    status: str = ""
+    last_transition_time: Time | None = None
+    reason: str = ""
+    message: str = ""
+
+
+class LabelSelectorRequirement(Slice, frozen=True):
+    """`key` In, NotIn, Exists or DoesNotExist `values`."""
+
+    key: str = ""
+    operator: str = ""
+    values: tuple[str, ...] = ()
+
+
+class LabelSelector(Slice, frozen=True):
+    """The object form of a selector. Empty matches everything; absent means something else everywhere."""
+
+    match_labels: Labels = NOTHING
+    match_expressions: tuple[LabelSelectorRequirement, ...] = ()
+
+
+class ObjectReference(Slice, frozen=True):
+    """A reference to any object, as Events carry it."""
+
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+    api_version: str = ""
+    resource_version: str = ""
+    field_path: str = ""
+
+
+class LocalObjectReference(Slice, frozen=True):
+    """A reference by name to an object in the same namespace."""
+
+    name: str = ""

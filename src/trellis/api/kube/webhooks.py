@@ -1,0 +1,55 @@
+"""How the API server is told to ask us about new pods: MutatingWebhookConfiguration."""
+
+from __future__ import annotations
+
+from trellis.api.kube.meta import KubeObject, LabelSelector
+from trellis.api.kube.slices import Slice
+
+
+class ServiceReference(Slice, frozen=True):
+    """The service that answers. The API server fills in port 443."""
+
+    namespace: str = ""
+    name: str = ""
+    path: str = ""
+    port: int = 443
+
+
+class WebhookClientConfig(Slice, frozen=True):
+    """Where to ask: a URL or a service. `ca_bundle` is PEM in base64, as on the wire."""
+
+    url: str = ""
+    service: ServiceReference | None = None
+    ca_bundle: str = ""
+
+
+class RuleWithOperations(Slice, frozen=True):
+    """What to ask about: any of these operations on any of these resources."""
+
+    operations: tuple[str, ...] = ()
+    api_groups: tuple[str, ...] = ()
+    api_versions: tuple[str, ...] = ()
+    resources: tuple[str, ...] = ()
+    scope: str = ""
+
+
+class MutatingWebhook(Slice, frozen=True):
+    """One webhook. `failure_policy` says what becomes of a pod when nobody answers."""
+
+    name: str = ""
+    client_config: WebhookClientConfig = WebhookClientConfig()
+    rules: tuple[RuleWithOperations, ...] = ()
+    failure_policy: str = ""
+    match_policy: str = ""
+    namespace_selector: LabelSelector | None = None
+    object_selector: LabelSelector | None = None
+    side_effects: str = ""
+    timeout_seconds: int | None = None
+    admission_review_versions: tuple[str, ...] = ()
+    reinvocation_policy: str = ""
+
+
+class MutatingWebhookConfiguration(KubeObject, frozen=True):
+    """A set of webhooks; the list stands at the top, without a spec around it."""
+
+    webhooks: tuple[MutatingWebhook, ...] = ()
