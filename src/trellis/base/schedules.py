@@ -1,0 +1,134 @@
+"""When does it recur: cron expressions in a time zone, and the windows that open at them.
+
+The wall clock of the zone counts, across changes to and from summer time, as in Debian's cron. An expression with a
+fixed hour and minute fires once on every day it names: a time that the change skips fires at the change, and a time
+that the change repeats fires the first time only. With `*` in the minute or the hour it follows elapsed time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import msgspec
+from cronsim import CronSim, CronSimError
+
+from trellis.base.durations import Duration
+from trellis.base.errors import InvalidSchedule
+from trellis.base.times import in_utc
+
+# From here the parser looks for a first firing. cronsim gives up after 50 years; the rarest date that recurs, 29
+# February on a given weekday, does so within 40.
+_PROBE = datetime(2000, 1, 1, tzinfo=UTC)
+
+# How far `Windows.next_change` follows windows that overlap. A year and a month see both changes of the clock, on which
+# windows of 24 hours part; the number of steps keeps windows of minutes from taking seconds.
+_HORIZON = timedelta(days=400)
+_MOST_STEPS = 1000
+
+
+class Schedule(msgspec.Struct, frozen=True):
+    """Five fields (minute, hour, day of month, month, day of week) and the zone whose clock they mean."""
+
+    expression: str
+    time_zone: str = "UTC"
+
+    @classmethod
+    def parse(cls, expression: str, time_zone: str = "UTC") -> Schedule:
+        """Refuses what is not cron, what can never fire, and unknown zones."""
+        fields = expression.split()
+        if len(fields) != 5:
+            rule = "a schedule has five fields: minute, hour, day of month, month, day of week"
+            raise InvalidSchedule(expression, f"{rule}; this has {len(fields)}")
+        _zone(time_zone)
+        schedule = cls(" ".join(fields), time_zone)
+        try:
+            first = schedule.next(_PROBE)
+        except (CronSimError, ValueError) as error:
+            raise InvalidSchedule(expression, f"not a cron expression: {error}") from error
+        if first is None:
+            raise InvalidSchedule(expression, "no day ever meets this; it would never fire")
+        return schedule
+
+    def next(self, now: datetime) -> datetime | None:
+        """The first firing after `now`, in UTC; None if there is none within 50 years."""
+        now = in_utc(now)
+        for firing in CronSim(self.expression, now.astimezone(_zone(self.time_zone))):
+            # cronsim reads the wall clock without regard to its second round in autumn, and so starts too early there.
+            if (instant := firing.astimezone(UTC)) > now:
+                return instant
+        return None
+
+    def previous(self, now: datetime) -> datetime | None:
+        """The last firing at or before `now`, in UTC; None if there is none within 50 years."""
+        now = in_utc(now)
+        local = (now + timedelta(seconds=1)).replace(microsecond=0).astimezone(_zone(self.time_zone))
+        for firing in CronSim(self.expression, local, reverse=True):
+            found = firing.astimezone(UTC)
+            if found <= now:
+                # For the reason above, backwards may start too early as well. Forwards is what counts.
+                while (later := self.next(found)) is not None and later <= now:
+                    found = later
+                return found
+        return None
+
+    def __str__(self) -> str:
+        return f"{self.expression} ({self.time_zone})"
+
+
+class Window(msgspec.Struct, frozen=True):
+    """Opens at every firing of the schedule, for so long."""
+
+    start: Schedule
+    duration: Duration
+
+    def __post_init__(self) -> None:
+        if self.duration <= Duration.ZERO:
+            raise InvalidSchedule(str(self.duration), "a window must be open for some time")
+
+    def closes(self, now: datetime) -> datetime | None:
+        """When the window that is open at `now` closes; None if it is closed."""
+        opened = self.start.previous(now)
+        if opened is None or (end := opened + self.duration.timedelta()) <= now:
+            return None
+        return end
+
+
+class Windows(msgspec.Struct, frozen=True):
+    """Several windows together: open whenever one of them is. Without any, never."""
+
+    windows: tuple[Window, ...] = ()
+
+    def active(self, now: datetime) -> bool:
+        """Whether a window is open."""
+        return any(window.closes(now) is not None for window in self.windows)
+
+    def next_change(self, now: datetime) -> datetime | None:
+        """The next instant after `now` at which `active` changes.
+
+        None if none is in sight: windows that overlap are followed for 400 days or 1,000 steps, whichever is less.
+        """
+        now = in_utc(now)
+        end = _latest(window.closes(now) for window in self.windows)
+        if end is None:
+            return min(filter(None, (window.start.next(now) for window in self.windows)), default=None)
+        for _ in range(_MOST_STEPS):
+            later = _latest(window.closes(end) for window in self.windows)
+            if later is None:
+                return end
+            if later > now + _HORIZON:
+                return None
+            end = later
+        return None
+
+
+def _latest(moments: Iterable[datetime | None]) -> datetime | None:
+    return max(filter(None, moments), default=None)
+
+
+def _zone(name: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError) as error:  # OSError: the name of a directory, such as "Europe"
+        raise InvalidSchedule(name, "not a time zone such as UTC or Europe/Berlin") from error
