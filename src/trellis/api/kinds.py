@@ -1,0 +1,163 @@
+"""Our own kinds: the registry that validation, CRDs, `trellis check` and the reference pages share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from trellis.api import buffer_rules, hvpa_rules, vpa_rules
+from trellis.api.buffer import Buffer, BufferSpec, BufferStatus
+from trellis.api.checkpoint import CheckpointSpec, CheckpointStatus, VerticalPodAutoscalerCheckpoint
+from trellis.api.fields import Rule
+from trellis.api.hvpa import Hvpa, HvpaSpec, HvpaStatus
+from trellis.api.vpa import VerticalPodAutoscaler, VerticalPodAutoscalerSpec, VerticalPodAutoscalerStatus
+
+
+class Column(msgspec.Struct, frozen=True):
+    """A column of `kubectl get`; priority 1 shows with `-o wide` alone."""
+
+    name: str
+    type: str
+    path: str
+    description: str = ""
+    priority: int = 0
+
+
+class Scale(msgspec.Struct, frozen=True):
+    """Where the scale subresource finds its numbers."""
+
+    spec_replicas: str
+    status_replicas: str
+    selector: str | None = None
+
+
+class Kind(msgspec.Struct, frozen=True, eq=False):
+    """One kind, with everything about it that is not a field."""
+
+    group: str
+    version: str
+    name: str
+    plural: str
+    short_names: tuple[str, ...]
+    struct: type[msgspec.Struct]
+    spec: type[msgspec.Struct]
+    status: type[msgspec.Struct]
+    spec_required: bool = True
+    status_subresource: bool = True
+    scale: Scale | None = None
+    columns: tuple[Column, ...] = ()
+    # Versions that objects may still be stored under; kept in the CRD, served no more.
+    retired: tuple[str, ...] = ()
+    # The review that allows a CRD in a protected group; the API server wants it as an annotation.
+    approval: str | None = None
+
+    @property
+    def api_version(self) -> str:
+        """Group and version as a manifest spells them."""
+        return f"{self.group}/{self.version}"
+
+    @property
+    def doc(self) -> str:
+        """What the kind is for, from its struct."""
+        return (self.struct.__doc__ or "").strip()
+
+
+_VPA_APPROVAL = "https://github.com/kubernetes/kubernetes/pull/63797"
+_FIRST_TARGET = ".status.recommendation.containerRecommendations[0].target"
+_AGE = Column("Age", "date", ".metadata.creationTimestamp")
+
+VPA = Kind(
+    group="autoscaling.k8s.io",
+    version="v1",
+    name="VerticalPodAutoscaler",
+    plural="verticalpodautoscalers",
+    short_names=("vpa",),
+    struct=VerticalPodAutoscaler,
+    spec=VerticalPodAutoscalerSpec,
+    status=VerticalPodAutoscalerStatus,
+    retired=("v1beta2",),
+    approval=_VPA_APPROVAL,
+    columns=(
+        Column("Mode", "string", ".spec.updatePolicy.updateMode"),
+        Column("CPU", "string", f"{_FIRST_TARGET}.cpu"),
+        Column("Mem", "string", f"{_FIRST_TARGET}.memory"),
+        Column("Provided", "string", ".status.conditions[?(@.type=='RecommendationProvided')].status"),
+        _AGE,
+        Column("MinReplicas", "integer", ".spec.updatePolicy.minReplicas", priority=1),
+        Column("OOMSeconds", "integer", ".spec.updatePolicy.evictAfterOOMSeconds", priority=1),
+    ),
+)
+CHECKPOINT = Kind(
+    group="autoscaling.k8s.io",
+    version="v1",
+    name="VerticalPodAutoscalerCheckpoint",
+    plural="verticalpodautoscalercheckpoints",
+    short_names=("vpacheckpoint",),
+    struct=VerticalPodAutoscalerCheckpoint,
+    spec=CheckpointSpec,
+    status=CheckpointStatus,
+    spec_required=False,
+    # Spec and status are written together, as upstream does.
+    status_subresource=False,
+    retired=("v1beta2",),
+    approval=_VPA_APPROVAL,
+)
+HVPA = Kind(
+    group="autoscaling.x-k8s.io",
+    version="v1alpha1",
+    name="Hvpa",
+    plural="hvpas",
+    short_names=("hvpa",),
+    struct=Hvpa,
+    spec=HvpaSpec,
+    status=HvpaStatus,
+    scale=Scale(".spec.replicas", ".status.replicas", ".status.selector"),
+    columns=(
+        Column("Target", "string", ".spec.targetRef.name"),
+        Column("Replicas", "integer", ".status.replicas"),
+        Column("CPU", "string", f"{_FIRST_TARGET}.cpu"),
+        Column("Mem", "string", f"{_FIRST_TARGET}.memory"),
+        Column("Blocked", "string", ".status.blocked[0].reason"),
+        _AGE,
+        Column("Wish", "integer", ".spec.replicas", priority=1),
+        Column("Kind", "string", ".spec.targetRef.kind", priority=1),
+    ),
+)
+BUFFER = Kind(
+    group="autoscaling.x-k8s.io",
+    version="v1alpha1",
+    name="Buffer",
+    plural="buffers",
+    short_names=("buf",),
+    struct=Buffer,
+    spec=BufferSpec,
+    status=BufferStatus,
+    scale=Scale(".spec.capacity.replicas.exactly", ".status.podBasedBufferSpec.replicaNum"),
+    columns=(
+        Column("Target", "string", ".spec.targetRef.name"),
+        Column("Strategy", "string", ".spec.recreationStrategy"),
+        Column("Chunks", "integer", ".status.podBasedBufferSpec.replicaNum"),
+        Column("Ready", "string", ".status.conditions[?(@.type=='ReadyForProvisioning')].status"),
+        Column("Provisioned", "string", ".status.conditions[?(@.type=='Provisioned')].status"),
+        _AGE,
+        Column("Last-Full", "date", ".status.lastFullyProvisioned", priority=1),
+    ),
+)
+KINDS = (VPA, CHECKPOINT, HVPA, BUFFER)
+
+
+def _by_struct(*modules: tuple[Rule[Any], ...]) -> Mapping[type[msgspec.Struct], tuple[Rule[Any], ...]]:
+    found: dict[type[msgspec.Struct], tuple[Rule[Any], ...]] = {}
+    for rule in (rule for module in modules for rule in module):
+        found[rule.on] = (*found.get(rule.on, ()), rule)
+    return found
+
+
+RULES = _by_struct(vpa_rules.RULES, hvpa_rules.RULES, buffer_rules.RULES)
+
+
+def find_kind(api_version: str, name: str) -> Kind | None:
+    """The kind of an object, if it is one of ours in a version we serve."""
+    return next((kind for kind in KINDS if kind.api_version == api_version and kind.name == name), None)

@@ -1,0 +1,99 @@
+"""What is wrong with an object: the field, the value and the rule, in the words of the API server.
+
+The phrases ("Required value", "Unsupported value", ...) are the ones `kubectl` users know; a problem that the CRD's own
+schema would also find is marked `in_crd`, which is how the two are kept in agreement by the tests.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+from trellis.base.errors import shown
+from trellis.base.reason import Reason, Severity
+
+
+class Key(str):
+    """A path segment that is a key of a map, not a field: printed as `minAllowed[cpu]`."""
+
+    __slots__ = ()
+
+
+Path: TypeAlias = tuple[str | int, ...]
+
+REQUIRED = Reason("Required", "A field that must be there is missing or empty.", Severity.ERROR)
+WRONG_TYPE = Reason("WrongType", "A value has another JSON type than its field.", Severity.ERROR)
+UNSUPPORTED = Reason("Unsupported", "A value is not one of those the field can have.", Severity.ERROR)
+INVALID = Reason("Invalid", "A value breaks a rule of its field.", Severity.ERROR)
+FORBIDDEN = Reason("Forbidden", "A field must not be there in this combination.", Severity.ERROR)
+TOO_MANY = Reason("TooMany", "A list, map or text is longer than it may be.", Severity.ERROR)
+DUPLICATE = Reason("Duplicate", "Something that must be unique is there twice.", Severity.ERROR)
+UNKNOWN_FIELD = Reason(
+    "UnknownField", "A field that this kind does not have: a typo, or a newer version.", Severity.ERROR
+)
+DEPRECATED = Reason("Deprecated", "A spelling that works but has a successor.", Severity.WARNING)
+SUSPICIOUS = Reason("Suspicious", "Accepted, but probably not what was meant.", Severity.WARNING)
+
+# How a message begins. Warnings begin with their rule: they are marked as warnings wherever they are shown.
+_PHRASES = {
+    REQUIRED.code: "Required value",
+    WRONG_TYPE.code: "Invalid value",
+    UNSUPPORTED.code: "Unsupported value",
+    INVALID.code: "Invalid value",
+    FORBIDDEN.code: "Forbidden",
+    TOO_MANY.code: "Too many",
+    DUPLICATE.code: "Duplicate value",
+    UNKNOWN_FIELD.code: "Unknown field",
+}
+# Where the value adds nothing to the phrase.
+_WITHOUT_VALUE = frozenset({REQUIRED.code, FORBIDDEN.code, UNKNOWN_FIELD.code})
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """One thing wrong at one place. `value` is what stands there, `rule` what it should be."""
+
+    path: Path
+    reason: Reason
+    rule: str
+    value: object = None
+    in_crd: bool = False
+    suggestion: str | None = None
+
+    @property
+    def is_error(self) -> bool:
+        """Whether the object is refused because of it; warnings are only told."""
+        return self.reason.severity is Severity.ERROR
+
+    @property
+    def message(self) -> str:
+        """The problem without its path."""
+        code = self.reason.code
+        parts = [_PHRASES[code]] if code in _PHRASES else []
+        if parts and code not in _WITHOUT_VALUE:
+            parts.append(shown(self.value))
+        text = ": ".join([*parts, self.rule])
+        return f'{text} (did you mean "{self.suggestion}"?)' if self.suggestion else text
+
+    def below(self, prefix: Path) -> Problem:
+        """The same problem seen from further up the object."""
+        return msgspec.structs.replace(self, path=prefix + self.path)
+
+    def __str__(self) -> str:
+        return f"{format_path(self.path)}: {self.message}"
+
+
+def format_path(path: Path) -> str:
+    """A path as the API server prints it: `spec.containerPolicies[0].minAllowed[cpu]`."""
+    text = ""
+    for part in path:
+        if isinstance(part, int | Key):
+            text += f"[{part}]"
+        else:
+            text += f".{part}" if text else part
+    return text or "."
+
+
+def supported(values: tuple[str, ...]) -> str:
+    """The rule text of an enumeration."""
+    return "supported values: " + ", ".join(f'"{value}"' for value in values)
