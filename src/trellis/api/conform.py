@@ -1,0 +1,268 @@
+"""Does this JSON have the shape of its kind? Every problem at once, in the API server's terms.
+
+The walk returns the value as the API server would store it (nulls and unknown fields gone, `2.0` read as `2`), and
+leaves out what is wrong, so that rules over several fields can still run on everything that is right.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from trellis.api.fields import Field, Rule
+from trellis.api.problems import (
+    DUPLICATE,
+    INVALID,
+    REQUIRED,
+    TOO_MANY,
+    UNKNOWN_FIELD,
+    UNSUPPORTED,
+    WRONG_TYPE,
+    Key,
+    Path,
+    Problem,
+    supported,
+)
+from trellis.api.schema import Node, Shape
+from trellis.base.errors import InvalidInput
+from trellis.base.names import nearest
+from trellis.base.quantity import Quantity
+from trellis.base.times import parse_time
+
+# How a JSON type is called in messages.
+_JSON_NAMES: Final = {
+    dict: "object",
+    list: "array",
+    str: "string",
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+}
+
+
+class _Wrong(Exception):
+    """The value at hand is unusable; its problem has been recorded."""
+
+
+class Conformance:
+    """One walk over one object: collects problems, runs the rules of each struct it passes."""
+
+    def __init__(self, rules: Mapping[type[msgspec.Struct], tuple[Rule[Any], ...]]) -> None:
+        self._rules = rules
+        self.problems: list[Problem] = []
+
+    def walk(self, node: Node, value: object, path: Path) -> Any:
+        """The value as it would be stored; raises `_Wrong` after recording why it cannot be."""
+        return _WALKS[node.shape](self, node, value, path)
+
+    def check(self, node: Node, value: object, path: Path) -> list[Problem]:
+        """Every problem of the value and of everything below it."""
+        with contextlib.suppress(_Wrong):  # recorded where it was found
+            self.walk(node, value, path)
+        return self.problems
+
+    def _refuse(self, problem: Problem) -> None:
+        self.problems.append(problem)
+
+    def _wrong_type(self, path: Path, value: object, wanted: str) -> _Wrong:
+        found = "null" if value is None else _JSON_NAMES[type(value)]
+        self._refuse(Problem(path, WRONG_TYPE, f"must be of type {wanted}, not {found}", value, in_crd=True))
+        return _Wrong()
+
+    def _object(self, node: Node, value: object, path: Path) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            raise self._wrong_type(path, value, "object")
+        kept: dict[str, Any] = {}
+        broken: set[str] = set()
+        for name, below in value.items():
+            member = node.members.get(name)
+            if member is None:
+                if not node.field.opaque:
+                    self._refuse(_unknown_field(node, path, name))
+            elif below is None:
+                continue  # the API server drops a null where null means nothing
+            else:
+                try:
+                    kept[name] = self.walk(member, below, (*path, name))
+                except _Wrong:
+                    broken.add(name)
+        for name in node.required:
+            if name not in kept and name not in broken:
+                self._refuse(Problem((*path, name), REQUIRED, f"{name} must be given", in_crd=True))
+                broken.add(name)
+        self._run_rules(node, kept, broken, path)
+        if broken:
+            raise _Wrong
+        return kept
+
+    def _run_rules(self, node: Node, kept: dict[str, Any], broken: set[str], path: Path) -> None:
+        if node.struct is None:
+            return
+        for rule in self._rules.get(node.struct, ()):
+            if broken.isdisjoint(rule.reads):
+                seen = {name: kept[name] for name in rule.reads if name in kept}
+                part = msgspec.convert(seen, node.struct)
+                self.problems.extend(problem.below(path) for problem in rule.problems(part))
+
+    def _map(self, node: Node, value: object, path: Path) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            raise self._wrong_type(path, value, "object")
+        limit = node.field.max_properties
+        if limit is not None and len(value) > limit:
+            self._refuse(Problem(path, TOO_MANY, f"must have at most {limit} entries", len(value), in_crd=True))
+        if node.items is None or node.field.opaque:
+            return value
+        return self._each(((Key(key), below) for key, below in value.items()), node.items, path)
+
+    def _list(self, node: Node, value: object, path: Path) -> list[Any]:
+        if not isinstance(value, list) or node.items is None:
+            raise self._wrong_type(path, value, "array")
+        field, size = node.field, len(value)
+        if field.max_items is not None and size > field.max_items:
+            noun = "item" if field.max_items == 1 else "items"
+            self._refuse(Problem(path, TOO_MANY, f"must have at most {field.max_items} {noun}", size, in_crd=True))
+        if field.min_items is not None and size < field.min_items:
+            noun = "item" if field.min_items == 1 else "items"
+            self._refuse(Problem(path, INVALID, f"must have at least {field.min_items} {noun}", value, in_crd=True))
+        items = self._each(enumerate(value), node.items, path)
+        if field.list_type == "map":
+            self._unique_keys(field.list_keys, items, path)
+        return list(items.values())
+
+    def _each(self, below: Any, node: Node, path: Path) -> dict[Any, Any]:
+        """Walk every item before giving up on the container, so that none hides another."""
+        kept: dict[Any, Any] = {}
+        wrong = False
+        for key, item in below:
+            try:
+                kept[key] = self.walk(node, item, (*path, key))
+            except _Wrong:
+                wrong = True
+        if wrong:
+            raise _Wrong
+        return kept
+
+    def _unique_keys(self, keys: tuple[str, ...], items: dict[Any, Any], path: Path) -> None:
+        seen: set[tuple[Any, ...]] = set()
+        for index, item in items.items():
+            identity = tuple(item.get(key) for key in keys)
+            if identity in seen:
+                shown = item.get(keys[0])
+                self._refuse(Problem((*path, index), DUPLICATE, f"{keys[0]} must be unique", shown, in_crd=True))
+            seen.add(identity)
+
+    def _string(self, node: Node, value: object, path: Path) -> str:
+        if not isinstance(value, str):
+            raise self._wrong_type(path, value, "string")
+        before = len(self.problems)
+        self.problems.extend(_text_problems(node.field, value, path))
+        if len(self.problems) > before:
+            raise _Wrong
+        return value
+
+    def _integer(self, node: Node, value: object, path: Path) -> int:
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)  # YAML's 2.0 reaches the API server as 2
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise self._wrong_type(path, value, "integer")
+        problem = _out_of_range(node.field, value, path)
+        if problem is not None:
+            self._refuse(problem)
+            raise _Wrong
+        return value
+
+    def _number(self, _node: Node, value: object, path: Path) -> float:
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            raise self._wrong_type(path, value, "number")
+        return value
+
+    def _boolean(self, _node: Node, value: object, path: Path) -> bool:
+        if not isinstance(value, bool):
+            raise self._wrong_type(path, value, "boolean")
+        return value
+
+    def _quantity(self, node: Node, value: object, path: Path) -> str | int:
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if isinstance(value, float):
+            rule = f'must be a quantity in quotes: write "{value:g}" (a bare number here is refused unless it is whole)'
+            self._refuse(Problem(path, WRONG_TYPE, rule, value, in_crd=True))
+            raise _Wrong
+        if isinstance(value, bool) or not isinstance(value, str | int):
+            raise self._wrong_type(path, value, "string or integer (a quantity)")
+        problem = _quantity_problem(node.field, value, path)
+        if problem is not None:
+            self._refuse(problem)
+            raise _Wrong
+        return value
+
+
+_WALKS: Final[dict[Shape, Callable[[Conformance, Node, object, Path], Any]]] = {
+    Shape.OBJECT: Conformance._object,
+    Shape.MAP: Conformance._map,
+    Shape.LIST: Conformance._list,
+    Shape.STRING: Conformance._string,
+    Shape.INTEGER: Conformance._integer,
+    Shape.NUMBER: Conformance._number,
+    Shape.BOOLEAN: Conformance._boolean,
+    Shape.QUANTITY: Conformance._quantity,
+}
+
+
+@functools.lru_cache(maxsize=64)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    # RE2's `$` is the end of the text; Python's also matches before a last newline.
+    return re.compile(pattern.replace("$", r"\Z"), re.ASCII)
+
+
+def _unknown_field(node: Node, path: Path, name: str) -> Problem:
+    guess = nearest(name, tuple(node.members))
+    return Problem((*path, name), UNKNOWN_FIELD, f'there is no field "{name}" here', suggestion=guess)
+
+
+def _text_problems(field: Field, value: str, path: Path) -> Iterator[Problem]:
+    if field.enum and value not in field.enum:
+        guess = nearest(value, field.enum)
+        yield Problem(path, UNSUPPORTED, supported(field.enum), value, in_crd=True, suggestion=guess)
+    if field.min_length is not None and len(value) < field.min_length:
+        if value:
+            rule = f"must be at least {field.min_length} characters long"
+            yield Problem(path, INVALID, rule, value, in_crd=True)
+        else:
+            yield Problem(path, REQUIRED, "must not be empty", value, in_crd=True)
+    if field.max_length is not None and len(value) > field.max_length:
+        rule = f"must be at most {field.max_length} characters long"
+        yield Problem(path, TOO_MANY, rule, len(value), in_crd=True)
+    elif field.pattern is not None and not _compiled(field.pattern).search(value):
+        yield Problem(path, INVALID, field.pattern_says or f"must match {field.pattern}", value, in_crd=True)
+    if field.format == "date-time":
+        try:
+            parse_time(value)
+        except InvalidInput as error:
+            yield Problem(path, INVALID, error.rule, value, in_crd=True)
+
+
+def _out_of_range(field: Field, value: int, path: Path) -> Problem | None:
+    if field.minimum is not None and value < field.minimum:
+        return Problem(path, INVALID, f"must be greater than or equal to {field.minimum}", value, in_crd=True)
+    if field.maximum is not None and value > field.maximum:
+        return Problem(path, INVALID, f"must be less than or equal to {field.maximum}", value, in_crd=True)
+    return None
+
+
+def _quantity_problem(field: Field, value: str | int, path: Path) -> Problem | None:
+    if isinstance(value, int):
+        return _out_of_range(field, value, path)
+    problem = next(_text_problems(field, value, path), None)
+    if problem is not None:
+        return problem
+    try:
+        Quantity.parse(value)
+    except InvalidInput as error:
+        return Problem(path, INVALID, error.rule, value)
+    return None
