@@ -1,0 +1,26 @@
+"""The API server's own code takes our CRDs: structural, compiled, within the cost limits."""
+
+from __future__ import annotations
+
+import pytest
+
+from oracle_client import Oracle
+from trellis.api.crds import crd
+from trellis.api.kinds import BUFFER, HVPA, KINDS, VPA, Kind
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_a_crd_is_accepted_without_errors_or_warnings(oracle: Oracle, kind: Kind) -> None:
+    verdict = oracle.load_crd(crd(kind))
+    assert verdict.ok, verdict.why
+    assert not verdict.warnings
+
+
+@pytest.mark.parametrize("kind", [VPA, HVPA, BUFFER], ids=lambda kind: kind.name)
+def test_every_rule_stays_far_below_the_cost_limit(oracle: Oracle, kind: Kind) -> None:
+    # A rule at the limit is one edit away from a CRD that no API server takes: half of it is for later rules.
+    limits = oracle.about()
+    verdict = oracle.load_crd(crd(kind))
+    assert verdict.costs
+    assert max(cost.cost for cost in verdict.costs) <= limits.rule_cost_limit / 2
+    assert sum(cost.cost for cost in verdict.costs) <= limits.schema_cost_limit / 2

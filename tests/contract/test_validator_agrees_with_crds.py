@@ -1,0 +1,67 @@
+"""Our validator and the CRDs, judged by the API server's own code, never disagree where both speak.
+
+Random objects go to both. What the CRD refuses the validator refuses too, so that `trellis check` never promises too
+much; and what the validator calls a rule of the CRD is one, so that it holds with no webhook running.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from oracle.answers import Gvk
+from oracle_client import Oracle
+from trellis.api.crds import crd
+from trellis.api.kinds import BUFFER, HVPA, VPA, Kind
+from trellis.api.validate import validate
+from trellis.testing.objects import good_specs, wild_specs
+
+KINDS = (VPA, HVPA, BUFFER)
+# Drawing a large object is slow; objects are sent in batches because asking is not.
+BATCH = 10
+RELAXED = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+def gvk(kind: Kind) -> Gvk:
+    return Gvk(kind.group, kind.version, kind.name)
+
+
+def document(kind: Kind, spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": kind.api_version,
+        "kind": kind.name,
+        "metadata": {"name": "x", "namespace": "y"},
+        "spec": spec,
+    }
+
+
+def compare(oracle: Oracle, kind: Kind, specs: Iterable[Any]) -> None:
+    documents = [document(kind, spec) for spec in specs]
+    for written, verdict in zip(documents, oracle.validate_many(gvk(kind), documents), strict=True):
+        problems = [problem for problem in validate(kind, written) if problem.is_error]
+        if not verdict.ok:
+            assert problems, f"only the CRD refuses {written}: {verdict.why}"
+        elif verdict.pruned:
+            told = {problem.path for problem in problems if problem.reason.code == "UnknownField"}
+            assert len(told) >= len(verdict.pruned), f"pruned without a word: {verdict.pruned}"
+        ours = [str(problem) for problem in problems if problem.in_crd]
+        if ours:
+            assert not verdict.ok, f"the CRD accepts {written}, the validator says {ours}"
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+@pytest.mark.parametrize("specs", [good_specs, wild_specs], ids=["good", "wild"])
+@pytest.mark.req("SB-09", "CR-05", "AR-26", "BF-20", "HV-35")
+def test_validator_and_crd_agree(oracle: Oracle, kind: Kind, specs: Any) -> None:
+    assert oracle.load_crd(crd(kind)).ok
+
+    @RELAXED
+    @given(st.lists(specs(kind), min_size=BATCH, max_size=BATCH))
+    def agree(batch: list[Any]) -> None:
+        compare(oracle, kind, batch)
+
+    agree()
