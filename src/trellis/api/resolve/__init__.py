@@ -1,0 +1,48 @@
+"""What an object means: defaults filled in, aliases read, deprecated spellings replaced.
+
+Whoever needs an effective value asks here and nowhere else, so that webhook, updater, simulator and `explain` never
+differ. Nothing here fails on a stored object: a value that a newer version may have written is read in the way that
+changes least, and named in `warnings`. Refusing objects is the business of `trellis.api.validate`.
+"""
+
+from trellis.api.resolve.boost import Boost, BoostKind
+from trellis.api.resolve.buffer import (
+    Capacity,
+    EffectiveBuffer,
+    FixedReplicas,
+    GivenPods,
+    NodeClassTotals,
+    PercentOfReplicas,
+    Strategy,
+    resolve_buffer,
+)
+from trellis.api.resolve.hvpa import EffectiveHvpa, ReplicaSizing, ScaleMode, ScalePolicy, resolve_hvpa
+from trellis.api.resolve.recommenders import DEFAULT_RECOMMENDER, selects
+from trellis.api.resolve.requirements import Change, Requirement
+from trellis.api.resolve.vpa import ContainerMeaning, EffectiveVpa, UpdateMode, resolve_vpa
+
+__all__ = [
+    "DEFAULT_RECOMMENDER",
+    "Boost",
+    "BoostKind",
+    "Capacity",
+    "Change",
+    "ContainerMeaning",
+    "EffectiveBuffer",
+    "EffectiveHvpa",
+    "EffectiveVpa",
+    "FixedReplicas",
+    "GivenPods",
+    "NodeClassTotals",
+    "PercentOfReplicas",
+    "ReplicaSizing",
+    "Requirement",
+    "ScaleMode",
+    "ScalePolicy",
+    "Strategy",
+    "UpdateMode",
+    "resolve_buffer",
+    "resolve_hvpa",
+    "resolve_vpa",
+    "selects",
+]

@@ -1,0 +1,163 @@
+"""What a Buffer means."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, TypeAlias
+
+import msgspec
+
+from trellis.api.buffer import (
+    ACTIVE_CAPACITY,
+    Buffer,
+    BufferSchedule,
+    BufferSpec,
+    NodeClassCapacity,
+    PercentCapacity,
+    ReplicaCapacity,
+    ReplicaShorthand,
+)
+from trellis.api.parts import LabelSelector, TargetReference
+from trellis.api.resolve.stored import stored_amount, stored_amounts
+from trellis.base.durations import parse_duration
+from trellis.base.errors import InvalidInput
+from trellis.base.quantity import Quantity
+from trellis.base.schedules import Schedule, Window, Windows
+from trellis.base.selectors import Selector
+
+
+class Strategy(StrEnum):
+    """Whether room that is used counts as kept."""
+
+    KEEP_EMPTY = "KeepEmpty"
+    KEEP_MINIMUM = "KeepMinimum"
+
+
+class FixedReplicas(msgspec.Struct, frozen=True, tag=True):
+    """Room for so many further pods of the target."""
+
+    count: int
+
+
+class PercentOfReplicas(msgspec.Struct, frozen=True, tag=True):
+    """Room for a share of the target's pods."""
+
+    percent: int
+    least: int
+    most: int | None
+
+    def of(self, replicas: int) -> int:
+        """The share of so many replicas: rounded up, then held within the bounds (the upper one wins)."""
+        share = max(-(-self.percent * replicas // 100), self.least)
+        return share if self.most is None else min(share, self.most)
+
+
+class NodeClassTotals(msgspec.Struct, frozen=True, tag=True):
+    """Room on nodes of a class, up to these totals."""
+
+    cpu: Quantity
+    memory: Quantity
+    chunk: Mapping[str, Quantity] | None
+    node_selector: Mapping[str, str]
+
+
+class GivenPods(msgspec.Struct, frozen=True, tag=True):
+    """Room for so many pods of a given spec."""
+
+    count: int
+    pod_spec: Mapping[str, Any]
+
+
+Capacity: TypeAlias = FixedReplicas | PercentOfReplicas | NodeClassTotals | GivenPods
+
+
+class EffectiveBuffer(msgspec.Struct, frozen=True):
+    """A Buffer with nothing left open. `capacity` is None where a stored object states none that can be used."""
+
+    type: str
+    strategy: Strategy
+    target: TargetReference | None
+    capacity: Capacity | None
+    schedule: Windows | None
+    # Which pods fill the Buffer; None where it is not dedicated, as it never is while it is kept empty.
+    filled_by: Selector | None
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether we provision it; Buffers of other types are left alone, status included."""
+        return self.type == ACTIVE_CAPACITY
+
+
+def resolve_buffer(buffer: Buffer) -> EffectiveBuffer:
+    """The meaning of an object."""
+    spec = buffer.spec
+    minimum = spec.recreation_strategy in {"KeepMinimum", "keep-minimum"}
+    return EffectiveBuffer(
+        type=spec.type or ACTIVE_CAPACITY,
+        strategy=Strategy.KEEP_MINIMUM if minimum else Strategy.KEEP_EMPTY,
+        target=spec.target_ref,
+        capacity=_capacity(spec),
+        schedule=_schedule(spec.schedule),
+        filled_by=_selector(spec.pod_selector) if minimum else None,
+    )
+
+
+def _capacity(spec: BufferSpec) -> Capacity | None:
+    if spec.replica_based_buffer_spec is not None:
+        return _percent(spec.replica_based_buffer_spec)
+    if spec.node_class_buffer_spec is not None:
+        return _totals(spec.node_class_buffer_spec)
+    capacity = spec.capacity
+    if capacity is None:
+        return None
+    if capacity.replicas is not None:
+        return _replicas(capacity.replicas)
+    if capacity.node_class is not None:
+        return _totals(capacity.node_class)
+    pods = capacity.pods
+    return None if pods is None else GivenPods(pods.replica_num or 0, pods.pod_spec or {})
+
+
+def _replicas(capacity: ReplicaCapacity) -> Capacity | None:
+    if capacity.percent is not None:
+        return _percent(capacity.percent)
+    return None if capacity.exactly is None else FixedReplicas(capacity.exactly)
+
+
+def _percent(capacity: PercentCapacity | ReplicaShorthand) -> PercentOfReplicas:
+    percent = capacity.replicas_count_percentage if isinstance(capacity, ReplicaShorthand) else capacity.percent
+    return PercentOfReplicas(percent or 0, least=capacity.min_count or 0, most=capacity.max_count)
+
+
+def _totals(capacity: NodeClassCapacity) -> NodeClassTotals | None:
+    cpu, memory = stored_amount(capacity.total_cpu), stored_amount(capacity.total_mem)
+    if cpu is None or memory is None:
+        return None
+    chunk = None if capacity.per_chunk_resources is None else stored_amounts(capacity.per_chunk_resources)
+    return NodeClassTotals(cpu, memory, chunk, capacity.node_selector or {})
+
+
+def _schedule(written: BufferSchedule | None) -> Windows | None:
+    """The windows; a stored schedule that cannot be read is none, so the room is kept rather than lost."""
+    if written is None:
+        return None
+    zone = written.time_zone or "UTC"
+    try:
+        return Windows(
+            tuple(
+                Window(Schedule.parse(window.start, zone), parse_duration(window.duration or "0s"))
+                for window in written.windows or ()
+            )
+        )
+    except InvalidInput:
+        return None
+
+
+def _selector(written: LabelSelector | None) -> Selector | None:
+    if written is None:
+        return None
+    try:
+        return written.selector()
+    except InvalidInput:
+        return Selector.nothing()

@@ -1,0 +1,103 @@
+"""What an Hvpa means."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from trellis.api.hvpa import Bucket, Hvpa, MaintenanceWindow, ReplicaSize, ScaleDownPolicy, ScaleUpPolicy
+from trellis.api.resolve.stored import stored_duration
+from trellis.base.durations import Duration
+from trellis.base.errors import InvalidInput
+from trellis.base.times import DailyWindow, parse_time_of_day
+
+
+class ScaleMode(StrEnum):
+    """When steps of a direction are taken."""
+
+    AUTO = "Auto"
+    OFF = "Off"
+    MAINTENANCE_WINDOW = "MaintenanceWindow"
+
+
+class ReplicaSizing(StrEnum):
+    """How the size of a replica follows from the total."""
+
+    SHARE = "Share"
+    AT_LEAST_RECOMMENDED = "AtLeastRecommended"
+
+
+class ScalePolicy(msgspec.Struct, frozen=True):
+    """One direction. The two percentages are of the way down; on the way up they are 0."""
+
+    mode: ScaleMode
+    stabilization: Duration
+    min_change_percent: int = 0
+    overlap_percent: int = 0
+
+
+class EffectiveHvpa(msgspec.Struct, frozen=True):
+    """An Hvpa with nothing left open. A source that is not deployed may still be the user's own."""
+
+    buckets: tuple[Bucket, ...]
+    deploys_hpa: bool
+    deploys_vpa: bool
+    hpa_spec: Mapping[str, Any]
+    vpa_spec: Mapping[str, Any]
+    cpu: ReplicaSizing
+    memory: ReplicaSizing
+    up: ScalePolicy
+    down: ScalePolicy
+    window: DailyWindow | None
+
+
+def resolve_hvpa(hvpa: Hvpa) -> EffectiveHvpa:
+    """The meaning of an object."""
+    spec = hvpa.spec
+    size = spec.replica_size or ReplicaSize()
+    up, down = spec.scale_up or ScaleUpPolicy(), spec.scale_down or ScaleDownPolicy()
+    hpa_spec = spec.hpa.template.spec if spec.hpa and spec.hpa.template else None
+    vpa_spec = spec.vpa.template.spec if spec.vpa and spec.vpa.template else None
+    return EffectiveHvpa(
+        buckets=tuple(spec.buckets or ()),
+        deploys_hpa=spec.hpa is not None and spec.hpa.deploy is not False,
+        deploys_vpa=spec.vpa is not None and spec.vpa.deploy is not False,
+        hpa_spec=hpa_spec or {},
+        vpa_spec=vpa_spec or {},
+        cpu=_sizing(size.cpu, ReplicaSizing.SHARE),
+        memory=_sizing(size.memory, ReplicaSizing.AT_LEAST_RECOMMENDED),
+        up=ScalePolicy(_mode(up.update_mode), stored_duration(up.stabilization_window, Duration.from_seconds(0))),
+        down=ScalePolicy(
+            _mode(down.update_mode),
+            stored_duration(down.stabilization_window, Duration.from_seconds(300)),
+            min_change_percent=10 if down.min_change_percent is None else down.min_change_percent,
+            overlap_percent=10 if down.overlap_percent is None else down.overlap_percent,
+        ),
+        window=_window(spec.maintenance_window),
+    )
+
+
+def _mode(written: str | None) -> ScaleMode:
+    """A mode we do not know takes no steps."""
+    if written is None:
+        return ScaleMode.AUTO
+    return next((mode for mode in ScaleMode if mode.value == written), ScaleMode.OFF)
+
+
+def _sizing(written: str | None, default: ReplicaSizing) -> ReplicaSizing:
+    """A sizing we do not know is read as the one that gives more."""
+    if written is None:
+        return default
+    return ReplicaSizing.SHARE if written == ReplicaSizing.SHARE else ReplicaSizing.AT_LEAST_RECOMMENDED
+
+
+def _window(written: MaintenanceWindow | None) -> DailyWindow | None:
+    if written is None:
+        return None
+    try:
+        return DailyWindow(parse_time_of_day(written.begin), parse_time_of_day(written.end))
+    except InvalidInput:
+        return None

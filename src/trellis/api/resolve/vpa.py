@@ -1,0 +1,147 @@
+"""What a VerticalPodAutoscaler means."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+import msgspec
+
+from trellis.api.problems import SUSPICIOUS, Problem
+from trellis.api.resolve.boost import Boost, effective_boost
+from trellis.api.resolve.recommenders import DEFAULT_RECOMMENDER, selects
+from trellis.api.resolve.requirements import Requirement, effective_requirements
+from trellis.api.resolve.stored import stored_amount, stored_amounts, stored_seconds
+from trellis.api.vpa import (
+    ANY_CONTAINER,
+    ContainerResourcePolicy,
+    PodUpdatePolicy,
+    RecommenderSelector,
+    StartupBoost,
+    VerticalPodAutoscaler,
+)
+from trellis.api.vpa_rules import update_mode_is_current
+from trellis.base.durations import Duration
+from trellis.base.quantity import Quantity
+
+RESOURCES = ("cpu", "memory")
+
+
+class UpdateMode(StrEnum):
+    """The modes there are, aliases and deprecated names folded in."""
+
+    OFF = "Off"
+    INITIAL = "Initial"
+    RECREATE = "Recreate"
+    IN_PLACE_OR_RECREATE = "InPlaceOrRecreate"
+    IN_PLACE = "InPlace"
+
+
+_MODES = {mode.value: mode for mode in UpdateMode} | {
+    "Auto": UpdateMode.RECREATE,
+    "InPlaceOnly": UpdateMode.IN_PLACE,
+}
+
+
+class ContainerMeaning(msgspec.Struct, frozen=True):
+    """How one container is treated. `scaled` is false under `mode: Off`; boost does not depend on it."""
+
+    scaled: bool
+    controlled: tuple[str, ...]
+    limits_follow: bool
+    min_allowed: Mapping[str, Quantity]
+    max_allowed: Mapping[str, Quantity]
+    boost: Boost | None
+    oom_bump_up_ratio: Quantity | None = None
+    oom_min_bump_up: Quantity | None = None
+    memory_window: Duration | None = None
+    memory_windows: int | None = None
+
+
+class EffectiveVpa(msgspec.Struct, frozen=True):
+    """A VerticalPodAutoscaler with nothing left open. `None` stands for the flag of the component that reads it."""
+
+    mode: UpdateMode
+    min_replicas: int | None
+    evict_after_oom: Duration | None
+    requirements: tuple[Requirement, ...]
+    # Upstream's spelling restricts eviction and leaves in-place resizes free.
+    requirements_for_eviction_only: bool
+    recommenders: tuple[RecommenderSelector, ...]
+    parameters: Mapping[str, str]
+    policies: Mapping[str, ContainerResourcePolicy]
+    boost_default: StartupBoost | None
+    warnings: tuple[Problem, ...]
+
+    @property
+    def recommender(self) -> str:
+        """The one that serves the object."""
+        return self.recommenders[0].name if self.recommenders else DEFAULT_RECOMMENDER
+
+    def served_by(self, name: str) -> bool:
+        """Whether a recommender of that name serves the object."""
+        return selects(self.recommenders, name)
+
+    def container(self, name: str) -> ContainerMeaning:
+        """How a container is treated: by its own policy, else by that of `*`, else by the defaults."""
+        policy = self.policies.get(name) or self.policies.get(ANY_CONTAINER) or ContainerResourcePolicy()
+        return _container(policy, self.boost_default)
+
+
+def resolve_vpa(vpa: VerticalPodAutoscaler) -> EffectiveVpa:
+    """The meaning of an object."""
+    spec = vpa.spec
+    policy = spec.update_policy or PodUpdatePolicy(update_mode=UpdateMode.RECREATE)
+    requirements, eviction_only = effective_requirements(policy)
+    mode, warnings = _mode(policy)
+    recommenders = tuple(spec.recommenders or ())
+    return EffectiveVpa(
+        mode=mode,
+        min_replicas=policy.min_replicas,
+        evict_after_oom=stored_seconds(policy.evict_after_oom_seconds),
+        requirements=requirements,
+        requirements_for_eviction_only=eviction_only,
+        recommenders=recommenders,
+        parameters=(recommenders[0].parameters or {}) if recommenders else {},
+        policies=_policies(spec.resource_policy.container_policies or () if spec.resource_policy else ()),
+        boost_default=spec.startup_boost,
+        warnings=warnings,
+    )
+
+
+def _mode(policy: PodUpdatePolicy) -> tuple[UpdateMode, tuple[Problem, ...]]:
+    """The mode and what is to be said of it. A mode we do not know acts on nothing."""
+    place = ("spec", "updatePolicy")
+    warnings = tuple(problem.below(place) for problem in update_mode_is_current.problems(policy))
+    if policy.update_mode is None:
+        return UpdateMode.RECREATE, warnings
+    known = _MODES.get(policy.update_mode)
+    if known is None:
+        text = f'"{policy.update_mode}" is not a mode of this version, so the object is treated as Off'
+        return UpdateMode.OFF, (*warnings, Problem((*place, "updateMode"), SUSPICIOUS, text))
+    return known, warnings
+
+
+def _policies(written: list[ContainerResourcePolicy] | tuple[()]) -> dict[str, ContainerResourcePolicy]:
+    """By container; of two for one name upstream takes the first, of two for `*` the last."""
+    found: dict[str, ContainerResourcePolicy] = {}
+    for policy in written:
+        if policy.container_name == ANY_CONTAINER or policy.container_name not in found:
+            found[policy.container_name] = policy
+    return found
+
+
+def _container(policy: ContainerResourcePolicy, boost_default: StartupBoost | None) -> ContainerMeaning:
+    controlled = RESOURCES if policy.controlled_resources is None else policy.controlled_resources
+    return ContainerMeaning(
+        scaled=policy.mode != "Off",
+        controlled=tuple(name for name in RESOURCES if name in controlled),
+        limits_follow=policy.controlled_values != "RequestsOnly",
+        min_allowed=stored_amounts(policy.min_allowed),
+        max_allowed=stored_amounts(policy.max_allowed),
+        boost=effective_boost(boost_default, policy.startup_boost),
+        oom_bump_up_ratio=stored_amount(policy.oom_bump_up_ratio),
+        oom_min_bump_up=stored_amount(policy.oom_min_bump_up),
+        memory_window=stored_seconds(policy.memory_aggregation_interval_seconds),
+        memory_windows=policy.memory_aggregation_interval_count,
+    )
