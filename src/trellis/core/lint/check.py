@@ -1,0 +1,58 @@
+"""One check of a set of manifests, from text to findings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from trellis.api.validate import validate
+from trellis.core.lint.findings import Finding
+from trellis.core.lint.manifests import Manifest, Source, read_manifests
+from trellis.core.lint.recognise import decode, recognise
+from trellis.core.lint.traps import Ours, find_traps
+from trellis.core.lint.workloads import Workloads
+
+
+class Checked(msgspec.Struct, frozen=True):
+    """What a check found. `objects` are ours; everything else was only looked at where ours refer to it."""
+
+    findings: tuple[Finding, ...]
+    objects: tuple[Ours, ...]
+    workloads: Workloads
+    files: int
+    documents: int
+
+    @property
+    def errors(self) -> int:
+        """How many findings make the check fail."""
+        return sum(finding.is_error for finding in self.findings)
+
+    @property
+    def warnings(self) -> int:
+        """How many findings are only told."""
+        return len(self.findings) - self.errors
+
+
+def check(sources: Iterable[Source]) -> Checked:
+    """Everything that is wrong with these manifests, in the order of files and lines."""
+    manifests: list[Manifest] = []
+    findings: list[Finding] = []
+    order: dict[str, int] = {}
+    for source in sources:
+        order[source.name] = len(order)
+        read, broken = read_manifests(source)
+        manifests += read
+        findings += broken
+    objects: list[Ours] = []
+    for written in manifests:
+        manifest, kind, mistyped = recognise(written)
+        findings += mistyped
+        if kind is not None:
+            findings += [manifest.problem(problem) for problem in validate(kind, manifest.value)]
+            objects.append(Ours(manifest, kind, decode(manifest, kind)))
+    workloads = Workloads(manifests)
+    findings += find_traps(objects, workloads)
+    findings.sort(key=lambda finding: (order[finding.file], finding.line, finding.column, finding.message))
+    documents = len({(m.file, m.document.number) for m in manifests} | {(f.file, f.document) for f in findings})
+    return Checked(tuple(findings), tuple(objects), workloads, len(order), documents)

@@ -1,0 +1,44 @@
+"""A finding: a problem with a place in a file."""
+
+from __future__ import annotations
+
+import msgspec
+
+from trellis.base.reason import Reason, Severity
+
+UNREADABLE = Reason("Unreadable", "Text that is not YAML or JSON as kubectl reads it.", Severity.ERROR)
+NOT_AN_OBJECT = Reason("NotAnObject", "A document without apiVersion and kind is no Kubernetes object.", Severity.ERROR)
+UNKNOWN_KIND = Reason("UnknownKind", "A kind or version that does not exist, close to one of ours.", Severity.ERROR)
+DUPLICATE_OBJECT = Reason("DuplicateObject", "Two documents describe one object; the later would win.", Severity.ERROR)
+TWO_AUTOSCALERS = Reason("TwoAutoscalers", "Two autoscalers act on the same thing of one target.", Severity.WARNING)
+NO_PROBE = Reason(
+    "NoProbe",
+    "A boosted container without a readiness or startup probe counts as started at once.",
+    Severity.WARNING,
+)
+NO_SUCH_CONTAINER = Reason(
+    "NoSuchContainer", "A policy names a container that its workload does not have.", Severity.WARNING
+)
+NO_SUCH_TARGET = Reason(
+    "NoSuchTarget",
+    "The target is not among the objects checked, but one of a similar name is.",
+    Severity.WARNING,
+)
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One line of a report. `path` is empty where the finding is about a whole document."""
+
+    file: str
+    document: int
+    line: int
+    column: int
+    reason: Reason
+    message: str
+    object: str = ""
+    path: str = ""
+
+    @property
+    def is_error(self) -> bool:
+        """Whether the check fails because of it."""
+        return self.reason.severity is Severity.ERROR

@@ -1,0 +1,121 @@
+"""Which objects a file holds, and where each of them stands in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from trellis.api.problems import Path, Problem, format_path
+from trellis.base.documents import BrokenDocument, Document, read_documents
+from trellis.base.reason import Reason
+from trellis.core.lint.findings import NOT_AN_OBJECT, UNREADABLE, Finding
+
+
+class Source(msgspec.Struct, frozen=True):
+    """A file, or standard input. `named` tells a file that was asked for from one that was found in a directory."""
+
+    name: str
+    data: bytes
+    named: bool = True
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """One object: its JSON, and its place. Objects of a `kind: List` have a place below their document's."""
+
+    file: str
+    document: Document
+    value: Mapping[str, Any]
+    place: Path = ()
+
+    @property
+    def api_version(self) -> str:
+        """As written; empty if it is not text."""
+        return _text(self.value.get("apiVersion"))
+
+    @property
+    def kind(self) -> str:
+        """As written; empty if it is not text."""
+        return _text(self.value.get("kind"))
+
+    @property
+    def name(self) -> str:
+        """The object's name, empty if it has none."""
+        return _text(_metadata(self.value).get("name"))
+
+    @property
+    def namespace(self) -> str:
+        """The object's namespace, empty if it names none."""
+        return _text(_metadata(self.value).get("namespace"))
+
+    @property
+    def title(self) -> str:
+        """How a person would call the object."""
+        name = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        return f"{self.kind} {name}".strip()
+
+    def finding(self, reason: Reason, message: str, path: Path = ()) -> Finding:
+        """A finding about a field of this object."""
+        line, column = self.document.position(self.place + path)
+        shown = format_path(path) if path else ""
+        return Finding(self.file, self.document.number, line, column, reason, message, self.title, shown)
+
+    def problem(self, problem: Problem) -> Finding:
+        """A finding from what the validator found."""
+        return self.finding(problem.reason, self._unquoted(problem) or problem.message, problem.path)
+
+    def _unquoted(self, problem: Problem) -> str | None:
+        """YAML's best-known trap: `updateMode: Off` is not text but the boolean false."""
+        if not isinstance(problem.value, bool):
+            return None
+        written = self.document.written(self.place + problem.path)
+        if written is None or written.lower() in {"true", "false"}:
+            return None
+        return f'{problem.message}; {written} without quotes is a boolean in YAML: write "{written}"'
+
+
+def read_manifests(source: Source) -> tuple[list[Manifest], list[Finding]]:
+    """The objects of a file, and what keeps the rest of it from being one."""
+    manifests: list[Manifest] = []
+    findings: list[Finding] = []
+    for document in read_documents(source.data):
+        if isinstance(document, BrokenDocument):
+            findings += [
+                Finding(source.name, document.number, error.line, error.column, UNREADABLE, str(error))
+                for error in document.errors
+            ]
+            continue
+        for place, value in _objects(document.value, ()):
+            if isinstance(value, dict) and (value.keys() & {"apiVersion", "kind"} or _looks_like_one(value)):
+                manifests.append(Manifest(source.name, document, value, place))
+            elif source.named or place:
+                line, column = document.position(place)
+                message = "not a Kubernetes object: it has neither apiVersion nor kind"
+                findings.append(Finding(source.name, document.number, line, column, NOT_AN_OBJECT, message))
+    return manifests, findings
+
+
+def _objects(value: object, place: Path) -> Iterator[tuple[Path, object]]:
+    """The object itself, or those of a list."""
+    is_list = isinstance(value, dict) and _text(value.get("kind")) == "List"
+    items = value.get("items") if is_list and isinstance(value, dict) else None
+    if isinstance(items, list):
+        for index, item in enumerate(items):
+            yield (*place, "items", index), item
+    else:
+        yield place, value
+
+
+def _looks_like_one(value: Mapping[str, Any]) -> bool:
+    """Whether somebody meant an object and mistyped its first lines."""
+    return any(key.lower() in {"apiversion", "kind"} for key in value)
+
+
+def _metadata(value: Mapping[str, Any]) -> Mapping[str, Any]:
+    metadata = value.get("metadata")
+    return metadata if isinstance(metadata, dict) else {}
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,174 @@
+"""What is right object by object and wrong together."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from trellis.api.kinds import BUFFER, HVPA, VPA, Kind
+from trellis.api.problems import Path
+from trellis.api.resolve import EffectiveVpa, UpdateMode, resolve_vpa
+from trellis.api.vpa import ANY_CONTAINER
+from trellis.base.names import nearest
+from trellis.core.lint.findings import (
+    DUPLICATE_OBJECT,
+    NO_PROBE,
+    NO_SUCH_CONTAINER,
+    NO_SUCH_TARGET,
+    TWO_AUTOSCALERS,
+    Finding,
+)
+from trellis.core.lint.manifests import Manifest
+from trellis.core.lint.workloads import Workload, Workloads, scaled_resources
+
+_TARGET: Path = ("spec", "targetRef")
+
+
+class Ours(msgspec.Struct, frozen=True):
+    """An object of one of our kinds; `decoded` is None where its types are wrong."""
+
+    manifest: Manifest
+    kind: Kind
+    decoded: Any
+
+    @property
+    def target(self) -> tuple[str, str] | None:
+        """Kind and name of what it is about."""
+        reference = getattr(self.decoded.spec, "target_ref", None) if self.decoded is not None else None
+        return (reference.kind, reference.name) if reference is not None and reference.name else None
+
+
+def find_traps(objects: list[Ours], workloads: Workloads) -> Iterator[Finding]:
+    """Everything that only shows when the objects are seen together."""
+    yield from duplicates(objects)
+    yield from rival_autoscalers(objects)
+    yield from rivals_of_hpas(objects, workloads)
+    for ours in objects:
+        yield from strangers(ours, workloads)
+
+
+def duplicates(objects: Iterable[Ours]) -> Iterator[Finding]:
+    """Two documents that are one object to the API server.
+
+    Directories are taken for environments: the same object in `prod/` and in `staging/` is no mistake.
+    """
+    first: dict[tuple[str, ...], Manifest] = {}
+    for ours in objects:
+        manifest = ours.manifest
+        directory = manifest.file.rpartition("/")[0]
+        key = (directory, ours.kind.name, manifest.namespace, manifest.name)
+        earlier = first.setdefault(key, manifest)
+        if earlier is not manifest and manifest.name:
+            line, _ = earlier.document.position(earlier.place)
+            where = f"{earlier.file}:{line}"
+            yield manifest.finding(
+                DUPLICATE_OBJECT, f"{manifest.title} is there already, at {where}", ("metadata", "name")
+            )
+
+
+def _by_target(objects: Iterable[Ours]) -> dict[tuple[str, str, str], list[Ours]]:
+    """VPAs and Hvpas by namespace, kind and name of what they size."""
+    found: dict[tuple[str, str, str], list[Ours]] = defaultdict(list)
+    for ours in objects:
+        if ours.kind in (VPA, HVPA) and ours.target is not None:
+            found[ours.manifest.namespace, *ours.target].append(ours)
+    return found
+
+
+def rival_autoscalers(objects: Iterable[Ours]) -> Iterator[Finding]:
+    """Two of ours that size the same pods: only one of them governs."""
+    for rivals in _by_target(objects).values():
+        for ours in rivals[1:]:
+            twins = ours.manifest.title == rivals[0].manifest.title
+            verdict = None if twins else _rivalry(rivals[0], ours)
+            if verdict:
+                yield ours.manifest.finding(TWO_AUTOSCALERS, verdict, _TARGET)
+
+
+def _rivalry(one: Ours, other: Ours) -> str | None:
+    """What happens to two autoscalers with one target; None where they get along."""
+    title = one.manifest.title
+    if one.kind is other.kind:
+        return f"{title} has the same target: the older of the two governs, the other does nothing"
+    vpa = one if one.kind is VPA else other
+    if resolve_vpa(vpa.decoded).mode is UpdateMode.OFF:
+        return None  # it is the source of the Hvpa's recommendations
+    return f"{title} has the same target: an Hvpa yields to a VPA that is not in mode Off"
+
+
+def rivals_of_hpas(objects: Iterable[Ours], workloads: Workloads) -> Iterator[Finding]:
+    """An HPA that scales by the resource that one of ours sizes: each undoes the other's work."""
+    by_target = _by_target(objects)
+    for hpa in workloads.hpas:
+        scaled = scaled_resources(hpa)
+        if scaled is None:
+            continue
+        target, resources = scaled
+        for ours in by_target.get((hpa.namespace, *target), ()):
+            if ours.kind is HVPA:
+                message = f"{hpa.title} scales the same target: point it at the Hvpa instead, or the Hvpa yields"
+                yield ours.manifest.finding(TWO_AUTOSCALERS, message, _TARGET)
+                continue
+            shared = sorted(resources & sized_resources(resolve_vpa(ours.decoded)))
+            if shared:
+                what = " and ".join(shared)
+                message = f"{hpa.title} scales the same target by {what}, which this VPA changes: each undoes the other"
+                yield ours.manifest.finding(TWO_AUTOSCALERS, message, _TARGET)
+
+
+def sized_resources(vpa: EffectiveVpa) -> set[str]:
+    """The resources whose requests the VPA changes on any container."""
+    if vpa.mode is UpdateMode.OFF:
+        return set()
+    names = [*vpa.policies, "any other container"] if ANY_CONTAINER not in vpa.policies else list(vpa.policies)
+    containers = (vpa.container(name) for name in names)
+    return {resource for container in containers if container.scaled for resource in container.controlled}
+
+
+def strangers(ours: Ours, workloads: Workloads) -> Iterator[Finding]:
+    """Names in an object that its workload, or the set, does not know."""
+    if ours.target is None or ours.kind not in (VPA, HVPA, BUFFER):
+        return
+    kind, name = ours.target
+    namespace = ours.manifest.namespace
+    workload = workloads.find(namespace, kind, name)
+    if workload is None:
+        guess = nearest(name, workloads.names(namespace, kind))
+        if guess is not None and guess != name:
+            message = f'there is no {kind} "{name}" among the objects checked (did you mean "{guess}"?)'
+            yield ours.manifest.finding(NO_SUCH_TARGET, message, (*_TARGET, "name"))
+    elif ours.kind is VPA:
+        yield from _containers(ours, workload)
+        yield from _unprobed(ours, workload)
+
+
+def _containers(ours: Ours, workload: Workload) -> Iterator[Finding]:
+    policy = ours.decoded.spec.resource_policy
+    for index, container in enumerate(policy.container_policies or () if policy else ()):
+        name = container.container_name
+        if name and name != ANY_CONTAINER and name not in workload.names:
+            guess = nearest(name, workload.names)
+            hint = f' (did you mean "{guess}"?)' if guess else f": it has {', '.join(workload.names)}"
+            message = f'{workload.kind} {workload.name} has no container "{name}"{hint}'
+            path = ("spec", "resourcePolicy", "containerPolicies", index, "containerName")
+            yield ours.manifest.finding(NO_SUCH_CONTAINER, message, path)
+
+
+def _unprobed(ours: Ours, workload: Workload) -> Iterator[Finding]:
+    """Without a probe a container is Ready as soon as it runs, and the boost ends before the start does."""
+    vpa = resolve_vpa(ours.decoded)
+    boosted = [container for container in workload.containers if vpa.container(container.name).boost is not None]
+    bare = [c.name for c in boosted if c.readiness_probe is None and c.startup_probe is None]
+    if bare:
+        listed = ", ".join(bare)
+        noun = "container" if len(bare) == 1 else "containers"
+        verb = "has" if len(bare) == 1 else "have"
+        message = (
+            f"the boosted {noun} {listed} of {workload.kind} {workload.name} {verb} neither a readiness nor a startup "
+            "probe: without one a container is Ready as soon as it runs, and the boost ends too early"
+        )
+        path = ("spec", "startupBoost") if ours.decoded.spec.startup_boost is not None else ("spec", "resourcePolicy")
+        yield ours.manifest.finding(NO_PROBE, message, path)

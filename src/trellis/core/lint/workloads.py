@@ -1,0 +1,99 @@
+"""The workloads and HPAs of a set, found by the references that autoscalers make to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from trellis.api.kube.containers import Container
+from trellis.api.kube.decode import convert_object
+from trellis.api.kube.pods import PodSpec
+from trellis.api.kube.scaling import HorizontalPodAutoscaler
+from trellis.api.kube.workloads import (
+    CronJob,
+    DaemonSet,
+    Deployment,
+    Job,
+    ReplicaSet,
+    ReplicationController,
+    StatefulSet,
+)
+from trellis.base.errors import UnreadableObject
+from trellis.core.lint.manifests import Manifest
+
+_KINDS: Mapping[str, type[msgspec.Struct]] = {
+    "Deployment": Deployment,
+    "ReplicaSet": ReplicaSet,
+    "StatefulSet": StatefulSet,
+    "DaemonSet": DaemonSet,
+    "Job": Job,
+    "CronJob": CronJob,
+    "ReplicationController": ReplicationController,
+}
+
+
+def _pod_spec(workload: Any) -> PodSpec:
+    spec = workload.spec.job_template.spec if isinstance(workload, CronJob) else workload.spec
+    found: PodSpec = spec.template.spec
+    return found
+
+
+class Workload(msgspec.Struct, frozen=True):
+    """What lint and explanations ask of a workload: its containers, native sidecars among them."""
+
+    kind: str
+    name: str
+    containers: tuple[Container, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The containers' names."""
+        return tuple(container.name for container in self.containers)
+
+
+class Workloads:
+    """Look-up by namespace, kind and name; only what is referred to is ever decoded."""
+
+    def __init__(self, manifests: Iterable[Manifest]) -> None:
+        self._found: dict[tuple[str, str, str], Manifest] = {}
+        self.hpas: list[Manifest] = []
+        for manifest in manifests:
+            if manifest.kind in _KINDS:
+                self._found.setdefault((manifest.namespace, manifest.kind, manifest.name), manifest)
+            elif manifest.kind == "HorizontalPodAutoscaler":
+                self.hpas.append(manifest)
+
+    def find(self, namespace: str, kind: str, name: str) -> Workload | None:
+        """The workload, if the set has it and it can be read."""
+        manifest = self._found.get((namespace, kind, name))
+        if manifest is None:
+            return None
+        try:
+            workload: Any = convert_object(manifest.value, _KINDS[kind])
+        except UnreadableObject:
+            return None  # its own tools will say what is wrong with it
+        spec = _pod_spec(workload)
+        sidecars = tuple(container for container in spec.init_containers if container.is_sidecar)
+        return Workload(kind, name, (*spec.containers, *sidecars))
+
+    def names(self, namespace: str, kind: str) -> tuple[str, ...]:
+        """Names of the workloads of a kind in a namespace."""
+        return tuple(name for (where, what, name) in self._found if where == namespace and what == kind)
+
+
+def scaled_resources(manifest: Manifest) -> tuple[tuple[str, str], frozenset[str]] | None:
+    """An HPA's target (kind, name) and the resources whose usage it scales by; None if it cannot be read."""
+    try:
+        hpa = convert_object(manifest.value, HorizontalPodAutoscaler)
+    except UnreadableObject:
+        return None
+    sources = (metric.resource or metric.container_resource for metric in hpa.spec.metrics)
+    resources = {source.name for source in sources if source is not None}
+    spec = manifest.value.get("spec")
+    # autoscaling/v1 knows CPU alone; without any metric, v2 scales by CPU too.
+    if not hpa.spec.metrics or (isinstance(spec, dict) and "targetCPUUtilizationPercentage" in spec):
+        resources.add("cpu")
+    target = hpa.spec.scale_target_ref
+    return (target.kind, target.name), frozenset(resources)
