@@ -1,0 +1,85 @@
+"""What an Hvpa will do, in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from trellis.api.buckets import RESOURCES, bounds, steps
+from trellis.api.hvpa import Bucket
+from trellis.api.parts import TargetReference
+from trellis.api.resolve import EffectiveHvpa, ReplicaSizing, ScaleMode, ScalePolicy
+from trellis.reports.describe.words import RESOURCE_WORDS, amount, clock, counted, listed, span
+
+# More steps than this make a sentence nobody reads.
+_MOST_STEPS = 8
+
+
+def hvpa_sentences(hvpa: EffectiveHvpa, target: TargetReference) -> list[str]:
+    """What is scaled, from which demand, along which buckets, and when."""
+    name = f"{target.kind} {target.name}"
+    fewest, most = hvpa.buckets[0].replicas.min or 1, hvpa.buckets[-1].replicas.max or 1
+    found = [
+        f"Sets the replica count of {name} between {fewest} and {most}, and the size of its pods.",
+        _sources(hvpa),
+    ]
+    for bucket in hvpa.buckets:
+        found += _bucket(bucket)
+    found.append(_size(hvpa))
+    found += [_direction("up", hvpa.up, hvpa), _direction("down", hvpa.down, hvpa)]
+    return found
+
+
+def _sources(hvpa: EffectiveHvpa) -> str:
+    match hvpa.deploys_hpa, hvpa.deploys_vpa:
+        case True, True:
+            return "Demand comes from an HPA and a VPA that it owns; for each resource the higher one decides."
+        case True, False:
+            return "Demand comes from an HPA that it owns, and from a VPA of yours in mode Off if there is one."
+        case False, True:
+            return "Demand comes from a VPA that it owns, and from an HPA of yours if one is pointed at it."
+        case _:
+            return "Demand comes from an HPA and a VPA of yours; it owns neither."
+
+
+def _bucket(bucket: Bucket) -> Iterator[str]:
+    first, last = bucket.replicas.min or 1, bucket.replicas.max or 1
+    at = f"At {counted(first, 'replica')}" if first == last else f"At {first} to {last} replicas"
+    ranges = {resource: bounds(getattr(bucket, resource)) for resource in RESOURCES}
+    if all(low == high for low, high in ranges.values()):
+        fixed = [f"{amount(low, resource)} {RESOURCE_WORDS[resource]}" for resource, (low, _) in ranges.items()]
+        yield f"{at} only the count changes: each replica has {listed(fixed)}."
+        return
+    spread = [
+        f"{amount(low, resource)} to {amount(high, resource)} {RESOURCE_WORDS[resource]}"
+        for resource, (low, high) in ranges.items()
+    ]
+    yield f"{at} each replica has {listed(spread)}."
+    if first < last and last - first < _MOST_STEPS:
+        for resource in RESOURCES:
+            totals = [f"{step.count} for up to {amount(step.most_total, resource)}" for step in steps(bucket, resource)]
+            yield f"  Replicas by {RESOURCE_WORDS[resource]} in total: {', '.join(totals)}."
+
+
+def _size(hvpa: EffectiveHvpa) -> str:
+    rules = {
+        ReplicaSizing.SHARE: "the total divided by the count",
+        ReplicaSizing.AT_LEAST_RECOMMENDED: "the total divided by the count, but never below the VPA's target",
+    }
+    return f"A replica's CPU is {rules[hvpa.cpu]}; its memory is {rules[hvpa.memory]}."
+
+
+def _direction(way: str, policy: ScalePolicy, hvpa: EffectiveHvpa) -> str:
+    if policy.mode is ScaleMode.OFF or (policy.mode is ScaleMode.MAINTENANCE_WINDOW and hvpa.window is None):
+        return f"It never scales {way}."
+    when = "at any time"
+    if policy.mode is ScaleMode.MAINTENANCE_WINDOW and hvpa.window is not None:
+        when = f"only between {clock(hvpa.window.begin)} and {clock(hvpa.window.end)} every day"
+    extreme = "highest" if way == "down" else "lowest"
+    held = f", by the {extreme} demand of the last {span(policy.stabilization)}" if policy.stabilization.nanos else ""
+    sentence = f"It scales {way} {when}{held}"
+    if way == "down":
+        sentence += (
+            f"; the count is kept until demand is {policy.overlap_percent} % below what the next lower count can hold, "
+            f"and a fall in size of less than {policy.min_change_percent} % is left alone"
+        )
+    return f"{sentence}."

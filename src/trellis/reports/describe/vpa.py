@@ -1,0 +1,138 @@
+"""What a VerticalPodAutoscaler will do, in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from trellis.api.parts import TargetReference
+from trellis.api.resolve import Boost, BoostKind, Change, ContainerMeaning, EffectiveVpa, UpdateMode
+from trellis.api.resolve.vpa import RESOURCES
+from trellis.api.vpa import ANY_CONTAINER
+from trellis.core.lint.workloads import Workload
+from trellis.reports.describe.words import RESOURCE_WORDS, between, counted, listed, number, span, times
+
+_MODES = {
+    UpdateMode.OFF: "Recommends requests for the pods of {target} and applies none of them.",
+    UpdateMode.INITIAL: "New pods of {target} get the recommended requests; running pods are left alone.",
+    UpdateMode.RECREATE: (
+        "New pods of {target} get the recommended requests; a running pod too far from them is evicted and comes back "
+        "with them."
+    ),
+    UpdateMode.IN_PLACE_OR_RECREATE: (
+        "New pods of {target} get the recommended requests; running pods are resized in place, and evicted where that "
+        "fails."
+    ),
+    UpdateMode.IN_PLACE: (
+        "New pods of {target} get the recommended requests; running pods are resized in place and never evicted."
+    ),
+}
+_EVICTING = frozenset({UpdateMode.RECREATE, UpdateMode.IN_PLACE_OR_RECREATE})
+_IN_PLACE = frozenset({UpdateMode.IN_PLACE_OR_RECREATE, UpdateMode.IN_PLACE})
+_CHANGES = {
+    Change.HIGHER: "higher than",
+    Change.HIGHER_OR_EQUAL: "at least",
+    Change.LOWER: "lower than",
+    Change.LOWER_OR_EQUAL: "at most",
+    Change.NEVER: "in a relation this version does not know to",
+}
+
+
+def vpa_sentences(vpa: EffectiveVpa, target: TargetReference, workload: Workload | None) -> list[str]:
+    """Mode, policies, requirements, boost, recommender: in the order in which they matter."""
+    name = f"{target.kind} {target.name}"
+    found = [_MODES[vpa.mode].format(target=name)]
+    found += _policies(vpa)
+    found += _requirements(vpa)
+    if vpa.min_replicas is not None and vpa.mode in _EVICTING:
+        found.append(f"Pods are evicted only from workloads with at least {counted(vpa.min_replicas, 'live replica')}.")
+    found += _boosts(vpa, name, workload)
+    if vpa.parameters:
+        settings = listed([f"{key}={value}" for key, value in sorted(vpa.parameters.items())])
+        found.append(f"The recommender {vpa.recommender} computes the recommendation, with {settings}.")
+    else:
+        found.append(f"The recommender {vpa.recommender} computes the recommendation.")
+    return found
+
+
+def _policies(vpa: EffectiveVpa) -> Iterator[str]:
+    for name in vpa.policies:
+        container = vpa.container(name)
+        who = "Every container without a policy of its own" if name == ANY_CONTAINER else f"Container {name}"
+        if not container.scaled:
+            yield f"{who} keeps the requests it was given."
+            continue
+        rules = list(_limits(container))
+        if rules:
+            yield f"{who}: {'; '.join(rules)}."
+
+
+def _limits(container: ContainerMeaning) -> Iterator[str]:
+    if not container.controlled:
+        yield "neither CPU nor memory is sized"
+    elif len(container.controlled) < len(RESOURCES):
+        yield f"only {RESOURCE_WORDS[container.controlled[0]]} is sized"
+    for resource in container.controlled:
+        least, most = container.min_allowed.get(resource), container.max_allowed.get(resource)
+        if least is not None or most is not None:
+            yield f"{RESOURCE_WORDS[resource]} {between(least, most)}"
+    if not container.limits_follow:
+        yield "limits stay as they are"
+
+
+def _requirements(vpa: EffectiveVpa) -> Iterator[str]:
+    if not vpa.requirements:
+        return
+    asked = [
+        f"the target for {listed([RESOURCE_WORDS.get(r, r) for r in sorted(item.resources)], 'or')} is "
+        f"{_CHANGES[item.change]} the request"
+        for item in vpa.requirements
+    ]
+    if vpa.mode in _EVICTING:
+        yield f"A running pod is evicted only if, for one of its containers, {listed(asked)}."
+    if vpa.mode in _IN_PLACE and vpa.requirements_for_eviction_only:
+        yield "Resizes in place are not restricted."
+    elif vpa.mode in _IN_PLACE and vpa.mode not in _EVICTING:
+        yield f"A resource is resized only if it compares as asked itself: {listed(asked)}."
+    elif vpa.mode in _IN_PLACE:
+        yield "In place, a resource is changed only if it compares as asked itself; others are changed freely."
+
+
+def _boosts(vpa: EffectiveVpa, target: str, workload: Workload | None) -> Iterator[str]:
+    """One sentence per group of containers that are boosted alike."""
+    named = list(workload.names) if workload else [name for name in vpa.policies if name != ANY_CONTAINER]
+    groups: dict[tuple[Boost, bool], list[str]] = {}
+    for name in named:
+        meaning = vpa.container(name)
+        if meaning.boost is not None:
+            groups.setdefault((meaning.boost, _recommended(vpa, meaning)), []).append(name)
+    rest = vpa.container(ANY_CONTAINER)
+    for (boost, recommended), names in groups.items():
+        everybody = workload is not None and len(names) == len(named)
+        yield _boost_sentence(_group(names, target, everybody), boost, recommended, plural=len(names) > 1)
+    if workload is None and rest.boost is not None:
+        other = "Every other container" if named else "Every container"
+        yield _boost_sentence(f"{other} of {target}", rest.boost, _recommended(vpa, rest), plural=False)
+
+
+def _group(names: list[str], target: str, everybody: bool) -> str:
+    if everybody and len(names) > 1:
+        return f"The {number(len(names))} containers of {target}"
+    noun = "containers" if len(names) > 1 else "container"
+    return f"The {noun} {listed(names)} of {target}"
+
+
+def _recommended(vpa: EffectiveVpa, container: ContainerMeaning) -> bool:
+    """Whether the boost starts from the recommendation or from the container's own request."""
+    return vpa.mode is not UpdateMode.OFF and container.scaled and "cpu" in container.controlled
+
+
+def _boost_sentence(who: str, boost: Boost, recommended: bool, plural: bool) -> str:
+    starts, owner = ("start", "their") if plural else ("starts", "its")
+    requests = "they request" if plural else "it requests"
+    if boost.kind is BoostKind.FACTOR:
+        how = f"{times(boost.factor)} " + (f"{owner} recommended CPU" if recommended else f"the CPU {requests}")
+    else:
+        how = f"{boost.quantity} CPU more than " + ("recommended" if recommended else requests)
+    until = "until the pod is Ready" if not boost.duration.nanos else f"until {span(boost.duration)} after Ready"
+    give_up = f", or until {span(boost.give_up_after)} after the start if it never is" if boost.give_up_after else ""
+    return f"{who} {starts} with {how} {until}{give_up}."

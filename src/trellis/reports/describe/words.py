@@ -1,0 +1,92 @@
+"""How numbers, lists and spans of time read in a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+from trellis.base.durations import Duration
+from trellis.base.quantity import Quantity
+from trellis.base.times import TimeOfDay
+
+_NUMBERS = (
+    "no",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+    "eleven",
+    "twelve",
+)
+RESOURCE_WORDS = {"cpu": "CPU", "memory": "memory"}
+
+
+def number(count: int) -> str:
+    """Small numbers as words."""
+    return _NUMBERS[count] if 0 <= count < len(_NUMBERS) else str(count)
+
+
+def times(factor: int) -> str:
+    """A factor: twice, three times."""
+    return "twice" if factor == 2 else f"{number(factor)} times"
+
+
+def listed(items: Sequence[str], last: str = "and") -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    if len(items) < 2:
+        return "".join(items)
+    return f"{', '.join(items[:-1])} {last} {items[-1]}"
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 replica`, `2 replicas`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def span(duration: Duration) -> str:
+    """A duration as people write it: `10 s`, `5 min`, `1 h 30 min`."""
+    seconds = Fraction(duration.nanos, 10**9)
+    parts = []
+    for size, unit in ((3600, "h"), (60, "min")):
+        whole, seconds = divmod(seconds, size)
+        if whole:
+            parts.append(f"{whole} {unit}")
+    if seconds or not parts:
+        parts.append(f"{float(seconds):g} s")
+    return " ".join(parts)
+
+
+def amount(value: Fraction, resource: str) -> str:
+    """An exact amount for people, without its unit: CPU as a number, memory with a decimal suffix."""
+    if resource == "memory":
+        for size, suffix in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
+            if value >= size:
+                return f"{_decimal(value / size)}{suffix}"
+    return _decimal(value)
+
+
+def _decimal(value: Fraction) -> str:
+    """At most four places, as many as it needs."""
+    return f"{float(value):.4f}".rstrip("0").rstrip(".")
+
+
+def clock(time: TimeOfDay) -> str:
+    """A time of day: `22:00 UTC`, `06:30 UTC+05:30`."""
+    hours, minutes = divmod(abs(time.offset_minutes), 60)
+    sign = "-" if time.offset_minutes < 0 else "+"
+    seconds = f":{time.second:02}" if time.second else ""
+    offset = f"{sign}{hours:02}:{minutes:02}" if time.offset_minutes else ""
+    return f"{time.hour:02}:{time.minute:02}{seconds} UTC{offset}"
+
+
+def between(least: Quantity | None, most: Quantity | None) -> str:
+    """A range that may be open at either end."""
+    if least is not None and most is not None:
+        return f"between {least} and {most}"
+    return f"at least {least}" if least is not None else f"at most {most}"

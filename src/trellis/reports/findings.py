@@ -1,0 +1,132 @@
+"""A check's findings for people, for scripts and for code-scanning services."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from trellis.base.reason import Reason, Severity
+from trellis.core.lint.check import Checked
+from trellis.core.lint.findings import Finding
+
+# Text in, the same text with an emphasis out; the identity where there is no colour.
+Paint = Callable[[str, Severity], str]
+
+
+def plain(text: str, _severity: Severity) -> str:
+    """No emphasis at all."""
+    return text
+
+
+def as_text(checked: Checked, paint: Paint = plain) -> Iterator[str]:
+    """One line per finding, in the form that editors can jump to, and one for the sum."""
+    for finding in checked.findings:
+        yield f"{_place(finding)}: {paint(finding.reason.severity, finding.reason.severity)}: {_told(finding)}"
+    yield _summary(checked)
+
+
+def _place(finding: Finding) -> str:
+    return f"{finding.file}:{finding.line}:{finding.column}"
+
+
+def _told(finding: Finding) -> str:
+    """The message with its field and object. The document's number helps where a file holds several."""
+    about = ", ".join(part for part in (finding.object, f"document {finding.document}") if part)
+    field = f"{finding.path}: " if finding.path else ""
+    return f"{field}{finding.message} [{finding.reason.code}] ({about})"
+
+
+def _summary(checked: Checked) -> str:
+    objects = _count(len(checked.objects), "object")
+    where = f"{objects} in {_count(checked.files, 'file')}"
+    if not checked.findings:
+        return f"{where}: no problems"
+    return f"{where}: {_count(checked.errors, 'error')}, {_count(checked.warnings, 'warning')}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def as_json(checked: Checked) -> dict[str, Any]:
+    """Everything, for scripts. The keys are part of the interface."""
+    return {
+        "files": checked.files,
+        "documents": checked.documents,
+        "objects": len(checked.objects),
+        "errors": checked.errors,
+        "warnings": checked.warnings,
+        "findings": [
+            {
+                "file": finding.file,
+                "document": finding.document,
+                "line": finding.line,
+                "column": finding.column,
+                "severity": str(finding.reason.severity),
+                "reason": finding.reason.code,
+                "object": finding.object,
+                "path": finding.path,
+                "message": finding.message,
+            }
+            for finding in checked.findings
+        ],
+    }
+
+
+# SARIF calls an informational result a note.
+_SARIF_LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
+
+
+def as_sarif(checked: Checked, version: str) -> dict[str, Any]:
+    """The same as SARIF 2.1.0, which code-scanning services show beside the lines of a change."""
+    reasons = list(dict.fromkeys(finding.reason for finding in checked.findings))
+    driver = {
+        "name": "trellis",
+        "semanticVersion": version,
+        "rules": [_sarif_rule(reason) for reason in reasons],
+    }
+    return {
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [
+            {
+                "tool": {"driver": driver},
+                "columnKind": "unicodeCodePoints",
+                "results": [_sarif_result(finding, reasons) for finding in checked.findings],
+            }
+        ],
+    }
+
+
+def _sarif_rule(reason: Reason) -> dict[str, Any]:
+    return {
+        "id": reason.code,
+        "shortDescription": {"text": reason.meaning},
+        "defaultConfiguration": {"level": _SARIF_LEVELS[reason.severity]},
+    }
+
+
+def _sarif_result(finding: Finding, reasons: list[Reason]) -> dict[str, Any]:
+    field = f"{finding.path}: " if finding.path else ""
+    return {
+        "ruleId": finding.reason.code,
+        "ruleIndex": reasons.index(finding.reason),
+        "level": _SARIF_LEVELS[finding.reason.severity],
+        "message": {"text": f"{field}{finding.message}"},
+        "locations": [
+            {
+                "physicalLocation": {
+                    "artifactLocation": {"uri": finding.file},
+                    "region": {"startLine": finding.line, "startColumn": finding.column},
+                },
+                "logicalLocations": [{"fullyQualifiedName": finding.object, "kind": "object"}],
+            }
+        ],
+    }
+
+
+def encode(report: dict[str, Any]) -> Iterable[str]:
+    """A report as indented JSON, ready to print."""
+    yield msgspec.json.format(msgspec.json.encode(report), indent=2).decode()
