@@ -1,0 +1,54 @@
+"""The command `trellis` and its list of subcommands, each imported only when it is called."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+
+import click
+
+from trellis import __version__
+from trellis.base.errors import TrellisError
+
+# Name, module and the line that `trellis --help` shows. The line stands here, and a test compares it with the
+# command's own help, because reading it from the command would import them all.
+COMMANDS: dict[str, tuple[str, str]] = {
+    "check": ("trellis.cli.check", "Find what is wrong with autoscaling manifests."),
+    "crds": ("trellis.cli.crds", "Print the CustomResourceDefinitions."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are modules with a `command` in them."""
+
+    def list_commands(self, _ctx: click.Context) -> list[str]:
+        """The names, in the order they are listed above."""
+        return list(COMMANDS)
+
+    def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command, imported now."""
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(COMMANDS[cmd_name][0]).command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list of commands, without importing one."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(ctx)])
+
+
+@click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, message="trellis %(version)s")
+def trellis() -> None:
+    """Autoscaling for Kubernetes that can be asked what it will do, and why."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line; an error of ours is one line, never a traceback."""
+    try:
+        trellis.main(args=list(arguments) if arguments is not None else None, prog_name="trellis")
+    except TrellisError as error:
+        click.echo(f"trellis: {error}", err=True)
+        sys.exit(2)

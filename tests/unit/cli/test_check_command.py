@@ -1,0 +1,137 @@
+"""`trellis check` as a user runs it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from trellis.cli.main import trellis
+
+GOOD = """\
+apiVersion: autoscaling.k8s.io/v1
+kind: VerticalPodAutoscaler
+metadata: {name: web}
+spec:
+  targetRef: {apiVersion: apps/v1, kind: Deployment, name: web}
+"""
+BAD = GOOD + "  updatePolicy: {updateMode: Sometimes}\n"
+WARNED = GOOD + "  updatePolicy: {updateMode: Auto}\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*arguments: str, stdin: str | None = None) -> Result:
+    return CliRunner().invoke(trellis, ["check", *arguments], input=stdin)
+
+
+def test_good_manifests_exit_with_0_and_a_line(folder: Path) -> None:
+    (folder / "vpa.yaml").write_text(GOOD)
+    result = run("vpa.yaml")
+    assert result.exit_code == 0
+    assert result.output == "1 object in 1 file: no problems\n"
+
+
+def test_errors_exit_with_1_and_say_where(folder: Path) -> None:
+    (folder / "vpa.yaml").write_text(BAD)
+    result = run("vpa.yaml")
+    assert result.exit_code == 1
+    first, last = result.output.splitlines()
+    assert first.startswith('vpa.yaml:6:18: error: spec.updatePolicy.updateMode: Unsupported value: "Sometimes"')
+    assert first.endswith("[Unsupported] (VerticalPodAutoscaler web, document 1)")
+    assert last == "1 object in 1 file: 1 error, 0 warnings"
+
+
+def test_warnings_exit_with_0_unless_strict(folder: Path) -> None:
+    (folder / "vpa.yaml").write_text(WARNED)
+    assert run("vpa.yaml").exit_code == 0
+    assert "warning" in run("vpa.yaml").output
+    assert run("--strict", "vpa.yaml").exit_code == 1
+
+
+def test_standard_input_is_a_dash() -> None:
+    result = run("-", stdin=BAD)
+    assert result.exit_code == 1
+    assert result.output.startswith("<stdin>:6:18: error:")
+
+
+def test_a_directory_is_read_with_everything_below_it_except_hidden_ones(folder: Path) -> None:
+    for name in ("a/vpa.yml", "a/b/vpa.json", "vpa.yaml", ".git/vpa.yaml", "notes.txt"):
+        path = folder / "set" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(GOOD.replace("{name: web}\n", f"{{name: vpa-{len(name)}}}\n"))
+    result = run("set")
+    assert result.exit_code == 0
+    assert result.output.splitlines()[-1].startswith("3 objects in 3 files")
+
+
+def test_a_file_given_twice_is_read_once(folder: Path) -> None:
+    (folder / "vpa.yaml").write_text(GOOD)
+    assert run("vpa.yaml", "./vpa.yaml", ".").output == "1 object in 1 file: no problems\n"
+
+
+def test_what_is_no_manifest_is_ignored_in_a_directory_and_refused_by_name(folder: Path) -> None:
+    (folder / "values.yaml").write_text("replicas: 3\n")
+    assert run(".").exit_code == 0
+    result = run("values.yaml")
+    assert result.exit_code == 1
+    assert "not a Kubernetes object" in result.output
+
+
+def test_a_missing_file_is_a_usage_error(folder: Path) -> None:
+    result = run("nowhere.yaml")
+    assert result.exit_code == 2
+    assert "nowhere.yaml: there is no such file or directory" in result.output
+
+
+def test_json_has_every_part_of_a_finding(folder: Path) -> None:
+    (folder / "vpa.yaml").write_text(BAD)
+    result = run("-o", "json", "vpa.yaml")
+    assert result.exit_code == 1
+    report = json.loads(result.output)
+    assert (report["files"], report["objects"], report["errors"], report["warnings"]) == (1, 1, 1, 0)
+    (finding,) = report["findings"]
+    assert finding | {"message": ""} == {
+        "file": "vpa.yaml",
+        "document": 1,
+        "line": 6,
+        "column": 18,
+        "severity": "error",
+        "reason": "Unsupported",
+        "object": "VerticalPodAutoscaler web",
+        "path": "spec.updatePolicy.updateMode",
+        "message": "",
+    }
+
+
+def test_sarif_points_at_the_line_and_describes_its_rules(folder: Path) -> None:
+    (folder / "vpa.yaml").write_text(BAD + "  typo: 1\n")
+    report = json.loads(run("-o", "sarif", "vpa.yaml").output)
+    assert report["version"] == "2.1.0"
+    (sarif,) = report["runs"]
+    rules = {rule["id"]: rule for rule in sarif["tool"]["driver"]["rules"]}
+    assert set(rules) == {"Unsupported", "UnknownField"}
+    first = sarif["results"][0]
+    assert first["level"] == "error"
+    assert sarif["tool"]["driver"]["rules"][first["ruleIndex"]]["id"] == first["ruleId"] == "Unsupported"
+    place = first["locations"][0]["physicalLocation"]
+    assert place == {"artifactLocation": {"uri": "vpa.yaml"}, "region": {"startLine": 6, "startColumn": 18}}
+
+
+def test_there_is_no_colour_where_there_is_no_terminal(folder: Path) -> None:
+    (folder / "vpa.yaml").write_text(BAD)
+    assert "\x1b" not in run("vpa.yaml").output
+
+
+def test_explain_says_what_an_object_will_do_and_what_a_refused_one_will_not(folder: Path) -> None:
+    (folder / "good.yaml").write_text(GOOD)
+    (folder / "bad.yaml").write_text(BAD.replace("{name: web}\nspec", "{name: bad}\nspec"))
+    output = run("--explain", "good.yaml", "bad.yaml").output
+    assert "VerticalPodAutoscaler web (good.yaml)\n  New pods of Deployment web get the recommended requests" in output
+    assert "VerticalPodAutoscaler bad (bad.yaml)\n  Does nothing: it is refused, see below.\n" in output

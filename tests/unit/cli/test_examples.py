@@ -1,0 +1,95 @@
+"""The manifests in `examples/`: those of the five proposals, and ours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from trellis.core.lint.check import Checked, check
+from trellis.core.lint.manifests import Source
+from trellis.reports.describe import describe_objects
+
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
+
+
+def examined(*names: str) -> Checked:
+    files = [path for name in names for path in sorted(EXAMPLES.glob(name))]
+    return check([Source(str(path.relative_to(EXAMPLES)), path.read_bytes()) for path in files])
+
+
+def test_every_example_passes() -> None:
+    found = examined("**/*.yaml")
+    assert [finding.message for finding in found.findings if finding.is_error] == []
+    assert len(found.objects) >= 18
+
+
+@pytest.mark.req("SB-50", "SB-51", "SB-52", "SB-53", "SB-54", "SB-55")
+def test_the_six_boost_examples_of_the_proposal_are_there() -> None:
+    found = examined("startup-boost/*.yaml")
+    assert len(found.objects) == 6
+    assert {finding.reason.code for finding in found.findings} == {"Deprecated"}
+
+
+@pytest.mark.req("BF-46", "BF-48")
+def test_the_two_buffer_stories_are_there_with_api_version_spelled_right() -> None:
+    found = examined("buffers/story-*.yaml")
+    assert [ours.manifest.name for ours in found.objects] == ["my-deployment-buffer", "testing-capacity"]
+    assert found.findings == ()
+
+
+def explained(*names: str) -> str:
+    return "\n".join(describe_objects(examined(*names)))
+
+
+def test_boost_is_explained_with_the_containers_of_its_workload() -> None:
+    assert (
+        "The two containers of Deployment web start with three times their recommended CPU until 10 s after Ready."
+        in explained("web/*.yaml")
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        (
+            "startup-boost/boost-only.yaml",
+            "Every container of Deployment example starts with three times the CPU it requests until 10 s after Ready.",
+        ),
+        (
+            "startup-boost/container-boost-only.yaml",
+            "The container boosted-container-name of Deployment example starts with 2 CPU more than it requests "
+            "until the pod is Ready.",
+        ),
+        (
+            "startup-boost/container-without-boost.yaml",
+            "Every other container of Deployment example starts with twice its recommended CPU until the pod is Ready.",
+        ),
+        (
+            "actuation-requirements/never-down.yaml",
+            "Pods are evicted only from workloads with at least 1 live replica.",
+        ),
+        ("recommenders/named.yaml", "The recommender weekly computes the recommendation."),
+        (
+            "hvpa/story-1.yaml",
+            "Replicas by CPU in total: 1 for up to 3, 2 for up to 12, 3 for up to 27, 4 for up to 48, 5 for up to 75, "
+            "6 for up to 108, 7 for up to 147, 8 for up to 192.",
+        ),
+        (
+            "hvpa/only-horizontal.yaml",
+            "At 4 to 6 replicas only the count changes: each replica has 8 CPU and 20G memory.",
+        ),
+        (
+            "buffers/story-1.yaml",
+            "Keeps room for further pods of Deployment my-deployment: 10 % of its replicas, rounded up, at least 1.",
+        ),
+        (
+            "buffers/story-2.yaml",
+            "Keeps up to 40 CPU and 5Gi memory on nodes of CustomComputeClass my-custom-class, "
+            "in equal chunks that fit the smallest of them.",
+        ),
+        ("buffers/office-hours.yaml", "Pods that match app=build fill the room; when they do, none is added."),
+    ],
+)
+def test_examples_are_explained_in_plain_sentences(name: str, sentence: str) -> None:
+    assert sentence in explained(name)
