@@ -1,0 +1,57 @@
+"""Write what is derived from the code: CRDs, reference pages, the page of requirements. `--check` only compares.
+
+Each generated file is named once, with the function that makes it. CI runs `--check`, so that a field added to a
+struct and not to the CRDs on disk fails the build with the command that mends it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tools"))
+
+from pages import cli_page, kinds_page, reasons_page, requirements_page  # noqa: E402
+from trellis.api.crds import crd  # noqa: E402
+from trellis.api.kinds import KINDS, Kind  # noqa: E402
+from trellis.reports.manifests import as_yaml  # noqa: E402
+
+
+def _crd_file(kind: Kind) -> Callable[[], str]:
+    return lambda: as_yaml([crd(kind)])
+
+
+def generated() -> dict[str, Callable[[], str]]:
+    """Every generated file and what makes it."""
+    files: dict[str, Callable[[], str]] = {
+        f"deploy/crds/{kind.group}_{kind.plural}.yaml": _crd_file(kind) for kind in KINDS
+    }
+    for kind in KINDS:
+        files[f"docs/reference/{kind.name.lower()}.md"] = lambda kind=kind: kinds_page(kind)  # type: ignore[misc]
+    files["docs/reference/reasons.md"] = reasons_page
+    files["docs/reference/cli.md"] = cli_page
+    files["docs/reference/requirements.md"] = lambda: requirements_page(ROOT)
+    return files
+
+
+def main() -> None:
+    """Write the files, or say which differ."""
+    checking = "--check" in sys.argv[1:]
+    stale = []
+    for name, make in generated().items():
+        path, text = ROOT / name, make()
+        if path.exists() and path.read_text() == text:
+            continue
+        stale.append(name)
+        if not checking:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+            print(f"wrote {name}")
+    if checking and stale:
+        sys.exit(f"out of date: {', '.join(stale)}\nRun `make docs` and commit the result.")
+
+
+if __name__ == "__main__":
+    main()
