@@ -22,9 +22,7 @@ def main(wanted: Sequence[str]) -> int:
     """Take the wanted measurements, or all of them."""
     unknown = [name for name in wanted if name not in MEASUREMENTS]
     if unknown:
-        print(
-            f"no such measurement: {', '.join(unknown)}; there are {', '.join(MEASUREMENTS)}", file=sys.stderr
-        )
+        print(f"no such measurement: {', '.join(unknown)}; there are {', '.join(MEASUREMENTS)}", file=sys.stderr)
         return 2
     rows = [row for name in wanted or MEASUREMENTS for row in _taken(name)]
     print(table(rows))

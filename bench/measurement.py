@@ -23,7 +23,7 @@ class Row(msgspec.Struct, frozen=True):
     met: bool | None = None
 
 
-class CannotMeasure(Exception):  # noqa: N818
+class CannotMeasure(Exception):
     """What should be measured is not there or fails; its bar counts as missed."""
 
 

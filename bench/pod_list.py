@@ -95,7 +95,7 @@ class _Response:
 
     status = 200
     reason = "OK"
-    headers: dict[str, str] = {"content-type": "application/json"}  # noqa: RUF012
+    headers: dict[str, str] = {"content-type": "application/json"}
 
     def __init__(self, data: bytes) -> None:
         self.data = data

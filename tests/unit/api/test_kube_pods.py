@@ -100,9 +100,7 @@ def test_container_resources_and_resize_policy_are_read() -> None:
     assert app.resources.limits == {"cpu": "2", "memory": "1Gi", "nvidia.com/gpu": "1"}
     assert app.resources.requests == {"cpu": "500m", "memory": "512Mi"}
     assert [claim.name for claim in app.resources.claims] == ["gpu"]
-    assert [(p.resource_name, p.restart_policy) for p in app.resize_policy] == [
-        ("memory", "RestartContainer")
-    ]
+    assert [(p.resource_name, p.restart_policy) for p in app.resize_policy] == [("memory", "RestartContainer")]
     assert (app.ports[0].host_port, app.ports[0].host_ip, app.ports[0].protocol) == (53, "10.0.0.1", "UDP")
     assert app.readiness_probe is not None
 
@@ -132,14 +130,10 @@ def test_everything_the_scheduler_filters_by_is_read() -> None:
                 },
                 "podAntiAffinity": {
                     "requiredDuringSchedulingIgnoredDuringExecution": [term],
-                    "preferredDuringSchedulingIgnoredDuringExecution": [
-                        {"weight": 7, "podAffinityTerm": term}
-                    ],
+                    "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 7, "podAffinityTerm": term}],
                 },
             },
-            "tolerations": [
-                {"key": "gpu", "operator": "Exists", "effect": "NoSchedule", "tolerationSeconds": 60}
-            ],
+            "tolerations": [{"key": "gpu", "operator": "Exists", "effect": "NoSchedule", "tolerationSeconds": 60}],
             "topologySpreadConstraints": [
                 {"maxSkew": 2, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway", "minDomains": 3}
             ],
@@ -200,9 +194,7 @@ def test_volumes_show_what_ties_a_pod_to_a_place() -> None:
     assert (scratch.empty_dir.medium, scratch.empty_dir.size_limit) == ("Memory", "1Gi")
     assert host.host_path is not None
     assert made.ephemeral is not None
-    assert (config.host_path, config.empty_dir, config.persistent_volume_claim, config.ephemeral) == (
-        None,
-    ) * 4
+    assert (config.host_path, config.empty_dir, config.persistent_volume_claim, config.ephemeral) == (None,) * 4
 
 
 def test_an_out_of_memory_kill_is_seen_in_the_last_state() -> None:
@@ -311,12 +303,8 @@ def test_a_slice_of_a_pod_cannot_be_changed() -> None:
 def test_a_shape_written_back_has_the_names_of_the_wire_and_nothing_that_was_absent() -> None:
     spec = {
         "containers": [{"name": "app", "ports": [{"hostPort": 80, "hostIP": "10.0.0.1"}]}],
-        "affinity": {
-            "podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "zone"}]}
-        },
-        "topologySpreadConstraints": [
-            {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
-        ],
+        "affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "zone"}]}},
+        "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}],
     }
     assert msgspec.json.decode(msgspec.json.encode(pod(spec).spec)) == spec
 

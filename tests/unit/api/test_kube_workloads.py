@@ -45,12 +45,8 @@ def test_a_manifest_without_replicas_says_nothing_about_the_count() -> None:
 
 
 def test_a_stateful_set_names_the_claims_of_its_pods() -> None:
-    body = (
-        b'{"spec":{"volumeClaimTemplates":[{"metadata":{"name":"data"},"spec":{"storageClassName":"fast"}}]}}'
-    )
-    assert [
-        claim.metadata.name for claim in decode_object(body, StatefulSet).spec.volume_claim_templates
-    ] == ["data"]
+    body = b'{"spec":{"volumeClaimTemplates":[{"metadata":{"name":"data"},"spec":{"storageClassName":"fast"}}]}}'
+    assert [claim.metadata.name for claim in decode_object(body, StatefulSet).spec.volume_claim_templates] == ["data"]
 
 
 def test_a_replication_controller_selects_by_a_plain_map() -> None:
@@ -90,16 +86,12 @@ def test_a_node_tells_what_pods_may_request_and_what_it_refuses() -> None:
         "spec": {
             "providerID": "kwok://node-1",
             "unschedulable": True,
-            "taints": [
-                {"key": "gpu", "value": "yes", "effect": "NoSchedule", "timeAdded": "2026-03-01T10:00:00Z"}
-            ],
+            "taints": [{"key": "gpu", "value": "yes", "effect": "NoSchedule", "timeAdded": "2026-03-01T10:00:00Z"}],
         },
         "status": {
             "capacity": {"cpu": "4", "memory": "16Gi", "pods": "110"},
             "allocatable": {"cpu": "3920m", "memory": "15Gi", "pods": "110"},
-            "conditions": [
-                {"type": "Ready", "status": "Unknown", "lastHeartbeatTime": "2026-03-01T10:00:00Z"}
-            ],
+            "conditions": [{"type": "Ready", "status": "Unknown", "lastHeartbeatTime": "2026-03-01T10:00:00Z"}],
             "nodeInfo": {"kubeletVersion": "v1.36.1", "operatingSystem": "linux", "architecture": "arm64"},
             "images": [{"names": ["ignored"], "sizeBytes": 1}],
         },

@@ -1,0 +1,112 @@
+"""Every command and every manifest in the documentation works, and prints what the page says it prints.
+
+A ```console block is a transcript: lines that start with `$ ` are run, what follows is compared. A line `...` stands
+for any number of lines. Commands of `make` are left out here: they run this test, among others.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from trellis.core.lint.check import check
+from trellis.core.lint.manifests import Source
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
+BLOCK = re.compile(r"^```(\w+)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def blocks(language: str) -> Iterator[tuple[str, str]]:
+    for page in PAGES:
+        for number, match in enumerate(BLOCK.finditer(page.read_text()), start=1):
+            if match[1] == language:
+                yield f"{page.relative_to(ROOT)}#{number}", match[2]
+
+
+def transcripts() -> list[tuple[str, list[tuple[str, list[str]]]]]:
+    """The console blocks, each as commands with the lines they print."""
+    found = []
+    for name, text in blocks("console"):
+        steps: list[tuple[str, list[str]]] = []
+        for line in text.splitlines():
+            if line.startswith("$ "):
+                steps.append((line[2:], []))
+            elif steps:
+                steps[-1][1].append(line)
+        found.append((name, steps))
+    return found
+
+
+def manifests() -> list[tuple[str, str]]:
+    return [(name, text) for name, text in blocks("yaml") if "kind:" in text and "apiVersion:" in text]
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """What a reader has at hand: the examples and the pages, and `trellis` on the path."""
+    for name in ("examples", "docs", "deploy"):
+        shutil.copytree(ROOT / name, tmp_path / name)
+    return tmp_path
+
+
+def printed(command: str, folder: Path) -> list[str]:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-c", command],
+        cwd=folder,
+        env={**os.environ, "PATH": path, "COLUMNS": "100", "NO_COLOR": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return done.stdout.splitlines()
+
+
+def agrees(found: list[str], expected: list[str]) -> bool:
+    """Whether the lines are the expected ones, `...` standing for any number of them."""
+    pattern = "".join(r"(?:.*\n)*" if line.strip() == "..." else re.escape(line.rstrip()) + r"\n" for line in expected)
+    return re.fullmatch(pattern, "".join(f"{line.rstrip()}\n" for line in found)) is not None
+
+
+@pytest.mark.parametrize(("name", "steps"), transcripts(), ids=lambda value: value if isinstance(value, str) else "")
+def test_a_transcript_is_true(name: str, steps: list[tuple[str, list[str]]], checkout: Path) -> None:
+    for command, expected in steps:
+        if command.split()[0] in {"make", "git", "kubectl", "pip", "pipx", "uv"}:
+            continue
+        found = printed(command, checkout)
+        assert agrees(found, expected), f"{name}: $ {command}\n" + "\n".join(found)
+
+
+@pytest.mark.parametrize(("name", "text"), manifests(), ids=lambda value: value.partition("\n")[0])
+def test_a_manifest_in_the_documentation_is_valid(name: str, text: str) -> None:
+    found = check([Source(name, text.encode())])
+    assert [str(finding.message) for finding in found.findings if finding.is_error] == []
+
+
+def test_there_is_something_to_run() -> None:
+    assert len(transcripts()) >= 3
+    assert len(manifests()) >= 3
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_inside_the_project_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text()):
+        if "://" not in target:
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+@pytest.mark.req("SB-47")
+def test_the_guide_to_boost_advises_a_probe_for_every_boosted_container() -> None:
+    guide = (ROOT / "docs" / "guides" / "startup-boost.md").read_text()
+    assert "readiness or startup probe" in guide
+    assert "NoProbe" in guide
