@@ -10,7 +10,7 @@ import re
 from datetime import timedelta
 from typing import ClassVar, NoReturn
 
-from trellis.base.errors import InvalidDuration
+from trellis.base.errors import InvalidDuration, shown
 
 _SECOND = 10**9
 _UNITS = {
@@ -124,7 +124,7 @@ def _term_nanos(value: str, whole: str, fraction: str, unit: str) -> int:
     if not unit:
         raise InvalidDuration(value, "the unit is missing; the units are ns, us, ms, s, m and h")
     if unit not in _UNITS:
-        raise InvalidDuration(value, f'"{unit}" is not a unit; the units are ns, us, ms, s, m and h')
+        raise InvalidDuration(value, f"{shown(unit)} is not a unit; the units are ns, us, ms, s, m and h")
     whole = whole.lstrip("0") or "0"
     nanos = int(whole) * _UNITS[unit] if len(whole) <= 19 else _LONGEST + 2
     return nanos + _fraction_nanos(fraction, _UNITS[unit])

@@ -39,11 +39,6 @@ def why_not_subdomain(name: str) -> str | None:
     return "must consist of a-z, 0-9, '-' and '.', and start and end, at every dot, with a letter or digit"
 
 
-def why_not_container_name(name: str) -> str | None:
-    """A container's name is a DNS-1123 label."""
-    return why_not_label(name)
-
-
 def why_not_label_key(key: str) -> str | None:
     """The key of a label or annotation, and a resource's name: `name` or `prefix/name`."""
     prefix, slash, name = key.rpartition("/")

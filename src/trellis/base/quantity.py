@@ -12,7 +12,15 @@ from fractions import Fraction
 from typing import ClassVar, NoReturn
 
 from trellis.base.errors import InvalidQuantity
-from trellis.base.quantity_text import LARGEST_COUNT, NANOS, Format, read_quantity, rounded_up, write_quantity
+from trellis.base.quantity_text import (
+    LARGEST_COUNT,
+    LARGEST_NANOS,
+    NANOS,
+    Format,
+    read_quantity,
+    rounded_up,
+    write_quantity,
+)
 
 _NANOS_IN_MILLI = 10**6
 
@@ -40,7 +48,7 @@ class Quantity:
         if isinstance(value, str):
             return cls(*read_quantity(value))
         if isinstance(value, int) and not isinstance(value, bool):
-            return cls.from_units(value)
+            return cls(max(-LARGEST_NANOS, min(value * NANOS, LARGEST_NANOS)))
         if isinstance(value, float):
             # The shortest text of a float is what stood in the file; `nan` and `inf` are refused as text.
             return cls(*read_quantity(repr(value)))

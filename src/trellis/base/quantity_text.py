@@ -23,9 +23,8 @@ NANOS = 10**9  # in one unit
 LARGEST_COUNT = 2**63 - 1
 
 # Decimal amounts are kept up to 10^36 units. Kubernetes keeps them all and computes 10^n, so that "1e-999999999"
-# occupies a core for minutes. Counts in int64 are saturated 17 orders of magnitude earlier, so nobody meets this
-# limit.
-_LARGEST_NANOS = 10**45
+# occupies a core for minutes. Counts in int64 are saturated 17 orders of magnitude earlier.
+LARGEST_NANOS = 10**45
 _LARGEST_DIGITS = 46
 
 _FORM = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?([eEinumkKMGTP]*[+-]?[0-9]*)")
@@ -108,11 +107,11 @@ def _decimal_nanos(whole: str, fraction: str, power: int) -> int:
         return 0
     kept = len(digits) - len(fraction) + power + 9  # digits that count whole nanos
     if kept > _LARGEST_DIGITS:
-        return _LARGEST_NANOS
+        return LARGEST_NANOS
     if kept <= 0:
         return 1
     nanos = int(digits[:kept].ljust(kept, "0")) + bool(digits[kept:].strip("0"))
-    return min(nanos, _LARGEST_NANOS)
+    return min(nanos, LARGEST_NANOS)
 
 
 def _binary_nanos(whole: str, fraction: str, power: int) -> int:

@@ -2,7 +2,11 @@
 
 The wall clock of the zone counts, across changes to and from summer time, as in Debian's cron. An expression with a
 fixed hour and minute fires once on every day it names: a time that the change skips fires at the change, and a time
-that the change repeats fires the first time only. With `*` in the minute or the hour it follows elapsed time.
+that the change repeats fires the first time only. One with `*` in the minute or the hour fires whenever the clock shows
+it: not at all in a skipped hour, and twice in a repeated one.
+
+cronsim finds the wall times; which instants they are is decided here. Its own way with zones steps by whole hours and
+so misses firings where the clock changes at midnight (Beirut) or by half an hour (Lord Howe).
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ from cronsim import CronSim, CronSimError
 from trellis.base.durations import Duration
 from trellis.base.errors import InvalidSchedule
 from trellis.base.times import in_utc
+from trellis.base.wall_clocks import instant_reached, instants_shown, repeated_around, zone_named
 
 # From here the parser looks for a first firing. cronsim gives up after 50 years; the rarest date that recurs, 29
 # February on a given weekday, does so within 40.
@@ -41,7 +46,7 @@ class Schedule(msgspec.Struct, frozen=True):
         if len(fields) != 5:
             rule = "a schedule has five fields: minute, hour, day of month, month, day of week"
             raise InvalidSchedule(expression, f"{rule}; this has {len(fields)}")
-        _zone(time_zone)
+        zone_named(time_zone)
         schedule = cls(" ".join(fields), time_zone)
         try:
             first = schedule.next(_PROBE)
@@ -53,25 +58,34 @@ class Schedule(msgspec.Struct, frozen=True):
 
     def next(self, now: datetime) -> datetime | None:
         """The first firing after `now`, in UTC; None if there is none within 50 years."""
-        now = in_utc(now)
-        for firing in CronSim(self.expression, now.astimezone(_zone(self.time_zone))):
-            # cronsim reads the wall clock without regard to its second round in autumn, and so starts too early there.
-            if (instant := firing.astimezone(UTC)) > now:
-                return instant
-        return None
+        now, zone = in_utc(now), zone_named(self.time_zone)
+        # From as far back as the clock may be set back: what it shows again may be still to come.
+        start = _wall(now, zone) - repeated_around(now, zone)
+        later: list[datetime] = []
+        for wall in CronSim(self.expression, start):
+            firings = self._firings(wall, zone)
+            later += [firing for firing in firings if firing > now]
+            if firings and firings[0] > now:
+                break
+        return min(later, default=None)
 
     def previous(self, now: datetime) -> datetime | None:
         """The last firing at or before `now`, in UTC; None if there is none within 50 years."""
-        now = in_utc(now)
-        local = (now + timedelta(seconds=1)).replace(microsecond=0).astimezone(_zone(self.time_zone))
-        for firing in CronSim(self.expression, local, reverse=True):
-            found = firing.astimezone(UTC)
-            if found <= now:
-                # For the reason above, backwards may start too early as well. Forwards is what counts.
-                while (later := self.next(found)) is not None and later <= now:
-                    found = later
-                return found
-        return None
+        now, zone = in_utc(now), zone_named(self.time_zone)
+        start = _wall(now, zone) + repeated_around(now, zone) + timedelta(seconds=1)
+        earlier: list[datetime] = []
+        for wall in CronSim(self.expression, start, reverse=True):
+            firings = self._firings(wall, zone)
+            earlier += [firing for firing in firings if firing <= now]
+            if firings and firings[-1] <= now:
+                break
+        return max(earlier, default=None)
+
+    def _firings(self, wall: datetime, zone: ZoneInfo) -> list[datetime]:
+        minute, hour = self.expression.split(" ", maxsplit=2)[:2]
+        if minute.startswith("*") or hour.startswith("*"):
+            return instants_shown(wall, zone)
+        return [instant_reached(wall, zone)]
 
     def __str__(self) -> str:
         return f"{self.expression} ({self.time_zone})"
@@ -127,8 +141,5 @@ def _latest(moments: Iterable[datetime | None]) -> datetime | None:
     return max(filter(None, moments), default=None)
 
 
-def _zone(name: str) -> ZoneInfo:
-    try:
-        return ZoneInfo(name)
-    except (KeyError, ValueError, OSError) as error:  # OSError: the name of a directory, such as "Europe"
-        raise InvalidSchedule(name, "not a time zone such as UTC or Europe/Berlin") from error
+def _wall(now: datetime, zone: ZoneInfo) -> datetime:
+    return now.astimezone(zone).replace(microsecond=0, tzinfo=None, fold=0)

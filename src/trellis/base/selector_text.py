@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from trellis.base.errors import InvalidSelector
+from trellis.base.errors import InvalidSelector, shown
 from trellis.base.label_requirements import Operator, Requirement, requirement
 
 _TOKEN = re.compile(r"==|!=|[=!(),<>]|[^=!(),<> \t\r\n]+")
@@ -34,6 +34,7 @@ class _Tokens:
 
     def __init__(self, text: str) -> None:
         self.text = text
+        self.place = shown(text)
         self._tokens = _TOKEN.findall(text)
         self._next = 0
 
@@ -48,7 +49,7 @@ class _Tokens:
     def expect(self, *wanted: str) -> str:
         token = self.take()
         if token not in wanted:
-            raise self.refusal(token, " or ".join(f"'{w}'" for w in wanted))
+            raise self.refusal(token, " or ".join(map(shown, wanted)))
         return token
 
     def word(self, what: str) -> str:
@@ -58,22 +59,22 @@ class _Tokens:
         return token
 
     def refusal(self, token: str, wanted: str) -> InvalidSelector:
-        found = f"'{token}'" if token else "the end"
+        found = shown(token) if token else "the end"
         return InvalidSelector(self.text, f"found {found} where {wanted} was expected")
 
 
 def _requirement(tokens: _Tokens) -> Requirement:
     if tokens.peek() == "!":
         tokens.take()
-        return requirement(tokens.word("a label key"), Operator.DOES_NOT_EXIST, (), tokens.text)
+        return requirement(tokens.word("a label key"), Operator.DOES_NOT_EXIST, (), tokens.place)
     key = tokens.word("a label key")
     if tokens.peek() in (_END, ","):
-        return requirement(key, Operator.EXISTS, (), tokens.text)
+        return requirement(key, Operator.EXISTS, (), tokens.place)
     operator = _BINARY_OPERATORS[tokens.expect(*_BINARY_OPERATORS)]
     if operator in (Operator.IN, Operator.NOT_IN):
-        return requirement(key, operator, _value_list(tokens), tokens.text)
+        return requirement(key, operator, _value_list(tokens), tokens.place)
     value = "" if tokens.peek() in (_END, ",") else tokens.word("a value")
-    return requirement(key, operator, (value,), tokens.text)
+    return requirement(key, operator, (value,), tokens.place)
 
 
 def _value_list(tokens: _Tokens) -> list[str]:

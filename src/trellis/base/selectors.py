@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from trellis.base.errors import InvalidSelector
+from trellis.base.errors import InvalidSelector, shown
 from trellis.base.label_requirements import Operator, Requirement, requirement
 from trellis.base.names import nearest
 from trellis.base.selector_text import read_requirements
@@ -68,7 +68,7 @@ def selector_from_object(
 ) -> Selector:
     """The object form. Without labels and expressions it selects everything."""
     requirements = [
-        requirement(key, Operator.EQUALS, (value,), f"matchLabels[{key}]")
+        requirement(key, Operator.EQUALS, (value,), f"matchLabels[{shown(key)}]")
         for key, value in (match_labels or {}).items()
     ]
     for index, expression in enumerate(match_expressions or ()):
