@@ -1,7 +1,7 @@
 """Does this JSON have the shape of its kind? Every problem at once, in the API server's terms.
 
-The walk returns the value as the API server would store it (nulls and unknown fields gone, `2.0` read as `2`), and
-leaves out what is wrong, so that rules over several fields can still run on everything that is right.
+The walk returns the value as the API server would store it, nulls and unknown fields gone, and leaves out what is
+wrong, so that rules over several fields can still run on everything that is right.
 """
 
 from __future__ import annotations
@@ -117,7 +117,8 @@ class Conformance:
             self._refuse(Problem(path, TOO_MANY, f"must have at most {limit} entries", len(value), in_crd=True))
         if node.items is None or node.field.opaque:
             return value
-        return self._each(((Key(key), below) for key, below in value.items()), node.items, path)
+        given = ((Key(key), below) for key, below in value.items() if below is not None)
+        return self._each(given, node.items, path)
 
     def _list(self, node: Node, value: object, path: Path) -> list[Any]:
         if not isinstance(value, list) or node.items is None:
@@ -166,15 +167,13 @@ class Conformance:
         return value
 
     def _integer(self, node: Node, value: object, path: Path) -> int:
-        if isinstance(value, float) and value.is_integer():
-            value = int(value)  # YAML's 2.0 reaches the API server as 2
-        if not isinstance(value, int) or isinstance(value, bool):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not _is_whole(value):
             raise self._wrong_type(path, value, "integer")
-        problem = _out_of_range(node.field, value, path)
+        problem = _not_int64(value, path) or _out_of_range(node.field, int(value), path)
         if problem is not None:
             self._refuse(problem)
             raise _Wrong
-        return value
+        return int(value)
 
     def _number(self, _node: Node, value: object, path: Path) -> float:
         if not isinstance(value, int | float) or isinstance(value, bool):
@@ -187,19 +186,18 @@ class Conformance:
         return value
 
     def _quantity(self, node: Node, value: object, path: Path) -> str | int:
-        if isinstance(value, float) and value.is_integer():
-            value = int(value)
-        if isinstance(value, float):
-            rule = f'must be a quantity in quotes: write "{value:g}" (a bare number here is refused unless it is whole)'
+        if isinstance(value, float) and not _is_whole(value):
+            rule = f'must be text or a whole number: write "{value:g}", in quotes'
             self._refuse(Problem(path, WRONG_TYPE, rule, value, in_crd=True))
             raise _Wrong
-        if isinstance(value, bool) or not isinstance(value, str | int):
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
             raise self._wrong_type(path, value, "string or integer (a quantity)")
-        problem = _quantity_problem(node.field, value, path)
+        problem = None if isinstance(value, str) else _not_int64(value, path)
+        problem = problem or _quantity_problem(node.field, value if isinstance(value, str) else int(value), path)
         if problem is not None:
             self._refuse(problem)
             raise _Wrong
-        return value
+        return value if isinstance(value, str) else int(value)
 
 
 _WALKS: Final[dict[Shape, Callable[[Conformance, Node, object, Path], Any]]] = {
@@ -245,6 +243,22 @@ def _text_problems(field: Field, value: str, path: Path) -> Iterator[Problem]:
             parse_time(value)
         except InvalidInput as error:
             yield Problem(path, INVALID, error.rule, value, in_crd=True)
+
+
+def _is_whole(value: float) -> bool:
+    return isinstance(value, int) or value.is_integer()
+
+
+def _not_int64(value: float, path: Path) -> Problem | None:
+    """JSON numbers that Kubernetes reads as floats, although they are whole: 2.0, and what needs more than 64 bits.
+
+    The schema takes some of them for integers, CEL and Go's decoders none, so the CRD alone cannot be counted on.
+    """
+    if not isinstance(value, int):
+        return Problem(path, WRONG_TYPE, f"must be written without a decimal point: {value:.0f}", value)
+    if not -(2**63) <= value < 2**63:
+        return Problem(path, WRONG_TYPE, "must fit into 64 bits", value)
+    return None
 
 
 def _out_of_range(field: Field, value: int, path: Path) -> Problem | None:

@@ -25,7 +25,9 @@ from trellis.api.vpa_rules import (
     repeated_requirements,
 )
 from trellis.base.quantity import Quantity
+from trellis.base.quantity_text import NANOS
 
+_WORDS = {"cpu": "CPU", "memory": "memory"}
 _FORBIDDEN_IN_TEMPLATE = ("updateMode", "evictionRequirements", "evictAfterOOMSeconds")
 
 
@@ -94,11 +96,10 @@ def buckets_leave_no_holes(spec: HvpaSpec) -> Iterator[Problem]:
             between = f"{end + 1}" if start == end + 2 else f"{end + 1} to {start - 1}"
             yield Problem(("buckets", index, "replicas"), SUSPICIOUS, f"leaves out the replica count {between}")
     for resource in RESOURCES:
-        for index, end_total, start_total in holes(buckets, resource):
-            rule_text = (
-                f"totals between {_plain(end_total, resource)} and {_plain(start_total, resource)} lie in no bucket; "
-                "they are served by this one"
-            )
+        for index, below, above in holes(buckets, resource):
+            like = getattr(buckets[index], resource).min
+            between = f"{_WORDS[resource]} between {_amount(below, like)} and {_amount(above, like)}"
+            rule_text = f"{between} in total lies in no bucket; it is served by this one"
             yield Problem(("buckets", index, resource), SUSPICIOUS, rule_text)
 
 
@@ -206,10 +207,9 @@ def _in_order(buckets: list[Bucket]) -> bool:
     return sound and all((a.replicas.max or 0) < (b.replicas.min or 0) for a, b in pairwise(buckets))
 
 
-def _plain(total: Fraction, resource: str) -> str:
-    """A total for people: exact where a quantity can say it."""
-    milli = Quantity.from_milli(-(-total.numerator * 1000 // total.denominator))
-    return f"{milli} CPU" if resource == "cpu" else f"{milli} of memory"
+def _amount(total: Fraction, like: str | int | None) -> Quantity:
+    """A total as a quantity that prints like another; at the seams of buckets it is one exactly."""
+    return Quantity(int(total * NANOS), Quantity.parse(like or 0).format)
 
 
 RULES: tuple[Rule[Any], ...] = (

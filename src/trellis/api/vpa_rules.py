@@ -154,15 +154,32 @@ def odd_eviction_requirements(policy: PodUpdatePolicy) -> Iterator[Problem]:
         if not requirement.resources:
             yield Problem(place, SUSPICIOUS, "no resource is listed, so no pod is ever evicted")
         for resource in requirement.resources or ():
-            if resource not in _WHOLE_UNITS:
+            name = resource.lower()
+            if name not in _WHOLE_UNITS:
                 yield Problem(place, SUSPICIOUS, f'"{resource}" is never recommended, so it never compares as asked')
-            elif resource in seen:
-                yield Problem(
-                    place,
-                    SUSPICIOUS,
-                    f"{resource} is listed before, in evictionRequirements[{seen[resource]}]",
-                )
-            seen.setdefault(resource, index)
+            elif name in seen:
+                before = f"evictionRequirements[{seen[name]}]"
+                yield Problem(place, SUSPICIOUS, f"{name} is listed before, in {before}")
+            seen.setdefault(name, index)
+
+
+@rule(
+    PodUpdatePolicy,
+    "updateMode",
+    "actuationRequirements",
+    "evictionRequirements",
+    says="requirements in a mode that leaves running pods alone",
+)
+def requirements_have_an_effect(policy: PodUpdatePolicy) -> Iterator[Problem]:
+    """`Off` and `Initial` never touch a running pod, so there is nothing to require."""
+    written = {
+        "actuationRequirements": policy.actuation_requirements,
+        "evictionRequirements": policy.eviction_requirements,
+    }
+    for name, requirements in written.items():
+        if requirements and policy.update_mode in {"Off", "Initial"}:
+            rule_text = f"has no effect: the mode {policy.update_mode} leaves running pods alone"
+            yield Problem((name,), SUSPICIOUS, rule_text)
 
 
 @rule(PodUpdatePolicy, "updateMode", says="update modes that have a successor, or are left open")
@@ -267,6 +284,7 @@ RULES: tuple[Rule[Any], ...] = (
     one_requirement_per_resource,
     requirements_are_spelled_once,
     odd_eviction_requirements,
+    requirements_have_an_effect,
     update_mode_is_current,
     no_limits_without_scaling,
     allowed_range_is_not_empty,

@@ -156,8 +156,8 @@ def test_holes_between_buckets_are_told_and_not_refused() -> None:
     document = hvpa(*STORY_2)
     assert errors(document) == []
     told = warnings(document)
-    assert "totals between 1 CPU and 2 CPU lie in no bucket" in told[0]
-    assert "totals between 2G of memory and 4G of memory lie in no bucket" in told[1]
+    assert "CPU between 1 and 2 in total lies in no bucket" in told[0]
+    assert "memory between 2G and 4G in total lies in no bucket" in told[1]
     skipped = hvpa(bucket((1, 1), ("0", "1"), ("0", "1G")), bucket((3, 4), ("0", "9"), ("0", "9G")))
     assert "leaves out the replica count 2" in warnings(skipped)[0]
 

@@ -200,6 +200,21 @@ def test_upstreams_spelling_is_refused_beside_ours_and_lenient_alone() -> None:
     assert any("is listed before" in line for line in warnings(repeated))
 
 
+@pytest.mark.req("AR-18")
+@pytest.mark.parametrize("mode", ["Off", "Initial"])
+def test_requirements_in_a_mode_that_leaves_running_pods_alone_are_told(mode: str) -> None:
+    document = requirements(UP, updateMode=mode)
+    assert errors(document) == []
+    assert warnings(document) == [
+        f"spec.updatePolicy.actuationRequirements: has no effect: the mode {mode} leaves running pods alone"
+    ]
+
+
+def test_upstreams_spelling_takes_resources_in_either_case() -> None:
+    entry = {"resources": ["CPU"], "changeRequirement": "TargetHigherThanRequests"}
+    assert warnings(vpa(updatePolicy={"updateMode": "Recreate", "evictionRequirements": [entry]})) == []
+
+
 @pytest.mark.req("AR-23")
 def test_in_place_only_is_a_mode() -> None:
     assert errors(vpa(updatePolicy={"updateMode": "InPlaceOnly"})) == []
@@ -254,6 +269,11 @@ def test_a_factor_that_is_not_an_integer_is_refused(factor: Any) -> None:
     assert "must be of type integer" in line
 
 
+def test_a_whole_number_with_a_point_is_told_to_be_written_without() -> None:
+    (line,) = errors(boosted(type="Factor", factor=2.0))
+    assert line == "spec.startupBoost.cpu.factor: Invalid value: 2.0: must be written without a decimal point: 2"
+
+
 @pytest.mark.req("SB-13")
 def test_quantity_is_required_with_its_type_and_whole_milli_cpus() -> None:
     assert errors(boosted(type="Quantity")) == [
@@ -267,6 +287,13 @@ def test_quantity_is_required_with_its_type_and_whole_milli_cpus() -> None:
     for negative in ("-1", "-500m", -1):
         (line,) = errors(boosted(type="Quantity", quantity=negative))
         assert line.startswith("spec.startupBoost.cpu.quantity: Invalid value")
+
+
+def test_a_number_beyond_64_bits_is_refused() -> None:
+    for document in (policy(minAllowed={"memory": 2**63}), policy(memoryAggregationIntervalCount=2**63)):
+        (line,) = errors(document)
+        assert line.endswith("Invalid value: 9223372036854775808: must fit into 64 bits")
+    assert errors(policy(minAllowed={"memory": 2**63 - 1})) == []
 
 
 def test_a_fraction_without_quotes_is_told_to_be_quoted() -> None:
