@@ -1,72 +1,175 @@
 """Hypothesis strategies for the JSON of our kinds, made from the same declaration as everything else.
 
-`good_specs` follow the schema; `wild_specs` break it here and there: wrong types, nulls, unknown fields, missing
-ones, numbers at their limits. Pools are small on purpose, so that rules over several fields are met as often as they
-are broken.
+`shaped_specs` follow the schema and may break rules over several fields; `valid_specs` break none; `flawed_specs` are
+valid but for one thing, because a second flaw would hide what is said of the first. Pools are small on purpose, so
+that rules over several fields are met as often as they are broken.
 """
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Iterator
 from typing import Any
 
 from hypothesis import strategies as st
 
 from trellis.api.fields import DURATION_PATTERN, Field
 from trellis.api.kinds import Kind
+from trellis.api.problems import REQUIRED, Path, Problem
 from trellis.api.schema import Node, Shape, schema_of
+from trellis.api.validate import validate
 
-GOOD_QUANTITIES = ("0", "1", "2", "500m", "250m", "1.5", "1G", "2Gi", "5120Mi", "1e3", "+3", ".5", 0, 1, 4, 40)
-ODD_QUANTITIES = ("-1", "0.5m", "1e1.5", "1Kg", "", "NaN", " 1", -1, "1" * 33, "1e9999", "0.0000000001", 2.0)
+QUANTITIES = ("0", "1", "2", "500m", "250m", "1.5", "1G", "2Gi", "5120Mi", "1e3", "+3", ".5", 0, 1, 4, 40)
 DURATIONS = ("0s", "10s", "2m", "1h30m", "1.5h", "100ms")
-ODD_DURATIONS = ("-5s", "10", "", "1d", "999999h999999h", "+5s", ".5s", "1µs", "0", "1" * 21)
-TEXTS = ("a", "app", "*", "web", "apps/v1", "Deployment", "0 8 * * 1-5", "UTC", "220000-0000", "in.valid/key")
-ODD_VALUES: tuple[Any, ...] = (None, True, 0, 7, -1, 1.5, "", "x", [], {}, [None], {"a": None}, 2**31, 2**63, "é")
+TEXTS = (
+    "a",
+    "app",
+    "*",
+    "web",
+    "apps/v1",
+    "Deployment",
+    "NodePool",
+    "0 8 * * 1-5",
+    "UTC",
+    "buffer.x-k8s.io/x",
+    "a/b/c",
+)
+# What stands where something else should: every JSON type, numbers at their limits, near misses of each text form.
+ODD_VALUES: tuple[Any, ...] = (
+    None, True, 0, -1, 2, 1.5, 2.0, 2**31, 2**63, [], {}, [None], {"a": None}, {"a": "b"}, [1], "", "x", "é", "*" * 300,
+    "-1", "0.5m", "1e1.5", "1Kg", "NaN", " 1", "1" * 33, "1e9999", "0.0000000001", "-5s", "10", "1d", "999999h999999h",
+    ".5s", "1µs", "5s5", "220000-0000", "Off", "cpu", "CPU", "TargetHigherThanRequests", "0 8 * * 1-5", "UTC",
+)  # fmt: skip
 
 
-def good_specs(kind: Kind) -> st.SearchStrategy[Any]:
-    """Specs that follow the schema; rules over several fields may still be broken."""
-    return _values(schema_of(kind.spec), wild=False)
+def shaped_specs(kind: Kind) -> st.SearchStrategy[Any]:
+    """Specs that follow the schema."""
+    return _values(schema_of(kind.spec))
 
 
-def wild_specs(kind: Kind) -> st.SearchStrategy[Any]:
-    """Specs that mostly follow the schema and break it in a few places."""
-    return _values(schema_of(kind.spec), wild=True)
+def valid_specs(kind: Kind) -> st.SearchStrategy[Any]:
+    """Specs that are accepted."""
+    return shaped_specs(kind).map(lambda spec: mended(kind, spec)).filter(lambda spec: not refusals(kind, spec))
 
 
-def _values(node: Node, wild: bool) -> st.SearchStrategy[Any]:
-    good = _shaped(node, wild)
-    if not wild:
-        return good
-    # One value in twelve is odd: most objects then have one or two flaws, and many have none.
-    odd = st.sampled_from(_odd(node))
-    return st.integers(0, 11).flatmap(lambda roll: odd if roll == 0 else good)
+def flawed_specs(kind: Kind) -> st.SearchStrategy[Any]:
+    """Valid specs with one change: a value replaced, removed, repeated, or a field too many."""
+    return valid_specs(kind).flatmap(_with_a_flaw)
 
 
-def _shaped(node: Node, wild: bool) -> st.SearchStrategy[Any]:
+def refusals(kind: Kind, spec: object) -> list[Problem]:
+    """What a spec is refused for."""
+    document = {"metadata": {"name": "x"}, "spec": spec}
+    return [problem for problem in validate(kind, document) if problem.is_error]
+
+
+def mended(kind: Kind, spec: Any) -> Any:
+    """The spec without what it is refused for and with what it lacks, as far as that can be done blindly."""
+    schema, spec = schema_of(kind.spec), copy.deepcopy(spec)
+    for _ in range(30):
+        wrong = refusals(kind, spec)
+        if not wrong:
+            break
+        # One at a time, because mending the first may move or remove the others.
+        first, path = wrong[0], wrong[0].path[1:]
+        lacking = first.reason is REQUIRED or first.value == []
+        if not (lacking and _add(schema, spec, path)):
+            _remove(schema, spec, path)
+    return spec
+
+
+def _add(node: Node, value: Any, path: Path) -> bool:
+    """Fill in what a path leads to, if it is not there or empty; in an object, the first field it does not have."""
+    for step in path:
+        below = node.items if isinstance(step, int) else node.members.get(step)
+        if below is None:
+            return False
+        if isinstance(value, dict) and value.get(str(step)) in (None, []):
+            value[step] = _least(below)
+            return True
+        node, value = below, value[step]
+    absent = [name for name in node.members if name not in value] if isinstance(value, dict) else []
+    if absent:
+        value[absent[0]] = _least(node.members[absent[0]])
+    return bool(absent)
+
+
+def _least(node: Node) -> Any:
+    """The smallest value that follows the schema."""
     match node.shape:
         case Shape.OBJECT:
-            return _objects(node, wild)
+            return {name: _least(node.members[name]) for name in node.required}
         case Shape.LIST if node.items is not None:
-            field = node.field
-            least, most = field.min_items or 0, min(field.max_items or 3, 3)
-            return st.lists(_values(node.items, wild), min_size=0 if wild else least, max_size=most + wild)
+            return [_least(node.items) for _ in range(node.field.min_items or 0)]
+        case Shape.MAP | Shape.LIST:
+            return {}
+        case _:
+            return _scalars(node)[-1]
+
+
+def _remove(node: Node, value: Any, path: Path) -> None:
+    """Take out the innermost part of a path that may be left out: a list's item, or an optional field."""
+    removable: tuple[Any, str | int] | None = None
+    for step in path:
+        if isinstance(value, list) and isinstance(step, int) and step < len(value) and node.items is not None:
+            removable, node = (value, step), node.items
+        elif isinstance(value, dict) and isinstance(step, str) and step in value:
+            member = node.members.get(step) or node.items
+            if member is None or step not in node.required:
+                removable = (value, step)
+            node = member or node
+        else:
+            break
+        value = value[step]
+    if removable is not None:
+        del removable[0][removable[1]]
+
+
+@st.composite
+def _with_a_flaw(draw: st.DrawFn, valid: Any) -> Any:
+    spec = copy.deepcopy(valid)
+    holder, key = draw(st.sampled_from(list(_places(spec)) or [({"spec": spec}, "spec")]))
+    match draw(st.sampled_from(("replace", "replace", "replace", "remove", "repeat", "add"))):
+        case "remove":
+            del holder[key]
+        case "repeat" if isinstance(holder, list):
+            holder.append(holder[key])
+        case "add" if isinstance(holder, dict):
+            holder["surprise"] = copy.deepcopy(draw(st.sampled_from(ODD_VALUES)))
+        case _:
+            holder[key] = copy.deepcopy(draw(st.sampled_from(ODD_VALUES)))
+    return spec
+
+
+def _places(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Every place in a value, as what holds it and under which key."""
+    pairs = (
+        list(value.items()) if isinstance(value, dict) else list(enumerate(value)) if isinstance(value, list) else []
+    )
+    for key, below in pairs:
+        yield value, key
+        yield from _places(below)
+
+
+def _values(node: Node) -> st.SearchStrategy[Any]:
+    match node.shape:
+        case Shape.OBJECT:
+            return _objects(node)
+        case Shape.LIST if node.items is not None:
+            least, most = node.field.min_items or 0, min(node.field.max_items or 3, 3)
+            return st.lists(_values(node.items), min_size=least, max_size=most)
         case Shape.MAP if node.items is not None and not node.field.opaque:
             keys = st.sampled_from(("cpu", "memory", "app", "example.com/gpu"))
-            return st.dictionaries(keys, _values(node.items, wild), max_size=3)
+            return st.dictionaries(keys, _values(node.items), max_size=3)
         case Shape.MAP:
             return st.dictionaries(st.sampled_from(("a", "b")), st.sampled_from((0, "x", True)), max_size=2)
         case _:
             return st.sampled_from(_scalars(node))
 
 
-def _objects(node: Node, wild: bool) -> st.SearchStrategy[Any]:
-    required = {name: _values(node.members[name], wild) for name in node.required}
-    optional = {name: _values(member, wild) for name, member in node.members.items() if name not in required}
-    if wild:
-        optional["surprise"] = st.just(1)
-        if required:
-            dropped = next(iter(required))
-            optional[dropped] = required.pop(dropped)
+def _objects(node: Node) -> st.SearchStrategy[Any]:
+    required = {name: _values(node.members[name]) for name in node.required}
+    optional = {name: _values(member) for name, member in node.members.items() if name not in required}
     return st.fixed_dictionaries(required, optional=optional)
 
 
@@ -74,7 +177,7 @@ def _scalars(node: Node) -> tuple[Any, ...]:
     field = node.field
     match node.shape:
         case Shape.QUANTITY:
-            return GOOD_QUANTITIES
+            return QUANTITIES
         case Shape.INTEGER:
             return tuple(sorted({_clamp(number, field) for number in (0, 1, 2, 3, 8, 10, 100, 2**31 - 1)}))
         case Shape.NUMBER:
@@ -91,17 +194,6 @@ def _scalars(node: Node) -> tuple[Any, ...]:
             return ("220000-0000", "063000+0530")
         case _:
             return tuple(text for text in TEXTS if _fits(text, field))
-
-
-def _odd(node: Node) -> tuple[Any, ...]:
-    own: tuple[Any, ...] = ()
-    if node.shape is Shape.QUANTITY:
-        own = ODD_QUANTITIES
-    elif node.shape is Shape.INTEGER:
-        own = (2.0, 1.5, -1, 0, 2**31, 2**63)
-    elif node.field.pattern == DURATION_PATTERN:
-        own = ODD_DURATIONS
-    return own + ODD_VALUES
 
 
 def _clamp(number: int, field: Field) -> int:
