@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -31,15 +32,17 @@ _COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "b
 @click.option("--explain", is_flag=True, help="Say in plain sentences what each object will do.")
 @click.option("--strict", is_flag=True, help="Fail on warnings too.")
 def command(paths: tuple[str, ...], output: str, explain: bool, strict: bool) -> None:
-    r"""Find what is wrong with autoscaling manifests.
+    """Find what is wrong with autoscaling manifests.
 
     Reads any mix of manifests, offline: files, directories (every .yaml, .yml and .json below them) and - for standard
-    input. VerticalPodAutoscaler, Hvpa and Buffer objects are checked with the rules that the admission webhook applies;
-    workloads and HPAs are looked at where one of them refers to them; everything else is ignored.
+    input. VerticalPodAutoscaler, Hvpa and Buffer objects are checked against every rule of their API; workloads and
+    HPAs are looked at where one of them refers to them; everything else is ignored.
 
     \b
     Exit status: 0 no errors, 1 errors (with --strict also warnings), 2 the command could not run.
-    """
+    """  # noqa: D301 -- click wants the backspace character itself
+    if explain and output == "sarif":
+        raise click.UsageError("--explain has no place in SARIF: use text or json")
     checked = check(_sources(paths))
     for line in _report(checked, output, explain):
         click.echo(line)
@@ -49,16 +52,23 @@ def command(paths: tuple[str, ...], output: str, explain: bool, strict: bool) ->
 
 def _report(checked: Checked, output: str, explain: bool) -> Iterator[str]:
     if output == "json":
-        yield from encode(as_json(checked))
+        yield from encode(as_json(checked) | ({"explanations": _explanations(checked)} if explain else {}))
         return
     if output == "sarif":
         yield from encode(as_sarif(checked, __version__))
         return
     if explain:
-        from trellis.reports.describe import describe_objects  # noqa: PLC0415 -- only for those who ask
-
-        yield from describe_objects(checked)
+        for explanation in _explanations(checked):
+            yield f"{explanation['object']} ({explanation['file']})"
+            yield from (f"  {sentence}" for sentence in explanation["sentences"])
+            yield ""
     yield from as_text(checked, _paint if sys.stdout.isatty() else plain)
+
+
+def _explanations(checked: Checked) -> list[dict[str, Any]]:
+    from trellis.reports.describe import describe_objects  # noqa: PLC0415 -- only for those who ask
+
+    return describe_objects(checked)
 
 
 def _paint(text: str, severity: Severity) -> str:

@@ -21,14 +21,14 @@ from trellis.api.kinds import KINDS
     help="Form of the output.",
 )
 def command(kinds: tuple[str, ...], output: str) -> None:
-    r"""Print the CustomResourceDefinitions.
+    """Print the CustomResourceDefinitions.
 
     All of them, or those of the KINDs named (kind, plural or short name):
 
     \b
         trellis crds | kubectl apply --server-side -f -
         trellis crds hvpa buffer
-    """
+    """  # noqa: D301 -- click wants the backspace character itself
     chosen = set(_chosen(kinds))
     definitions = [crd for crd in crds() if crd["spec"]["names"]["kind"] in chosen]
     if output == "json":

@@ -135,3 +135,11 @@ def test_explain_says_what_an_object_will_do_and_what_a_refused_one_will_not(fol
     output = run("--explain", "good.yaml", "bad.yaml").output
     assert "VerticalPodAutoscaler web (good.yaml)\n  New pods of Deployment web get the recommended requests" in output
     assert "VerticalPodAutoscaler bad (bad.yaml)\n  Does nothing: it is refused, see below.\n" in output
+
+
+def test_explanations_are_in_the_json_too_and_refused_in_sarif(folder: Path) -> None:
+    (folder / "vpa.yaml").write_text(GOOD)
+    (explained,) = json.loads(run("--explain", "-o", "json", "vpa.yaml").output)["explanations"]
+    assert explained["object"] == "VerticalPodAutoscaler web"
+    assert explained["sentences"][-1] == "The recommender default computes the recommendation."
+    assert run("--explain", "-o", "sarif", "vpa.yaml").exit_code == 2

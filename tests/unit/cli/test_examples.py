@@ -39,7 +39,7 @@ def test_the_two_buffer_stories_are_there_with_api_version_spelled_right() -> No
 
 
 def explained(*names: str) -> str:
-    return "\n".join(describe_objects(examined(*names)))
+    return "\n".join(sentence for told in describe_objects(examined(*names)) for sentence in told["sentences"])
 
 
 def test_boost_is_explained_with_the_containers_of_its_workload() -> None:
@@ -68,6 +68,10 @@ def test_boost_is_explained_with_the_containers_of_its_workload() -> None:
         (
             "actuation-requirements/never-down.yaml",
             "Pods are evicted only from workloads with at least 1 live replica.",
+        ),
+        (
+            "startup-boost/container-without-boost.yaml",
+            "Not boosted: disable-cpu-boost-for-this-container.",
         ),
         ("recommenders/named.yaml", "The recommender weekly computes the recommendation."),
         (

@@ -96,6 +96,10 @@ def test_off_without_quotes_is_explained() -> None:
     assert lines(GOOD + '  updatePolicy: {updateMode: "Off"}\n') == []
 
 
+def test_a_whole_number_with_a_point_is_read_as_kubectl_sends_it() -> None:
+    assert lines(GOOD + "  startupBoost: {cpu: {type: Factor, factor: 2.0}}\n") == []
+
+
 def test_objects_of_a_list_are_checked_at_their_own_lines() -> None:
     listed = "apiVersion: v1\nkind: List\nitems:\n- " + GOOD.replace("\n", "\n  ").rstrip() + "\n    oops: 1\n"
     assert lines(listed) == ['10:5 UnknownField spec.oops: Unknown field: there is no field "oops" here']

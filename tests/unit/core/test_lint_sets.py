@@ -147,3 +147,8 @@ def test_a_target_with_a_typo_is_told_when_a_similar_one_is_there() -> None:
 
 def test_a_workload_that_cannot_be_read_stops_nothing() -> None:
     assert found(DEPLOYMENT.replace("containers:", "containers: 3\n      x:"), VPA + BOOST) == []
+
+
+def test_a_replica_count_in_an_hvpas_manifest_is_told() -> None:
+    (line,) = found(HVPA + "  replicas: 3\n")
+    assert line.startswith("Suspicious: is written by an HPA")

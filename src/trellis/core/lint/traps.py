@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from trellis.api.kinds import BUFFER, HVPA, VPA, Kind
-from trellis.api.problems import Path
+from trellis.api.problems import SUSPICIOUS, Path
 from trellis.api.resolve import EffectiveVpa, UpdateMode, resolve_vpa
 from trellis.api.vpa import ANY_CONTAINER
 from trellis.base.names import nearest
@@ -48,6 +48,7 @@ def find_traps(objects: list[Ours], workloads: Workloads) -> Iterator[Finding]:
     yield from rivals_of_hpas(objects, workloads)
     for ours in objects:
         yield from strangers(ours, workloads)
+        yield from written_wishes(ours)
 
 
 def duplicates(objects: Iterable[Ours]) -> Iterator[Finding]:
@@ -143,6 +144,13 @@ def strangers(ours: Ours, workloads: Workloads) -> Iterator[Finding]:
     elif ours.kind is VPA:
         yield from _containers(ours, workload)
         yield from _unprobed(ours, workload)
+
+
+def written_wishes(ours: Ours) -> Iterator[Finding]:
+    """A manifest that sets what an HPA writes takes its wish back with every apply."""
+    if ours.kind is HVPA and ours.decoded is not None and ours.decoded.spec.replicas is not None:
+        message = "is written by an HPA through the object's scale: leave it out of manifests"
+        yield ours.manifest.finding(SUSPICIOUS, message, ("spec", "replicas"))
 
 
 def _containers(ours: Ours, workload: Workload) -> Iterator[Finding]:

@@ -7,7 +7,7 @@ explain`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import Any, Final
 
 from trellis.api.buffer import Buffer
 from trellis.api.hvpa import Hvpa
@@ -20,18 +20,19 @@ from trellis.reports.describe.buffer import buffer_sentences
 from trellis.reports.describe.hvpa import hvpa_sentences
 from trellis.reports.describe.vpa import vpa_sentences
 
+REFUSED: Final = "Does nothing: it is refused, see below."
 
-def describe_objects(checked: Checked) -> Iterator[str]:
-    """A heading and indented sentences for every object of ours; one that is refused says so."""
+
+def describe_objects(checked: Checked) -> list[dict[str, Any]]:
+    """Object, file and sentences for every object of ours, as JSON shows them; one that is refused says so."""
     refused = {(finding.file, finding.document, finding.object) for finding in checked.findings if finding.is_error}
+    found = []
     for ours in checked.objects:
         manifest = ours.manifest
-        yield f"{manifest.title} ({manifest.file})"
-        if (manifest.file, manifest.document.number, manifest.title) in refused:
-            yield "  Does nothing: it is refused, see below."
-        else:
-            yield from (f"  {sentence}" for sentence in sentences(ours, checked.workloads))
-        yield ""
+        is_refused = (manifest.file, manifest.document.number, manifest.title) in refused
+        told = [REFUSED] if is_refused else sentences(ours, checked.workloads)
+        found.append({"object": manifest.title, "file": manifest.file, "sentences": told})
+    return found
 
 
 def sentences(ours: Ours, workloads: Workloads) -> list[str]:

@@ -16,7 +16,7 @@ from trellis.reports.describe.words import RESOURCE_WORDS, counted, listed, span
 def buffer_sentences(buffer: EffectiveBuffer) -> list[str]:
     """How much room, how it is counted, and when."""
     if not buffer.is_ours:
-        return [f"Is left alone: its type {buffer.type} belongs to another provider."]
+        return [f"Is left alone: {buffer.type} is not a type that Trellis provisions."]
     found = [_room(buffer), _strategy(buffer)]
     if buffer.schedule is not None:
         windows = [f"begin at {window.start} and last {span(window.duration)}" for window in buffer.schedule.windows]

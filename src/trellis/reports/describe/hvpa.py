@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from fractions import Fraction
 
 from trellis.api.buckets import RESOURCES, bounds, steps
 from trellis.api.hvpa import Bucket
 from trellis.api.parts import TargetReference
 from trellis.api.resolve import EffectiveHvpa, ReplicaSizing, ScaleMode, ScalePolicy
+from trellis.base.quantity import Quantity
+from trellis.base.quantity_text import Format
 from trellis.reports.describe.words import RESOURCE_WORDS, amount, clock, counted, listed, span
 
 # More steps than this make a sentence nobody reads.
@@ -45,18 +48,23 @@ def _bucket(bucket: Bucket) -> Iterator[str]:
     first, last = bucket.replicas.min or 1, bucket.replicas.max or 1
     at = f"At {counted(first, 'replica')}" if first == last else f"At {first} to {last} replicas"
     ranges = {resource: bounds(getattr(bucket, resource)) for resource in RESOURCES}
+    binary = Quantity.parse(bucket.memory.max or 0).format is Format.BINARY_SI
+
+    def told(value: Fraction, resource: str) -> str:
+        return amount(value, resource, binary)
+
     if all(low == high for low, high in ranges.values()):
-        fixed = [f"{amount(low, resource)} {RESOURCE_WORDS[resource]}" for resource, (low, _) in ranges.items()]
+        fixed = [f"{told(low, resource)} {RESOURCE_WORDS[resource]}" for resource, (low, _) in ranges.items()]
         yield f"{at} only the count changes: each replica has {listed(fixed)}."
         return
     spread = [
-        f"{amount(low, resource)} to {amount(high, resource)} {RESOURCE_WORDS[resource]}"
+        f"{told(low, resource)} to {told(high, resource)} {RESOURCE_WORDS[resource]}"
         for resource, (low, high) in ranges.items()
     ]
     yield f"{at} each replica has {listed(spread)}."
     if first < last and last - first < _MOST_STEPS:
         for resource in RESOURCES:
-            totals = [f"{step.count} for up to {amount(step.most_total, resource)}" for step in steps(bucket, resource)]
+            totals = [f"{step.count} for up to {told(step.most_total, resource)}" for step in steps(bucket, resource)]
             yield f"  Replicas by {RESOURCE_WORDS[resource]} in total: {', '.join(totals)}."
 
 

@@ -94,7 +94,9 @@ def _requirements(vpa: EffectiveVpa) -> Iterator[str]:
     elif vpa.mode in _IN_PLACE and vpa.mode not in _EVICTING:
         yield f"A resource is resized only if it compares as asked itself: {listed(asked)}."
     elif vpa.mode in _IN_PLACE:
-        yield "In place, a resource is changed only if it compares as asked itself; others are changed freely."
+        free = [RESOURCE_WORDS[name] for name in RESOURCES if not any(name in r.resources for r in vpa.requirements)]
+        also = f"; {listed(free)} is changed freely" if free else ""
+        yield f"In place, a resource is changed only if it compares as asked itself{also}."
 
 
 def _boosts(vpa: EffectiveVpa, target: str, workload: Workload | None) -> Iterator[str]:
@@ -109,6 +111,9 @@ def _boosts(vpa: EffectiveVpa, target: str, workload: Workload | None) -> Iterat
     for (boost, recommended), names in groups.items():
         everybody = workload is not None and len(names) == len(named)
         yield _boost_sentence(_group(names, target, everybody), boost, recommended, plural=len(names) > 1)
+    spared = [name for name in named if rest.boost is not None and vpa.container(name).boost is None]
+    if spared:
+        yield f"Not boosted: {listed(spared)}."
     if workload is None and rest.boost is not None:
         other = "Every other container" if named else "Every container"
         yield _boost_sentence(f"{other} of {target}", rest.boost, _recommended(vpa, rest), plural=False)

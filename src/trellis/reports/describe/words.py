@@ -62,10 +62,14 @@ def span(duration: Duration) -> str:
     return " ".join(parts)
 
 
-def amount(value: Fraction, resource: str) -> str:
-    """An exact amount for people, without its unit: CPU as a number, memory with a decimal suffix."""
+_DECIMAL = ((10**9, "G"), (10**6, "M"), (10**3, "k"))
+_BINARY = ((2**30, "Gi"), (2**20, "Mi"), (2**10, "Ki"))
+
+
+def amount(value: Fraction, resource: str, binary: bool) -> str:
+    """An exact amount for people, without its unit: CPU as a number, memory with a suffix of the family written."""
     if resource == "memory":
-        for size, suffix in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
+        for size, suffix in _BINARY if binary else _DECIMAL:
             if value >= size:
                 return f"{_decimal(value / size)}{suffix}"
     return _decimal(value)
