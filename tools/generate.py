@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tools"))
 
 from pages import cli_page, kinds_page, reasons_page, requirements_page  # noqa: E402
+from picture import picture  # noqa: E402
 from trellis.api.crds import crd  # noqa: E402
 from trellis.api.kinds import KINDS, Kind  # noqa: E402
 from trellis.reports.manifests import as_yaml  # noqa: E402
@@ -32,6 +33,7 @@ def generated() -> dict[str, Callable[[], str]]:
         files[f"docs/reference/{kind.name.lower()}.md"] = lambda kind=kind: kinds_page(kind)  # type: ignore[misc]
     files["docs/reference/reasons.md"] = reasons_page
     files["docs/reference/cli.md"] = cli_page
+    files["docs/images/check.svg"] = lambda: picture(ROOT)
     files["docs/reference/requirements.md"] = lambda: requirements_page(ROOT)
     return files
 

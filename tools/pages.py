@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 import trellis
+from trellis.api.fields import INT32_MAX
 from trellis.api.kinds import RULES, Kind
 from trellis.api.schema import Node, Shape, schema_of
 from trellis.base.reason import Reason
@@ -78,16 +79,23 @@ def _limits_text(node: Node) -> str:
     inner = node.items.field if node.items is not None else field
     if field.enum or inner.enum:
         parts.append("One of " + ", ".join(f"`{value}`" for value in field.enum or inner.enum) + ".")
-    bounds = {
-        "At least #": field.minimum,
-        "At most #": field.maximum if field.maximum not in {2**31 - 1, 2**63 - 1} else None,
-        "At least # items": field.min_items,
-        "At most # items": field.max_items,
-        "At most # entries": field.max_properties,
-        "At most # characters": field.max_length or (inner.max_length if inner is not field else None),
-    }
-    parts += [f"{text.replace('#', str(value))}." for text, value in bounds.items() if value is not None]
+    longest = field.max_length or (inner.max_length if inner is not field else None)
+    bounds = (
+        ("At least", field.minimum, ""),
+        ("At most", field.maximum if field.maximum != INT32_MAX else None, ""),
+        ("At least", field.min_items, " item"),
+        ("At most", field.max_items, " item"),
+        ("At most", field.max_properties, " entry"),
+        ("At most", longest, " character"),
+    )
+    parts += [f"{words} {value}{_plural(noun, value)}." for words, value, noun in bounds if value is not None]
     return " ".join(part for part in parts if part).replace("|", "\\|")
+
+
+def _plural(noun: str, count: int) -> str:
+    if not noun or count == 1:
+        return noun
+    return noun.removesuffix("y") + "ies" if noun.endswith("y") else f"{noun}s"
 
 
 def _nodes(node: Node) -> Iterator[Node]:
