@@ -176,12 +176,13 @@ def requirements_page(root: Path) -> str:
     lines = [
         NOTE,
         "# Requirements\n",
-        f"What the five proposals ask for, row by row. {shown} of {len(rows)} have a test so far.\n",
+        f"What the five proposals ask for, row by row. {shown} of {len(rows)} are cited by a test so far. A row that "
+        "needs more than one kind of test is whole when each kind named is among its tests.\n",
     ]
     for group, title in groups.items():
         lines += [
             f"## {group}: {title}\n",
-            "| ID | requirement | to be shown by | shown by |",
+            "| ID | requirement | to be shown by | tests so far |",
             "|---|---|---|---|",
         ]
         for identifier, row in rows.items():

@@ -49,7 +49,7 @@ class PodTemplateSpec(Part, frozen=True):
 
     containers: Annotated[
         list[dict[str, Any]] | None,
-        Field("The containers; their requests make up the chunk.", required=True, min_items=1),
+        Field("The containers; their requests make up the chunk.", required=True, min_items=1, max_items=64),
     ] = None
 
 

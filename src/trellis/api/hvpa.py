@@ -161,7 +161,7 @@ class VpaTemplateUpdatePolicy(Part, frozen=True):
         list[ActuationRequirement] | None,
         Field("As in a VPA, for the Hvpa's pods and recommendation.", max_items=2, list_type="atomic"),
     ] = None
-    update_mode: Annotated[str | None, Field("Refused: the mode is always `Off`.")] = None
+    update_mode: Annotated[str | None, Field("Refused: the mode is always `Off`.", max_length=64)] = None
     eviction_requirements: Annotated[
         list[EvictionRequirement] | None, Field("Refused: use `actuationRequirements`.", max_items=16)
     ] = None

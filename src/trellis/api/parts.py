@@ -17,16 +17,18 @@ class Part(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 class TargetReference(Part, frozen=True):
     """Names an object of the same namespace."""
 
-    api_version: Annotated[str, Field("API group and version of the target, e.g. `apps/v1`.")] = ""
-    kind: Annotated[str, Field("Kind of the target, e.g. `Deployment`.", required=True, min_length=1)] = ""
-    name: Annotated[str, Field("Name of the target.", required=True, min_length=1)] = ""
+    api_version: Annotated[str, Field("API group and version of the target, e.g. `apps/v1`.", max_length=317)] = ""
+    kind: Annotated[
+        str, Field("Kind of the target, e.g. `Deployment`.", required=True, min_length=1, max_length=63)
+    ] = ""
+    name: Annotated[str, Field("Name of the target.", required=True, min_length=1, max_length=253)] = ""
 
 
 class Condition(Part, frozen=True):
     """One aspect of an object's state, as of one generation."""
 
     type: Annotated[str, Field("What the condition is about.", required=True, max_length=316)] = ""
-    status: Annotated[str, Field("`True`, `False` or `Unknown`.", required=True)] = ""
+    status: Annotated[str, Field("Whether the condition holds.", required=True, enum=("True", "False", "Unknown"))] = ""
     observed_generation: Annotated[
         int | None, Field("The generation of the object that the condition was made from.", minimum=0)
     ] = None

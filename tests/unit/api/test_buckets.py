@@ -44,7 +44,7 @@ def test_the_first_examples_steps() -> None:
     assert rounded([step.most_total for step in found]) == [7.5, 13.5, 21, 30]
 
 
-@pytest.mark.req("HV-10", "HV-07")
+@pytest.mark.req("HV-10")
 def test_story_1s_cpu_steps_are_3_cores_each() -> None:
     found = steps(read(STORY_1), "cpu")
     assert [step.most for step in found] == [3, 6, 9, 12, 15, 18, 21, 24]

@@ -158,7 +158,7 @@ def test_every_field_is_described(kind: Kind) -> None:
 @pytest.mark.parametrize("kind", [HVPA, BUFFER], ids=lambda kind: kind.name)
 def test_every_list_of_our_own_kinds_that_users_write_is_bounded(kind: Kind) -> None:
     # Lists below a VPA's own types are upstream's and stay as they are; a pod spec is kept as written.
-    upstreams = {"containerPolicies", "controlledResources", "resources", "containers"}
+    upstreams = {"containerPolicies", "controlledResources", "resources"}
     unbounded = [
         name
         for node in nodes(schema_of(kind.spec))
@@ -166,6 +166,30 @@ def test_every_list_of_our_own_kinds_that_users_write_is_bounded(kind: Kind) -> 
         if member.shape is Shape.LIST and member.field.max_items is None
     ]
     assert set(unbounded) <= upstreams
+
+
+@pytest.mark.parametrize("kind", [HVPA, BUFFER], ids=lambda kind: kind.name)
+def test_every_text_of_our_own_kinds_that_users_write_is_bounded(kind: Kind) -> None:
+    upstreams = {"containerName", "resources"}
+    unbounded = [
+        name
+        for node in nodes(schema_of(kind.spec))
+        for name, member in node.members.items()
+        for text in (member, member.items)
+        if text is not None
+        and text.shape in {Shape.STRING, Shape.QUANTITY}
+        and not text.field.enum
+        and text.field.max_length is None
+    ]
+    assert set(unbounded) <= upstreams
+
+
+@pytest.mark.req("BF-37", "BF-07")
+def test_a_buffers_status_holds_the_pods_the_conditions_and_the_last_full_time() -> None:
+    status = object_schema(BUFFER)["properties"]["status"]["properties"]
+    assert set(status) == {"podBasedBufferSpec", "conditions", "lastFullyProvisioned", "observedGeneration"}
+    assert set(status["podBasedBufferSpec"]["properties"]) == {"replicaNum", "podSpec"}
+    assert status["lastFullyProvisioned"]["format"] == "date-time"
 
 
 def nodes(node: Node) -> Iterator[Node]:

@@ -24,7 +24,6 @@ def test_every_example_passes() -> None:
     assert len(found.objects) >= 18
 
 
-@pytest.mark.req("SB-50", "SB-51", "SB-52", "SB-53", "SB-54", "SB-55")
 def test_the_six_boost_examples_of_the_proposal_are_there() -> None:
     found = examined("startup-boost/*.yaml")
     assert len(found.objects) == 6
