@@ -10,6 +10,7 @@ import click
 
 from trellis import __version__
 from trellis.base.errors import TrellisError
+from trellis.base.names import nearest
 
 # Name, module and the line that `trellis --help` shows. The line stands here, and a test compares it with the
 # command's own help, because reading it from the command would import them all.
@@ -32,6 +33,15 @@ class LazyGroup(click.Group):
             return None
         command: click.Command = importlib.import_module(COMMANDS[cmd_name][0]).command
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command, or the nearest name of one."""
+        guess = None if args[0] in COMMANDS or args[0].startswith("-") else nearest(args[0], COMMANDS)
+        if guess is not None:
+            ctx.fail(f'there is no command "{args[0]}" (did you mean "{guess}"?)')
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The list of commands, without importing one."""

@@ -42,7 +42,7 @@ def _summary(checked: Checked) -> str:
     objects = _count(len(checked.objects), "object")
     where = f"{objects} in {_count(checked.files, 'file')}"
     if not checked.findings:
-        return f"{where}: no problems"
+        return f"{where}: {'no problems' if checked.objects else 'nothing to check'}"
     return f"{where}: {_count(checked.errors, 'error')}, {_count(checked.warnings, 'warning')}"
 
 

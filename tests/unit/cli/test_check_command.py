@@ -55,6 +55,12 @@ def test_warnings_exit_with_0_unless_strict(folder: Path) -> None:
     assert run("--strict", "vpa.yaml").exit_code == 1
 
 
+def test_a_directory_without_objects_of_ours_says_so(folder: Path) -> None:
+    result = run(".")
+    assert result.exit_code == 0
+    assert result.output == "0 objects in 0 files: nothing to check\n"
+
+
 def test_standard_input_is_a_dash() -> None:
     result = run("-", stdin=BAD)
     assert result.exit_code == 1

@@ -38,7 +38,8 @@ def test_version_is_the_packages() -> None:
 def test_an_unknown_command_is_a_usage_error() -> None:
     result = CliRunner().invoke(trellis, ["chekc"])
     assert result.exit_code == 2
-    assert "chekc" in result.output
+    assert 'there is no command "chekc" (did you mean "check"?)' in result.output
+    assert CliRunner().invoke(trellis, ["frobnicate"]).exit_code == 2
 
 
 def test_an_error_of_ours_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
