@@ -27,6 +27,9 @@ RESOURCE_SPELLINGS = ("cpu", "memory", "CPU", "Memory")
 ANY_CONTAINER = "*"
 
 ResourceAmounts = dict[str, QuantityText]
+_CHANGE = Field(
+    "How the recommended target must compare with the running pod's request.", required=True, enum=CHANGE_REQUIREMENTS
+)
 
 
 class CPUBoost(Part, frozen=True):
@@ -90,14 +93,7 @@ class ActuationRequirement(Part, frozen=True):
             list_type="atomic",
         ),
     ] = None
-    change_requirement: Annotated[
-        str,
-        Field(
-            "How the recommended target must compare with the running pod's request.",
-            required=True,
-            enum=CHANGE_REQUIREMENTS,
-        ),
-    ] = ""
+    change_requirement: Annotated[str, _CHANGE] = ""
 
 
 class EvictionRequirement(Part, frozen=True):
@@ -107,14 +103,7 @@ class EvictionRequirement(Part, frozen=True):
         list[str] | None,
         Field("The resources the requirement is about: `cpu`, `memory` or both.", required=True),
     ] = None
-    change_requirement: Annotated[
-        str,
-        Field(
-            "How the recommended target must compare with the running pod's request.",
-            required=True,
-            enum=CHANGE_REQUIREMENTS,
-        ),
-    ] = ""
+    change_requirement: Annotated[str, _CHANGE] = ""
 
 
 class PodUpdatePolicy(Part, frozen=True):
