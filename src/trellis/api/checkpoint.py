@@ -46,8 +46,12 @@ class CheckpointStatus(Part, frozen=True):
     version: Annotated[str, Field('The format, "v3".')] = ""
     cpu_histogram: Annotated[HistogramCheckpoint | None, Field("CPU usage.")] = None
     memory_histogram: Annotated[HistogramCheckpoint | None, Field("Memory peaks.")] = None
-    cpu_total_histogram: Annotated[HistogramCheckpoint | None, Field("CPU usage of the whole workload.")] = None
-    memory_total_histogram: Annotated[HistogramCheckpoint | None, Field("Memory peaks of the whole workload.")] = None
+    cpu_total_histogram: Annotated[
+        HistogramCheckpoint | None, Field("CPU usage of the whole workload.", added=True)
+    ] = None
+    memory_total_histogram: Annotated[
+        HistogramCheckpoint | None, Field("Memory peaks of the whole workload.", added=True)
+    ] = None
     first_sample_start: Annotated[TimeText | None, Field("Start of the oldest sample.", nullable=True)] = None
     last_sample_start: Annotated[TimeText | None, Field("Start of the newest sample.", nullable=True)] = None
     total_samples_count: Annotated[int | None, Field("Samples seen.")] = None

@@ -36,6 +36,8 @@ class Field(msgspec.Struct, frozen=True):
 
     `opaque` keeps whatever else is written below the field; `like` gives an opaque field the schema of a struct while
     its value stays a plain dictionary, so that a template or a pod spec is kept as written and still checked.
+    `added` marks a field that upstream's CRD does not have, `upstream_enum` the values that it knows where we know
+    more.
     """
 
     doc: str = ""
@@ -58,6 +60,8 @@ class Field(msgspec.Struct, frozen=True):
     quantity: bool = False
     opaque: bool = False
     like: type[msgspec.Struct] | None = None
+    added: bool = False
+    upstream_enum: tuple[str, ...] = ()
 
     def merged(self, inner: Field) -> Field:
         """This declaration with what it leaves open taken from the type it annotates."""

@@ -57,7 +57,7 @@ class CPUBoost(Part, frozen=True):
     ] = None
     duration: Annotated[
         DurationText | None,
-        Field("How long the boost is kept after the pod is Ready, e.g. `10s`. Absent: `0s`."),
+        Field("How long the boost is kept after the pod is Ready, e.g. `10s`. Absent: `0s`.", added=True),
     ] = None
     duration_seconds: Annotated[
         int | None,
@@ -67,6 +67,7 @@ class CPUBoost(Part, frozen=True):
         int | None,
         Field(
             "A pod that is not Ready this long after its start is unboosted all the same. Absent: never.",
+            added=True,
             minimum=1,
             maximum=INT32_MAX,
             format="int32",
@@ -100,10 +101,12 @@ class EvictionRequirement(Part, frozen=True):
     """Upstream's form of a requirement: it governs eviction alone."""
 
     resources: Annotated[
-        list[str] | None,
+        list[Annotated[str, Field(upstream_enum=("cpu", "memory"))]] | None,
         Field("The resources the requirement is about: `cpu`, `memory` or both.", required=True),
     ] = None
-    change_requirement: Annotated[str, _CHANGE] = ""
+    change_requirement: Annotated[
+        str, Field(upstream_enum=("TargetHigherThanRequests", "TargetLowerThanRequests")).merged(_CHANGE)
+    ] = ""
 
 
 class PodUpdatePolicy(Part, frozen=True):
@@ -116,6 +119,7 @@ class PodUpdatePolicy(Part, frozen=True):
             "place and evicts where that fails; `InPlace` (also `InPlaceOnly`) never evicts; `Auto` is deprecated and "
             "means `Recreate`. Absent: `Recreate`.",
             enum=UPDATE_MODES,
+            upstream_enum=("Off", "Initial", "Recreate", "InPlaceOrRecreate", "InPlace", "Auto"),
         ),
     ] = None
     min_replicas: Annotated[
@@ -132,6 +136,7 @@ class PodUpdatePolicy(Part, frozen=True):
         Field(
             "When a recommendation may be applied, per resource and direction. All must hold before a pod is evicted; "
             "in place, each resource must itself compare as asked. One requirement per resource.",
+            added=True,
             max_items=2,
             list_type="atomic",
         ),
@@ -230,7 +235,7 @@ class RecommenderSelector(Part, frozen=True):
     ] = ""
     parameters: Annotated[
         dict[str, Annotated[str, Field(max_length=256)]] | None,
-        Field("Parameters of that recommender, as `--set` takes them.", max_properties=32),
+        Field("Parameters of that recommender, as `--set` takes them.", max_properties=32, added=True),
     ] = None
 
 
@@ -274,7 +279,10 @@ class ContainerRecommendation(Part, frozen=True):
     ] = None
     total_target: Annotated[
         ResourceAmounts | None,
-        Field("The estimate for all replicas together, from the history of the whole workload. An Hvpa reads it."),
+        Field(
+            "The estimate for all replicas together, from the history of the whole workload. An Hvpa reads it.",
+            added=True,
+        ),
     ] = None
 
 
