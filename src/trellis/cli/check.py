@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -62,7 +63,8 @@ def _report(checked: Checked, output: str, explain: bool) -> Iterator[str]:
             yield f"{explanation['object']} ({explanation['file']})"
             yield from (f"  {sentence}" for sentence in explanation["sentences"])
             yield ""
-    yield from as_text(checked, _paint if sys.stdout.isatty() else plain)
+    coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    yield from as_text(checked, _paint if coloured else plain)
 
 
 def _explanations(checked: Checked) -> list[dict[str, Any]]:
