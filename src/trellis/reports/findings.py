@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 
@@ -118,7 +119,7 @@ def _sarif_result(finding: Finding, reasons: list[Reason]) -> dict[str, Any]:
         "locations": [
             {
                 "physicalLocation": {
-                    "artifactLocation": {"uri": finding.file},
+                    "artifactLocation": {"uri": quote(finding.file)},
                     "region": {"startLine": finding.line, "startColumn": finding.column},
                 },
                 "logicalLocations": [{"fullyQualifiedName": finding.object, "kind": "object"}],

@@ -130,6 +130,12 @@ def test_sarif_points_at_the_line_and_describes_its_rules(folder: Path) -> None:
     assert place == {"artifactLocation": {"uri": "vpa.yaml"}, "region": {"startLine": 6, "startColumn": 18}}
 
 
+def test_sarif_names_files_as_uris(folder: Path) -> None:
+    (folder / "my vpa.yaml").write_text(BAD)
+    (result,) = json.loads(run("-o", "sarif", "my vpa.yaml").output)["runs"][0]["results"]
+    assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "my%20vpa.yaml"
+
+
 def test_there_is_no_colour_where_there_is_no_terminal(folder: Path) -> None:
     (folder / "vpa.yaml").write_text(BAD)
     assert "\x1b" not in run("vpa.yaml").output
