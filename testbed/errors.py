@@ -1,0 +1,34 @@
+"""What can go wrong in the testbed itself?"""
+
+from __future__ import annotations
+
+
+class HarnessError(RuntimeError):
+    """The testbed failed, not what it tests. The message says what to do about it."""
+
+
+class NoGo(HarnessError):
+    """There is no Go here that is recent enough."""
+
+
+class BuildFailed(HarnessError):
+    """A program could not be compiled. The message ends with what the compiler said."""
+
+
+class ProgramDied(HarnessError):
+    """A program ended although nobody asked it to. The message ends with the last lines of its log."""
+
+
+class TimedOut(HarnessError):
+    """Something that was waited for did not come."""
+
+
+class Refused(HarnessError):
+    """The API server answered with an error. `status` is the HTTP status, `body` the whole Status object."""
+
+    def __init__(self, request: str, status: int, body: dict[str, object]) -> None:
+        super().__init__(f"{request}: {status} {body.get('reason', '')}: {body.get('message', '')}")
+        self.status = status
+        self.reason = str(body.get("reason", ""))
+        self.message = str(body.get("message", ""))
+        self.body = body

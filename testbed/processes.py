@@ -1,0 +1,86 @@
+"""How is a program run so that it leaves nothing behind?"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from testbed import tether
+from testbed.errors import HarnessError, ProgramDied
+
+# Below Linux's range for outgoing connections (32768 and up): a client of one test must not be given the
+# port that a server of another is about to listen on.
+PORTS = range(20000, 32000)
+
+# How much of a dead program's log goes into the message.
+TAIL_LINES = 15
+
+
+class Process:
+    """A running program with a log file. It is killed when this process ends, in whatever way."""
+
+    def __init__(self, command: Sequence[str | Path], log: Path) -> None:
+        self.name = Path(command[0]).name
+        self.log = log
+        leash = [sys.executable, "-I", "-S", tether.__file__, str(os.getpid())]
+        with log.open("ab") as output:
+            # A session of its own: Ctrl-C in a terminal is ours to handle, in the right order.
+            self._child = subprocess.Popen(
+                [*leash, *command], stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+            )
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._child.pid
+
+    def check(self) -> None:
+        """Raise if it has ended."""
+        status = self._child.poll()
+        if status is not None:
+            raise ProgramDied(f"{self.name} ended with status {status}; its log ends:\n{self.tail()}")
+
+    def tail(self) -> str:
+        """The last lines of its log."""
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-TAIL_LINES:])
+
+    def send(self, number: signal.Signals) -> None:
+        """Send it a signal."""
+        self._child.send_signal(number)
+
+    def stop(self, grace: float = 5.0) -> None:
+        """Ask it to end, and make it end after `grace` seconds. Safe to call twice."""
+        if self._child.poll() is None:
+            self._child.terminate()
+        try:
+            self._child.wait(grace)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+    def kill(self) -> None:
+        """End it without asking: a test of what happens when it dies."""
+        self._child.kill()
+        self._child.wait()
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of 127.0.0.1 that nobody listens on."""
+    found: list[int] = []
+    for port in random.sample(PORTS, len(PORTS)):
+        with socket.socket() as probe:
+            # As the servers do; without it a port whose last connection has just closed looks taken.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        found.append(port)
+        if len(found) == count:
+            return found
+    raise HarnessError(f"fewer than {count} free ports in {PORTS} on 127.0.0.1")

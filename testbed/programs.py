@@ -1,0 +1,43 @@
+"""Which programs is a control plane made of, and in which versions?"""
+
+from __future__ import annotations
+
+import msgspec
+
+KUBERNETES = "1.36.3"
+
+# The modules that are compiled together. etcd is the version that this Kubernetes names itself, so that
+# one module resolves and the libraries that all of them share are compiled once.
+MODULES = {
+    "k8s.io/kubernetes": f"v{KUBERNETES}",
+    "go.etcd.io/etcd/server/v3": "v3.6.8",
+    "sigs.k8s.io/kwok": "v0.8.0",
+    "sigs.k8s.io/metrics-server": "v0.9.0",
+}
+
+# The highest `go` line among those modules: metrics-server 0.9.0.
+GO = "1.26.4"
+
+
+class Program(msgspec.Struct, frozen=True):
+    """A program and the Go package of its main function."""
+
+    name: str
+    package: str
+    minutes: float  # of a cold build on two cores, in the order of `NEEDED`; told to whoever waits
+
+
+# kube-apiserver first: it compiles most of what the others share.
+NEEDED = (
+    Program("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver", 6),
+    Program("kube-controller-manager", "k8s.io/kubernetes/cmd/kube-controller-manager", 1.5),
+    Program("kube-scheduler", "k8s.io/kubernetes/cmd/kube-scheduler", 0.2),
+    Program("etcd", "./etcd", 0.7),
+    Program("kwok", "sigs.k8s.io/kwok/cmd/kwok", 1.5),
+    Program("metrics-server", "sigs.k8s.io/metrics-server/cmd/metrics-server", 1),
+)
+
+# For people, not for tests: `python -m testbed build kubectl`.
+KUBECTL = Program("kubectl", "k8s.io/kubernetes/cmd/kubectl", 0.6)
+
+BY_NAME = {program.name: program for program in (*NEEDED, KUBECTL)}

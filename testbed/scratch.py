@@ -1,0 +1,72 @@
+"""Where do the files of a running control plane live, and who removes them?
+
+In memory where there is /dev/shm: etcd writes all the time. A directory is removed by the process that
+made it; if that was killed, by the next one that makes one.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+# Its owner holds a lock on this file for as long as it lives; the kernel gives it back, whatever happens.
+ALIVE = "alive"
+
+# A directory this young may belong to a process that has not taken its lock yet.
+YOUNG_SECONDS = 60.0
+
+# No run takes a day, so a lock or log this old is nobody's.
+OLD_SECONDS = 86400.0
+
+
+def root() -> Path:
+    """Of all control planes of this user."""
+    memory = Path("/dev/shm")  # noqa: S108 - private to this user by its mode
+    base = memory if os.access(memory, os.W_OK) else Path(tempfile.gettempdir())
+    directory = base / f"trellis-testbed-{os.getuid()}"
+    directory.mkdir(mode=0o700, exist_ok=True)
+    return directory
+
+
+@contextmanager
+def scratch(name: str = "") -> Iterator[Path]:
+    """A directory of this name that is gone at the end."""
+    _sweep()
+    directory = root() / (name or f"own-{secrets.token_hex(4)}")
+    directory.mkdir(mode=0o700)
+    try:
+        with (directory / ALIVE).open("w") as held:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _sweep() -> None:
+    for found in root().iterdir():
+        try:
+            age = time.time() - found.stat().st_mtime
+        except FileNotFoundError:  # its owner was quicker
+            continue
+        if found.is_dir() and age > YOUNG_SECONDS and not _alive(found):
+            shutil.rmtree(found, ignore_errors=True)
+        elif found.is_file() and age > OLD_SECONDS:
+            found.unlink(missing_ok=True)
+
+
+def _alive(directory: Path) -> bool:
+    try:
+        with (directory / ALIVE).open("w") as held:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except FileNotFoundError:
+        return False
+    return False

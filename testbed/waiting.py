@@ -1,0 +1,32 @@
+"""How long may something take that cannot be hurried?
+
+The real controllers work in their own time, so tests against them must wait. This is the only place that
+sleeps; it asks often, so that a wait costs little more than the thing itself.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from testbed.errors import TimedOut
+
+T = TypeVar("T")
+
+FIRST_PAUSE = 0.02
+LONGEST_PAUSE = 0.25
+
+
+def until(what: str, ask: Callable[[], T | None], seconds: float = 30.0) -> T:
+    """The first answer that is not None or False. `what` completes "waited for ..." if it never comes."""
+    deadline = time.monotonic() + seconds
+    pause = FIRST_PAUSE
+    while True:
+        answer = ask()
+        if answer is not None and answer is not False:
+            return answer
+        if time.monotonic() > deadline:
+            raise TimedOut(f"waited {seconds:g} s for {what}")
+        time.sleep(pause)
+        pause = min(pause * 1.5, LONGEST_PAUSE)
