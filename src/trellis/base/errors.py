@@ -8,7 +8,19 @@
     │   ├── InvalidSelector
     │   ├── InvalidSchedule
     │   ├── InvalidDocument   text that is not YAML or JSON, with line and column
-    │   └── UnreadableObject  JSON or YAML that is not an object of the kind it should be
+    │   ├── UnreadableObject  JSON or YAML that is not an object of the kind it should be
+    │   └── BadKubeconfig     no way to a cluster can be read from a file: which file, and what to do
+    ├── KubeError             the API server said no, or nothing: code, reason, message, details
+    │   ├── Unauthorized      401: who is asking is not known, or no longer
+    │   ├── Forbidden         403: known, and not allowed
+    │   ├── NotFound          404
+    │   ├── Conflict          409: the object is not, or no longer, what the request says it is
+    │   ├── AlreadyExists     409: the name is taken
+    │   ├── Expired           410: the version or continue token asked for is gone; list anew
+    │   ├── Invalid           422: the object is refused, field by field
+    │   ├── Throttled         429: later; `retry_after` says when, if the server does
+    │   ├── ServerFault       5xx, or an answer that cannot be understood
+    │   └── Unreachable       no answer: connection, TLS, timeout; nobody knows whether the request was carried out
     └── InternalError         a promise of our own code does not hold: a bug, never the user's fault
 
 A foreign error is kept as the cause (`raise ... from error`), never passed on bare.
@@ -17,6 +29,9 @@ A foreign error is kept as the cause (`raise ... from error`), never passed on b
 from __future__ import annotations
 
 import json
+from typing import ClassVar
+
+import msgspec
 
 
 class TrellisError(Exception):
@@ -26,10 +41,13 @@ class TrellisError(Exception):
 class InvalidInput(TrellisError):
     """Something a user wrote is refused. `value` is what was written and `rule` what it breaks."""
 
+    # How much of the value a message has room for.
+    longest_shown: ClassVar[int] = 80
+
     def __init__(self, value: object, rule: str) -> None:
         self.value = value
         self.rule = rule
-        super().__init__(f"{shown(value)}: {rule}")
+        super().__init__(f"{shown(value, self.longest_shown)}: {rule}")
 
 
 class InvalidQuantity(InvalidInput):
@@ -63,6 +81,99 @@ class InvalidDocument(InvalidInput):
 
 class UnreadableObject(InvalidInput):
     """Not an object of the kind it should be; `value` is its namespace and name, the rule names the field."""
+
+
+class BadKubeconfig(InvalidInput):
+    """No way to a cluster can be read; `value` is the file, the rule says what is wrong and what to do."""
+
+    # A path that is cut off names no file. Linux has none that is longer.
+    longest_shown = 4096
+
+
+class Cause(msgspec.Struct, frozen=True):
+    """One of the things that the API server objects to; `field` is empty if it is not about one."""
+
+    reason: str = ""
+    message: str = ""
+    field: str = ""
+
+
+class Details(msgspec.Struct, frozen=True, rename="camel"):
+    """What the API server adds to an error: the object it is about and all that is wrong with it."""
+
+    name: str = ""
+    group: str = ""
+    kind: str = ""
+    uid: str = ""
+    causes: tuple[Cause, ...] = ()
+    retry_after_seconds: int = 0
+
+
+class KubeError(TrellisError):
+    """The API server refused or failed.
+
+    `code` is the HTTP status, 0 if there was no answer. `reason` is the server's one word, such as `NotFound`.
+    `retry_after` is in seconds, and None if the server does not say.
+    """
+
+    def __init__(
+        self,
+        code: int,
+        reason: str,
+        message: str,
+        details: Details = Details(),  # noqa: B008 - frozen, so that one can serve all
+        *,
+        retry_after: float | None = None,
+    ) -> None:
+        self.code = code
+        self.reason = reason
+        self.message = message
+        self.details = details
+        self.retry_after = retry_after
+        super().__init__(message)
+
+
+class Unauthorized(KubeError):
+    """401: the credentials are missing, wrong or expired."""
+
+
+class Forbidden(KubeError):
+    """403: RBAC, a quota or an admission plug-in says no."""
+
+
+class NotFound(KubeError):
+    """404: no such object, or no such kind."""
+
+
+class Conflict(KubeError):
+    """409: somebody else was faster, or a precondition does not hold."""
+
+
+class AlreadyExists(KubeError):
+    """409 too, of a create: the name is taken."""
+
+
+class Expired(KubeError):
+    """410: what was asked for is too old to be known."""
+
+
+class Invalid(KubeError):
+    """422: the object, or the patch, is refused; `details.causes` has every field."""
+
+
+class Throttled(KubeError):
+    """429: too many requests, or an eviction that a disruption budget does not allow now."""
+
+
+class ServerFault(KubeError):
+    """5xx, or an answer that cannot be understood."""
+
+
+class Unreachable(KubeError):
+    """No answer, or half of one. A write may have been carried out all the same."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(0, "Unreachable", message)
 
 
 class InternalError(TrellisError):
