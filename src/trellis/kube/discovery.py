@@ -1,0 +1,173 @@
+"""How the API server is asked which kinds it serves, and how its answers are read.
+
+Aggregated discovery (`apidiscovery.k8s.io/v2`, Kubernetes 1.30) says everything in two requests. A server or a proxy
+that does not know it answers with the old lists of groups instead, and then each group version is asked for by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final
+
+from trellis.api.kube.decode import decode_object
+from trellis.api.kube.slices import Slice
+from trellis.base.errors import NotFound, ServerFault
+from trellis.kube.requests import JSON, Request, build_read
+from trellis.kube.responses import Response
+from trellis.kube.served import Served, ServedKind
+
+_AGGREGATED: Final = f"application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,{JSON}"
+
+Send = Callable[[Request], Awaitable[Response]]
+
+
+async def discover(send: Send) -> Served:
+    """Ask for everything there is."""
+    kinds: list[ServedKind] = []
+    stale: list[str] = []
+    for path in ("/api", "/apis"):
+        response = await send(build_read(path, _AGGREGATED))
+        if "apidiscovery.k8s.io" in response.headers.get("content-type", ""):
+            found = read_aggregated(response.body)
+        else:
+            found = await _one_by_one(send, group_versions(response.body))
+        kinds += found.kinds
+        stale += found.stale
+    return Served(tuple(kinds), tuple(stale))
+
+
+class _Subresource(Slice, frozen=True):
+    subresource: str = ""
+
+
+class _GroupVersionKind(Slice, frozen=True):
+    kind: str = ""
+
+
+class _AggregatedResource(Slice, frozen=True):
+    resource: str = ""
+    response_kind: _GroupVersionKind | None = None
+    scope: str = ""
+    short_names: tuple[str, ...] = ()
+    verbs: tuple[str, ...] = ()
+    subresources: tuple[_Subresource, ...] = ()
+
+
+class _AggregatedVersion(Slice, frozen=True):
+    version: str = ""
+    resources: tuple[_AggregatedResource, ...] = ()
+    freshness: str = ""
+
+
+class _Name(Slice, frozen=True):
+    name: str = ""
+
+
+class _AggregatedGroup(Slice, frozen=True):
+    metadata: _Name = _Name()
+    versions: tuple[_AggregatedVersion, ...] = ()
+
+
+class _AggregatedList(Slice, frozen=True):
+    items: tuple[_AggregatedGroup, ...] = ()
+
+
+def read_aggregated(body: bytes) -> Served:
+    """An `APIGroupDiscoveryList`. A kind without a name is a subresource whose parent is not served."""
+    groups = decode_object(body, _AggregatedList).items
+    kinds = [
+        ServedKind(
+            group.metadata.name,
+            version.version,
+            found.resource,
+            found.response_kind.kind,
+            found.scope == "Namespaced",
+            found.verbs,
+            found.short_names,
+            tuple(each.subresource for each in found.subresources),
+        )
+        for group in groups
+        for version in group.versions
+        for found in version.resources
+        if found.response_kind and found.response_kind.kind
+    ]
+    stale = [
+        _group_version(group.metadata.name, version.version)
+        for group in groups
+        for version in group.versions
+        if version.freshness == "Stale"
+    ]
+    return Served(tuple(kinds), tuple(stale))
+
+
+class _GroupVersion(Slice, frozen=True):
+    group_version: str = ""
+    version: str = ""
+
+
+class _Group(Slice, frozen=True):
+    versions: tuple[_GroupVersion, ...] = ()
+    preferred_version: _GroupVersion = _GroupVersion()
+
+
+class _Groups(Slice, frozen=True):
+    """APIGroupList has `groups`; APIVersions, of the group without a name, has `versions`."""
+
+    groups: tuple[_Group, ...] = ()
+    versions: tuple[str, ...] = ()
+
+
+def group_versions(body: bytes) -> tuple[str, ...]:
+    """Every group version of the old kind of list, a group's preferred one first."""
+    found = decode_object(body, _Groups)
+    ranked = [
+        each.group_version
+        for group in found.groups
+        for each in sorted(group.versions, key=lambda v: v.version != group.preferred_version.version)
+    ]
+    return (*found.versions, *ranked)
+
+
+class _ApiResource(Slice, frozen=True):
+    name: str = ""
+    namespaced: bool = False
+    kind: str = ""
+    verbs: tuple[str, ...] = ()
+    short_names: tuple[str, ...] = ()
+
+
+class _ApiResources(Slice, frozen=True):
+    resources: tuple[_ApiResource, ...] = ()
+
+
+def read_resources(body: bytes, group_version: str) -> tuple[ServedKind, ...]:
+    """An `APIResourceList`, in which subresources stand beside their kinds as `deployments/scale`."""
+    group, _, version = group_version.rpartition("/")
+    found = decode_object(body, _ApiResources).resources
+    under: dict[str, list[str]] = {}
+    for each in found:
+        plural, _, subresource = each.name.partition("/")
+        under.setdefault(plural, []).extend([subresource] if subresource else [])
+    return tuple(
+        ServedKind(group, version, r.name, r.kind, r.namespaced, r.verbs, r.short_names, tuple(under[r.name]))
+        for r in found
+        if "/" not in r.name
+    )
+
+
+async def _one_by_one(send: Send, versions: Iterable[str]) -> Served:
+    kinds: list[ServedKind] = []
+    stale: list[str] = []
+    for each in versions:
+        try:
+            response = await send(build_read(f"/apis/{each}" if "/" in each else f"/api/{each}"))
+        except (NotFound, ServerFault):
+            # One group whose server is down (503) must not hide all others.
+            stale.append(each)
+        else:
+            kinds += read_resources(response.body, each)
+    return Served(tuple(kinds), tuple(stale))
+
+
+def _group_version(group: str, version: str) -> str:
+    return f"{group}/{version}" if group else version

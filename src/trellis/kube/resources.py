@@ -1,0 +1,120 @@
+"""Which kinds there are, where the API server serves them, and as what they are read.
+
+A `Resource` carries the slice it is decoded to, so that whoever asks for `PODS` gets pods, and mypy knows it.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Generic, TypeVar
+from urllib.parse import quote
+
+import msgspec
+
+from trellis.api import kinds
+from trellis.api.buffer import Buffer
+from trellis.api.checkpoint import VerticalPodAutoscalerCheckpoint
+from trellis.api.hvpa import Hvpa
+from trellis.api.kube.capacity_buffers import CapacityBuffer
+from trellis.api.kube.coordination import Event, Lease, Namespace
+from trellis.api.kube.meta import KubeObject
+from trellis.api.kube.metrics import PodMetrics
+from trellis.api.kube.nodes import Node
+from trellis.api.kube.pods import Pod, PodTemplate
+from trellis.api.kube.policies import LimitRange, PodDisruptionBudget, ResourceQuota
+from trellis.api.kube.scaling import HorizontalPodAutoscaler
+from trellis.api.kube.webhooks import MutatingWebhookConfiguration
+from trellis.api.kube.workloads import (
+    CronJob,
+    DaemonSet,
+    Deployment,
+    Job,
+    ReplicaSet,
+    ReplicationController,
+    StatefulSet,
+)
+from trellis.api.vpa import VerticalPodAutoscaler
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+class Resource(msgspec.Struct, Generic[T], frozen=True):
+    """One kind as it is served, and the struct its objects are read as."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool
+    struct: type[T]
+    # Ask the server for `PartialObjectMetadata`: a pod's is a fifth of its bytes.
+    metadata_only: bool = False
+
+    @property
+    def api_version(self) -> str:
+        """Group and version as a manifest spells them; the oldest group has no name."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def full_name(self) -> str:
+        """`deployments.apps`, as RBAC and kubectl call it."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
+        """The path of one object, of a subresource, or of all objects (of one namespace) if there is no name."""
+        parts = ["/apis" if self.group else "/api", self.api_version]
+        if self.namespaced and namespace:
+            parts += ["namespaces", quote(namespace, safe="")]
+        parts.append(self.plural)
+        # `system:node` is a legal name of a ClusterRole; a colon needs no escape inside a path.
+        parts += [quote(part, safe=":") for part in (name, subresource) if part]
+        return "/".join(parts)
+
+    def as_metadata(self) -> Resource[KubeObject]:
+        """The same objects, of which only `metadata` is asked for: enough to know owners and labels."""
+        return Resource(self.group, self.version, self.plural, self.kind, self.namespaced, KubeObject, True)
+
+
+def _own(kind: kinds.Kind, struct: type[T]) -> Resource[T]:
+    return Resource(kind.group, kind.version, kind.plural, kind.name, True, struct)
+
+
+PODS: Final = Resource("", "v1", "pods", "Pod", True, Pod)
+POD_TEMPLATES: Final = Resource("", "v1", "podtemplates", "PodTemplate", True, PodTemplate)
+NODES: Final = Resource("", "v1", "nodes", "Node", False, Node)
+NAMESPACES: Final = Resource("", "v1", "namespaces", "Namespace", False, Namespace)
+EVENTS: Final = Resource("", "v1", "events", "Event", True, Event)
+LIMIT_RANGES: Final = Resource("", "v1", "limitranges", "LimitRange", True, LimitRange)
+RESOURCE_QUOTAS: Final = Resource("", "v1", "resourcequotas", "ResourceQuota", True, ResourceQuota)
+REPLICATION_CONTROLLERS: Final = Resource(
+    "", "v1", "replicationcontrollers", "ReplicationController", True, ReplicationController
+)
+DEPLOYMENTS: Final = Resource("apps", "v1", "deployments", "Deployment", True, Deployment)
+REPLICA_SETS: Final = Resource("apps", "v1", "replicasets", "ReplicaSet", True, ReplicaSet)
+STATEFUL_SETS: Final = Resource("apps", "v1", "statefulsets", "StatefulSet", True, StatefulSet)
+DAEMON_SETS: Final = Resource("apps", "v1", "daemonsets", "DaemonSet", True, DaemonSet)
+JOBS: Final = Resource("batch", "v1", "jobs", "Job", True, Job)
+CRON_JOBS: Final = Resource("batch", "v1", "cronjobs", "CronJob", True, CronJob)
+HPAS: Final = Resource(
+    "autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler", True, HorizontalPodAutoscaler
+)
+PDBS: Final = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", True, PodDisruptionBudget)
+LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease", True, Lease)
+POD_METRICS: Final = Resource("metrics.k8s.io", "v1beta1", "pods", "PodMetrics", True, PodMetrics)
+MUTATING_WEBHOOKS: Final = Resource(
+    "admissionregistration.k8s.io",
+    "v1",
+    "mutatingwebhookconfigurations",
+    "MutatingWebhookConfiguration",
+    False,
+    MutatingWebhookConfiguration,
+)
+CRDS: Final = Resource(
+    "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", False, KubeObject
+)
+CAPACITY_BUFFERS: Final = Resource(
+    "autoscaling.x-k8s.io", "v1beta1", "capacitybuffers", "CapacityBuffer", True, CapacityBuffer
+)
+VPAS: Final = _own(kinds.VPA, VerticalPodAutoscaler)
+CHECKPOINTS: Final = _own(kinds.CHECKPOINT, VerticalPodAutoscalerCheckpoint)
+HVPAS: Final = _own(kinds.HVPA, Hvpa)
+BUFFERS: Final = _own(kinds.BUFFER, Buffer)
