@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 from collections.abc import Iterator
@@ -12,7 +13,9 @@ import click
 
 from trellis import __version__
 from trellis.base.reason import Severity
+from trellis.cli.access import access_options, connected
 from trellis.core.lint.check import Checked, check
+from trellis.core.lint.findings import Finding
 from trellis.core.lint.manifests import Source
 from trellis.reports.findings import as_json, as_sarif, as_text, encode, plain
 
@@ -32,7 +35,18 @@ _COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "b
 )
 @click.option("--explain", is_flag=True, help="Say in plain sentences what each object will do.")
 @click.option("--strict", is_flag=True, help="Fail on warnings too.")
-def command(paths: tuple[str, ...], output: str, explain: bool, strict: bool) -> None:
+@click.option("--cluster", is_flag=True, help="Ask the API server too, in a dry run that stores nothing.")
+@access_options
+def command(
+    paths: tuple[str, ...],
+    *,
+    output: str,
+    explain: bool,
+    strict: bool,
+    cluster: bool,
+    kubeconfig: Path | None,
+    context: str,
+) -> None:
     """Find what is wrong with autoscaling manifests.
 
     Reads any mix of manifests, offline: files, directories (every .yaml, .yml and .json below them) and - for standard
@@ -45,10 +59,28 @@ def command(paths: tuple[str, ...], output: str, explain: bool, strict: bool) ->
     if explain and output == "sarif":
         raise click.UsageError("--explain has no place in SARIF: use text or json")
     checked = check(_sources(paths))
+    if cluster:
+        checked = checked.joined(asyncio.run(_asked(checked, kubeconfig, context)))
     for line in _report(checked, output, explain):
         click.echo(line)
     if checked.errors or (strict and checked.warnings):
         sys.exit(1)
+
+
+async def _asked(checked: Checked, kubeconfig: Path | None, context: str) -> list[Finding]:
+    """What the API server says of the objects that we find nothing wrong with."""
+    from trellis.core.lint.server import server_findings  # noqa: PLC0415 -- only for those who ask a cluster
+    from trellis.kube.dry_run import dry_run  # noqa: PLC0415
+
+    findings: list[Finding] = []
+    async with connected(kubeconfig, context, "trellis-check") as (client, namespace):
+        for ours in checked.sound:
+            manifest = ours.manifest
+            where = manifest.namespace or namespace
+            error = await dry_run(client, ours.kind, manifest.value, where)
+            if error is not None:
+                findings += server_findings(ours, error)
+    return findings
 
 
 def _report(checked: Checked, output: str, explain: bool) -> Iterator[str]:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import sys
+from pathlib import Path
 
 import click
 
 from trellis.api.crds import crds
-from trellis.api.kinds import KINDS
+from trellis.api.kinds import CHECKPOINT, KINDS, VPA
+from trellis.cli.access import access_options, connected
 
 
 @click.command(name="crds")
@@ -20,7 +24,13 @@ from trellis.api.kinds import KINDS
     show_default=True,
     help="Form of the output.",
 )
-def command(kinds: tuple[str, ...], output: str) -> None:
+@click.option(
+    "--downgrade-check",
+    is_flag=True,
+    help="Print nothing but what the cluster's objects would lose under upstream's CRDs.",
+)
+@access_options
+def command(kinds: tuple[str, ...], output: str, downgrade_check: bool, kubeconfig: Path | None, context: str) -> None:
     """Print the CustomResourceDefinitions.
 
     All of them, or those of the KINDs named (kind, plural or short name):
@@ -28,7 +38,17 @@ def command(kinds: tuple[str, ...], output: str) -> None:
     \b
         trellis crds | kubectl apply --server-side -f -
         trellis crds hvpa buffer
+        trellis crds --downgrade-check
+
+    \b
+    Exit status of --downgrade-check: 0 nothing would be lost, 1 something would.
     """  # noqa: D301 -- click wants the backspace character itself
+    if downgrade_check:
+        losses = asyncio.run(_losses(kubeconfig, context))
+        for line in losses:
+            click.echo(line)
+        click.echo(f"{len(losses)} losses" if losses else "nothing would be lost")
+        sys.exit(1 if losses else 0)
     chosen = set(_chosen(kinds))
     definitions = [crd for crd in crds() if crd["spec"]["names"]["kind"] in chosen]
     if output == "json":
@@ -37,6 +57,21 @@ def command(kinds: tuple[str, ...], output: str) -> None:
         from trellis.reports.manifests import as_yaml  # noqa: PLC0415 -- the YAML writer is slow to import
 
         click.echo(as_yaml(definitions), nl=False)
+
+
+async def _losses(kubeconfig: Path | None, context: str) -> list[str]:
+    """What upstream's CRDs would drop or strand, object by object."""
+    from trellis.api.downgrade import losses  # noqa: PLC0415 -- only for those who ask a cluster
+    from trellis.kube.stored import stored_objects  # noqa: PLC0415
+
+    found: list[str] = []
+    async with connected(kubeconfig, context, "trellis-crds") as (client, _):
+        for kind in (VPA, CHECKPOINT):
+            async for document in stored_objects(client, kind):
+                metadata = document.get("metadata", {})
+                name = f"{kind.name} {metadata.get('namespace')}/{metadata.get('name')}"
+                found += [f"{name}: {problem} [{problem.reason}]" for problem in losses(kind, document)]
+    return found
 
 
 def _chosen(names: tuple[str, ...]) -> list[str]:

@@ -24,6 +24,16 @@ class Checked(msgspec.Struct, frozen=True):
     documents: int
 
     @property
+    def sound(self) -> list[Ours]:
+        """The objects without an error."""
+        wrong = {(finding.file, finding.document, finding.object) for finding in self.findings if finding.is_error}
+        return [ours for ours in self.objects if _identity(ours.manifest) not in wrong]
+
+    def joined(self, findings: Iterable[Finding]) -> Checked:
+        """The same with what somebody else has found."""
+        return msgspec.structs.replace(self, findings=(*self.findings, *findings))
+
+    @property
     def errors(self) -> int:
         """How many findings make the check fail."""
         return sum(finding.is_error for finding in self.findings)
@@ -32,6 +42,10 @@ class Checked(msgspec.Struct, frozen=True):
     def warnings(self) -> int:
         """How many findings are only told."""
         return len(self.findings) - self.errors
+
+
+def _identity(manifest: Manifest) -> tuple[str, int, str]:
+    return manifest.file, manifest.document.number, manifest.title
 
 
 def check(sources: Iterable[Source]) -> Checked:

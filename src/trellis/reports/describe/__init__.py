@@ -25,12 +25,11 @@ REFUSED: Final = "Does nothing: it is refused, see below."
 
 def describe_objects(checked: Checked) -> list[dict[str, Any]]:
     """Object, file and sentences for every object of ours, as JSON shows them; one that is refused says so."""
-    refused = {(finding.file, finding.document, finding.object) for finding in checked.findings if finding.is_error}
+    sound = {id(ours) for ours in checked.sound}
     found = []
     for ours in checked.objects:
         manifest = ours.manifest
-        is_refused = (manifest.file, manifest.document.number, manifest.title) in refused
-        told = [REFUSED] if is_refused else sentences(ours, checked.workloads)
+        told = sentences(ours, checked.workloads) if id(ours) in sound else [REFUSED]
         found.append({"object": manifest.title, "file": manifest.file, "sentences": told})
     return found
 

@@ -1,0 +1,39 @@
+"""Would the API server take this object? Asked by a server-side apply that is not stored.
+
+Everything that judges an object on its way in has its say: the schema, the rules in the CRD, webhooks, quotas, RBAC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from trellis.api.kinds import Kind
+from trellis.base.errors import KubeError
+from trellis.kube.client import Client
+from trellis.kube.patches import apply_patch
+from trellis.kube.requests import build_patch
+from trellis.kube.resources import Resource
+
+# What a stored object carries and an apply must not: the server fills it in, or refuses to be told.
+_SERVERS_OWN: Final = ("managedFields", "resourceVersion", "uid", "creationTimestamp", "generation", "selfLink")
+
+
+async def dry_run(client: Client, kind: Kind, document: Mapping[str, Any], namespace: str) -> KubeError | None:
+    """Why the API server refuses a document, or None if it would take it. An unknown field is a refusal."""
+    metadata = document.get("metadata")
+    named = metadata if isinstance(metadata, dict) else {}
+    kept = {name: value for name, value in named.items() if name not in _SERVERS_OWN}
+    patch = apply_patch({**document, "metadata": kept}, force=True)
+    resource = Resource(kind.group, kind.version, kind.plural, kind.name, True, kind.struct)
+    request = build_patch(
+        resource, str(named.get("name", "")), patch, namespace, field_manager=client.field_manager, dry_run=True
+    )
+    request = msgspec.structs.replace(request, query=(*request.query, ("fieldValidation", "Strict")))
+    try:
+        await client.send(request)
+    except KubeError as error:
+        return error
+    return None
