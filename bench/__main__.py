@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 
-from bench import check_time, help_time, pod_list, quantity_columns
+from bench import check_time, help_time, informer, pod_list, quantity_columns
 from bench.measurement import CannotMeasure, Row
 
 MEASUREMENTS: dict[str, Callable[[], list[Row]]] = {
     "pod_list": pod_list.measure,
+    "informer": informer.measure,
     "quantity_columns": quantity_columns.measure,
     "help_time": help_time.measure,
     "check_time": check_time.measure,

@@ -60,9 +60,9 @@ def measure() -> list[Row]:
 def _take(decode: Callable[[bytes], Sequence[Any]], data: bytes, rounds: int) -> Taken:
     # One pod first: what either side imports or compiles on first use is not what is measured.
     _seconds(decode, pod_list(1), expected=1)
-    before = _peak_megabytes()
+    before = peak_megabytes()
     best = _seconds(decode, data, PODS)
-    grown = _peak_megabytes() - before
+    grown = peak_megabytes() - before
     for _ in range(rounds - 1):
         best = min(best, _seconds(decode, data, PODS))
     return Taken(best, grown)
@@ -77,7 +77,7 @@ def _seconds(decode: Callable[[bytes], Sequence[Any]], data: bytes, expected: in
     return seconds
 
 
-def _peak_megabytes() -> float:
+def peak_megabytes() -> float:
     # Not ru_maxrss: a child inherits that from the process that started it.
     status = Path("/proc/self/status").read_text(encoding="ascii")
     return int(status.split("VmHWM:")[1].split()[0]) / 1024

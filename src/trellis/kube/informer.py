@@ -1,0 +1,85 @@
+"""What the cluster looks like now: one kind, watched once for everybody who wants to know.
+
+Handlers are told every change, in order; whoever calculates takes a snapshot. An informer says how far it can be
+trusted: whether it has seen everything once, how long ago it last heard anything, and what it could not read.
+
+    pods = Informer(client, PODS, draw=Random().random, indexes={BY_NODE: on_node})
+    pods.subscribe(lambda change: queue.add(change.key))
+    task = asyncio.create_task(pods.run())
+    await pods.wait_until_synced()
+    for pod in pods.snapshot().by(BY_NODE, "node-1"): ...
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Generic
+
+from trellis.kube.backoff import Backoff, Draw
+from trellis.kube.client import Client
+from trellis.kube.incidents import Incident, IncidentLog, Staleness
+from trellis.kube.keys import IndexFunction, T
+from trellis.kube.mirror import Handler, Mirror
+from trellis.kube.reflector import Reflector, Selection
+from trellis.kube.resources import Resource
+from trellis.kube.store import Snapshot
+
+
+class Informer(Generic[T]):
+    """One kind, or a selection of it. `run` in a task of its own; everything else from the same event loop."""
+
+    def __init__(
+        self,
+        client: Client,
+        resource: Resource[T],
+        *,
+        draw: Draw,
+        indexes: Mapping[str, IndexFunction[T]] | None = None,
+        selection: Selection = Selection(),  # noqa: B008 - frozen
+        backoff: Backoff = Backoff(),  # noqa: B008 - frozen
+        report: Callable[[Incident], None] | None = None,
+    ) -> None:
+        self.resource = resource
+        self.incidents = IncidentLog(report)
+        self._mirror: Mirror[T] = Mirror(indexes, self.incidents)
+        self._reflector = Reflector(client, resource, self._mirror, draw=draw, selection=selection, backoff=backoff)
+
+    async def run(self) -> None:
+        """Follow the cluster until cancelled. What is known stays readable after that, and grows stale."""
+        try:
+            await self._reflector.run()
+        finally:
+            self._mirror.contact.lost()
+
+    def subscribe(self, handler: Handler[T]) -> None:
+        """Tell a handler of everything there is, then of every change. It must be quick: it runs inside the watch."""
+        self._mirror.tell_all(handler)
+        self._mirror.handlers.append(handler)
+
+    @property
+    def synced(self) -> bool:
+        """Whether everything has been seen once. It stays so: afterwards ask how stale it is."""
+        return self._mirror.synced.is_set()
+
+    async def wait_until_synced(self) -> None:
+        """Return once everything has been seen and every handler told."""
+        await self._mirror.synced.wait()
+
+    def snapshot(self) -> Snapshot[T]:
+        """The state as it is now; take one per pass, and nothing in it will change."""
+        return self._mirror.store.snapshot()
+
+    def staleness(self) -> Staleness:
+        """How far all this can be trusted now."""
+        return self._mirror.contact.staleness(asyncio.get_running_loop().time(), synced=self.synced)
+
+    @property
+    def events(self) -> int:
+        """How many changes the watch has brought."""
+        return self._mirror.events
+
+    @property
+    def lists(self) -> int:
+        """How many lists it took: more than one means that a watch could not be resumed."""
+        return self._mirror.lists
