@@ -1,0 +1,193 @@
+"""What happened, told to people through `kubectl describe`: Events, posted beside the work and never in its way.
+
+`record` returns at once; `run` posts what has gathered. What happens again before its Event was posted only raises the
+count. A backlog is bounded: when the API server is away for long, news is dropped and counted, because a pass matters
+more than its story.
+
+Events are of core/v1 with `count` and timestamps, which every kubectl shows with its age and "x7".
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+
+from trellis.api.kube.meta import ObjectReference
+from trellis.base.reason import Reason
+from trellis.base.times import format_time
+from trellis.kube.actions import Action, CreateObject, PatchObject, Target
+from trellis.kube.event_series import KEPT, WINDOW_SECONDS, Correlator, Occurrence, Recent, SeriesKey
+from trellis.kube.keys import AnyObject
+from trellis.kube.outcomes import Outcome, Result
+from trellis.kube.patches import merge_patch
+from trellis.kube.resources import EVENTS, Resource
+from trellis.kube.writer import Writer
+
+# How many series may wait to be posted: some ten seconds of a busy API server's time.
+_BACKLOG: Final = 1_000
+_TOGETHER: Final = 32
+_ATTEMPTS: Final = 3
+_RETRY_SECONDS: Final = 5.0
+
+# Events about objects without a namespace, such as nodes, are looked for here.
+_NO_NAMESPACE: Final = "default"
+
+# A name has at most 253 characters, of which a point and sixteen digits are ours.
+_LONGEST_STEM: Final = 236
+
+
+class Reporter(msgspec.Struct, frozen=True):
+    """Who says so: the component, and which replica of it."""
+
+    component: str
+    instance: str = ""
+
+
+def reference_to(resource: Resource[Any], found: AnyObject) -> ObjectReference:
+    """The object that an Event is about. Without its version, so that what is said of two versions is one series."""
+    metadata = found.metadata
+    return ObjectReference(resource.kind, metadata.namespace, metadata.name, metadata.uid, resource.api_version)
+
+
+class _Series:
+    """One Event in the making: what it says, how often, and under which name it is stored, if it is."""
+
+    __slots__ = ("attempts", "clock", "count", "first", "happened", "last", "message", "name", "stored")
+
+    def __init__(self, happened: Occurrence, name: str, now: datetime) -> None:
+        self.happened = happened
+        self.name = name
+        self.message = ""
+        self.first = self.last = now
+        self.clock = 0.0
+        self.count = 0
+        self.attempts = 0
+        self.stored = False
+
+
+class EventRecorder:
+    """Gathers and posts. `run` in a task of its own; `record` from the same event loop."""
+
+    def __init__(self, writer: Writer, reporter: Reporter, *, now: Callable[[], datetime]) -> None:
+        self.lost = 0
+        self._writer = writer
+        self._reporter = reporter
+        self._now = now
+        self._correlator = Correlator()
+        self._series: Recent[SeriesKey, _Series] = Recent(KEPT)
+        self._waiting: dict[SeriesKey, _Series] = {}
+        self._news = asyncio.Event()
+        self._named = 0
+
+    @property
+    def dropped(self) -> int:
+        """How many were not even tried, because one object said too much."""
+        return self._correlator.dropped
+
+    def record(self, about: ObjectReference, reason: Reason, message: str = "") -> None:
+        """Say that something happened; without a message, what its reason means."""
+        clock = asyncio.get_running_loop().time()
+        about = msgspec.structs.replace(about, resource_version="")
+        happened = Occurrence(about, reason, message or reason.meaning)
+        found = self._correlator.correlate(happened, clock)
+        if found is None:
+            return
+        key, text = found
+        if key not in self._waiting and len(self._waiting) >= _BACKLOG:
+            self.lost += 1
+            return
+        series = self._series_of(key, happened, clock)
+        series.count += 1
+        series.message = text
+        series.last, series.clock = self._now(), clock
+        self._waiting[key] = series
+        self._news.set()
+
+    async def run(self) -> None:
+        """Post what gathers, until cancelled."""
+        while True:
+            await self._news.wait()
+            if not await self.flush():
+                await asyncio.sleep(_RETRY_SECONDS)
+
+    async def flush(self) -> bool:
+        """Post all that waits; False if some of it must be tried again later."""
+        while self._waiting:
+            keys = list(self._waiting)[:_TOGETHER]
+            batch = [self._waiting.pop(key) for key in keys]
+            outcomes = await self._writer.write_all([self._action(series) for series in batch])
+            again = [
+                (key, series)
+                for key, series, outcome in zip(keys, batch, outcomes, strict=True)
+                if self._settle(series, outcome)
+            ]
+            if again:
+                self._waiting = dict(again) | self._waiting
+                return False
+        self._news.clear()
+        return True
+
+    def _series_of(self, key: SeriesKey, happened: Occurrence, clock: float) -> _Series:
+        def begin() -> _Series:
+            return _Series(happened, self._name(happened.about), self._now())
+
+        series = self._series.get(key, begin)
+        if series.count and clock - series.clock > WINDOW_SECONDS:
+            self._series.drop(key)
+            series = self._series.get(key, begin)
+        return series
+
+    def _name(self, about: ObjectReference) -> str:
+        """As client-go has it: the object's name and a number that nobody else will draw."""
+        self._named += 1
+        nanoseconds = int(self._now().timestamp() * 1_000_000) * 1_000 + self._named % 1_000
+        return f"{about.name[:_LONGEST_STEM].rstrip('-.')}.{nanoseconds:016x}"
+
+    def _action(self, series: _Series) -> Action:
+        about = series.happened.about
+        target = Target(EVENTS, series.name, about.namespace or _NO_NAMESPACE)
+        changing = {"message": series.message, "count": series.count, "lastTimestamp": format_time(series.last)}
+        if series.stored:
+            return PatchObject(target, merge_patch(changing))
+        whole: dict[str, Any] = {
+            "apiVersion": EVENTS.api_version,
+            "kind": EVENTS.kind,
+            "metadata": {"name": target.name, "namespace": target.namespace},
+            "involvedObject": about,
+            "type": series.happened.type,
+            "reason": series.happened.reason.code,
+            "firstTimestamp": format_time(series.first),
+            "source": {"component": self._reporter.component, "host": self._reporter.instance},
+            "reportingComponent": self._reporter.component,
+            "reportingInstance": self._reporter.instance,
+        }
+        return CreateObject(target, whole | changing)
+
+    def _settle(self, series: _Series, outcome: Outcome) -> bool:
+        """Take note of how a post went; returns whether it is to be tried again."""
+        match outcome.result:
+            case Result.APPLIED | Result.SKIPPED:
+                series.stored = outcome.applied
+                series.attempts = 0
+                return False
+            case Result.CONFLICT if not series.stored:
+                # The name is ours alone: an earlier attempt got through and its answer did not.
+                series.stored = True
+                return True
+            case Result.GONE if series.stored:
+                # The API server forgets Events after an hour.
+                series.stored = False
+            case Result.THROTTLED | Result.FAILED:
+                pass
+            case _:
+                series.attempts = _ATTEMPTS
+        series.attempts += 1
+        if series.attempts > _ATTEMPTS:
+            self.lost += 1
+            series.attempts = 0
+            return False
+        return True

@@ -1,0 +1,121 @@
+"""How a write went, as data: one `Outcome` per action, whatever happened.
+
+A controller folds outcomes into what it remembers, and never has to catch an error to learn that somebody else was
+faster. `result` is the whole vocabulary, and also the label in metrics.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from trellis.base import errors
+from trellis.base.errors import KubeError
+from trellis.kube.actions import Action, CreateObject, EvictPod, ResizePod
+
+
+class Result(StrEnum):
+    """What became of a write."""
+
+    APPLIED = "Applied"
+    # Somebody has changed the object since, or the name is taken: look again, decide again.
+    CONFLICT = "Conflict"
+    # The object does not exist any more, or a namesake has taken its place: forget it.
+    GONE = "Gone"
+    # RBAC or an admission plug-in says no: nothing changes until a person does something.
+    FORBIDDEN = "Forbidden"
+    # The server is busy and has not done it.
+    THROTTLED = "Throttled"
+    # The pod cannot have these resources where it is: a quota, a limit range, or the node.
+    INFEASIBLE = "Infeasible"
+    # The request itself is wrong: asking again will not help.
+    INVALID = "Invalid"
+    # A disruption budget does not allow the eviction now.
+    REFUSED = "Refused"
+    # A fault of the server, or no answer; `uncertain` says whether it may have been done all the same.
+    FAILED = "Failed"
+    # Not done on purpose: read-only, a dry run, or no longer the leader.
+    SKIPPED = "Skipped"
+
+
+# Reasons of our own, where the server has not given one. They stand for `reason` in an `Outcome`.
+READ_ONLY: Final = "ReadOnly"
+DRY_RUN: Final = "DryRun"
+NOT_LEADING: Final = "NotLeading"
+REPLACED: Final = "Replaced"
+
+# The cause in the 429 that a disruption budget gives, where the server's own 429 has none.
+_BUDGET_CAUSE: Final = "DisruptionBudget"
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """`reason` is one word, the server's or ours; `message` one line for people.
+
+    `uid`, `resource_version` and `name` are the written object's, where the server returned it. `retry_after` is in
+    seconds. `uncertain` means that no answer came: the write may have been carried out.
+    """
+
+    action: Action
+    result: Result
+    reason: str = ""
+    message: str = ""
+    name: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    retry_after: float | None = None
+    uncertain: bool = False
+
+    @property
+    def applied(self) -> bool:
+        """Whether it was done."""
+        return self.result is Result.APPLIED
+
+
+def outcome_of(action: Action, error: KubeError) -> Outcome:
+    """What an error of the API server means for this action."""
+    result, reason = _judge(action, error)
+    uncertain = isinstance(error, errors.Unreachable)
+    message = " ".join(error.message.split())
+    return Outcome(action, result, reason, message, retry_after=error.retry_after, uncertain=uncertain)
+
+
+def _judge(action: Action, error: KubeError) -> tuple[Result, str]:
+    reason = error.reason or type(error).__name__
+    match error:
+        case errors.NotFound():
+            # A create that finds nothing misses its namespace or its kind, and there is nothing to forget.
+            return (Result.INVALID if isinstance(action, CreateObject) else Result.GONE), reason
+        case errors.Conflict() | errors.Invalid() if _is_another_object(error):
+            return Result.GONE, REPLACED
+        case errors.Conflict() | errors.AlreadyExists():
+            return Result.CONFLICT, reason
+        case errors.Throttled() if isinstance(action, EvictPod) and _is_budget(error):
+            return Result.REFUSED, _BUDGET_CAUSE
+        case errors.Throttled():
+            return Result.THROTTLED, reason
+        case errors.Forbidden() if isinstance(action, ResizePod) and not _is_rbac(error):
+            return Result.INFEASIBLE, reason
+        case errors.Forbidden() | errors.Unauthorized():
+            return Result.FORBIDDEN, reason
+        case errors.ServerFault() | errors.Unreachable():
+            return Result.FAILED, reason
+        case _:
+            # 422 and every other 4xx: the server has understood and will say the same again.
+            return Result.INVALID, reason
+
+
+def _is_another_object(error: KubeError) -> bool:
+    """Whether the UID is what did not fit. Patches name the field, deletions and evictions say it in words."""
+    in_words = "UID in precondition" in error.message or "UID in the precondition" in error.message
+    return in_words or any(cause.field == "metadata.uid" for cause in error.details.causes)
+
+
+def _is_budget(error: KubeError) -> bool:
+    return any(cause.reason == _BUDGET_CAUSE for cause in error.details.causes)
+
+
+def _is_rbac(error: KubeError) -> bool:
+    """RBAC says which user cannot do what; quotas and limit ranges answer 403 as well, with a sentence of their own."""
+    return 'User "' in error.message and " cannot " in error.message
