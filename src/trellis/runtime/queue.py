@@ -1,0 +1,153 @@
+"""Which key is next? One entry for each key, however many changes there were.
+
+    queue: WorkQueue[str] = WorkQueue()
+    queue.add("default/web")                 # as often as something changed
+    queue.add_after("default/web", 30.0)     # or when it is time to look again
+    key = await queue.get()                  # nobody else gets it now
+    queue.done(key)                          # changes since then put it back at the end
+
+The rules are those of client-go's work queue: first come, first served; a key is never in two hands at once; a key that
+changes while it is worked on comes back once. All calls are made on the event loop's own thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import OrderedDict
+from collections.abc import Hashable
+from typing import Final, Generic, TypeVar
+
+from trellis.kube.backoff import Backoff, Draw
+
+K = TypeVar("K", bound=Hashable)
+
+
+# It starts at a tenth of a second, because most failures are conflicts that a fresh read heals. It ends at five
+# minutes, so that an object that can never succeed costs twelve attempts an hour.
+RETRIES: Final = Backoff(first=0.1, most=300.0, jitter=0.1)
+
+
+class WorkQueue(Generic[K]):
+    """Keys to work on, now or later. A key is never None."""
+
+    def __init__(self, backoff: Backoff = RETRIES, draw: Draw = random.random) -> None:
+        self._backoff = backoff
+        self._draw = draw
+        self._ready: OrderedDict[K, None] = OrderedDict()
+        self._timers: dict[K, asyncio.TimerHandle] = {}
+        self._running: set[K] = set()
+        self._again: set[K] = set()
+        self._failures: dict[K, int] = {}
+        self._closed = False
+        self._changed = asyncio.Event()
+        self._idle = asyncio.Event()
+
+    @property
+    def ready(self) -> int:
+        """How many keys could be handed out now."""
+        return len(self._ready)
+
+    @property
+    def delayed(self) -> int:
+        """How many keys wait for their time."""
+        return len(self._timers)
+
+    @property
+    def running(self) -> int:
+        """How many keys are worked on."""
+        return len(self._running)
+
+    def failures(self, key: K) -> int:
+        """How often in a row work on this key has failed."""
+        return self._failures.get(key, 0)
+
+    def add(self, key: K) -> None:
+        """Work on this key as soon as somebody is free. A closed queue takes no more."""
+        if self._closed:
+            return
+        self._drop_timer(key)
+        if key in self._running:
+            self._again.add(key)
+        else:
+            self._enqueue(key)
+
+    def add_after(self, key: K, delay: float) -> None:
+        """Work on this key in so many seconds, or sooner if something else asks for it."""
+        if delay <= 0:
+            self.add(key)
+            return
+        if self._closed or key in self._ready or key in self._again:
+            return
+        loop = asyncio.get_running_loop()
+        timer = self._timers.get(key)
+        if timer is not None and timer.when() <= loop.time() + delay:
+            return
+        self._drop_timer(key)
+        self._timers[key] = loop.call_later(delay, self._is_due, key)
+
+    def retry(self, key: K) -> float:
+        """Count a failure and work on the key again later; the answer is how much later."""
+        self._failures[key] = self.failures(key) + 1
+        delay = self._backoff.wait(self._failures[key], self._draw)
+        self.add_after(key, delay)
+        return delay
+
+    def forget(self, key: K) -> None:
+        """Forget the failures: the next one waits for the shortest time again."""
+        self._failures.pop(key, None)
+
+    async def get(self) -> K | None:
+        """The key that has been ready for longest; None when the queue is closed and nothing is left."""
+        while not self._ready:
+            if self._closed and not self._again:
+                return None
+            self._changed.clear()
+            await self._changed.wait()
+        key, _ = self._ready.popitem(last=False)
+        self._running.add(key)
+        return key
+
+    def done(self, key: K) -> None:
+        """Work on this key has ended, well or badly. What changed meanwhile puts it at the end of the line."""
+        self._running.remove(key)
+        if key in self._again:
+            self._again.remove(key)
+            self._enqueue(key)
+        elif self._closed:
+            self._changed.set()
+        self._tell_if_idle()
+
+    def close(self) -> frozenset[K]:
+        """Take no more keys and hand out what is ready. Returned are the keys whose time will not come."""
+        self._closed = True
+        dropped = frozenset(self._timers)
+        for key in dropped:
+            self._drop_timer(key)
+        self._changed.set()
+        self._tell_if_idle()
+        return dropped
+
+    async def drained(self) -> None:
+        """Wait until nothing is ready and nobody works, which may be right now."""
+        while self._ready or self._running:
+            self._idle.clear()
+            await self._idle.wait()
+
+    def _is_due(self, key: K) -> None:
+        del self._timers[key]
+        self.add(key)
+
+    def _enqueue(self, key: K) -> None:
+        if key not in self._ready:
+            self._ready[key] = None
+            self._changed.set()
+
+    def _drop_timer(self, key: K) -> None:
+        timer = self._timers.pop(key, None)
+        if timer is not None:
+            timer.cancel()
+
+    def _tell_if_idle(self) -> None:
+        if not self._ready and not self._running:
+            self._idle.set()

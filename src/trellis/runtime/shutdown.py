@@ -1,0 +1,119 @@
+"""How does a process end? On SIGTERM or SIGINT within a second, in order, and with a word about what was left.
+
+    async def main(stop: Shutdown) -> None:
+        ...                          # start everything
+        await stop.wait()            # the signal
+        queue.close()                # drain: finish what has begun, start nothing new
+        await queue.drained()
+
+    ending = serve(main)
+
+After the signal `main` has until the deadline to drain. It is then cancelled, and has the rest of the second to unwind.
+What still runs after that is abandoned and named. A second signal ends the process at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Coroutine
+from types import FrameType
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from trellis.runtime.threads import DaemonThreads
+
+# A replica that holds a lease and lingers delays its successor; one that is cut short repeats work. A second does both
+# justice, and the 0.1 s that are left are for Python to exit.
+DRAIN_SECONDS: Final = 0.6
+UNWIND_SECONDS: Final = 0.15
+
+Main: TypeAlias = Callable[["Shutdown"], Coroutine[Any, Any, None]]
+
+
+class Ending(msgspec.Struct, frozen=True):
+    """Why a process ended, and what it left undone. `reason` is None if the work was simply over."""
+
+    reason: str | None
+    drained: bool
+    abandoned: tuple[str, ...] = ()
+
+
+class Shutdown:
+    """Whether it is time to stop. Whoever finds that it must be, such as a lost lease, may ask for it too."""
+
+    def __init__(self) -> None:
+        self._requested = asyncio.Event()
+        self._reason: str | None = None
+
+    @property
+    def reason(self) -> str | None:
+        """Why to stop: the name of the signal, or what was said by the one who asked. None while there is no need."""
+        return self._reason
+
+    def request(self, reason: str) -> None:
+        """Ask for the end. The first reason counts."""
+        if self._reason is None:
+            self._reason = reason
+            self._requested.set()
+
+    async def wait(self) -> None:
+        """Return when it is time to stop."""
+        await self._requested.wait()
+
+
+def serve(main: Main, *, drain: float = DRAIN_SECONDS, unwind: float = UNWIND_SECONDS) -> Ending:
+    """Run `main` until it returns or a signal comes. An error of `main` is raised here."""
+    loop = asyncio.new_event_loop()
+    loop.set_default_executor(DaemonThreads("io", most=4))
+    try:
+        return loop.run_until_complete(_serve(main, drain, unwind))
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+        loop.close()
+
+
+async def _serve(main: Main, drain: float, unwind: float) -> Ending:
+    loop, stop = asyncio.get_running_loop(), Shutdown()
+
+    def on_signal(number: signal.Signals) -> None:
+        for each in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(each)
+            # Not the default action: the kernel gives process 1, which a container's command is, no default actions.
+            signal.signal(each, _exit_at_once)
+        stop.request(number.name)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on_signal, number)
+    return await supervise(main, stop, drain=drain, unwind=unwind)
+
+
+def _exit_at_once(number: int, _frame: FrameType | None) -> None:
+    os._exit(128 + number)
+
+
+async def supervise(main: Main, stop: Shutdown, *, drain: float, unwind: float) -> Ending:
+    """Run `main` until it is over or a stop is requested, and then see it to its end."""
+    task = asyncio.create_task(main(stop), name="main")
+    stopping = asyncio.create_task(stop.wait(), name="stop")
+    await asyncio.wait({task, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    if not task.done():
+        await asyncio.wait({task}, timeout=drain)
+    drained = task.done()
+    abandoned = await _cancel_all(unwind)
+    if task.done() and not task.cancelled():
+        task.result()
+    return Ending(stop.reason, drained, abandoned)
+
+
+async def _cancel_all(seconds: float) -> tuple[str, ...]:
+    """Cancel every other task of the loop; the names of those that are still there after so many seconds."""
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        _, tasks = await asyncio.wait(tasks, timeout=seconds)
+    return tuple(sorted(task.get_name() for task in tasks))

@@ -1,0 +1,138 @@
+"""Metrics keep the names they were declared with, and forget what is gone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from trellis.base.errors import InternalError
+from trellis.runtime.metrics import CounterSpec, GaugeSpec, HistogramSpec, Metrics, Spec
+from trellis.runtime.steps import StepTimer, execution_latency
+
+EVICTED = CounterSpec("vpa_updater_evicted_pods_total", "Pods evicted.", ("vpa_namespace", "vpa_name"))
+RESPONSES = CounterSpec("vpa_recommender_metric_server_responses", "Answers.", ("is_error",))
+CONTROLLED = GaugeSpec("vpa_updater_controlled_pods_total", "Pods ruled by a VPA.", ("update_mode",))
+STATES = GaugeSpec("vpa_recommender_aggregate_container_states_count", "Aggregates.")
+LATENCY = HistogramSpec("vpa_test_latency_seconds", "How long.", ("vpa_namespace", "vpa_name"), buckets=(1.0, 5.0))
+
+
+def samples(metrics: Metrics) -> dict[str, float]:
+    """Every line that Prometheus would read."""
+    return {
+        sample.name + "".join(f" {value}" for value in sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(metrics.text().decode())
+        for sample in family.samples
+    }
+
+
+def of(*specs: Spec) -> Metrics:
+    return Metrics(specs, about_process=False)
+
+
+def test_names_are_served_as_they_were_declared() -> None:
+    metrics = of(EVICTED, RESPONSES, CONTROLLED, STATES)
+    metrics.add(EVICTED, 2, "default", "web")
+    metrics.add(RESPONSES, 1, "false")
+    metrics.set(CONTROLLED, 7, "Recreate")
+    metrics.set(STATES, 5)
+    assert metrics.text().decode().splitlines() == [
+        "# HELP vpa_updater_evicted_pods_total Pods evicted.",
+        "# TYPE vpa_updater_evicted_pods_total counter",
+        'vpa_updater_evicted_pods_total{vpa_namespace="default",vpa_name="web"} 2.0',
+        "# HELP vpa_recommender_metric_server_responses Answers.",
+        "# TYPE vpa_recommender_metric_server_responses counter",
+        'vpa_recommender_metric_server_responses{is_error="false"} 1.0',
+        "# HELP vpa_updater_controlled_pods_total Pods ruled by a VPA.",
+        "# TYPE vpa_updater_controlled_pods_total gauge",
+        'vpa_updater_controlled_pods_total{update_mode="Recreate"} 7.0',
+        "# HELP vpa_recommender_aggregate_container_states_count Aggregates.",
+        "# TYPE vpa_recommender_aggregate_container_states_count gauge",
+        "vpa_recommender_aggregate_container_states_count 5.0",
+    ]
+
+
+def test_a_counter_of_zero_is_there_before_the_first_count() -> None:
+    metrics = of(EVICTED)
+    metrics.add(EVICTED, 0, "default", "web")
+    assert samples(metrics) == {"vpa_updater_evicted_pods_total default web": 0.0}
+
+
+def test_a_histogram_counts_what_is_below_its_bounds() -> None:
+    metrics = of(LATENCY)
+    for value in (0.5, 3.0, 100.0):
+        metrics.observe(LATENCY, value, "default", "web")
+    assert samples(metrics) == {
+        "vpa_test_latency_seconds_bucket default web 1.0": 1.0,
+        "vpa_test_latency_seconds_bucket default web 5.0": 2.0,
+        "vpa_test_latency_seconds_bucket default web +Inf": 3.0,
+        "vpa_test_latency_seconds_count default web": 3.0,
+        "vpa_test_latency_seconds_sum default web": 103.5,
+    }
+
+
+def test_series_of_objects_that_are_gone_are_removed_and_others_stay() -> None:
+    metrics = of(EVICTED, LATENCY, CONTROLLED)
+    for name in ("web", "gone"):
+        metrics.add(EVICTED, 3, "default", name)
+        metrics.observe(LATENCY, 1, "default", name)
+    metrics.set(CONTROLLED, 1, "Recreate")
+    assert metrics.keep(("vpa_namespace", "vpa_name"), {("default", "web")}) == 2
+    assert not [line for line in samples(metrics) if "gone" in line]
+    assert samples(metrics)["vpa_updater_evicted_pods_total default web"] == 3.0
+    assert samples(metrics)["vpa_updater_controlled_pods_total Recreate"] == 1.0
+    assert metrics.keep(("vpa_namespace", "vpa_name"), {("default", "web")}) == 0
+
+
+def test_labels_to_keep_are_named_in_any_order() -> None:
+    metrics = of(EVICTED)
+    metrics.add(EVICTED, 1, "default", "web")
+    assert metrics.keep(("vpa_name", "vpa_namespace"), {("web", "default")}) == 0
+    assert metrics.keep(("vpa_name",), set()) == 1
+
+
+def test_a_gauge_set_as_a_whole_has_no_other_series() -> None:
+    metrics = of(CONTROLLED)
+    metrics.set_all(CONTROLLED, {("Recreate",): 1.0, ("Off",): 2.0})
+    metrics.set_all(CONTROLLED, {("Off",): 0.0})
+    assert samples(metrics) == {"vpa_updater_controlled_pods_total Off": 0.0}
+
+
+def test_odd_values_and_labels_survive() -> None:
+    metrics = of(CONTROLLED, STATES)
+    metrics.set(CONTROLLED, math.inf, 'a "b" \\ c\nd')
+    metrics.set(STATES, math.nan)
+    found = samples(metrics)
+    assert found['vpa_updater_controlled_pods_total a "b" \\ c\nd'] == math.inf
+    assert math.isnan(found["vpa_recommender_aggregate_container_states_count"])
+
+
+def test_the_process_itself_is_measured() -> None:
+    found = samples(Metrics([]))
+    assert found["process_resident_memory_bytes"] > 1e6
+    assert [line for line in found if line.startswith("python_gc_objects_collected_total")]
+    assert [line for line in found if line.startswith("python_info")]
+
+
+def test_mistakes_in_our_own_code_are_named() -> None:
+    with pytest.raises(InternalError, match="declared twice"):
+        of(STATES, STATES)
+    with pytest.raises(InternalError, match="vpa_updater_evicted_pods_total has the labels"):
+        of(EVICTED).add(EVICTED, 1, "default")
+
+
+def test_steps_are_timed_from_the_end_of_the_one_before_and_the_total_from_the_start() -> None:
+    latency = execution_latency("vpa_recommender")
+    metrics = of(latency)
+    times: Iterator[float] = iter([100.0, 100.5, 103.5, 110.0])
+    timer = StepTimer(metrics, latency, lambda: next(times))
+    timer.step("LoadVPAs")
+    timer.step("UpdateVPAs")
+    timer.total()
+    found = samples(metrics)
+    name = "vpa_recommender_execution_latency_seconds"
+    assert [found[f"{name}_sum {step}"] for step in ("LoadVPAs", "UpdateVPAs", "total")] == [0.5, 3.0, 10.0]
+    bounds = [line.split()[-1] for line in found if line.startswith(f"{name}_bucket total")]
+    assert (bounds[0], bounds[-2], bounds[-1], len(bounds)) == ("0.01", "300.0", "+Inf", 24)

@@ -1,0 +1,235 @@
+"""Workers take the keys of a queue, so many at a time, and outlive every failure."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import virtual_time
+from trellis.kube.backoff import Backoff
+from trellis.runtime.control import control
+from trellis.runtime.queue import WorkQueue
+from trellis.runtime.shutdown import Shutdown
+from trellis.runtime.workers import Failure, Handler, work
+
+EXACT = Backoff(first=1.0, most=60.0, jitter=0.0)
+
+
+def unexpected(failure: Failure) -> None:
+    raise AssertionError(failure)
+
+
+async def worked_for(
+    queue: WorkQueue[str],
+    handle: Handler[str],
+    seconds: float,
+    *,
+    workers: int = 4,
+    on_failure: Callable[[Failure], None] = unexpected,
+) -> None:
+    """Let workers work for a while, and drain."""
+    working = asyncio.create_task(work(queue, handle, workers=workers, on_failure=on_failure))
+    await asyncio.sleep(seconds)
+    queue.close()
+    await working
+
+
+def test_no_more_keys_are_worked_on_at_once_than_there_are_workers() -> None:
+    async def main() -> tuple[int, int]:
+        queue: WorkQueue[str] = WorkQueue()
+        now = most = done = 0
+
+        async def handle(key: str) -> None:
+            nonlocal now, most, done
+            now += 1
+            most = max(most, now)
+            await asyncio.sleep(1)
+            now -= 1
+            done += 1
+
+        for number in range(10):
+            queue.add(f"key-{number}")
+        await worked_for(queue, handle, 0, workers=3)
+        return most, done
+
+    assert virtual_time.run(main()) == (3, 10)
+
+
+def test_an_answer_says_when_to_look_again() -> None:
+    async def main() -> list[float]:
+        queue: WorkQueue[str] = WorkQueue()
+        looks = []
+
+        async def handle(key: str) -> float | None:
+            looks.append(asyncio.get_running_loop().time())
+            return 20.0 if len(looks) < 3 else None
+
+        queue.add("a")
+        await worked_for(queue, handle, 1000)
+        return looks
+
+    assert virtual_time.run(main()) == [0.0, 20.0, 40.0]
+
+
+def test_a_failure_is_told_and_tried_again_later_and_others_do_not_wait() -> None:
+    async def main() -> tuple[list[tuple[str, float]], list[tuple[object, str, int, float]]]:
+        queue: WorkQueue[str] = WorkQueue(EXACT)
+        seen: list[tuple[str, float]] = []
+        failures: list[Failure] = []
+
+        async def handle(key: str) -> None:
+            seen.append((key, asyncio.get_running_loop().time()))
+            if key == "bad" and len(failures) < 2:
+                raise ZeroDivisionError("a bug")
+
+        queue.add("bad")
+        queue.add("good")
+        await worked_for(queue, handle, 100, workers=1, on_failure=failures.append)
+        return seen, [(f.key, str(f.error), f.attempt, f.retry_in) for f in failures]
+
+    seen, failures = virtual_time.run(main())
+    assert seen == [("bad", 0.0), ("good", 0.0), ("bad", 1.0), ("bad", 3.0)]
+    assert failures == [("bad", "a bug", 1, 1.0), ("bad", "a bug", 2, 2.0)]
+
+
+def test_success_makes_the_next_failure_a_first_one() -> None:
+    async def main() -> list[float]:
+        queue: WorkQueue[str] = WorkQueue(EXACT)
+        failures: list[Failure] = []
+        attempts = 0
+
+        async def handle(key: str) -> float | None:
+            nonlocal attempts
+            attempts += 1
+            if attempts != 3:
+                raise ValueError(attempts)
+            return 10.0
+
+        queue.add("a")
+        await worked_for(queue, handle, 13.5, on_failure=failures.append)
+        return [failure.retry_in for failure in failures]
+
+    assert virtual_time.run(main()) == [1.0, 2.0, 1.0]
+
+
+def test_closing_lets_running_work_end_and_starts_what_was_ready() -> None:
+    async def main() -> list[str]:
+        queue: WorkQueue[str] = WorkQueue()
+        ended = []
+
+        async def handle(key: str) -> None:
+            await asyncio.sleep(5)
+            ended.append(key)
+
+        for key in ("first", "second"):
+            queue.add(key)
+        await worked_for(queue, handle, 1, workers=1)
+        return ended
+
+    assert virtual_time.run(main()) == ["first", "second"]
+
+
+def test_cancelling_the_workers_cancels_the_work() -> None:
+    async def main() -> list[str]:
+        queue: WorkQueue[str] = WorkQueue()
+        ended = []
+
+        async def handle(key: str) -> None:
+            try:
+                await asyncio.sleep(1000)
+            finally:
+                ended.append(key)
+
+        queue.add("a")
+        working = asyncio.create_task(work(queue, handle, on_failure=unexpected))
+        await asyncio.sleep(1)
+        working.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await working
+        return ended
+
+    assert virtual_time.run(main()) == ["a"]
+
+
+def test_a_controller_finishes_its_keys_before_it_stops_watching() -> None:
+    async def main() -> list[str]:
+        queue: WorkQueue[str] = WorkQueue()
+        stop = Shutdown()
+        seen: list[str] = []
+
+        async def watch() -> None:
+            try:
+                queue.add("first")
+                await asyncio.sleep(1)
+                queue.add("second")
+                await asyncio.Event().wait()
+            finally:
+                seen.append("stopped watching")
+
+        async def handle(key: str) -> None:
+            await asyncio.sleep(3)
+            seen.append(key)
+
+        asyncio.get_running_loop().call_later(2, stop.request, "SIGTERM")
+        await control(stop, queue, handle, watch(), workers=1, on_failure=unexpected)
+        return seen
+
+    assert virtual_time.run(main()) == ["first", "second", "stopped watching"]
+
+
+def test_a_controller_whose_source_fails_ends_with_that_error() -> None:
+    async def main() -> None:
+        async def watch() -> None:
+            await asyncio.sleep(1)
+            raise ZeroDivisionError("a bug")
+
+        async def handle(key: str) -> None:
+            raise AssertionError(key)
+
+        await control(Shutdown(), WorkQueue[str](), handle, watch(), on_failure=unexpected)
+
+    with pytest.raises(ExceptionGroup) as raised:
+        virtual_time.run(main())
+    assert raised.group_contains(ZeroDivisionError, match="a bug")
+
+
+CHANGES = st.lists(st.tuples(st.integers(0, 30), st.sampled_from("abc"), st.integers(0, 7)), max_size=25)
+
+
+@given(changes=CHANGES, workers=st.integers(1, 4))
+@settings(max_examples=80, deadline=None)
+def test_every_change_is_seen_by_work_that_begins_after_it_and_no_key_is_in_two_hands(
+    changes: list[tuple[int, str, int]], workers: int
+) -> None:
+    async def main() -> None:
+        queue: WorkQueue[str] = WorkQueue()
+        versions = dict.fromkeys("abc", 0)
+        seen = dict.fromkeys("abc", 0)
+        busy: set[str] = set()
+        lengths = dict.fromkeys("abc", 0)
+
+        async def handle(key: str) -> None:
+            assert key not in busy
+            busy.add(key)
+            version = versions[key]
+            await asyncio.sleep(lengths[key])
+            seen[key] = version
+            busy.remove(key)
+
+        async def change(when: int, key: str, length: int) -> None:
+            await asyncio.sleep(when)
+            versions[key] += 1
+            lengths[key] = length
+            queue.add(key)
+
+        changing = [asyncio.create_task(change(*each)) for each in changes]
+        await worked_for(queue, handle, 31, workers=workers)
+        await asyncio.gather(*changing)
+        assert seen == versions
+        assert busy == set()
+
+    virtual_time.run(main())
