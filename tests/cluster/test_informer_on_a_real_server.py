@@ -16,7 +16,7 @@ from trellis.kube.aiohttp_transport import AiohttpTransport
 from trellis.kube.backoff import Backoff
 from trellis.kube.changes import Change
 from trellis.kube.client import Client
-from trellis.kube.incidents import IncidentKind
+from trellis.kube.incidents import Incident, IncidentKind
 from trellis.kube.informer import Informer
 from trellis.kube.keys import BY_NODE, BY_OWNER, on_node, owned_by
 from trellis.kube.kubeconfig import connection_from_kubeconfig
@@ -48,6 +48,7 @@ async def following(
     task = asyncio.create_task(informer.run())
     try:
         await informer.wait_until_synced()
+        await until("the watch", lambda: informer.staleness().connected)
         yield informer
     finally:
         task.cancel()
@@ -136,11 +137,14 @@ def test_a_kind_that_may_not_be_listed_is_trouble_and_not_an_empty_cluster(clust
     kubeconfig = cluster.kubeconfig_for("default", namespace)
 
     async def work(client: Client) -> None:
-        informer = Informer(client, PODS, draw=lambda: 0.5, selection=Selection(namespace), backoff=QUICK)
+        troubles: asyncio.Queue[Incident] = asyncio.Queue()
+        selection = Selection(namespace)
+        informer = Informer(client, PODS, draw=lambda: 0.5, selection=selection, report=troubles.put_nowait)
         task = asyncio.create_task(informer.run())
-        await until("trouble", lambda: informer.incidents.counts[IncidentKind.TROUBLE] > 1)
+        trouble = await asyncio.wait_for(troubles.get(), 10)
+        assert trouble.kind is IncidentKind.TROUBLE
+        assert "cannot list" in trouble.message
         assert not informer.synced
-        assert "cannot list" in informer.incidents.latest[-1].message
         task.cancel()
 
     run(kubeconfig, work)

@@ -100,10 +100,13 @@ class AiohttpTransport:
             _drop(response)
 
     async def close(self) -> None:
-        """Close every connection, streams included."""
-        if self._session:
-            await self._session.close()
-            self._session = None
+        """Close every connection, streams included, and without a goodbye: nobody is left to wait for the answer."""
+        session, self._session = self._session, None
+        if session is None:
+            return
+        if session.connector is not None:
+            await session.connector.close(abort_ssl=True)
+        await session.close()
 
     async def _open(self, request: Request, head: float, total: float | None) -> aiohttp.ClientResponse:
         """The response's head, within `head` seconds. Credentials that were refused are renewed and tried once more."""
