@@ -10,6 +10,7 @@ import asyncio
 import os
 import socket
 import ssl
+import zlib
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -21,7 +22,7 @@ import aiohttp
 from yarl import URL
 
 from trellis import __version__
-from trellis.base.errors import BadKubeconfig, Unauthorized, Unreachable
+from trellis.base.errors import BadKubeconfig, ServerFault, Unauthorized, Unreachable
 from trellis.kube.connection import ClientCertificate, Connection, Login
 from trellis.kube.credentials import Credentials, FixedCredentials, Identity, TokenFile
 from trellis.kube.exec_plugin import ExecPlugin
@@ -38,6 +39,9 @@ CONNECT_SECONDS: Final = 10.0
 ANSWER_SECONDS: Final = 30.0
 # Go's idle time. aiohttp's own 15 s would make a new TLS connection for each lap of a slow loop.
 KEEP_ALIVE_SECONDS: Final = 90.0
+
+# zlib's way to say: with the header and checksum of gzip.
+_GZIP: Final = 31
 
 
 def wall_clock() -> datetime:
@@ -80,7 +84,8 @@ class AiohttpTransport:
         seconds = request.timeout or self._answer_seconds
         try:
             async with await self._open(request, seconds, seconds) as response:
-                return Response(response.status, _lowered(response.headers), await response.read())
+                headers = _lowered(response.headers)
+                return Response(response.status, headers, _unpacked(await response.read(), headers))
         except NETWORK_FAILURES as error:
             raise self._unreachable(error, seconds) from error
 
@@ -145,6 +150,8 @@ class AiohttpTransport:
                 connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_SECONDS),
                 headers={"User-Agent": f"trellis/{__version__}", "Accept-Encoding": "identity"},
                 cookie_jar=aiohttp.DummyCookieJar(),
+                # In one piece it takes two thirds of the time: see `_unpacked`.
+                auto_decompress=False,
             )
         return self._session
 
@@ -217,6 +224,16 @@ def _notice_silence(line: asyncio.Transport) -> None:
     for option, value in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
         if hasattr(socket, option):
             found.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+
+
+def _unpacked(body: bytes, headers: Mapping[str, str]) -> bytes:
+    """The body without its compression. A page of pods grows to twelve times its size, so that much room is made."""
+    if headers.get("content-encoding") != "gzip" or not body:
+        return body
+    try:
+        return zlib.decompress(body, wbits=_GZIP, bufsize=len(body) * 12)
+    except zlib.error as error:
+        raise ServerFault(0, "BrokenBody", f"the answer's compression is broken: {error}") from error
 
 
 def _lowered(headers: Mapping[str, str]) -> dict[str, str]:

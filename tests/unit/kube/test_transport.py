@@ -19,7 +19,7 @@ from aiohttp import web
 from local_server import Handler, Talk, proxying, read_head, server_tls, serving, talking
 from testbed.certificates import Authority
 from trellis import __version__
-from trellis.base.errors import BadKubeconfig, Expired, KubeError, Throttled, Unauthorized, Unreachable
+from trellis.base.errors import BadKubeconfig, Expired, KubeError, ServerFault, Throttled, Unauthorized, Unreachable
 from trellis.kube.aiohttp_transport import AiohttpTransport
 from trellis.kube.client import Client
 from trellis.kube.connection import ClientCertificate, Connection, Impersonation, Login
@@ -126,6 +126,18 @@ def test_a_list_is_asked_for_compressed_and_read_decompressed() -> None:
 
     assert asyncio.run(main()) == body
     assert asked == ["gzip"]
+
+
+def test_a_body_whose_compression_is_broken_is_a_fault_of_the_server() -> None:
+    async def broken(_: web.BaseRequest) -> web.StreamResponse:
+        return web.Response(body=b"not gzip at all", headers={"Content-Encoding": "gzip"})
+
+    async def main() -> None:
+        async with serving(broken) as url, _transport(_connection(url)) as transport:
+            with pytest.raises(ServerFault, match="compression is broken"):
+                await transport.send(build_list(PODS))
+
+    asyncio.run(main())
 
 
 def test_a_redirect_is_not_followed_with_the_token() -> None:
