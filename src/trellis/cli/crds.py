@@ -47,7 +47,8 @@ def command(kinds: tuple[str, ...], output: str, downgrade_check: bool, kubeconf
         losses = asyncio.run(_losses(kubeconfig, context))
         for line in losses:
             click.echo(line)
-        click.echo(f"{len(losses)} losses" if losses else "nothing would be lost")
+        nouns = "field or value" if len(losses) == 1 else "fields and values"
+        click.echo(f"{len(losses)} {nouns} would be lost" if losses else "nothing would be lost")
         sys.exit(1 if losses else 0)
     chosen = set(_chosen(kinds))
     definitions = [crd for crd in crds() if crd["spec"]["names"]["kind"] in chosen]
