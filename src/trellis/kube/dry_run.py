@@ -15,7 +15,7 @@ from trellis.base.errors import KubeError
 from trellis.kube.client import Client
 from trellis.kube.patches import apply_patch
 from trellis.kube.requests import build_patch
-from trellis.kube.resources import Resource
+from trellis.kube.resources import resource_of
 
 # What a stored object carries and an apply must not: the server fills it in, or refuses to be told.
 _SERVERS_OWN: Final = ("managedFields", "resourceVersion", "uid", "creationTimestamp", "generation", "selfLink")
@@ -27,7 +27,7 @@ async def dry_run(client: Client, kind: Kind, document: Mapping[str, Any], names
     named = metadata if isinstance(metadata, dict) else {}
     kept = {name: value for name, value in named.items() if name not in _SERVERS_OWN}
     patch = apply_patch({**document, "metadata": kept}, force=True)
-    resource = Resource(kind.group, kind.version, kind.plural, kind.name, True, kind.struct)
+    resource = resource_of(kind, kind.struct)
     request = build_patch(
         resource, str(named.get("name", "")), patch, namespace, field_manager=client.field_manager, dry_run=True
     )

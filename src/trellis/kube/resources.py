@@ -74,7 +74,8 @@ class Resource(msgspec.Struct, Generic[T], frozen=True):
         return Resource(self.group, self.version, self.plural, self.kind, self.namespaced, KubeObject, True)
 
 
-def _own(kind: kinds.Kind, struct: type[T]) -> Resource[T]:
+def resource_of(kind: kinds.Kind, struct: type[T]) -> Resource[T]:
+    """One of our own kinds, as the API server serves it."""
     return Resource(kind.group, kind.version, kind.plural, kind.name, True, struct)
 
 
@@ -114,7 +115,7 @@ CRDS: Final = Resource(
 CAPACITY_BUFFERS: Final = Resource(
     "autoscaling.x-k8s.io", "v1beta1", "capacitybuffers", "CapacityBuffer", True, CapacityBuffer
 )
-VPAS: Final = _own(kinds.VPA, VerticalPodAutoscaler)
-CHECKPOINTS: Final = _own(kinds.CHECKPOINT, VerticalPodAutoscalerCheckpoint)
-HVPAS: Final = _own(kinds.HVPA, Hvpa)
-BUFFERS: Final = _own(kinds.BUFFER, Buffer)
+VPAS: Final = resource_of(kinds.VPA, VerticalPodAutoscaler)
+CHECKPOINTS: Final = resource_of(kinds.CHECKPOINT, VerticalPodAutoscalerCheckpoint)
+HVPAS: Final = resource_of(kinds.HVPA, Hvpa)
+BUFFERS: Final = resource_of(kinds.BUFFER, Buffer)

@@ -11,12 +11,12 @@ from trellis.api.kinds import Kind
 from trellis.base.errors import NotFound
 from trellis.kube.client import Client
 from trellis.kube.requests import build_list
-from trellis.kube.resources import Resource
+from trellis.kube.resources import resource_of
 
 
 async def stored_objects(client: Client, kind: Kind) -> AsyncIterator[dict[str, Any]]:
     """Every object of a kind in the cluster, page by page; none if the cluster does not have the kind."""
-    resource = Resource(kind.group, kind.version, kind.plural, kind.name, True, kind.struct)
+    resource = resource_of(kind, kind.struct)
     token = ""
     while True:
         try:
