@@ -45,6 +45,16 @@ def test_a_good_object_passes_and_nothing_is_stored(cluster: Cluster, namespace:
     assert cluster.api.get(VPAS.format(namespace))["items"] == []
 
 
+def test_an_object_that_asks_for_a_generated_name_passes_too(
+    cluster: Cluster, namespace: str, run: Any, tmp_path: Path
+) -> None:
+    document = vpa(namespace)
+    document["metadata"] = {"generateName": "web-", "namespace": namespace}
+    result = run("check", "--cluster", written(tmp_path, document))
+    assert result.exit_code == 0, result.output
+    assert cluster.api.get(VPAS.format(namespace))["items"] == []
+
+
 def test_what_only_the_server_knows_is_found(cluster: Cluster, namespace: str, tmp_path: Path) -> None:
     nobody = str(cluster.kubeconfig_for("default", namespace))
     path = written(tmp_path, vpa(namespace))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import UTC, datetime
@@ -319,6 +321,52 @@ def test_of_two_candidates_one_leads_and_when_it_dies_the_other_does(cluster: Cl
     # Given back by the second, when it was cancelled.
     assert "holderIdentity" not in spec
     assert spec["leaseTransitions"] == 1
+
+
+LEADER = """
+import asyncio, random, sys
+from datetime import UTC, datetime
+from pathlib import Path
+from trellis.kube.aiohttp_transport import AiohttpTransport
+from trellis.kube.client import Client
+from trellis.kube.kubeconfig import connection_from_kubeconfig
+from trellis.kube.leases import Election, LeaseTimes
+from trellis.kube.writer import Writer
+
+async def main():
+    client = Client(AiohttpTransport(connection_from_kubeconfig({}, file=Path(sys.argv[1])), environment={}))
+    times = LeaseTimes(duration=3.0, renew_deadline=2.0, retry_period=0.4)
+    election = Election(client, Writer(client, record=lambda _: None), name="trellis-test", namespace=sys.argv[2],
+                        identity="killed", now=lambda: datetime.now(UTC), draw=random.random, times=times)
+    running = asyncio.create_task(election.run())
+    await election.wait_until_leading()
+    print("leading", flush=True)
+    await running
+
+asyncio.run(main())
+"""
+
+
+def test_a_leader_that_is_killed_is_followed_once_its_lease_has_run_out(cluster: Cluster, namespace: str) -> None:
+    command = [sys.executable, "-c", LEADER, str(cluster.kubeconfig), namespace]
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/trellis-test"
+
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as leader:
+        assert leader.stdout is not None
+        assert leader.stdout.readline() == "leading\n"
+        leader.kill()
+
+    async def work(client: Client) -> None:
+        second = candidate(client, namespace, "second")
+        task = asyncio.create_task(second.run())
+        await asyncio.wait_for(second.wait_until_leading(), 10)
+        assert second.may_write()
+        spec = cluster.api.get(path)["spec"]
+        assert (spec["holderIdentity"], spec["leaseTransitions"]) == ("second", 1)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    run(cluster.kubeconfig, work)
 
 
 class _Dead:

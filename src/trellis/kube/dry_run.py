@@ -14,7 +14,7 @@ from trellis.api.kinds import Kind
 from trellis.base.errors import KubeError
 from trellis.kube.client import Client
 from trellis.kube.patches import apply_patch
-from trellis.kube.requests import build_patch
+from trellis.kube.requests import build_create, build_patch
 from trellis.kube.resources import resource_of
 
 # What a stored object carries and an apply must not: the server fills it in, or refuses to be told.
@@ -26,11 +26,13 @@ async def dry_run(client: Client, kind: Kind, document: Mapping[str, Any], names
     metadata = document.get("metadata")
     named = metadata if isinstance(metadata, dict) else {}
     kept = {name: value for name, value in named.items() if name not in _SERVERS_OWN}
-    patch = apply_patch({**document, "metadata": kept}, force=True)
-    resource = resource_of(kind, kind.struct)
-    request = build_patch(
-        resource, str(named.get("name", "")), patch, namespace, field_manager=client.field_manager, dry_run=True
-    )
+    resource, manager, asked = resource_of(kind, kind.struct), client.field_manager, {**document, "metadata": kept}
+    name = kept.get("name")
+    if name:
+        patch = apply_patch(asked, force=True)
+        request = build_patch(resource, str(name), patch, namespace, field_manager=manager, dry_run=True)
+    else:  # an apply needs a name; what asks for a generated one can only be created
+        request = build_create(resource, asked, namespace, field_manager=manager, dry_run=True)
     request = msgspec.structs.replace(request, query=(*request.query, ("fieldValidation", "Strict")))
     try:
         await client.send(request)
