@@ -16,11 +16,14 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import TypeVar
 
 import msgspec
-from prometheus_client import CollectorRegistry, Counter, Gauge, GCCollector, Histogram, PlatformCollector
+import numpy as np
+import numpy.typing as npt
+from prometheus_client import CollectorRegistry, Counter, Gauge, GCCollector, PlatformCollector
 from prometheus_client import ProcessCollector as UsageCollector
 
 from trellis.base.errors import InternalError
 from trellis.runtime.exposition import as_text
+from trellis.runtime.histograms import Histogram
 
 
 class _Spec(msgspec.Struct, frozen=True):
@@ -46,7 +49,7 @@ class HistogramSpec(_Spec, frozen=True, kw_only=True):
 
 
 Spec = CounterSpec | GaugeSpec | HistogramSpec
-M = TypeVar("M", Counter, Gauge, Histogram)
+M = TypeVar("M", Counter, Gauge)
 
 
 class Metrics:
@@ -83,7 +86,12 @@ class Metrics:
 
     def observe(self, spec: HistogramSpec, value: float, *labels: str) -> None:
         """Take one value into a histogram."""
-        self._series(self._histograms[spec.name], spec, labels).observe(value)
+        self.observe_all(spec, np.array([value], dtype=np.float64), *labels)
+
+    def observe_all(self, spec: HistogramSpec, values: npt.NDArray[np.float64], *labels: str) -> None:
+        """Take a column of values into a histogram."""
+        self._note(spec, labels)
+        self._histograms[spec.name].observe_all(values, labels)
 
     def keep(self, labels: tuple[str, ...], alive: Collection[tuple[str, ...]]) -> int:
         """Of every metric that has these labels remove the series of what is not alive; the answer is how many."""
@@ -107,20 +115,26 @@ class Metrics:
         elif isinstance(spec, GaugeSpec):
             self._gauges[spec.name] = Gauge(spec.name, spec.help, spec.labels, registry=self._registry)
         else:
-            self._histograms[spec.name] = Histogram(
-                spec.name, spec.help, spec.labels, buckets=spec.buckets, registry=self._registry
-            )
+            histogram = Histogram(spec.name, spec.help, spec.labels, spec.buckets)
+            self._histograms[spec.name] = histogram
+            self._registry.register(histogram)
 
     def _series(self, metric: M, spec: Spec, labels: tuple[str, ...]) -> M:
+        self._note(spec, labels)
+        return metric.labels(*labels) if labels else metric
+
+    def _note(self, spec: Spec, labels: tuple[str, ...]) -> None:
         if len(labels) != len(spec.labels):
             raise InternalError(f"the metric {spec.name} has the labels {spec.labels}, not {len(labels)}")
-        if not labels:
-            return metric
-        self._seen[spec].add(labels)
-        return metric.labels(*labels)
+        if labels:
+            self._seen[spec].add(labels)
 
     def _remove(self, spec: Spec, gone: Iterable[tuple[str, ...]]) -> None:
-        families: dict[str, Counter | Gauge | Histogram] = {**self._counters, **self._gauges, **self._histograms}
         for values in gone:
             self._seen[spec].discard(values)
-            families[spec.name].remove(*values)
+            if isinstance(spec, HistogramSpec):
+                self._histograms[spec.name].remove(values)
+            elif isinstance(spec, CounterSpec):
+                self._counters[spec.name].remove(*values)
+            else:
+                self._gauges[spec.name].remove(*values)

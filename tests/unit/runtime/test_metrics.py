@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -136,3 +137,13 @@ def test_steps_are_timed_from_the_end_of_the_one_before_and_the_total_from_the_s
     assert [found[f"{name}_sum {step}"] for step in ("LoadVPAs", "UpdateVPAs", "total")] == [0.5, 3.0, 10.0]
     bounds = [line.split()[-1] for line in found if line.startswith(f"{name}_bucket total")]
     assert (bounds[0], bounds[-2], bounds[-1], len(bounds)) == ("0.01", "300.0", "+Inf", 24)
+
+
+def test_a_column_counts_like_its_values_one_by_one_and_skips_what_is_no_number() -> None:
+    one_by_one, at_once = Metrics([LATENCY], about_process=False), Metrics([LATENCY], about_process=False)
+    values = [0.5, 1.0, 1.5, 5.0, 9.0]
+    for value in values:
+        one_by_one.observe(LATENCY, value, "default", "web")
+    at_once.observe_all(LATENCY, np.array([*values, np.nan]), "default", "web")
+    assert at_once.text() == one_by_one.text()
+    assert b'vpa_test_latency_seconds_bucket{vpa_namespace="default",vpa_name="web",le="1.0"} 2.0' in at_once.text()
