@@ -46,11 +46,12 @@ class Target(msgspec.Struct, frozen=True):
 
 
 class PatchObject(msgspec.Struct, frozen=True):
-    """Change an object, or one of its subresources."""
+    """Change an object, or one of its subresources; `field_manager` is for those who share a status by apply."""
 
     target: Target
     patch: Patch
     subresource: str = ""
+    field_manager: str = FIELD_MANAGER
 
 
 class PatchStatus(msgspec.Struct, frozen=True):
@@ -129,8 +130,8 @@ def build_request(action: Action, *, dry_run: bool = False) -> Request:
     """The one request that carries an action out, its preconditions included."""
     target = action.target
     match action:
-        case PatchObject(patch=patch, subresource=subresource):
-            return _patching(target, patch, subresource, dry_run)
+        case PatchObject(patch=patch, subresource=subresource, field_manager=manager):
+            return _patching(target, patch, subresource, dry_run, manager)
         case PatchStatus(status=status):
             return _patching(target, merge_patch({"status": status}), "status", dry_run)
         case ResizePod(patch=patch):
@@ -162,14 +163,16 @@ def build_request(action: Action, *, dry_run: bool = False) -> Request:
             )
 
 
-def _patching(target: Target, patch: Patch, subresource: str, dry_run: bool) -> Request:
+def _patching(
+    target: Target, patch: Patch, subresource: str, dry_run: bool, field_manager: str = FIELD_MANAGER
+) -> Request:
     return build_patch(
         target.resource,
         target.name,
         guarded(patch, _preconditions(target)),
         target.namespace,
         subresource=subresource,
-        field_manager=FIELD_MANAGER,
+        field_manager=field_manager,
         dry_run=dry_run,
     )
 

@@ -70,6 +70,11 @@ class Writer:
         self._bucket: TokenBucket | None = None
         self._paused_until = 0.0
 
+    @property
+    def concurrency(self) -> int:
+        """How many writes are under way at most; more callers than this wait in line."""
+        return self._settings.concurrency
+
     async def write(self, action: Action) -> Outcome:
         """Carry one action out."""
         if self._settings.read_only:

@@ -34,8 +34,12 @@ class Format(StrEnum):
     JSON = "json"
 
 
+# Everything goes to stderr here, and into one stream. Upstream's manifests may say otherwise, and must still start.
+_UNUSED: Final = Setting("Taken for the sake of upstream's manifests.", why="Logs go to stderr.", obsolete=True)
+
+
 class LogSettings(Settings, frozen=True):
-    """What of the logs can be set."""
+    """What of the logs can be set; the rest are flags of upstream's logger, which are read and have no effect."""
 
     verbosity: Annotated[
         int,
@@ -52,15 +56,19 @@ class LogSettings(Settings, frozen=True):
         Format,
         Setting("How to write the logs.", why="Text is what people read with kubectl logs.", flag="log-format"),
     ] = Format.TEXT
-    stderr_threshold: Annotated[
-        str,
-        Setting(
-            "Taken for the sake of upstream's manifests.",
-            why="Everything goes to stderr here.",
-            flag="stderrthreshold",
-            obsolete=True,
-        ),
-    ] = "info"
+    stderrthreshold: Annotated[str, _UNUSED] = "info"
+    legacy_stderr_threshold_behavior: Annotated[bool, _UNUSED] = True
+    logtostderr: Annotated[bool, _UNUSED] = True
+    alsologtostderr: Annotated[bool, _UNUSED] = False
+    log_dir: Annotated[str, _UNUSED] = ""
+    log_file: Annotated[str, _UNUSED] = ""
+    log_file_max_size: Annotated[int, _UNUSED] = 1800
+    log_backtrace_at: Annotated[str, _UNUSED] = ""
+    add_dir_header: Annotated[bool, _UNUSED] = False
+    skip_headers: Annotated[bool, _UNUSED] = False
+    skip_log_headers: Annotated[bool, _UNUSED] = False
+    one_output: Annotated[bool, _UNUSED] = False
+    vmodule: Annotated[str, _UNUSED] = ""
 
 
 class Logger:

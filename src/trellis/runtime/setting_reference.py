@@ -5,10 +5,10 @@ from __future__ import annotations
 from trellis.runtime.settings import Declared, Settings, declared
 
 
-def reference_table(settings: type[Settings]) -> str:
-    """One row for each setting that has an effect."""
+def reference_table(settings: type[Settings], defaults: Settings | None = None) -> str:
+    """One row for each setting that has an effect; a component may have defaults of its own for a shared group."""
     rows = ["| flag | value | default | meaning |", "|---|---|---|---|"]
-    rows += [_row(each) for each in declared(settings) if not each.about.obsolete]
+    rows += [_row(each) for each in declared(settings, defaults) if not each.about.obsolete]
     return "\n".join(rows) + "\n"
 
 

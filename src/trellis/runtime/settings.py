@@ -108,9 +108,9 @@ class Declared(msgspec.Struct, frozen=True):
 
 
 @cache
-def declared(settings: type[Settings]) -> tuple[Declared, ...]:
+def declared(settings: type[Settings], defaults: Settings | None = None) -> tuple[Declared, ...]:
     """Every setting of a struct and of its groups, in the order of declaration."""
-    found = tuple(_declared(settings, settings(), ()))
+    found = tuple(_declared(settings, defaults or settings(), ()))
     names = [each.name for each in found]
     twice = {name for name in names if names.count(name) > 1}
     if twice:

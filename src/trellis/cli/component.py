@@ -1,0 +1,62 @@
+"""How a component is started: settings from flags, environment and a file, then logs, then work until a signal.
+
+Every component has its flags from its settings, so that help, page of reference and what is read never differ.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from trellis.runtime import logs
+from trellis.runtime.setting_loading import Loaded, load
+from trellis.runtime.setting_options import CONTEXT, options
+from trellis.runtime.setting_sources import from_environment, from_file, from_flags
+from trellis.runtime.settings import Settings
+from trellis.runtime.shutdown import Main, serve
+
+S = TypeVar("S", bound=Settings)
+
+_CONFIG = "config"
+
+
+def component(
+    name: str,
+    summary: str,
+    settings: type[S],
+    *,
+    log_settings: Callable[[S], logs.LogSettings],
+    start: Callable[[S], Main],
+) -> click.Command:
+    """A command with a flag for each setting, which runs `start` of them until it is told to stop."""
+
+    def run(**parameters: Any) -> None:
+        path = parameters.pop(_CONFIG)
+        loaded = _loaded(settings, path, parameters)
+        logs.configure(log_settings(loaded.settings), sys.stderr)
+        log = logs.Logger(f"trellis.{name}")
+        for setting, origin in sorted(loaded.origins.items()):
+            log.detail(2, "set", setting=setting, origin=origin)
+        ending = serve(start(loaded.settings))
+        log.info("stopped", reason=ending.reason or "done", left=",".join(ending.abandoned) or "nothing")
+        if ending.reason and not ending.reason.startswith("SIG"):
+            sys.exit(1)
+
+    config = click.Option(
+        [f"--{_CONFIG}"],
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        help="A YAML file of settings, named like the flags. Flags and variables win over it.",
+    )
+    return click.Command(name, CONTEXT, run, [config, *options(settings)], help=summary)
+
+
+def _loaded(settings: type[S], path: Path | None, parameters: dict[str, Any]) -> Loaded[S]:
+    sources = [from_flags(settings, parameters), from_environment(settings, os.environ)]
+    if path is not None:
+        sources.append(from_file(settings, path))
+    return load(settings, *sources)

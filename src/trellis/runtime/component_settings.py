@@ -1,0 +1,116 @@
+"""What can be set for every component: the cluster it talks to, what it looks at, and who leads.
+
+The names and defaults are upstream's, so that its manifests start ours. One default differs: requests are not limited
+unless that is asked for, because the API server protects itself and a limit of 50 a second is what makes upstream slow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Final
+
+from trellis.api.gates import Gates
+from trellis.base.durations import Duration
+from trellis.base.names import why_not_label
+from trellis.runtime.settings import Conflict, Setting, Settings
+
+LEASES_LOCK: Final = "leases"
+
+
+class AccessSettings(Settings, frozen=True):
+    """How the API server is reached, and how hard it is worked."""
+
+    kubeconfig: Annotated[
+        str, Setting("Kubeconfig to use.", why="Inside a cluster the pod's own ServiceAccount is used.")
+    ] = ""
+    kube_api_qps: Annotated[
+        float | None,
+        Setting(
+            "Most writes a second.",
+            why="Unset: no limit of our own, the API server's priority and fairness decides.",
+            unit="writes/s",
+            flag="kube-api-qps",
+            minimum=0.001,
+        ),
+    ] = None
+    kube_api_burst: Annotated[
+        float | None,
+        Setting(
+            "Most writes at once, where `--kube-api-qps` limits them.",
+            why="Unset: as many as may follow within a second.",
+            flag="kube-api-burst",
+            minimum=1.0,
+        ),
+    ] = None
+    read_only: Annotated[
+        bool,
+        Setting("Decide everything and write nothing.", why="To watch a new version beside the old one."),
+    ] = False
+
+
+class ScopeSettings(Settings, frozen=True):
+    """Which VPAs are looked at, and with which features."""
+
+    vpa_object_namespace: Annotated[
+        str, Setting("Look at the VPAs of this namespace alone.", why="Empty: all namespaces.")
+    ] = ""
+    ignored_vpa_object_namespaces: Annotated[
+        tuple[str, ...], Setting("Leave the VPAs of these namespaces alone.", why="None by default.")
+    ] = ()
+    feature_gates: Annotated[
+        Gates,
+        Setting("Features to switch on or off.", why="Ours are all on; `AllAlpha=false` gives upstream's defaults."),
+    ] = Gates()
+
+    def conflicts(self) -> Iterator[Conflict]:
+        """One namespace, or all but some."""
+        if self.vpa_object_namespace and self.ignored_vpa_object_namespaces:
+            rule = "--vpa-object-namespace and --ignored-vpa-object-namespaces are mutually exclusive"
+            yield Conflict("ignored-vpa-object-namespaces", rule)
+        for setting, names in (
+            ("vpa-object-namespace", (self.vpa_object_namespace,) if self.vpa_object_namespace else ()),
+            ("ignored-vpa-object-namespaces", self.ignored_vpa_object_namespaces),
+        ):
+            for name in names:
+                if why := why_not_label(name):
+                    yield Conflict(setting, f"{name} is no name of a namespace: {why}")
+
+    def covers(self, namespace: str) -> bool:
+        """Whether objects of that namespace are ours to look at."""
+        if self.vpa_object_namespace:
+            return namespace == self.vpa_object_namespace
+        return namespace not in self.ignored_vpa_object_namespaces
+
+
+class LeaderSettings(Settings, frozen=True):
+    """Which of several replicas works."""
+
+    leader_elect: Annotated[
+        bool, Setting("Work only while holding a lease.", why="Off, as upstream: one replica needs none.")
+    ] = False
+    leader_elect_lease_duration: Annotated[
+        Duration, Setting("A lease that nobody renews for so long is free.", why="Kubernetes' own figure.")
+    ] = Duration.from_seconds(15)
+    leader_elect_renew_deadline: Annotated[
+        Duration, Setting("A leader that cannot renew for so long stops.", why="Kubernetes' own figure.")
+    ] = Duration.from_seconds(10)
+    leader_elect_retry_period: Annotated[
+        Duration, Setting("How often leaders renew and others look.", why="Kubernetes' own figure.")
+    ] = Duration.from_seconds(2)
+    leader_elect_resource_lock: Annotated[
+        str, Setting("The kind of lock.", why="There is only this one.", choices=(LEASES_LOCK,))
+    ] = LEASES_LOCK
+    leader_elect_resource_name: Annotated[
+        str, Setting("Name of the lease.", why="Upstream's, so that both take turns.")
+    ] = ""
+    leader_elect_resource_namespace: Annotated[
+        str, Setting("Namespace of the lease.", why="Where upstream's manifests run it.")
+    ] = "kube-system"
+
+    def conflicts(self) -> Iterator[Conflict]:
+        """A leader must have time to retry before its deadline, and be silent before its lease is free."""
+        if not self.leader_elect_lease_duration > self.leader_elect_renew_deadline:
+            yield Conflict("leader-elect-lease-duration", "must be longer than --leader-elect-renew-deadline")
+        retry = self.leader_elect_retry_period.total_seconds()
+        if not self.leader_elect_renew_deadline.total_seconds() > 1.2 * retry > 0:
+            yield Conflict("leader-elect-renew-deadline", "must be longer than 1.2 times --leader-elect-retry-period")
