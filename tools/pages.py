@@ -154,8 +154,8 @@ def component_page(name: str, settings: type[Settings], metrics: Iterable[Spec],
     """One component: what can be set, by group, and what it counts."""
     lines = [NOTE, f"# trellis {name}\n"]
     lines.append(
-        "Each setting is a flag, a variable and a key of the file given with `--config`: `--recommender-interval`,\n"
-        "`TRELLIS_RECOMMENDER_INTERVAL`, `recommender-interval: 1m`. Flags win over variables, and these over the file.\n"
+        "Each setting is a flag, a variable and a key of the file given with `--config`:\n"
+        "`--kube-api-qps`, `TRELLIS_KUBE_API_QPS`, `kube-api-qps`. Flags win over variables, and these over the file.\n"
     )
     for field, annotation in typing.get_type_hints(settings).items():
         lines += [f"## {field.replace('_', ' ').capitalize()}\n", f"{(annotation.__doc__ or '').strip()}\n"]
