@@ -9,11 +9,12 @@ from trellis.api.buffer import Buffer
 from trellis.api.checkpoint import VerticalPodAutoscalerCheckpoint
 from trellis.api.hvpa import Hvpa
 from trellis.api.kube.meta import KubeObject
+from trellis.api.kube.observed_workloads import Observed
 from trellis.api.kube.pods import Pod
 from trellis.api.vpa import VerticalPodAutoscaler
 
-# Whatever has metadata: other people's kinds, and ours, which are declared apart from them.
-AnyObject: TypeAlias = KubeObject | VerticalPodAutoscaler | VerticalPodAutoscalerCheckpoint | Hvpa | Buffer
+# Whatever has metadata: other people's kinds, whole or in part, and ours, which are declared apart from them.
+AnyObject: TypeAlias = KubeObject | Observed | VerticalPodAutoscaler | VerticalPodAutoscalerCheckpoint | Hvpa | Buffer
 
 T = TypeVar("T", bound=AnyObject)
 # Namespace and name; the namespace of a cluster-scoped object is empty. A plain tuple, because the cycle collector

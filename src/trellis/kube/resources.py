@@ -19,6 +19,8 @@ from trellis.api.kube.coordination import Event, Lease, Namespace
 from trellis.api.kube.meta import KubeObject
 from trellis.api.kube.metrics import PodMetrics
 from trellis.api.kube.nodes import Node
+from trellis.api.kube.observed_pods import ObservedPod
+from trellis.api.kube.observed_workloads import ObservedCronJob, ObservedReplicationController, ObservedWorkload
 from trellis.api.kube.pods import Pod, PodTemplate
 from trellis.api.kube.policies import LimitRange, PodDisruptionBudget, ResourceQuota
 from trellis.api.kube.scaling import HorizontalPodAutoscaler
@@ -35,6 +37,7 @@ from trellis.api.kube.workloads import (
 from trellis.api.vpa import VerticalPodAutoscaler
 
 T = TypeVar("T", bound=msgspec.Struct)
+U = TypeVar("U", bound=msgspec.Struct)
 
 
 class Resource(msgspec.Struct, Generic[T], frozen=True):
@@ -68,6 +71,10 @@ class Resource(msgspec.Struct, Generic[T], frozen=True):
         # `system:node` is a legal name of a ClusterRole; a colon needs no escape inside a path.
         parts += [quote(part, safe=":") for part in (name, subresource) if part]
         return "/".join(parts)
+
+    def read_as(self, struct: type[U]) -> Resource[U]:
+        """The same objects, read as another struct: a smaller slice of them."""
+        return Resource(self.group, self.version, self.plural, self.kind, self.namespaced, struct, self.metadata_only)
 
     def as_metadata(self) -> Resource[KubeObject]:
         """The same objects, of which only `metadata` is asked for: enough to know owners and labels."""
@@ -119,3 +126,13 @@ VPAS: Final = resource_of(kinds.VPA, VerticalPodAutoscaler)
 CHECKPOINTS: Final = resource_of(kinds.CHECKPOINT, VerticalPodAutoscalerCheckpoint)
 HVPAS: Final = resource_of(kinds.HVPA, Hvpa)
 BUFFERS: Final = resource_of(kinds.BUFFER, Buffer)
+
+# What the same kinds are read as by whoever only follows pods and asks whose they are.
+OBSERVED_PODS: Final = PODS.read_as(ObservedPod)
+OBSERVED_DEPLOYMENTS: Final = DEPLOYMENTS.read_as(ObservedWorkload)
+OBSERVED_REPLICA_SETS: Final = REPLICA_SETS.read_as(ObservedWorkload)
+OBSERVED_STATEFUL_SETS: Final = STATEFUL_SETS.read_as(ObservedWorkload)
+OBSERVED_DAEMON_SETS: Final = DAEMON_SETS.read_as(ObservedWorkload)
+OBSERVED_JOBS: Final = JOBS.read_as(ObservedWorkload)
+OBSERVED_CRON_JOBS: Final = CRON_JOBS.read_as(ObservedCronJob)
+OBSERVED_REPLICATION_CONTROLLERS: Final = REPLICATION_CONTROLLERS.read_as(ObservedReplicationController)

@@ -1,0 +1,132 @@
+"""A pod, as far as measuring its usage and saying who governs it needs it.
+
+Who sizes or moves pods reads `pods.Pod`. Who only follows them reads this: 2.6 KB a pod instead of 8.2, which is
+half a gigabyte less in a cluster of 100,000. CPU and memory are fields instead of a map for the same reason (0.9 KB),
+and other resources are not read. Pod-level resources are not either: they bound the sum of the containers, and change
+nothing about what each of them uses or asks for itself.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec.structs import force_setattr
+
+from trellis.api.kube.observed_workloads import Observed, OwnedMeta
+from trellis.api.kube.pods import READY
+from trellis.api.kube.slices import NOTHING, Labels, QuantityText, Slice, Time
+
+OOM_KILLED: Final = "OOMKilled"
+
+
+class ObservedPodMeta(OwnedMeta, frozen=True):
+    """Name, owners and labels."""
+
+    creation_timestamp: Time | None = None
+    deletion_timestamp: Time | None = None
+    labels: Labels = NOTHING
+
+
+class Amounts(Slice, frozen=True):
+    """CPU and memory as text; empty where there is none."""
+
+    cpu: QuantityText = ""
+    memory: QuantityText = ""
+
+
+class ObservedResources(Slice, frozen=True):
+    """What a container may use and what is set aside for it."""
+
+    limits: Amounts = Amounts()
+    requests: Amounts = Amounts()
+
+
+class ObservedContainer(Slice, frozen=True):
+    """A container's spec."""
+
+    name: str = ""
+    resources: ObservedResources = ObservedResources()
+    restart_policy: str = ""
+
+    @property
+    def is_sidecar(self) -> bool:
+        """Of an init container: it keeps running beside the others. Asked of another, this means nothing."""
+        return self.restart_policy == "Always"
+
+
+class ObservedPodSpec(Slice, frozen=True):
+    """The containers."""
+
+    init_containers: tuple[ObservedContainer, ...] = ()
+    containers: tuple[ObservedContainer, ...] = ()
+
+    @property
+    def running(self) -> tuple[ObservedContainer, ...]:
+        """Those that run as long as the pod does: the containers, and the native sidecars behind them."""
+        if not self.init_containers:
+            return self.containers
+        return (*self.containers, *(each for each in self.init_containers if each.is_sidecar))
+
+
+class Ended(Slice, frozen=True):
+    """How and when a container ended."""
+
+    reason: str = ""
+    finished_at: Time | None = None
+
+
+class ObservedState(Slice, frozen=True):
+    """Ended, or not."""
+
+    terminated: Ended | None = None
+
+
+class ObservedContainerStatus(Slice, frozen=True):
+    """How a container is, how it was before its last restart, and what the node enforces for it now."""
+
+    name: str = ""
+    state: ObservedState = ObservedState()
+    last_state: ObservedState = ObservedState()
+    resources: ObservedResources | None = None
+
+
+class ObservedCondition(Slice, frozen=True):
+    """One condition of a pod."""
+
+    type: str = ""
+    status: str = ""
+
+
+_READY: Final = (ObservedCondition(READY, "True"),)
+
+
+class ObservedPodStatus(Slice, frozen=True):
+    """How a pod is doing. Of its conditions only a true `Ready` is kept, and that one is shared by all pods.
+
+    The five or six that a pod has would take a third of its memory; looking through them takes a microsecond.
+    """
+
+    phase: str = ""
+    conditions: tuple[ObservedCondition, ...] = ()
+    init_container_statuses: tuple[ObservedContainerStatus, ...] = ()
+    container_statuses: tuple[ObservedContainerStatus, ...] = ()
+
+    def __post_init__(self) -> None:
+        for condition in self.conditions:
+            if condition.type == READY:
+                force_setattr(self, "conditions", _READY if condition.status == "True" else ())
+                return
+        force_setattr(self, "conditions", ())
+
+    @property
+    def ready(self) -> bool:
+        """Whether the pod is Ready, its readiness gates included."""
+        return bool(self.conditions)
+
+
+class ObservedPod(Observed, frozen=True):
+    """A pod."""
+
+    metadata: ObservedPodMeta = ObservedPodMeta()
+    spec: ObservedPodSpec = ObservedPodSpec()
+    status: ObservedPodStatus = ObservedPodStatus()

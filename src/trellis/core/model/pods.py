@@ -1,0 +1,67 @@
+"""What does the usage model follow of a pod?
+
+Containers and native sidecars, each with the memory it asks for. Init containers are left out: they are gone before
+there is anything to size. Pod-level resources are left out too, because they bound the pod as a whole: a container
+without a request of its own has none here, whatever its pod has.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+import msgspec
+
+from trellis.api.kube.observed_pods import ObservedPod
+from trellis.base.errors import InvalidQuantity
+from trellis.base.quantity import Quantity
+
+
+class FollowedContainer(msgspec.Struct, frozen=True):
+    """A container whose usage is recorded; `memory_request` is in bytes, NaN if it has none."""
+
+    name: str
+    memory_request: float = math.nan
+
+
+class FollowedPod(msgspec.Struct, frozen=True):
+    """A pod, and the autoscaler whose rows its usage feeds."""
+
+    namespace: str
+    name: str
+    uid: str
+    vpa: str
+    ready: bool
+    containers: tuple[FollowedContainer, ...]
+
+
+def followed(pod: ObservedPod, vpa: str) -> FollowedPod:
+    """The pod as it is followed for the autoscaler that governs it."""
+    metadata = pod.metadata
+    containers = tuple(FollowedContainer(each.name, memory_request(pod, each.name)) for each in pod.spec.running)
+    return FollowedPod(metadata.namespace, metadata.name, metadata.uid, vpa, pod.status.ready, containers)
+
+
+def memory_request(pod: ObservedPod, container: str) -> float:
+    """Bytes, as the node has them set aside now or else as the spec asks; NaN without a request.
+
+    The two differ while a resize is under way. A status that lists resources counts even where it lists no memory.
+    """
+    status = pod.status
+    for reported in (*status.container_statuses, *status.init_container_statuses):
+        if reported.name == container and reported.resources is not None:
+            return memory_bytes(reported.resources.requests.memory)
+    for declared in (*pod.spec.containers, *pod.spec.init_containers):
+        if declared.name == container:
+            return memory_bytes(declared.resources.requests.memory)
+    return math.nan
+
+
+# A cluster has few different texts, and reading one takes longer than the rest of a pod.
+@lru_cache(maxsize=4096)
+def memory_bytes(text: str) -> float:
+    """Bytes; NaN for an empty text, and for one that is no quantity, which only a broken writer leaves behind."""
+    try:
+        return float(Quantity.parse(text).units) if text else math.nan
+    except InvalidQuantity:
+        return math.nan
