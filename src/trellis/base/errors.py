@@ -9,6 +9,7 @@
     │   ├── InvalidSchedule
     │   ├── InvalidDocument   text that is not YAML or JSON, with line and column
     │   ├── UnreadableObject  JSON or YAML that is not an object of the kind it should be
+    │   ├── InvalidCheckpoint stored history that cannot be taken over: which field
     │   └── BadKubeconfig     no way to a cluster can be read from a file: which file, and what to do
     ├── KubeError             the API server said no, or nothing: code, reason, message, details
     │   ├── Unauthorized      401: who is asking is not known, or no longer
@@ -21,6 +22,10 @@
     │   ├── Throttled         429: later; `retry_after` says when, if the server does
     │   ├── ServerFault       5xx, or an answer that cannot be understood
     │   └── Unreachable       no answer: connection, TLS, timeout; nobody knows whether the request was carried out
+    ├── PrometheusError       no usage from Prometheus
+    │   ├── PrometheusUnreachable   no answer: connection, TLS, timeout
+    │   └── PrometheusRefused       an answer that is an error, or none that can be read: status, kind, message
+    │       └── PrometheusTooMuch   what was asked for is more than the server, or we, can take in one piece
     └── InternalError         a promise of our own code does not hold: a bug, never the user's fault
 
 A foreign error is kept as the cause (`raise ... from error`), never passed on bare.
@@ -81,6 +86,14 @@ class InvalidDocument(InvalidInput):
 
 class UnreadableObject(InvalidInput):
     """Not an object of the kind it should be; `value` is its namespace and name, the rule names the field."""
+
+
+class InvalidCheckpoint(InvalidInput):
+    """Stored history that cannot be taken over; `field` is where in the checkpoint, and the message names it too."""
+
+    def __init__(self, field: str, value: object, rule: str) -> None:
+        super().__init__(value, f"{field} {rule}")
+        self.field = field
 
 
 class BadKubeconfig(InvalidInput):
@@ -174,6 +187,27 @@ class Unreachable(KubeError):
 
     def __init__(self, message: str) -> None:
         super().__init__(0, "Unreachable", message)
+
+
+class PrometheusError(TrellisError):
+    """Prometheus has not told what was asked."""
+
+
+class PrometheusUnreachable(PrometheusError):
+    """No answer, or half of one."""
+
+
+class PrometheusRefused(PrometheusError):
+    """Prometheus said no, in its own words. `status` is that of HTTP; `kind` is its `errorType`, or empty."""
+
+    def __init__(self, message: str, status: int = 0, kind: str = "") -> None:
+        self.status = status
+        self.kind = kind
+        super().__init__(message)
+
+
+class PrometheusTooMuch(PrometheusRefused):
+    """Too many samples, too long an answer, too slow a query: asking for less may help."""
 
 
 class InternalError(TrellisError):

@@ -1,0 +1,215 @@
+"""How is Prometheus talked to? One query in, its series out; what goes wrong is said so that somebody can act on it.
+
+A query that fails for a reason that passes (no connection, 5xx, 429) is repeated a few times. One that asks for too
+much is not, because it would again: the caller is told, and asks for less.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import ssl
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self, TypeAlias
+
+import aiohttp
+from yarl import URL
+
+from trellis import __version__
+from trellis.base.errors import BadKubeconfig, InvalidInput, PrometheusRefused, PrometheusTooMuch, PrometheusUnreachable
+from trellis.kube.backoff import Backoff, Draw
+from trellis.kube.connection import Connection
+from trellis.kube.network_failures import NETWORK_FAILURES, what_happened
+from trellis.kube.proxies import proxy_from
+from trellis.kube.tls import make_context
+from trellis.sources.prometheus.answers import Answer, read_answer
+from trellis.sources.prometheus.credentials import PrometheusCredentials
+from trellis.sources.prometheus.refusals import is_temporary, refusal, retry_after
+from trellis.sources.prometheus.settings import PrometheusSettings
+
+# Told of every request: the status of HTTP as text, the method in lower case, and how long it took.
+Observe: TypeAlias = Callable[[str, str, float], None]
+
+CONNECT_SECONDS: Final = 10.0
+# Prometheus is told how long a query may take. It shall be the one to say that it took longer.
+GRACE_SECONDS: Final = 10.0
+# Answers shorter than this are read on the event loop itself, in a millisecond or two.
+_SHORT_BYTES: Final = 1 << 17
+# What client-go's metrics call the code of a request without an answer.
+NO_ANSWER: Final = "<error>"
+# Waits of 1, 2, 4, 8... seconds, each up to twice as long by chance.
+_PATIENCE: Final = Backoff(first=1.0, most=30.0)
+_LONGEST_WAIT_SECONDS: Final = 60.0
+
+
+class PrometheusClient:
+    """One Prometheus. To be made and used within one event loop; a context that closes its connections."""
+
+    def __init__(
+        self,
+        settings: PrometheusSettings,
+        *,
+        observe: Observe | None = None,
+        environment: Mapping[str, str] = os.environ,
+        backoff: Backoff = _PATIENCE,
+        draw: Draw = random.random,
+        grace_seconds: float = GRACE_SECONDS,
+    ) -> None:
+        address = URL(settings.prometheus_address.rstrip("/"))
+        self._address = str(address.with_user(None))
+        self._credentials = PrometheusCredentials(settings, address.user or "", address.password or "")
+        self._headers = settings.headers()
+        self._tls = _tls(settings, self._address)
+        self._proxy = proxy_from(environment, self._address)
+        self._query_seconds = settings.prometheus_query_timeout.total_seconds()
+        self._seconds = self._query_seconds + grace_seconds
+        self._limit = settings.prometheus_answer_limit.units
+        self._retries = settings.prometheus_retries
+        self._observe = observe or (lambda _code, _method, _seconds: None)
+        self._backoff = backoff
+        self._draw = draw
+        self._method = "POST"
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Let go of every connection, without a goodbye that TLS would wait for."""
+        session, self._session = self._session, None
+        if session is None:
+            return
+        if session.connector is not None:
+            await session.connector.close(abort_ssl=True)
+        await session.close()
+
+    async def query(self, query: str, time: float) -> Answer:
+        """What a query says at one time; raises `PrometheusError`."""
+        return await self._asked("/api/v1/query", {"query": query, "time": _instant(time)})
+
+    async def query_range(self, query: str, start: float, end: float, step: float) -> Answer:
+        """What a query says from start to end, both included; raises `PrometheusError`."""
+        parameters = {"query": query, "start": _instant(start), "end": _instant(end), "step": f"{step:.3f}"}
+        return await self._asked("/api/v1/query_range", parameters)
+
+    async def _asked(self, path: str, parameters: Mapping[str, str]) -> Answer:
+        parameters = {**parameters, "timeout": f"{round(self._query_seconds * 1000)}ms"}
+        body = await self._body(path, parameters)
+        try:
+            return read_answer(body) if len(body) < _SHORT_BYTES else await asyncio.to_thread(read_answer, body)
+        except PrometheusRefused as error:
+            raise PrometheusRefused(f"{self._address}: {error}", error.status) from error
+
+    async def _body(self, path: str, parameters: Mapping[str, str]) -> bytes:
+        """The body of an answer, if need be after some attempts."""
+        failures = 0
+        while True:
+            failures += 1
+            wait: float | None = None
+            try:
+                status, headers, body = await self._answered(path, parameters)
+            except NETWORK_FAILURES as error:
+                # A query that got no answer in minutes will get none in the next ones.
+                if failures > self._retries or _took_too_long(error):
+                    what = what_happened(error, self._seconds)
+                    raise PrometheusUnreachable(f"Prometheus at {self._address} {what}") from error
+            else:
+                if status == 200:
+                    return body
+                refused = refusal(self._address, status, headers, body)
+                if failures > self._retries or not is_temporary(refused):
+                    raise refused
+                wait = retry_after(headers, _LONGEST_WAIT_SECONDS)
+            await asyncio.sleep(self._backoff.wait(failures, self._draw, wait))
+
+    async def _answered(self, path: str, parameters: Mapping[str, str]) -> tuple[int, Mapping[str, str], bytes]:
+        """Status, headers and body. Some servers take no POST, and a token may just have been replaced."""
+        authorization = await self._credentials.header()
+        answer = await self._request(path, parameters, authorization)
+        if answer[0] in (405, 501) and self._method == "POST":
+            self._method = "GET"
+            answer = await self._request(path, parameters, authorization)
+        if answer[0] == 401 and await self._credentials.renew():
+            answer = await self._request(path, parameters, await self._credentials.header())
+        return answer
+
+    async def _request(
+        self, path: str, parameters: Mapping[str, str], authorization: Mapping[str, str]
+    ) -> tuple[int, Mapping[str, str], bytes]:
+        method, posted = self._method, self._method == "POST"
+        clock = asyncio.get_running_loop().time
+        began, code = clock(), NO_ANSWER
+        try:
+            async with self._opened().request(
+                method,
+                f"{self._address}{path}",
+                data=parameters if posted else None,
+                params=None if posted else parameters,
+                headers={**self._headers, **authorization},
+                ssl=self._tls,
+                proxy=self._proxy or None,
+                timeout=aiohttp.ClientTimeout(total=self._seconds, sock_connect=CONNECT_SECONDS),
+                # Credentials must not follow to wherever an answer points.
+                allow_redirects=False,
+            ) as response:
+                code = str(response.status)
+                return response.status, response.headers, await self._read(response)
+        finally:
+            self._observe(code, method.lower(), clock() - began)
+
+    async def _read(self, response: aiohttp.ClientResponse) -> bytes:
+        parts: list[bytes] = []
+        length = 0
+        if (response.content_length or 0) > self._limit:
+            raise self._too_long(response)
+        while part := await response.content.readany():
+            parts.append(part)
+            length += len(part)
+            if length > self._limit:
+                raise self._too_long(response)
+        return b"".join(parts)
+
+    def _too_long(self, response: aiohttp.ClientResponse) -> PrometheusTooMuch:
+        message = f"the answer of Prometheus at {self._address} is longer than {self._limit} bytes"
+        return PrometheusTooMuch(message, response.status)
+
+    def _opened(self) -> aiohttp.ClientSession:
+        """Made with the first request, because it belongs to the event loop that runs then."""
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                headers={"User-Agent": f"trellis/{__version__}", "Accept-Encoding": "identity"},
+                cookie_jar=aiohttp.DummyCookieJar(),
+            )
+        return self._session
+
+
+def _tls(settings: PrometheusSettings, address: str) -> ssl.SSLContext | bool:
+    if not address.startswith("https:"):
+        return True
+    file = settings.prometheus_ca_file
+    try:
+        authority = Path(file).read_bytes() if file else None
+    except OSError as error:
+        raise InvalidInput(file, f"--prometheus-ca-file cannot be read: {error.strerror}") from error
+    trust = Connection(address, "--prometheus-ca-file", authority=authority, insecure=settings.prometheus_insecure)
+    try:
+        return make_context(trust, None)
+    except BadKubeconfig as error:
+        raise InvalidInput(file, f"--prometheus-ca-file: {error.rule}") from error
+
+
+def _took_too_long(error: Exception) -> bool:
+    return isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ConnectionTimeoutError)
+
+
+def _instant(time: float) -> str:
+    """Milliseconds are what Prometheus keeps."""
+    return f"{time:.3f}"

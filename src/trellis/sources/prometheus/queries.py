@@ -1,0 +1,72 @@
+"""What is Prometheus asked? Upstream's selectors and metrics, for a group of namespaces at a time.
+
+Two things differ from upstream's queries. Several namespaces are named at once, so that the number of queries grows
+with neither pods nor VPAs. And what Prometheus returns is reduced to the three labels that name a container: one that
+was restarted has a series for each of its lives, and where they overlap the highest counts. The answers are also a
+quarter as long for it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from typing import Final
+
+from trellis.sources.prometheus.settings import PrometheusSettings
+
+# A name of a namespace has no other characters. What has is taken literally all the same.
+_SPECIAL: Final = re.compile(r"[^A-Za-z0-9_-]")
+
+
+def cpu_query(settings: PrometheusSettings, namespaces: Sequence[str] | None, window: str) -> str:
+    """CPU in cores, averaged over a window."""
+    return _by_container(
+        settings, f"rate({settings.history_cpu_metric}{{{_selector(settings, namespaces)}}}[{window}])"
+    )
+
+
+def memory_query(settings: PrometheusSettings, namespaces: Sequence[str] | None) -> str:
+    """Memory in bytes."""
+    return _by_container(settings, f"{settings.history_memory_metric}{{{_selector(settings, namespaces)}}}")
+
+
+def memory_time_query(settings: PrometheusSettings, namespaces: Sequence[str] | None) -> str:
+    """When memory was measured: the time of an answer is that of the question."""
+    measured = f"timestamp({settings.history_memory_metric}{{{_selector(settings, namespaces)}}})"
+    return _by_container(settings, measured)
+
+
+def container_labels(settings: PrometheusSettings) -> tuple[str, str, str]:
+    """The labels that name namespace, pod and container."""
+    return settings.container_namespace_label, settings.container_pod_name_label, settings.container_name_label
+
+
+def namespace_groups(namespaces: Collection[str], most: int) -> list[tuple[str, ...]]:
+    """The namespaces in the order of their names, at most so many in a group."""
+    ordered = sorted(set(namespaces))
+    return [tuple(ordered[first : first + most]) for first in range(0, len(ordered), most)]
+
+
+def _by_container(settings: PrometheusSettings, expression: str) -> str:
+    return f"max by ({', '.join(container_labels(settings))}) ({expression})"
+
+
+def _selector(settings: PrometheusSettings, namespaces: Sequence[str] | None) -> str:
+    """The containers of these namespaces, of all if there are none. cAdvisor's own pauses and sums are left out."""
+    namespace, pod, name = container_labels(settings)
+    matchers = [f"job={quoted(settings.prometheus_cadvisor_job_name)}"] if settings.prometheus_cadvisor_job_name else []
+    matchers += [f'{pod}=~".+"', f'{name}!="POD"', f'{name}!=""']
+    if namespaces is not None and len(namespaces) == 1:
+        matchers.append(f"{namespace}={quoted(namespaces[0])}")
+    elif namespaces is not None:
+        matchers.append(f"{namespace}=~{quoted('|'.join(map(_literal, namespaces)))}")
+    return ", ".join(matchers)
+
+
+def quoted(text: str) -> str:
+    """Text as a string of PromQL."""
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+
+
+def _literal(text: str) -> str:
+    return _SPECIAL.sub(lambda found: "\\" + found[0], text)
