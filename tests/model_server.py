@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -24,7 +25,8 @@ Document = dict[str, Any]
 class ModelServer:
     """`faults` are given instead of the next answers; `requests` has everything that was asked.
 
-    So many `answers_to_lose` are lost on the way back: the write was carried out, and nobody learns of it.
+    `before` sees each request first, and may answer it. So many `answers_to_lose` are lost on the way back: the write
+    was carried out, and nobody learns of it.
     """
 
     def __init__(self) -> None:
@@ -33,6 +35,7 @@ class ModelServer:
         self.objects: dict[str, Document] = {}
         self.faults: deque[Answer] = deque()
         self.answers_to_lose = 0
+        self.before: Callable[[Request], Answer | None] = lambda _request: None
         self.transport = ScriptedTransport(handler=self._answer)
         self.client = Client(self.transport)
         self._history: list[tuple[int, str, str, Document]] = []
@@ -96,6 +99,8 @@ class ModelServer:
     def _answer(self, request: Request) -> Answer:
         if self.faults:
             return self.faults.popleft()
+        if (early := self.before(request)) is not None:
+            return early
         given = self._given(request)
         if self.answers_to_lose and request.method != "GET":
             self.answers_to_lose -= 1
@@ -113,8 +118,11 @@ class ModelServer:
                 return self._list(request.path, query)
             case "POST":
                 return self._create(request)
-            case "PATCH" if request.path in self.objects:
+            case "PATCH" if request.path.removesuffix("/status") in self.objects:
                 return self._patch(request)
+            case "DELETE" if request.path in self.objects:
+                self.delete(request.path)
+                return answer({"kind": "Status", "status": "Success"})
         return refusal(404, "NotFound", f"{request.path} not found")
 
     def _watch(self, collection: str, version: int) -> Answer:
@@ -143,13 +151,18 @@ class ModelServer:
         return answer(self.put(path, document), 201)
 
     def _patch(self, request: Request) -> Response:
-        old = self.objects[request.path]
+        path = request.path.removesuffix("/status")
+        old = self.objects[path]
         patch = msgspec.json.decode(request.body or b"")
+        if isinstance(patch, list):
+            # Of RFC 6902 as much as is needed: each operation sets a member of the object.
+            patch = {operation["path"].removeprefix("/"): operation["value"] for operation in patch}
+            return answer(self.put(path, {**old, **patch}))
         wanted = patch.get("metadata", {})
         for field in ("uid", "resourceVersion"):
             if wanted.get(field, old["metadata"][field]) != old["metadata"][field]:
                 return refusal(409, "Conflict", f"the object has been modified: {field} in precondition")
-        return answer(self.put(request.path, _merged(old, patch)))
+        return answer(self.put(path, _merged(old, patch)))
 
 
 def _merged(old: Any, patch: Any) -> Any:
@@ -171,14 +184,16 @@ def _names(path: str) -> dict[str, str]:
 def _is_collection(path: str) -> bool:
     """`/api/v1/pods`, `/apis/apps/v1/namespaces/shop/deployments`: nothing after the plural."""
     parts = path.split("/")[3 if path.startswith("/api/") else 4 :]
-    return len(parts[2:] if parts[0] == "namespaces" and len(parts) > 2 else parts) == 1
+    return bool(parts) and len(parts[2:] if parts[0] == "namespaces" and len(parts) > 2 else parts) == 1
 
 
 def _is_in(path: str, collection: str) -> bool:
     """Whether an object is in `/api/v1/pods` or `/api/v1/namespaces/shop/pods`."""
-    *_, plural = collection.split("/")
+    group, _, plural = collection.rpartition("/")
     own, _, _ = path.rpartition("/")
-    return own == collection or ("namespaces" not in collection and own.endswith(f"/{plural}"))
+    return own == collection or (
+        "namespaces" not in collection and own.startswith(f"{group}/") and own.endswith(f"/{plural}")
+    )
 
 
 def pod_path(name: str, namespace: str = "shop") -> str:

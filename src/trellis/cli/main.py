@@ -16,6 +16,10 @@ from trellis.base.names import nearest
 # command's own help, because reading it from the command would import them all.
 COMMANDS: dict[str, tuple[str, str]] = {
     "check": ("trellis.cli.check", "Find what is wrong with autoscaling manifests."),
+    "recommender": (
+        "trellis.cli.recommender",
+        "Recommend how big containers should be, as upstream's recommender does.",
+    ),
     "crds": ("trellis.cli.crds", "Print the CustomResourceDefinitions."),
 }
 

@@ -74,6 +74,20 @@ def test_a_histogram_counts_what_is_below_its_bounds() -> None:
     }
 
 
+def test_a_histogram_with_bounds_below_zero_has_a_sum_and_a_count_too() -> None:
+    changes = HistogramSpec("vpa_test_changes", "By how much.", buckets=(-0.5, 0.0))
+    metrics = of(changes)
+    metrics.observe(changes, -0.75)
+    metrics.observe(changes, 0.5)
+    assert samples(metrics) == {
+        "vpa_test_changes_bucket -0.5": 1.0,
+        "vpa_test_changes_bucket 0.0": 1.0,
+        "vpa_test_changes_bucket +Inf": 2.0,
+        "vpa_test_changes_count": 2.0,
+        "vpa_test_changes_sum": -0.25,
+    }
+
+
 def test_series_of_objects_that_are_gone_are_removed_and_others_stay() -> None:
     metrics = of(EVICTED, LATENCY, CONTROLLED)
     for name in ("web", "gone"):

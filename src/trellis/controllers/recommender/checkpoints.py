@@ -1,0 +1,190 @@
+"""Where is history kept while nobody runs? In checkpoints, one object for each container of a VPA.
+
+They are upstream's objects under upstream's names, so that either can take over from the other. A checkpoint that
+cannot be read is copied aside before its name is written again: whoever made it may still want it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from trellis.api.checkpoint import CheckpointSpec, VerticalPodAutoscalerCheckpoint
+from trellis.api.kube.meta import KubeObject
+from trellis.base.errors import InvalidCheckpoint, KubeError, NotFound
+from trellis.core.usage.checkpoints import SavedRow, as_status, checkpoint_name, read_checkpoint
+from trellis.core.usage.columns import RowKey
+from trellis.kube.actions import Action, CreateObject, DeleteObject, PatchObject, Target, target_of
+from trellis.kube.client import Client
+from trellis.kube.outcomes import Result
+from trellis.kube.patches import json_patch
+from trellis.kube.requests import build_get
+from trellis.kube.resources import CHECKPOINTS, VPAS, Resource
+from trellis.kube.writer import Writer
+from trellis.runtime.logs import Logger
+
+# Says of a copy which checkpoint it is a copy of; a checkpoint with it is nobody's history.
+KEPT_FROM: Final = "trellis.x-k8s.io/kept-from"
+_KEPT_SUFFIX: Final = "-unreadable"
+
+Serves = Callable[[str, str], bool]
+
+
+class _Whose(KubeObject, frozen=True):
+    """A checkpoint without its histograms: enough to know whose it is."""
+
+    spec: CheckpointSpec = CheckpointSpec()
+
+
+_WHOSE: Final = Resource(CHECKPOINTS.group, CHECKPOINTS.version, CHECKPOINTS.plural, CHECKPOINTS.kind, True, _Whose)
+
+
+class Checkpoints:
+    """Reads, writes and removes checkpoints. What it knows to exist is patched, everything else created."""
+
+    def __init__(self, client: Client, writer: Writer, log: Logger) -> None:
+        self._client = client
+        self._writer = writer
+        self._log = log
+        self._stored: set[RowKey] = set()
+        self.unreadable: set[tuple[str, str]] = set()
+
+    async def load(self, namespace: str, serves: Serves) -> list[SavedRow]:
+        """The history of every VPA that is served, of one namespace or of all; others are not looked at."""
+        found: list[SavedRow] = []
+        async for page in self._client.list_pages(CHECKPOINTS, namespace):
+            for rejected in page.rejected:
+                # Whose it is cannot be read either, so it is kept as well.
+                await self._keep_aside(rejected.namespace, rejected.name, rejected.message)
+            for item in page.items:
+                if KEPT_FROM in item.metadata.annotations or not serves(
+                    item.metadata.namespace, item.spec.vpa_object_name
+                ):
+                    continue
+                await self._read(item, found)
+            # A page of 500 takes some milliseconds: leases and probes get their turn in between.
+            await asyncio.sleep(0)
+        return found
+
+    async def _read(self, item: VerticalPodAutoscalerCheckpoint, found: list[SavedRow]) -> None:
+        try:
+            saved = read_checkpoint(item)
+        except InvalidCheckpoint as error:
+            await self._keep_aside(item.metadata.namespace, item.metadata.name, str(error))
+            return
+        if item.metadata.name == checkpoint_name(saved.key.vpa, saved.key.container):
+            self._stored.add(saved.key)
+        found.append(saved)
+
+    async def _keep_aside(self, namespace: str, name: str, why: str) -> None:
+        """Copy a checkpoint that cannot be read, once, before its name is used again."""
+        self._log.error("checkpoint cannot be read and is kept aside", namespace=namespace, name=name, why=why)
+        self.unreadable.add((namespace, name))
+        try:
+            response = await self._client.send(build_get(CHECKPOINTS, name, namespace))
+        except NotFound:
+            return
+        document = msgspec.json.decode(response.body, type=dict[str, Any])
+        kept = name[: 253 - len(_KEPT_SUFFIX)] + _KEPT_SUFFIX
+        document["metadata"] = {"name": kept, "namespace": namespace, "annotations": {KEPT_FROM: name}}
+        await self._writer.write(CreateObject(Target(CHECKPOINTS, kept, namespace), document))
+
+    async def write(self, rows: Sequence[SavedRow], seconds: float) -> list[RowKey]:
+        """Write these, as far as the time allows; the answer is which were written."""
+        done: set[RowKey] = set()
+        waiting = iter(rows)
+
+        async def work() -> None:
+            for row in waiting:
+                if await self._write_one(row):
+                    done.add(row.key)
+
+        try:
+            async with asyncio.timeout(seconds), asyncio.TaskGroup() as workers:
+                for _ in range(min(self._writer.concurrency, len(rows))):
+                    workers.create_task(work())
+        except TimeoutError:
+            self._log.warning(
+                "checkpoints took too long; the rest has its turn later", written=len(done), due=len(rows)
+            )
+        return list(done)
+
+    async def _write_one(self, row: SavedRow) -> bool:
+        first, second = self._create(row), self._replace(row)
+        if row.key in self._stored:
+            first, second = second, first
+        outcome = await self._writer.write(first)
+        if outcome.result in (Result.GONE, Result.CONFLICT):
+            outcome = await self._writer.write(second)
+        if outcome.applied:
+            self._stored.add(row.key)
+            self.unreadable.discard((row.key.namespace, checkpoint_name(row.key.vpa, row.key.container)))
+        return outcome.applied
+
+    def _create(self, row: SavedRow) -> Action:
+        target = _target(row.key)
+        document = {
+            "apiVersion": CHECKPOINTS.api_version,
+            "kind": CHECKPOINTS.kind,
+            "metadata": {"name": target.name, "namespace": target.namespace},
+            "spec": {"vpaObjectName": row.key.vpa, "containerName": row.key.container},
+            "status": as_status(row),
+        }
+        return CreateObject(target, document)
+
+    def _replace(self, row: SavedRow) -> Action:
+        # Not a merge: buckets that are empty now must go.
+        spec = {"vpaObjectName": row.key.vpa, "containerName": row.key.container}
+        operations = [
+            {"op": "add", "path": "/spec", "value": spec},
+            {"op": "add", "path": "/status", "value": as_status(row)},
+        ]
+        return PatchObject(_target(row.key), json_patch(operations))
+
+    async def remove(self, keys: Iterable[RowKey]) -> None:
+        """Remove the checkpoints of containers that are no longer there."""
+        stored = [key for key in keys if key in self._stored]
+        self._stored.difference_update(stored)
+        await self._writer.write_all(DeleteObject(_target(key)) for key in stored)
+
+    async def remove_orphans(self, namespace: str, covers: Callable[[str], bool], known: Serves) -> int:
+        """Remove the checkpoints of VPAs that are gone, whoever served them; the answer is how many.
+
+        `known` says whether a VPA exists as far as is known. One that is not known is asked for before anything of it
+        is removed, because it may have been created a moment ago.
+        """
+        orphans: list[_Whose] = []
+        async for page in self._client.list_pages(_WHOSE, namespace):
+            orphans += [
+                each
+                for each in page.items
+                if covers(each.metadata.namespace) and not known(each.metadata.namespace, each.spec.vpa_object_name)
+            ]
+        gone = {
+            whose: await self._is_gone(*whose)
+            for whose in {(each.metadata.namespace, each.spec.vpa_object_name) for each in orphans}
+        }
+        doomed = [each for each in orphans if gone[each.metadata.namespace, each.spec.vpa_object_name]]
+        self._stored.difference_update(
+            RowKey(each.metadata.namespace, each.spec.vpa_object_name, each.spec.container_name) for each in doomed
+        )
+        outcomes = await self._writer.write_all(DeleteObject(target_of(CHECKPOINTS, each)) for each in doomed)
+        return sum(outcome.applied for outcome in outcomes)
+
+    async def _is_gone(self, namespace: str, vpa: str) -> bool:
+        if not vpa:
+            return False
+        try:
+            await self._client.send(build_get(VPAS, vpa, namespace))
+        except NotFound:
+            return True
+        except KubeError as error:
+            self._log.warning("cannot say whether a VPA exists; its checkpoints stay", vpa=vpa, why=error)
+        return False
+
+
+def _target(key: RowKey) -> Target:
+    return Target(CHECKPOINTS, checkpoint_name(key.vpa, key.container), key.namespace)

@@ -1,0 +1,90 @@
+"""What does a pass leave in the metrics? Samples, recommendations and how well the two agree."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from typing import Final
+
+import numpy as np
+
+from trellis.controllers.recommender import metrics as named
+from trellis.controllers.recommender.quality import Compared, observe_changes, observe_usage
+from trellis.core.recommend.amounts import CPU, MEMORY, MILLICORES, UNCAPPED
+from trellis.core.recommend.results import Columns, PassResult
+from trellis.core.recommend.served import StatusWrite
+from trellis.core.recommend.vpas import MODES
+from trellis.core.usage.columns import FloatColumn, IntColumn
+from trellis.core.usage.model import Sizes
+from trellis.core.usage.ooms import OomRecord
+from trellis.core.usage.samples import Ingested
+from trellis.runtime.metrics import Metrics
+
+# The only version of the API that is served; upstream has a label for it.
+_API: Final = "v1"
+_ACCEPTED: Final = "Accepted"
+_NAMES: Final = tuple(map(str, MODES))
+_BOTH: Final = (True, False)
+
+
+class Counting:
+    """The metrics of passes. Samples are compared with the recommendation of the pass before, which was in force."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._columns: Columns | None = None
+
+    def count_samples(self, ingested: Ingested, ooms: OomRecord) -> None:
+        """What became of samples and kills."""
+        self._metrics.add(named.SAMPLES, ingested.accepted, _ACCEPTED)
+        for code, number in ingested.dropped.items():
+            self._metrics.add(named.SAMPLES, number, code)
+        self._metrics.add(named.OOMS, len(ooms.kills), _ACCEPTED)
+        for code, number in ooms.dropped.items():
+            self._metrics.add(named.OOMS, number, code)
+        if self._columns is not None:
+            cpu, memory, modes = self._in_force(ingested.rows)
+            observe_usage(self._metrics, "cpu", Compared(ingested.cpu, cpu, modes, _NAMES))
+            observe_usage(self._metrics, "memory", Compared(ingested.memory, memory, modes, _NAMES))
+            _, memory, modes = self._in_force(ooms.rows)
+            observe_usage(self._metrics, "memory", Compared(ooms.memory, memory, modes, _NAMES), oom=True)
+
+    def count_advice(self, result: PassResult, written: Sequence[StatusWrite], now: float) -> None:
+        """What was recommended."""
+        self._columns = result.columns
+        zero = {
+            (mode, *(str(each).lower() for each in (has, matches, unsupported))): 0
+            for mode, has, matches, unsupported in product(_NAMES, _BOTH, _BOTH, _BOTH)
+        }
+        for key, number in result.counts.items():
+            zero[key.update_mode, *(str(each).lower() for each in key[1:])] = number
+        self._metrics.set_all(
+            named.OBJECTS, {(mode, has, _API, pods, bad): n for (mode, has, pods, bad), n in zero.items()}
+        )
+        first = [now - write.created for write in written if write.first]
+        self._metrics.observe_all(named.FIRST_RECOMMENDATION, np.array(first, dtype=np.float64))
+        self._count_changes(result.columns, written)
+
+    def count_state(self, sizes: Sizes, unreadable: int) -> None:
+        """How much is remembered."""
+        self._metrics.set(named.STATES, sizes.rows)
+        self._metrics.set(named.MODEL_BYTES, sizes.bytes)
+        self._metrics.set(named.UNREADABLE, unreadable)
+
+    def _in_force(self, rows: IntColumn) -> tuple[FloatColumn, FloatColumn, IntColumn]:
+        """The recommendation for some rows, in cores and bytes, and the modes of their VPAs."""
+        if self._columns is None or not len(rows):
+            nothing = np.full(len(rows), np.nan)
+            return nothing, nothing, np.full(len(rows), -1, dtype=np.int64)
+        uncapped = self._columns.uncapped_of(rows)
+        return uncapped[CPU] / MILLICORES, uncapped[MEMORY], self._columns.modes_of(rows)
+
+    def _count_changes(self, columns: Columns, written: Sequence[StatusWrite]) -> None:
+        """By how much written targets moved."""
+        keys = {(write.namespace, write.name) for write in written}
+        chosen = [at for at, key in enumerate(columns.keys) if (key.namespace, key.vpa) in keys] if keys else []
+        places = columns.places[chosen]
+        places = places[places >= 0]
+        if len(places):
+            before, after = columns.previous[:, places], columns.amounts[UNCAPPED][:, places]
+            observe_changes(self._metrics, (before, after), columns.modes[places], columns.pods[places], _NAMES)

@@ -1,0 +1,289 @@
+"""What is known of all VPAs, and what follows from it? The part of a pass that needs no cluster.
+
+It runs in the thread of passes, on one snapshot. Nothing else touches the usage model or the board, and nothing here
+waits for anything.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+import numpy as np
+
+from trellis.api.gates import Gates
+from trellis.api.resolve import resolve_vpa
+from trellis.api.vpa import VerticalPodAutoscaler
+from trellis.base.errors import InvalidCheckpoint
+from trellis.controllers.recommender.figures import tuning_of
+from trellis.controllers.recommender.past import Past, PastOf
+from trellis.controllers.recommender.roster import (
+    Roster,
+    followed_pods,
+    in_one_namespace,
+    owners_in,
+    roster_of,
+)
+from trellis.controllers.recommender.totals import HvpaTotals
+from trellis.controllers.recommender.watching import Kill, Seen
+from trellis.core.model.owners import ScaleAnswer, TargetRef
+from trellis.core.model.pods import FollowedPod
+from trellis.core.recommend.board import Board
+from trellis.core.recommend.pipeline import recommend
+from trellis.core.recommend.protocol import Recommender
+from trellis.core.recommend.quantity_column import cpu_texts, memory_texts
+from trellis.core.recommend.results import PassResult
+from trellis.core.recommend.served import ServedVpa, StatusWrite, VpaState
+from trellis.core.recommend.settings import PipelineSettings
+from trellis.core.usage.checkpoints import SavedRow
+from trellis.core.usage.columns import FloatColumn, RowKey
+from trellis.core.usage.model import UsageModel
+from trellis.core.usage.ooms import OomRecord
+from trellis.core.usage.samples import Ingested, Samples
+from trellis.core.usage.settings import Tuning, UsageSettings
+from trellis.kube.keys import BY_NAMESPACE, Key
+from trellis.sources.external_metrics import ExternalQuery
+
+
+class Scope(msgspec.Struct, frozen=True):
+    """Whom this process serves: the recommenders it is, and the namespaces it looks at."""
+
+    recommenders: frozenset[str]
+    namespace: str = ""
+    ignored: frozenset[str] = frozenset()
+
+    def covers(self, namespace: str) -> bool:
+        """Whether objects of a namespace are ours to look at."""
+        return namespace == self.namespace if self.namespace else namespace not in self.ignored
+
+
+class Knowledge:
+    """Usage, and the VPAs it is kept for."""
+
+    def __init__(
+        self,
+        usage: UsageSettings,
+        pipeline: PipelineSettings,
+        recommenders: Mapping[str, Recommender],
+        gates: Gates,
+    ) -> None:
+        self.model = UsageModel(usage)
+        self.board = Board()
+        self._pipeline = pipeline
+        self._recommenders = recommenders
+        self._gates = gates
+        self._served: dict[Key, ServedVpa] = {}
+        self._rosters: dict[str, Roster] = {}
+        self._scales: Mapping[TargetRef, ScaleAnswer] = {}
+        self._waiting: frozenset[Key] = frozenset()
+        self._with_history: set[Key] = set()
+        self._with_totals: set[Key] = set()
+        self._haunted: set[str] = set()
+        self._tuned: dict[Key, frozenset[str]] = {}
+
+    @property
+    def served(self) -> frozenset[Key]:
+        """The VPAs that are advised now."""
+        return frozenset(self._served)
+
+    def load_vpas(self, seen: Seen, scope: Scope, *, all_of_them: bool) -> frozenset[Key]:
+        """Take in VPAs that changed, or all; the answer is which are served now and were not before."""
+        new: set[Key] = set()
+        for key in seen.vpas.objects.keys() | self._served.keys() if all_of_them else seen.changed_vpas:
+            vpa = seen.vpas.get(*key)
+            served = _served(vpa) if vpa is not None and scope.covers(key[0]) else None
+            if served is None or served.recommender not in scope.recommenders:
+                self._served.pop(key, None)
+                self._tuned.pop(key, None)
+                self.board.drop(*key)
+                continue
+            if key not in self._served or self._served[key].uid != served.uid:
+                new.add(key)
+            self._served[key] = served
+            self.board.put(served)
+        with_history = {key for key, served in self._served.items() if self._needs_history(served)}
+        if with_history != self._with_history:
+            self._with_history = with_history
+            self.model.keep_history(with_history)
+        return frozenset(new)
+
+    def load_pods(
+        self, seen: Seen, scales: Mapping[TargetRef, ScaleAnswer], waiting: frozenset[Key], now: float
+    ) -> None:
+        """Take in pods of namespaces in which something changed. `waiting` are VPAs whose history is being fetched."""
+        changed = self._changed(seen, scales, waiting)
+        self._scales, self._waiting = scales, waiting
+        self._haunted = {kill.what.namespace for kill in seen.kills}
+        owners = owners_in(seen, scales)
+        for namespace in changed:
+            vpas, pods, hvpas = in_one_namespace(seen, namespace)
+            if not vpas:
+                self._rosters.pop(namespace, None)
+                self.model.follow(namespace, [], now)
+                continue
+            roster = self._rosters[namespace] = roster_of(vpas, pods, hvpas, owners)
+            followed = followed_pods(roster, pods, lambda name, at=namespace: (at, name) in self._served)  # type: ignore[misc]
+            self._state(namespace, roster)
+            self._tune(followed)
+            self.model.follow(namespace, followed, now)
+        with_totals = {key for key in self._under_hvpas() if key in self._served}
+        if with_totals != self._with_totals:
+            self._with_totals = with_totals
+            self.model.keep_totals(with_totals)
+
+    def _changed(self, seen: Seen, scales: Mapping[TargetRef, ScaleAnswer], waiting: frozenset[Key]) -> set[str]:
+        """Namespaces to look at again, also those in which a pod was kept for the sake of its kill."""
+        changed = set(seen.changed_namespaces) | {key[0] for key in seen.changed_vpas} | self._haunted
+        changed |= {kill.what.namespace for kill in seen.kills}
+        changed |= {key[0] for key in self._waiting ^ waiting}
+        changed |= {target.namespace for target, answer in scales.items() if self._scales.get(target) != answer}
+        return changed
+
+    def restore(self, rows: Sequence[SavedRow]) -> Mapping[RowKey, InvalidCheckpoint]:
+        """Take in history; the answer is what could not be."""
+        return self.model.restore_all(rows)
+
+    def take_in(self, samples: Samples, kills: Sequence[Kill], now: float) -> tuple[Ingested, OomRecord]:
+        """Take in usage and out-of-memory kills."""
+        return self.model.ingest(samples, now), self.model.record_ooms([kill.what for kill in kills], now)
+
+    def collect(self, now: float) -> list[RowKey]:
+        """Forget what is gone for good; the answer is which containers of VPAs that are still served."""
+        gone = self.model.collect(self._served.keys(), now)
+        return [key for key in gone if (key.namespace, key.vpa) in self._served]
+
+    def recommend(self, now: float) -> PassResult:
+        """What all VPAs should say, and which statuses are to be written for it."""
+        return recommend(self.model.view(), self.board, self._recommenders, self._pipeline, now)
+
+    def published(self, written: Sequence[tuple[StatusWrite, str]], now: float) -> None:
+        """Take note of statuses that were written, each with the version that made."""
+        for write, resource_version in written:
+            self.board.published(write, resource_version, now)
+
+    def due(self, limit: int, now: float) -> list[SavedRow]:
+        """Rows whose checkpoints are to be written; VPAs that wait for their history come later."""
+        rows = self.model.due(now, limit)
+        saved = self.model.saved(rows, now)
+        return [row for row in saved if self._may_save((row.key.namespace, row.key.vpa))]
+
+    def saved(self, keys: Sequence[RowKey], now: float) -> None:
+        """Take note of checkpoints that were written."""
+        rows = self.model.find(keys)
+        self.model.mark_saved(rows[rows >= 0], now)
+
+    def totals(self, result: PassResult) -> list[HvpaTotals]:
+        """What the Hvpas over VPAs of users should know of whole workloads, where it is not what they know."""
+        found: dict[Key, FloatColumn] = {}
+        totals, columns = result.totals(), result.columns
+        for at in np.flatnonzero(~np.isnan(totals).all(axis=0) & (columns.places >= 0)).tolist():
+            key = columns.keys[at]
+            if columns.sized[columns.places[at]]:
+                sums = found.setdefault((key.namespace, key.vpa), np.zeros(2))
+                sums += np.nan_to_num(totals[:, at])
+        return [each for each in (self._totals_of(key, sums) for key, sums in found.items()) if each and each.differs]
+
+    def _totals_of(self, key: Key, sums: FloatColumn) -> HvpaTotals | None:
+        roster = self._rosters.get(key[0])
+        if roster is None or key[1] not in roster.hvpas or key[1] in roster.publishing:
+            return None
+        (cpu,), (memory,) = cpu_texts(sums[:1]), memory_texts(sums[1:])
+        return HvpaTotals(roster.hvpas[key[1]], cpu if sums[0] else None, memory if sums[1] else None)
+
+    def namespaces(self) -> list[str]:
+        """Where there are served VPAs."""
+        return sorted({namespace for namespace, _ in self._served})
+
+    def external_queries(self) -> list[ExternalQuery]:
+        """The served VPAs that govern pods, with the selectors of their targets."""
+        return [
+            ExternalQuery(namespace, claim.name, claim.selector)
+            for namespace, roster in self._rosters.items()
+            for claim in roster.claims
+            if claim.selector and roster.governance.matched[claim.name] and (namespace, claim.name) in self._served
+        ]
+
+    def past(self, seen: Seen, wanted: frozenset[Key]) -> Past:
+        """What it takes to read the history of VPAs from a source that knows pods alone."""
+        namespaces: dict[str, PastOf] = {}
+        tunings: dict[RowKey, Tuning] = {}
+        for namespace in {key[0] for key in wanted} & self._rosters.keys():
+            roster = self._rosters[namespace]
+            containers = self._containers(followed_pods(roster, seen.pods.by(BY_NAMESPACE, namespace), lambda _: True))
+            namespaces[namespace] = PastOf(
+                roster.claims,
+                roster.governance.governor,
+                {vpa: frozenset(names) for (_, vpa), names in containers.items()},
+            )
+            for key, names in containers.items():
+                tunings |= {RowKey(*key, name): each for name, each in self._tunings(key, names).items() if each}
+        with_history = frozenset(key for key in wanted if self._needs_history(self._served[key]))
+        return Past(wanted, namespaces, self.model.settings, tunings, with_history)
+
+    def _may_save(self, key: Key) -> bool:
+        return key in self._served and key not in self._waiting
+
+    def _tune(self, pods: Sequence[FollowedPod]) -> None:
+        """Let the containers of these pods count memory as their VPAs have it."""
+        if not self._gates.per_vpa_config:
+            return
+        for key, names in self._containers(pods).items():
+            wanted = self._tunings(key, names)
+            tuned = frozenset(name for name, tuning in wanted.items() if tuning is not None)
+            for name in tuned | self._tuned.get(key, frozenset()):
+                self.model.tune(*key, name, wanted.get(name))
+            self._tuned[key] = tuned
+
+    def _containers(self, pods: Sequence[FollowedPod]) -> dict[Key, set[str]]:
+        """The containers of each VPA."""
+        found: dict[Key, set[str]] = {}
+        for pod in pods:
+            found.setdefault((pod.namespace, pod.vpa), set()).update(each.name for each in pod.containers)
+        return found
+
+    def _tunings(self, key: Key, containers: set[str]) -> dict[str, Tuning | None]:
+        if key not in self._served or not self._gates.per_vpa_config:
+            return {}
+        effective = self._served[key].effective
+        return {name: tuning_of(effective.container(name), self.model.settings.tuning) for name in containers}
+
+    def _needs_history(self, vpa: ServedVpa) -> bool:
+        recommender = self._recommenders.get(vpa.recommender)
+        return recommender is not None and recommender.needs_history
+
+    def _under_hvpas(self) -> Iterator[Key]:
+        for namespace, roster in self._rosters.items():
+            yield from ((namespace, name) for name in roster.hvpas)
+
+    def _state(self, namespace: str, roster: Roster) -> None:
+        for name, pods in roster.governance.matched.items():
+            if (namespace, name) not in self._served:
+                continue
+            problem = roster.problems.get(name)
+            state = VpaState(
+                pods=pods,
+                problem=problem.message if problem else "",
+                problem_reason=problem.reason.code if problem else "",
+                rivals=roster.governance.rivals.get(name, ()),
+                fetching_history=(namespace, name) in self._waiting,
+                publishes_totals=name in roster.publishing,
+            )
+            self.board.state(namespace, name, state)
+
+
+def _served(vpa: VerticalPodAutoscaler) -> ServedVpa:
+    metadata, effective = vpa.metadata, resolve_vpa(vpa)
+    created = metadata.creation_timestamp
+    return ServedVpa(
+        namespace=metadata.namespace,
+        name=metadata.name,
+        uid=metadata.uid,
+        resource_version=metadata.resource_version,
+        generation=metadata.generation,
+        created=created.timestamp() if created else math.nan,
+        effective=effective,
+        recommender=effective.recommender,
+        annotations=metadata.annotations,
+        status=vpa.status,
+    )

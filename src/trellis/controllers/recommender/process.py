@@ -1,0 +1,138 @@
+"""What does the process of a recommender consist of? The client, the probes, the leases and the recommender itself."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import socket
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+from uuid import uuid4
+
+from trellis.controllers.recommender.leading import Leading, lease_names
+from trellis.controllers.recommender.metrics import RECOMMENDER_METRICS
+from trellis.controllers.recommender.recommender import Recommender
+from trellis.controllers.recommender.settings import RecommenderSettings
+from trellis.kube.aiohttp_transport import AiohttpTransport
+from trellis.kube.client import Client
+from trellis.kube.leases import Election, LeaseTimes
+from trellis.kube.outcomes import Outcome, Result
+from trellis.kube.token_bucket import Rate
+from trellis.kube.which_cluster import find_connection
+from trellis.kube.writer import Writer, WriterSettings
+from trellis.runtime.cluster_metrics import count_write
+from trellis.runtime.component_settings import LeaderSettings
+from trellis.runtime.health import Activity
+from trellis.runtime.health_server import serving
+from trellis.runtime.logs import Logger
+from trellis.runtime.metrics import Metrics
+from trellis.runtime.shutdown import Main, Shutdown
+
+FIELD_MANAGER: Final = "trellis-recommender"
+# A pass that has not ended for so many intervals is taken for dead, as upstream's is.
+_PATIENCE: Final = 5
+
+_log: Final = Logger("trellis.recommender")
+
+
+def recommending(settings: RecommenderSettings) -> Main:
+    """What a process with these settings does until it is told to stop."""
+
+    async def main(stop: Shutdown) -> None:
+        path = settings.access.kubeconfig
+        connection = find_connection(os.environ, kubeconfig=Path(path) if path else None)
+        for warning in connection.warnings:
+            _log.warning(warning)
+        client = Client(AiohttpTransport(connection), FIELD_MANAGER)
+        try:
+            await _run(client, settings, stop)
+        finally:
+            await client.close()
+
+    return main
+
+
+async def _run(client: Client, settings: RecommenderSettings, stop: Shutdown) -> None:
+    metrics = Metrics(RECOMMENDER_METRICS)
+    clock = asyncio.get_running_loop().time
+    activity = Activity(_PATIENCE * settings.loop.recommender_interval.total_seconds(), clock)
+
+    def record(outcome: Outcome) -> None:
+        count_write(metrics, outcome)
+        if outcome.result not in (Result.APPLIED, Result.CONFLICT, Result.GONE, Result.SKIPPED):
+            _log.warning("not written", what=outcome.action.target, result=outcome.result, why=outcome.message)
+
+    leading = _leading(client, settings, Writer(client, record=record), stop)
+    writer = Writer(client, record=record, may_write=leading.may_write, settings=_writer_settings(settings))
+    recommender = Recommender(
+        client,
+        writer,
+        settings,
+        leading=leading,
+        metrics=metrics,
+        activity=activity,
+        now=lambda: datetime.now(UTC).timestamp(),
+        draw=random.random,
+    )
+    async with serving(
+        settings.health,
+        metrics=metrics,
+        activity=activity,
+        alive={"passes": activity.check},
+        ready={"informers": recommender.why_not_ready},
+    ) as address:
+        names = ",".join(settings.loop.recommender_name)
+        _log.info("started", recommenders=names, address=address, leases=settings.leader.leader_elect)
+        await recommender.run(stop)
+
+
+def _writer_settings(settings: RecommenderSettings) -> WriterSettings:
+    access = settings.access
+    rate = None
+    if access.kube_api_qps is not None:
+        rate = Rate(access.kube_api_qps, int(access.kube_api_burst or max(1.0, access.kube_api_qps)))
+    return WriterSettings(read_only=access.read_only, concurrency=settings.loop.update_worker_count, rate=rate)
+
+
+def _leading(client: Client, settings: RecommenderSettings, writer: Writer, stop: Shutdown) -> Leading:
+    """Who may serve which name. The writer has no fence: whoever is not leading must be able to take a lease."""
+    leader, names = settings.leader, settings.loop.recommender_name
+    leases = lease_names(names, leader.leader_elect_resource_name)
+    identity = f"{socket.gethostname()}_{uuid4()}"
+
+    def elect(name: str, on_change: Callable[[bool], None]) -> Election:
+        return Election(
+            client,
+            writer,
+            name=leases[name],
+            namespace=leader.leader_elect_resource_namespace,
+            identity=identity,
+            now=lambda: datetime.now(UTC),
+            draw=random.random,
+            times=_times(leader),
+            on_change=on_change,
+        )
+
+    def lost(name: str) -> None:
+        if stop.reason is None:
+            _log.error("lost the lease", recommender=name, why=leading.why_lost(name))
+            stop.request(f"lost the lease of recommender {name}")
+
+    leading = Leading(
+        names,
+        elect if leader.leader_elect else None,
+        on_won=lambda name: _log.info("leading", recommender=name, identity=identity),
+        on_lost=lost,
+    )
+    return leading
+
+
+def _times(leader: LeaderSettings) -> LeaseTimes:
+    return LeaseTimes(
+        leader.leader_elect_lease_duration.total_seconds(),
+        leader.leader_elect_renew_deadline.total_seconds(),
+        leader.leader_elect_retry_period.total_seconds(),
+    )

@@ -1,0 +1,305 @@
+"""When does the recommender do what? A pass at the start and one every interval, each on one state of the cluster.
+
+A pass that fails is tried again at the next interval with everything it was told, and nothing of it is lost: what was
+taken in before the failure is known to the model, and is not taken in twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from trellis.base.errors import KubeError
+from trellis.controllers.recommender import metrics as named
+from trellis.controllers.recommender.checkpoints import Checkpoints
+from trellis.controllers.recommender.counting import Counting
+from trellis.controllers.recommender.figures import default_settings, pipeline_settings, usage_settings
+from trellis.controllers.recommender.knowledge import Knowledge, Scope
+from trellis.controllers.recommender.leading import Leading
+from trellis.controllers.recommender.live import LiveUsage, live_usage
+from trellis.controllers.recommender.roster import owners_in, target_of_vpa
+from trellis.controllers.recommender.settings import RecommenderSettings
+from trellis.controllers.recommender.totals import totals_action
+from trellis.controllers.recommender.warming import Warming
+from trellis.controllers.recommender.watching import Seen, Watching
+from trellis.core.model.owners import WELL_KNOWN, ScaleAnswer, TargetRef
+from trellis.core.recommend.default import DefaultRecommender
+from trellis.core.recommend.results import PassResult
+from trellis.core.recommend.served import StatusWrite
+from trellis.core.usage.checkpoints import SavedRow
+from trellis.kube.actions import PatchStatus, Target
+from trellis.kube.backoff import Draw
+from trellis.kube.client import Client
+from trellis.kube.incidents import Incident, IncidentKind
+from trellis.kube.keys import Key
+from trellis.kube.resources import HVPAS, VPAS
+from trellis.kube.scales import ScaleLookups
+from trellis.kube.writer import Writer
+from trellis.runtime.cluster_metrics import export_informer
+from trellis.runtime.health import Activity
+from trellis.runtime.logs import Logger
+from trellis.runtime.loops import PassReport, Periodic
+from trellis.runtime.metrics import Metrics
+from trellis.runtime.passes import PassThread
+from trellis.runtime.shutdown import Shutdown
+from trellis.runtime.steps import StepTimer
+
+_log: Final = Logger("trellis.recommender")
+
+# With more namespaces than this all checkpoints are listed at once.
+_FEW_NAMESPACES: Final = 20
+
+
+class Recommender:
+    """One process's recommenders, whatever their names."""
+
+    def __init__(
+        self,
+        client: Client,
+        writer: Writer,
+        settings: RecommenderSettings,
+        *,
+        leading: Leading,
+        metrics: Metrics,
+        activity: Activity,
+        now: Callable[[], float],
+        draw: Draw,
+    ) -> None:
+        self._client = client
+        self._writer = writer
+        self._settings = settings
+        self._leading = leading
+        self._metrics = metrics
+        self._activity = activity
+        self._now = now
+        self._draw = draw
+        self._counting = Counting(metrics)
+        self._checkpoints = Checkpoints(client, writer, _log)
+        self._scales = ScaleLookups(client, draw=draw)
+        self._thread = PassThread("recommender")
+        names = settings.loop.recommender_name
+        default = default_settings(settings)
+        self._knowledge = Knowledge(
+            usage_settings(settings),
+            pipeline_settings(settings),
+            {name: DefaultRecommender(default, name) for name in names},
+            settings.scope.feature_gates,
+        )
+        interval = settings.loop.recommender_interval.total_seconds()
+        self._loop = Periodic("recommender", self._pass, interval, on_pass=self._passed, jitter=0.0)
+        leading.wake = self._loop.wake
+        self._watching: Watching | None = None
+        self._warming = Warming(settings, metrics, now)
+        self._source: LiveUsage | None = None
+        self._served_names: frozenset[str] = frozenset()
+        self._unloaded: frozenset[Key] = frozenset()
+        self._orphans_at = 0.0
+
+    def why_not_ready(self) -> str | None:
+        """What probes are told while not everything has been seen."""
+        if self._watching is None:
+            return "not started"
+        missing = [each.resource.full_name for each in self._watching.informers if not each.synced]
+        return f"not yet seen: {', '.join(missing)}" if missing else None
+
+    async def run(self, stop: Shutdown) -> None:
+        """Work until it is time to stop."""
+        scope = self._settings.scope
+        served = await self._discover()
+        watching = self._watching = Watching(
+            self._client,
+            namespace=scope.vpa_object_namespace,
+            hvpas_served=served,
+            draw=self._draw,
+            report=_report,
+        )
+        async with live_usage(self._client, self._settings, self._metrics) as source:
+            self._source = source
+            tasks = [
+                asyncio.create_task(watching.run(), name="watching"),
+                asyncio.create_task(self._leading.run(), name="leading"),
+                asyncio.create_task(self._passes(watching), name="passes"),
+            ]
+            stopping = asyncio.create_task(stop.wait())
+            try:
+                await asyncio.wait({stopping, tasks[0], tasks[2]}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                await self._end([*tasks, stopping])
+                await self._warming.close()
+                self._thread.close()
+
+    async def _end(self, tasks: list[asyncio.Task[None]]) -> None:
+        for task in tasks:
+            task.cancel()
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+        failures = [each for each in results if isinstance(each, Exception)]
+        if failures:
+            raise failures[0]
+
+    async def _passes(self, watching: Watching) -> None:
+        await watching.wait_until_synced()
+        _log.info("everything has been seen", vpas=len(watching.vpas.snapshot()), pods=len(watching.pods.snapshot()))
+        await self._loop.run()
+
+    async def _discover(self) -> bool:
+        """Whether there are Hvpas in this cluster."""
+        try:
+            return (await self._client.discover()).serves(HVPAS)
+        except KubeError as error:
+            _log.warning("cannot ask which kinds there are; Hvpas are not looked at", why=error)
+            return False
+
+    def _passed(self, report: PassReport) -> None:
+        self._activity.touch()
+        if report.error is not None:
+            _log.error("pass failed", number=report.number, failures=report.failures, error=report.error)
+
+    async def _pass(self) -> None:
+        watching = self._watching
+        names = self._leading.served
+        if watching is None or not names:
+            return
+        why = watching.why_not_trusted()
+        if why is not None:
+            _log.error("this pass changes nothing", why=why)
+            return
+        seen = watching.look()
+        try:
+            await self._work(seen, names, self._now())
+        except BaseException:
+            watching.look_again(seen)
+            raise
+        for informer in watching.informers:
+            export_informer(self._metrics, informer)
+
+    async def _work(self, seen: Seen, names: frozenset[str], now: float) -> None:
+        timer = StepTimer(self._metrics, named.LATENCY, asyncio.get_running_loop().time)
+        await self._load_vpas(seen, names)
+        timer.step(named.LOAD_VPAS)
+        scales = await self._scales_of(seen)
+        await self._thread.run(self._knowledge.load_pods, seen, scales, self._unloaded, now)
+        await self._begin_warming(seen)
+        timer.step(named.LOAD_PODS)
+        await self._take_in(seen, now)
+        timer.step(named.LOAD_METRICS)
+        gone = await self._thread.run(self._knowledge.collect, now)
+        timer.step(named.DELETE_PODS)
+        result = await self._thread.run(self._knowledge.recommend, now)
+        await self._publish(result, now)
+        timer.step(named.UPDATE_VPAS)
+        await self._save(now)
+        timer.step(named.CHECKPOINTS)
+        await self._checkpoints.remove(gone)
+        await self._remove_orphans(seen, now)
+        self._counting.count_state(self._knowledge.model.sizes(), len(self._checkpoints.unreadable))
+        timer.step(named.GARBAGE)
+        timer.total()
+
+    async def _load_vpas(self, seen: Seen, names: frozenset[str]) -> None:
+        """Take in VPAs, and the history of those that were not served before."""
+        scope = Scope(
+            names,
+            self._settings.scope.vpa_object_namespace,
+            frozenset(self._settings.scope.ignored_vpa_object_namespaces),
+        )
+        all_of_them = names != self._served_names
+        new = await self._thread.run(lambda: self._knowledge.load_vpas(seen, scope, all_of_them=all_of_them))
+        self._served_names = names
+        served = self._knowledge.served
+        # Who is served without its history would soon overwrite it, and so waits until it could be read.
+        self._unloaded = (self._unloaded | new) & served
+        _log.detail(3, "loaded VPAs", served=len(served), known=len(seen.vpas), waiting=len(self._unloaded))
+        self._warming.claim(new)
+        await self._restore(self._warming.taken())
+        if waiting := self._unloaded - self._warming.holds:
+            self._unloaded -= await self._load_checkpoints(waiting)
+
+    async def _load_checkpoints(self, wanted: frozenset[Key]) -> frozenset[Key]:
+        """Read the checkpoints of VPAs; the answer is whose were read."""
+        namespaces = sorted({key[0] for key in wanted})
+        places = namespaces if len(namespaces) <= _FEW_NAMESPACES else [self._settings.scope.vpa_object_namespace]
+        try:
+            for namespace in places:
+                await self._restore(await self._checkpoints.load(namespace, lambda at, vpa: (at, vpa) in wanted))
+        except KubeError as error:
+            _log.error("checkpoints cannot be read; their VPAs wait", vpas=len(wanted), why=error)
+            return frozenset()
+        return wanted
+
+    async def _restore(self, rows: Sequence[SavedRow]) -> None:
+        refused = await self._thread.run(self._knowledge.restore, rows)
+        for key, error in refused.items():
+            _log.error("checkpoint not used", namespace=key.namespace, vpa=key.vpa, container=key.container, why=error)
+
+    async def _begin_warming(self, seen: Seen) -> None:
+        if self._warming.is_to_begin:
+            past = await self._thread.run(self._knowledge.past, seen, self._warming.holds)
+            self._warming.begin(past, self._loop.wake)
+
+    async def _scales_of(self, seen: Seen) -> dict[TargetRef, ScaleAnswer]:
+        """What the scales say of targets that are no well-known controllers, and of whoever controls a target."""
+        targets = await self._thread.run(lambda: {target_of_vpa(vpa) for vpa in seen.vpas})
+        asked = frozenset(each for each in targets if each.kind not in WELL_KNOWN and each.name)
+        scales: dict[TargetRef, ScaleAnswer] = {}
+        while True:
+            scales |= await self._scales.find_all(asked)
+            asked = await self._thread.run(owners_in(seen, scales).unasked, targets)
+            if not asked:
+                return scales
+
+    async def _take_in(self, seen: Seen, now: float) -> None:
+        if self._source is None:
+            return
+        samples = await self._source.fetch(self._knowledge, now)
+        ingested, kills = await self._thread.run(self._knowledge.take_in, samples, seen.kills, now)
+        self._counting.count_samples(ingested, kills)
+        _log.detail(3, "took in usage", samples=ingested.accepted, dropped=ingested.dropped, kills=len(kills.kills))
+
+    async def _publish(self, result: PassResult, now: float) -> None:
+        """Write the statuses that are to be written."""
+        outcomes = await self._writer.write_all(map(_status_patch, result.writes))
+        written = [
+            (write, outcome.resource_version)
+            for write, outcome in zip(result.writes, outcomes, strict=True)
+            if outcome.applied
+        ]
+        await self._thread.run(self._knowledge.published, written, now)
+        self._counting.count_advice(result, [write for write, _ in written], now)
+        totals = await self._thread.run(self._knowledge.totals, result)
+        await self._writer.write_all(map(totals_action, totals))
+        _log.detail(3, "recommended", vpas=result.vpas, written=len(written), due=len(result.writes))
+
+    async def _save(self, now: float) -> None:
+        storage = self._settings.storage
+        rows = await self._thread.run(self._knowledge.due, storage.checkpoint_writes_per_pass, now)
+        written = await self._checkpoints.write(rows, storage.checkpoints_timeout.total_seconds())
+        await self._thread.run(self._knowledge.saved, written, now)
+
+    async def _remove_orphans(self, seen: Seen, now: float) -> None:
+        interval = self._settings.storage.checkpoints_gc_interval.total_seconds()
+        if self._orphans_at == 0.0:
+            self._orphans_at = now + interval
+        if now < self._orphans_at:
+            return
+        self._orphans_at = now + interval
+        scope = self._settings.scope
+        try:
+            removed = await self._checkpoints.remove_orphans(
+                scope.vpa_object_namespace, scope.covers, lambda at, vpa: seen.vpas.get(at, vpa) is not None
+            )
+        except KubeError as error:
+            _log.warning("checkpoints cannot be listed; orphans stay for now", why=error)
+            return
+        if removed:
+            _log.info("removed checkpoints of VPAs that are gone", checkpoints=removed)
+
+
+def _status_patch(write: StatusWrite) -> PatchStatus:
+    target = Target(VPAS, write.name, write.namespace, write.uid, write.resource_version)
+    return PatchStatus(target, write.status)
+
+
+def _report(resource: str, incident: Incident) -> None:
+    log = _log.info if incident.kind is IncidentKind.RECOVERED else _log.warning
+    log("watching", what=resource, incident=incident.kind.value, why=incident.message)

@@ -1,0 +1,274 @@
+"""What of the recommender can be set? Every flag of upstream's with its default, and those that only we have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any, Final
+
+from trellis.api.resolve import DEFAULT_RECOMMENDER
+from trellis.base.durations import Duration
+from trellis.base.names import why_not_subdomain
+from trellis.base.quantity import Quantity
+from trellis.controllers.recommender.leading import lease_names
+from trellis.runtime.component_settings import AccessSettings, LeaderSettings, ScopeSettings
+from trellis.runtime.health_server import HealthSettings
+from trellis.runtime.logs import LogSettings
+from trellis.runtime.settings import Conflict, Setting, Settings
+from trellis.sources.prometheus.settings import PrometheusSettings
+
+FROM_PROMETHEUS: Final = "prometheus"
+
+LEASE: Final = "vpa-recommender-lease"
+_SHARE: Final[dict[str, Any]] = {"minimum": 0.0, "maximum": 1.0}
+_SECOND: Final = Duration.from_seconds(1)
+
+
+class LoopSettings(Settings, frozen=True):
+    """Who it is, and how often it works."""
+
+    recommender_name: Annotated[
+        tuple[str, ...],
+        Setting(
+            "The recommenders to be: VPAs that name one of them are served, under `default` also those that name none.",
+            why="Upstream takes one name; ours hosts any number in one process.",
+        ),
+    ] = (DEFAULT_RECOMMENDER,)
+    recommender_interval: Annotated[
+        Duration,
+        Setting("How often to take in metrics and recommend.", why="Metrics are a minute old anyway.", minimum=_SECOND),
+    ] = Duration.from_seconds(60)
+    update_worker_count: Annotated[
+        int,
+        Setting(
+            "Writes under way at the same time.",
+            why="Upstream's figure. The API server gives all of us some tens of seats.",
+            minimum=1,
+            maximum=1000,
+        ),
+    ] = 10
+    memory_saver: Annotated[
+        bool,
+        Setting("Taken for the sake of upstream's manifests.", why="Only governed pods are remembered.", obsolete=True),
+    ] = False
+    min_checkpoints: Annotated[
+        int, Setting("Taken for the sake of upstream's manifests.", why="Without effect upstream, too.", obsolete=True)
+    ] = 10
+
+    def conflicts(self) -> Iterator[Conflict]:
+        """A recommender without a name would serve nobody, and one without an interval never rest."""
+        names = self.recommender_name
+        if not names:
+            yield Conflict("recommender-name", "must name at least one recommender")
+        if len(set(names)) < len(names):
+            yield Conflict("recommender-name", "must not name a recommender twice")
+        if self.recommender_interval <= Duration(0):
+            yield Conflict("recommender-interval", "must be longer than 0s")
+
+
+class EstimateSettings(Settings, frozen=True):
+    """How usage becomes a recommendation."""
+
+    recommendation_margin_fraction: Annotated[
+        float, Setting("Share of the estimate that is added on top.", why="Upstream's figure.", minimum=0.0)
+    ] = 0.15
+    pod_recommendation_min_cpu_millicores: Annotated[
+        float,
+        Setting(
+            "Least CPU of a pod, shared out equally among its containers.",
+            why="Upstream's figure.",
+            unit="millicores",
+            minimum=0.0,
+        ),
+    ] = 25.0
+    pod_recommendation_min_memory_mb: Annotated[
+        float,
+        Setting(
+            "Least memory of a pod, shared out equally among its containers.",
+            why="Upstream's figure.",
+            unit="MiB",
+            minimum=0.0,
+        ),
+    ] = 250.0
+    target_cpu_percentile: Annotated[
+        float, Setting("Percentile of CPU usage that the target follows.", why="Upstream's figure.", **_SHARE)
+    ] = 0.9
+    recommendation_lower_bound_cpu_percentile: Annotated[
+        float, Setting("Percentile of CPU usage for the lower bound.", why="Upstream's figure.", **_SHARE)
+    ] = 0.5
+    recommendation_upper_bound_cpu_percentile: Annotated[
+        float, Setting("Percentile of CPU usage for the upper bound.", why="Upstream's figure.", **_SHARE)
+    ] = 0.95
+    target_memory_percentile: Annotated[
+        float, Setting("Percentile of memory peaks that the target follows.", why="Upstream's figure.", **_SHARE)
+    ] = 0.9
+    recommendation_lower_bound_memory_percentile: Annotated[
+        float, Setting("Percentile of memory peaks for the lower bound.", why="Upstream's figure.", **_SHARE)
+    ] = 0.5
+    recommendation_upper_bound_memory_percentile: Annotated[
+        float, Setting("Percentile of memory peaks for the upper bound.", why="Upstream's figure.", **_SHARE)
+    ] = 0.95
+    confidence_interval_cpu: Annotated[
+        Duration,
+        Setting(
+            "History with which the CPU bounds are trusted.",
+            why="A day has every hour in it once.",
+            minimum=_SECOND,
+        ),
+    ] = Duration.from_seconds(86400)
+    confidence_interval_memory: Annotated[
+        Duration,
+        Setting(
+            "History with which the memory bounds are trusted.",
+            why="A day has every hour in it once.",
+            minimum=_SECOND,
+        ),
+    ] = Duration.from_seconds(86400)
+    humanize_memory: Annotated[
+        bool, Setting("Write memory like 1.50Gi, with two decimals.", why="Deprecated upstream, where it is off.")
+    ] = False
+    round_cpu_millicores: Annotated[
+        int, Setting("Round CPU up to a multiple of this.", why="1 rounds nothing.", unit="millicores", minimum=1)
+    ] = 1
+    round_memory_bytes: Annotated[
+        int, Setting("Round memory up to a multiple of this.", why="1 rounds nothing.", unit="bytes", minimum=1)
+    ] = 1
+    cpu_integer_post_processor_enabled: Annotated[
+        bool, Setting("Round CPU up to whole cores for containers whose VPA asks for it.", why="Off, as upstream.")
+    ] = False
+    container_recommendation_max_allowed_cpu: Annotated[
+        Quantity,
+        Setting("Most CPU of a container whose VPA sets no maximum.", why="0 sets none.", minimum=Quantity.ZERO),
+    ] = Quantity.ZERO
+    container_recommendation_max_allowed_memory: Annotated[
+        Quantity,
+        Setting("Most memory of a container whose VPA sets no maximum.", why="0 sets none.", minimum=Quantity.ZERO),
+    ] = Quantity.ZERO
+
+
+class MemorySettings(Settings, frozen=True):
+    """How usage is remembered."""
+
+    memory_aggregation_interval: Annotated[
+        Duration, Setting("Memory counts by its peak in each such window.", why="A day has every hour in it once.")
+    ] = Duration.from_seconds(86400)
+    memory_aggregation_interval_count: Annotated[
+        int, Setting("Windows after which what has no new samples is forgotten.", why="Upstream's figure.", minimum=1)
+    ] = 8
+    memory_histogram_decay_half_life: Annotated[
+        Duration, Setting("After this long a memory peak weighs half.", why="Upstream's figure.")
+    ] = Duration.from_seconds(86400)
+    cpu_histogram_decay_half_life: Annotated[
+        Duration, Setting("After this long a CPU sample weighs half.", why="Upstream's figure.")
+    ] = Duration.from_seconds(86400)
+    oom_bump_up_ratio: Annotated[
+        float,
+        Setting("After an out-of-memory kill, this many times the memory.", why="Upstream's figure.", minimum=1.0),
+    ] = 1.2
+    oom_min_bump_up_bytes: Annotated[
+        float,
+        Setting(
+            "After an out-of-memory kill, at least so much more.",
+            why="100 MiB, as upstream.",
+            unit="bytes",
+            minimum=0.0,
+        ),
+    ] = 104857600.0
+
+    def conflicts(self) -> Iterator[Conflict]:
+        """A window or a half-life of nothing divides by zero."""
+        for name in (
+            "memory-aggregation-interval",
+            "memory-histogram-decay-half-life",
+            "cpu-histogram-decay-half-life",
+        ):
+            if getattr(self, name.replace("-", "_")) <= Duration(0):
+                yield Conflict(name, "must be longer than 0s")
+
+
+class StorageSettings(Settings, frozen=True):
+    """Where history comes from and goes to, and when something is written."""
+
+    storage: Annotated[
+        str,
+        Setting(
+            "Where history comes from at start: `prometheus`, or checkpoints (anything else, as upstream).",
+            why="Checkpoints need nothing but the API server.",
+        ),
+    ] = ""
+    checkpoints_gc_interval: Annotated[
+        Duration,
+        Setting("How often checkpoints without a VPA are removed.", why="Upstream's figure.", minimum=_SECOND),
+    ] = Duration.from_seconds(600)
+    checkpoints_timeout: Annotated[
+        Duration,
+        Setting("How long writing checkpoints may take in a pass.", why="Upstream's figure.", minimum=_SECOND),
+    ] = Duration.from_seconds(60)
+    checkpoint_writes_per_pass: Annotated[
+        int,
+        Setting(
+            "Most checkpoints written in a pass, those that have waited longest first.",
+            why="Up to this many containers lose at most one pass when the process is killed; more take turns.",
+            minimum=1,
+        ),
+    ] = 400
+    status_change_threshold: Annotated[
+        float,
+        Setting(
+            "A status is written when a value has moved by more than this share of what is written.",
+            why="Buckets are 5 % wide: what moves less is a bound that creeps closer as history grows.",
+            **_SHARE,
+        ),
+    ] = 0.05
+    status_narrowing_threshold: Annotated[
+        float,
+        Setting(
+            "A bound that only comes closer to its target is written when it has moved by more than this share.",
+            why="Bounds narrow with every sample of a new container, and until then the wider one is the safer one.",
+            **_SHARE,
+        ),
+    ] = 0.5
+    status_max_age: Annotated[
+        Duration,
+        Setting(
+            "A status that differs at all is written when it is older than this.",
+            why="Ten minutes are soon enough for a bound that nobody's request is near.",
+            minimum=Duration(0),
+        ),
+    ] = Duration.from_seconds(600)
+
+
+class LiveSettings(Settings, frozen=True):
+    """Where live usage comes from."""
+
+    use_external_metrics: Annotated[
+        bool, Setting("Take live usage from external.metrics.k8s.io.", why="Off: metrics.k8s.io is the usual source.")
+    ] = False
+    external_metrics_cpu_metric: Annotated[
+        str, Setting("Name of the external metric for CPU.", why="Empty: no CPU usage from there.")
+    ] = ""
+    external_metrics_memory_metric: Annotated[
+        str, Setting("Name of the external metric for memory.", why="Empty: no memory usage from there.")
+    ] = ""
+
+
+class RecommenderSettings(Settings, frozen=True):
+    """All of it."""
+
+    loop: LoopSettings = LoopSettings()
+    estimates: EstimateSettings = EstimateSettings()
+    memory: MemorySettings = MemorySettings()
+    storage: StorageSettings = StorageSettings()
+    live: LiveSettings = LiveSettings()
+    prometheus: PrometheusSettings = PrometheusSettings()
+    access: AccessSettings = AccessSettings()
+    scope: ScopeSettings = ScopeSettings()
+    leader: LeaderSettings = LeaderSettings(leader_elect_resource_name=LEASE)
+    health: HealthSettings = HealthSettings(address=":8942")
+    logs: LogSettings = LogSettings()
+
+    def conflicts(self) -> Iterator[Conflict]:
+        """A name may be anything, but that of a lease may not."""
+        if self.leader.leader_elect:
+            for name, lease in lease_names(self.loop.recommender_name, self.leader.leader_elect_resource_name).items():
+                if why := why_not_subdomain(lease):
+                    yield Conflict("recommender-name", f"the lease of {name} would be {lease}, and a name of one {why}")

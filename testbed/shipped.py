@@ -1,0 +1,24 @@
+"""Under which account does a component of ours run, and what may it do? As `deploy/` has it, and no more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import yaml
+
+from testbed.cluster import Cluster
+
+ROOT = Path(__file__).resolve().parent.parent
+NAMESPACE = "kube-system"
+# Everything but the Deployment: no container of ours runs in a simulated cluster.
+_RIGHTS = ("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
+
+
+def account(cluster: Cluster, component: str) -> Path:
+    """A kubeconfig for the account of a component, which is made if it is not there."""
+    documents = yaml.safe_load_all((ROOT / "deploy" / f"{component}.yaml").read_text())
+    rights = [document for document in documents if document and document["kind"] in _RIGHTS]
+    for document in rights:
+        cluster.api.apply(document)
+    name = next(each["metadata"]["name"] for each in rights if each["kind"] == "ServiceAccount")
+    return cluster.kubeconfig_for(name, NAMESPACE)
