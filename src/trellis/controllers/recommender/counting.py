@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Final
 
@@ -33,6 +33,11 @@ class Counting:
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
         self._columns: Columns | None = None
+
+    def count_resources(self, sources: Mapping[str, int]) -> None:
+        """Where the resources of containers were read from."""
+        for source, number in sources.items():
+            self._metrics.add(named.RESOURCES_READ, number, source)
 
     def count_samples(self, ingested: Ingested, ooms: OomRecord) -> None:
         """What became of samples and kills."""

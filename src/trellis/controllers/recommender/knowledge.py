@@ -7,6 +7,7 @@ waits for anything.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
@@ -21,6 +22,7 @@ from trellis.controllers.recommender.past import Past, PastOf
 from trellis.controllers.recommender.roster import (
     Roster,
     followed_pods,
+    governed_pods,
     in_one_namespace,
     owners_in,
     roster_of,
@@ -28,7 +30,7 @@ from trellis.controllers.recommender.roster import (
 from trellis.controllers.recommender.totals import HvpaTotals
 from trellis.controllers.recommender.watching import Kill, Seen
 from trellis.core.model.owners import ScaleAnswer, TargetRef
-from trellis.core.model.pods import FollowedPod
+from trellis.core.model.pods import FollowedPod, where_resources_stand
 from trellis.core.recommend.board import Board
 from trellis.core.recommend.pipeline import recommend
 from trellis.core.recommend.protocol import Recommender
@@ -110,8 +112,12 @@ class Knowledge:
 
     def load_pods(
         self, seen: Seen, scales: Mapping[TargetRef, ScaleAnswer], waiting: frozenset[Key], now: float
-    ) -> None:
-        """Take in pods of namespaces in which something changed. `waiting` are VPAs whose history is being fetched."""
+    ) -> Counter[str]:
+        """Take in pods of namespaces in which something changed; the answer is where their resources were read from.
+
+        `waiting` are VPAs whose history is being fetched.
+        """
+        sources: Counter[str] = Counter()
         changed = self._changed(seen, scales, waiting)
         self._scales, self._waiting = scales, waiting
         self._haunted = {kill.what.namespace for kill in seen.kills}
@@ -123,7 +129,9 @@ class Knowledge:
                 self.model.follow(namespace, [], now)
                 continue
             roster = self._rosters[namespace] = roster_of(vpas, pods, hvpas, owners)
-            followed = followed_pods(roster, pods, lambda name, at=namespace: (at, name) in self._served)  # type: ignore[misc]
+            governed = governed_pods(roster, pods, lambda name, at=namespace: (at, name) in self._served)  # type: ignore[misc]
+            sources += where_resources_stand(pod for pod, _ in governed)
+            followed = followed_pods(governed)
             self._state(namespace, roster)
             self._tune(followed)
             self.model.follow(namespace, followed, now)
@@ -131,6 +139,7 @@ class Knowledge:
         if with_totals != self._with_totals:
             self._with_totals = with_totals
             self.model.keep_totals(with_totals)
+        return sources
 
     def _changed(self, seen: Seen, scales: Mapping[TargetRef, ScaleAnswer], waiting: frozenset[Key]) -> set[str]:
         """Namespaces to look at again, also those in which a pod was kept for the sake of its kill."""
@@ -210,7 +219,8 @@ class Knowledge:
         tunings: dict[RowKey, Tuning] = {}
         for namespace in {key[0] for key in wanted} & self._rosters.keys():
             roster = self._rosters[namespace]
-            containers = self._containers(followed_pods(roster, seen.pods.by(BY_NAMESPACE, namespace), lambda _: True))
+            governed = governed_pods(roster, seen.pods.by(BY_NAMESPACE, namespace), lambda _: True)
+            containers = self._containers(followed_pods(governed))
             namespaces[namespace] = PastOf(
                 roster.claims,
                 roster.governance.governor,

@@ -86,12 +86,17 @@ def _made_by_hvpa(vpa: VerticalPodAutoscaler) -> bool:
     return controller is not None and controller.kind == HVPAS.kind and controller.api_version == HVPAS.api_version
 
 
-def followed_pods(roster: Roster, pods: Sequence[ObservedPod], follows: Follows) -> list[FollowedPod]:
-    """The pods whose usage is to be remembered: those that a VPA governs which `follows` names."""
+def governed_pods(roster: Roster, pods: Sequence[ObservedPod], follows: Follows) -> list[tuple[ObservedPod, str]]:
+    """The pods whose usage is to be remembered, with their VPAs: those of VPAs that `follows` names."""
     governor = roster.governance.governor
     wanted = {vpa for vpa in set(governor.values()) if follows(vpa)}
     found = ((pod, governor.get(pod.metadata.name)) for pod in pods)
-    return [followed(pod, vpa) for pod, vpa in found if vpa is not None and vpa in wanted]
+    return [(pod, vpa) for pod, vpa in found if vpa is not None and vpa in wanted]
+
+
+def followed_pods(governed: Sequence[tuple[ObservedPod, str]]) -> list[FollowedPod]:
+    """The same as the usage model wants it."""
+    return [followed(pod, vpa) for pod, vpa in governed]
 
 
 def in_one_namespace(seen: Seen, namespace: str) -> tuple[Any, Any, Any]:

@@ -8,6 +8,8 @@ without a request of its own has none here, whatever its pod has.
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Iterable
 from functools import lru_cache
 
 import msgspec
@@ -55,6 +57,23 @@ def memory_request(pod: ObservedPod, container: str) -> float:
         if declared.name == container:
             return memory_bytes(declared.resources.requests.memory)
     return math.nan
+
+
+def where_resources_stand(pods: Iterable[ObservedPod]) -> Counter[str]:
+    """How many containers have their resources read from where, in upstream's words."""
+    found: Counter[str] = Counter()
+    for pod in pods:
+        reported = {each.name for each in pod.status.container_statuses if each.resources is not None}
+        known = sum(each.name in reported for each in pod.spec.containers)
+        found["Pod.Status.ContainerStatuses"] += known
+        found["Pod.Spec.Containers"] += len(pod.spec.containers) - known
+        if pod.spec.init_containers:
+            sidecars = [each.name for each in pod.spec.init_containers if each.is_sidecar]
+            reported = {each.name for each in pod.status.init_container_statuses if each.resources is not None}
+            known = sum(name in reported for name in sidecars)
+            found["Pod.Status.InitContainerStatuses"] += known
+            found["Pod.Spec.InitContainers"] += len(sidecars) - known
+    return found
 
 
 # A cluster has few different texts, and reading one takes longer than the rest of a pod.
