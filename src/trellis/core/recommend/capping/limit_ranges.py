@@ -1,0 +1,67 @@
+"""What do the LimitRanges of a namespace demand? The strictest of all of them, per resource.
+
+Of several, the lowest maximum and the highest minimum count, and the last default. Counts are millicores and bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeAlias
+
+import msgspec
+
+from trellis.api.kube.policies import LimitRange
+from trellis.api.resolve.stored import stored_amount
+from trellis.core.recommend.amounts import RESOURCES
+
+Counts: TypeAlias = Mapping[str, int]
+
+_NONE: Counts = {}
+
+
+class Range(msgspec.Struct, frozen=True):
+    """The bounds for one container, or for one pod: what is absent, or 0, binds nothing."""
+
+    least: Counts = _NONE
+    most: Counts = _NONE
+    default_limit: Counts = _NONE
+
+
+class NamespaceLimits(msgspec.Struct, frozen=True):
+    """All that LimitRanges say about a namespace's pods."""
+
+    container: Range = Range()
+    pod: Range = Range()
+
+
+def read_limit_ranges(ranges: Iterable[LimitRange]) -> NamespaceLimits:
+    """The bounds of a namespace; other types of items, such as claims, are nobody's business here."""
+    items = [item for each in ranges for item in each.spec.limits]
+    found: dict[str, Range] = {}
+    for type_ in ("Container", "Pod"):
+        ours = [item for item in items if item.type == type_]
+        defaults = [counts(item.default) for item in ours if item.default]
+        found[type_] = Range(
+            least=_chosen((counts(item.min) for item in ours), max),
+            most=_chosen((counts(item.max) for item in ours), min),
+            default_limit=defaults[-1] if defaults else _NONE,
+        )
+    return NamespaceLimits(found["Container"], found["Pod"])
+
+
+def counts(written: Mapping[str, str]) -> dict[str, int]:
+    """Quantities as counts; those that cannot be read, and all but CPU and memory, are left out."""
+    read = {resource: stored_amount(written.get(resource)) for resource in RESOURCES}
+    return {
+        resource: amount.milli if resource == "cpu" else amount.units
+        for resource, amount in read.items()
+        if amount is not None
+    }
+
+
+def _chosen(each: Iterable[Counts], choose: Callable[[int, int], int]) -> dict[str, int]:
+    chosen: dict[str, int] = {}
+    for found in each:
+        for resource, count in found.items():
+            chosen[resource] = choose(chosen.get(resource, count), count)
+    return chosen

@@ -1,0 +1,139 @@
+"""What may be set for a recommender, and is what a user wrote one of those?
+
+A recommender declares its parameters once, as data. The declaration reads what `spec.recommenders[].parameters` and
+the command line say, documents itself, and refuses with the field, the value and the rule.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from enum import StrEnum
+from typing import TypeAlias
+
+import msgspec
+
+from trellis.api.problems import INVALID, UNKNOWN_FIELD, Key, Path, Problem
+from trellis.base.durations import Duration, parse_duration
+from trellis.base.errors import InvalidInput
+from trellis.base.names import nearest
+
+PARAMETERS_PATH: Path = ("spec", "recommenders", 0, "parameters")
+
+ParameterValue: TypeAlias = float | int | bool | str
+ParameterValues: TypeAlias = Mapping[str, ParameterValue]
+
+
+class ParameterKind(StrEnum):
+    """What a value is. A duration is written as `24h` and read as seconds."""
+
+    NUMBER = "number"
+    WHOLE = "whole number"
+    DURATION = "duration"
+    SWITCH = "true or false"
+    CHOICE = "choice"
+
+
+class Parameter(msgspec.Struct, frozen=True):
+    """One parameter. The range includes its ends; `choices` goes with the kind of that name alone."""
+
+    name: str
+    kind: ParameterKind
+    meaning: str
+    default: ParameterValue
+    unit: str = ""
+    minimum: float | None = None
+    maximum: float | None = None
+    choices: tuple[str, ...] = ()
+
+    def read(self, text: object) -> ParameterValue:
+        """The value that was written, or `InvalidInput` with the rule that it breaks."""
+        value = self._parsed(text)
+        if self.minimum is not None and not isinstance(value, str) and value < self.minimum:
+            raise InvalidInput(text, f"must be at least {self.show(self.minimum)}")
+        if self.maximum is not None and not isinstance(value, str) and value > self.maximum:
+            raise InvalidInput(text, f"must be at most {self.show(self.maximum)}")
+        return value
+
+    def show(self, value: ParameterValue) -> str:
+        """A value as one would write it."""
+        if isinstance(value, bool):
+            return str(value).lower()
+        if self.kind is ParameterKind.DURATION and isinstance(value, int | float):
+            return str(Duration(round(value * 10**9)))
+        return f"{value:.15g}" if isinstance(value, float) else str(value)
+
+    def _parsed(self, text: object) -> ParameterValue:
+        if not isinstance(text, str):
+            raise InvalidInput(text, "must be text; put it in quotes")
+        match self.kind:
+            case ParameterKind.DURATION:
+                return parse_duration(text).total_seconds()
+            case ParameterKind.SWITCH:
+                if text not in {"true", "false"}:
+                    raise InvalidInput(text, "must be true or false")
+                return text == "true"
+            case ParameterKind.CHOICE:
+                if text not in self.choices:
+                    raise InvalidInput(text, f"must be one of {', '.join(self.choices)}")
+                return text
+            case ParameterKind.WHOLE:
+                return _whole(text)
+            case ParameterKind.NUMBER:
+                return _number(text)
+
+
+class ReadParameters(msgspec.Struct, frozen=True):
+    """Every declared parameter with its value; with problems, the values are not to be used."""
+
+    values: ParameterValues
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def message(self) -> str:
+        """All that is wrong, in one line."""
+        return "; ".join(str(problem) for problem in self.problems)
+
+
+def read_parameters(
+    declared: Sequence[Parameter], given: Mapping[str, str], defaults: ParameterValues | None = None
+) -> ReadParameters:
+    """What was given, on top of the process's own `defaults`, on top of the declared ones."""
+    values = {parameter.name: parameter.default for parameter in declared} | dict(defaults or {})
+    if not given:
+        return ReadParameters(values)
+    known = {parameter.name: parameter for parameter in declared}
+    problems = list(_unknown(known, given))
+    for name, text in given.items():
+        if name not in known:
+            continue
+        try:
+            values[name] = known[name].read(text)
+        except InvalidInput as error:
+            problems.append(Problem((*PARAMETERS_PATH, Key(name)), INVALID, error.rule, text))
+    return ReadParameters(values, tuple(problems))
+
+
+def _unknown(known: Mapping[str, Parameter], given: Mapping[str, str]) -> Iterator[Problem]:
+    names = ", ".join(sorted(known)) or "none"
+    for name in given:
+        if name not in known:
+            rule = f"the recommender has no such parameter; it has {names}"
+            yield Problem((*PARAMETERS_PATH, Key(name)), UNKNOWN_FIELD, rule, suggestion=nearest(name, known))
+
+
+def _number(text: str) -> float:
+    try:
+        number = float(text) if "_" not in text else math.nan
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise InvalidInput(text, "must be a number")
+    return number
+
+
+def _whole(text: str) -> int:
+    number = _number(text)
+    if not number.is_integer():
+        raise InvalidInput(text, "must be a whole number")
+    return int(number)

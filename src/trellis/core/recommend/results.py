@@ -1,0 +1,141 @@
+"""What came out of a pass? Statuses to write, figures to count, and an answer to "why" for any container."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from trellis.base.reason import Reason
+from trellis.core.recommend.amounts import MIDDLE, PUBLISHED_AS, TARGET, UNCAPPED
+from trellis.core.recommend.asking import Answers
+from trellis.core.recommend.conditions import NO_SAMPLES
+from trellis.core.recommend.served import StatusWrite
+from trellis.core.usage.columns import BoolColumn, FloatColumn, IntColumn, RowKey
+
+RECOMMENDED = Reason("Recommended", "The recommendation follows from the usage of this container.")
+RECOMMENDATION_KEPT = Reason("RecommendationKept", "There is nothing newer, so the recommendation of before stays.")
+CONTAINER_OFF = Reason("ContainerOff", "The policy of this container has mode Off.")
+CONTAINER_GONE = Reason("ContainerGone", "No pod has this container any more.")
+NOT_SERVED_HERE = Reason("NotServedHere", "The VerticalPodAutoscaler is gone, or another recommender serves it.")
+
+
+class Counted(NamedTuple):
+    """What VPAs are counted by."""
+
+    update_mode: str
+    has_recommendation: bool
+    matches_pods: bool
+    unsupported_config: bool
+
+
+class Complaint(NamedTuple):
+    """A VPA and what is wrong with it, or what its recommender did."""
+
+    namespace: str
+    vpa: str
+    message: str
+
+
+class Explanation(msgspec.Struct, frozen=True):
+    """One container: what was found, (bound, resource), what became of it, (what, resource), and why."""
+
+    key: RowKey
+    reason: Reason
+    found: FloatColumn
+    amounts: FloatColumn
+    confidence: float
+
+
+class Columns(msgspec.Struct, frozen=True):
+    """The recommendations of a pass. `places` leads from rows to container numbers, by which the others go.
+
+    `previous` is the uncapped target that was published before, `modes` and `pods` are those of the container's VPA.
+    """
+
+    keys: Sequence[RowKey]
+    rows: IntColumn
+    places: IntColumn
+    amounts: FloatColumn
+    previous: FloatColumn
+    modes: IntColumn
+    pods: IntColumn
+    sized: BoolColumn
+
+    def uncapped(self) -> FloatColumn:
+        """Of every row, (resource, row); NaN where nothing is recommended."""
+        return _gathered(self.amounts[UNCAPPED], self.places)
+
+    def previously(self) -> FloatColumn:
+        """What was published of every row before this pass."""
+        return _gathered(self.previous, self.places)
+
+    def uncapped_of(self, rows: IntColumn) -> FloatColumn:
+        """The uncapped target of some rows of the usage model, (resource, row), in millicores and bytes."""
+        return _gathered(self.amounts[UNCAPPED], self._places_of(rows))
+
+    def modes_of(self, rows: IntColumn) -> IntColumn:
+        """The update mode of their VPAs, as a number in `vpas.MODES`; -1 for those of nobody on the board."""
+        places = self._places_of(rows)
+        return np.where(places >= 0, self.modes[places], -1) if len(self.modes) else places
+
+    def _places_of(self, rows: IntColumn) -> IntColumn:
+        places = np.full(int(max(self.rows.max(initial=-1), rows.max(initial=-1))) + 1, -1, dtype=np.int64)
+        places[self.rows] = self.places
+        return places[rows]
+
+
+class PassResult(msgspec.Struct, frozen=True):
+    """Everything a pass decided."""
+
+    writes: list[StatusWrite]
+    columns: Columns
+    answers: Answers
+    counts: Mapping[Counted, int]
+    failures: tuple[Complaint, ...]
+    bad_parameters: tuple[Complaint, ...]
+
+    @property
+    def vpas(self) -> int:
+        """How many are served."""
+        return sum(self.counts.values())
+
+    def totals(self) -> FloatColumn:
+        """For all replicas together, (resource, row), of rows that keep such a history, published or not."""
+        return _gathered(self.answers.totals, self.columns.places)
+
+    def containers(self) -> Iterator[Explanation]:
+        """Every container that has a row: an object for each, so nothing for a pass."""
+        return (self._explained(position, key) for position, key in enumerate(self.columns.keys))
+
+    def for_vpa(self, namespace: str, vpa: str) -> list[Explanation]:
+        """The containers of one VPA that have a row."""
+        keys = enumerate(self.columns.keys)
+        return [self._explained(at, key) for at, key in keys if key.vpa == vpa and key.namespace == namespace]
+
+    def _explained(self, position: int, key: RowKey) -> Explanation:
+        columns, answers = self.columns, self.answers
+        place = int(columns.places[position])
+        if place < 0:
+            nothing = np.full((3, 2), np.nan), np.full((len(PUBLISHED_AS), 2), np.nan)
+            return Explanation(key, NOT_SERVED_HERE, *nothing, confidence=float("nan"))
+        found, amounts = answers.bounds[:, :, place], columns.amounts[:, :, place]
+        return Explanation(key, self._reason(place, found, amounts), found, amounts, float(answers.confidence[place]))
+
+    def _reason(self, place: int, found: FloatColumn, amounts: FloatColumn) -> Reason:
+        if not self.columns.sized[place]:
+            return CONTAINER_OFF
+        if not np.isnan(found[MIDDLE]).all():
+            return RECOMMENDED
+        if not np.isnan(amounts[TARGET]).all():
+            return RECOMMENDATION_KEPT
+        return NO_SAMPLES if self.answers.positions[place] >= 0 else CONTAINER_GONE
+
+
+def _gathered(by_container: FloatColumn, places: IntColumn) -> FloatColumn:
+    gathered = np.full((*by_container.shape[:-1], len(places)), np.nan)
+    known = places >= 0
+    gathered[..., known] = by_container[..., places[known]]
+    return gathered

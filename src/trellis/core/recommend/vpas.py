@@ -1,0 +1,131 @@
+"""What is known of each served VPA? One number per object, with columns for what every pass looks at."""
+
+from __future__ import annotations
+
+import math
+import zlib
+from typing import TypeAlias
+
+import msgspec
+
+from trellis.api.resolve import UpdateMode
+from trellis.core.recommend.conditions import Texts, Transition
+from trellis.core.recommend.served import ServedVpa, VpaState
+from trellis.core.usage.columns import BoolColumn, FloatColumn, IntColumn
+from trellis.core.usage.tables import KeyedTable
+
+VpaKey: TypeAlias = tuple[str, str]  # namespace and name
+
+MODES = tuple(UpdateMode)
+
+NOT_OURS = -2  # a recommender that does not run here was named
+NO_GROUP = -1  # its parameters cannot be used
+
+
+class Entry(msgspec.Struct):
+    """What only passes that write about a VPA look at.
+
+    `containers` are its numbers in the order of their names. `written_version` is the resource version that our last
+    write made. `parameter_problem` is what is wrong with its parameters, `failure` what its recommender did.
+    """
+
+    vpa: ServedVpa
+    containers: list[int]
+    state: VpaState | None = None
+    transitions: dict[str, Transition] = {}
+    parameter_problem: str = ""
+    failure: str = ""
+    texts: Texts = Texts()
+    written_version: str = ""
+
+    @property
+    def generation(self) -> int:
+        """Of the object as it was last seen."""
+        return self.vpa.generation
+
+
+class ServedTable(KeyedTable[VpaKey]):
+    """Desired and published state; `observed` and `told` are what the stored status says."""
+
+    fills = {
+        "generation": -1,
+        "observed": -1,
+        "mode": 0,
+        "group": NOT_OURS,
+        "pods": -1,
+        "problem": False,
+        "fetching": False,
+        "rivals": False,
+        "totals": False,
+        "failed": False,
+        "said": 0,
+        "told": 0,
+        "truth": -1,
+        "ever": False,
+        "written": math.nan,
+        "patience": 1.0,
+    }
+
+    generation: IntColumn
+    observed: IntColumn
+    mode: IntColumn
+    group: IntColumn
+    """Which recommender with which parameters: a number of `Groups`, `NO_GROUP` or `NOT_OURS`."""
+    pods: IntColumn
+    """-1 before anybody said."""
+    problem: BoolColumn
+    fetching: BoolColumn
+    rivals: BoolColumn
+    totals: BoolColumn
+    failed: BoolColumn
+    said: IntColumn
+    """A hash of the messages that matter, as they should be."""
+    told: IntColumn
+    """The same, as they are published."""
+    truth: IntColumn
+    """Which conditions are published as true, as bits; -1 if nothing usable is."""
+    ever: BoolColumn
+    """Whether it ever had a recommendation."""
+    written: FloatColumn
+    """When the status was written, or first seen."""
+    patience: FloatColumn
+    """How much of the maximum age an object waits for: different for each, so that they do not all come at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.entries: dict[int, Entry] = {}
+
+    def enter(self, vpa: ServedVpa) -> int:
+        """A number for an object."""
+        number = self.name((vpa.namespace, vpa.name))
+        self.entries[number] = Entry(vpa, [])
+        self.patience[number] = 0.5 + (zlib.crc32(f"{vpa.namespace}/{vpa.name}".encode()) % 1024) / 2048
+        return number
+
+    def release(self, numbers: IntColumn) -> None:
+        """Forget objects."""
+        super().release(numbers)
+        for number in numbers.tolist():
+            del self.entries[number]
+
+    def active(self) -> BoolColumn:
+        """Which numbers are objects that this process speaks for and knows the state of."""
+        reach = self.reach
+        found: BoolColumn = self.used[:reach] & (self.group[:reach] != NOT_OURS) & (self.pods[:reach] >= 0)
+        return found
+
+    def update(self, number: int) -> None:
+        """Put what an entry says now into the columns."""
+        entry = self.entries[number]
+        state = entry.state
+        self.generation[number] = entry.vpa.generation
+        self.mode[number] = MODES.index(entry.vpa.effective.mode)
+        if state is not None:
+            self.pods[number] = state.pods
+            self.problem[number] = bool(state.problem)
+            self.fetching[number] = state.fetching_history
+            self.rivals[number] = bool(state.rivals)
+            self.totals[number] = state.publishes_totals
+        self.failed[number] = bool(entry.failure)
+        entry.texts = Texts.about(state or VpaState(0), entry.parameter_problem, entry.failure)
+        self.said[number] = entry.texts.digest()
