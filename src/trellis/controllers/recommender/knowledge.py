@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
-import numpy as np
 
 from trellis.api.gates import Gates
-from trellis.api.resolve import resolve_vpa
+from trellis.api.resolve import DEFAULT_RECOMMENDER, resolve_vpa
 from trellis.api.vpa import VerticalPodAutoscaler
 from trellis.base.errors import InvalidCheckpoint
 from trellis.controllers.recommender.figures import tuning_of
@@ -27,19 +26,18 @@ from trellis.controllers.recommender.roster import (
     owners_in,
     roster_of,
 )
-from trellis.controllers.recommender.totals import HvpaTotals
+from trellis.controllers.recommender.totals import HvpaTotals, totals_of
 from trellis.controllers.recommender.watching import Kill, Seen
-from trellis.core.model.owners import ScaleAnswer, TargetRef
+from trellis.core.model.owners import Owners, ScaleAnswer, TargetRef
 from trellis.core.model.pods import FollowedPod, where_resources_stand
 from trellis.core.recommend.board import Board
 from trellis.core.recommend.pipeline import recommend
 from trellis.core.recommend.protocol import Recommender
-from trellis.core.recommend.quantity_column import cpu_texts, memory_texts
 from trellis.core.recommend.results import PassResult
 from trellis.core.recommend.served import ServedVpa, StatusWrite, VpaState
 from trellis.core.recommend.settings import PipelineSettings
 from trellis.core.usage.checkpoints import SavedRow
-from trellis.core.usage.columns import FloatColumn, RowKey
+from trellis.core.usage.columns import RowKey
 from trellis.core.usage.model import UsageModel
 from trellis.core.usage.ooms import OomRecord
 from trellis.core.usage.samples import Ingested, Samples
@@ -75,7 +73,9 @@ class Knowledge:
         self._pipeline = pipeline
         self._recommenders = recommenders
         self._gates = gates
+        self._scope = Scope(frozenset())
         self._served: dict[Key, ServedVpa] = {}
+        self._touched: set[str] = set()
         self._rosters: dict[str, Roster] = {}
         self._scales: Mapping[TargetRef, ScaleAnswer] = {}
         self._waiting: frozenset[Key] = frozenset()
@@ -91,19 +91,20 @@ class Knowledge:
 
     def load_vpas(self, seen: Seen, scope: Scope, *, all_of_them: bool) -> frozenset[Key]:
         """Take in VPAs that changed, or all; the answer is which are served now and were not before."""
+        self._scope = scope
         new: set[Key] = set()
         for key in seen.vpas.objects.keys() | self._served.keys() if all_of_them else seen.changed_vpas:
             vpa = seen.vpas.get(*key)
-            served = _served(vpa) if vpa is not None and scope.covers(key[0]) else None
+            known = self._served.get(key)
+            served = _served(vpa, known) if vpa is not None and scope.covers(key[0]) else None
             if served is None or served.recommender not in scope.recommenders:
-                self._served.pop(key, None)
-                self._tuned.pop(key, None)
-                self.board.drop(*key)
+                self._drop(key)
                 continue
-            if key not in self._served or self._served[key].uid != served.uid:
+            if known is None or known.uid != served.uid:
                 new.add(key)
             self._served[key] = served
             self.board.put(served)
+        self._touched |= {key[0] for key in new}
         with_history = {key for key, served in self._served.items() if self._needs_history(served)}
         if with_history != self._with_history:
             self._with_history = with_history
@@ -123,27 +124,45 @@ class Knowledge:
         self._haunted = {kill.what.namespace for kill in seen.kills}
         owners = owners_in(seen, scales)
         for namespace in changed:
-            vpas, pods, hvpas = in_one_namespace(seen, namespace)
-            if not vpas:
-                self._rosters.pop(namespace, None)
-                self.model.follow(namespace, [], now)
-                continue
-            roster = self._rosters[namespace] = roster_of(vpas, pods, hvpas, owners)
-            governed = governed_pods(roster, pods, lambda name, at=namespace: (at, name) in self._served)  # type: ignore[misc]
-            sources += where_resources_stand(pod for pod, _ in governed)
-            followed = followed_pods(governed)
-            self._state(namespace, roster)
-            self._tune(followed)
-            self.model.follow(namespace, followed, now)
-        with_totals = {key for key in self._under_hvpas() if key in self._served}
+            sources += self._load_namespace(namespace, seen, owners, now)
+        with_totals = {key for key in self._under_hvpas() if self._follows(key)}
         if with_totals != self._with_totals:
             self._with_totals = with_totals
             self.model.keep_totals(with_totals)
         return sources
 
+    def _load_namespace(self, namespace: str, seen: Seen, owners: Owners, now: float) -> Counter[str]:
+        vpas, pods, hvpas = in_one_namespace(seen, namespace)
+        if not vpas:
+            self._rosters.pop(namespace, None)
+            self.model.follow(namespace, [], now)
+            return Counter()
+        roster = self._rosters[namespace] = roster_of(vpas, pods, hvpas, owners)
+        governed = governed_pods(roster, pods, lambda name: self._follows((namespace, name)))
+        followed = followed_pods(governed)
+        self._state(namespace, roster)
+        self._tune(followed)
+        self.model.follow(namespace, followed, now)
+        return where_resources_stand(pod for pod, _ in governed)
+
+    def _follows(self, key: Key) -> bool:
+        """Whether the usage of a VPA's pods is remembered: it is served, or an Hvpa needs the whole workload's.
+
+        The latter is the business of `default` alone, whoever serves the VPA, because only one can write it.
+        """
+        if key in self._served:
+            return True
+        roster = self._rosters.get(key[0])
+        return (
+            DEFAULT_RECOMMENDER in self._scope.recommenders
+            and self._scope.covers(key[0])
+            and roster is not None
+            and key[1] in roster.hvpas
+        )
+
     def _changed(self, seen: Seen, scales: Mapping[TargetRef, ScaleAnswer], waiting: frozenset[Key]) -> set[str]:
         """Namespaces to look at again, also those in which a pod was kept for the sake of its kill."""
-        changed = set(seen.changed_namespaces) | {key[0] for key in seen.changed_vpas} | self._haunted
+        changed, self._touched = self._touched | seen.changed_namespaces | self._haunted, set()
         changed |= {kill.what.namespace for kill in seen.kills}
         changed |= {key[0] for key in self._waiting ^ waiting}
         changed |= {target.namespace for target, answer in scales.items() if self._scales.get(target) != answer}
@@ -159,7 +178,7 @@ class Knowledge:
 
     def collect(self, now: float) -> list[RowKey]:
         """Forget what is gone for good; the answer is which containers of VPAs that are still served."""
-        gone = self.model.collect(self._served.keys(), now)
+        gone = self.model.collect(self._served.keys() | self._with_totals, now)
         return [key for key in gone if (key.namespace, key.vpa) in self._served]
 
     def recommend(self, now: float) -> PassResult:
@@ -173,8 +192,9 @@ class Knowledge:
 
     def due(self, limit: int, now: float) -> list[SavedRow]:
         """Rows whose checkpoints are to be written; VPAs that wait for their history come later."""
-        rows = self.model.due(now, limit)
-        saved = self.model.saved(rows, now)
+        saved = self.model.saved(self.model.due(now, limit), now)
+        # Checkpoints of a VPA that somebody else serves are theirs.
+        self.saved([row.key for row in saved if (row.key.namespace, row.key.vpa) not in self._served], now)
         return [row for row in saved if self._may_save((row.key.namespace, row.key.vpa))]
 
     def saved(self, keys: Sequence[RowKey], now: float) -> None:
@@ -182,23 +202,20 @@ class Knowledge:
         rows = self.model.find(keys)
         self.model.mark_saved(rows[rows >= 0], now)
 
-    def totals(self, result: PassResult) -> list[HvpaTotals]:
+    def totals(self, now: float) -> list[HvpaTotals]:
         """What the Hvpas over VPAs of users should know of whole workloads, where it is not what they know."""
-        found: dict[Key, FloatColumn] = {}
-        totals, columns = result.totals(), result.columns
-        for at in np.flatnonzero(~np.isnan(totals).all(axis=0) & (columns.places >= 0)).tolist():
-            key = columns.keys[at]
-            if columns.sized[columns.places[at]]:
-                sums = found.setdefault((key.namespace, key.vpa), np.zeros(2))
-                sums += np.nan_to_num(totals[:, at])
-        return [each for each in (self._totals_of(key, sums) for key, sums in found.items()) if each and each.differs]
+        recommender = self._recommenders.get(DEFAULT_RECOMMENDER)
+        users = [key for key in self._with_totals if key[1] not in self._rosters[key[0]].publishing]
+        if not users or recommender is None:
+            return []
+        sums = totals_of(self.model.view(), recommender, self._sized(users), now)
+        found = (HvpaTotals.of(self._rosters[key[0]].hvpas[key[1]], total) for key, total in sums.items())
+        return [each for each in found if each.differs]
 
-    def _totals_of(self, key: Key, sums: FloatColumn) -> HvpaTotals | None:
-        roster = self._rosters.get(key[0])
-        if roster is None or key[1] not in roster.hvpas or key[1] in roster.publishing:
-            return None
-        (cpu,), (memory,) = cpu_texts(sums[:1]), memory_texts(sums[1:])
-        return HvpaTotals(roster.hvpas[key[1]], cpu if sums[0] else None, memory if sums[1] else None)
+    def _sized(self, users: Sequence[Key]) -> dict[Key, Callable[[str], bool]]:
+        """Which containers of VPAs are sized at all."""
+        policies = {key: self._rosters[key[0]].effective[key[1]] for key in users}
+        return {key: lambda name, of=policy: of.container(name).scaled for key, policy in policies.items()}  # type: ignore[misc]
 
     def namespaces(self) -> list[str]:
         """Where there are served VPAs."""
@@ -230,6 +247,13 @@ class Knowledge:
                 tunings |= {RowKey(*key, name): each for name, each in self._tunings(key, names).items() if each}
         with_history = frozenset(key for key in wanted if self._needs_history(self._served[key]))
         return Past(wanted, namespaces, self.model.settings, tunings, with_history)
+
+    def _drop(self, key: Key) -> None:
+        """Forget a VPA that is gone, or that somebody else serves."""
+        if self._served.pop(key, None) is not None:
+            self._touched.add(key[0])
+            self._tuned.pop(key, None)
+            self.board.drop(*key)
 
     def _may_save(self, key: Key) -> bool:
         return key in self._served and key not in self._waiting
@@ -282,8 +306,11 @@ class Knowledge:
             self.board.state(namespace, name, state)
 
 
-def _served(vpa: VerticalPodAutoscaler) -> ServedVpa:
-    metadata, effective = vpa.metadata, resolve_vpa(vpa)
+def _served(vpa: VerticalPodAutoscaler, known: ServedVpa | None) -> ServedVpa:
+    """What is to be known of a VPA. Its meaning changes with its generation alone, and is costly to find."""
+    metadata = vpa.metadata
+    same = known is not None and (known.uid, known.generation) == (metadata.uid, metadata.generation)
+    effective = known.effective if known is not None and same else resolve_vpa(vpa)
     created = metadata.creation_timestamp
     return ServedVpa(
         namespace=metadata.namespace,

@@ -61,7 +61,7 @@ PROMETHEUS_SECONDS: Final = HistogramSpec(
     buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
 )
 RESOURCES_READ: Final = CounterSpec(
-    "vpa_resources_get_resources_count", "Where the resources of containers were read from.", ("source",)
+    "vpa_resources_get_resources_count", "There for upstream's dashboards; it has no samples.", ("source",)
 )
 
 RELATIVE_DIFFS: Final = HistogramSpec(
@@ -123,9 +123,13 @@ OOMS: Final = CounterSpec(
     "trellis_recommender_oom_kills_total", "Out-of-memory kills by what became of them.", ("result",)
 )
 UNREADABLE: Final = GaugeSpec(
-    "trellis_recommender_unreadable_checkpoints", "Checkpoints that cannot be read, and are left as they are."
+    "trellis_recommender_unreadable_checkpoints",
+    "Checkpoints that could not be read and were not written anew yet; a copy of each is kept.",
 )
-MODEL_BYTES: Final = GaugeSpec("trellis_recommender_model_bytes", "Memory of all histograms.")
+MODEL_BYTES: Final = GaugeSpec(
+    "trellis_recommender_model_bytes",
+    "Bytes of the columns of the usage model, those included that were never touched and take no memory yet.",
+)
 
 RECOMMENDER_METRICS: Final[tuple[Spec, ...]] = (
     *CLUSTER_METRICS,

@@ -267,7 +267,7 @@ class Recommender:
         ]
         await self._thread.run(self._knowledge.published, written, now)
         self._counting.count_advice(result, [write for write, _ in written], now)
-        totals = await self._thread.run(self._knowledge.totals, result)
+        totals = await self._thread.run(self._knowledge.totals, now)
         await self._writer.write_all(map(totals_action, totals))
         _log.detail(3, "recommended", vpas=result.vpas, written=len(written), due=len(result.writes))
 

@@ -12,6 +12,7 @@ import msgspec
 
 from trellis.api.hvpa import Hvpa
 from trellis.api.kube.observed_pods import ObservedPod
+from trellis.api.resolve import EffectiveVpa, resolve_vpa
 from trellis.api.vpa import VerticalPodAutoscaler
 from trellis.controllers.recommender.watching import Seen
 from trellis.core.model.owners import Owners, ScaleAnswer, TargetRef
@@ -29,6 +30,7 @@ class Roster(msgspec.Struct, frozen=True):
     """One namespace, by names of VPAs: who governs whom, whose target cannot be used, and the Hvpa over each.
 
     Those in `publishing` were made by their Hvpa, which reads their status; for others it has a status of its own.
+    `effective` is what the VPAs under an Hvpa mean.
     """
 
     governance: Governance
@@ -36,6 +38,7 @@ class Roster(msgspec.Struct, frozen=True):
     hvpas: Mapping[str, Hvpa]
     publishing: frozenset[str]
     claims: tuple[Claim, ...]
+    effective: Mapping[str, EffectiveVpa]
 
 
 def owners_in(seen: Seen, scales: Mapping[TargetRef, ScaleAnswer]) -> Owners:
@@ -71,7 +74,8 @@ def roster_of(
         if (target.kind, target.name) in targets:
             over[metadata.name] = targets[target.kind, target.name]
     publishing = frozenset(vpa.metadata.name for vpa in vpas if vpa.metadata.name in over and _made_by_hvpa(vpa))
-    return Roster(govern(claims, pods, owners), problems, over, publishing, tuple(claims))
+    effective = {vpa.metadata.name: resolve_vpa(vpa) for vpa in vpas if vpa.metadata.name in over}
+    return Roster(govern(claims, pods, owners), problems, over, publishing, tuple(claims), effective)
 
 
 def target_of_vpa(vpa: VerticalPodAutoscaler) -> TargetRef:

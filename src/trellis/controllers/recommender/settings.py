@@ -110,7 +110,7 @@ class EstimateSettings(Settings, frozen=True):
     confidence_interval_cpu: Annotated[
         Duration,
         Setting(
-            "History with which the CPU bounds are trusted.",
+            "As much history as makes the CPU bounds trusted; with less they are wider.",
             why="A day has every hour in it once.",
             minimum=_SECOND,
         ),
@@ -118,7 +118,7 @@ class EstimateSettings(Settings, frozen=True):
     confidence_interval_memory: Annotated[
         Duration,
         Setting(
-            "History with which the memory bounds are trusted.",
+            "As much history as makes the memory bounds trusted; with less they are wider.",
             why="A day has every hour in it once.",
             minimum=_SECOND,
         ),

@@ -1,0 +1,5 @@
+"""What containers use: every sample of a resource in one bank of histograms, and what is kept for the next start.
+
+Columns in, columns out: a scrape is one batch, and no sample, container or row ever becomes an object of its own. What
+to recommend from the histograms is decided elsewhere; this package knows no policy, reads no clock and talks to nobody.
+"""

@@ -1,0 +1,233 @@
+"""How often is how much used? All histograms of one resource, a row each, with upstream's arithmetic.
+
+Rows are numbered by the caller. Every operation takes a batch of rows and works on columns: adding 100,000 samples
+takes 10 ms, and three percentiles of 100,000 rows 30 ms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from trellis.base.errors import InternalError
+from trellis.core.usage.blocks import Blocks, subtract, trimmed
+from trellis.core.usage.columns import BoolColumn, FloatColumn, IntColumn
+from trellis.core.usage.decay import before_overdue, factors, overdue, rounded, scales
+from trellis.core.usage.layout import EPSILON, Layout
+from trellis.core.usage.percentiles import percentile_buckets
+from trellis.core.usage.saved import SavedHistogram, entries, written
+
+__all__ = ["FEW_ROWS", "ROWS_PER_BLOCK", "Bank", "SavedHistogram"]
+
+ROWS_PER_BLOCK = 16_384
+FEW_ROWS = 1_024  # a block for a bank that most clusters hardly use: below 4 MB, NumPy asks for no huge pages
+_ROWS_AT_ONCE = 4_096  # where whole rows are copied: 12 MB at most
+
+
+class _Weighed(NamedTuple):
+    """Samples with the weight they have in their row."""
+
+    rows: IntColumn
+    buckets: IntColumn
+    weights: FloatColumn
+
+
+class Bank:
+    """The histograms. Outside the lowest and highest bucket of a row, every bucket weighs less than EPSILON."""
+
+    def __init__(self, layout: Layout, half_life: float, rows_per_block: int = ROWS_PER_BLOCK) -> None:
+        self.layout = layout
+        self.half_life = half_life
+        self._blocks = Blocks(layout.buckets, rows_per_block)
+        self._totals: FloatColumn = np.zeros(0)
+        self._references: FloatColumn = np.zeros(0)
+        self._lowest: IntColumn = np.zeros(0, dtype=np.int64)
+        self._highest: IntColumn = np.zeros(0, dtype=np.int64)
+
+    @property
+    def capacity(self) -> int:
+        """Rows there is room for."""
+        return len(self._totals)
+
+    @property
+    def nbytes(self) -> int:
+        """What the bank takes up at most; pages that no sample has touched take nothing."""
+        columns = (self._totals, self._references, self._lowest, self._highest)
+        return self._blocks.nbytes + sum(column.nbytes for column in columns)
+
+    def reserve(self, rows: int) -> None:
+        """Make room for rows 0 to `rows` - 1; new ones are empty."""
+        self._blocks.reserve(rows)
+        begin, end = self.capacity, self._blocks.capacity
+        if end > begin:
+            self._totals = np.resize(self._totals, end)
+            self._references = np.resize(self._references, end)
+            self._lowest = np.resize(self._lowest, end)
+            self._highest = np.resize(self._highest, end)
+            self._forget(slice(begin, end))
+
+    def totals(self, rows: IntColumn) -> FloatColumn:
+        """What the samples of each row weigh together."""
+        return self._totals[rows]
+
+    def weights(self, rows: IntColumn) -> FloatColumn:
+        """What each bucket of each row weighs, (buckets, rows)."""
+        return self._blocks.gathered(rows)
+
+    def references(self, rows: IntColumn) -> FloatColumn:
+        """When a sample weighs what it was given; NaN for a row that has none."""
+        return self._references[rows]
+
+    def empty(self, rows: IntColumn) -> BoolColumn:
+        """Which rows have no bucket that counts."""
+        return self._highest[rows] < self._lowest[rows]
+
+    def add(self, rows: IntColumn, times: FloatColumn, values: FloatColumn, weights: FloatColumn | float) -> None:
+        """Add samples; rows may repeat. All is finite, and neither values nor weights are negative."""
+        for part in self._weighed(rows, times, values, weights):
+            np.add.at(self._totals, part.rows, part.weights)
+            self._pile(part)
+
+    def subtract(self, rows: IntColumn, times: FloatColumn, values: FloatColumn, weights: FloatColumn | float) -> None:
+        """Take samples away again; what would leave less than EPSILON, or than nothing, leaves nothing."""
+        for part in self._weighed(rows, times, values, weights):
+            subtract(self._totals, part.rows, part.weights, EPSILON)
+            for block, here, columns in self._blocks.parts(part.rows):
+                block.subtract(part.buckets[here], columns, part.weights[here], EPSILON)
+            self._trim(part.rows)
+
+    def percentiles(self, fractions: Sequence[float], rows: IntColumn | None = None) -> FloatColumn:
+        """The end of the bucket that each fraction falls into, (fractions, rows); 0 where a row is empty."""
+        if rows is None:
+            rows = np.arange(self.capacity, dtype=np.int64)
+        wanted = np.asarray(fractions, dtype=np.float64)
+        found = np.zeros((len(wanted), len(rows)))
+        ends = self.layout.starts[1:]
+        for block, here, columns in self._blocks.parts(rows):
+            # From a quarter of a block on, reading all of it in order is faster than picking.
+            whole = 4 * len(columns) >= block.weights.shape[1]
+            which = block.rows if whole else rows[here]
+            within = self._lowest[which], self._highest[which]
+            totals = self._totals[which]
+            buckets = percentile_buckets(block.weights, None if whole else columns, totals, within, wanted)
+            answer = np.where(within[1] < within[0], 0.0, ends[buckets])
+            found[:, here] = answer[:, columns] if whole else answer
+        return found
+
+    def clear(self, rows: IntColumn) -> None:
+        """Empty some rows."""
+        for block, _, columns in self._blocks.parts(rows):
+            block.used[:, columns] = 0
+        self._forget(rows)
+
+    def copied(self, rows: IntColumn) -> Bank:
+        """Some rows in a bank of their own, where they are numbered from 0 on."""
+        copy = Bank(self.layout, self.half_life, max(len(rows), 1))
+        copy._blocks = self._blocks.copied(rows)
+        copy._totals, copy._references = self._totals[rows], self._references[rows]
+        copy._lowest, copy._highest = self._lowest[rows], self._highest[rows]
+        return copy
+
+    def merge(self, rows: IntColumn, other: Bank, other_rows: IntColumn) -> None:
+        """Add rows of a bank of the same kind to rows of this one, which may repeat. The youngest reference stays."""
+        if other.layout != self.layout or other.half_life != self.half_life:
+            raise InternalError("only banks with the same buckets and half-life can be merged")
+        merged, into = np.unique(rows, return_inverse=True)
+        references = self._references[merged]
+        np.fmax.at(references, into, other._references[other_rows])
+        self._shift(merged, references)
+        for begin in range(0, len(rows), _ROWS_AT_ONCE):
+            now = slice(begin, begin + _ROWS_AT_ONCE)
+            there = other_rows[now]
+            by = scales(other._references[there], references[into[now]], self.half_life)
+            np.add.at(self._totals, rows[now], other._totals[there] * by)
+            weights = trimmed(other.weights(there) * by, EPSILON)
+            positions, buckets = np.nonzero(weights.T)
+            self._pile(_Weighed(rows[now][positions], buckets, weights[buckets, positions]))
+
+    def save(self, rows: IntColumn) -> list[SavedHistogram]:
+        """Some rows as a checkpoint has them."""
+        saved: list[SavedHistogram] = []
+        for begin in range(0, len(rows), _ROWS_AT_ONCE):
+            now = rows[begin : begin + _ROWS_AT_ONCE]
+            saved += written(trimmed(self.weights(now), EPSILON), self._references[now], self._totals[now])
+        return saved
+
+    def load(self, row: int, saved: SavedHistogram) -> None:
+        """Replace what a row holds."""
+        self.load_all(np.array([row], dtype=np.int64), [saved])
+
+    def load_all(self, rows: IntColumn, saved: Sequence[SavedHistogram]) -> None:
+        """Replace what rows hold, each named once."""
+        self.clear(rows)
+        before = np.array([each.reference for each in saved], dtype=np.float64)
+        # What was saved with another half-life has a reference that is no multiple of ours; without one it has no age.
+        references = rounded(before, self.half_life)
+        by = np.nan_to_num(factors(before, references, self.half_life), nan=0.0)
+        positions, buckets, weights, totals = entries(saved)
+        self._references[rows] = references
+        self._totals[rows] = totals * by
+        self._pile(_Weighed(rows[positions], buckets, weights * by[positions]))
+
+    def _weighed(
+        self, rows: IntColumn, times: FloatColumn, values: FloatColumn, weights: FloatColumn | float
+    ) -> Iterator[_Weighed]:
+        """Samples with their weights, in parts: before each part the references that it needs have moved."""
+        buckets = self.layout.find(values)
+        given = np.broadcast_to(np.asarray(weights, dtype=np.float64), rows.shape)
+        for now in self._in_step(rows, times):
+            here = rows[now]
+            weight = given[now] * factors(times[now], self._references[here], self.half_life)
+            yield _Weighed(here, buckets[now], weight)
+
+    def _in_step(self, rows: IntColumn, times: FloatColumn) -> Iterator[IntColumn | slice]:
+        late = overdue(times, self._references[rows], self.half_life)
+        if not late.any():
+            yield slice(None)
+            return
+        if not np.isfinite(times).all():
+            raise InternalError("a sample without a time cannot be weighed")
+        waiting = np.arange(len(rows), dtype=np.int64)
+        while late.any():
+            early, first = before_overdue(rows[waiting], late)
+            yield waiting[early]
+            moving = waiting[first]
+            self._shift(rows[moving], rounded(times[moving], self.half_life))
+            waiting = waiting[~early]
+            late = overdue(times[waiting], self._references[rows[waiting]], self.half_life)
+        yield waiting
+
+    def _pile(self, part: _Weighed) -> None:
+        """Add to buckets; one that becomes heavy enough to count may be the lowest or highest of its row."""
+        for block, here, columns in self._blocks.parts(part.rows):
+            buckets = part.buckets[here]
+            counts = block.add(buckets, columns, part.weights[here]) >= EPSILON
+            rows, buckets = part.rows[here][counts], buckets[counts]
+            np.minimum.at(self._lowest, rows, buckets)
+            np.maximum.at(self._highest, rows, buckets)
+
+    def _shift(self, rows: IntColumn, references: FloatColumn) -> None:
+        """Move the references of rows, each named once, and scale what they hold."""
+        before = self._references[rows]
+        self._references[rows] = references
+        held = np.flatnonzero((before != references) & ~np.isnan(before))
+        rows, by = rows[held], scales(before[held], references[held], self.half_life)
+        self._totals[rows] *= by
+        for block, here, columns in self._blocks.parts(rows):
+            block.used[:, columns] *= by[here]
+        self._trim(rows)
+
+    def _trim(self, rows: IntColumn) -> None:
+        """Find the lowest and highest bucket that count, after weights have become less."""
+        for block, here, columns in self._blocks.parts(rows):
+            which = rows[here]
+            self._lowest[which] = block.walked(self._lowest[which], columns, 1, EPSILON)
+            self._highest[which] = block.walked(self._highest[which], columns, -1, EPSILON)
+
+    def _forget(self, rows: IntColumn | slice) -> None:
+        self._totals[rows] = 0
+        self._references[rows] = np.nan
+        self._lowest[rows] = self.layout.buckets - 1
+        self._highest[rows] = 0
