@@ -7,6 +7,7 @@ cannot be read is copied aside before its name is written again: whoever made it
 from __future__ import annotations
 
 import asyncio
+import zlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
@@ -49,10 +50,11 @@ class Checkpoints:
         self._client = client
         self._writer = writer
         self._log = log
-        self._stored: set[RowKey] = set()
+        self._stored: dict[RowKey, str] = {}
+        self._whose: dict[tuple[str, str], RowKey] = {}
         self.unreadable: set[tuple[str, str]] = set()
 
-    async def load(self, namespace: str, serves: Serves) -> list[SavedRow]:
+    async def load(self, namespace: str, serves: Serves, now: float) -> list[SavedRow]:
         """The history of every VPA that is served, of one namespace or of all; others are not looked at."""
         found: list[SavedRow] = []
         async for page in self._client.list_pages(CHECKPOINTS, namespace):
@@ -64,19 +66,18 @@ class Checkpoints:
                     item.metadata.namespace, item.spec.vpa_object_name
                 ):
                     continue
-                await self._read(item, found)
+                await self._read(item, found, now)
             # A page of 500 takes some milliseconds: leases and probes get their turn in between.
             await asyncio.sleep(0)
         return found
 
-    async def _read(self, item: VerticalPodAutoscalerCheckpoint, found: list[SavedRow]) -> None:
+    async def _read(self, item: VerticalPodAutoscalerCheckpoint, found: list[SavedRow], now: float) -> None:
         try:
-            saved = read_checkpoint(item)
+            saved = read_checkpoint(item, now)
         except InvalidCheckpoint as error:
             await self._keep_aside(item.metadata.namespace, item.metadata.name, str(error))
             return
-        if item.metadata.name == checkpoint_name(saved.key.vpa, saved.key.container):
-            self._stored.add(saved.key)
+        self._keep_in_mind(saved.key, item.metadata.name)
         found.append(saved)
 
     async def _keep_aside(self, namespace: str, name: str, why: str) -> None:
@@ -113,42 +114,40 @@ class Checkpoints:
         return list(done)
 
     async def _write_one(self, row: SavedRow) -> bool:
-        first, second = self._create(row), self._replace(row)
+        target = self._target(row.key)
+        first, second = _create(row, target), _replace(row, target)
         if row.key in self._stored:
             first, second = second, first
         outcome = await self._writer.write(first)
         if outcome.result in (Result.GONE, Result.CONFLICT):
             outcome = await self._writer.write(second)
         if outcome.applied:
-            self._stored.add(row.key)
-            self.unreadable.discard((row.key.namespace, checkpoint_name(row.key.vpa, row.key.container)))
+            self._keep_in_mind(row.key, target.name)
+            self.unreadable.discard((target.namespace, target.name))
         return outcome.applied
 
-    def _create(self, row: SavedRow) -> Action:
-        target = _target(row.key)
-        document = {
-            "apiVersion": CHECKPOINTS.api_version,
-            "kind": CHECKPOINTS.kind,
-            "metadata": {"name": target.name, "namespace": target.namespace},
-            "spec": {"vpaObjectName": row.key.vpa, "containerName": row.key.container},
-            "status": as_status(row),
-        }
-        return CreateObject(target, document)
+    def _keep_in_mind(self, key: RowKey, name: str) -> None:
+        self._stored[key] = name
+        self._whose[key.namespace, name] = key
 
-    def _replace(self, row: SavedRow) -> Action:
-        # Not a merge: buckets that are empty now must go.
-        spec = {"vpaObjectName": row.key.vpa, "containerName": row.key.container}
-        operations = [
-            {"op": "add", "path": "/spec", "value": spec},
-            {"op": "add", "path": "/status", "value": as_status(row)},
-        ]
-        return PatchObject(_target(row.key), json_patch(operations))
+    def _forget(self, key: RowKey) -> None:
+        name = self._stored.pop(key, None)
+        if name is not None:
+            self._whose.pop((key.namespace, name), None)
+
+    def _target(self, key: RowKey) -> Target:
+        """Where a row is kept. VPA `a` with container `b-c` and VPA `a-b` with `c` would share a name: not here."""
+        name = self._stored.get(key) or checkpoint_name(key.vpa, key.container)
+        if self._whose.get((key.namespace, name), key) != key:
+            name = f"{name[:244]}-{zlib.crc32('/'.join(key).encode()):08x}"
+        return Target(CHECKPOINTS, name, key.namespace)
 
     async def remove(self, keys: Iterable[RowKey]) -> None:
         """Remove the checkpoints of containers that are no longer there."""
-        stored = [key for key in keys if key in self._stored]
-        self._stored.difference_update(stored)
-        await self._writer.write_all(DeleteObject(_target(key)) for key in stored)
+        stored = {key: self._target(key) for key in keys if key in self._stored}
+        for key in stored:
+            self._forget(key)
+        await self._writer.write_all(map(DeleteObject, stored.values()))
 
     async def remove_orphans(self, namespace: str, covers: Callable[[str], bool], known: Serves) -> int:
         """Remove the checkpoints of VPAs that are gone, whoever served them; the answer is how many.
@@ -168,9 +167,9 @@ class Checkpoints:
             for whose in {(each.metadata.namespace, each.spec.vpa_object_name) for each in orphans}
         }
         doomed = [each for each in orphans if gone[each.metadata.namespace, each.spec.vpa_object_name]]
-        self._stored.difference_update(
-            RowKey(each.metadata.namespace, each.spec.vpa_object_name, each.spec.container_name) for each in doomed
-        )
+        for each in doomed:
+            key = RowKey(each.metadata.namespace, each.spec.vpa_object_name, each.spec.container_name)
+            self._forget(key)
         outcomes = await self._writer.write_all(DeleteObject(target_of(CHECKPOINTS, each)) for each in doomed)
         return sum(outcome.applied for outcome in outcomes)
 
@@ -186,5 +185,25 @@ class Checkpoints:
         return False
 
 
-def _target(key: RowKey) -> Target:
-    return Target(CHECKPOINTS, checkpoint_name(key.vpa, key.container), key.namespace)
+def _create(row: SavedRow, target: Target) -> Action:
+    document = {
+        "apiVersion": CHECKPOINTS.api_version,
+        "kind": CHECKPOINTS.kind,
+        "metadata": {"name": target.name, "namespace": target.namespace},
+        "spec": _spec(row),
+        "status": as_status(row),
+    }
+    return CreateObject(target, document)
+
+
+def _replace(row: SavedRow, target: Target) -> Action:
+    # Not a merge: buckets that are empty now must go.
+    operations = [
+        {"op": "add", "path": "/spec", "value": _spec(row)},
+        {"op": "add", "path": "/status", "value": as_status(row)},
+    ]
+    return PatchObject(target, json_patch(operations))
+
+
+def _spec(row: SavedRow) -> dict[str, str]:
+    return {"vpaObjectName": row.key.vpa, "containerName": row.key.container}

@@ -58,6 +58,14 @@ class Scope(msgspec.Struct, frozen=True):
         return namespace == self.namespace if self.namespace else namespace not in self.ignored
 
 
+class Waiting(msgspec.Struct, frozen=True):
+    """VPAs whose history is being fetched, and those whose history could not be, with the problem."""
+
+    fetching: frozenset[Key] = frozenset()
+    without: frozenset[Key] = frozenset()
+    problem: str = ""
+
+
 class Knowledge:
     """Usage, and the VPAs it is kept for."""
 
@@ -78,7 +86,7 @@ class Knowledge:
         self._touched: set[str] = set()
         self._rosters: dict[str, Roster] = {}
         self._scales: Mapping[TargetRef, ScaleAnswer] = {}
-        self._waiting: frozenset[Key] = frozenset()
+        self._waiting = Waiting()
         self._with_history: set[Key] = set()
         self._with_totals: set[Key] = set()
         self._haunted: set[str] = set()
@@ -112,12 +120,9 @@ class Knowledge:
         return frozenset(new)
 
     def load_pods(
-        self, seen: Seen, scales: Mapping[TargetRef, ScaleAnswer], waiting: frozenset[Key], now: float
+        self, seen: Seen, scales: Mapping[TargetRef, ScaleAnswer], waiting: Waiting, now: float
     ) -> Counter[str]:
-        """Take in pods of namespaces in which something changed; the answer is where their resources were read from.
-
-        `waiting` are VPAs whose history is being fetched.
-        """
+        """Take in pods of namespaces in which something changed; the answer is where their resources were read from."""
         sources: Counter[str] = Counter()
         changed = self._changed(seen, scales, waiting)
         self._scales, self._waiting = scales, waiting
@@ -160,17 +165,21 @@ class Knowledge:
             and key[1] in roster.hvpas
         )
 
-    def _changed(self, seen: Seen, scales: Mapping[TargetRef, ScaleAnswer], waiting: frozenset[Key]) -> set[str]:
+    def _changed(self, seen: Seen, scales: Mapping[TargetRef, ScaleAnswer], waiting: Waiting) -> set[str]:
         """Namespaces to look at again, also those in which a pod was kept for the sake of its kill."""
         changed, self._touched = self._touched | seen.changed_namespaces | self._haunted, set()
         changed |= {kill.what.namespace for kill in seen.kills}
-        changed |= {key[0] for key in self._waiting ^ waiting}
+        changed |= {key[0] for key in self._waiting.fetching ^ waiting.fetching}
+        changed |= {key[0] for key in self._waiting.without ^ waiting.without}
         changed |= {target.namespace for target, answer in scales.items() if self._scales.get(target) != answer}
         return changed
 
-    def restore(self, rows: Sequence[SavedRow]) -> Mapping[RowKey, InvalidCheckpoint]:
-        """Take in history; the answer is what could not be."""
-        return self.model.restore_all(rows)
+    def restore(self, rows: Sequence[SavedRow], now: float, *, stored: bool) -> Mapping[RowKey, InvalidCheckpoint]:
+        """Take in history, from checkpoints or from elsewhere; the answer is what could not be."""
+        refused = self.model.restore_all(rows)
+        if not stored:
+            self.model.mark_unsaved(self.model.find([row.key for row in rows if row.key not in refused]), now)
+        return refused
 
     def take_in(self, samples: Samples, kills: Sequence[Kill], now: float) -> tuple[Ingested, OomRecord]:
         """Take in usage and out-of-memory kills."""
@@ -256,7 +265,7 @@ class Knowledge:
             self.board.drop(*key)
 
     def _may_save(self, key: Key) -> bool:
-        return key in self._served and key not in self._waiting
+        return key in self._served and key not in self._waiting.fetching
 
     def _tune(self, pods: Sequence[FollowedPod]) -> None:
         """Let the containers of these pods count memory as their VPAs have it."""
@@ -300,7 +309,8 @@ class Knowledge:
                 problem=problem.message if problem else "",
                 problem_reason=problem.reason.code if problem else "",
                 rivals=roster.governance.rivals.get(name, ()),
-                fetching_history=(namespace, name) in self._waiting,
+                fetching_history=(namespace, name) in self._waiting.fetching,
+                history_problem=self._waiting.problem if (namespace, name) in self._waiting.without else "",
                 publishes_totals=name in roster.publishing,
             )
             self.board.state(namespace, name, state)

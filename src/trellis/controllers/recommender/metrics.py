@@ -61,7 +61,7 @@ PROMETHEUS_SECONDS: Final = HistogramSpec(
     buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
 )
 RESOURCES_READ: Final = CounterSpec(
-    "vpa_resources_get_resources_count", "There for upstream's dashboards; it has no samples.", ("source",)
+    "vpa_resources_get_resources_count", "Where the resources of containers were read from.", ("source",)
 )
 
 RELATIVE_DIFFS: Final = HistogramSpec(

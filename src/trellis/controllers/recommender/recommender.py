@@ -15,7 +15,7 @@ from trellis.controllers.recommender import metrics as named
 from trellis.controllers.recommender.checkpoints import Checkpoints
 from trellis.controllers.recommender.counting import Counting
 from trellis.controllers.recommender.figures import default_settings, pipeline_settings, usage_settings
-from trellis.controllers.recommender.knowledge import Knowledge, Scope
+from trellis.controllers.recommender.knowledge import Knowledge, Scope, Waiting
 from trellis.controllers.recommender.leading import Leading
 from trellis.controllers.recommender.live import LiveUsage, live_usage
 from trellis.controllers.recommender.roster import owners_in, target_of_vpa
@@ -178,7 +178,8 @@ class Recommender:
         await self._load_vpas(seen, names)
         timer.step(named.LOAD_VPAS)
         scales = await self._scales_of(seen)
-        sources = await self._thread.run(self._knowledge.load_pods, seen, scales, self._unloaded, now)
+        waiting = Waiting(self._unloaded, self._warming.failed_for(now), self._warming.problem)
+        sources = await self._thread.run(self._knowledge.load_pods, seen, scales, waiting, now)
         self._counting.count_resources(sources)
         await self._begin_warming(seen)
         timer.step(named.LOAD_PODS)
@@ -212,7 +213,7 @@ class Recommender:
         self._unloaded = (self._unloaded | new) & served
         _log.detail(3, "loaded VPAs", served=len(served), known=len(seen.vpas), waiting=len(self._unloaded))
         self._warming.claim(new)
-        await self._restore(self._warming.taken())
+        await self._restore(self._warming.taken(), stored=False)
         if waiting := self._unloaded - self._warming.holds:
             self._unloaded -= await self._load_checkpoints(waiting)
 
@@ -222,14 +223,15 @@ class Recommender:
         places = namespaces if len(namespaces) <= _FEW_NAMESPACES else [self._settings.scope.vpa_object_namespace]
         try:
             for namespace in places:
-                await self._restore(await self._checkpoints.load(namespace, lambda at, vpa: (at, vpa) in wanted))
+                found = await self._checkpoints.load(namespace, lambda at, vpa: (at, vpa) in wanted, self._now())
+                await self._restore(found, stored=True)
         except KubeError as error:
             _log.error("checkpoints cannot be read; their VPAs wait", vpas=len(wanted), why=error)
             return frozenset()
         return wanted
 
-    async def _restore(self, rows: Sequence[SavedRow]) -> None:
-        refused = await self._thread.run(self._knowledge.restore, rows)
+    async def _restore(self, rows: Sequence[SavedRow], *, stored: bool) -> None:
+        refused = await self._thread.run(lambda: self._knowledge.restore(rows, self._now(), stored=stored))
         for key, error in refused.items():
             _log.error("checkpoint not used", namespace=key.namespace, vpa=key.vpa, container=key.container, why=error)
 

@@ -21,6 +21,7 @@ from trellis.runtime.metrics import Metrics
 from trellis.sources.prometheus.client import PrometheusClient
 from trellis.sources.prometheus.history import HistoryProgress, history
 from trellis.sources.prometheus.pod_labels import pod_labels
+from trellis.sources.prometheus.settings import seconds_of
 
 _log: Final = Logger("trellis.recommender")
 _NOBODY: Final[frozenset[Key]] = frozenset()
@@ -37,6 +38,8 @@ class Warming:
         self._task: asyncio.Task[list[SavedRow]] | None = None
         self.holds: frozenset[Key] = _NOBODY
         self.problem = ""
+        self._failed: frozenset[Key] = _NOBODY
+        self._failed_at = 0.0
 
     def claim(self, keys: frozenset[Key]) -> None:
         """Take care of the history of these VPAs, if that is still to be read."""
@@ -59,15 +62,21 @@ class Warming:
         task = self._task
         if task is None or not task.done():
             return []
-        self._task, self.holds = None, _NOBODY
+        held, self._task, self.holds = self.holds, None, _NOBODY
         error = task.exception()
         if error is None:
             return task.result()
         if not isinstance(error, TrellisError):
             raise error
+        self._failed, self._failed_at = held, self._now()
         self.problem = f"history could not be read from Prometheus, and is what checkpoints hold: {error}"
         _log.error("no history from Prometheus; checkpoints are used", why=error)
         return []
+
+    def failed_for(self, now: float) -> frozenset[Key]:
+        """VPAs whose history could not be read, until their own is as long as that would have been."""
+        length = seconds_of(self._settings.history_length)
+        return self._failed if now < self._failed_at + length else _NOBODY
 
     async def close(self) -> None:
         """Stop reading."""

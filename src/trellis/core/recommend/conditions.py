@@ -32,6 +32,7 @@ class Holds(IntEnum):
     FETCHING = 16
     CONFLICTING = 32
     FAILED = 64
+    NO_HISTORY = 128
 
 
 TYPES: Final = {
@@ -42,6 +43,7 @@ TYPES: Final = {
     Holds.FETCHING: "FetchingHistory",
     Holds.CONFLICTING: "ConflictingVPA",
     Holds.FAILED: "RecommenderFailed",
+    Holds.NO_HISTORY: "HistoryUnavailable",
 }
 _BITS = {type_: int(bit) for bit, type_ in TYPES.items()}
 _SORTED = sorted((type_, bit) for bit, type_ in TYPES.items())
@@ -54,6 +56,9 @@ BAD_PARAMETERS = Reason(
 TARGET_UNUSABLE = Reason("TargetUnusable", "The target cannot be read, or cannot be sized.", Severity.WARNING)
 SHORT_HISTORY = Reason("ShortHistory", "There is less history than full confidence takes, so the bounds are wide.")
 HISTORY_LOADING = Reason("HistoryLoading", "Past usage is still being fetched.")
+SOURCE_DOWN = Reason(
+    "HistorySourceDown", "Past usage could not be fetched, so that history begins with checkpoints.", Severity.WARNING
+)
 OLDER_VPA_GOVERNS = Reason(
     "OlderVPAGoverns", "Pods that the object matches are governed by an older one.", Severity.WARNING
 )
@@ -71,6 +76,7 @@ class Texts(msgspec.Struct, frozen=True):
     conflict: str = ""
     failure: str = ""
     config_reason: str = ""
+    history: str = ""
 
     @classmethod
     def about(cls, state: VpaState, parameter_problem: str, failure: str) -> Texts:
@@ -81,11 +87,11 @@ class Texts(msgspec.Struct, frozen=True):
         if state.rivals:
             names = ", ".join(state.rivals)
             conflict = f"pods that this object matches are governed by an older VerticalPodAutoscaler: {names}"
-        return cls(config, conflict, failure, reason)
+        return cls(config, conflict, failure, reason, state.history_problem)
 
     def digest(self) -> int:
         """A number that changes with the messages."""
-        return hash((self.config, self.conflict, self.failure))
+        return hash((self.config, self.conflict, self.failure, self.history))
 
 
 class Transition(NamedTuple):
@@ -144,6 +150,7 @@ def read_conditions(conditions: Iterable[Condition]) -> Stored:
         texts.get(TYPES[Holds.UNSUPPORTED_CONFIG], ""),
         texts.get(TYPES[Holds.CONFLICTING], ""),
         texts.get(TYPES[Holds.FAILED], ""),
+        history=texts.get(TYPES[Holds.NO_HISTORY], ""),
     )
     return Stored(truth if TYPES[Holds.PROVIDED] in transitions else -1, told.digest(), transitions)
 
@@ -193,6 +200,8 @@ def _explained(bit: Holds, truth: int, texts: Texts, shortage: Shortage | None) 
             return SHORT_HISTORY.code, str(shortage) if shortage is not None else SHORT_HISTORY.meaning
         case Holds.FETCHING:
             return HISTORY_LOADING.code, "Past usage is still being fetched"
+        case Holds.NO_HISTORY:
+            return SOURCE_DOWN.code, texts.history
         case Holds.CONFLICTING:
             return OLDER_VPA_GOVERNS.code, texts.conflict
         case Holds.FAILED:

@@ -2,8 +2,8 @@
 
 A value that was published stays while there is nothing newer to put in its place: the container is there, but its
 recommender cannot say (no sample since a restart without history), or the VPA is held (its target is missing for a
-while, its parameters cannot be used, its recommender failed, its history is being fetched). What is not recommended
-any more, because the container is gone or the policy took the resource out, is not kept.
+while, its parameters cannot be used, its recommender failed). What is not recommended any more, because the container
+is gone or the policy took the resource out, is not kept. While the history of a VPA is being fetched all of it stays.
 """
 
 from __future__ import annotations
@@ -73,3 +73,6 @@ def _keep(amounts: FloatColumn, answers: Answers, board: Board, controlled: Bool
     stays &= np.isnan(amounts[TARGET]) & ~np.isnan(published[TARGET])
     if stays.any():
         amounts[:, stays] = published[:, stays]
+    # The few samples since the start say less than what is about to come.
+    fetching = vpas.fetching[containers.vpa[: containers.reach]]
+    amounts[:, :, fetching] = published[:, :, fetching]

@@ -34,8 +34,9 @@ class VpaState(msgspec.Struct, frozen=True):
     """What the cluster says about its target now.
 
     `pods` is how many it governs. `problem` is why its target cannot be used, empty if it can, and `problem_reason`
-    the same in one word. `rivals` are older objects that govern pods it matches too. `publishes_totals` is set where
-    an Hvpa reads the status.
+    the same in one word. `rivals` are older objects that govern pods it matches too. While `fetching_history` what is
+    published stays; `history_problem` is why past usage could not be fetched. `publishes_totals` is set where an Hvpa
+    reads the status.
     """
 
     pods: int
@@ -43,6 +44,7 @@ class VpaState(msgspec.Struct, frozen=True):
     problem_reason: str = ""
     rivals: tuple[str, ...] = ()
     fetching_history: bool = False
+    history_problem: str = ""
     publishes_totals: bool = False
 
 

@@ -28,6 +28,7 @@ def truths(amounts: FloatColumn, answers: Answers, board: Board) -> IntColumn:
         (Holds.FETCHING, vpas.fetching[:reach]),
         (Holds.CONFLICTING, vpas.rivals[:reach]),
         (Holds.FAILED, vpas.failed[:reach]),
+        (Holds.NO_HISTORY, vpas.unwarmed[:reach]),
     ):
         found[holds] |= bit
     return found

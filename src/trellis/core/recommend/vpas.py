@@ -55,6 +55,7 @@ class ServedTable(KeyedTable[VpaKey]):
         "pods": -1,
         "problem": False,
         "fetching": False,
+        "unwarmed": False,
         "rivals": False,
         "totals": False,
         "failed": False,
@@ -75,6 +76,8 @@ class ServedTable(KeyedTable[VpaKey]):
     """-1 before anybody said."""
     problem: BoolColumn
     fetching: BoolColumn
+    unwarmed: BoolColumn
+    """Whether past usage could not be fetched."""
     rivals: BoolColumn
     totals: BoolColumn
     failed: BoolColumn
@@ -124,6 +127,7 @@ class ServedTable(KeyedTable[VpaKey]):
             self.pods[number] = state.pods
             self.problem[number] = bool(state.problem)
             self.fetching[number] = state.fetching_history
+            self.unwarmed[number] = bool(state.history_problem)
             self.rivals[number] = bool(state.rivals)
             self.totals[number] = state.publishes_totals
         self.failed[number] = bool(entry.failure)
