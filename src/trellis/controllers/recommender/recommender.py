@@ -175,7 +175,7 @@ class Recommender:
 
     async def _work(self, seen: Seen, names: frozenset[str], now: float) -> None:
         timer = StepTimer(self._metrics, named.LATENCY, asyncio.get_running_loop().time)
-        await self._load_vpas(seen, names)
+        await self._load_vpas(seen, names, now)
         timer.step(named.LOAD_VPAS)
         scales = await self._scales_of(seen)
         waiting = Waiting(self._unloaded, self._warming.failed_for(now), self._warming.problem)
@@ -198,7 +198,7 @@ class Recommender:
         timer.step(named.GARBAGE)
         timer.total()
 
-    async def _load_vpas(self, seen: Seen, names: frozenset[str]) -> None:
+    async def _load_vpas(self, seen: Seen, names: frozenset[str], now: float) -> None:
         """Take in VPAs, and the history of those that were not served before."""
         scope = Scope(
             names,
@@ -213,25 +213,25 @@ class Recommender:
         self._unloaded = (self._unloaded | new) & served
         _log.detail(3, "loaded VPAs", served=len(served), known=len(seen.vpas), waiting=len(self._unloaded))
         self._warming.claim(new)
-        await self._restore(self._warming.taken(), stored=False)
+        await self._restore(self._warming.taken(), now, stored=False)
         if waiting := self._unloaded - self._warming.holds:
-            self._unloaded -= await self._load_checkpoints(waiting)
+            self._unloaded -= await self._load_checkpoints(waiting, now)
 
-    async def _load_checkpoints(self, wanted: frozenset[Key]) -> frozenset[Key]:
+    async def _load_checkpoints(self, wanted: frozenset[Key], now: float) -> frozenset[Key]:
         """Read the checkpoints of VPAs; the answer is whose were read."""
         namespaces = sorted({key[0] for key in wanted})
         places = namespaces if len(namespaces) <= _FEW_NAMESPACES else [self._settings.scope.vpa_object_namespace]
         try:
             for namespace in places:
-                found = await self._checkpoints.load(namespace, lambda at, vpa: (at, vpa) in wanted, self._now())
-                await self._restore(found, stored=True)
+                found = await self._checkpoints.load(namespace, lambda at, vpa: (at, vpa) in wanted, now)
+                await self._restore(found, now, stored=True)
         except KubeError as error:
             _log.error("checkpoints cannot be read; their VPAs wait", vpas=len(wanted), why=error)
             return frozenset()
         return wanted
 
-    async def _restore(self, rows: Sequence[SavedRow], *, stored: bool) -> None:
-        refused = await self._thread.run(lambda: self._knowledge.restore(rows, self._now(), stored=stored))
+    async def _restore(self, rows: Sequence[SavedRow], now: float, *, stored: bool) -> None:
+        refused = await self._thread.run(lambda: self._knowledge.restore(rows, now, stored=stored))
         for key, error in refused.items():
             _log.error("checkpoint not used", namespace=key.namespace, vpa=key.vpa, container=key.container, why=error)
 
