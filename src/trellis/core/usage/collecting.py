@@ -1,0 +1,66 @@
+"""What can be forgotten?
+
+Pods that departed, once news of them can no longer come; rows of VPAs that are gone; rows that nothing feeds and that
+are empty, or older than a VPA looks back. Nothing goes at once: a VPA that is replaced, a target that is missing for a
+moment and a restart all look at first as if everything had gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import numpy as np
+
+from trellis.core.usage.columns import BoolColumn, IntColumn, RowKey
+from trellis.core.usage.followed import FollowedPods
+from trellis.core.usage.ooms import SeenKills
+from trellis.core.usage.rows import VpaKey
+from trellis.core.usage.state import UsageState
+
+GRACE = 600.0  # seconds
+
+
+def collect(
+    state: UsageState, pods: FollowedPods, seen: SeenKills, alive: Collection[VpaKey], now: float
+) -> list[RowKey]:
+    """Forget what can be; the keys of the rows that went. `alive` are all VPAs there are."""
+    seen.forget(pods.release(now - GRACE))
+    _note_gone(state, frozenset(alive), now)
+    rows = state.rows.numbers()
+    rows = rows[_forgettable(state, rows, now)]
+    keys = state.rows.keys(rows.tolist())
+    state.forget(rows)
+    _release_vpas(state, now)
+    return keys
+
+
+def _note_gone(state: UsageState, alive: frozenset[VpaKey], now: float) -> None:
+    numbers = state.vpas.numbers()
+    is_alive = np.array([key in alive for key in state.vpas.keys(numbers.tolist())], dtype=np.bool_)
+    state.vpas.gone[numbers] = np.where(is_alive, np.nan, np.fmin(state.vpas.gone[numbers], now))
+
+
+def _forgettable(state: UsageState, rows: IntColumn, now: float) -> BoolColumn:
+    table = state.rows
+    fed = state.slots.per_row(state.slots.used, table.capacity)[rows] > 0
+    table.idle[rows] = np.where(fed, np.nan, np.fmin(table.idle[rows], now))
+    vpa_gone = state.vpas.gone[table.vpa[rows]] <= now - GRACE
+    idle = table.idle[rows] <= now - GRACE
+    empty = (table.count[rows] == 0) & state.cpu.empty(rows) & state.memory.empty(rows)
+    newest = np.where(np.isnan(table.last[rows]), table.idle[rows], table.last[rows])
+    stale = newest <= now - table.memory_window[rows] * table.memory_windows[rows]
+    forgettable: BoolColumn = ~fed & (vpa_gone | (idle & (empty | stale)))
+    return forgettable
+
+
+def _release_vpas(state: UsageState, now: float) -> None:
+    """Give back the numbers of VPAs that are gone and have no row left."""
+    table = state.vpas
+    rows = np.bincount(state.rows.vpa[state.rows.numbers()], minlength=table.capacity)
+    released = np.flatnonzero(table.used & (rows == 0) & (table.gone <= now - GRACE))
+    if not len(released):
+        return
+    keys = set(table.keys(released.tolist()))
+    table.release(released)
+    for key in [key for key in state.tunings if (key.namespace, key.vpa) in keys]:
+        del state.tunings[key]

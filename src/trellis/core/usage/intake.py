@@ -1,0 +1,119 @@
+"""What changes when a batch of samples arrives?
+
+The whole batch at once, also where it has several samples of one container: late ones and repetitions are found first,
+and of memory only the highest of each window goes on to the histogram.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from trellis.core.usage.columns import BoolColumn, IntColumn, rounds
+from trellis.core.usage.history import CPU_SERIES, MEMORY_SERIES
+from trellis.core.usage.layout import MIN_WEIGHT
+from trellis.core.usage.peaks import add_peaks
+from trellis.core.usage.readings import Readings
+from trellis.core.usage.samples import LATE_SAMPLE, REPEATED_SAMPLE, Ingested, Samples, counted, screen
+from trellis.core.usage.sequences import grouped, highest_before, one_per_window
+from trellis.core.usage.state import UsageState
+
+
+class _Outcome(NamedTuple):
+    """Which values of a resource were taken, and which came too late or again."""
+
+    taken: BoolColumn
+    late: BoolColumn
+    repeated: BoolColumn
+
+
+def take_in(state: UsageState, samples: Samples, slots: IntColumn, now: float) -> Ingested:
+    """Add a batch to the histograms; `slots` are those of its containers, -1 for one that is not followed."""
+    screened = screen(samples, slots, now)
+    rows = np.where(slots >= 0, state.slots.row[slots], -1) if state.slots.capacity else slots
+    pods = _ready_pods(state, slots[screened.cpu | screened.memory])
+    cpu, memory = (_Outcome(*np.zeros((3, len(samples)), dtype=np.bool_)) for _ in range(2))
+    for values, sound, take, outcome in (
+        (samples.cpu, screened.cpu, _take_cpu, cpu),
+        (samples.memory, screened.memory, _take_memory, memory),
+    ):
+        here = np.flatnonzero(sound)
+        here = here[grouped(slots[here])]
+        worth = pods[state.rows.vpa[rows[here]]]
+        found = take(state, Readings(slots[here], rows[here], samples.times[here], values[here], worth))
+        for noted, new in zip(outcome, found, strict=True):
+            noted[here] = new
+    _add_history(state, rows, samples, cpu.taken, memory.taken)
+    state.history.close(now)
+    accepted = np.flatnonzero(cpu.taken | memory.taken)
+    touched = np.zeros(state.rows.capacity, dtype=np.bool_)
+    touched[rows[accepted]] = True
+    state.rows.mark_unsaved(np.flatnonzero(touched), now)
+    order = {LATE_SAMPLE: cpu.late | memory.late, REPEATED_SAMPLE: cpu.repeated | memory.repeated}
+    return Ingested(
+        accepted=len(accepted),
+        dropped=screened.dropped | counted(order),
+        touched=np.flatnonzero(touched),
+        slots=slots[accepted],
+        rows=rows[accepted],
+        cpu=np.where(cpu.taken, samples.cpu, np.nan)[accepted],
+        memory=np.where(memory.taken, samples.memory, np.nan)[accepted],
+    )
+
+
+def _take_cpu(state: UsageState, found: Readings) -> _Outcome:
+    last = np.fmax(state.slots.last_cpu[found.slots], highest_before(found.slots, found.times))
+    late, repeated = found.times < last, found.times == last
+    taken = ~(late | repeated)
+    new = found.only(taken)
+    state.slots.last_cpu[new.slots] = new.times  # the last of a slot is its newest, and it is what stays
+    state.cpu.add(new.rows, new.times, new.values, MIN_WEIGHT)
+    state.rows.count_samples(new.rows, new.times)
+    if state.totals.size:
+        whole = new.of_workload(state.rows.total).only(state.rows.total[new.rows] >= 0)
+        state.cpu_total.add(whole.rows, whole.times, whole.values, MIN_WEIGHT)
+    return _Outcome(taken, late, repeated)
+
+
+def _take_memory(state: UsageState, found: Readings) -> _Outcome:
+    table = state.slots
+    last = table.last_memory[found.slots]
+    late = found.times < np.fmax(last, highest_before(found.slots, found.times))
+    # A second value for one time counts if it is higher. One that is not changes nothing, and so is no second sample.
+    peaks = np.fmax(table.memory_peak[found.slots], table.oom_peak[found.slots])
+    repeated = (found.times == last) & (found.values <= peaks)
+    taken = ~(late | repeated)
+    new = found.only(taken)
+    highest = one_per_window(new, table.window_end[new.slots], state.rows.memory_window[new.rows])
+    for turn in rounds(highest.slots):
+        add_peaks(state, highest.at(turn), killed=False)
+    table.last_memory[new.slots] = new.times
+    return _Outcome(taken, late, repeated)
+
+
+def _ready_pods(state: UsageState, slots: IntColumn) -> IntColumn:
+    """By VPA, how much a sample is worth for the whole workload: the Ready pods in the batch, or itself alone."""
+    pods = np.ones(state.vpas.capacity, dtype=np.int64)
+    if not state.totals.size:
+        return pods
+    sampled = np.zeros(state.slots.capacity, dtype=np.bool_)
+    sampled[state.slots.leader[slots]] = True
+    sampled &= state.slots.ready
+    ready = np.bincount(state.rows.vpa[state.slots.row[sampled]], minlength=len(pods))
+    state.vpas.pods[ready > 0] = ready[ready > 0]
+    return np.maximum(pods, ready)
+
+
+def _add_history(
+    state: UsageState, rows: IntColumn, samples: Samples, cpu_taken: BoolColumn, memory_taken: BoolColumn
+) -> None:
+    if not state.history.size:
+        return
+    numbers = np.where(rows >= 0, state.rows.history[rows], -1)
+    for resource, values, taken in (
+        (CPU_SERIES, samples.cpu, cpu_taken),
+        (MEMORY_SERIES, samples.memory, memory_taken),
+    ):
+        kept = taken & (numbers >= 0)
+        state.history.add(numbers[kept], resource, samples.times[kept], values[kept])

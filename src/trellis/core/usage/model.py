@@ -1,0 +1,143 @@
+"""What has every container used? The one mutable value of the core.
+
+A model belongs to one thread. Pods are followed, samples and OOM kills come in, rows are saved and restored, and a view
+of all rows goes out to recommenders. History survives whatever happens to pods: only `collect` forgets rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import msgspec
+import numpy as np
+
+from trellis.base.errors import InvalidCheckpoint
+from trellis.core.model.ooms import OomKill
+from trellis.core.model.pods import FollowedPod
+from trellis.core.usage import collecting, ooms, restoring, row_checkpoints
+from trellis.core.usage.checkpoints import SavedRow
+from trellis.core.usage.columns import IntColumn, RowKey
+from trellis.core.usage.followed import FollowedPods
+from trellis.core.usage.intake import take_in
+from trellis.core.usage.ooms import OomRecord, SeenKills
+from trellis.core.usage.rows import VpaKey
+from trellis.core.usage.samples import Ingested, Samples
+from trellis.core.usage.settings import Tuning, UsageSettings
+from trellis.core.usage.state import UsageState
+from trellis.core.usage.view import RowsView, rows_view
+
+
+class Sizes(msgspec.Struct, frozen=True):
+    """How much a model holds. `names` are keys of rows, pods and containers; `bytes` are those of its columns."""
+
+    vpas: int
+    rows: int
+    slots: int
+    totals: int
+    histories: int
+    names: int
+    bytes: int
+
+
+class UsageModel:
+    """Usage of all containers that VPAs govern."""
+
+    def __init__(self, settings: UsageSettings = UsageSettings()) -> None:  # noqa: B008 - frozen, so that one can serve all
+        self.settings = settings
+        self._state = UsageState(settings)
+        self._pods = FollowedPods(self._state.slots)
+        self._seen = SeenKills()
+
+    @property
+    def namespaces(self) -> list[str]:
+        """Where pods are followed: who stops following a namespace says so with no pods."""
+        return self._pods.namespaces
+
+    def follow(self, namespace: str, pods: Sequence[FollowedPod], now: float) -> None:
+        """Follow exactly these pods of a namespace. Samples of others are not stored."""
+        for pod, slots in self._pods.follow(namespace, pods, now):
+            for container, slot in zip(pod.containers, slots, strict=True):
+                self._state.slots.row[slot] = self._state.row(RowKey(namespace, pod.vpa, container.name))
+        # A peak of a container that runs is in no checkpoint. When it is gone, that is where its peak belongs.
+        gone = self._pods.parted()
+        gone = gone[~np.isnan(self._state.slots.memory_peak[gone])]
+        self._state.rows.mark_unsaved(self._state.slots.row[gone], now)
+
+    def tune(self, namespace: str, vpa: str, container: str, tuning: Tuning | None) -> None:
+        """Override how one row counts memory, whether it is there yet or not; with None, as the settings have it."""
+        key = RowKey(namespace, vpa, container)
+        if tuning is None:
+            self._state.tunings.pop(key, None)
+        else:
+            self._state.tunings[key] = tuning
+        row = self._state.rows.find(key)
+        if row >= 0:
+            self._state.rows.tune(row, tuning or self._state.tuning)
+
+    def keep_totals(self, vpas: Collection[VpaKey]) -> None:
+        """Keep the histograms of the whole workload for the rows of exactly these VPAs (namespace, name)."""
+        self._state.keep_totals(vpas)
+
+    def keep_history(self, vpas: Collection[VpaKey]) -> None:
+        """Keep hourly summaries for the rows of exactly these VPAs (namespace, name)."""
+        self._state.keep_history(vpas)
+
+    def ingest(self, samples: Samples, now: float) -> Ingested:
+        """Take in a batch of samples, live or of old times; those of one container are in the order of their times."""
+        return take_in(
+            self._state, samples, self._pods.lookup(samples.namespaces, samples.pods, samples.containers), now
+        )
+
+    def record_ooms(self, kills: Sequence[OomKill], now: float) -> OomRecord:
+        """Count OOM kills, each once; also those of pods that departed a few minutes ago."""
+        return ooms.record(self._state, self._pods, self._seen, kills, now)
+
+    def restore(self, saved: SavedRow) -> None:
+        """Merge a checkpoint into its row, once; a bad one raises `InvalidCheckpoint` and changes nothing."""
+        for problem in self.restore_all([saved]).values():
+            raise problem
+
+    def restore_all(self, saved: Sequence[SavedRow]) -> dict[RowKey, InvalidCheckpoint]:
+        """Merge many checkpoints, ten times faster than one by one; those that are refused do not stop the others."""
+        return restoring.restore(self._state, saved)
+
+    def saved(self, rows: IntColumn, now: float) -> list[SavedRow]:
+        """Rows as checkpoints have them."""
+        return row_checkpoints.saved_rows(self._state, rows, now)
+
+    def due(self, now: float, limit: int) -> IntColumn:
+        """At most so many rows that have something unsaved: OOM kills first, then what has waited for longest."""
+        return self._state.rows.due(now, limit)
+
+    def mark_saved(self, rows: IntColumn, now: float) -> None:
+        """Note that checkpoints are written as `saved` gave them, with the `now` it was given."""
+        self._state.rows.mark_saved(rows, now)
+
+    def mark_unsaved(self, rows: IntColumn, now: float) -> None:
+        """Note that rows hold what no checkpoint has, such as history from elsewhere."""
+        self._state.rows.mark_unsaved(rows, now)
+
+    def collect(self, alive: Collection[VpaKey], now: float) -> list[RowKey]:
+        """Forget what can be forgotten; the rows that went. `alive` are all VPAs (namespace, name) there are."""
+        return collecting.collect(self._state, self._pods, self._seen, alive, now)
+
+    def view(self, rows: IntColumn | None = None) -> RowsView:
+        """Given rows, or all, as recommenders see them; it holds until the model changes."""
+        return rows_view(self._state, rows)
+
+    def find(self, keys: Sequence[RowKey]) -> IntColumn:
+        """The rows of keys; -1 where there is none."""
+        return np.array([self._state.rows.find(key) for key in keys], dtype=np.int64)
+
+    def sizes(self) -> Sizes:
+        """How much there is of everything."""
+        state = self._state
+        return Sizes(
+            vpas=state.vpas.size,
+            rows=state.rows.size,
+            slots=state.slots.size,
+            totals=state.totals.size,
+            histories=state.history.size,
+            names=state.rows.size + state.vpas.size + len(state.tunings) + len(self._seen) + self._pods.size,
+            bytes=state.nbytes,
+        )

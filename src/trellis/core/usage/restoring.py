@@ -1,0 +1,117 @@
+"""How do rows come back from checkpoints? Merged into what they have, and once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import numpy as np
+
+from trellis.base.errors import InvalidCheckpoint
+from trellis.core.usage.bank import Bank, SavedHistogram
+from trellis.core.usage.checkpoints import SavedRow
+from trellis.core.usage.columns import IntColumn, RowKey
+from trellis.core.usage.history_text import read_text
+from trellis.core.usage.hours import HOUR, Summaries
+from trellis.core.usage.rings import Ring
+from trellis.core.usage.state import UsageState
+
+_ONE_PER_MINUTE = 60  # what a stored hour weighs beside late samples: nobody stores how many it had
+_MOST_SAMPLES = 2**62  # half of what a column can count, so that new samples always fit
+
+_Hours: TypeAlias = tuple[int, Ring]  # the newest, and what is known of it and those before
+
+
+def restore(state: UsageState, saved: Sequence[SavedRow]) -> dict[RowKey, InvalidCheckpoint]:
+    """Merge checkpoints into their rows; those that make no sense are left out and said why.
+
+    A row whose checkpoint was read or written before is left as it is: that checkpoint is known.
+    """
+    refused: dict[RowKey, InvalidCheckpoint] = {}
+    fresh: list[SavedRow] = []
+    histories: list[_Hours | None] = []
+    rows: list[int] = []
+    for each in saved:
+        try:
+            history = _read_history(each)
+        except InvalidCheckpoint as error:
+            refused[each.key] = error
+            continue
+        row = state.row(each.key)
+        if not state.rows.stored[row]:
+            state.rows.stored[row] = True
+            fresh.append(each)
+            histories.append(history)
+            rows.append(row)
+    if fresh:
+        _restore_rows(state, np.array(rows), fresh)
+        _restore_totals(state, np.array(rows), fresh)
+        _restore_histories(state, np.array(rows), histories)
+    return refused
+
+
+def _restore_rows(state: UsageState, rows: IntColumn, saved: Sequence[SavedRow]) -> None:
+    table = state.rows
+    table.restored[rows] = [each.updated for each in saved]
+    table.first[rows] = np.fmin(table.first[rows], [each.first for each in saved])
+    table.last[rows] = np.fmax(table.last[rows], [each.last for each in saved])
+    table.count[rows] += [min(each.count, _MOST_SAMPLES) for each in saved]
+    _merge(state.cpu, rows, [each.cpu for each in saved])
+    _merge(state.memory, rows, [each.memory for each in saved])
+
+
+def _restore_totals(state: UsageState, rows: IntColumn, saved: Sequence[SavedRow]) -> None:
+    kept = [number for number, each in enumerate(saved) if each.cpu_total or each.memory_total]
+    if not kept:
+        return
+    rows = rows[kept]
+    state.give_totals(rows[state.rows.total[rows] < 0])
+    totals = state.rows.total[rows]
+    _merge(state.cpu_total, totals, [saved[number].cpu_total or SavedHistogram() for number in kept])
+    _merge(state.memory_total, totals, [saved[number].memory_total or SavedHistogram() for number in kept])
+
+
+def _restore_histories(state: UsageState, rows: IntColumn, histories: Sequence[_Hours | None]) -> None:
+    kept = [(row, hours) for row, hours in zip(rows.tolist(), histories, strict=True) if hours is not None]
+    if not kept:
+        return
+    rows = np.array([row for row, _ in kept])
+    state.give_history(rows[state.rows.history[rows] < 0])
+    found = [_summaries(int(state.rows.history[row]), *hours) for row, hours in kept]
+    state.history.merge(
+        Summaries(
+            np.concatenate([each.series for each in found]),
+            np.concatenate([each.hours for each in found]),
+            np.concatenate([each.values for each in found]),
+            np.concatenate([each.counts for each in found]),
+        )
+    )
+
+
+def _read_history(saved: SavedRow) -> _Hours | None:
+    if not saved.history:
+        return None
+    newest, values = read_text(saved.history)
+    if not newest <= np.fmax(saved.updated, saved.last) / HOUR + 1:
+        # The ring would turn to that hour, and all that is to come would be older than it reaches.
+        raise InvalidCheckpoint("status.history", saved.history, "must not be ahead of status.lastUpdateTime")
+    return newest, values
+
+
+def _merge(bank: Bank, rows: IntColumn, saved: Sequence[SavedHistogram]) -> None:
+    loaded = Bank(bank.layout, bank.half_life, len(rows))
+    loaded.reserve(len(rows))
+    everyone = np.arange(len(rows))
+    loaded.load_all(everyone, saved)
+    bank.merge(rows, loaded, everyone)
+
+
+def _summaries(number: int, newest: int, values: Ring) -> Summaries:
+    """What a stored history has of each hour."""
+    resource, place = np.nonzero(~np.isnan(values[:, 0]))
+    return Summaries(
+        series=2 * number + resource,
+        hours=newest - (values.shape[-1] - 1) + place,
+        values=values[resource, :, place].astype(np.float64),
+        counts=np.full(len(place), _ONE_PER_MINUTE),
+    )

@@ -1,0 +1,115 @@
+"""What is known of each row, and of the VPA it belongs to?"""
+
+from __future__ import annotations
+
+import math
+from typing import TypeAlias
+
+import numpy as np
+
+from trellis.core.usage.columns import BoolColumn, FloatColumn, IntColumn, RowKey
+from trellis.core.usage.settings import Tuning
+from trellis.core.usage.tables import KeyedTable
+
+VpaKey: TypeAlias = tuple[str, str]  # namespace and name
+
+
+class VpaTable(KeyedTable[VpaKey]):
+    """One entry per VPA that has rows."""
+
+    fills = {"totals": False, "history": False, "pods": 1, "gone": math.nan}
+
+    totals: BoolColumn
+    """Whether its rows keep the histograms of the whole workload."""
+    history: BoolColumn
+    """Whether its rows keep hourly summaries."""
+    pods: IntColumn
+    """Ready pods in the newest batch that had any, which is by how much an OOM kill counts for the whole workload."""
+    gone: FloatColumn
+    """Since when there is no such VPA."""
+
+
+class RowTable(KeyedTable[RowKey]):
+    """One entry per container name of a VPA. Times are NaN where there is none."""
+
+    fills = {
+        "vpa": -1,
+        "total": -1,
+        "history": -1,
+        "first": math.nan,
+        "last": math.nan,
+        "count": 0,
+        "idle": math.nan,
+        "last_oom": math.nan,
+        "unsaved": math.nan,
+        "changed": math.nan,
+        "killed": math.nan,
+        "stored": False,
+        "restored": math.nan,
+        "memory_window": math.nan,
+        "memory_windows": 1,
+        "oom_bump_up_ratio": math.nan,
+        "oom_min_bump_up": math.nan,
+    }
+
+    vpa: IntColumn
+    total: IntColumn
+    """Its row in the banks of whole workloads; -1 for none."""
+    history: IntColumn
+    """Its number in the history; -1 for none."""
+    first: FloatColumn
+    last: FloatColumn
+    count: IntColumn
+    """CPU samples, as upstream counts: they alone decide how sure a recommendation is."""
+    idle: FloatColumn
+    """Since when no container feeds it."""
+    last_oom: FloatColumn
+    unsaved: FloatColumn
+    """Since when there is something that no checkpoint has."""
+    changed: FloatColumn
+    """When something new last came."""
+    killed: FloatColumn
+    """When an OOM kill came that no checkpoint has."""
+    stored: BoolColumn
+    """Whether the row's checkpoint is ours: read, or written."""
+    restored: FloatColumn
+    """When the checkpoint was written that the row began with: OOM kills up to then are in it."""
+    memory_window: FloatColumn
+    memory_windows: IntColumn
+    oom_bump_up_ratio: FloatColumn
+    oom_min_bump_up: FloatColumn
+
+    def tune(self, row: int, tuning: Tuning) -> None:
+        """Set how a row counts memory from now on."""
+        self.memory_window[row] = tuning.memory_window
+        self.memory_windows[row] = tuning.memory_windows
+        self.oom_bump_up_ratio[row] = tuning.oom_bump_up_ratio
+        self.oom_min_bump_up[row] = tuning.oom_min_bump_up
+
+    def count_samples(self, rows: IntColumn, times: FloatColumn) -> None:
+        """Note CPU samples; rows may repeat."""
+        self.first[rows] = np.where(np.isnan(self.first[rows]), times, self.first[rows])
+        self.last[rows] = np.where(np.isnan(self.last[rows]), times, self.last[rows])
+        np.minimum.at(self.first, rows, times)
+        np.maximum.at(self.last, rows, times)
+        np.add.at(self.count, rows, 1)
+
+    def mark_unsaved(self, rows: IntColumn, now: float, *, killed: bool = False) -> None:
+        """Note that rows have something new."""
+        self.unsaved[rows] = np.fmin(self.unsaved[rows], now)
+        self.changed[rows] = now
+        if killed:
+            self.killed[rows] = now
+
+    def mark_saved(self, rows: IntColumn, when: float) -> None:
+        """Note that checkpoints have all that came up to a time."""
+        changed = self.changed[rows]
+        self.unsaved[rows] = np.where(changed > when, changed, np.nan)
+        self.killed[rows] = np.where(self.killed[rows] > when, self.killed[rows], np.nan)
+        self.stored[rows] = True
+
+    def due(self, now: float, limit: int) -> IntColumn:
+        """Rows to save, at most `limit`: those with OOM kills first, then those that have waited for longest."""
+        waiting = np.flatnonzero(self.unsaved <= now)
+        order = np.lexsort((waiting, self.unsaved[waiting], np.isnan(self.killed[waiting])))
+        return waiting[order[:limit]]

@@ -1,0 +1,127 @@
+"""Which samples can be used, and why not the others?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+
+from trellis.base.errors import InternalError
+from trellis.base.reason import Reason, Severity
+from trellis.core.usage.columns import BoolColumn, FloatColumn, IntColumn
+
+MOST_CORES = 100_000.0
+MOST_BYTES = 1e15
+CLOCK_SKEW = 300.0  # seconds by which a node's clock may be ahead of ours
+OLDEST = 366 * 86_400.0  # seconds; no source goes back further, and one such time would count as a year of history
+
+UNKNOWN_CONTAINER = Reason(
+    "UnknownContainer", "A sample or kill was left out: no VPA governs a container of that name."
+)
+EMPTY_SAMPLE = Reason("EmptySample", "A usage sample was left out: it has no time, or neither CPU nor memory.")
+FUTURE_SAMPLE = Reason(
+    "FutureSample", "A sample or kill was left out: its time is more than five minutes ahead.", Severity.WARNING
+)
+NEGATIVE_SAMPLE = Reason("NegativeSample", "A usage sample was left out: it is below zero.", Severity.WARNING)
+ABSURD_SAMPLE = Reason(
+    "AbsurdSample",
+    "A sample or kill was left out: above 100,000 cores or 10^15 bytes, or more than a year old.",
+    Severity.WARNING,
+)
+LATE_SAMPLE = Reason("LateSample", "A usage sample was left out: a newer one of that container came before it.")
+REPEATED_SAMPLE = Reason("RepeatedSample", "A usage sample was left out: the one of that time is known already.")
+
+
+class Samples(msgspec.Struct, frozen=True):
+    """A batch of usage, in columns of equal length: cores and bytes, NaN where nobody measured."""
+
+    namespaces: list[str]
+    pods: list[str]
+    containers: list[str]
+    times: FloatColumn
+    cpu: FloatColumn
+    memory: FloatColumn
+
+    def __post_init__(self) -> None:
+        columns = (self.namespaces, self.pods, self.containers, self.times, self.cpu, self.memory)
+        if len({len(column) for column in columns}) != 1:
+            raise InternalError(f"columns of samples have lengths {[len(column) for column in columns]}")
+
+    def __len__(self) -> int:
+        return len(self.times)
+
+    @classmethod
+    def empty(cls) -> Samples:
+        """No samples."""
+        return cls([], [], [], np.zeros(0), np.zeros(0), np.zeros(0))
+
+    @classmethod
+    def joined(cls, parts: Sequence[Samples]) -> Samples:
+        """All samples of some batches, in order."""
+        if not parts:
+            return cls.empty()
+        return cls(
+            [name for part in parts for name in part.namespaces],
+            [name for part in parts for name in part.pods],
+            [name for part in parts for name in part.containers],
+            np.concatenate([part.times for part in parts]),
+            np.concatenate([part.cpu for part in parts]),
+            np.concatenate([part.memory for part in parts]),
+        )
+
+
+class Ingested(msgspec.Struct, frozen=True):
+    """What became of a batch.
+
+    `accepted` counts samples of which CPU or memory was taken; `dropped` counts, by reason code, samples of which one
+    or both were not. `touched` are the rows with something new. The other columns are the accepted samples, NaN where a
+    value was not taken.
+    """
+
+    accepted: int
+    dropped: dict[str, int]
+    touched: IntColumn
+    slots: IntColumn
+    rows: IntColumn
+    cpu: FloatColumn
+    memory: FloatColumn
+
+
+class Screened(msgspec.Struct, frozen=True):
+    """Which values of a batch make sense, before it is asked what came before them."""
+
+    cpu: BoolColumn
+    memory: BoolColumn
+    dropped: dict[str, int]
+
+
+def screen(samples: Samples, slots: IntColumn, now: float) -> Screened:
+    """Look at each sample by itself."""
+    known = slots >= 0
+    has_cpu, has_memory = ~np.isnan(samples.cpu), ~np.isnan(samples.memory)
+    filled = ~np.isnan(samples.times) & (has_cpu | has_memory)
+    future = samples.times > now + CLOCK_SKEW
+    ancient = samples.times < now - OLDEST
+    usable = known & filled & ~future & ~ancient
+    negative_cpu, negative_memory = samples.cpu < 0, samples.memory < 0
+    absurd_cpu, absurd_memory = samples.cpu > MOST_CORES, samples.memory > MOST_BYTES
+    return Screened(
+        cpu=usable & has_cpu & ~negative_cpu & ~absurd_cpu,
+        memory=usable & has_memory & ~negative_memory & ~absurd_memory,
+        dropped=counted(
+            {
+                UNKNOWN_CONTAINER: ~known,
+                EMPTY_SAMPLE: known & ~filled,
+                FUTURE_SAMPLE: known & filled & future,
+                NEGATIVE_SAMPLE: usable & (negative_cpu | negative_memory),
+                ABSURD_SAMPLE: (known & filled & ancient) | (usable & (absurd_cpu | absurd_memory)),
+            }
+        ),
+    )
+
+
+def counted(dropped: dict[Reason, BoolColumn]) -> dict[str, int]:
+    """How many samples were dropped, by the code of the reason; reasons that hold for none are left out."""
+    numbers = {reason.code: int(np.count_nonzero(which)) for reason, which in dropped.items()}
+    return {code: number for code, number in numbers.items() if number}

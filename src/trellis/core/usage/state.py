@@ -1,0 +1,127 @@
+"""What does the usage model consist of? Rows, slots, banks and rings, and what making and forgetting a row means."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import numpy as np
+
+from trellis.core.usage.bank import Bank
+from trellis.core.usage.columns import BoolColumn, IntColumn, RowKey
+from trellis.core.usage.history import History
+from trellis.core.usage.layout import CPU, CPU_TOTAL, MEMORY, MEMORY_TOTAL
+from trellis.core.usage.rows import RowTable, VpaKey, VpaTable
+from trellis.core.usage.settings import Tuning, UsageSettings
+from trellis.core.usage.slots import SlotTable
+from trellis.core.usage.tables import Table
+
+
+class UsageState:
+    """Everything that changes, and the changes that concern more than one part."""
+
+    def __init__(self, settings: UsageSettings) -> None:
+        self.tuning = settings.tuning
+        self.vpas = VpaTable()
+        self.rows = RowTable()
+        self.slots = SlotTable()
+        self.cpu = Bank(CPU, settings.cpu_half_life)
+        self.memory = Bank(MEMORY, settings.memory_half_life)
+        self.totals = Table()
+        self.cpu_total = Bank(CPU_TOTAL, settings.cpu_half_life)
+        self.memory_total = Bank(MEMORY_TOTAL, settings.memory_half_life)
+        self.history = History(settings.history_days)
+        self.tunings: dict[RowKey, Tuning] = {}
+        self._with_totals: set[VpaKey] = set()
+        self._with_history: set[VpaKey] = set()
+
+    def row(self, key: RowKey) -> int:
+        """The row of a key, made if there is none."""
+        row = self.rows.find(key)
+        if row >= 0:
+            return row
+        vpa_key = (key.namespace, key.vpa)
+        vpa = self.vpas.find(vpa_key)
+        if vpa < 0:
+            vpa = self.vpas.name(vpa_key)
+            self.vpas.totals[vpa] = vpa_key in self._with_totals
+            self.vpas.history[vpa] = vpa_key in self._with_history
+        row = self.rows.name(key)
+        self.rows.vpa[row] = vpa
+        self.rows.tune(row, self.tunings.get(key, self.tuning))
+        if row >= self.cpu.capacity:
+            self.cpu.reserve(row + 1)
+            self.memory.reserve(row + 1)
+        if self.vpas.totals[vpa]:
+            self.give_totals(np.array([row]))
+        if self.vpas.history[vpa]:
+            self.give_history(np.array([row]))
+        return row
+
+    def forget(self, rows: IntColumn) -> None:
+        """Give rows back that no slot feeds."""
+        self.drop_totals(rows)
+        self.drop_history(rows)
+        self.cpu.clear(rows)
+        self.memory.clear(rows)
+        self.rows.release(rows)
+
+    def keep_totals(self, vpas: Collection[VpaKey]) -> None:
+        """Keep the second pair of histograms for the rows of exactly these VPAs."""
+        self._with_totals = set(vpas)
+        self._mark(self.vpas.totals, self._with_totals)
+        rows = self.rows.numbers()
+        wanted = self.vpas.totals[self.rows.vpa[rows]]
+        has = self.rows.total[rows] >= 0
+        self.drop_totals(rows[has & ~wanted])
+        self.give_totals(rows[wanted & ~has])
+
+    def keep_history(self, vpas: Collection[VpaKey]) -> None:
+        """Keep hourly summaries for the rows of exactly these VPAs."""
+        self._with_history = set(vpas)
+        self._mark(self.vpas.history, self._with_history)
+        rows = self.rows.numbers()
+        wanted = self.vpas.history[self.rows.vpa[rows]]
+        has = self.rows.history[rows] >= 0
+        self.drop_history(rows[has & ~wanted])
+        self.give_history(rows[wanted & ~has])
+
+    def give_totals(self, rows: IntColumn) -> None:
+        """Begin to count whole workloads, for rows that do not yet."""
+        self.rows.total[rows] = self.totals.take(len(rows))
+        self.cpu_total.reserve(self.totals.reach)
+        self.memory_total.reserve(self.totals.reach)
+
+    def drop_totals(self, rows: IntColumn) -> None:
+        """Stop counting whole workloads, for those of some rows that do."""
+        rows = rows[self.rows.total[rows] >= 0]
+        if not len(rows):
+            return
+        totals = self.rows.total[rows]
+        self.cpu_total.clear(totals)
+        self.memory_total.clear(totals)
+        self.totals.release(totals)
+        self.rows.total[rows] = -1
+        counted = self.slots.used & (self.rows.total[self.slots.row] < 0)
+        self.slots.total_peak[counted] = np.nan
+        self.slots.total_oom_peak[counted] = np.nan
+
+    def give_history(self, rows: IntColumn) -> None:
+        """Begin to sum up hours, for rows that do not yet."""
+        self.rows.history[rows] = self.history.take(len(rows))
+
+    def drop_history(self, rows: IntColumn) -> None:
+        """Stop summing up hours, for those of some rows that do."""
+        rows = rows[self.rows.history[rows] >= 0]
+        if len(rows):
+            self.history.release(self.rows.history[rows])
+            self.rows.history[rows] = -1
+
+    def _mark(self, column: BoolColumn, vpas: set[VpaKey]) -> None:
+        numbers = self.vpas.numbers()
+        column[numbers] = [key in vpas for key in self.vpas.keys(numbers.tolist())]
+
+    @property
+    def nbytes(self) -> int:
+        """What the columns, banks and rings occupy once all of their pages are in use."""
+        parts = (self.vpas, self.rows, self.slots, self.cpu, self.memory, self.cpu_total, self.memory_total)
+        return sum(part.nbytes for part in parts) + self.history.nbytes
