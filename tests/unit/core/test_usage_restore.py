@@ -280,3 +280,27 @@ def test_a_history_that_cannot_be_read_changes_nothing_and_stops_no_other() -> N
     assert model.view().keys == [RowKey("shop", "web", "app")]
     with pytest.raises(InvalidCheckpoint, match=r"status\.history"):
         model.restore(bad)
+
+
+def test_a_vpa_that_somebody_else_served_meanwhile_comes_back_with_what_they_remembered() -> None:
+    model = lived()
+    (mine,) = model.saved(model.view().rows, START)
+    model.abandon("shop", "web")
+    assert model.view().count.tolist() == [0]
+    theirs = msgspec.structs.replace(mine, count=mine.count + 100)
+    model.restore(theirs)
+    assert model.view().count.tolist() == [mine.count + 100]
+
+
+def test_a_workload_without_pods_keeps_its_history_and_a_container_that_was_removed_does_not() -> None:
+    later = START + 20 * DAY
+    idle = lived()
+    idle.follow("shop", [], START + 4 * DAY)
+    for now in (later, later + 700, later + 1400):
+        idle.collect({WEB}, now)
+    assert idle.view().count.tolist()[0] > 0
+    renamed = lived()
+    renamed.follow("shop", [pod("web-3", "other")], START + 4 * DAY)
+    for now in (later, later + 700, later + 1400):
+        renamed.collect({WEB}, now)
+    assert [key.container for key in renamed.view().keys] == ["other"]

@@ -106,7 +106,7 @@ class Knowledge:
             known = self._served.get(key)
             served = _served(vpa, known) if vpa is not None and scope.covers(key[0]) else None
             if served is None or served.recommender not in scope.recommenders:
-                self._drop(key)
+                self._drop(key, is_gone=vpa is None)
                 continue
             if known is None or known.uid != served.uid:
                 new.add(key)
@@ -257,12 +257,15 @@ class Knowledge:
         with_history = frozenset(key for key in wanted if self._needs_history(self._served[key]))
         return Past(wanted, namespaces, self.model.settings, tunings, with_history)
 
-    def _drop(self, key: Key) -> None:
-        """Forget a VPA that is gone, or that somebody else serves."""
-        if self._served.pop(key, None) is not None:
-            self._touched.add(key[0])
-            self._tuned.pop(key, None)
-            self.board.drop(*key)
+    def _drop(self, key: Key, *, is_gone: bool) -> None:
+        """Serve a VPA no longer: it is gone, for a moment perhaps, or somebody else serves it."""
+        if self._served.pop(key, None) is None:
+            return
+        self._touched.add(key[0])
+        self._tuned.pop(key, None)
+        self.board.drop(*key)
+        if not is_gone:
+            self.model.abandon(*key)
 
     def _may_save(self, key: Key) -> bool:
         return key in self._served and key not in self._waiting.fetching

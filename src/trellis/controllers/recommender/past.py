@@ -82,7 +82,8 @@ class PastUsage:
         """What came of it."""
         view = self._model.view()
         rows = view.rows[(view.count > 0) | ~view.memory.empty(view.rows)]
-        return self._model.saved(np.asarray(rows), now)
+        # Kills are not in the usage that came: those that containers still show must count, whenever they were.
+        return [msgspec.structs.replace(row, updated=np.nan) for row in self._model.saved(np.asarray(rows), now)]
 
     def _follow(self, namespace: str, pod: str, container: str) -> str:
         pods = self._pods.get(namespace)

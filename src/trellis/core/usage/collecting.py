@@ -1,8 +1,8 @@
 """What can be forgotten?
 
 Pods that departed, once news of them can no longer come; rows of VPAs that are gone; rows that nothing feeds and that
-are empty, or older than a VPA looks back. Nothing goes at once: a VPA that is replaced, a target that is missing for a
-moment and a restart all look at first as if everything had gone.
+are empty, or older than a VPA looks back while its other containers run. Nothing goes at once: a VPA that is replaced,
+a target that is missing for a moment and a restart all look at first as if everything had gone.
 """
 
 from __future__ import annotations
@@ -34,6 +34,21 @@ def collect(
     return keys
 
 
+def abandon(state: UsageState, vpa: VpaKey) -> None:
+    """Empty the rows of a VPA for which somebody else remembers from now on.
+
+    Should it come back, its history is what its checkpoints hold then. Slots go on, with new windows.
+    """
+    number = state.vpas.find(vpa)
+    if number < 0:
+        return
+    rows = state.rows.numbers()
+    rows = rows[state.rows.vpa[rows] == number]
+    state.empty(rows)
+    slots = np.flatnonzero(state.slots.used & np.isin(state.slots.row, rows))
+    state.slots.reset(slots, ("window_end", "memory_peak", "oom_peak", "total_peak", "total_oom_peak"))
+
+
 def _note_gone(state: UsageState, alive: frozenset[VpaKey], now: float) -> None:
     numbers = state.vpas.numbers()
     is_alive = np.array([key in alive for key in state.vpas.keys(numbers.tolist())], dtype=np.bool_)
@@ -48,7 +63,10 @@ def _forgettable(state: UsageState, rows: IntColumn, now: float) -> BoolColumn:
     idle = table.idle[rows] <= now - GRACE
     empty = (table.count[rows] == 0) & state.cpu.empty(rows) & state.memory.empty(rows)
     newest = np.where(np.isnan(table.last[rows]), table.idle[rows], table.last[rows])
-    stale = newest <= now - table.memory_window[rows] * table.memory_windows[rows]
+    # A workload without pods may run again, once a month or a year: only beside other containers is one gone for good.
+    has_pods = np.zeros(state.vpas.capacity, dtype=np.bool_)
+    has_pods[table.vpa[rows][fed]] = True
+    stale = has_pods[table.vpa[rows]] & (newest <= now - table.memory_window[rows] * table.memory_windows[rows])
     forgettable: BoolColumn = ~fed & (vpa_gone | (idle & (empty | stale)))
     return forgettable
 

@@ -117,6 +117,10 @@ class UsageModel:
         """Note that rows hold what no checkpoint has, such as history from elsewhere."""
         self._state.rows.mark_unsaved(rows, now)
 
+    def abandon(self, namespace: str, vpa: str) -> None:
+        """Empty the rows of a VPA for which somebody else remembers from now on."""
+        collecting.abandon(self._state, (namespace, vpa))
+
     def collect(self, alive: Collection[VpaKey], now: float) -> list[RowKey]:
         """Forget what can be forgotten; the rows that went. `alive` are all VPAs (namespace, name) there are."""
         return collecting.collect(self._state, self._pods, self._seen, alive, now)

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 import numpy as np
 
-from trellis.core.usage.bank import Bank
+from trellis.core.usage.bank import FEW_ROWS, Bank
 from trellis.core.usage.columns import BoolColumn, IntColumn, RowKey
 from trellis.core.usage.history import History
 from trellis.core.usage.layout import CPU, CPU_TOTAL, MEMORY, MEMORY_TOTAL
@@ -27,8 +27,8 @@ class UsageState:
         self.cpu = Bank(CPU, settings.cpu_half_life)
         self.memory = Bank(MEMORY, settings.memory_half_life)
         self.totals = Table()
-        self.cpu_total = Bank(CPU_TOTAL, settings.cpu_half_life)
-        self.memory_total = Bank(MEMORY_TOTAL, settings.memory_half_life)
+        self.cpu_total = Bank(CPU_TOTAL, settings.cpu_half_life, FEW_ROWS)
+        self.memory_total = Bank(MEMORY_TOTAL, settings.memory_half_life, FEW_ROWS)
         self.history = History(settings.history_days)
         self.tunings: dict[RowKey, Tuning] = {}
         self._with_totals: set[VpaKey] = set()
@@ -56,6 +56,15 @@ class UsageState:
         if self.vpas.history[vpa]:
             self.give_history(np.array([row]))
         return row
+
+    def empty(self, rows: IntColumn) -> None:
+        """Take everything out of rows that was ever counted."""
+        self.cpu.clear(rows)
+        self.memory.clear(rows)
+        self.drop_totals(rows)
+        self.drop_history(rows)
+        self.rows.reset(rows, ("first", "last", "count", "last_oom", "unsaved", "changed", "killed"))
+        self.rows.reset(rows, ("stored", "restored"))
 
     def forget(self, rows: IntColumn) -> None:
         """Give rows back that no slot feeds."""

@@ -57,6 +57,11 @@ class Table:
         """The numbers in use, ascending."""
         return np.flatnonzero(self.used)
 
+    def reset(self, numbers: IntColumn, names: Iterable[str]) -> None:
+        """Put into some columns what is in them at first."""
+        for name in names:
+            self._column(name)[numbers] = self.fills[name]
+
     def take(self, count: int) -> IntColumn:
         """So many numbers that were not in use, their columns as at first."""
         return np.array([self._take() for _ in range(count)], dtype=np.int64)
