@@ -300,7 +300,7 @@ def test_a_workload_without_pods_keeps_its_history_and_a_container_that_was_remo
         idle.collect({WEB}, now)
     assert idle.view().count.tolist()[0] > 0
     renamed = lived()
-    renamed.follow("shop", [pod("web-3", "other")], START + 4 * DAY)
+    renamed.follow("shop", [pod("web-3", containers=["other"])], START + 4 * DAY)
     for now in (later, later + 700, later + 1400):
         renamed.collect({WEB}, now)
     assert [key.container for key in renamed.view().keys] == ["other"]
