@@ -13,10 +13,13 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tools"))
 
-from pages import cli_page, kinds_page, reasons_page, requirements_page  # noqa: E402
+from pages import cli_page, component_page, kinds_page, reasons_page, requirements_page  # noqa: E402
 from picture import picture  # noqa: E402
 from trellis.api.crds import crd  # noqa: E402
 from trellis.api.kinds import KINDS, Kind  # noqa: E402
+from trellis.controllers.recommender.metrics import RECOMMENDER_METRICS  # noqa: E402
+from trellis.controllers.recommender.settings import RecommenderSettings  # noqa: E402
+from trellis.core.recommend.default import DefaultRecommender  # noqa: E402
 from trellis.reports.manifests import as_yaml  # noqa: E402
 
 
@@ -33,6 +36,9 @@ def generated() -> dict[str, Callable[[], str]]:
         files[f"docs/reference/{kind.name.lower()}.md"] = lambda kind=kind: kinds_page(kind)  # type: ignore[misc]
     files["docs/reference/reasons.md"] = reasons_page
     files["docs/reference/cli.md"] = cli_page
+    files["docs/reference/recommender.md"] = lambda: component_page(
+        "recommender", RecommenderSettings, RECOMMENDER_METRICS, DefaultRecommender().parameters
+    )
     files["docs/images/check.svg"] = lambda: picture(ROOT)
     files["docs/reference/requirements.md"] = lambda: requirements_page(ROOT)
     return files

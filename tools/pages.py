@@ -21,6 +21,7 @@ from trellis.api.schema import Node, Shape, schema_of
 from trellis.base.reason import Reason
 from trellis.cli.main import COMMANDS
 from trellis.cli.main import trellis as root_command
+from trellis.core.recommend.parameters import Parameter, ParameterKind
 from trellis.runtime.metrics import Spec
 from trellis.runtime.setting_reference import reference_table
 from trellis.runtime.settings import Settings
@@ -150,9 +151,11 @@ def cli_page() -> str:
     return "\n".join(lines)
 
 
-def component_page(name: str, settings: type[Settings], metrics: Iterable[Spec], parameters: str = "") -> str:
-    """One component: what can be set, by group, and what it counts."""
-    lines = [NOTE, f"# trellis {name}\n"]
+def component_page(
+    name: str, settings: type[Settings], metrics: Iterable[Spec], parameters: Iterable[Parameter] = ()
+) -> str:
+    """One component: what can be set, by group, what a VPA can set for itself, and what is counted."""
+    lines = [NOTE, f"# trellis {name}\n", f"How to use it is in the [guide](../guides/{name}.md).\n"]
     lines.append(
         "Each setting is a flag, a variable and a key of the file given with `--config`:\n"
         "`--kube-api-qps`, `TRELLIS_KUBE_API_QPS`, `kube-api-qps`. Flags win over variables, and these over the file.\n"
@@ -160,8 +163,13 @@ def component_page(name: str, settings: type[Settings], metrics: Iterable[Spec],
     for field, annotation in typing.get_type_hints(settings).items():
         lines += [f"## {field.replace('_', ' ').capitalize()}\n", f"{(annotation.__doc__ or '').strip()}\n"]
         lines.append(reference_table(annotation, getattr(settings(), field)))
-    if parameters:
-        lines += ["## Parameters of `default`\n", parameters]
+    if rows := [_parameter_row(each) for each in parameters]:
+        lines += [
+            "## Parameters\n",
+            "What a VerticalPodAutoscaler can set for itself, as text, in `spec.recommenders[].parameters`.\n"
+            "The default is the value of the flag of the same name.\n",
+            *("| parameter | value | default | meaning |", "|---|---|---|---|", *rows, ""),
+        ]
     lines += ["## Metrics\n", "| metric | type | labels | meaning |", "|---|---|---|---|"]
     for spec in metrics:
         kind = type(spec).__name__.removesuffix("Spec").lower()
@@ -169,6 +177,15 @@ def component_page(name: str, settings: type[Settings], metrics: Iterable[Spec],
         lines.append(f"| `{spec.name}` | {kind} | {labels} | {spec.help} |")
     lines.append("")
     return "\n".join(lines)
+
+
+def _parameter_row(each: Parameter) -> str:
+    unit = f", {each.unit}" if each.unit and each.kind is not ParameterKind.DURATION else ""
+    least, most = (each.show(bound) if bound is not None else "" for bound in (each.minimum, each.maximum))
+    limits = f", {least} to {most}" if least and most else ""
+    choices = f": {', '.join(f'`{choice}`' for choice in each.choices)}" if each.choices else ""
+    value = f"{each.kind}{choices}{unit}{limits}"
+    return f"| `{each.name}` | {value} | `{each.show(each.default)}` | {each.meaning} |"
 
 
 def cited(root: Path) -> dict[str, list[tuple[str, int, str]]]:

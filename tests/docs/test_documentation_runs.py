@@ -100,9 +100,17 @@ def test_there_is_something_to_run() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_inside_the_project_lead_somewhere(page: Path) -> None:
-    for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text()):
+    for target, _, heading in re.findall(r"\]\(([^)#\s]*)(#([^)\s]*))?\)", page.read_text()):
         if "://" not in target:
-            assert (page.parent / target).exists(), f"{page.name}: {target}"
+            path = page.parent / target if target else page
+            assert path.exists(), f"{page.name}: {target}"
+            assert not heading or heading in anchors(path), f"{page.name}: {target}#{heading}"
+
+
+def anchors(page: Path) -> set[str]:
+    """What GitHub calls the headings of a page."""
+    headings = re.findall(r"^#+ (.*)$", BLOCK.sub("", page.read_text()), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 @pytest.mark.req("SB-47")

@@ -21,7 +21,11 @@ class AccessSettings(Settings, frozen=True):
     """How the API server is reached, and how hard it is worked."""
 
     kubeconfig: Annotated[
-        str, Setting("Kubeconfig to use.", why="Inside a cluster the pod's own ServiceAccount is used.")
+        str,
+        Setting(
+            "Kubeconfig to use.",
+            why="Unset: that of `$KUBECONFIG`, else the pod's own ServiceAccount, else `~/.kube/config`.",
+        ),
     ] = ""
     kube_api_qps: Annotated[
         float | None,

@@ -30,7 +30,7 @@ class HealthSettings(Settings, frozen=True):
         str,
         Setting(
             "Where to answer probes and serve metrics.",
-            why="A port that is neither privileged nor one of upstream's, so that both can run side by side.",
+            why="A port of its own for every component; upstream's, where upstream has the component.",
             check=why_not_address,
         ),
     ] = ":8940"

@@ -57,5 +57,10 @@ class Histogram(Collector):
         with self._lock:
             found = [(labels, np.cumsum(counts), self._sums[labels]) for labels, counts in self._counts.items()]
         for labels, counts, total in found:
-            family.add_metric(labels, list(zip(self._edges, map(float, counts), strict=True)), total)
+            named = dict(zip(self._labels, labels, strict=True))
+            for edge, count in zip(self._edges, counts.tolist(), strict=True):
+                family.add_sample(f"{self._name}_bucket", {**named, "le": edge}, count)
+            # Not by `add_metric`: it leaves out both where the first bound is negative, and Go's library does not.
+            family.add_sample(f"{self._name}_count", named, float(counts[-1]))
+            family.add_sample(f"{self._name}_sum", named, total)
         yield family

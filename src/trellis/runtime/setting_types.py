@@ -108,7 +108,7 @@ _LIST: Final = Kind("list", _read_list, ",".join, repeatable=True)
 _KINDS: Final[dict[Any, Kind]] = {
     bool: Kind("true or false", _read_bool, lambda value: str(value).lower(), switch=True),
     int: Kind("whole number", _read_int),
-    float: Kind("number", _read_float, lambda value: f"{value:g}"),
+    float: Kind("number", _read_float, lambda value: f"{value:.15g}"),
     str: Kind("text", _read_str),
     Duration: Kind("duration", parse_duration),
     Quantity: Kind("quantity", Quantity.parse),

@@ -123,7 +123,8 @@ def _leading(client: Client, settings: RecommenderSettings, writer: Writer, stop
 
     leading = Leading(
         names,
-        elect if leader.leader_elect else None,
+        # Who writes nothing takes no lease either, and so never stops the one who does the work.
+        elect if leader.leader_elect and not settings.access.read_only else None,
         on_won=lambda name: _log.info("leading", recommender=name, identity=identity),
         on_lost=lost,
     )

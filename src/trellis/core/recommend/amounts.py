@@ -14,6 +14,8 @@ from trellis.core.usage.columns import FloatColumn
 
 # Upstream's largest amount. What is beyond it, as an upper bound without any confidence is, stops there.
 LARGEST: Final = 1e14
+# A policy or a stored status that says more is read as this much: up to here a float holds every whole number.
+LARGEST_READ: Final = 2.0**53
 
 CPU: Final = 0
 MEMORY: Final = 1

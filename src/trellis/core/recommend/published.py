@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from trellis.api.vpa import ContainerRecommendation, VerticalPodAutoscalerStatus
-from trellis.core.recommend.amounts import CPU, MEMORY, PUBLISHED_AS, RESOURCES
+from trellis.core.recommend.amounts import CPU, LARGEST_READ, MEMORY, PUBLISHED_AS, RESOURCES
 from trellis.core.recommend.quantity_column import read_cpu, read_memory
 from trellis.core.usage.columns import FloatColumn
 
@@ -30,6 +30,7 @@ def read_amounts(recommendations: Sequence[ContainerRecommendation]) -> FloatCol
         if any(column):
             amounts[what, CPU] = read_cpu([_text(each, "cpu") for each in column])
             amounts[what, MEMORY] = read_memory([_text(each, "memory") for each in column])
+    np.minimum(amounts, LARGEST_READ, out=amounts)
     return amounts
 
 

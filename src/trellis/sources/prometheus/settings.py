@@ -43,9 +43,7 @@ class PrometheusSettings(Settings, frozen=True):
 
     prometheus_address: Annotated[
         str,
-        Setting(
-            "Where to find Prometheus, or what speaks its HTTP API.", why="Upstream's figure.", check=_why_not_address
-        ),
+        Setting("Where to find Prometheus, or what speaks its HTTP API.", why="Upstream's.", check=_why_not_address),
     ] = "http://prometheus.monitoring.svc"
     prometheus_insecure: Annotated[
         bool, Setting("Trust whatever certificate Prometheus shows.", why="Off: a token would go to anybody.")
@@ -124,7 +122,7 @@ class PrometheusSettings(Settings, frozen=True):
     prometheus_live: Annotated[
         bool,
         Setting(
-            "Take live usage from Prometheus, too, in place of metrics.k8s.io.",
+            "Take live usage from Prometheus, in place of metrics.k8s.io.",
             why="Off, as upstream: metrics-server is fresher and is there in most clusters.",
         ),
     ] = False
@@ -141,7 +139,7 @@ class PrometheusSettings(Settings, frozen=True):
         str,
         Setting(
             "How far back history is read at start.",
-            why="What is older than eight half-lives weighs nothing.",
+            why="What is eight half-lives old weighs 0.4 % of what is new.",
             unit="Prometheus duration",
             check=why_not_span,
         ),

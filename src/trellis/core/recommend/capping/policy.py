@@ -16,7 +16,7 @@ import numpy as np
 
 from trellis.api.resolve import ContainerMeaning
 from trellis.base.quantity import Quantity
-from trellis.core.recommend.amounts import CPU, MEMORY, MILLICORES, RESOURCES
+from trellis.core.recommend.amounts import CPU, LARGEST_READ, MEMORY, MILLICORES, RESOURCES
 from trellis.core.recommend.quantity_column import cpu_texts, memory_texts
 from trellis.core.usage.columns import FloatColumn
 
@@ -54,7 +54,7 @@ def cap(amounts: FloatColumn, least: FloatColumn, most: FloatColumn, cluster_mos
 
 def _bound(amounts: Mapping[str, Quantity], resource: str, absent: float, to_whole: Callable[[Fraction], int]) -> float:
     amount = amounts.get(resource)
-    return absent if amount is None else float(max(to_whole(_counted(amount, resource)), 0))
+    return absent if amount is None else min(float(max(to_whole(_counted(amount, resource)), 0)), LARGEST_READ)
 
 
 def _spelled(amounts: Mapping[str, Quantity], bounds: list[float]) -> Iterator[tuple[tuple[str, float], str]]:
