@@ -18,7 +18,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "check": ("trellis.cli.check", "Find what is wrong with autoscaling manifests."),
     "recommender": (
         "trellis.cli.recommender",
-        "Recommend how big containers should be, as upstream's recommender does.",
+        "Recommend how big containers should be, as upstream does.",
     ),
     "crds": ("trellis.cli.crds", "Print the CustomResourceDefinitions."),
 }

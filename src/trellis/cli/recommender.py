@@ -8,7 +8,7 @@ from trellis.controllers.recommender.settings import RecommenderSettings
 
 command = component(
     "recommender",
-    "Recommend how big containers should be, as upstream's recommender does.",
+    "Recommend how big containers should be, as upstream does.",
     RecommenderSettings,
     log_settings=lambda settings: settings.logs,
     start=recommending,

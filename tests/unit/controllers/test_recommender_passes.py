@@ -380,3 +380,22 @@ def test_checkpoints_that_cannot_be_listed_are_not_overwritten_by_a_fresh_start(
         assert again.checkpoint("web-app")["status"]["totalSamplesCount"] > stored["totalSamplesCount"]
 
     again.run(later)
+
+
+def test_a_vpa_that_is_pointed_at_another_workload_begins_anew() -> None:
+    world = World()
+    world.add_workload("web", cpu="4", memory="3Gi")
+    world.add_workload("small")
+    world.server.delete(f"{VPAS}/small")
+
+    async def play() -> None:
+        await world.passes(5)
+        assert world.target("web")["cpu"] == "4742m"
+        vpa = world.vpa("web")
+        target = {**vpa["spec"]["targetRef"], "name": "small"}
+        world.server.put(f"{VPAS}/web", {**vpa, "metadata": {"generation": 2}, "spec": {"targetRef": target}})
+        await world.passes(2)
+        assert world.target("web") == {"cpu": "587m", "memory": "380258472"}
+        assert world.checkpoint("web-app")["status"]["totalSamplesCount"] == 4
+
+    world.run(play)

@@ -16,7 +16,8 @@ from recommend_oracle import capped
 from trellis.api.kube.containers import Resources
 from trellis.api.kube.policies import LimitRange
 from trellis.api.resolve import ContainerMeaning, EffectiveVpa, resolve_vpa
-from trellis.api.vpa import VerticalPodAutoscaler, VerticalPodAutoscalerStatus
+from trellis.api.vpa import ContainerRecommendation, VerticalPodAutoscaler, VerticalPodAutoscalerStatus
+from trellis.core.recommend.amounts import TARGET
 from trellis.core.recommend.capping import (
     Advice,
     CappedAdvice,
@@ -30,6 +31,8 @@ from trellis.core.recommend.capping import (
 from trellis.core.recommend.capping.limit_ranges import Range
 from trellis.core.recommend.capping.policy import cap
 from trellis.core.recommend.capping.proportions import proportional_limit
+from trellis.core.recommend.published import read_amounts
+from trellis.core.recommend.quantity_column import cpu_texts
 
 NO_LIMITS = NamespaceLimits()
 
@@ -103,6 +106,15 @@ def test_bounds_finer_than_a_unit_are_rounded_into_the_allowed_range() -> None:
     caps = compile_caps(meaning(minAllowed={"cpu": "0.5m", "memory": "0.5"}, maxAllowed={"cpu": "1.5m"}))
     assert caps.least == (1.0, 1.0)
     assert caps.most[0] == 1
+
+
+def test_a_bound_beyond_all_machines_is_still_a_number_that_can_be_written() -> None:
+    caps = compile_caps(meaning(minAllowed={"cpu": "99999999999999999999E", "memory": "9E"}))
+    assert caps.least == (2.0**53, 2.0**53)
+    stored = ContainerRecommendation(target={"cpu": "99999999999999999999E", "memory": "-1"})
+    found = read_amounts([stored])[TARGET, :, 0]
+    assert cpu_texts(found[:1]) == ["9007199254740992m"]
+    assert math.isnan(found[1])
 
 
 def test_how_a_bound_is_spelled_is_remembered_only_if_it_cannot_be_told_from_its_number() -> None:

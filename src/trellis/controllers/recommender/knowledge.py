@@ -25,6 +25,7 @@ from trellis.controllers.recommender.roster import (
     in_one_namespace,
     owners_in,
     roster_of,
+    target_of_vpa,
 )
 from trellis.controllers.recommender.totals import HvpaTotals, totals_of
 from trellis.controllers.recommender.watching import Kill, Seen
@@ -83,6 +84,7 @@ class Knowledge:
         self._gates = gates
         self._scope = Scope(frozenset())
         self._served: dict[Key, ServedVpa] = {}
+        self._targets: dict[Key, TargetRef] = {}
         self._touched: set[str] = set()
         self._rosters: dict[str, Roster] = {}
         self._scales: Mapping[TargetRef, ScaleAnswer] = {}
@@ -105,11 +107,12 @@ class Knowledge:
             vpa = seen.vpas.get(*key)
             known = self._served.get(key)
             served = _served(vpa, known) if vpa is not None and scope.covers(key[0]) else None
-            if served is None or served.recommender not in scope.recommenders:
+            if vpa is None or served is None or served.recommender not in scope.recommenders:
                 self._drop(key, is_gone=vpa is None)
                 continue
             if known is None or known.uid != served.uid:
                 new.add(key)
+            self._retarget(key, target_of_vpa(vpa))
             self._served[key] = served
             self.board.put(served)
         self._touched |= {key[0] for key in new}
@@ -257,11 +260,18 @@ class Knowledge:
         with_history = frozenset(key for key in wanted if self._needs_history(self._served[key]))
         return Past(wanted, namespaces, self.model.settings, tunings, with_history)
 
+    def _retarget(self, key: Key, target: TargetRef) -> None:
+        """Begin anew for a VPA that was pointed at something else: what another workload used says nothing of it."""
+        if not self._targets.setdefault(key, target).is_same(target):
+            self._targets[key] = target
+            self.model.abandon(*key)
+
     def _drop(self, key: Key, *, is_gone: bool) -> None:
         """Serve a VPA no longer: it is gone, for a moment perhaps, or somebody else serves it."""
         if self._served.pop(key, None) is None:
             return
         self._touched.add(key[0])
+        self._targets.pop(key, None)
         self._tuned.pop(key, None)
         self.board.drop(*key)
         if not is_gone:
