@@ -42,11 +42,20 @@ class Api:
         self._kinds: dict[str, dict[str, tuple[str, bool]]] = {}
         self._lock = threading.Lock()
 
-    def send(self, method: str, path: str, body: object = None, content: str = JSON, seconds: float = 30.0) -> Json:
+    def send(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        content: str = JSON,
+        seconds: float = 30.0,
+        *,
+        accept: str = JSON,
+    ) -> Json:
         """Send one request; an answer of 400 and above raises `Refused`, no answer raises OSError."""
         address = self._address
         data = None if body is None else json.dumps(body).encode()
-        headers = self._headers | {"Accept": JSON} | ({"Content-Type": content} if data else {})
+        headers = self._headers | {"Accept": accept} | ({"Content-Type": content} if data else {})
         # A connection per request: a handshake takes 2 ms here, and nothing is left open to be cleaned up.
         connection = http.client.HTTPSConnection(
             address.hostname or "", address.port, context=self._tls, timeout=seconds
