@@ -346,8 +346,9 @@ def test_a_checkpoint_that_cannot_be_read_is_kept_aside_and_harms_nobody() -> No
     async def play() -> None:
         await world.passes(1)
         kept = world.checkpoint("web-app-unreadable")
-        assert kept["status"] == status
-        assert kept["metadata"]["annotations"] == {"trellis.x-k8s.io/kept-from": "web-app"}
+        assert kept["status"] == {**status, "version": "unreadable"}
+        annotations = {"trellis.x-k8s.io/kept-from": "web-app", "trellis.x-k8s.io/kept-version": "v3"}
+        assert kept["metadata"]["annotations"] == annotations
         assert world.target("web") == world.target("other") == {"cpu": "587m", "memory": "380258472"}
         assert world.checkpoint("web-app")["status"]["totalSamplesCount"] == 1
 

@@ -29,6 +29,7 @@ from trellis.runtime.logs import Logger
 
 # Says of a copy which checkpoint it is a copy of; a checkpoint with it is nobody's history.
 KEPT_FROM: Final = "trellis.x-k8s.io/kept-from"
+KEPT_VERSION: Final = "trellis.x-k8s.io/kept-version"
 _KEPT_SUFFIX: Final = "-unreadable"
 
 Serves = Callable[[str, str], bool]
@@ -52,6 +53,7 @@ class Checkpoints:
         self._log = log
         self._stored: dict[RowKey, str] = {}
         self._whose: dict[tuple[str, str], RowKey] = {}
+        self._in_danger: set[tuple[str, str]] = set()
         self.unreadable: set[tuple[str, str]] = set()
 
     async def load(self, namespace: str, serves: Serves, now: float) -> list[SavedRow]:
@@ -84,14 +86,21 @@ class Checkpoints:
         """Copy a checkpoint that cannot be read, once, before its name is used again."""
         self._log.error("checkpoint cannot be read and is kept aside", namespace=namespace, name=name, why=why)
         self.unreadable.add((namespace, name))
+        self._in_danger.add((namespace, name))
+        await self._rescue(namespace, name)
+
+    async def _rescue(self, namespace: str, name: str) -> bool:
+        """Make the copy; whether the name may be used again."""
         try:
             response = await self._client.send(build_get(CHECKPOINTS, name, namespace))
         except NotFound:
-            return
-        document = msgspec.json.decode(response.body, type=dict[str, Any])
-        kept = name[: 253 - len(_KEPT_SUFFIX)] + _KEPT_SUFFIX
-        document["metadata"] = {"name": kept, "namespace": namespace, "annotations": {KEPT_FROM: name}}
-        await self._writer.write(CreateObject(Target(CHECKPOINTS, kept, namespace), document))
+            self._in_danger.discard((namespace, name))
+            return True
+        copy = _copied(msgspec.json.decode(response.body, type=dict[str, Any]), name)
+        outcome = await self._writer.write(CreateObject(Target(CHECKPOINTS, copy["metadata"]["name"], namespace), copy))
+        if outcome.applied or outcome.result is Result.CONFLICT:
+            self._in_danger.discard((namespace, name))
+        return (namespace, name) not in self._in_danger
 
     async def write(self, rows: Sequence[SavedRow], seconds: float) -> list[RowKey]:
         """Write these, as far as the time allows; the answer is which were written."""
@@ -115,6 +124,8 @@ class Checkpoints:
 
     async def _write_one(self, row: SavedRow) -> bool:
         target = self._target(row.key)
+        if (target.namespace, target.name) in self._in_danger and not await self._rescue(target.namespace, target.name):
+            return False
         first, second = _create(row, target), _replace(row, target)
         if row.key in self._stored:
             first, second = second, first
@@ -183,6 +194,17 @@ class Checkpoints:
         except KubeError as error:
             self._log.warning("cannot say whether a VPA exists; its checkpoints stay", vpa=vpa, why=error)
         return False
+
+
+def _copied(document: dict[str, Any], name: str) -> dict[str, Any]:
+    """The same under another name, with a version that nobody reads: upstream would take it for somebody's history."""
+    status = document.get("status") if isinstance(document.get("status"), dict) else {}
+    metadata = {
+        "name": name[: 253 - len(_KEPT_SUFFIX)] + _KEPT_SUFFIX,
+        "namespace": document["metadata"]["namespace"],
+        "annotations": {KEPT_FROM: name, KEPT_VERSION: str((status or {}).get("version", ""))},
+    }
+    return {**document, "metadata": metadata, "status": {**(status or {}), "version": "unreadable"}}
 
 
 def _create(row: SavedRow, target: Target) -> Action:

@@ -204,10 +204,14 @@ class Knowledge:
 
     def due(self, limit: int, now: float) -> list[SavedRow]:
         """Rows whose checkpoints are to be written; VPAs that wait for their history come later."""
-        saved = self.model.saved(self.model.due(now, limit), now)
+        # Those that wait must not take the places of those that do not.
+        most = self.model.sizes().rows if self._waiting.fetching else limit
+        rows = self.model.due(now, most)
+        keys = self.model.keys(rows)
         # Checkpoints of a VPA that somebody else serves are theirs.
-        self.saved([row.key for row in saved if (row.key.namespace, row.key.vpa) not in self._served], now)
-        return [row for row in saved if self._may_save((row.key.namespace, row.key.vpa))]
+        self.saved([key for key in keys if (key.namespace, key.vpa) not in self._served], now)
+        chosen = [at for at, key in enumerate(keys) if self._may_save((key.namespace, key.vpa))]
+        return self.model.saved(rows[chosen[:limit]], now)
 
     def saved(self, keys: Sequence[RowKey], now: float) -> None:
         """Take note of checkpoints that were written."""

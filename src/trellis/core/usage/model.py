@@ -133,6 +133,10 @@ class UsageModel:
         """The rows of keys; -1 where there is none."""
         return np.array([self._state.rows.find(key) for key in keys], dtype=np.int64)
 
+    def keys(self, rows: IntColumn) -> list[RowKey]:
+        """Whose rows they are."""
+        return self._state.rows.keys(rows.tolist())
+
     def sizes(self) -> Sizes:
         """How much there is of everything."""
         state = self._state
