@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from base64 import b64encode
 from pathlib import Path
 from typing import Any
@@ -47,11 +48,12 @@ def service_account_token(api: Api, name: str, namespace: str, seconds: int = TO
 
 
 def write_private(path: Path, text: str) -> Path:
-    """Write what only this user may read."""
+    """Write what only this user may read, at once: tests side by side ask for the same file."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.touch(mode=0o600)
-    path.write_text(text)
-    return path
+    partial = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    partial.touch(mode=0o600)
+    partial.write_text(text)
+    return partial.replace(path)
 
 
 def _kubeconfig(server: Server, user: str, credentials: dict[str, str], namespace: str) -> str:

@@ -30,3 +30,6 @@ RESTARTED = "testbed/restarted"
 # What each container uses, as quantities; with ".<container>" appended, what that one uses.
 USAGE_CPU = "testbed/usage-cpu"
 USAGE_MEMORY = "testbed/usage-memory"
+# By which share of it usage goes up and down at random, at each scrape: "0.3" is 70 % to 130 %. Without it usage stands
+# still.
+USAGE_SPREAD = "testbed/usage-spread"

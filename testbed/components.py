@@ -162,6 +162,6 @@ def metrics_server(at: Layout) -> Command:
         "--kubelet-use-node-status-port",
         f"--kubelet-certificate-authority={at.file('ca.crt')}",
         f"--metric-resolution={METRICS_RESOLUTION}",
-        # Must be below the resolution, or metrics-server panics.
-        "--kubelet-request-timeout=5s",
+        # Must be below the resolution, or metrics-server panics. Pods of a node that answers later are forgotten.
+        "--kubelet-request-timeout=9s",
     ]

@@ -1,14 +1,22 @@
-"""Which Go compiles the programs that tests need?"""
+"""Which Go compiles the programs that tests need, and how is it run?"""
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
-from testbed.errors import NoGo
+from testbed.errors import BuildFailed, NoGo
+
+# How often a build that takes minutes says that it is alive.
+HEARTBEAT_SECONDS = 20.0
+
+Say = Callable[[str], None]
 
 
 def find_go(module: Path) -> Path:
@@ -46,3 +54,27 @@ def _go_version(go: Path, module: Path) -> tuple[int, ...]:
 
 def _version(match: re.Match[str] | None) -> tuple[int, ...]:
     return tuple(int(part) for part in match[1].split(".") if part) if match else ()
+
+
+def run(command: list[str | Path], module: Path, say: Say = lambda _: None, label: str = "") -> str:
+    """What the command wrote; `say` hears of it now and then until it is done."""
+    # Without cgo the result needs no C compiler and no particular C library, as in released Kubernetes.
+    environment = os.environ | {"CGO_ENABLED": "0", "GOWORK": "off"}
+    started = time.monotonic()
+    say(f"{label} ...")
+    with subprocess.Popen(
+        command, cwd=module, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as child:
+        while True:
+            try:
+                output, complaint = child.communicate(timeout=HEARTBEAT_SECONDS)
+                break
+            except subprocess.TimeoutExpired:
+                say(f"{label}: {time.monotonic() - started:.0f} s ...")
+            except BaseException:
+                child.kill()
+                raise
+    if child.returncode:
+        raise BuildFailed(f"`{' '.join(map(str, command[:3]))} ...` failed:\n{complaint.strip()[-4000:]}")
+    say(f"{label}: done after {time.monotonic() - started:.0f} s")
+    return output

@@ -6,7 +6,7 @@ kwok evaluates these expressions (CEL) at every scrape and serves the result as 
 
 from __future__ import annotations
 
-from testbed.annotations import USAGE_CPU, USAGE_MEMORY
+from testbed.annotations import USAGE_CPU, USAGE_MEMORY, USAGE_SPREAD
 from testbed.client import Json
 from testbed.nodes import USAGE_PATH
 
@@ -39,7 +39,8 @@ def _from_annotation(annotation: str, idle: str) -> str:
     own, every = f'"{annotation}." + container.name', f'"{annotation}"'
     notes = "pod.metadata.annotations"
     found = f'{own} in {notes} ? {notes}[{own}] : ({every} in {notes} ? {notes}[{every}] : "{idle}")'
-    return f'pod.status.phase == "Running" ? Quantity({found}) : Quantity("0")'
+    spread = f'"{USAGE_SPREAD}" in {notes} ? double({notes}["{USAGE_SPREAD}"]) * (2.0 * Rand() - 1.0) : 0.0'
+    return f'pod.status.phase == "Running" ? Quantity({found}) * (1.0 + ({spread})) : Quantity("0")'
 
 
 def _resource_metrics() -> Json:

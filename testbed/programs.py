@@ -1,4 +1,4 @@
-"""Which programs is a control plane made of, and in which versions?"""
+"""Which programs does a control plane, or a test beside it, need, and in which versions?"""
 
 from __future__ import annotations
 
@@ -40,4 +40,11 @@ NEEDED = (
 # For people, not for tests: `python -m testbed build kubectl`.
 KUBECTL = Program("kubectl", "k8s.io/kubernetes/cmd/kubectl", 0.6)
 
-BY_NAME = {program.name: program for program in (*NEEDED, KUBECTL)}
+# What Trellis is compared with, and reads from: only for the tests and measurements that ask for it. Their versions
+# stand in peers/go.mod. The recommender first, because it compiles the Kubernetes libraries that Prometheus uses too.
+UPSTREAM_RECOMMENDER = Program("vpa-recommender", "k8s.io/autoscaler/vertical-pod-autoscaler/pkg/recommender", 2)
+PROMETHEUS = Program("prometheus", "github.com/prometheus/prometheus/cmd/prometheus", 1.3)
+PROMTOOL = Program("promtool", "github.com/prometheus/prometheus/cmd/promtool", 0.1)
+PEERS = (UPSTREAM_RECOMMENDER, PROMETHEUS, PROMTOOL)
+
+BY_NAME = {program.name: program for program in (*NEEDED, KUBECTL, *PEERS)}

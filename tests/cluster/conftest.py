@@ -8,19 +8,30 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
-from contextlib import nullcontext
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, nullcontext
+from pathlib import Path
 
 import pytest
 
-from testbed import building
+from testbed import building, shipped, upstream
+from testbed import prometheus as prometheus_server
 from testbed.cluster import Cluster
 from testbed.control_plane import BARE, ControlPlane
+from testbed.controllers import Controller, running
 from testbed.errors import HarnessError
+from testbed.programs import BY_NAME, NEEDED, PROMETHEUS, PROMTOOL, UPSTREAM_RECOMMENDER, Program
 from testbed.scratch import scratch
 from testbed.sharing import shared_cluster
 
-NEEDS_PROGRAMS = {"cluster", "own_api_server"}
+# Which programs a fixture starts; those of the others are not compiled.
+PROGRAMS: dict[str, tuple[Program, ...]] = {
+    "cluster": NEEDED,
+    "own_api_server": NEEDED,
+    "prometheus": (PROMETHEUS, PROMTOOL),
+    "upstream_recommender": (UPSTREAM_RECOMMENDER,),
+}
 
 
 @pytest.hookimpl(trylast=True)
@@ -29,13 +40,14 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
     Capturing is off meanwhile, so that its progress can be seen. If it fails, the fixtures say why.
     """
-    wanted = any(NEEDS_PROGRAMS & set(getattr(item, "fixturenames", ())) for item in session.items)
+    fixtures = {name for item in session.items for name in getattr(item, "fixturenames", ())}
+    wanted = {program for name in PROGRAMS.keys() & fixtures for program in PROGRAMS[name]}
     if not wanted or session.config.option.collectonly:
         return
     capturing = session.config.pluginmanager.getplugin("capturemanager")
     with capturing.global_and_fixture_disabled() if capturing else nullcontext():
         try:
-            building.ensure()
+            building.ensure(program for program in BY_NAME.values() if program in wanted)
         except HarnessError:
             return
 
@@ -62,3 +74,60 @@ def own_api_server() -> Iterator[ControlPlane]:
     """An API server that a test may kill and start again. It has no controllers and no nodes."""
     with scratch() as directory, ControlPlane(directory, BARE) as plane:
         yield plane
+
+
+@pytest.fixture
+def prometheus(tmp_path: Path) -> Iterator[Callable[..., prometheus_server.Prometheus]]:
+    """Start a Prometheus that knows the samples of an OpenMetrics text; flags of its own may follow."""
+    with ExitStack() as servers:
+
+        def start(openmetrics: str, *flags: str) -> prometheus_server.Prometheus:
+            directory = tmp_path / f"prometheus-{len(list(tmp_path.glob('prometheus-*')))}"
+            directory.mkdir()
+            return servers.enter_context(prometheus_server.serving(directory, openmetrics, *flags))
+
+        yield start
+
+
+@pytest.fixture
+def upstream_recommender(cluster: Cluster, tmp_path: Path) -> Iterator[Callable[..., Controller]]:
+    """Start upstream's recommender for the VPAs of one namespace, under an account with its own rights.
+
+    Its log is shown if the test fails.
+    """
+    started: list[Controller] = []
+    with ExitStack() as controllers:
+
+        def start(namespace: str, *flags: str) -> Controller:
+            log = tmp_path / f"upstream-recommender-{len(started)}.log"
+            own = [f"--vpa-object-namespace={namespace}", *flags]
+            command = [upstream.recommender()]
+            started.append(controllers.enter_context(running(command, upstream.kubeconfig(cluster), log, own)))
+            return started[-1]
+
+        yield start
+    for controller in started:
+        sys.stdout.write(f"{controller.process.log.name}:\n{controller.logs()}\n")
+
+
+@pytest.fixture
+def recommender(cluster: Cluster, tmp_path: Path) -> Iterator[Callable[..., Controller]]:
+    """Start `trellis recommender` for the VPAs of one namespace, under the account and the roles that Trellis ships.
+
+    A right that is missing fails the test. The log is shown if it fails.
+    """
+    started: list[Controller] = []
+    with ExitStack() as controllers:
+
+        def start(namespace: str, *flags: str) -> Controller:
+            log = tmp_path / f"recommender-{len(started)}.log"
+            own = [f"--vpa-object-namespace={namespace}", "--recommender-interval=5s", *flags]
+            command = [str(Path(sys.executable).with_name("trellis")), "recommender"]
+            kubeconfig = shipped.account(cluster, "recommender")
+            started.append(controllers.enter_context(running(command, kubeconfig, log, own)))
+            return started[-1]
+
+        yield start
+    for controller in started:
+        sys.stdout.write(f"{controller.process.log.name}:\n{controller.logs()}\n")
+        assert "forbidden" not in controller.logs().lower(), f"a right is missing: see {controller.process.log.name}"

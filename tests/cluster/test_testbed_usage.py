@@ -36,6 +36,19 @@ def test_a_change_of_the_script_is_followed(cluster: Cluster, namespace: str) ->
     until("the second usage", lambda: _memory(cluster, namespace) == Quantity.parse("700Mi"), SECONDS)
 
 
+def test_usage_with_a_spread_moves_by_itself_and_stays_within_it(cluster: Cluster, namespace: str) -> None:
+    usage = {ask.USAGE_MEMORY: "100Mi", ask.USAGE_SPREAD: "0.3"}
+    cluster.api.create(pod("busy", annotations=usage), namespace)
+    first = until("the first usage", lambda: _memory(cluster, namespace), SECONDS)
+
+    def changed() -> Quantity | None:
+        found = _memory(cluster, namespace)
+        return found if found != first else None
+
+    other = until("another usage", changed, SECONDS)
+    assert Quantity.parse("70Mi") <= min(first, other) < max(first, other) <= Quantity.parse("130Mi")
+
+
 def test_an_hpa_scales_a_deployment_on_scripted_usage(cluster: Cluster, namespace: str) -> None:
     usage = {ask.USAGE_CPU: "300m"}
     cluster.api.create(deployment("web", container("app", cpu="100m"), annotations=usage), namespace)

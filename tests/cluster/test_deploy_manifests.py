@@ -1,0 +1,123 @@
+"""What `kubectl apply -f deploy` would create: a real API server takes it, and it grants what is needed and no more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from testbed import shipped
+from testbed.client import Json
+from testbed.cluster import Cluster
+from testbed.waiting import until
+
+MANIFESTS = sorted((shipped.ROOT / "deploy").glob("*.yaml"))
+
+
+def documents(file: Path) -> list[Json]:
+    return [document for document in yaml.safe_load_all(file.read_text()) if document]
+
+
+@pytest.fixture
+def recommender(cluster: Cluster) -> str:
+    """The user that the recommender is, with the rights of its manifest."""
+    shipped.account(cluster, "recommender")
+    user = "system:serviceaccount:kube-system:vpa-recommender"
+    # The API server decides by what it has seen of roles, a moment later.
+    for right in ("list pods.metrics.k8s.io", "create leases.coordination.k8s.io kube-system/"):
+        until(f"the right to {right}", lambda right=right: allowed(cluster, user, right))  # type: ignore[misc]
+    return user
+
+
+@pytest.mark.parametrize("file", MANIFESTS, ids=lambda file: file.stem)
+def test_the_api_server_accepts_every_object_and_knows_every_field(cluster: Cluster, file: Path) -> None:
+    for document in documents(file):
+        applied = cluster.api.apply(document, dry_run=True)
+        assert applied["metadata"]["name"] == document["metadata"]["name"]
+
+
+@pytest.mark.parametrize("file", MANIFESTS, ids=lambda file: file.stem)
+def test_pods_meet_the_strictest_pod_security_standard(cluster: Cluster, namespace: str, file: Path) -> None:
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    cluster.api.patch(f"/api/v1/namespaces/{namespace}", {"metadata": {"labels": labels}})
+    for document in documents(file):
+        if document["kind"] != "Deployment":
+            continue
+        spec = document["spec"]["template"]["spec"] | {"serviceAccountName": "default"}
+        created = cluster.api.create(
+            {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "tried"}, "spec": spec}, namespace
+        )
+        assert all(one["securityContext"]["readOnlyRootFilesystem"] for one in created["spec"]["containers"])
+
+
+# As in `kubectl auth can-i`: verb, resource.group/subresource, and where there is one namespace/name.
+NEEDED = [
+    "list pods.metrics.k8s.io",
+    "get queue-length.external.metrics.k8s.io",
+    "watch pods",
+    "watch events",
+    "watch replicationcontrollers",
+    "watch deployments.apps",
+    "watch replicasets.apps",
+    "watch statefulsets.apps",
+    "watch daemonsets.apps",
+    "watch jobs.batch",
+    "watch cronjobs.batch",
+    "get flowers.example.com/scale",
+    "watch verticalpodautoscalers.autoscaling.k8s.io",
+    "patch verticalpodautoscalers.autoscaling.k8s.io/status",
+    "watch hvpas.autoscaling.x-k8s.io",
+    "patch hvpas.autoscaling.x-k8s.io/status",
+    "create verticalpodautoscalercheckpoints.autoscaling.k8s.io",
+    "patch verticalpodautoscalercheckpoints.autoscaling.k8s.io",
+    "delete verticalpodautoscalercheckpoints.autoscaling.k8s.io",
+    "create leases.coordination.k8s.io kube-system/",
+    "patch leases.coordination.k8s.io kube-system/vpa-recommender-lease",
+]
+
+DENIED = [
+    "get secrets",
+    "list namespaces",
+    "watch limitranges",
+    "patch pods",
+    "delete pods",
+    "create pods/eviction",
+    "patch pods/resize",
+    "patch deployments.apps",
+    "patch deployments.apps/scale",
+    "patch verticalpodautoscalers.autoscaling.k8s.io",
+    "delete verticalpodautoscalers.autoscaling.k8s.io",
+    "patch hvpas.autoscaling.x-k8s.io",
+    "patch leases.coordination.k8s.io kube-system/kube-scheduler",
+    "create leases.coordination.k8s.io default/",
+]
+
+
+@pytest.mark.parametrize("right", NEEDED)
+def test_the_recommender_may_do_its_work(cluster: Cluster, recommender: str, right: str) -> None:
+    assert allowed(cluster, recommender, right)
+
+
+@pytest.mark.parametrize("right", DENIED)
+def test_the_recommender_may_do_nothing_else(cluster: Cluster, recommender: str, right: str) -> None:
+    assert not allowed(cluster, recommender, right)
+
+
+def allowed(cluster: Cluster, user: str, right: str) -> bool:
+    verb, what, *where = right.split()
+    named, _, subresource = what.partition("/")
+    resource, _, group = named.partition(".")
+    namespace, _, name = "".join(where).partition("/")
+    attributes = {"verb": verb, "group": group, "resource": resource, "subresource": subresource}
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {
+            "user": user,
+            "groups": ["system:authenticated"],
+            "resourceAttributes": attributes | {"namespace": namespace, "name": name},
+        },
+    }
+    answer: bool = cluster.api.create(review)["status"]["allowed"]
+    return answer
