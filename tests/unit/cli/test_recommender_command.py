@@ -261,7 +261,7 @@ def test_help_lists_ours_beside_upstreams_with_their_defaults() -> None:
     hidden = {each.name for each in declared(RecommenderSettings) if each.about.obsolete}
     assert listed.keys() == {each.name for each in declared(RecommenderSettings)} - hidden | {"config", "help"}
     assert hidden > {"memory-saver", "min-checkpoints", "logtostderr"}
-    assert listed["checkpoint-writes-per-pass"].endswith("[default: 400]")
+    assert listed["checkpoint-writes-per-pass"].endswith("[default: 200]")
     assert listed["status-change-threshold"].endswith("[default: 0.05]")
     assert listed["read-only"].endswith("[default: false]")
 

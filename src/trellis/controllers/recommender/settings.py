@@ -210,7 +210,7 @@ class StorageSettings(Settings, frozen=True):
             why="Up to this many containers lose at most one pass when the process is killed; more take turns.",
             minimum=1,
         ),
-    ] = 400
+    ] = 200
     status_change_threshold: Annotated[
         float,
         Setting(
