@@ -400,3 +400,19 @@ def test_a_vpa_that_is_pointed_at_another_workload_begins_anew() -> None:
         assert world.checkpoint("web-app")["status"]["totalSamplesCount"] == 4
 
     world.run(play)
+
+
+def test_a_slow_server_gets_few_checkpoints_in_a_pass_and_all_of_them_in_time() -> None:
+    world = World("--checkpoint-time-per-pass=0s")
+    for number in range(30):
+        world.add_workload(f"app-{number}", pods=1)
+
+    async def play() -> None:
+        await world.passes(1)
+        first = world.writes("verticalpodautoscalercheckpoints")
+        assert 20 <= first <= 29
+        await world.passes(1)
+        counts = [world.checkpoint(f"app-{number}-app")["status"]["totalSamplesCount"] for number in range(30)]
+        assert min(counts) >= 1
+
+    world.run(play)

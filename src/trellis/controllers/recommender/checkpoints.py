@@ -31,6 +31,8 @@ from trellis.runtime.logs import Logger
 KEPT_FROM: Final = "trellis.x-k8s.io/kept-from"
 KEPT_VERSION: Final = "trellis.x-k8s.io/kept-version"
 _KEPT_SUFFIX: Final = "-unreadable"
+# So many are written in every pass, however long that takes.
+_FIRST_FEW: Final = 20
 
 Serves = Callable[[str, str], bool]
 
@@ -102,13 +104,21 @@ class Checkpoints:
             self._in_danger.discard((namespace, name))
         return (namespace, name) not in self._in_danger
 
-    async def write(self, rows: Sequence[SavedRow], seconds: float) -> list[RowKey]:
-        """Write these, as far as the time allows; the answer is which were written."""
+    async def write(self, rows: Sequence[SavedRow], budget: float, seconds: float) -> list[RowKey]:
+        """Write these, as far as the time allows; the answer is which were written.
+
+        After the budget no further one is begun, but for the first few: something must be written however slow the
+        server is. After so many seconds those under way are given up.
+        """
         done: set[RowKey] = set()
-        waiting = iter(rows)
+        waiting = iter(enumerate(rows))
+        clock = asyncio.get_running_loop().time
+        end = clock() + budget
 
         async def work() -> None:
-            for row in waiting:
+            for number, row in waiting:
+                if number >= _FIRST_FEW and clock() >= end:
+                    return
                 if await self._write_one(row):
                     done.add(row.key)
 

@@ -276,7 +276,8 @@ class Recommender:
     async def _save(self, now: float) -> None:
         storage = self._settings.storage
         rows = await self._thread.run(self._knowledge.due, storage.checkpoint_writes_per_pass, now)
-        written = await self._checkpoints.write(rows, storage.checkpoints_timeout.total_seconds())
+        budget, most = storage.checkpoint_time_per_pass.total_seconds(), storage.checkpoints_timeout.total_seconds()
+        written = await self._checkpoints.write(rows, budget, most)
         await self._thread.run(self._knowledge.saved, written, now)
 
     async def _remove_orphans(self, seen: Seen, now: float) -> None:

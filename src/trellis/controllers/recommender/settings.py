@@ -211,6 +211,13 @@ class StorageSettings(Settings, frozen=True):
             minimum=1,
         ),
     ] = 200
+    checkpoint_time_per_pass: Annotated[
+        Duration,
+        Setting(
+            "After this long a pass begins no further checkpoint, but for the first 20; the rest has its turn later.",
+            why="A pass must stay short however slow the API server is. In a second a small one takes some 200.",
+        ),
+    ] = Duration.from_seconds(1)
     status_change_threshold: Annotated[
         float,
         Setting(
