@@ -10,7 +10,14 @@ import pytest
 
 from trellis.api.kube.decode import decode_object
 from trellis.api.kube.observed_pods import ObservedPod
-from trellis.core.model.pods import FollowedContainer, FollowedPod, followed, memory_bytes, memory_request
+from trellis.core.model.pods import (
+    FollowedContainer,
+    FollowedPod,
+    cpu_millicores,
+    followed,
+    memory_bytes,
+    memory_request,
+)
 
 REQUESTS = {"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"memory": "128Mi"}}
 MIB = 1024.0 * 1024.0
@@ -30,8 +37,17 @@ def test_containers_and_native_sidecars_are_followed_and_init_containers_are_not
         "containers": [{"name": "app", "resources": REQUESTS}, {"name": "log", "resources": REQUESTS}],
     }
     found = followed(pod(spec, conditions=[{"type": "Ready", "status": "True"}]), "web")
-    containers = tuple(FollowedContainer(name, 64 * MIB) for name in ("app", "log", "proxy"))
+    containers = tuple(FollowedContainer(name, 64 * MIB, 100.0) for name in ("app", "log", "proxy"))
     assert found == FollowedPod("shop", "web-0", "u1", "web", True, containers)
+
+
+def test_a_pod_has_run_since_its_node_took_it_and_else_since_it_was_made() -> None:
+    times = {"creationTimestamp": "2026-01-01T00:00:00Z"}
+    body = {"metadata": {"name": "web-0", **times}, "status": {"startTime": "2026-01-01T00:10:00Z"}}
+    assert followed(decode_object(msgspec.json.encode(body), ObservedPod), "web").started == 1_767_226_200.0
+    del body["status"]
+    assert followed(decode_object(msgspec.json.encode(body), ObservedPod), "web").started == 1_767_225_600.0
+    assert math.isnan(followed(pod({}), "web").started)
 
 
 @pytest.mark.parametrize("status", ["False", "Unknown"])
@@ -66,6 +82,12 @@ def test_pod_level_resources_change_nothing() -> None:
     spec = {"containers": [{"name": "app"}], "resources": {"requests": {"cpu": "2", "memory": "4Gi"}}}
     found = followed(pod(spec, resources={"requests": {"memory": "4Gi"}}), "web")
     assert [(each.name, math.isnan(each.memory_request)) for each in found.containers] == [("app", True)]
+
+
+@pytest.mark.parametrize(("text", "expected"), [("1.5", 1500.0), ("250m", 250.0), ("0", 0.0), ("", None), ("?", None)])
+def test_cpu_is_read_as_millicores_and_nonsense_as_nothing(text: str, expected: float | None) -> None:
+    found = cpu_millicores(text)
+    assert math.isnan(found) if expected is None else found == expected
 
 
 @pytest.mark.parametrize(

@@ -107,6 +107,7 @@ class ObservedPodStatus(Slice, frozen=True):
     """
 
     phase: str = ""
+    start_time: Time | None = None
     conditions: tuple[ObservedCondition, ...] = ()
     init_container_statuses: tuple[ObservedContainerStatus, ...] = ()
     container_statuses: tuple[ObservedContainerStatus, ...] = ()

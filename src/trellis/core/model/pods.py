@@ -1,8 +1,8 @@
 """What does the usage model follow of a pod?
 
-Containers and native sidecars, each with the memory it asks for. Init containers are left out: they are gone before
-there is anything to size. Pod-level resources are left out too, because they bound the pod as a whole: a container
-without a request of its own has none here, whatever its pod has.
+Containers and native sidecars, each with what it asks for. Init containers are left out: they are gone before there is
+anything to size. Pod-level resources are left out too, because they bound the pod as a whole: a container without a
+request of its own has none here, whatever its pod has.
 """
 
 from __future__ import annotations
@@ -14,20 +14,23 @@ from functools import lru_cache
 
 import msgspec
 
-from trellis.api.kube.observed_pods import ObservedPod
+from trellis.api.kube.observed_pods import Amounts, ObservedPod
 from trellis.base.errors import InvalidQuantity
 from trellis.base.quantity import Quantity
 
+_NO_REQUESTS = Amounts()
+
 
 class FollowedContainer(msgspec.Struct, frozen=True):
-    """A container whose usage is recorded; `memory_request` is in bytes, NaN if it has none."""
+    """A container whose usage is recorded, and what it requests, in bytes and millicores; NaN if it does not."""
 
     name: str
     memory_request: float = math.nan
+    cpu_request: float = math.nan
 
 
 class FollowedPod(msgspec.Struct, frozen=True):
-    """A pod, and the autoscaler whose rows its usage feeds."""
+    """A pod, and the autoscaler whose rows its usage feeds. `started` is in seconds since the epoch, NaN if unknown."""
 
     namespace: str
     name: str
@@ -35,28 +38,48 @@ class FollowedPod(msgspec.Struct, frozen=True):
     vpa: str
     ready: bool
     containers: tuple[FollowedContainer, ...]
+    started: float = math.nan
 
 
 def followed(pod: ObservedPod, vpa: str) -> FollowedPod:
     """The pod as it is followed for the autoscaler that governs it."""
     metadata = pod.metadata
-    containers = tuple(FollowedContainer(each.name, memory_request(pod, each.name)) for each in pod.spec.running)
-    return FollowedPod(metadata.namespace, metadata.name, metadata.uid, vpa, pod.status.ready, containers)
+    containers = tuple(_followed(each.name, _requests(pod, each.name)) for each in pod.spec.running)
+    # Where a pod has to wait for room, it was made long before anything in it could run.
+    started = pod.status.start_time or metadata.creation_timestamp
+    return FollowedPod(
+        metadata.namespace,
+        metadata.name,
+        metadata.uid,
+        vpa,
+        pod.status.ready,
+        containers,
+        started.timestamp() if started is not None else math.nan,
+    )
 
 
 def memory_request(pod: ObservedPod, container: str) -> float:
-    """Bytes, as the node has them set aside now or else as the spec asks; NaN without a request.
+    """Bytes, as the node has them set aside now or else as the spec asks; NaN without a request."""
+    return memory_bytes(_requests(pod, container).memory)
+
+
+def _followed(name: str, requests: Amounts) -> FollowedContainer:
+    return FollowedContainer(name, memory_bytes(requests.memory), cpu_millicores(requests.cpu))
+
+
+def _requests(pod: ObservedPod, container: str) -> Amounts:
+    """What the node has set aside now, or else what the spec asks for.
 
     The two differ while a resize is under way. A status that lists resources counts even where it lists no memory.
     """
     status = pod.status
     for reported in (*status.container_statuses, *status.init_container_statuses):
         if reported.name == container and reported.resources is not None:
-            return memory_bytes(reported.resources.requests.memory)
+            return reported.resources.requests
     for declared in (*pod.spec.containers, *pod.spec.init_containers):
         if declared.name == container:
-            return memory_bytes(declared.resources.requests.memory)
-    return math.nan
+            return declared.resources.requests
+    return _NO_REQUESTS
 
 
 def where_resources_stand(pods: Iterable[ObservedPod]) -> Counter[str]:
@@ -82,5 +105,14 @@ def memory_bytes(text: str) -> float:
     """Bytes; NaN for an empty text, and for one that is no quantity, which only a broken writer leaves behind."""
     try:
         return float(Quantity.parse(text).units) if text else math.nan
+    except InvalidQuantity:
+        return math.nan
+
+
+@lru_cache(maxsize=4096)
+def cpu_millicores(text: str) -> float:
+    """Millicores, by the same rules."""
+    try:
+        return float(Quantity.parse(text).milli) if text else math.nan
     except InvalidQuantity:
         return math.nan

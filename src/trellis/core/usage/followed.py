@@ -8,9 +8,10 @@ one that comes back (its target was missing for a moment) must not have its peak
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import repeat
-from typing import NamedTuple, TypeAlias
+from itertools import islice, repeat
+from typing import TypeAlias
 
+import msgspec
 import numpy as np
 
 from trellis.core.model.pods import FollowedPod
@@ -21,8 +22,11 @@ Slots: TypeAlias = tuple[int, ...]
 _SlotKey: TypeAlias = tuple[str, str, str]  # namespace, pod, container
 _PodKey: TypeAlias = tuple[str, str, str]  # namespace, name, UID
 
+# Names are looked up in one go, without a line of Python in between at which another thread would have its turn.
+_LOOKED_UP_AT_ONCE = 8_192
 
-class _Tracked(NamedTuple):
+
+class _Tracked(msgspec.Struct, frozen=True, gc=False):
     pod: FollowedPod
     slots: Slots
 
@@ -59,8 +63,12 @@ class FollowedPods:
 
     def lookup(self, namespaces: Sequence[str], pods: Sequence[str], containers: Sequence[str]) -> IntColumn:
         """The slot of each sample; -1 for a container that is not followed."""
-        found = map(self._slots.get, zip(namespaces, pods, containers, strict=True), repeat(-1))
-        return np.fromiter(found, dtype=np.int64, count=len(pods))
+        names = zip(namespaces, pods, containers, strict=True)
+        found = np.empty(len(pods), dtype=np.int64)
+        for begin in range(0, len(found), _LOOKED_UP_AT_ONCE):
+            part = found[begin : begin + _LOOKED_UP_AT_ONCE]
+            part[:] = np.fromiter(map(self._slots.get, islice(names, len(part)), repeat(-1)), np.int64, len(part))
+        return found
 
     def find(self, namespace: str, pod: str, uid: str, container: str) -> int:
         """The slot of one container, also if its pod has departed; -1 if there is none."""
@@ -134,7 +142,7 @@ class FollowedPods:
             self._slots[namespace, pod.name, container.name] = slot
 
     def _depart(self, namespace: str, tracked: _Tracked, now: float) -> None:
-        pod, slots = tracked
+        pod, slots = tracked.pod, tracked.slots
         for container in pod.containers:
             self._slots.pop((namespace, pod.name, container.name), None)
         self._table.departed[list(slots)] = now
@@ -155,3 +163,7 @@ class FollowedPods:
         self._table.request[slots] = [
             container.memory_request for tracked in changed for container in tracked.pod.containers
         ]
+        self._table.cpu_request[slots] = [
+            container.cpu_request for tracked in changed for container in tracked.pod.containers
+        ]
+        self._table.started[slots] = [tracked.pod.started for tracked in changed for _ in tracked.slots]

@@ -86,6 +86,7 @@ class History:
         for series, hour, value in zip(all_series.tolist(), hours.tolist(), values.tolist(), strict=True):
             if self._running.hour[series] == hour:
                 self._running.highest[series] = max(self._running.highest[series], value)
+                self._rings.touch(series)
             elif self._rings.knows(series, hour):
                 self._rings.raise_maximum(series, hour, value)
             else:
@@ -99,6 +100,24 @@ class History:
         """
         last = int(until // HOUR) - 1
         return self._read(_series(numbers), last).reshape(len(numbers), 2, len(MEASURES), self.hours)
+
+    def revisions(self, numbers: IntColumn, until: float) -> IntColumn:
+        """(rows, resources): numbers that are others whenever `summaries` of these rows may be others."""
+        series = _series(numbers)
+        # An hour that is over and not summed up yet is read as it stands, and a late sample may still change it.
+        waiting = (self._running.hour[series] >= 0) & (self._running.hour[series] < until // HOUR)
+        counts = np.where(waiting, self._running.count[series], 0)
+        found: IntColumn = (self._rings.revisions(series) << 32) + counts
+        return found.reshape(len(numbers), 2)
+
+    def copied(self, numbers: IntColumn) -> History:
+        """Some rows in a history of their own, where they are numbered from 0 on."""
+        copy = History(self.hours // 24)
+        copy._numbers.take(len(numbers))
+        series = _series(numbers)
+        copy._rings = self._rings.copied(series)
+        copy._running = self._running.copied(series)
+        return copy
 
     def recorded(self, number: int) -> tuple[int, Ring]:
         """Everything of one row, as `summaries` and up to the newest hour; the running hour as far as it has come."""

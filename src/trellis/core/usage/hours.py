@@ -81,6 +81,17 @@ class RunningHours(Table):
             )
         return Summaries(series, self.hour[series], values, counts)
 
+    def copied(self, series: IntColumn) -> RunningHours:
+        """Some series in a table of their own, numbered from 0 on."""
+        copy = RunningHours()
+        copy.take(len(series))
+        for name in self.fills:
+            copy._column(name)[: len(series)] = self._column(name)[series]
+        copy._buckets = np.zeros((copy.capacity, _BUCKETS), dtype=np.uint32)
+        counted = np.flatnonzero(series < len(self._buckets))
+        copy._buckets[counted] = self._buckets[series[counted]]
+        return copy
+
     def begin(self, series: IntColumn, hours: IntColumn) -> None:
         """Start anew, in given hours."""
         self.hour[series] = hours

@@ -18,6 +18,8 @@ class SlotTable(Table):
         "leader": -1,
         "ready": False,
         "request": math.nan,
+        "cpu_request": math.nan,
+        "started": math.nan,
         "departed": math.nan,
         "last_cpu": math.nan,
         "last_memory": math.nan,
@@ -34,6 +36,10 @@ class SlotTable(Table):
     ready: BoolColumn
     request: FloatColumn
     """The memory request in bytes; NaN if there is none."""
+    cpu_request: FloatColumn
+    """The CPU request in millicores; NaN if there is none."""
+    started: FloatColumn
+    """When the pod started; NaN if nobody knows."""
     departed: FloatColumn
     last_cpu: FloatColumn
     last_memory: FloatColumn
