@@ -26,6 +26,7 @@
     │   ├── PrometheusUnreachable   no answer: connection, TLS, timeout
     │   └── PrometheusRefused       an answer that is an error, or none that can be read: status, kind, message
     │       └── PrometheusTooMuch   what was asked for is more than the server, or we, can take in one piece
+    ├── RecommenderFailure    a recommender gave no answer: which one, and why
     └── InternalError         a promise of our own code does not hold: a bug, never the user's fault
 
 A foreign error is kept as the cause (`raise ... from error`), never passed on bare.
@@ -208,6 +209,10 @@ class PrometheusRefused(PrometheusError):
 
 class PrometheusTooMuch(PrometheusRefused):
     """Too many samples, too long an answer, too slow a query: asking for less may help."""
+
+
+class RecommenderFailure(TrellisError):
+    """A recommender gave no answer. The message says which one and why, and is what its VPAs say."""
 
 
 class InternalError(TrellisError):

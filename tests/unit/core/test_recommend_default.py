@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from recommend_oracle import ExactHistogram, SlowContainer
 from trellis.core.recommend.amounts import CPU, LOWER, MEMORY, MIDDLE, UPPER
-from trellis.core.recommend.default import DefaultRecommender, minimums
+from trellis.core.recommend.default import DefaultRecommender
 from trellis.core.recommend.parameters import ParameterValues, read_parameters
+from trellis.core.recommend.pod_minimums import minimums
 from trellis.core.recommend.protocol import Estimates, Rows
 from trellis.core.recommend.settings import DefaultSettings
 from trellis.core.usage import layout
@@ -162,7 +163,7 @@ def test_idle_containers_get_their_share_of_the_pods_minimum() -> None:
 def test_the_minimum_is_lost_to_rounding_where_upstream_loses_it() -> None:
     found = estimate(rows(steady(0.0, 0.0, 8), containers=49), DefaultSettings(pod_min_cpu_millicores=49.0))
     # 49 x (1/49) is a little less than 1 in floats.
-    assert minimums(DefaultSettings(pod_min_cpu_millicores=49.0), np.array([49.0]))[CPU].tolist() == [0]
+    assert minimums(49.0, 250.0, np.array([49.0]))[CPU].tolist() == [0]
     assert triple(found, CPU)[LOWER] == 10
 
 

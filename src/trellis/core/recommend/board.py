@@ -23,6 +23,7 @@ from trellis.core.recommend.integer_cpu import wants_integer_cpu
 from trellis.core.recommend.protocol import Recommender
 from trellis.core.recommend.published import read_amounts, recommendations_in
 from trellis.core.recommend.served import ServedVpa, StatusWrite, VpaState
+from trellis.core.recommend.shadows import WantedShadows
 from trellis.core.recommend.vpas import Entry, ServedTable
 from trellis.core.usage.columns import IntColumn, RowKey
 
@@ -34,6 +35,7 @@ class Board:
         self.vpas = ServedTable()
         self.containers = ContainerTable()
         self.groups = Groups()
+        self.shadows = WantedShadows()
         self._recommenders: Mapping[str, Recommender] = {}
         self._edited: set[int] = set()
         self._restated: set[int] = set()
@@ -73,6 +75,7 @@ class Board:
             return
         self.containers.release(np.array(self.vpas.entries[number].containers, dtype=np.int64))
         self.vpas.release(np.array([number], dtype=np.int64))
+        self.shadows.drop(number)
         for changed in (self._edited, self._restated, self._unread):
             changed.discard(number)
         self._places = None
@@ -111,6 +114,7 @@ class Board:
             self._edited.update(self.vpas.entries)
         for number in self._edited:
             self._place_in_group(self.vpas.entries[number], number)
+            self.shadows.put(number, self.vpas.entries[number].vpa)
         for number in self._edited | self._restated:
             self.vpas.update(number)
         for number in self._edited:

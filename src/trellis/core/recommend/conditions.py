@@ -69,7 +69,7 @@ RECOMMENDER_FAILED = Reason(
 )
 
 
-class Texts(msgspec.Struct, frozen=True):
+class Texts(msgspec.Struct, frozen=True, gc=False):
     """Messages of which a change is worth a write, each with the reason it goes with; empty where nothing is said."""
 
     config: str = ""
@@ -94,7 +94,7 @@ class Texts(msgspec.Struct, frozen=True):
         return hash((self.config, self.conflict, self.failure, self.history))
 
 
-class Transition(NamedTuple):
+class Transition(msgspec.Struct, frozen=True, gc=False):
     """The status of a published condition and since when it has that."""
 
     status: str

@@ -15,8 +15,9 @@ from trellis.core.recommend.amounts import CPU, LOWER, MEMORY, MIDDLE, MILLICORE
 from trellis.core.recommend.confidence import confidence, lower_factor, upper_factor
 from trellis.core.recommend.default_parameters import declared_parameters, figures_from
 from trellis.core.recommend.parameters import Parameter, ParameterValues
+from trellis.core.recommend.pod_minimums import minimums
 from trellis.core.recommend.protocol import Estimates, Rows
-from trellis.core.recommend.settings import MEBIBYTE, DefaultSettings
+from trellis.core.recommend.settings import DefaultSettings
 from trellis.core.usage.bank import Bank
 from trellis.core.usage.columns import FloatColumn, IntColumn
 
@@ -33,7 +34,7 @@ class DefaultRecommender:
     def estimate(self, rows: Rows, values: ParameterValues, _now: float, /) -> Estimates:
         """Percentile, margin, confidence, minimum: in this order. Histories decay by the times of their samples."""
         figures, usage = figures_from(values), rows.usage
-        least = minimums(figures, rows.containers)
+        least = minimums(figures.pod_min_cpu_millicores, figures.pod_min_memory_mebibytes, rows.containers)
         trust = np.stack(
             [
                 confidence(usage.first, usage.last, usage.count, interval)
@@ -67,14 +68,6 @@ def with_margin(amounts: FloatColumn, fraction: float) -> FloatColumn:
     """Percentiles in millicores or bytes, as whole amounts, with the safety margin on top."""
     base = whole(amounts)
     return base + whole(base * fraction)
-
-
-def minimums(figures: DefaultSettings, containers: FloatColumn) -> FloatColumn:
-    """The share of each row in what its pod is to have at least, (CPU, MEMORY; row)."""
-    share = 1.0 / np.maximum(containers, 1.0)
-    # By way of cores and of a fraction, as upstream does it: a millicore may be lost to rounding, here as there.
-    pod = (figures.pod_min_cpu_millicores * 0.001 * MILLICORES, figures.pod_min_memory_mebibytes * MEBIBYTE)
-    return np.stack([whole(np.trunc(amount) * share) for amount in pod])
 
 
 def _totals(rows: Rows, figures: DefaultSettings, least: FloatColumn) -> FloatColumn | None:

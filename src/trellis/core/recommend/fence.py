@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from trellis.core.recommend.amounts import LOWER, MIDDLE, RESOURCES, UPPER
+from trellis.core.recommend.explaining import misexplained
 from trellis.core.recommend.protocol import Estimates
 from trellis.core.usage.columns import BoolColumn, FloatColumn
 
@@ -27,7 +28,7 @@ def misshapen(answer: object, rows: int) -> str:
             return f"answered with {name} that are no column of floats"
         if column.shape != shape:
             return f"answered with {name} of shape {column.shape} where {shape} was asked for"
-    return ""
+    return misexplained(answer.explanation, rows)
 
 
 def impossible(answer: Estimates) -> BoolColumn:

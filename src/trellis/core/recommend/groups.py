@@ -7,8 +7,9 @@ from typing import TypeAlias
 
 import msgspec
 
-from trellis.core.recommend.parameters import ParameterValue, ParameterValues, read_parameters
+from trellis.core.recommend.parameters import ParameterValue, ParameterValues, ReadParameters, read_parameters
 from trellis.core.recommend.protocol import Recommender
+from trellis.core.recommend.unavailable import Unavailable
 from trellis.core.recommend.vpas import NO_GROUP, NOT_OURS
 
 _Key: TypeAlias = tuple[str, tuple[tuple[str, ParameterValue], ...]]
@@ -61,7 +62,9 @@ class Groups:
         recommender = recommenders.get(name)
         if recommender is None:
             return Placed(NOT_OURS)
-        read = read_parameters(recommender.parameters, given)
+        # What cannot be had declares nothing, and what is given to it may well be right.
+        is_there = not isinstance(recommender, Unavailable)
+        read = read_parameters(recommender.parameters, given) if is_there else ReadParameters(dict(given))
         if read.problems:
             return Placed(NO_GROUP, read.message)
         key = (name, tuple(sorted(read.values.items())))

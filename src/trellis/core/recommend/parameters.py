@@ -63,6 +63,16 @@ class Parameter(msgspec.Struct, frozen=True):
             return str(Duration(round(value * 10**9)))
         return f"{value:.15g}" if isinstance(value, float) else str(value)
 
+    @property
+    def accepts(self) -> str:
+        """What may be written, in words."""
+        choices = f": {', '.join(self.choices)}" if self.choices else ""
+        unit = f", {self.unit}" if self.unit and self.kind is not ParameterKind.DURATION else ""
+        least, most = (self.show(bound) if bound is not None else "" for bound in (self.minimum, self.maximum))
+        limits = f", {least} to {most}" if least and most else f", at least {least}" if least else ""
+        limits = f", at most {most}" if most and not least else limits
+        return f"{self.kind}{choices}{unit}{limits}"
+
     def _parsed(self, text: object) -> ParameterValue:
         if not isinstance(text, str):
             raise InvalidInput(text, "must be text; put it in quotes")

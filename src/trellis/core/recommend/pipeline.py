@@ -52,6 +52,7 @@ def recommend(
         counts=_counts(truth, board),
         failures=_complaints(board, np.flatnonzero(board.vpas.failed)),
         bad_parameters=_complaints(board, np.flatnonzero(board.vpas.group == NO_GROUP)),
+        unhosted=tuple(board.shadows.unhosted(recommenders)),
     )
 
 

@@ -1,30 +1,73 @@
 """What is a recommender? Something that is given rows of usage and answers in columns, row by row.
 
-It does no I/O, reads no clock and sees nothing of the cluster but its rows. A recommender serves many
-VerticalPodAutoscalers at once: those that name it with the same parameters are asked about together.
+This is a whole one. It recommends the highest usage of the last day, and a little more:
+
+    from trellis.core.recommend.protocol import CPU, MEMORY, Estimates, Parameter, ParameterKind, ParameterValues, Rows
+
+    class Highest:
+        name = "highest"
+        needs_history = False
+        parameters = (Parameter("margin", ParameterKind.NUMBER, "Added on top.", 0.1, "fraction", 0.0, 10.0),)
+
+        def estimate(self, rows: Rows, values: ParameterValues, now: float, /) -> Estimates:
+            more = 1 + float(values["margin"])
+            cpu = rows.percentiles(CPU, (0.5, 1.0, 1.0)) * more
+            memory = rows.percentiles(MEMORY, (0.5, 1.0, 1.0)) * more
+            return Estimates.of(cpu, memory, {"samples": rows.count.astype(float)})
+
+A recommender serves many VerticalPodAutoscalers at once: those that name it with the same parameters are asked about
+together, in one call a pass. What it must keep to, and `trellis.testing.recommenders` tests:
+
+- It does no I/O, reads no clock (`now` is the time) and sees nothing of the cluster but its rows.
+- It changes nothing that it is given.
+- It answers for each row as if it were the only one: neither the other rows nor their order matter.
+- Asked twice in a row it says the same, and so does another instance. It may remember from call to call, but a process
+  that is started again has nothing to remember.
+- It says NaN where it cannot say, instead of guessing. What was recommended before then stays in force.
+
+Rounding, `minAllowed` and `maxAllowed`, conditions and the decision to write surround every recommender and are no part
+of any. One that raises, or answers with what cannot be, costs its own VPAs their progress and nobody else's.
+
+CPU is in millicores and memory in bytes, as floats that need not be whole. Times are seconds since the epoch.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import msgspec
 import numpy as np
 
-from trellis.core.recommend.amounts import CPU, LOWER, MEMORY, MIDDLE, UPPER
-from trellis.core.recommend.parameters import Parameter, ParameterValues
-from trellis.core.usage.columns import FloatColumn, IntColumn
+from trellis.core.recommend.amounts import CPU, LOWER, MEMORY, MIDDLE, MILLICORES, UPPER
+from trellis.core.recommend.explaining import NO_EXPLANATION, Explanations
+from trellis.core.recommend.parameters import Parameter, ParameterKind, ParameterValues
+from trellis.core.usage.columns import FloatColumn, IntColumn, RowKey
+from trellis.core.usage.rings import Ring
 from trellis.core.usage.view import RowsView
 
-_ROW_COLUMNS = ("rows", "vpas", "first", "last", "count", "last_oom", "current", "total_rows", "history_rows")
+__all__ = [
+    "CPU",
+    "LOWER",
+    "MEMORY",
+    "MIDDLE",
+    "UPPER",
+    "Estimates",
+    "Explanations",
+    "Parameter",
+    "ParameterKind",
+    "ParameterValues",
+    "Recommender",
+    "Rows",
+]
 
 
 class Rows(msgspec.Struct, frozen=True):
-    """What a recommender is asked about: one row per container, all of whose columns are equally long.
+    """What a recommender is asked about: one row for each container of a VPA, in columns of equal length.
 
-    `usage` has the histograms, the span and number of samples, the last out-of-memory kill and, where the recommender
-    needs it, the history. `containers` is how many containers of the row's pod are recommended for, this one included:
-    what a pod is to have at least is shared among so many.
+    A row is all containers of one name in all pods of a VPA, those of the past included. `containers` is how many
+    containers of the row's pod are recommended for, this one included: what a pod is to have at least is shared among
+    so many. `usage` has the histograms themselves, for who wants more than percentiles of them.
     """
 
     usage: RowsView
@@ -33,34 +76,104 @@ class Rows(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, view: RowsView, positions: IntColumn, containers: FloatColumn) -> Rows:
         """Some rows of a view."""
-        if len(positions) == len(view):
-            return cls(view, containers)
-        part = {name: getattr(view, name)[positions] for name in _ROW_COLUMNS}
-        keys = [view.keys[position] for position in positions.tolist()]
-        return cls(msgspec.structs.replace(view, keys=keys, **part), containers)
+        return cls(view if len(positions) == len(view) else view.part(positions), containers)
 
     def __len__(self) -> int:
         return len(self.containers)
+
+    @property
+    def keys(self) -> Sequence[RowKey]:
+        """Namespace, VPA and container of each row."""
+        return self.usage.keys
+
+    @property
+    def first(self) -> FloatColumn:
+        """When the first CPU sample was taken; NaN before."""
+        return self.usage.first
+
+    @property
+    def last(self) -> FloatColumn:
+        """When the last one was."""
+        return self.usage.last
+
+    @property
+    def count(self) -> IntColumn:
+        """How many there were."""
+        return self.usage.count
+
+    @property
+    def last_oom(self) -> FloatColumn:
+        """When a container was last killed for its memory; NaN if none was."""
+        return self.usage.last_oom
+
+    @property
+    def started(self) -> FloatColumn:
+        """When the newest pod that has the container started; NaN while there is no pod."""
+        return self.usage.started
+
+    @property
+    def requests(self) -> FloatColumn:
+        """What the container requests in that pod, (CPU, MEMORY; row); NaN where it requests nothing."""
+        return self.usage.requests
+
+    def age(self, now: float) -> FloatColumn:
+        """For how many seconds that pod has run; NaN while there is no pod."""
+        return now - self.usage.started
+
+    def percentiles(self, resource: int, fractions: Sequence[float]) -> FloatColumn:
+        """What so many of the samples stay below, (fraction, row); NaN where there are no samples.
+
+        The histograms behind it forget: what was used a day ago weighs half as much as what is used now. Memory counts
+        by its peak of each day, and by what out-of-memory kills showed to be too little. Buckets are 5 % wide.
+        """
+        usage = self.usage
+        bank, scale = (usage.cpu, MILLICORES) if resource == CPU else (usage.memory, 1.0)
+        found = bank.percentiles(fractions, usage.rows) * scale
+        found[:, bank.empty(usage.rows)] = np.nan
+        return found
+
+    def hours(self, now: float, positions: IntColumn | slice = slice(None)) -> Ring:
+        """The last 35 days hour by hour, (row, resource, measure, hour), oldest first, the running hour left out.
+
+        The measures are those of `trellis.core.usage.hours.MEASURES`: mean, p50, p90, p95 and maximum of the samples.
+        NaN where nothing is known, which is everywhere unless the recommender `needs_history`. It takes 34 KB a row:
+        ask for a few thousand `positions` at a time.
+        """
+        numbers = self.usage.history_rows[positions]
+        kept = numbers >= 0
+        found = self.usage.history.summaries(numbers[kept], now)
+        found[:, CPU] *= np.float32(MILLICORES)
+        if kept.all():
+            return found
+        every = np.full((len(numbers), *found.shape[1:]), np.nan, dtype=np.float32)
+        every[kept] = found
+        return every
 
 
 class Estimates(msgspec.Struct, frozen=True):
     """The answer: `bounds` has the axes (LOWER, MIDDLE, UPPER; CPU, MEMORY; row), in millicores and bytes.
 
-    NaN in all three of a resource is "I cannot say": what was recommended before stays. `totals`, (CPU, MEMORY; row),
-    is for all replicas together, of rows that keep such a history. `confidence` says per row how far the history
-    reaches: 1 and more is enough.
+    MIDDLE is the target, what a container should request. A pod whose request is between LOWER and UPPER is left alone.
+    Per row and resource all three are amounts, in this order and none of them negative, or all three are NaN for "I
+    cannot say": what was recommended before stays.
+
+    `totals`, (CPU, MEMORY; row), is for all replicas together, of rows that keep such a history. `confidence` says per
+    row how far the history reaches: 1 and more is enough, less is the condition LowConfidence. `explanation` says why,
+    in columns of the same length as the others: numbers, or texts of a word or two. It is for machines as much as for
+    people, so name columns as you would name fields, and use few different texts.
     """
 
     bounds: FloatColumn
     totals: FloatColumn | None = None
     confidence: FloatColumn | None = None
+    explanation: Explanations = NO_EXPLANATION
 
     @classmethod
-    def of(cls, cpu: FloatColumn, memory: FloatColumn) -> Estimates:
+    def of(cls, cpu: FloatColumn, memory: FloatColumn, explanation: Explanations = NO_EXPLANATION) -> Estimates:
         """From the lower bound, target and upper bound of each resource, as (3, rows)."""
         bounds = np.empty((3, 2, cpu.shape[-1]))
         bounds[:, CPU], bounds[:, MEMORY] = cpu, memory
-        return cls(bounds)
+        return cls(bounds, explanation=explanation)
 
     @property
     def lower(self) -> FloatColumn:
@@ -82,7 +195,7 @@ class Estimates(msgspec.Struct, frozen=True):
 
 
 class Recommender(Protocol):
-    """What the pipeline asks. `needs_history` has the usage model keep hourly summaries of the rows it serves."""
+    """What is asked. Plain attributes will do for the first three."""
 
     @property
     def name(self) -> str:
@@ -90,11 +203,15 @@ class Recommender(Protocol):
 
     @property
     def needs_history(self) -> bool:
-        """Whether `rows.usage` must have the history."""
+        """Whether `rows.hours` must know something: hourly summaries are then kept of all rows it serves."""
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """What a VerticalPodAutoscaler may set; the defaults are those of this instance."""
+        """What can be set, for everybody with `--set` and for one VPA in `spec.recommenders[].parameters`.
+
+        A declaration has type, unit, range, default and meaning. Values are read and checked by it before they get
+        here, so that `estimate` finds a sound value under every declared name.
+        """
 
     def estimate(self, rows: Rows, values: ParameterValues, now: float, /) -> Estimates:
         """The recommendation for every row, from a value for each declared parameter."""

@@ -12,7 +12,9 @@ from trellis.base.reason import Reason
 from trellis.core.recommend.amounts import MIDDLE, PUBLISHED_AS, TARGET, UNCAPPED
 from trellis.core.recommend.asking import Answers
 from trellis.core.recommend.conditions import NO_SAMPLES
+from trellis.core.recommend.explaining import of_row
 from trellis.core.recommend.served import StatusWrite
+from trellis.core.recommend.shadows import Shadow, Unhosted
 from trellis.core.usage.columns import BoolColumn, FloatColumn, IntColumn, RowKey
 
 RECOMMENDED = Reason("Recommended", "The recommendation follows from the usage of this container.")
@@ -39,14 +41,27 @@ class Complaint(NamedTuple):
     message: str
 
 
+class WouldBe(msgspec.Struct, frozen=True):
+    """What another recommender would have found, (bound, resource), and why."""
+
+    found: FloatColumn
+    said: Mapping[str, float | str]
+
+
 class Explanation(msgspec.Struct, frozen=True):
-    """One container: what was found, (bound, resource), what became of it, (what, resource), and why."""
+    """One container: what was found, (bound, resource), what became of it, (what, resource), and why.
+
+    `said` is what the recommender says of it, in its own words; `shadows` what others would have found, by their names.
+    """
 
     key: RowKey
     reason: Reason
     found: FloatColumn
     amounts: FloatColumn
     confidence: float
+    recommender: str = ""
+    said: Mapping[str, float | str] = {}
+    shadows: Mapping[str, WouldBe] = {}
 
 
 class Columns(msgspec.Struct, frozen=True):
@@ -96,6 +111,7 @@ class PassResult(msgspec.Struct, frozen=True):
     counts: Mapping[Counted, int]
     failures: tuple[Complaint, ...]
     bad_parameters: tuple[Complaint, ...]
+    unhosted: tuple[Unhosted, ...] = ()
 
     @property
     def vpas(self) -> int:
@@ -122,7 +138,27 @@ class PassResult(msgspec.Struct, frozen=True):
             nothing = np.full((3, 2), np.nan), np.full((len(PUBLISHED_AS), 2), np.nan)
             return Explanation(key, NOT_SERVED_HERE, *nothing, confidence=float("nan"))
         found, amounts = answers.bounds[:, :, place], columns.amounts[:, :, place]
-        return Explanation(key, self._reason(place, found, amounts), found, amounts, float(answers.confidence[place]))
+        recommender, said = self._said(place)
+        return Explanation(
+            key=key,
+            reason=self._reason(place, found, amounts),
+            found=found,
+            amounts=amounts,
+            confidence=float(answers.confidence[place]),
+            recommender=recommender,
+            said=said,
+            shadows={
+                name: would_be for name, shadow in answers.shadows.items() if (would_be := _would_be(shadow, place))
+            },
+        )
+
+    def _said(self, place: int) -> tuple[str, dict[str, float | str]]:
+        """Who answered for a container, and why so."""
+        number = int(self.answers.asked[place])
+        if number < 0:
+            return "", {}
+        told = self.answers.told[number]
+        return told.recommender, of_row(told.explanation, int(self.answers.nth[place]))
 
     def _reason(self, place: int, found: FloatColumn, amounts: FloatColumn) -> Reason:
         if not self.columns.sized[place]:
@@ -132,6 +168,13 @@ class PassResult(msgspec.Struct, frozen=True):
         if not np.isnan(amounts[TARGET]).all():
             return RECOMMENDATION_KEPT
         return NO_SAMPLES if self.answers.positions[place] >= 0 else CONTAINER_GONE
+
+
+def _would_be(shadow: Shadow, place: int) -> WouldBe | None:
+    at = np.flatnonzero(shadow.numbers == place)
+    if not len(at):
+        return None
+    return WouldBe(shadow.bounds[:, :, at[0]], of_row(shadow.explanation, int(at[0])))
 
 
 def _gathered(by_container: FloatColumn, places: IntColumn) -> FloatColumn:

@@ -15,7 +15,7 @@ from trellis.core.usage.columns import FloatColumn
 NO_ANNOTATIONS: Mapping[str, str] = {}
 
 
-class ServedVpa(msgspec.Struct, frozen=True):
+class ServedVpa(msgspec.Struct, frozen=True, gc=False):
     """The object as it was last seen. `created` is seconds since the epoch; `recommender` is the name it chose."""
 
     namespace: str
@@ -30,7 +30,7 @@ class ServedVpa(msgspec.Struct, frozen=True):
     status: VerticalPodAutoscalerStatus | None = None
 
 
-class VpaState(msgspec.Struct, frozen=True):
+class VpaState(msgspec.Struct, frozen=True, gc=False):
     """What the cluster says about its target now.
 
     `pods` is how many it governs. `problem` is why its target cannot be used, empty if it can, and `problem_reason`
@@ -48,7 +48,7 @@ class VpaState(msgspec.Struct, frozen=True):
     publishes_totals: bool = False
 
 
-class StatusWrite(msgspec.Struct, frozen=True):
+class StatusWrite(msgspec.Struct, frozen=True, gc=False):
     """A status that should be written, and why.
 
     `status` is whole, as the document of a merge patch: what should vanish is null. `first` is the object's first

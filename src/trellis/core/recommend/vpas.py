@@ -22,7 +22,7 @@ NOT_OURS = -2  # a recommender that does not run here was named
 NO_GROUP = -1  # its parameters cannot be used
 
 
-class Entry(msgspec.Struct):
+class Entry(msgspec.Struct, gc=False):
     """What only passes that write about a VPA look at.
 
     `containers` are its numbers in the order of their names. `written_version` is the resource version that our last

@@ -8,14 +8,15 @@ minimum is above the maximum, which validation refuses, the maximum wins.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
-from fractions import Fraction
+from collections.abc import Mapping
+from functools import lru_cache
 
 import msgspec
 import numpy as np
 
 from trellis.api.resolve import ContainerMeaning
 from trellis.base.quantity import Quantity
+from trellis.base.quantity_text import Format
 from trellis.core.recommend.amounts import CPU, LARGEST_READ, MEMORY, MILLICORES, RESOURCES
 from trellis.core.recommend.quantity_column import cpu_texts, memory_texts
 from trellis.core.usage.columns import FloatColumn
@@ -39,11 +40,9 @@ def compile_caps(meaning: ContainerMeaning) -> Caps:
     """The numbers of a policy. What is finer than a millicore or a byte is rounded into the allowed range."""
     if not meaning.min_allowed and not meaning.max_allowed:
         return Caps()
-    least = [_bound(meaning.min_allowed, resource, 0.0, math.ceil) for resource in RESOURCES]
-    most = [_bound(meaning.max_allowed, resource, math.nan, math.floor) for resource in RESOURCES]
-    most = [math.inf if bound <= 0 else bound for bound in most]
-    spelled = dict(_spelled(meaning.min_allowed, least)) | dict(_spelled(meaning.max_allowed, most))
-    return Caps((least[CPU], least[MEMORY]), (most[CPU], most[MEMORY]), spelled)
+    least, spelled = _bounds(meaning.min_allowed, absent=0.0, upper=False)
+    most, spelled_too = _bounds(meaning.max_allowed, absent=math.nan, upper=True)
+    return Caps((least[CPU], least[MEMORY]), (most[CPU], most[MEMORY]), spelled | spelled_too)
 
 
 def cap(amounts: FloatColumn, least: FloatColumn, most: FloatColumn, cluster_most: tuple[float, float]) -> FloatColumn:
@@ -52,20 +51,33 @@ def cap(amounts: FloatColumn, least: FloatColumn, most: FloatColumn, cluster_mos
     return np.minimum(np.maximum(amounts, least), np.where(np.isnan(most), cluster, most))
 
 
-def _bound(amounts: Mapping[str, Quantity], resource: str, absent: float, to_whole: Callable[[Fraction], int]) -> float:
-    amount = amounts.get(resource)
-    return absent if amount is None else min(float(max(to_whole(_counted(amount, resource)), 0)), LARGEST_READ)
-
-
-def _spelled(amounts: Mapping[str, Quantity], bounds: list[float]) -> Iterator[tuple[tuple[str, float], str]]:
-    for resource, bound in zip(RESOURCES, bounds, strict=True):
+def _bounds(
+    amounts: Mapping[str, Quantity], *, absent: float, upper: bool
+) -> tuple[list[float], dict[tuple[str, float], str]]:
+    """One end of a policy as numbers, CPU first, and the texts of those that are spelled in a way of their own."""
+    numbers: list[float] = []
+    spelled: dict[tuple[str, float], str] = {}
+    for resource in RESOURCES:
         amount = amounts.get(resource)
-        if amount is None or not math.isfinite(bound) or _counted(amount, resource) != bound:
+        if amount is None:
+            numbers.append(absent)
             continue
-        text = str(amount)
-        if text != _WRITTEN_AS[resource](np.array([bound]))[0]:
-            yield (resource, bound), text
+        number, text = _bound(amount.nanos, amount.format, resource, upper)
+        numbers.append(number)
+        if text:
+            spelled[resource, number] = text
+    return numbers, spelled
 
 
-def _counted(amount: Quantity, resource: str) -> Fraction:
-    return amount.exact() * (int(MILLICORES) if resource == "cpu" else 1)
+# A cluster has few different bounds, and reading one takes as long as ten containers take in a pass.
+@lru_cache(maxsize=4096)
+def _bound(nanos: int, form: Format, resource: str, upper: bool) -> tuple[float, str]:
+    """A bound as a number, and its text where the number alone would be printed otherwise."""
+    amount = Quantity(nanos, form)
+    exact = amount.exact() * (int(MILLICORES) if resource == "cpu" else 1)
+    number = min(float(max(math.floor(exact) if upper else math.ceil(exact), 0)), LARGEST_READ)
+    if upper and number <= 0:
+        return math.inf, ""
+    text = str(amount)
+    odd = exact == number and text != _WRITTEN_AS[resource](np.array([number]))[0]
+    return number, text if odd else ""

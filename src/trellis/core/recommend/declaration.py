@@ -1,0 +1,78 @@
+"""Is this a recommender at all? What it declares is looked at before it is asked anything."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+import msgspec
+
+from trellis.base.errors import InvalidInput
+from trellis.core.recommend.parameters import Parameter, ParameterKind, ParameterValue
+
+_PARAMETER_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+_TYPES: dict[ParameterKind, tuple[type, ...]] = {
+    ParameterKind.NUMBER: (int, float),
+    ParameterKind.WHOLE: (int,),
+    ParameterKind.DURATION: (int, float),
+    ParameterKind.SWITCH: (bool,),
+    ParameterKind.CHOICE: (str,),
+}
+
+
+class Declaration(msgspec.Struct, frozen=True):
+    """What a recommender says of itself."""
+
+    needs_history: bool
+    parameters: tuple[Parameter, ...] = ()
+
+
+def declaration_of(recommender: object) -> Declaration:
+    """What it declares, or `InvalidInput` with everything that keeps it from being a recommender."""
+    wrong = list(_problems(recommender))
+    if wrong:
+        raise InvalidInput(type(recommender).__name__, f"is no recommender: {'; '.join(wrong)}")
+    return Declaration(recommender.needs_history, tuple(recommender.parameters))  # type: ignore[attr-defined]  # looked at above
+
+
+def _problems(recommender: object) -> Iterator[str]:
+    name = getattr(recommender, "name", None)
+    if not isinstance(name, str) or not name:
+        yield "it has no attribute `name` that is a text"
+    if not isinstance(getattr(recommender, "needs_history", None), bool):
+        yield "it has no attribute `needs_history` that is true or false"
+    if not callable(getattr(recommender, "estimate", None)):
+        yield "it has no method `estimate`"
+    parameters = getattr(recommender, "parameters", None)
+    if not isinstance(parameters, tuple | list) or not all(isinstance(each, Parameter) for each in parameters):
+        yield "it has no attribute `parameters` that is a tuple of `Parameter`"
+        return
+    for parameter in parameters:
+        yield from _parameter_problems(parameter)
+    for twice in (name for name, times in Counter(each.name for each in parameters).items() if times > 1):
+        yield f"it declares the parameter {twice} twice"
+
+
+def _parameter_problems(parameter: Parameter) -> Iterator[str]:
+    name = parameter.name
+    if not _PARAMETER_NAME.fullmatch(str(name)):
+        yield f"the parameter {name!r} is not called like-this"
+        return
+    if not parameter.meaning:
+        yield f"the parameter {name} does not say what it means"
+    if (parameter.kind is ParameterKind.CHOICE) != bool(parameter.choices):
+        yield f"the parameter {name} must have choices if it is one, and else none"
+        return
+    if not _is_one(parameter.kind, parameter.default):
+        yield f"the default of the parameter {name} is no {parameter.kind}"
+        return
+    try:
+        parameter.read(parameter.show(parameter.default))
+    except InvalidInput as error:
+        yield f"the default of the parameter {name} {error.rule}"
+
+
+def _is_one(kind: ParameterKind, value: ParameterValue) -> bool:
+    # To Python true is 1.
+    return isinstance(value, _TYPES[kind]) and (kind is ParameterKind.SWITCH or not isinstance(value, bool))

@@ -1,0 +1,72 @@
+"""What is set for everybody? Other defaults for declared parameters, written as `name=value`.
+
+Where one process answers to several names, `recommender.name=value` says whose parameter it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from trellis.base.errors import InvalidInput
+from trellis.base.names import nearest
+from trellis.core.recommend.parameters import Parameter, ParameterValues
+from trellis.core.recommend.protocol import Estimates, Recommender, Rows
+
+
+def read_presets(texts: Sequence[str], recommenders: Sequence[str]) -> dict[str, dict[str, str]]:
+    """What was written, by recommender and parameter; the last of two counts."""
+    found: dict[str, dict[str, str]] = {}
+    for text in texts:
+        key, is_set, value = text.partition("=")
+        if not is_set or not key:
+            raise InvalidInput(text, "must be written as parameter=value, or as recommender.parameter=value")
+        recommender, parameter = _whose(text, key.strip(), recommenders)
+        found.setdefault(recommender, {})[parameter] = value.strip()
+    return found
+
+
+def with_defaults(declared: Sequence[Parameter], given: Mapping[str, str]) -> tuple[Parameter, ...]:
+    """The same parameters with other defaults."""
+    known = {parameter.name: parameter for parameter in declared}
+    for name, text in given.items():
+        if name not in known:
+            guess = nearest(name, known)
+            hint = f" (did you mean {guess}?)" if guess else ""
+            raise InvalidInput(name, f"is no parameter of this recommender{hint}; it has {', '.join(known) or 'none'}")
+        try:
+            value = known[name].read(text)
+        except InvalidInput as error:
+            raise InvalidInput(f"{name}={text}", error.rule) from error
+        known[name] = msgspec.structs.replace(known[name], default=value)
+    return tuple(known.values())
+
+
+def preset(recommender: Recommender, given: Mapping[str, str]) -> Recommender:
+    """The same recommender with other defaults."""
+    return _Preset(recommender, with_defaults(recommender.parameters, given)) if given else recommender
+
+
+class _Preset:
+    def __init__(self, recommender: Recommender, parameters: tuple[Parameter, ...]) -> None:
+        self.name = recommender.name
+        self.needs_history = recommender.needs_history
+        self.parameters = parameters
+        self._recommender = recommender
+
+    def estimate(self, rows: Rows, values: ParameterValues, now: float, /) -> Estimates:
+        return self._recommender.estimate(rows, values, now)
+
+
+def _whose(text: str, key: str, recommenders: Sequence[str]) -> tuple[str, str]:
+    """The recommender and the parameter that are meant. Names may have dots in them, parameters have none."""
+    recommender, is_named, parameter = key.rpartition(".")
+    if is_named and recommender in recommenders:
+        return recommender, parameter
+    if is_named:
+        raise InvalidInput(text, f"there is no recommender {recommender} here, but {', '.join(recommenders)}")
+    if len(recommenders) > 1:
+        rule = f"say whose parameter it is, as in {recommenders[0]}.{key}: there are {', '.join(recommenders)}"
+        raise InvalidInput(text, rule)
+    return recommenders[0], parameter
