@@ -14,6 +14,7 @@ from typing import Any
 import virtual_time
 from model_server import Document, ModelServer
 from trellis.base.times import format_time
+from trellis.controllers.recommender.hosting import host
 from trellis.controllers.recommender.leading import Leading
 from trellis.controllers.recommender.metrics import RECOMMENDER_METRICS
 from trellis.controllers.recommender.recommender import Recommender
@@ -151,10 +152,12 @@ class World:
         """The recommender while it works."""
         stop = Shutdown()
         writer = Writer(self.server.client, record=self.outcomes.append)
+        hosted = host(self.settings, self.metrics)
         recommender = Recommender(
             self.server.client,
             writer,
             self.settings,
+            hosted=hosted,
             leading=Leading(self.settings.loop.recommender_name, None, on_won=print, on_lost=print),
             metrics=self.metrics,
             activity=Activity(300.0, asyncio.get_running_loop().time),
@@ -167,7 +170,10 @@ class World:
             assert not task.done(), task.result()
         finally:
             stop.request("the test is over")
-            await task
+            try:
+                await task
+            finally:
+                hosted.close()
 
     def run(self, play: Callable[[], Awaitable[None]]) -> None:
         """Let a play go on while the recommender works."""

@@ -20,6 +20,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "trellis.cli.recommender",
         "Recommend how big containers should be, as upstream does.",
     ),
+    "recommenders": ("trellis.cli.recommenders", "List the recommenders that can be had, with their parameters."),
     "crds": ("trellis.cli.crds", "Print the CustomResourceDefinitions."),
 }
 

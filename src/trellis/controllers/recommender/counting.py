@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Final
@@ -13,6 +14,7 @@ from trellis.controllers.recommender.quality import Compared, observe_changes, o
 from trellis.core.recommend.amounts import CPU, MEMORY, MILLICORES, UNCAPPED
 from trellis.core.recommend.results import Columns, PassResult
 from trellis.core.recommend.served import StatusWrite
+from trellis.core.recommend.shadows import differences
 from trellis.core.recommend.vpas import MODES
 from trellis.core.usage.columns import FloatColumn, IntColumn
 from trellis.core.usage.model import Sizes
@@ -69,6 +71,7 @@ class Counting:
         first = [now - write.created for write in written if write.first]
         self._metrics.observe_all(named.FIRST_RECOMMENDATION, np.array(first, dtype=np.float64))
         self._count_changes(result.columns, written)
+        self._count_shadows(result)
 
     def count_state(self, sizes: Sizes, unreadable: int) -> None:
         """How much is remembered."""
@@ -93,3 +96,12 @@ class Counting:
         if len(places):
             before, after = columns.previous[:, places], columns.amounts[UNCAPPED][:, places]
             observe_changes(self._metrics, (before, after), columns.modes[places], columns.pods[places], _NAMES)
+
+    def _count_shadows(self, result: PassResult) -> None:
+        """How far shadows are from what was recommended."""
+        for name, shadow in result.answers.shadows.items():
+            self._metrics.add(named.SHADOW_FAILURES, 1 if shadow.failure else 0, name)
+        for name, resource, found in differences(result.answers.shadows, result.answers.bounds):
+            self._metrics.observe_all(named.SHADOW_DIFFERENCE, found, name, resource)
+        unhosted = Counter(each.recommender for each in result.unhosted)
+        self._metrics.set_all(named.SHADOW_UNHOSTED, {(name,): number for name, number in unhosted.items()})

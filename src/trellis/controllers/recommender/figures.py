@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from trellis.api.resolve import ContainerMeaning
 from trellis.controllers.recommender.settings import RecommenderSettings
+from trellis.controllers.recommender.workers import WorkerSettings
 from trellis.core.recommend.settings import DefaultSettings, PipelineSettings
 from trellis.core.usage.settings import Tuning, UsageSettings
 
@@ -52,6 +53,14 @@ def pipeline_settings(settings: RecommenderSettings) -> PipelineSettings:
         change_threshold=storage.status_change_threshold,
         narrowing_threshold=storage.status_narrowing_threshold,
         max_age=storage.status_max_age.total_seconds(),
+    )
+
+
+def worker_settings(settings: RecommenderSettings) -> WorkerSettings:
+    """How far recommenders of others may go."""
+    return WorkerSettings(
+        deadline=settings.plugins.recommender_deadline.total_seconds(),
+        memory=settings.plugins.recommender_memory.units,
     )
 
 

@@ -37,6 +37,7 @@ from trellis.core.recommend.protocol import Recommender
 from trellis.core.recommend.results import PassResult
 from trellis.core.recommend.served import ServedVpa, StatusWrite, VpaState
 from trellis.core.recommend.settings import PipelineSettings
+from trellis.core.recommend.shadows import shadows_of
 from trellis.core.usage.checkpoints import SavedRow
 from trellis.core.usage.columns import RowKey
 from trellis.core.usage.model import UsageModel
@@ -44,6 +45,7 @@ from trellis.core.usage.ooms import OomRecord
 from trellis.core.usage.samples import Ingested, Samples
 from trellis.core.usage.settings import Tuning, UsageSettings
 from trellis.kube.keys import BY_NAMESPACE, Key
+from trellis.runtime.collector import paused
 from trellis.sources.external_metrics import ExternalQuery
 
 
@@ -98,6 +100,10 @@ class Knowledge:
     def served(self) -> frozenset[Key]:
         """The VPAs that are advised now."""
         return frozenset(self._served)
+
+    def answered_by(self, recommenders: Mapping[str, Recommender]) -> None:
+        """Who answers to which name from now on."""
+        self._recommenders = recommenders
 
     def load_vpas(self, seen: Seen, scope: Scope, *, all_of_them: bool) -> frozenset[Key]:
         """Take in VPAs that changed, or all; the answer is which are served now and were not before."""
@@ -195,7 +201,8 @@ class Knowledge:
 
     def recommend(self, now: float) -> PassResult:
         """What all VPAs should say, and which statuses are to be written for it."""
-        return recommend(self.model.view(), self.board, self._recommenders, self._pipeline, now)
+        with paused():
+            return recommend(self.model.view(), self.board, self._recommenders, self._pipeline, now)
 
     def published(self, written: Sequence[tuple[StatusWrite, str]], now: float) -> None:
         """Take note of statuses that were written, each with the version that made."""
@@ -293,7 +300,10 @@ class Knowledge:
             tuned = frozenset(name for name, tuning in wanted.items() if tuning is not None)
             for name in tuned | self._tuned.get(key, frozenset()):
                 self.model.tune(*key, name, wanted.get(name))
-            self._tuned[key] = tuned
+            if tuned:
+                self._tuned[key] = tuned
+            else:
+                self._tuned.pop(key, None)
 
     def _containers(self, pods: Sequence[FollowedPod]) -> dict[Key, set[str]]:
         """The containers of each VPA."""
@@ -306,11 +316,15 @@ class Knowledge:
         if key not in self._served or not self._gates.per_vpa_config:
             return {}
         effective = self._served[key].effective
+        if not effective.policies:
+            return {}
         return {name: tuning_of(effective.container(name), self.model.settings.tuning) for name in containers}
 
     def _needs_history(self, vpa: ServedVpa) -> bool:
-        recommender = self._recommenders.get(vpa.recommender)
-        return recommender is not None and recommender.needs_history
+        """Whether its recommender looks back for weeks, or one of its shadows."""
+        names = (vpa.recommender, *(shadows_of(vpa.annotations, vpa.recommender) if vpa.annotations else ()))
+        found = (self._recommenders.get(name) for name in names)
+        return any(recommender is not None and recommender.needs_history for recommender in found)
 
     def _under_hvpas(self) -> Iterator[Key]:
         for namespace, roster in self._rosters.items():

@@ -130,10 +130,30 @@ MODEL_BYTES: Final = GaugeSpec(
     "trellis_recommender_model_bytes",
     "Bytes of the columns of the usage model, those included that were never touched and take no memory yet.",
 )
+WORKER_FAILURES: Final = CounterSpec(
+    "trellis_recommender_worker_failures_total",
+    "Failures of recommenders that work in a process of their own, by reason.",
+    ("recommender", "reason"),
+)
+SHADOW_DIFFERENCE: Final = HistogramSpec(
+    "trellis_recommender_shadow_relative_difference",
+    "Target of a shadow recommender minus that of the serving one, over the latter, once for each container and pass.",
+    ("recommender", "resource"),
+    buckets=_RELATIVE,
+)
+SHADOW_FAILURES: Final = CounterSpec(
+    "trellis_recommender_shadow_failures_total", "Passes in which a shadow recommender failed.", ("recommender",)
+)
+SHADOW_UNHOSTED: Final = GaugeSpec(
+    "trellis_recommender_shadow_unhosted_vpas",
+    "VPAs that want a shadow recommender that this process does not host.",
+    ("recommender",),
+)
 
 RECOMMENDER_METRICS: Final[tuple[Spec, ...]] = (
     *CLUSTER_METRICS,
     *(OBJECTS, FIRST_RECOMMENDATION, LATENCY, STATES, RESPONSES, PROMETHEUS_REQUESTS, PROMETHEUS_SECONDS),
     *(RESOURCES_READ, RELATIVE_DIFFS, MISSING, CPU_OVER, MEMORY_OVER, CPU_UNDER, MEMORY_UNDER, CPU_ADVICE),
     *(MEMORY_ADVICE, RELATIVE_CHANGES, SAMPLES, OOMS, UNREADABLE, MODEL_BYTES),
+    *(WORKER_FAILURES, SHADOW_DIFFERENCE, SHADOW_FAILURES, SHADOW_UNHOSTED),
 )

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 from uuid import uuid4
 
+from trellis.controllers.recommender.hosting import Hosted, host
 from trellis.controllers.recommender.leading import Leading, lease_names
 from trellis.controllers.recommender.metrics import RECOMMENDER_METRICS
 from trellis.controllers.recommender.recommender import Recommender
@@ -24,6 +25,7 @@ from trellis.kube.token_bucket import Rate
 from trellis.kube.which_cluster import find_connection
 from trellis.kube.writer import Writer, WriterSettings
 from trellis.runtime.cluster_metrics import count_write
+from trellis.runtime.collector import set_aside
 from trellis.runtime.component_settings import LeaderSettings
 from trellis.runtime.health import Activity
 from trellis.runtime.health_server import serving
@@ -42,21 +44,23 @@ def recommending(settings: RecommenderSettings) -> Main:
     """What a process with these settings does until it is told to stop."""
 
     async def main(stop: Shutdown) -> None:
+        metrics = Metrics(RECOMMENDER_METRICS)
+        hosted = host(settings, metrics)
         path = settings.access.kubeconfig
         connection = find_connection(os.environ, kubeconfig=Path(path) if path else None)
         for warning in connection.warnings:
             _log.warning(warning)
         client = Client(AiohttpTransport(connection), FIELD_MANAGER)
         try:
-            await _run(client, settings, stop)
+            await _run(client, settings, metrics, hosted, stop)
         finally:
+            hosted.close()
             await client.close()
 
     return main
 
 
-async def _run(client: Client, settings: RecommenderSettings, stop: Shutdown) -> None:
-    metrics = Metrics(RECOMMENDER_METRICS)
+async def _run(client: Client, settings: RecommenderSettings, metrics: Metrics, hosted: Hosted, stop: Shutdown) -> None:
     clock = asyncio.get_running_loop().time
     activity = Activity(_PATIENCE * settings.loop.recommender_interval.total_seconds(), clock)
 
@@ -71,11 +75,13 @@ async def _run(client: Client, settings: RecommenderSettings, stop: Shutdown) ->
         client,
         writer,
         settings,
+        hosted=hosted,
         leading=leading,
         metrics=metrics,
         activity=activity,
         now=lambda: datetime.now(UTC).timestamp(),
         draw=random.random,
+        on_settled=set_aside,
     )
     async with serving(
         settings.health,

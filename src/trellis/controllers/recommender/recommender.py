@@ -14,17 +14,18 @@ from trellis.base.errors import KubeError
 from trellis.controllers.recommender import metrics as named
 from trellis.controllers.recommender.checkpoints import Checkpoints
 from trellis.controllers.recommender.counting import Counting
-from trellis.controllers.recommender.figures import default_settings, pipeline_settings, usage_settings
+from trellis.controllers.recommender.figures import pipeline_settings, usage_settings
+from trellis.controllers.recommender.hosting import Hosted
 from trellis.controllers.recommender.knowledge import Knowledge, Scope, Waiting
 from trellis.controllers.recommender.leading import Leading
 from trellis.controllers.recommender.live import LiveUsage, live_usage
 from trellis.controllers.recommender.roster import owners_in, target_of_vpa
 from trellis.controllers.recommender.settings import RecommenderSettings
+from trellis.controllers.recommender.shadow_news import ShadowNews
 from trellis.controllers.recommender.totals import totals_action
 from trellis.controllers.recommender.warming import Warming
 from trellis.controllers.recommender.watching import Seen, Watching
 from trellis.core.model.owners import WELL_KNOWN, ScaleAnswer, TargetRef
-from trellis.core.recommend.default import DefaultRecommender
 from trellis.core.recommend.results import PassResult
 from trellis.core.recommend.served import StatusWrite
 from trellis.core.usage.checkpoints import SavedRow
@@ -33,6 +34,7 @@ from trellis.kube.backoff import Draw
 from trellis.kube.client import Client
 from trellis.kube.incidents import Incident, IncidentKind
 from trellis.kube.keys import Key
+from trellis.kube.outcomes import Outcome
 from trellis.kube.resources import HVPAS, VPAS
 from trellis.kube.scales import ScaleLookups
 from trellis.kube.writer import Writer
@@ -50,6 +52,9 @@ _log: Final = Logger("trellis.recommender")
 # With more namespaces than this all checkpoints are listed at once.
 _FEW_NAMESPACES: Final = 20
 
+# Making twenty thousand requests at once would hold up leases and probes for 0.2 s.
+_WRITES_AT_ONCE: Final = 1_000
+
 
 class Recommender:
     """One process's recommenders, whatever their names."""
@@ -60,31 +65,33 @@ class Recommender:
         writer: Writer,
         settings: RecommenderSettings,
         *,
+        hosted: Hosted,
         leading: Leading,
         metrics: Metrics,
         activity: Activity,
         now: Callable[[], float],
         draw: Draw,
+        on_settled: Callable[[], object] = lambda: None,
     ) -> None:
         self._client = client
         self._writer = writer
         self._settings = settings
+        self._hosted = hosted
         self._leading = leading
         self._metrics = metrics
         self._activity = activity
         self._now = now
         self._draw = draw
+        # Called when much has been built up that will stay: all objects are seen, the first pass is over.
+        self._on_settled = on_settled
+        self._has_worked = False
         self._counting = Counting(metrics)
+        self._shadow_news = ShadowNews()
         self._checkpoints = Checkpoints(client, writer, _log)
         self._scales = ScaleLookups(client, draw=draw)
         self._thread = PassThread("recommender")
-        names = settings.loop.recommender_name
-        default = default_settings(settings)
         self._knowledge = Knowledge(
-            usage_settings(settings),
-            pipeline_settings(settings),
-            {name: DefaultRecommender(default, name) for name in names},
-            settings.scope.feature_gates,
+            usage_settings(settings), pipeline_settings(settings), hosted.current(), settings.scope.feature_gates
         )
         interval = settings.loop.recommender_interval.total_seconds()
         self._loop = Periodic("recommender", self._pass, interval, on_pass=self._passed, jitter=0.0)
@@ -139,7 +146,9 @@ class Recommender:
 
     async def _passes(self, watching: Watching) -> None:
         await watching.wait_until_synced()
+        await self._thread.run(self._hosted.start, self._settings.plugins.recommender_deadline.total_seconds())
         _log.info("everything has been seen", vpas=len(watching.vpas.snapshot()), pods=len(watching.pods.snapshot()))
+        self._on_settled()
         await self._loop.run()
 
     async def _discover(self) -> bool:
@@ -197,6 +206,9 @@ class Recommender:
         self._counting.count_state(self._knowledge.model.sizes(), len(self._checkpoints.unreadable))
         timer.step(named.GARBAGE)
         timer.total()
+        if not self._has_worked:
+            self._has_worked = True
+            self._on_settled()
 
     async def _load_vpas(self, seen: Seen, names: frozenset[str], now: float) -> None:
         """Take in VPAs, and the history of those that were not served before."""
@@ -206,6 +218,7 @@ class Recommender:
             frozenset(self._settings.scope.ignored_vpa_object_namespaces),
         )
         all_of_them = names != self._served_names
+        self._knowledge.answered_by(self._hosted.current())
         new = await self._thread.run(lambda: self._knowledge.load_vpas(seen, scope, all_of_them=all_of_them))
         self._served_names = names
         served = self._knowledge.served
@@ -256,19 +269,22 @@ class Recommender:
             return
         samples = await self._source.fetch(self._knowledge, now)
         ingested, kills = await self._thread.run(self._knowledge.take_in, samples, seen.kills, now)
-        self._counting.count_samples(ingested, kills)
+        await self._thread.run(self._counting.count_samples, ingested, kills)
         _log.detail(3, "took in usage", samples=ingested.accepted, dropped=ingested.dropped, kills=len(kills.kills))
 
     async def _publish(self, result: PassResult, now: float) -> None:
         """Write the statuses that are to be written."""
-        outcomes = await self._writer.write_all(map(_status_patch, result.writes))
+        outcomes: list[Outcome] = []
+        for begin in range(0, len(result.writes), _WRITES_AT_ONCE):
+            outcomes += await self._writer.write_all(map(_status_patch, result.writes[begin : begin + _WRITES_AT_ONCE]))
         written = [
             (write, outcome.resource_version)
             for write, outcome in zip(result.writes, outcomes, strict=True)
             if outcome.applied
         ]
         await self._thread.run(self._knowledge.published, written, now)
-        self._counting.count_advice(result, [write for write, _ in written], now)
+        await self._thread.run(self._counting.count_advice, result, [write for write, _ in written], now)
+        self._shadow_news.tell(result)
         totals = await self._thread.run(self._knowledge.totals, now)
         await self._writer.write_all(map(totals_action, totals))
         _log.detail(3, "recommended", vpas=result.vpas, written=len(written), due=len(result.writes))

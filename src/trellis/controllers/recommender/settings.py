@@ -65,6 +65,37 @@ class LoopSettings(Settings, frozen=True):
             yield Conflict("recommender-interval", "must be longer than 0s")
 
 
+class PluginSettings(Settings, frozen=True):
+    """What recommenders get to know, and how far those of others may go."""
+
+    parameters: Annotated[
+        tuple[str, ...],
+        Setting(
+            "Other defaults for parameters of recommenders, as `parameter=value`; with several names, as "
+            "`recommender.parameter=value`. `trellis recommenders` lists them.",
+            why="What a VPA sets for itself wins.",
+            flag="set",
+        ),
+    ] = ()
+    recommender_deadline: Annotated[
+        Duration,
+        Setting(
+            "How long an installed recommender may take in a pass; then it is killed, and its VPAs stay as they are.",
+            why="Others wait for as long, and a pass has a minute.",
+            minimum=Duration.from_seconds(0.1),
+        ),
+    ] = Duration.from_seconds(10)
+    recommender_memory: Annotated[
+        Quantity,
+        Setting(
+            "Most address space of an installed recommender; 0 sets no limit.",
+            why="Python and NumPy take 0.3Gi of it, and 10,000 containers a few hundred MiB.",
+            unit="bytes",
+            minimum=Quantity.ZERO,
+        ),
+    ] = Quantity.parse("2Gi")
+
+
 class EstimateSettings(Settings, frozen=True):
     """How usage becomes a recommendation."""
 
@@ -262,6 +293,7 @@ class RecommenderSettings(Settings, frozen=True):
     """All of it."""
 
     loop: LoopSettings = LoopSettings()
+    plugins: PluginSettings = PluginSettings()
     estimates: EstimateSettings = EstimateSettings()
     memory: MemorySettings = MemorySettings()
     storage: StorageSettings = StorageSettings()

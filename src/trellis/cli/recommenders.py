@@ -1,0 +1,45 @@
+"""`trellis recommenders`: list what a VerticalPodAutoscaler can name, and what can be set of it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+
+import click
+
+from trellis.controllers.recommender.listing import list_recommenders
+from trellis.reports.recommenders import as_json, as_text
+
+
+@click.command(name="recommenders")
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="Form of the list.",
+)
+def command(names: tuple[str, ...], output: str) -> None:
+    """List the recommenders that can be had, with their parameters.
+
+    All of them, or those of the NAMEs given: those that come with Trellis, and those of packages installed beside it.
+    The latter are loaded, each in a process of its own, to see whether they can be used.
+
+    \b
+    Exit status: 0 all can be used, 1 one cannot, or there is none of a name.
+    """  # noqa: D301 -- click wants the backspace character itself
+    logging.getLogger("trellis").addHandler(logging.NullHandler())  # the list says what is wrong
+    listed = list_recommenders(names)
+    if output == "json":
+        click.echo(json.dumps(as_json(listed), indent=2))
+    else:
+        for line in as_text(listed):
+            click.echo(line)
+    missing = [name for name in names if name not in {each.name for each in listed}]
+    for name in missing:
+        click.echo(f"trellis: there is no recommender {name}; under that name the default algorithm is run", err=True)
+    if missing or any(each.problem for each in listed):
+        sys.exit(1)

@@ -1,0 +1,148 @@
+"""What does a worker process do? It loads one recommender and answers questions until its parent is gone.
+
+It is started as `python -m trellis.controllers.recommender.worker_main` and imports nothing of ours but the core. What
+it is told comes in on one pipe and what it says goes out on another; what the recommender prints goes to the log.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import os
+import pickle
+import resource
+import select
+import signal
+import sys
+import threading
+from functools import reduce
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+from trellis.base.errors import InvalidInput, shown
+from trellis.controllers.recommender.worker_messages import (
+    HEADER,
+    Answered,
+    Ask,
+    Begin,
+    Declared,
+    Raised,
+    Refused,
+    Said,
+    encode,
+    framed,
+    sent,
+)
+from trellis.core.recommend.declaration import declaration_of
+from trellis.core.recommend.fence import misshapen
+from trellis.core.recommend.protocol import Recommender
+
+_LONGEST_MESSAGE: Final = 400
+
+
+def main() -> None:
+    """Answer until there are no more questions."""
+    questions, answers = _take_pipes()
+    _end_with(questions)
+    begin: Begin = _heard(questions)
+    sys.path[:] = begin.path
+    _limit(begin.memory)
+    recommender = _loaded(begin.value)
+    if isinstance(recommender, Refused):
+        _say(answers, recommender)
+        return
+    _say(answers, Declared(declaration_of(recommender)))
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    while True:
+        ask: Ask = _heard(questions)
+        # A thread cannot end what spins in a library of C. The kernel can.
+        signal.setitimer(signal.ITIMER_REAL, begin.patience)
+        answer = _answer(recommender, ask)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        _say(answers, answer)
+        del ask, answer
+
+
+def _take_pipes() -> tuple[BinaryIO, BinaryIO]:
+    """The two pipes, out of reach of who reads standard input or prints."""
+    questions, answers = os.dup(0), os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.dup2(2, 1)
+    os.close(nothing)
+    return os.fdopen(questions, "rb"), os.fdopen(answers, "wb")
+
+
+def _end_with(questions: BinaryIO) -> None:
+    """End when the other end of the pipe is closed, whatever the recommender is doing."""
+
+    def watch() -> None:
+        poll = select.poll()
+        poll.register(questions.fileno(), 0)  # a hang-up is reported in any case
+        poll.poll()
+        os._exit(0)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _heard(questions: BinaryIO) -> Any:
+    _, length = HEADER.unpack(_whole(questions, HEADER.size))
+    return pickle.loads(_whole(questions, length))  # noqa: S301 - from our parent
+
+
+def _whole(questions: BinaryIO, size: int) -> bytes:
+    """So many bytes; with less of them, the parent is gone."""
+    found = questions.read(size)
+    if len(found) < size:
+        os._exit(0)
+    return found
+
+
+def _say(answers: BinaryIO, said: Said) -> None:
+    answers.write(framed(encode(said)))
+    answers.flush()
+
+
+def _limit(memory: int) -> None:
+    _, most = resource.getrlimit(resource.RLIMIT_AS)
+    if memory and (most == resource.RLIM_INFINITY or memory < most):
+        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+    with contextlib.suppress(OSError):
+        # Of all processes in the container this is the one that can be spared.
+        Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
+
+
+def _loaded(value: str) -> Recommender | Refused:
+    """The recommender that an entry point leads to, or why there is none."""
+    module, _, attributes = value.partition(":")
+    try:
+        make = reduce(getattr, attributes.split("."), importlib.import_module(module))
+        recommender: Recommender = make()  # type: ignore[operator]  # whatever it is, it is tried
+        declaration_of(recommender)
+    except InvalidInput as error:
+        return Refused(f"{value} gave {error.value}, which {error.rule}")
+    except BaseException as error:  # noqa: BLE001 - a module may exit, too
+        return Refused(f"{value} cannot be loaded: {_described(error)}")
+    return recommender
+
+
+def _answer(recommender: Recommender, ask: Ask) -> Answered | Raised:
+    try:
+        answer = recommender.estimate(ask.rows, ask.values, ask.now)
+        wrong = misshapen(answer, len(ask.rows))
+        return Raised(wrong) if wrong else sent(answer)
+    except MemoryError:
+        gc.collect()
+        return Raised("ran out of memory", out_of_memory=True)
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is reported
+        return Raised(f"failed: {_described(error)}")
+
+
+def _described(error: BaseException) -> str:
+    text = str(error)
+    return f"{type(error).__name__}: {shown(text, _LONGEST_MESSAGE)}" if text else type(error).__name__
+
+
+if __name__ == "__main__":
+    main()

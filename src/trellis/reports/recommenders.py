@@ -1,0 +1,56 @@
+"""The recommenders there are, for people and for scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from trellis.controllers.recommender.listing import Listed
+from trellis.core.recommend.parameters import Parameter
+
+
+def as_text(listed: Sequence[Listed]) -> Iterator[str]:
+    """A line for each recommender, and one for each of its parameters, written as `--set` takes it."""
+    for number, each in enumerate(listed):
+        if number:
+            yield ""
+        history = ", keeps hourly history" if each.needs_history else ""
+        yield f"{each.name} ({f'{each.package} {each.version}' if each.package else 'built in'}{history})"
+        if each.problem:
+            yield f"  cannot be used: {each.problem}"
+        settings = [f"{parameter.name}={parameter.show(parameter.default)}" for parameter in each.parameters]
+        width = max(map(len, settings), default=0)
+        for setting, parameter in zip(settings, each.parameters, strict=True):
+            yield f"  {setting:<{width}}  {parameter.accepts}: {parameter.meaning}"
+
+
+def as_json(listed: Sequence[Listed]) -> dict[str, Any]:
+    """Everything, for scripts. The keys are part of the interface."""
+    return {"recommenders": [_document(each) for each in listed]}
+
+
+def _document(each: Listed) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "name": each.name,
+        "builtIn": not each.package,
+        "needsHistory": each.needs_history,
+        "parameters": [_parameter(parameter) for parameter in each.parameters],
+    }
+    if each.package:
+        document |= {"package": each.package, "version": each.version}
+    return document | ({"problem": each.problem} if each.problem else {})
+
+
+def _parameter(parameter: Parameter) -> dict[str, Any]:
+    """As the values of a parameter are written; bounds of a duration are such, too."""
+    bounds = {"minimum": parameter.minimum, "maximum": parameter.maximum}
+    shown = {name: parameter.show(bound) for name, bound in bounds.items() if bound is not None}
+    return {
+        "name": parameter.name,
+        "type": str(parameter.kind),
+        "unit": parameter.unit,
+        "default": parameter.show(parameter.default),
+        **shown,
+        **({"choices": list(parameter.choices)} if parameter.choices else {}),
+        "meaning": parameter.meaning,
+    }

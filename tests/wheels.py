@@ -1,0 +1,78 @@
+"""How does a package of somebody else get beside Trellis, offline? It is built as a wheel and installed by pip.
+
+There is no build backend at hand, so that the wheel is put together here from what `pyproject.toml` says; pip, the one
+that comes with Python, checks it when it installs it.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import subprocess
+import sys
+import tomllib
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+
+def build_wheel(project: Path, into: Path) -> Path:
+    """The wheel of a project with its packages in `src`."""
+    about = tomllib.loads((project / "pyproject.toml").read_text())["project"]
+    stem = f"{about['name'].replace('-', '_')}-{about['version']}"
+    sources = sorted(path for path in (project / "src").rglob("*") if path.suffix in {".py", ".typed"})
+    files = {str(path.relative_to(project / "src")): path.read_bytes() for path in sources}
+    files[f"{stem}.dist-info/METADATA"] = "\n".join(_metadata(about)).encode()
+    files[f"{stem}.dist-info/WHEEL"] = (
+        b"Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+    )
+    files[f"{stem}.dist-info/entry_points.txt"] = "\n".join(_entry_points(about["entry-points"])).encode()
+    files[f"{stem}.dist-info/RECORD"] = "".join(
+        f"{name},{_digest(data)},{len(data)}\n" for name, data in files.items()
+    ).encode()
+    wheel = into / f"{stem}-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for name, data in files.items():
+            archive.writestr(name, data)
+    return wheel
+
+
+def write_project(into: Path, name: str, module: Path, entry_points: Mapping[str, str]) -> Path:
+    """A project around one module, which announces recommenders."""
+    (into / "src").mkdir(parents=True)
+    (into / "src" / module.name).write_bytes(module.read_bytes())
+    lines = ["[project]", f'name = "{name}"', 'version = "1.0"', '[project.entry-points."trellis.recommenders"]']
+    lines += [f'{recommender} = "{value}"' for recommender, value in entry_points.items()]
+    (into / "pyproject.toml").write_text("\n".join(lines))
+    return into
+
+
+def install(wheel: Path, site: Path) -> None:
+    """Install a wheel, and nothing that it depends on, into a directory for `PYTHONPATH`."""
+    ensurepip = subprocess.run(
+        [sys.executable, "-c", "import ensurepip; print(ensurepip.__path__[0])"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    [pip] = (Path(ensurepip.stdout.strip()) / "_bundled").glob("pip-*.whl")
+    options = ["--no-index", "--no-deps", "--quiet", "--disable-pip-version-check", "--no-cache-dir"]
+    subprocess.run(
+        [sys.executable, str(pip / "pip"), "install", *options, "--target", str(site), str(wheel)], check=True
+    )
+
+
+def _metadata(about: Mapping[str, Any]) -> Iterator[str]:
+    yield from ("Metadata-Version: 2.1", f"Name: {about['name']}", f"Version: {about['version']}")
+    yield from (f"Requires-Dist: {each}" for each in about.get("dependencies", ()))
+
+
+def _entry_points(groups: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
+    for group, entries in groups.items():
+        yield f"[{group}]"
+        yield from (f"{name} = {value}" for name, value in entries.items())
+
+
+def _digest(data: bytes) -> str:
+    return "sha256=" + base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
