@@ -1,4 +1,5 @@
-"""The public kit for tests: generators of objects, for Trellis itself and for those who extend it.
+"""The public kit for tests: generators of objects and of usage, and the conformance suite for recommenders.
 
-Production code never imports it. It needs the extra `testing` (Hypothesis).
+It is for Trellis itself and for those who extend it; production code never imports it. `objects` and `usage` need
+Hypothesis, and what makes tests of the suite needs pytest: both are in the extra `testing`.
 """

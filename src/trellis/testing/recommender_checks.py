@@ -1,0 +1,240 @@
+"""Does a recommender keep to the protocol? One function for each thing that it must, or must not, do.
+
+Each gets something that makes a recommender and raises `Nonconformance` with what is wrong, for which rows and with
+which parameters. They need neither pytest nor Hypothesis; `trellis.testing.recommenders` has the list.
+"""
+
+from __future__ import annotations
+
+import pickle
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from trellis.base.errors import InvalidInput
+from trellis.controllers.recommender.worker_messages import decode, encode, received, sent
+from trellis.core.recommend.declaration import declaration_of
+from trellis.core.recommend.explaining import LONGEST_TEXT
+from trellis.core.recommend.parameters import Parameter, ParameterKind, ParameterValue, read_parameters
+from trellis.core.recommend.protocol import Recommender, Rows
+from trellis.testing.answers import (
+    Nonconformance,
+    asked,
+    asked_quietly,
+    defaults_of,
+    fingerprint,
+    must_agree,
+    must_be_possible,
+    part,
+    part_of,
+)
+from trellis.testing.forbidden import no_clock, no_io
+from trellis.testing.rows import NOW, Used, example_rows, rows_of
+
+Factory: TypeAlias = Callable[[], Recommender]
+
+# What 10,000 rows should take at most, in seconds of a processor.
+ENOUGH_SECONDS: Final = 2.0
+_MANY_ROWS: Final = 10_000
+_TIMED_ROWS: Final = 1_000
+
+
+class SlowRecommender(UserWarning):
+    """A recommender takes longer than it should."""
+
+
+def declares_itself(make: Factory) -> None:
+    """It has a name, says whether it needs history, and declares its parameters with unit, range and meaning."""
+    try:
+        declared = declaration_of(make())
+    except InvalidInput as error:
+        raise Nonconformance(f"{error.value} {error.rule}") from error
+    for each in declared.parameters:
+        if each.kind in {ParameterKind.NUMBER, ParameterKind.WHOLE, ParameterKind.DURATION} and (
+            each.minimum is None or each.maximum is None
+        ):
+            raise Nonconformance(f"the parameter {each.name} has no range: declare a minimum and a maximum")
+        if not each.meaning.endswith("."):
+            raise Nonconformance(f"the meaning of the parameter {each.name} is no sentence")
+
+
+def answers_in_shape(make: Factory) -> None:
+    """Its columns have the shapes that were asked for, also of no rows at all, and its explanation is as long."""
+    for rows in (*_cases(make()), part(example_rows(history=False), [])):
+        answer = asked(make(), rows)
+        for name, column in answer.explanation.items():
+            if not isinstance(column, np.ndarray) and any(len(text) > LONGEST_TEXT for text in column):
+                raise Nonconformance(f"the explanation {name} has texts of more than {LONGEST_TEXT} characters")
+
+
+def answers_what_can_be(make: Factory) -> None:
+    """Lower bound, target and upper bound are finite, not negative and in this order, or all three NaN."""
+    for rows in _cases(make()):
+        must_be_possible(asked(make(), rows), rows)
+
+
+def changes_nothing(make: Factory) -> None:
+    """What it is given is as it was when it has answered."""
+    for rows in _cases(make()):
+        before = fingerprint(rows)
+        asked(make(), rows)
+        if fingerprint(rows) != before:
+            raise Nonconformance("the rows are not what they were before it was asked about them")
+
+
+def repeats_itself(make: Factory) -> None:
+    """Asked twice in a row it says the same, and so does another instance."""
+    for rows in _cases(make()):
+        recommender = make()
+        first = asked(recommender, rows)
+        must_agree(first, asked(recommender, rows), rows, "asked a second time")
+        must_agree(first, asked(make(), rows), rows, "another instance")
+
+
+def answers_each_row_alone(make: Factory) -> None:
+    """A row gets the same answer whether it is asked about alone or among others."""
+    for rows in _cases(make()):
+        together = asked(make(), rows)
+        for at in range(len(rows)):
+            alone = part(rows, [at])
+            must_agree(part_of(together, np.array([at])), asked(make(), alone), alone, "asked about alone")
+
+
+def ignores_order(make: Factory) -> None:
+    """The order of rows makes no difference."""
+    for rows in _cases(make()):
+        order = np.arange(len(rows))[::-1].copy()
+        turned = part(rows, order.tolist())
+        must_agree(part_of(asked(make(), rows), order), asked(make(), turned), turned, "asked in another order")
+
+
+def takes_every_parameter(make: Factory) -> None:
+    """Both ends of every range and every choice give a possible answer; what is beyond them is refused."""
+    recommender = make()
+    for parameter in recommender.parameters:
+        for value in _extremes_of(parameter):
+            for rows in _cases(recommender):
+                must_be_possible(asked(make(), rows, {parameter.name: value}), rows, f"{parameter.name}={value}")
+        for text in _beyond(parameter):
+            if not read_parameters(recommender.parameters, {parameter.name: text}).problems:
+                raise Nonconformance(f"{parameter.name}={text} is not refused")
+    if not read_parameters(recommender.parameters, {"no-such-parameter": "1"}).problems:
+        raise Nonconformance("a parameter that it does not declare is not refused")
+
+
+def reads_what_it_declares(make: Factory) -> None:
+    """It reads all parameters that it declares, and no others."""
+    recommender = make()
+    values = _Noted(defaults_of(recommender))
+    for rows in _cases(recommender):
+        try:
+            make().estimate(rows, values, NOW)
+        except KeyError as error:
+            raise Nonconformance(f"it reads the parameter {error}, which it does not declare") from error
+    unread = sorted(set(values) - values.read)
+    if unread:
+        raise Nonconformance(f"it declares {', '.join(unread)} and never reads it")
+
+
+def does_no_io(make: Factory) -> None:
+    """It opens no files, sockets or processes while it answers. What it imports, it has imported before."""
+    for rows in _cases(make()):
+        recommender = make()
+        asked(recommender, rows)
+        with no_io() as seen:
+            asked_quietly(recommender, rows)
+        if seen:
+            raise Nonconformance(f"it does I/O: {seen[0]}")
+
+
+def reads_no_clock(make: Factory) -> None:
+    """It takes the time from `now`."""
+    for rows in _cases(make()):
+        recommender = make()
+        with no_clock() as seen:
+            asked_quietly(recommender, rows)
+        if seen:
+            raise Nonconformance(f"it reads a clock: {seen[0]}; `now` is the time")
+
+
+def can_be_sent(make: Factory) -> None:
+    """It can be pickled, and its answers come out of a worker process as they went in."""
+    recommender = make()
+    try:
+        copy: Recommender = pickle.loads(pickle.dumps(recommender))  # noqa: S301 - made here
+    except Exception as error:
+        raise Nonconformance(f"it cannot be pickled: {type(error).__name__}: {error}") from error
+    for rows in _cases(recommender):
+        answer = asked(recommender, rows)
+        must_agree(answer, asked(copy, rows), rows, "a copy of it")
+        said = decode(encode(sent(answer)))
+        must_agree(answer, received(said), rows, "what comes out of a worker process")  # type: ignore[arg-type]  # as sent
+
+
+def is_quick(make: Factory) -> None:
+    """Ten thousand rows take two seconds of a processor at most. What takes longer is a warning."""
+    recommender = make()
+    day = 0.5 + 0.4 * np.sin(np.arange(96) / 24 * 2 * np.pi)
+    rows = rows_of([Used(day * (1 + at), 1e9 * day) for at in range(_TIMED_ROWS)], history=recommender.needs_history)
+    asked(recommender, part(rows, [0]))
+    begin = time.process_time()
+    asked(recommender, rows)
+    seconds = (time.process_time() - begin) * _MANY_ROWS / _TIMED_ROWS
+    if seconds > ENOUGH_SECONDS:
+        told = f"{_MANY_ROWS:,} rows would take {seconds:.1f} s, and {ENOUGH_SECONDS:g} s are enough"
+        warnings.warn(told, SlowRecommender, stacklevel=2)
+
+
+class _Noted(Mapping[str, ParameterValue]):
+    """Values of parameters, and which of them were read."""
+
+    def __init__(self, values: Mapping[str, ParameterValue]) -> None:
+        self._values = values
+        self.read: set[str] = set()
+
+    def __getitem__(self, name: str) -> ParameterValue:
+        value = self._values[name]
+        self.read.add(name)
+        return value
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+
+def _cases(recommender: Recommender) -> Iterator[Rows]:
+    """Rows of every sort; one that needs history must also do without, because there is none at first."""
+    yield _own(example_rows(history=False))
+    if recommender.needs_history:
+        yield _own(example_rows(history=True))
+
+
+def _own(rows: Rows) -> Rows:
+    """A copy, so that what one rule finds changed is whole again for the next."""
+    copy: Rows = pickle.loads(pickle.dumps(Rows(rows.usage.copied(history=True), rows.containers)))  # noqa: S301
+    return copy
+
+
+def _extremes_of(parameter: Parameter) -> Iterator[ParameterValue]:
+    """Both ends of its range, or all there is to choose from."""
+    if parameter.kind is ParameterKind.CHOICE:
+        yield from parameter.choices
+    elif parameter.kind is ParameterKind.SWITCH:
+        yield from (True, False)
+    for bound in (parameter.minimum, parameter.maximum):
+        if bound is not None:
+            yield parameter.read(parameter.show(bound))
+
+
+def _beyond(parameter: Parameter) -> Iterator[str]:
+    """What it must not take."""
+    yield "surely no value of anything"
+    if parameter.kind in {ParameterKind.NUMBER, ParameterKind.WHOLE}:
+        yield from (
+            str(bound + step) for bound, step in ((parameter.minimum, -1), (parameter.maximum, 1)) if bound is not None
+        )

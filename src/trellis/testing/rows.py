@@ -1,0 +1,141 @@
+"""Rows to ask a recommender about, made of what containers used, by way of the usage model that is used in production.
+
+    rows = rows_of([Used(cpu=[0.2] * 48, memory=[3e8] * 48)])      # two days, a sample every hour, until NOW
+
+`example_rows` has a container of every sort that comes to mind. It needs nothing but NumPy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from trellis.core.model.ooms import OomKill
+from trellis.core.model.pods import FollowedContainer, FollowedPod
+from trellis.core.recommend.protocol import Rows
+from trellis.core.usage.columns import FloatColumn, RowKey
+from trellis.core.usage.model import UsageModel
+from trellis.core.usage.samples import Samples
+
+# Half past an hour, so that an hour is running.
+NOW: Final = 1_760_002_200.0
+HOUR: Final = 3600.0
+DAY: Final = 24 * HOUR
+GIB: Final = 2.0**30
+
+_NAMESPACE, _CONTAINER = "shop", "app"
+
+
+class Used(msgspec.Struct, frozen=True):
+    """What a container used: cores and bytes, NaN where nobody measured, `every` so many seconds until `silence` ago.
+
+    `requests` are millicores and bytes. Its pod has run for `age` seconds; NaN if there is no pod now. `killed` is how
+    many seconds ago it ran out of memory. `siblings` is how many containers its pod has, itself included.
+    """
+
+    cpu: Sequence[float] | FloatColumn = ()
+    memory: Sequence[float] | FloatColumn = ()
+    every: float = HOUR
+    silence: float = 0.0
+    requests: tuple[float, float] = (math.nan, math.nan)
+    age: float = DAY
+    killed: float = math.nan
+    siblings: int = 1
+
+
+def rows_of(containers: Sequence[Used], now: float = NOW, *, history: bool = True) -> Rows:
+    """A row for each container, in this order, each under a VPA of its own; without `history` no hours are kept."""
+    model = UsageModel()
+    names = [f"vpa-{number}" for number in range(len(containers))]
+    if history:
+        model.keep_history([(_NAMESPACE, name) for name in names])
+    pods = [_pod(name, each, now) for name, each in zip(names, containers, strict=True)]
+    model.follow(_NAMESPACE, pods, now - DAY)
+    model.ingest(Samples.joined([_samples(*each, now) for each in zip(names, containers, strict=True)]), now)
+    kills = ((name, each.killed) for name, each in zip(names, containers, strict=True) if not math.isnan(each.killed))
+    model.record_ooms([OomKill(_NAMESPACE, name, name, _CONTAINER, now - ago, math.nan) for name, ago in kills], now)
+    alive = [pod for pod, each in zip(pods, containers, strict=True) if not math.isnan(each.age)]
+    model.follow(_NAMESPACE, alive, now)
+    found = model.find([RowKey(_NAMESPACE, name, _CONTAINER) for name in names])
+    siblings = np.array([each.siblings for each in containers], dtype=np.float64)
+    return Rows(model.view(found), siblings)
+
+
+@cache
+def example_rows(*, history: bool) -> Rows:
+    """Containers of every sort, at NOW. All ask about the same ones: do not change them."""
+    return rows_of(list(_examples()), history=history)
+
+
+def _pod(name: str, used: Used, now: float) -> FollowedPod:
+    cpu, memory = used.requests
+    container = FollowedContainer(_CONTAINER, memory, cpu)
+    return FollowedPod(_NAMESPACE, name, name, name, True, (container,), now - used.age)
+
+
+def _samples(name: str, used: Used, now: float) -> Samples:
+    count = max(len(used.cpu), len(used.memory))
+    times = now - used.silence - used.every * np.arange(count - 1, -1, -1, dtype=np.float64)
+    return Samples(
+        [_NAMESPACE] * count,
+        [name] * count,
+        [_CONTAINER] * count,
+        times,
+        *(_filled(each, count) for each in (used.cpu, used.memory)),
+    )
+
+
+def _filled(values: Sequence[float] | FloatColumn, count: int) -> FloatColumn:
+    return np.asarray(values, dtype=np.float64) if len(values) else np.full(count, np.nan)
+
+
+def _examples() -> Iterator[Used]:
+    yield from _newcomers()
+    yield from _workloads()
+    yield from _extremes()
+
+
+def _newcomers() -> Iterator[Used]:
+    """Of which little or nothing is known."""
+    yield Used()
+    yield Used(requests=(100.0, 1e8), age=30.0)
+    yield Used([0.1], [1e8], age=60.0)
+    yield Used([0.1, 0.2, 0.1], [1e8] * 3, every=60.0, age=180.0, siblings=3)
+    yield Used(cpu=[0.5] * 10)
+    yield Used(memory=[5e8] * 10)
+    yield Used([0.5] * 10, [5e8] * 10, age=math.nan)
+
+
+def _workloads() -> Iterator[Used]:
+    """Fifteen days of them, with and without a rhythm."""
+    draw = np.random.default_rng(7)
+    hours = np.arange(15 * 24, dtype=np.float64)
+    noise: FloatColumn = 1 + 0.1 * draw.standard_normal(len(hours)).clip(-3, 3)
+    day = np.where((hours % 24 > 8) & (hours % 24 < 18), 1.0, 0.2) * noise
+    week = np.where(hours // 24 % 7 < 5, day, 0.1)
+    level = np.where(hours < 240, 2.0, 0.5) * noise
+    spikes = np.where(draw.random(len(hours)) < 0.02, 4.0, 0.1)
+    yield Used(0.5 * noise, [GIB] * len(hours), requests=(1000.0, GIB), age=15 * DAY)
+    yield Used(day, GIB * (0.5 + day / 2), requests=(500.0, 2 * GIB), age=2 * DAY)
+    yield Used(week, GIB * (0.5 + week / 2), age=15 * DAY, siblings=2)
+    yield Used(level, GIB * level, requests=(3000.0, 4 * GIB), age=5 * DAY)
+    yield Used(spikes, GIB * (1 + spikes), age=DAY)
+    yield Used(0.2 + hours / 1000.0, 1e8 + 1e6 * hours, requests=(200.0, 1e8))
+    yield Used(np.where(hours % 50 < 10, np.nan, day), np.where(hours % 60 < 20, np.nan, GIB * day))
+    yield Used(day, GIB * day, silence=5 * DAY, age=math.nan)
+    yield Used([0.4] * 200, [4e8] * 200, requests=(500.0, 3e8), killed=3 * HOUR)
+    yield Used([0.4] * 200, [4e8] * 200, every=600.0, age=1200.0, killed=10 * HOUR)
+
+
+def _extremes() -> Iterator[Used]:
+    """What is hardly ever used."""
+    yield Used([0.0] * 48, [0.0] * 48)
+    yield Used([1e-9] * 48, [1.0] * 48)
+    yield Used([90_000.0] * 48, [9e14] * 48, requests=(1e8, 1e15))
+    yield Used([0.0, 1000.0] * 24, [0.0, 1e12] * 24, siblings=50)
+    yield Used([0.3] * 48, [3e8] * 48, requests=(0.0, 0.0), age=0.0)
