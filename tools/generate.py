@@ -19,7 +19,7 @@ from trellis.api.crds import crd  # noqa: E402
 from trellis.api.kinds import KINDS, Kind  # noqa: E402
 from trellis.controllers.recommender.metrics import RECOMMENDER_METRICS  # noqa: E402
 from trellis.controllers.recommender.settings import RecommenderSettings  # noqa: E402
-from trellis.core.recommend.default import DefaultRecommender  # noqa: E402
+from trellis.core.recommend.built_in import built_in_recommenders  # noqa: E402
 from trellis.reports.manifests import as_yaml  # noqa: E402
 
 
@@ -37,7 +37,7 @@ def generated() -> dict[str, Callable[[], str]]:
     files["docs/reference/reasons.md"] = reasons_page
     files["docs/reference/cli.md"] = cli_page
     files["docs/reference/recommender.md"] = lambda: component_page(
-        "recommender", RecommenderSettings, RECOMMENDER_METRICS, DefaultRecommender().parameters
+        "recommender", RecommenderSettings, RECOMMENDER_METRICS, built_in_recommenders().values()
     )
     files["docs/images/check.svg"] = lambda: picture(ROOT)
     files["docs/reference/requirements.md"] = lambda: requirements_page(ROOT)

@@ -21,7 +21,8 @@ from trellis.api.schema import Node, Shape, schema_of
 from trellis.base.reason import Reason
 from trellis.cli.main import COMMANDS
 from trellis.cli.main import trellis as root_command
-from trellis.core.recommend.parameters import Parameter, ParameterKind
+from trellis.core.recommend.parameters import Parameter
+from trellis.core.recommend.protocol import Recommender
 from trellis.runtime.metrics import Spec
 from trellis.runtime.setting_reference import reference_table
 from trellis.runtime.settings import Settings
@@ -152,7 +153,7 @@ def cli_page() -> str:
 
 
 def component_page(
-    name: str, settings: type[Settings], metrics: Iterable[Spec], parameters: Iterable[Parameter] = ()
+    name: str, settings: type[Settings], metrics: Iterable[Spec], recommenders: Iterable[Recommender] = ()
 ) -> str:
     """One component: what can be set, by group, what a VPA can set for itself, and what is counted."""
     lines = [NOTE, f"# trellis {name}\n", f"How to use it is in the [guide](../guides/{name}.md).\n"]
@@ -163,13 +164,7 @@ def component_page(
     for field, annotation in typing.get_type_hints(settings).items():
         lines += [f"## {field.replace('_', ' ').capitalize()}\n", f"{(annotation.__doc__ or '').strip()}\n"]
         lines.append(reference_table(annotation, getattr(settings(), field)))
-    if rows := [_parameter_row(each) for each in parameters]:
-        lines += [
-            "## Parameters\n",
-            "What a VerticalPodAutoscaler can set for itself, as text, in `spec.recommenders[].parameters`.\n"
-            "The default is the value of the flag of the same name.\n",
-            *("| parameter | value | default | meaning |", "|---|---|---|---|", *rows, ""),
-        ]
+    lines += _parameter_tables(list(recommenders))
     lines += ["## Metrics\n", "| metric | type | labels | meaning |", "|---|---|---|---|"]
     for spec in metrics:
         kind = type(spec).__name__.removesuffix("Spec").lower()
@@ -179,13 +174,19 @@ def component_page(
     return "\n".join(lines)
 
 
+def _parameter_tables(recommenders: list[Recommender]) -> Iterator[str]:
+    if recommenders:
+        yield "## Parameters\n"
+        yield "What a VerticalPodAutoscaler can set for itself, as text, in `spec.recommenders[].parameters`, and"
+        yield "`--set` sets for all. The defaults of `default` are the values of the flags of the same names.\n"
+    for recommender in recommenders:
+        yield f"### {recommender.name}\n"
+        rows = [_parameter_row(each) for each in recommender.parameters]
+        yield from ("| parameter | value | default | meaning |", "|---|---|---|---|", *rows, "")
+
+
 def _parameter_row(each: Parameter) -> str:
-    unit = f", {each.unit}" if each.unit and each.kind is not ParameterKind.DURATION else ""
-    least, most = (each.show(bound) if bound is not None else "" for bound in (each.minimum, each.maximum))
-    limits = f", {least} to {most}" if least and most else ""
-    choices = f": {', '.join(f'`{choice}`' for choice in each.choices)}" if each.choices else ""
-    value = f"{each.kind}{choices}{unit}{limits}"
-    return f"| `{each.name}` | {value} | `{each.show(each.default)}` | {each.meaning} |"
+    return f"| `{each.name}` | {each.accepts} | `{each.show(each.default)}` | {each.meaning} |"
 
 
 def cited(root: Path) -> dict[str, list[tuple[str, int, str]]]:

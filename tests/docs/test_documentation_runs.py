@@ -18,6 +18,7 @@ import pytest
 
 from trellis.core.lint.check import check
 from trellis.core.lint.manifests import Source
+from wheels import build_wheel, install
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
@@ -57,12 +58,20 @@ def checkout(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def printed(command: str, folder: Path) -> list[str]:
+@pytest.fixture(scope="session")
+def beside(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What `pip install ./examples/recommender-plugin` would put beside Trellis, and nothing else would."""
+    work = tmp_path_factory.mktemp("beside")
+    install(build_wheel(ROOT / "examples" / "recommender-plugin", work), work / "site")
+    return work / "site"
+
+
+def printed(command: str, folder: Path, beside: Path) -> list[str]:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
         ["bash", "-c", command],
         cwd=folder,
-        env={**os.environ, "PATH": path, "COLUMNS": "100", "NO_COLOR": "1"},
+        env={**os.environ, "PATH": path, "PYTHONPATH": str(beside), "COLUMNS": "100", "NO_COLOR": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -79,11 +88,15 @@ def agrees(found: list[str], expected: list[str]) -> bool:
 
 
 @pytest.mark.parametrize(("name", "steps"), transcripts(), ids=lambda value: value if isinstance(value, str) else "")
-def test_a_transcript_is_true(name: str, steps: list[tuple[str, list[str]]], checkout: Path) -> None:
+def test_a_transcript_is_true(
+    name: str, steps: list[tuple[str, list[str]]], checkout: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    installs = "write-a-recommender" in name
+    beside = request.getfixturevalue("beside") if installs else tmp_path / "nothing"
     for command, expected in steps:
         if command.split()[0] in {"make", "git", "kubectl", "pip", "pipx", "uv"}:
             continue
-        found = printed(command, checkout)
+        found = printed(command, checkout, beside)
         assert agrees(found, expected), f"{name}: $ {command}\n" + "\n".join(found)
 
 
