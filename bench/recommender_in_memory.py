@@ -6,7 +6,6 @@ watch: as a VPA with another status and version.
 
 from __future__ import annotations
 
-import gc
 import os
 import time
 from collections.abc import Iterator
@@ -37,6 +36,7 @@ from trellis.kube.actions import PatchStatus, Target, build_request
 from trellis.kube.keys import BY_NAMESPACE, Key, in_namespace, key_of
 from trellis.kube.resources import CHECKPOINTS, OBSERVED_PODS, VPAS, Resource
 from trellis.kube.store import Store
+from trellis.runtime.collector import set_aside
 from trellis.runtime.metrics import Metrics
 from trellis.sources.metrics_api import read_pod_metrics
 
@@ -91,7 +91,7 @@ class RecommenderInMemory:
 
     def start(self) -> Spent:
         """See everything for the first time, and restore what checkpoints have."""
-        gc.freeze()  # as the process does it once all objects are seen, and after its first pass
+        set_aside()  # as the process does it once all objects are seen, and after its first pass
         spent = Spent()
         with spent.on("VPAs"):
             self.knowledge.load_vpas(self._seen(), Scope(frozenset({"default"})), all_of_them=True)
@@ -135,7 +135,7 @@ class RecommenderInMemory:
         self._changed.clear()
         if not self._has_worked:
             self._has_worked = True
-            gc.freeze()
+            set_aside()
         return spent
 
     def replace_pods(self, minute: int) -> Spent:

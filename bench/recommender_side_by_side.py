@@ -18,7 +18,7 @@ import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
 from bench.measurement import CannotMeasure, Row
-from bench.vpa_cluster import Size, patiently, populated, recommended, reported, rewind, wait_for_usage
+from bench.vpa_cluster import Size, patiently, populated, recommended, reported, rewind, wait_for_usage, written
 from testbed import shipped, upstream
 from testbed.cluster import Cluster
 from testbed.controllers import Controller, running
@@ -50,18 +50,22 @@ FIVE_THOUSAND = Profile(Size(5_000, 18_000), interval=60, pass_seconds=6.0, firs
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """What a process has done since it started: seconds of each step, passes, and of CPU."""
+    """What has been done so far: seconds of each step and of CPU, and what the API server has written."""
 
     steps: dict[str, float]
     passes: float
     cpu: float
+    statuses: int
+    checkpoints: int
 
 
 class Taken(msgspec.Struct, frozen=True):
-    """What one side took. Steps and CPU are seconds of one later pass."""
+    """What one side took. Steps and CPU are seconds of one later pass, writes are those of one later pass."""
 
     steps: dict[str, float]
     cpu: float
+    statuses: float
+    checkpoints: float
     peak: float  # resident megabytes
     first: float  # seconds from its start until every VPA had a recommendation
 
@@ -116,11 +120,16 @@ def our_side(cluster: Cluster) -> Side:
 def rows(profile: Profile, ours: Taken, theirs: Taken) -> list[Row]:
     """Against upstream and against the bars."""
     a_pass, writes = _total(ours), ("UpdateVPAs", "MaintainCheckpoints")
-    written, peers = (sum(side.steps.get(step, 0.0) for step in writes) for side in (ours, theirs))
+    writing, peers = (sum(side.steps.get(step, 0.0) for step in writes) for side in (ours, theirs))
     first = profile.first_seconds
     return [
         _seconds(f"{profile.size}: a later pass", a_pass, _total(theirs), profile.pass_seconds),
-        _seconds("  statuses and checkpoints alone", written, peers),
+        _seconds("  statuses and checkpoints alone", writing, peers),
+        Row(
+            "  statuses + checkpoints written in it",
+            f"{ours.statuses:,.0f} + {ours.checkpoints:,.0f}",
+            f"{theirs.statuses:,.0f} + {theirs.checkpoints:,.0f}",
+        ),
         _seconds("  CPU from pass to pass", ours.cpu, theirs.cpu),
         _seconds("  from start to the last first status", ours.first, theirs.first, first),
         Row(
@@ -156,13 +165,11 @@ def take(ground: Ground, side: Side) -> Taken:
         patiently("a recommendation for every VPA", all_recommended, 600.0)
         first = time.monotonic() - started
         say(f"{side.name}: every VPA has a recommendation after {first:.0f} s")
-        early = _after(controller, FIRST_PASSES, profile)
-        late = _after(controller, PASSES, profile)
+        early = _after(ground, controller, FIRST_PASSES)
+        late = _after(ground, controller, PASSES)
         peak = _peak_megabytes(controller)
     _check_that_usage_flowed(ground)
-    passes = late.passes - early.passes
-    steps = {step: (seconds - early.steps.get(step, 0.0)) / passes for step, seconds in late.steps.items()}
-    taken = Taken(steps, (late.cpu - early.cpu) / passes, peak, first)
+    taken = _between(early, late, peak, first)
     say(f"{side.name}: {msgspec.json.encode(taken).decode()}")
     return taken
 
@@ -174,18 +181,33 @@ def _check_that_usage_flowed(ground: Ground) -> None:
         raise CannotMeasure(f"usage of {found:,} of {pods:,} pods was reported at the end: the machine is too busy")
 
 
-def _after(controller: Controller, passes: int, profile: Profile) -> Reading:
+def _after(ground: Ground, controller: Controller, passes: int) -> Reading:
     """What it has done once it has so many passes behind it."""
 
     def done() -> bool:
         controller.process.check()
-        return _read(controller).passes >= passes
+        return _steps(controller)[1] >= passes
 
-    patiently(f"{passes} passes", done, passes * (profile.interval + 180.0))
-    return _read(controller)
+    patiently(f"{passes} passes", done, passes * (ground.profile.interval + 180.0))
+    steps, found = _steps(controller)
+    cpu = _cpu_seconds(controller.process.pid)
+    return Reading(steps, found, cpu, *written(ground.cluster))
 
 
-def _read(controller: Controller) -> Reading:
+def _between(early: Reading, late: Reading, peak: float, first: float) -> Taken:
+    passes = late.passes - early.passes
+    return Taken(
+        steps={step: (seconds - early.steps.get(step, 0.0)) / passes for step, seconds in late.steps.items()},
+        cpu=(late.cpu - early.cpu) / passes,
+        statuses=(late.statuses - early.statuses) / passes,
+        checkpoints=(late.checkpoints - early.checkpoints) / passes,
+        peak=peak,
+        first=first,
+    )
+
+
+def _steps(controller: Controller) -> tuple[dict[str, float], float]:
+    """Seconds of each step so far, and whole passes."""
     steps: dict[str, float] = {}
     passes = 0.0
     for family in text_string_to_metric_families(controller.metrics()):
@@ -196,7 +218,7 @@ def _read(controller: Controller) -> Reading:
                 steps[sample.labels["step"]] = sample.value
             elif sample.name == f"{LATENCY}_count" and sample.labels["step"] == TOTAL:
                 passes = sample.value
-    return Reading(steps, passes, _cpu_seconds(controller.process.pid))
+    return steps, passes
 
 
 def _total(taken: Taken) -> float:

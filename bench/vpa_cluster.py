@@ -6,6 +6,7 @@ usage that stands still nothing would have to be written after the first pass.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -36,6 +37,10 @@ TOGETHER = 16
 
 # Seconds until usage of all pods must be reported: thousands of pods take minutes, on a busy machine many.
 PATIENCE = 1800
+
+# The API server's own count of requests, and how those look that have changed something.
+REQUESTS = "apiserver_request_total{"
+WRITE = re.compile(r'code="20\d".*verb="(?:APPLY|PATCH|POST|PUT)"')
 
 API_VERSION = "autoscaling.k8s.io/v1"
 ALL_VPAS = f"/apis/{API_VERSION}/verticalpodautoscalers"
@@ -101,6 +106,20 @@ def reported(cluster: Cluster) -> int:
         return len(cluster.api.items("/apis/metrics.k8s.io/v1beta1/pods"))
     except Refused:  # metrics-server has not scraped yet
         return 0
+
+
+def written(cluster: Cluster) -> tuple[int, int]:
+    """How many statuses of VPAs, and how many checkpoints, the API server has written since it started."""
+    text: str = cluster.api.send("GET", "/metrics")["message"]
+    lines = [line for line in text.splitlines() if line.startswith(REQUESTS) and WRITE.search(line)]
+
+    def count(labels: str) -> int:
+        return sum(int(float(line.rpartition(" ")[2])) for line in lines if labels in line)
+
+    return (
+        count('resource="verticalpodautoscalers",scope="resource",subresource="status"'),
+        count('resource="verticalpodautoscalercheckpoints"'),
+    )
 
 
 def rewind(cluster: Cluster, size: Size) -> None:
