@@ -10,8 +10,11 @@ from trellis.api.fields import Field, TimeText
 from trellis.base.selectors import MatchExpression, Selector, selector_from_object
 
 
-class Part(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """The base of every struct of our own kinds: camelCase on the wire, absent fields left out."""
+class Part(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
+    """The base of every struct of our own kinds: camelCase on the wire, absent fields left out.
+
+    `gc=False` for the reason that slices of other kinds have it: no cycle can pass through one.
+    """
 
 
 class TargetReference(Part, frozen=True):

@@ -222,5 +222,6 @@ class InternalError(TrellisError):
 def shown(value: object, limit: int = 80) -> str:
     """A value as it belongs into a message: as JSON has it, on one line, cut if it is long."""
     text = json.dumps(value, ensure_ascii=False, default=str)
-    text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    if not text.isprintable():
+        text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
     return text if len(text) <= limit else text[: limit - 3] + "..."

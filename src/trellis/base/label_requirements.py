@@ -31,7 +31,7 @@ class Operator(StrEnum):
     LESS_THAN = "<"
 
 
-class Requirement(msgspec.Struct, frozen=True):
+class Requirement(msgspec.Struct, frozen=True, gc=False):
     """One condition on one label. The values are sorted, each of them once."""
 
     key: str

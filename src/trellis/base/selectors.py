@@ -26,7 +26,7 @@ _OBJECT_OPERATORS = {
 }
 
 
-class Selector(msgspec.Struct, frozen=True):
+class Selector(msgspec.Struct, frozen=True, gc=False):
     """All of its requirements at once; none of them selects everything."""
 
     requirements: tuple[Requirement, ...] = ()

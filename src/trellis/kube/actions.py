@@ -133,11 +133,11 @@ def build_request(action: Action, *, dry_run: bool = False) -> Request:
         case PatchObject(patch=patch, subresource=subresource, field_manager=manager):
             return _patching(target, patch, subresource, dry_run, manager)
         case PatchStatus(status=status):
-            return _patching(target, merge_patch({"status": status}), "status", dry_run)
+            return _setting(target, {"status": status}, "status", dry_run)
         case ResizePod(patch=patch):
             return _patching(target, patch, "resize", dry_run)
         case SetScale(replicas=replicas):
-            return _patching(target, merge_patch({"spec": {"replicas": replicas}}), "scale", dry_run)
+            return _setting(target, {"spec": {"replicas": replicas}}, "scale", dry_run)
         case EvictPod(grace_period_seconds=grace):
             return build_eviction(
                 PODS,
@@ -163,13 +163,27 @@ def build_request(action: Action, *, dry_run: bool = False) -> Request:
             )
 
 
+def _setting(target: Target, document: dict[str, object], subresource: str, dry_run: bool) -> Request:
+    """A merge patch of our own: preconditions go in before it becomes bytes, because a pass makes thousands of them."""
+    preconditions = _preconditions(target)
+    if preconditions != Preconditions():
+        document = {**document, "metadata": preconditions}
+    return _unguarded(target, merge_patch(document), subresource, dry_run)
+
+
 def _patching(
+    target: Target, patch: Patch, subresource: str, dry_run: bool, field_manager: str = FIELD_MANAGER
+) -> Request:
+    return _unguarded(target, guarded(patch, _preconditions(target)), subresource, dry_run, field_manager)
+
+
+def _unguarded(
     target: Target, patch: Patch, subresource: str, dry_run: bool, field_manager: str = FIELD_MANAGER
 ) -> Request:
     return build_patch(
         target.resource,
         target.name,
-        guarded(patch, _preconditions(target)),
+        patch,
         target.namespace,
         subresource=subresource,
         field_manager=field_manager,

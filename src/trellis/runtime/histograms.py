@@ -6,7 +6,6 @@ their recommendations, six times over, and would spend most of its time on telli
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Iterator, Sequence
 
@@ -43,7 +42,7 @@ class Histogram(Collector):
         with self._lock:
             known = self._counts.get(labels)
             self._counts[labels] = counts if known is None else known + counts
-            self._sums[labels] = self._sums.get(labels, 0.0) + math.fsum(values)
+            self._sums[labels] = self._sums.get(labels, 0.0) + float(values.sum())
 
     def remove(self, labels: tuple[str, ...]) -> None:
         """Forget one series."""

@@ -43,7 +43,7 @@ _MODES = {mode.value: mode for mode in UpdateMode} | {
 }
 
 
-class ContainerMeaning(msgspec.Struct, frozen=True):
+class ContainerMeaning(msgspec.Struct, frozen=True, gc=False):
     """How one container is treated. `scaled` is false under `mode: Off`; boost does not depend on it."""
 
     scaled: bool
@@ -58,7 +58,7 @@ class ContainerMeaning(msgspec.Struct, frozen=True):
     memory_windows: int | None = None
 
 
-class EffectiveVpa(msgspec.Struct, frozen=True):
+class EffectiveVpa(msgspec.Struct, frozen=True, gc=False):
     """A VerticalPodAutoscaler with nothing left open. `None` stands for the flag of the component that reads it."""
 
     mode: UpdateMode

@@ -30,7 +30,7 @@ _INCONCLUSIVE: Final = (TARGET_FORBIDDEN, TARGET_UNREACHABLE)
 Lookup: TypeAlias = Callable[[str, str], KubeObject | Observed | None]
 
 
-class TargetRef(msgspec.Struct, frozen=True):
+class TargetRef(msgspec.Struct, frozen=True, gc=False):
     """What an autoscaler is about, or who controls something: an object by name."""
 
     namespace: str

@@ -21,7 +21,7 @@ from trellis.base.quantity import Quantity
 _NO_REQUESTS = Amounts()
 
 
-class FollowedContainer(msgspec.Struct, frozen=True):
+class FollowedContainer(msgspec.Struct, frozen=True, gc=False):
     """A container whose usage is recorded, and what it requests, in bytes and millicores; NaN if it does not."""
 
     name: str
@@ -29,7 +29,7 @@ class FollowedContainer(msgspec.Struct, frozen=True):
     cpu_request: float = math.nan
 
 
-class FollowedPod(msgspec.Struct, frozen=True):
+class FollowedPod(msgspec.Struct, frozen=True, gc=False):
     """A pod, and the autoscaler whose rows its usage feeds. `started` is in seconds since the epoch, NaN if unknown."""
 
     namespace: str

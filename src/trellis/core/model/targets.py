@@ -26,7 +26,7 @@ from trellis.core.model.owners import Owners, TargetRef, controller_in
 _EQUALITY = (Operator.EQUALS, Operator.DOUBLE_EQUALS, Operator.IN)
 
 
-class Claim(msgspec.Struct, frozen=True):
+class Claim(msgspec.Struct, frozen=True, gc=False):
     """What one VPA or Hvpa lays claim to; without a selector, nothing. `created` is seconds since the epoch."""
 
     namespace: str
