@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from trellis.core.recommend.default import DefaultRecommender
 from trellis.core.recommend.protocol import Recommender
+from trellis.core.recommend.seasonal import SeasonalRecommender
 from trellis.core.recommend.settings import DefaultSettings
 
 
 def built_in_recommenders(settings: DefaultSettings | None = None) -> dict[str, Recommender]:
     """All of them; those that fall back, or choose, are given what they fall back to and choose from here."""
     default = DefaultRecommender(settings)
-    return {default.name: default}
+    every: tuple[Recommender, ...] = (default, SeasonalRecommender(default, settings))
+    return {each.name: each for each in every}

@@ -1,0 +1,79 @@
+"""How much memory is enough? What was needed at most in the last weeks, and a little more.
+
+Too little memory is a kill and not a slowdown, and a peak that comes once in ten days comes back. So the highest hour
+of a long window counts, out-of-memory kills included, and a target is only lowered when it is clearly too high: memory
+that is given back and taken again is worth less than the restarts it costs. Steady growth, as of a leak, is followed to
+where it will be at the horizon.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from trellis.core.recommend.growth import expected
+from trellis.core.usage.columns import FloatColumn
+from trellis.core.usage.hours import MAXIMUM
+from trellis.core.usage.rings import Ring
+
+_DAY = 24
+_NOTHING: Final = -np.inf
+
+
+class PeakRule(msgspec.Struct, frozen=True):
+    """Hours that are looked back at, what is added to their maximum, and by how much it must be too high to be lowered.
+
+    `horizon` is how many hours ahead growth is followed.
+    """
+
+    window: int = 18 * _DAY
+    margin: float = 0.15
+    slack: float = 0.10
+    horizon: float = 24.0
+
+
+def memory_bounds(summaries: Ring, rule: PeakRule) -> FloatColumn:
+    """Lower bound, target and upper bound of rows, (3, rows), from summaries of memory, (rows, measures, hours).
+
+    A pod is too small with less than the peak of a usual day, or than what growth will need; it is too large when the
+    target would have been lowered twice. NaN where nothing is known.
+    """
+    highest = summaries[:, MAXIMUM].astype(np.float64)
+    more = 1.0 + rule.margin
+    grown = expected(highest, rule.horizon)
+    target = _held(_peaks(np.where(np.isnan(highest), _NOTHING, highest), rule.window), rule.slack) * more
+    target = np.where(np.isneginf(target), np.nan, np.fmax(target, grown * more))
+    lower = np.fmin(np.fmax(_usual_peak(highest, rule.window) * more, grown), target)
+    return np.stack([lower, target, target / (1.0 - rule.slack) ** 2])
+
+
+def _held(peaks: FloatColumn, slack: float) -> FloatColumn:
+    """What the peaks (rows, moments) have led to by now, moment by moment: what was decided before counts."""
+    held: FloatColumn = peaks[:, 0]
+    for now in peaks.T[1:]:
+        held = np.where((now > held) | (now < held * (1.0 - slack)), now, held)
+    return held
+
+
+def _peaks(highest: FloatColumn, window: int) -> FloatColumn:
+    """(rows, moments): the maximum of the window that ends with each hour, of as many as the history has whole."""
+    window = min(window, highest.shape[1])
+    # Maxima of runs that double in length: two that overlap make any window.
+    run, length = highest, 1
+    while 2 * length <= window:
+        run = np.maximum(run[:, :-length], run[:, length:])
+        length *= 2
+    rest = window - length
+    return np.maximum(run[:, : run.shape[1] - rest], run[:, rest:])
+
+
+def _usual_peak(highest: FloatColumn, window: int) -> FloatColumn:
+    """The median of the peaks of days."""
+    days = min(window, highest.shape[1]) // _DAY
+    peaks = np.fmax.reduce(highest[:, highest.shape[1] - days * _DAY :].reshape(len(highest), days, _DAY), axis=2)
+    order = np.sort(peaks, axis=1)  # what is not known comes last
+    count = (~np.isnan(peaks)).sum(axis=1)
+    found: FloatColumn = order[np.arange(len(order)), np.maximum(count - 1, 0) // 2]
+    return found

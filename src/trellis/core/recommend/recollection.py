@@ -1,0 +1,137 @@
+"""Which past hours tell what the coming hour will use, and what do they tell?
+
+Two kinds do: the same hour of earlier days, with its neighbours, and the last few hours, whatever time it is. Each hour
+counts as a small set of samples; what they make together is a histogram per row, from which percentiles are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, TypeAlias
+
+import msgspec
+import numpy as np
+
+from trellis.core.recommend.hour_histograms import Histograms, days_back, fading, gathered, spread_out, with_neighbours
+from trellis.core.recommend.likeness import likeness
+from trellis.core.recommend.past_hours import BUCKETS, PastHours
+from trellis.core.usage.columns import FloatColumn, IntColumn
+
+_SMALLEST: Final = 1e-12
+_HAIR: Final = 1e-4
+_FEW = 24  # moments, up to which looking up the hours that count is faster than spreading all of them out
+_HALF_LIVES = 6  # after so many an hour of the recent part counts 1.6 %, and is left out
+
+
+class Season(msgspec.Struct, frozen=True):
+    """The hour of the day, as it was on each day before."""
+
+    days: int = 28
+    half_life: float = 7.0
+    """Days after which a day counts half."""
+    weekday: float = 3.0
+    """How many times a day counts that is whole weeks ago."""
+    beside: float = 0.5
+    """What the hour before and the hour after count."""
+
+
+class Recent(msgspec.Struct, frozen=True):
+    """The last hours, each counting less than the next."""
+
+    half_life: float = 1.0
+    """In hours."""
+
+
+Source: TypeAlias = Season | Recent
+
+
+class Recollection(msgspec.Struct, frozen=True):
+    """What is looked back at: sources, each with its share. The share of one that knows nothing goes to the others."""
+
+    name: str
+    shares: tuple[tuple[Source, float], ...]
+
+    def quantiles(self, remembered: Remembered, fractions: Sequence[float], /) -> FloatColumn:
+        """What so many of the samples stay below, (fractions, rows, moments); NaN where nothing is known."""
+        return remembered.recall(self).quantiles(fractions)
+
+
+class Recalled(msgspec.Struct, frozen=True):
+    """Histograms (rows, moments, buckets) that add up to 1, or to 0 where nothing is known."""
+
+    past: PastHours
+    at: IntColumn
+    weights: Histograms
+
+    def quantiles(self, fractions: Sequence[float]) -> FloatColumn:
+        """(fractions, rows, moments) in the unit of the hours; NaN where nothing is known."""
+        sums = np.cumsum(self.weights, axis=2, dtype=np.float32)
+        totals = sums[:, :, -1]
+        places = np.empty((len(fractions), *totals.shape))
+        for number, fraction in enumerate(fractions):
+            # A hair less: where the samples up to a fraction are just as many, rounding must not decide about a gap.
+            wanted = np.float32(fraction - _HAIR) * totals
+            bucket = np.minimum((sums < wanted[:, :, np.newaxis]).sum(axis=2), BUCKETS - 1)
+            at = bucket[:, :, np.newaxis]
+            inside = np.take_along_axis(self.weights, at, axis=2)[:, :, 0]
+            beyond = np.take_along_axis(sums, at, axis=2)[:, :, 0] - wanted
+            places[number] = bucket + 1 - np.clip(beyond / np.maximum(inside, _SMALLEST), 0.0, 1.0)
+        return np.where(totals > 0.5, self.past.amounts(places, self.at), np.nan)
+
+
+class Remembered:
+    """What is remembered of some rows at some moments, so that several recollections can share it.
+
+    A moment is the beginning of an hour, by its place in the past: `past.hours` is the hour that comes. For each only
+    the hours before it count. Moments follow each other hour by hour.
+    """
+
+    def __init__(self, past: PastHours, at: IntColumn) -> None:
+        self._past = past
+        self._at = at
+        self._found: dict[Source, Histograms] = {}
+        self._hours = spread_out(past) if len(at) > _FEW else None
+
+    def recall(self, what: Recollection) -> Recalled:
+        """All sources together."""
+        mixed = np.zeros((len(self._past.known), len(self._at), BUCKETS), dtype=np.float32)
+        total = np.zeros(mixed.shape[:2], dtype=np.float32)
+        for source, share in what.shares:
+            if source not in self._found:
+                self._found[source] = _shares(self._source(source))
+            found = self._found[source]
+            mixed += np.float32(share) * found
+            total += np.float32(share) * (found.sum(axis=2) > 0.5)
+        mixed /= np.maximum(total, np.float32(_SMALLEST))[:, :, np.newaxis]
+        return Recalled(self._past, self._at, mixed)
+
+    def _source(self, source: Source) -> Histograms:
+        return self._season(source) if isinstance(source, Season) else self._recent(source)
+
+    def _season(self, source: Season) -> Histograms:
+        past, at = self._past, self._at
+        days = np.arange(1, source.days + 1)
+        ages = np.exp2(-days / source.half_life) * np.where(days % 7 == 0, source.weekday, 1.0)
+        counts = ages * likeness(past, np.minimum(at, past.hours), source.days)
+        if self._hours is not None:
+            return days_back(with_neighbours(self._hours, source.beside), int(at[0]), counts)
+        hours = at[:, np.newaxis] - 24 * days
+        shares = (1.0, source.beside, source.beside)
+        every = np.concatenate([hours, hours - 1, hours + 1], axis=1)
+        return gathered(past, every, np.concatenate([counts * share for share in shares], axis=2))
+
+    def _recent(self, source: Recent) -> Histograms:
+        at, aged = self._at, float(np.exp2(-1.0 / source.half_life))
+        reach = int(np.ceil(_HALF_LIVES * source.half_life))
+        if self._hours is not None:
+            return fading(self._hours, int(at[0]), len(at), aged, reach)
+        back = np.arange(1, reach + 1)
+        counts = np.broadcast_to(aged**back, (len(self._past.known), len(at), reach))
+        return gathered(self._past, at[:, np.newaxis] - back, counts)
+
+
+def _shares(histograms: Histograms) -> Histograms:
+    totals = histograms.sum(axis=2, keepdims=True)
+    shares = histograms / np.maximum(totals, np.float32(_SMALLEST))
+    found: Histograms = np.where(totals > _SMALLEST, shares, np.float32(0))
+    return found
