@@ -49,8 +49,8 @@ class Taken(msgspec.Struct, frozen=True):
     megabytes: float
 
     def each(self, size: Size) -> float:
-        """Seconds of a later pass for one container."""
-        return self.later.seconds / size.all_containers
+        """Seconds of CPU of a later pass for one container: growth is not to be that of what runs beside it."""
+        return self.later.cpu_seconds / size.all_containers
 
 
 class State(msgspec.Struct, frozen=True):
@@ -86,7 +86,7 @@ def _of_shape(shape: str, pods: int, containers: int) -> list[Row]:
         ),
         within(f"{sizes[-1].all_containers:,} containers, {shape} a VPA: a later pass", large.later.seconds, SECONDS),
         Row(
-            "  for each container, beside that of the smallest",
+            "  CPU for each container, beside that of the smallest",
             f"{large.each(sizes[-1]) * 1e6:.1f} us",
             f"{small.each(sizes[0]) * 1e6:.1f} us",
             f"{growth:.1f}x",

@@ -1,0 +1,120 @@
+"""How well do the recommenders size? Each replayed over weeks of usage, against the default in the same run.
+
+`python -m bench.quality --traces DIR` reads published traces; without them series are generated. A decision every hour
+from past samples only, through the usage model and the recommenders as they are shipped; the first week, or 40 % of a
+shorter series, is for learning. Prints a table, and draws footprint over risk for every margin.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from bench.frontier_drawing import drawn
+from bench.generated_usage import generated_traces
+from bench.measurement import CannotMeasure, Row
+from bench.quality_bars import bars, memory_bars
+from bench.quality_curves import FACTORS, Curve, curve
+from bench.quality_series import BEGIN, QualitySeries, laid_out
+from bench.quality_tables import cpu_table, memory_table
+from bench.usage_traces import load_traces
+from trellis.core.recommend.built_in import built_in_recommenders
+from trellis.core.recommend.protocol import Recommender
+from trellis.core.recommend.replay import Replayed, Terms, replay
+from trellis.core.recommend.replayed import Clock, RecommenderRule
+from trellis.core.recommend.scores import Scores, score
+
+# Where a run of all measurements looks for traces.
+TRACES = "TRELLIS_TRACES"
+
+
+class Quality(msgspec.Struct, frozen=True):
+    """What was measured: CPU curves by slice, and for memory the scores of each recommender."""
+
+    curves: dict[str, list[Curve]]
+    memory: dict[str, Scores]
+    worth: np.ndarray[tuple[int], np.dtype[np.float64]]
+
+
+def measure() -> list[Row]:
+    directory = os.environ.get(TRACES)
+    return _rows(measured(series_from(Path(directory) if directory else None), built_in_recommenders()))
+
+
+def series_from(directory: Path | None) -> QualitySeries:
+    """What to replay."""
+    return laid_out(load_traces(directory) if directory else generated_traces())
+
+
+def measured(series: QualitySeries, recommenders: Mapping[str, Recommender], *, loudly: bool = False) -> Quality:
+    """Replay every recommender; the first is what the others are held against."""
+    cpu: dict[str, Scores] = {}
+    memory: dict[str, Scores] = {}
+    for name, recommender in recommenders.items():
+        began = time.perf_counter()
+        cpu[name], memory[name] = _scores(series, recommender)
+        if loudly:
+            print(f"{name}: replayed in {time.perf_counter() - began:.0f} s", file=sys.stderr)
+    base = next(iter(cpu.values()))
+    curves = {
+        title: [curve(name, found, base, series.worth * mask) for name, found in cpu.items()]
+        for title, mask in series.slices.items()
+        if mask.any()
+    }
+    return Quality(curves, memory, series.worth * series.with_memory)
+
+
+def _scores(series: QualitySeries, recommender: Recommender) -> tuple[Scores, Scores]:
+    """Of CPU at every factor, and of memory as it is."""
+    count = series.count
+    killed = np.arange(2 * count) >= count
+    done = replay(series.usage, RecommenderRule(recommender, series.names, Clock(BEGIN)), Terms(killed=killed))
+    cpu, memory = (
+        Replayed(done.targets[:, part], done.changes[:, part], done.kills[:, part])
+        for part in (slice(count), slice(count, None))
+    )
+    return (
+        score(series.part(0), cpu.with_margins(FACTORS), series.scored),
+        score(series.part(1), memory, series.scored),
+    )
+
+
+def _rows(found: Quality) -> list[Row]:
+    return [*bars(found.curves), *memory_bars(found.memory, found.worth)]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The exit code is 1 if a bar is missed."""
+    parser = argparse.ArgumentParser(prog="bench.quality", description=__doc__, allow_abbrev=False)
+    parser.add_argument("--traces", type=Path, help="a directory with sets of traces; without it series are generated")
+    parser.add_argument("--svg", type=Path, default=Path("quality.svg"), help="where to draw the frontier")
+    parser.add_argument("--only", default="", help="recommenders beside the default, separated by commas")
+    given = parser.parse_args(arguments)
+    known = built_in_recommenders()
+    wanted = [name for name in given.only.split(",") if name] or [name for name in known if name != "default"]
+    try:
+        series = series_from(given.traces)
+    except CannotMeasure as error:
+        print(error, file=sys.stderr)
+        return 2
+    found = measured(series, {name: known[name] for name in ("default", *wanted)}, loudly=True)
+    for title, curves in found.curves.items():
+        print(f"\nCPU, {title}\n{cpu_table(curves)}")
+    print(f"\nMemory\n{memory_table(found.memory, found.worth)}")
+    given.svg.write_text(drawn(found.curves), encoding="utf-8")
+    rows = _rows(found)
+    from bench.__main__ import table  # noqa: PLC0415 - which lists this module among its measurements
+
+    print(f"\nBars\n{table(rows)}\n\ndrawn to {given.svg}")
+    return 1 if any(row.met is False for row in rows) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
