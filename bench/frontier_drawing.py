@@ -70,8 +70,7 @@ def _line(curve: Curve, colour: str) -> Iterator[str]:
 def _legend(names: Sequence[str]) -> Iterator[str]:
     for number, (colour, name) in enumerate(zip(_COLOURS * 2, names, strict=False)):
         y = _TOP + 14 + 15 * number
-        ends = f'x1="{_WIDTH - 110}" y1="{y - 4}" x2="{_WIDTH - 92}" y2="{y - 4}"'
-        yield f'<line {ends} stroke="{colour}" stroke-width="2"/>'
+        yield f'<path d="M{_WIDTH - 110} {y - 4}h18" stroke="{colour}" stroke-width="2"/>'
         yield f'<text x="{_WIDTH - 87}" y="{y}">{escape(name)}</text>'
 
 

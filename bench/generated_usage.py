@@ -48,6 +48,10 @@ def _daily(days: Column, draw: np.random.Generator) -> Column:
     return 1 + draw.uniform(0.4, 0.9) * np.sin(2 * np.pi * (days + draw.uniform()))
 
 
+def _hardly_daily(days: Column, _draw: np.random.Generator) -> Column:
+    return 1 + 0.1 * np.sin(2 * np.pi * days)
+
+
 def _working_hours(days: Column, draw: np.random.Generator) -> Column:
     """Busy by day, from Monday to Friday."""
     hour, weekday = days % 1 * 24, days.astype(np.int64) % 7
@@ -61,7 +65,7 @@ def _hourly_job(days: Column, draw: np.random.Generator) -> Column:
 
 def _wandering(days: Column, draw: np.random.Generator) -> Column:
     steps = draw.normal(0.0, 0.02, len(days))
-    walk = np.cumsum(steps - 0.0)
+    walk = np.cumsum(steps)
     found: Column = np.exp(walk - walk.mean())
     return found
 
@@ -71,8 +75,8 @@ def _spiky(days: Column, draw: np.random.Generator) -> Column:
 
 
 def _level_change(days: Column, draw: np.random.Generator) -> Column:
-    daily: Column = _daily(days, draw) * np.where(days < DAYS * draw.uniform(0.4, 0.7), 1.0, draw.choice([0.4, 2.0]))
-    return daily
+    change = DAYS * draw.uniform(0.4, 0.7)
+    return _daily(days, draw) * np.where(days < change, 1.0, float(draw.choice([0.4, 2.0])))
 
 
 def _leak(days: Column, draw: np.random.Generator) -> Column:
@@ -99,6 +103,6 @@ CPU_SHAPES: dict[str, Shape] = {
 MEMORY_SHAPES: dict[str, Shape] = {
     "mem_sawtooth": _leak,
     "mem_cycle": _long_cycle,
-    "cpu_diurnal": lambda days, _draw: 1 + 0.1 * np.sin(2 * np.pi * days),
+    "cpu_diurnal": _hardly_daily,
     "wandering": _wandering,
 }

@@ -62,10 +62,8 @@ class Curve(msgspec.Struct, frozen=True):
         return self._at(float(np.interp(0.0, np.log(self.footprint), np.log(FACTORS))))
 
     def _at(self, log_factor: float) -> Point:
-        found = (
-            np.interp(log_factor, np.log(FACTORS), each) for each in (self.footprint, self.time_over, self.overrun)
-        )
-        footprint, time_over, overrun = map(float, found)
+        curves = (self.footprint, self.time_over, self.overrun)
+        footprint, time_over, overrun = (float(np.interp(log_factor, np.log(FACTORS), each)) for each in curves)
         return Point(footprint, time_over, overrun, float(np.exp(log_factor)))
 
     @staticmethod

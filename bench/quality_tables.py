@@ -35,7 +35,7 @@ def cpu_table(curves: Sequence[Curve]) -> str:
 
 def memory_table(memory: Mapping[str, Scores], worth: FloatColumn) -> str:
     """Every recommender on all series that have memory."""
-    lines = [_MEMORY]
+    lines: list[tuple[str, ...]] = [_MEMORY]
     for name, scores in memory.items():
         footprint, kills = against_default(scores, next(iter(memory.values())), worth)
         absolute = np.exp(_mean(np.log(scores.footprint), worth)), 7 * _mean(scores.kills, worth * scores.days)

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from trellis.core.recommend.adaptive import AdaptiveRecommender
+from trellis.core.recommend.candidates import CANDIDATES
 from trellis.core.recommend.default import DefaultRecommender
 from trellis.core.recommend.protocol import Recommender
 from trellis.core.recommend.seasonal import SeasonalRecommender
 from trellis.core.recommend.settings import DefaultSettings
+from trellis.core.recommend.window import WindowRecommender
 
 
 def built_in_recommenders(settings: DefaultSettings | None = None) -> dict[str, Recommender]:
     """All of them; those that fall back, or choose, are given what they fall back to and choose from here."""
     default = DefaultRecommender(settings)
-    every: tuple[Recommender, ...] = (default, SeasonalRecommender(default, settings))
+    every: tuple[Recommender, ...] = (
+        default,
+        WindowRecommender(default, settings),
+        SeasonalRecommender(default, settings),
+        AdaptiveRecommender(default, CANDIDATES, settings),
+    )
     return {each.name: each for each in every}

@@ -21,3 +21,12 @@ class Candidate(Protocol):
 
 
 SEASON: Final = Recollection("season", ((Season(), 0.75), (Recent(), 0.25)))
+
+# In the order in which they are preferred where they cost the same. Each is the best for some workloads and none is for
+# most: what has a rhythm, what has one and strays from it, what changes within hours, and what does not change.
+CANDIDATES: Final = (
+    SEASON,
+    Recollection("season and last hours", ((Season(), 0.5), (Recent(), 0.5))),
+    Recollection("last hours", ((Recent(6.0), 1.0),)),
+    Recollection("last day", ((Recent(24.0), 1.0),)),
+)

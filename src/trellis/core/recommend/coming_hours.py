@@ -17,7 +17,7 @@ from trellis.core.recommend.amounts import CPU, MEMORY
 from trellis.core.recommend.candidates import Candidate
 from trellis.core.recommend.hourly_work import HourlyWork
 from trellis.core.recommend.memory_peaks import PeakRule, memory_bounds
-from trellis.core.recommend.past_hours import past_hours
+from trellis.core.recommend.past_hours import past_hours, since_known
 from trellis.core.recommend.protocol import Rows
 from trellis.core.recommend.recollection import Remembered
 from trellis.core.recommend.sizing_parameters import SizingFigures
@@ -28,7 +28,6 @@ from trellis.core.usage.rings import Ring
 _WEEK = 168
 _USUAL, _BUSY = 0.5, 0.95
 _P95 = 3
-_DAY_HOURS: Final = 24
 _MOST_SETTINGS: Final = 32  # that VPAs have at once; more would be worked out anew each time
 
 
@@ -53,8 +52,7 @@ class ComingHours:
 
     def sized(self, rows: Rows, figures: SizingFigures, choice: IntColumn, now: float) -> Sized:
         """By the candidate that was chosen for each row, by its number."""
-        # Beyond a day the hours of the day come round again.
-        moments = min(1 + math.ceil(figures.horizon / HOUR), _DAY_HOURS)
+        moments = 1 + math.ceil(figures.horizon / HOUR)
         if figures not in self._done:
             if len(self._done) >= _MOST_SETTINGS:
                 self._done.clear()
@@ -73,12 +71,12 @@ class ComingHours:
 
     def _worked_out(self, summaries: Ring, choice: IntColumn, figures: SizingFigures, moments: int) -> FloatColumn:
         """By row: lower bounds and targets of the coming hours, the upper bound, those of memory, and hours known."""
-        at = summaries.shape[-1] + np.arange(moments)
         fractions = (_USUAL, figures.target_cpu_percentile)
         quantiles = np.empty((2, len(summaries), moments))
         for number in np.unique(choice).tolist():
             mine = choice == number
-            remembered = Remembered(past_hours(summaries[mine, CPU]), at)
+            past = past_hours(since_known(summaries[mine, CPU]))
+            remembered = Remembered(past, past.hours + np.arange(moments))
             quantiles[:, mine] = self._candidates[number].quantiles(remembered, fractions)
         lower, target = quantiles
         more = 1.0 + figures.recommendation_margin_fraction

@@ -53,9 +53,9 @@ def days_back(hours: Histograms, first: int, counts: FloatColumn) -> Histograms:
     weights = counts.astype(np.float32)[..., np.newaxis]
     for day in range(days):
         begin = first - 24 * (day + 1)
-        skipped = max(-begin, 0)
-        if skipped < moments:
-            found[:, skipped:] += weights[:, skipped:, day] * hours[:, begin + skipped : begin + moments]
+        here = slice(max(-begin, 0), min(moments, hours.shape[1] - begin))
+        if here.start < here.stop:
+            found[:, here] += weights[:, here, day] * hours[:, begin + here.start : begin + here.stop]
     return found
 
 

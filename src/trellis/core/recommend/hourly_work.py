@@ -29,7 +29,7 @@ class HourlyWork:
         self._forget()
 
     def done(self, rows: Rows, now: float, choice: IntColumn, work: Work) -> FloatColumn:
-        """The columns of all rows: `work` is asked where something is new; NaN where no history is kept."""
+        """The columns of all rows: `work` is asked for positions where something is new; NaN without history."""
         history, numbers = rows.usage.history, rows.usage.history_rows
         if history is not self._history:
             self._history = history

@@ -20,7 +20,7 @@ _UNKNOWN = 0.3  # how much a day differs of which nothing is known
 
 
 def likeness(past: PastHours, moments: IntColumn, days: int) -> FloatColumn:
-    """(rows, moments, days): what each of the last days counts, the latest first, by the hours before a moment."""
+    """What each of the last days counts, (rows, moments, days), the latest first; by the hours before each moment."""
     first = int(moments.min()) - max(_SPANS)
     found = np.empty((len(past.means), len(moments), days))
     for day in range(1, days + 1):

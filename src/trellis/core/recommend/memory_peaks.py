@@ -58,7 +58,7 @@ def _held(peaks: FloatColumn, slack: float) -> FloatColumn:
 
 
 def _peaks(highest: FloatColumn, window: int) -> FloatColumn:
-    """(rows, moments): the maximum of the window that ends with each hour, of as many as the history has whole."""
+    """(rows, moments): the maximum of the window that ends with each hour, for as many as are whole."""
     window = min(window, highest.shape[1])
     # Maxima of runs that double in length: two that overlap make any window.
     run, length = highest, 1

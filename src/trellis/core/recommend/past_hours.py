@@ -55,14 +55,20 @@ class PastHours(msgspec.Struct, frozen=True):
         return found
 
 
-def past_hours(summaries: Ring) -> PastHours:
-    """From summaries of one resource, (rows, measures, hours)."""
+def past_hours(summaries: Ring, followed: float = _FOLLOWED) -> PastHours:
+    """From summaries of one resource, (rows, measures, hours), at least one of each.
+
+    `followed` is how much of a change of level is; with 0, amounts count as they were.
+    """
     means = summaries[:, 0].astype(np.float64)
     known = ~np.isnan(means)
-    levels = _FOLLOWED * np.log(np.maximum(_levels(means, known), _LEAST))
     with np.errstate(invalid="ignore"):
+        levels = followed * np.log(np.maximum(_levels(means, known), _LEAST))
         logs = np.log(np.maximum(summaries, np.float32(_LEAST)))
-    scaled = logs[:, MEASURES] - levels.astype(np.float32)[:, np.newaxis]
+    # The level of an hour is that of the day before it, as it is when an hour is to be told that has not come yet.
+    before = np.concatenate([np.full((len(levels), 1), np.nan), levels[:, :-1]], axis=1)
+    before = np.where(np.isnan(before), levels, before).astype(np.float32)
+    scaled = logs[:, MEASURES] - before[:, np.newaxis]
     scaled[np.isnan(scaled)] = -np.inf
     tops = scaled.max(axis=(1, 2), initial=-np.inf)
     tops[np.isneginf(tops)] = 0.0
@@ -70,16 +76,37 @@ def past_hours(summaries: Ring) -> PastHours:
     scaled *= np.float32(1.0 / STEP)
     np.maximum(scaled, 1.0 - BUCKETS, out=scaled)
     places = np.moveaxis(scaled, 1, 0).astype(np.int32) + (BUCKETS - 1)
-    return PastHours(places, known, logs[:, 0].astype(np.float64), levels, tops.astype(np.float64))
+    means_then = logs[:, 0].astype(np.float64)
+    return PastHours(places, known, means_then, np.nan_to_num(levels), tops.astype(np.float64))
+
+
+def since_known(summaries: Ring) -> Ring:
+    """Without the hours before anything is known of any row, but for one: young rows then cost little."""
+    known = np.flatnonzero(~np.isnan(summaries[:, 0]).all(axis=0))
+    first = int(known[0]) if len(known) else summaries.shape[-1]
+    return summaries[:, :, max(first - 1, 0) :]
 
 
 def _levels(means: FloatColumn, known: BoolColumn) -> FloatColumn:
-    """The mean of the day that ends with each hour; of the last day there was, where nothing is known of that."""
-    sums = np.cumsum(np.where(known, means, 0.0), axis=1)
-    counts = np.cumsum(known, axis=1, dtype=np.int64)
-    sums[:, _LEVEL_HOURS:] -= sums[:, :-_LEVEL_HOURS].copy()
-    counts[:, _LEVEL_HOURS:] -= counts[:, :-_LEVEL_HOURS].copy()
+    """The mean of the day that ends with each hour; of the last day there was, where nothing is known of that.
+
+    NaN before the first hour that is known.
+    """
+    sums, counts = _of_last_day(np.where(known, means, 0.0)), _of_last_day(known.astype(np.float64))
     last = np.maximum.accumulate(np.where(counts > 0, np.arange(means.shape[1]), 0), axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
-        found = np.take_along_axis(sums / counts, last, axis=1)
-    return np.nan_to_num(found)
+        found: FloatColumn = np.take_along_axis(sums / counts, last, axis=1)
+    return found
+
+
+def _of_last_day(values: FloatColumn) -> FloatColumn:
+    """The sum of the 24 hours that end with each."""
+    # By sums of 2, 4, 8 and 16: a running sum would depend, in its last digit, on how far back it was begun, and one
+    # digit is enough to move an hour to the next bucket.
+    sums = {1: np.pad(values, ((0, 0), (_LEVEL_HOURS - 1, 0)))}
+    for length in (1, 2, 4, 8):
+        half = sums[length]
+        sums[2 * length] = half[:, length:] + half[:, :-length]
+    hours = values.shape[1]
+    found: FloatColumn = sums[16][:, :hours] + sums[8][:, 16 : 16 + hours]
+    return found

@@ -14,7 +14,7 @@ import numpy as np
 
 from trellis.core.recommend.hour_histograms import Histograms, days_back, fading, gathered, spread_out, with_neighbours
 from trellis.core.recommend.likeness import likeness
-from trellis.core.recommend.past_hours import BUCKETS, PastHours
+from trellis.core.recommend.past_hours import BUCKETS, STEP, PastHours
 from trellis.core.usage.columns import FloatColumn, IntColumn
 
 _SMALLEST: Final = 1e-12
@@ -62,6 +62,11 @@ class Recalled(msgspec.Struct, frozen=True):
     past: PastHours
     at: IntColumn
     weights: Histograms
+
+    def by_load(self) -> Recalled:
+        """The same, but that a sample counts by how much was used: an hour of work does, one of rest hardly."""
+        loads = np.exp((np.arange(BUCKETS) - BUCKETS) * STEP).astype(np.float32)
+        return Recalled(self.past, self.at, _shares(self.weights * loads))
 
     def quantiles(self, fractions: Sequence[float]) -> FloatColumn:
         """(fractions, rows, moments) in the unit of the hours; NaN where nothing is known."""

@@ -75,7 +75,7 @@ class RecommenderRule:
             [_NAMESPACE] * len(names),
             names,
             [_CONTAINER] * len(names),
-            np.asarray(begin + when * (self._clock.step / points), dtype=np.float64),
+            begin + when.astype(np.float64) * (self._clock.step / points),
             cpu[which, when],
             memory[which, when],
         )

@@ -1,7 +1,7 @@
 """What will be needed at this time of the day and of the week? Learned from the hours of the last weeks.
 
-CPU is sized for the hours that the horizon touches: by the same hours of earlier days, above all of those like the day
-that has just passed, and by the last hours. So it rises before a daily peak and not after it, and knows a
+CPU is sized for the hours that the horizon touches: by the same hours of earlier days, above all of those that were
+like the day that has just passed, and by the last hours. So it rises before a daily peak and not after it, and knows a
 weekend when it sees one. Memory is sized by the highest peak of the last weeks. A row whose history is too short for
 that gets what the recommender says that this one falls back to.
 """
