@@ -16,7 +16,14 @@ from trellis.api.resolve.buffer import (
     Strategy,
     resolve_buffer,
 )
-from trellis.api.resolve.hvpa import EffectiveHvpa, ReplicaSizing, ScaleMode, ScalePolicy, resolve_hvpa
+from trellis.api.resolve.hvpa import (
+    EffectiveHvpa,
+    ReplicaSizing,
+    ScaleMode,
+    ScalePolicy,
+    resolve_hvpa,
+    resolve_hvpa_pods,
+)
 from trellis.api.resolve.recommenders import DEFAULT_RECOMMENDER, selects
 from trellis.api.resolve.requirements import Change, Requirement
 from trellis.api.resolve.vpa import ContainerMeaning, EffectiveVpa, UpdateMode, resolve_vpa
@@ -43,6 +50,7 @@ __all__ = [
     "UpdateMode",
     "resolve_buffer",
     "resolve_hvpa",
+    "resolve_hvpa_pods",
     "resolve_vpa",
     "selects",
 ]

@@ -10,6 +10,8 @@ import msgspec
 
 from trellis.api.hvpa import Bucket, Hvpa, MaintenanceWindow, ReplicaSize, ScaleDownPolicy, ScaleUpPolicy
 from trellis.api.resolve.stored import stored_duration
+from trellis.api.resolve.vpa import EffectiveVpa, UpdateMode, resolve_vpa
+from trellis.api.vpa import VerticalPodAutoscaler, VerticalPodAutoscalerSpec
 from trellis.base.durations import Duration
 from trellis.base.errors import InvalidInput
 from trellis.base.times import DailyWindow, parse_time_of_day
@@ -78,6 +80,22 @@ def resolve_hvpa(hvpa: Hvpa) -> EffectiveHvpa:
         ),
         window=_window(spec.maintenance_window),
     )
+
+
+def resolve_hvpa_pods(hvpa: Hvpa) -> EffectiveVpa:
+    """How the pods of an Hvpa are treated: by its VPA template, but in place where possible.
+
+    The template's own mode is `Off`, because the VPA made from it only recommends. A stored template that cannot be
+    read sets nothing.
+    """
+    source = hvpa.spec.vpa
+    written = source.template.spec if source is not None and source.template is not None else None
+    try:
+        spec = msgspec.convert(written or {}, VerticalPodAutoscalerSpec)
+    except msgspec.ValidationError:
+        spec = VerticalPodAutoscalerSpec()
+    found = resolve_vpa(VerticalPodAutoscaler(spec=spec))
+    return msgspec.structs.replace(found, mode=UpdateMode.IN_PLACE_OR_RECREATE)
 
 
 def _mode(written: str | None) -> ScaleMode:

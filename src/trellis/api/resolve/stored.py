@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 from trellis.base.durations import Duration, parse_duration
 from trellis.base.errors import InvalidInput
 from trellis.base.quantity import Quantity
 
 
+# A cluster has few different amounts, and reading one takes longer than most of what is done with it.
+@lru_cache(maxsize=4096, typed=True)
 def stored_amount(text: str | int | None) -> Quantity | None:
     """An amount; one that cannot be read binds nothing."""
     if text is None:

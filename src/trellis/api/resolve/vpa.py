@@ -78,6 +78,12 @@ class EffectiveVpa(msgspec.Struct, frozen=True, gc=False):
         """The one that serves the object."""
         return self.recommenders[0].name if self.recommenders else DEFAULT_RECOMMENDER
 
+    @property
+    def boosts(self) -> bool:
+        """Whether any container could be boosted when it starts."""
+        own = (policy.startup_boost for policy in self.policies.values())
+        return any(effective_boost(self.boost_default, each) is not None for each in (None, *own))
+
     def served_by(self, name: str) -> bool:
         """Whether a recommender of that name serves the object."""
         return selects(self.recommenders, name)

@@ -27,7 +27,11 @@ _EQUALITY = (Operator.EQUALS, Operator.DOUBLE_EQUALS, Operator.IN)
 
 
 class Claim(msgspec.Struct, frozen=True, gc=False):
-    """What one VPA or Hvpa lays claim to; without a selector, nothing. `created` is seconds since the epoch."""
+    """What one VPA or Hvpa lays claim to; without a selector, nothing. `created` is seconds since the epoch.
+
+    Claims of a lower `rank` go first, whatever their age: among those who size pods a VPA that acts comes before an
+    Hvpa, which yields to it. Who follows usage ranks nobody.
+    """
 
     namespace: str
     name: str
@@ -35,11 +39,12 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
     created: float
     target: TargetRef
     selector: Selector | None
+    rank: int = 0
 
     @property
-    def seniority(self) -> tuple[float, str]:
+    def seniority(self) -> tuple[int, float, str]:
         """Sorts the one first that governs. One of unknown age comes last."""
-        return (math.inf if math.isnan(self.created) else self.created), self.name
+        return self.rank, (math.inf if math.isnan(self.created) else self.created), self.name
 
 
 class Governance(msgspec.Struct, frozen=True):

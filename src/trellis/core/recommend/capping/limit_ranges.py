@@ -1,30 +1,37 @@
 """What do the LimitRanges of a namespace demand? The strictest of all of them, per resource.
 
-Of several, the lowest maximum and the highest minimum count, and the last default. Counts are millicores and bytes.
+Of several, the lowest maximum and ratio and the highest minimum count, and the last default. Counts are millicores and
+bytes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from fractions import Fraction
 from typing import TypeAlias
 
 import msgspec
 
-from trellis.api.kube.policies import LimitRange
+from trellis.api.kube.policies import LimitRange, LimitRangeItem
 from trellis.api.resolve.stored import stored_amount
 from trellis.core.recommend.amounts import RESOURCES
 
 Counts: TypeAlias = Mapping[str, int]
 
 _NONE: Counts = {}
+_NO_RATIOS: Mapping[str, Fraction] = {}
 
 
 class Range(msgspec.Struct, frozen=True):
-    """The bounds for one container, or for one pod: what is absent, or 0, binds nothing."""
+    """The bounds for one container, or for one pod: what is absent, or 0, binds nothing.
+
+    `ratio` is how many times its request a limit may be.
+    """
 
     least: Counts = _NONE
     most: Counts = _NONE
     default_limit: Counts = _NONE
+    ratio: Mapping[str, Fraction] = _NO_RATIOS
 
 
 class NamespaceLimits(msgspec.Struct, frozen=True):
@@ -45,6 +52,7 @@ def read_limit_ranges(ranges: Iterable[LimitRange]) -> NamespaceLimits:
             least=_chosen((counts(item.min) for item in ours), max),
             most=_chosen((counts(item.max) for item in ours), min),
             default_limit=defaults[-1] if defaults else _NONE,
+            ratio=_ratios(ours),
         )
     return NamespaceLimits(found["Container"], found["Pod"])
 
@@ -57,6 +65,16 @@ def counts(written: Mapping[str, str]) -> dict[str, int]:
         for resource, amount in read.items()
         if amount is not None
     }
+
+
+def _ratios(items: Iterable[LimitRangeItem]) -> dict[str, Fraction]:
+    chosen: dict[str, Fraction] = {}
+    for item in items:
+        for resource in RESOURCES:
+            ratio = stored_amount(item.max_limit_request_ratio.get(resource))
+            if ratio is not None and ratio.nanos > 0:
+                chosen[resource] = min(chosen.get(resource, ratio.exact()), ratio.exact())
+    return chosen
 
 
 def _chosen(each: Iterable[Counts], choose: Callable[[int, int], int]) -> dict[str, int]:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
+from trellis.api.hvpa import HvpaStatus
 from trellis.api.resolve import ContainerMeaning, EffectiveVpa
 from trellis.api.vpa import VerticalPodAutoscalerStatus
 from trellis.base.reason import Reason
@@ -73,7 +74,7 @@ class CappedAdvice(msgspec.Struct, frozen=True):
     notes: tuple[CapNote, ...] = ()
 
 
-def read_advice(status: VerticalPodAutoscalerStatus | None) -> tuple[Advice, ...]:
+def read_advice(status: VerticalPodAutoscalerStatus | HvpaStatus | None) -> tuple[Advice, ...]:
     """What a status recommends."""
     recommendation = status.recommendation if status is not None else None
     return tuple(

@@ -37,6 +37,8 @@ def fit_pod(
 ) -> dict[str, int]:
     """The recommended amounts of one resource, by container, scaled in proportion where the range asks for it."""
     least, most = limits.least.get(resource, 0), limits.most.get(resource, 0)
+    if not recommended or not (least or most):
+        return dict(recommended)
     shares = [_share(each, resource, recommended, limits_follow, limits) for each in containers]
     requests, all_limits = sum(share.request for share in shares), sum((share.limit for share in shares), Fraction(0))
     if requests < least:

@@ -1,0 +1,102 @@
+"""What would the containers of a pod have of one resource? A draft that the steps of sizing change in turn.
+
+A draft holds what would stand in the spec: for a container that is not sized, what stands there now. Zero is "not set".
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from trellis.base.reason import Reason
+from trellis.core.recommend.capping.proportions import proportional_limit
+from trellis.core.sizing.shapes import ContainerShape, PodShape
+from trellis.core.sizing.totals import Stage, most_needed
+
+
+class Part(msgspec.Struct):
+    """One container's part of a draft. `follows` says that its limit is ours to set too.
+
+    `had` and `default` are request and limit that the limit keeps its proportion to, and the limit of a LimitRange for
+    containers without one.
+    """
+
+    container: ContainerShape
+    spec: tuple[int, int]
+    had: tuple[int, int]
+    default: int
+    request: int
+    limit: int
+    sized: bool = False
+    follows: bool = False
+    reasons: list[Reason] = []
+
+    def ask(self, request: int, *, follows: bool) -> None:
+        """Sets the request, and the limit in proportion if there is one to set."""
+        self.sized, self.request = True, request
+        limit = proportional_limit(request, *self.had, self.default) if follows else None
+        if limit is not None:
+            self.follows, self.limit = True, limit
+
+    def lower(self, request: int) -> None:
+        """Lowers the request, and with it the limit in proportion, never below the request."""
+        self.request = request
+        if self.follows:
+            kept = proportional_limit(request, *self.had, self.default)
+            self.limit = max(request, min(self.limit, kept or self.limit))
+
+    def leave(self, reason: Reason) -> None:
+        """Leaves everything as the spec has it."""
+        self.sized = self.follows = False
+        self.request, self.limit = self.spec
+        self.reasons = [*self.reasons, reason]
+
+    def note(self, reason: Reason) -> None:
+        """Says why it is not what was recommended; once is enough."""
+        if reason not in self.reasons:
+            self.reasons = [*self.reasons, reason]
+
+
+class Draft(msgspec.Struct):
+    """One resource of a pod; of its own resources, `None` is "not set"."""
+
+    resource: str
+    parts: list[Part]
+    stages: tuple[Stage, ...]
+    init_requests: list[int]
+    init_limits: list[int]
+    own_request: int | None
+    own_limit: int | None
+
+    @classmethod
+    def of(cls, resource: str, shape: PodShape, stages: tuple[Stage, ...], default: int) -> Draft:
+        """The pod as it stands."""
+        inits = [each.in_spec for each in shape.plain_inits]
+        return cls(
+            resource,
+            [_part(resource, each, default) for each in shape.containers],
+            stages,
+            [each.requests.get(resource, 0) for each in inits],
+            [each.limits.get(resource, 0) for each in inits],
+            shape.pod_requests.get(resource),
+            shape.pod_limits.get(resource),
+        )
+
+    def requested(self) -> int:
+        """What all containers together request, at the most."""
+        return most_needed(self.stages, [part.request for part in self.parts], self.init_requests)
+
+    def limited(self) -> int:
+        """The same of limits; a container without one adds nothing, as LimitRanges count."""
+        return most_needed(self.stages, [part.limit for part in self.parts], self.init_limits)
+
+    def as_it_stands(self) -> Draft:
+        """The same pod with nothing sized."""
+        parts = [msgspec.structs.replace(each, request=each.spec[0], limit=each.spec[1]) for each in self.parts]
+        return msgspec.structs.replace(self, parts=parts)
+
+
+def _part(resource: str, container: ContainerShape, default: int) -> Part:
+    had = container.requests.get(resource, 0), container.limits.get(resource, 0)
+    declared = container.declared
+    spec = had if declared is None else (declared.requests.get(resource, 0), declared.limits.get(resource, 0))
+    return Part(container, spec, had, default, *spec)

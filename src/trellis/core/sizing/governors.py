@@ -1,0 +1,81 @@
+"""By what is a pod sized? The VerticalPodAutoscaler or Hvpa that governs it, read once and asked many times.
+
+Of several that claim a pod, a VPA that acts comes first: an Hvpa yields to it. Then come Hvpas, and last those VPAs in
+mode `Off` that only boost. One that neither acts nor boosts has no say, so that a second VPA made for its
+recommendation alone, however old, keeps no other from acting.
+"""
+
+from __future__ import annotations
+
+import math
+from enum import IntEnum
+
+import msgspec
+
+from trellis.api.hvpa import Hvpa
+from trellis.api.kube.meta import ObjectMeta
+from trellis.api.parts import TargetReference
+from trellis.api.resolve import EffectiveVpa, UpdateMode, resolve_hvpa_pods, resolve_vpa
+from trellis.api.vpa import VerticalPodAutoscaler
+from trellis.core.model.owners import TargetRef
+from trellis.core.model.targets import Claim
+from trellis.core.recommend.capping import Advice, read_advice
+
+
+class Rank(IntEnum):
+    """Who goes first; `Claim.rank`."""
+
+    ACTS = 0
+    HVPA = 1
+    BOOSTS_ONLY = 2
+
+
+class Governor(msgspec.Struct, frozen=True, gc=False):
+    """One object that sizes pods: what it claims, what it means and what is recommended.
+
+    The selector of its claim stays open: it is the target's, and changes with the target.
+    """
+
+    kind: str
+    claim: Claim
+    vpa: EffectiveVpa
+    advice: tuple[Advice, ...]
+
+    @property
+    def name(self) -> str:
+        """Its name; its namespace is that of the pod."""
+        return self.claim.name
+
+    @property
+    def applies(self) -> bool:
+        """Whether the recommendation reaches pods; a boost does so in any case."""
+        return self.vpa.mode is not UpdateMode.OFF
+
+
+def vpa_governor(vpa: VerticalPodAutoscaler) -> Governor | None:
+    """A VPA that sizes pods; None for one that only recommends."""
+    meaning = resolve_vpa(vpa)
+    acts = meaning.mode is not UpdateMode.OFF
+    if not acts and not meaning.boosts:
+        return None
+    claim = _claim(vpa.metadata, vpa.spec.target_ref, Rank.ACTS if acts else Rank.BOOSTS_ONLY)
+    return Governor(vpa.kind, claim, meaning, read_advice(vpa.status) if acts else ())
+
+
+def hvpa_governor(hvpa: Hvpa) -> Governor:
+    """An Hvpa, which always sizes its pods once it has decided."""
+    claim = _claim(hvpa.metadata, hvpa.spec.target_ref, Rank.HVPA)
+    return Governor(hvpa.kind, claim, resolve_hvpa_pods(hvpa), read_advice(hvpa.status))
+
+
+def _claim(metadata: ObjectMeta, target: TargetReference, rank: Rank) -> Claim:
+    created = metadata.creation_timestamp
+    return Claim(
+        namespace=metadata.namespace,
+        name=metadata.name,
+        uid=metadata.uid,
+        created=created.timestamp() if created is not None else math.nan,
+        target=TargetRef(metadata.namespace, target.api_version, target.kind, target.name),
+        selector=None,
+        rank=rank,
+    )

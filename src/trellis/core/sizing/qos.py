@@ -1,0 +1,38 @@
+"""Which quality-of-service class does the API server give a pod?
+
+The rules of Kubernetes 1.36 (`ComputePodQOS`): a container is Guaranteed if it has limits of CPU and memory and equal
+requests, BestEffort if it has none of the four. A pod is what all of its containers are, init containers among them,
+and Burstable if they differ. Where the pod has resources of its own, these alone decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+
+from trellis.core.recommend.amounts import RESOURCES
+from trellis.core.recommend.capping.limit_ranges import Counts
+
+
+class QosClass(StrEnum):
+    """The classes there are. A resize that would change the class of a pod is refused."""
+
+    GUARANTEED = "Guaranteed"
+    BURSTABLE = "Burstable"
+    BEST_EFFORT = "BestEffort"
+
+
+def qos_of(resources: Iterable[tuple[Counts, Counts]]) -> QosClass:
+    """The class of a pod whose containers have these requests and limits."""
+    found = {_one(requests, limits) for requests, limits in resources} or {QosClass.BEST_EFFORT}
+    return found.pop() if len(found) == 1 else QosClass.BURSTABLE
+
+
+def _one(requests: Counts, limits: Counts) -> QosClass:
+    """Zero is "not set"."""
+    if any(requests.get(resource, 0) != limits.get(resource, 0) for resource in RESOURCES):
+        return QosClass.BURSTABLE
+    limited = sum(limits.get(resource, 0) > 0 for resource in RESOURCES)
+    if not limited:
+        return QosClass.BEST_EFFORT
+    return QosClass.GUARANTEED if limited == len(RESOURCES) else QosClass.BURSTABLE

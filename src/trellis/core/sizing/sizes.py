@@ -1,0 +1,169 @@
+"""Which requests and limits should each container have now, boost aside?
+
+In this order: the recommendation as `core.recommend.capping` bounds it for the pod, limits in proportion, what the API
+server demands of the result, and for pods that run the class they have. Whether the object acts at all (`updateMode`)
+is for the caller to say; `mode: Off` of a container is heeded here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from trellis.api.resolve import EffectiveVpa
+from trellis.base.quantity_text import LARGEST_COUNT
+from trellis.base.reason import Reason, Severity
+from trellis.core.recommend.amounts import RESOURCES
+from trellis.core.recommend.capping import Advice, CappedAdvice, NamespaceLimits, PodContainer, cap_for_pod
+from trellis.core.recommend.capping.limit_ranges import Counts, Range
+from trellis.core.recommend.capping.pod import CapNote
+from trellis.core.sizing.drafts import Draft, Part
+from trellis.core.sizing.fitting import (
+    CAPPED_TO_POD_LIMIT,
+    FITTED_TO_POD_REQUEST,
+    FITTED_TO_RATIO,
+    SIZE_NOT_ADMISSIBLE,
+    fit,
+)
+from trellis.core.sizing.keeping import KEPT_QOS, keep_class
+from trellis.core.sizing.shapes import ContainerShape, PodShape
+
+LIMIT_NOT_SET = Reason("LimitNotSet", "A limit was not set, because the container has none.")
+LIMIT_WITHOUT_REQUEST = Reason("LimitWithoutRequest", "A limit was left alone, because nothing is recommended for it.")
+LIMIT_AT_LARGEST = Reason(
+    "LimitAtLargest", "A limit in proportion would be more than can be counted.", Severity.WARNING
+)
+
+# The first three as upstream words them in the pod's annotation; about the others it has nothing to say.
+_PHRASES: Final = {
+    LIMIT_NOT_SET.code: ": limit NOT set since originalLimit is nil or 0",
+    LIMIT_WITHOUT_REQUEST.code: ": limit NOT set since recommendedRequest is nil or 0",
+    LIMIT_AT_LARGEST.code: ": failed to keep limit to request ratio; capping limit to int64",
+    FITTED_TO_POD_REQUEST.code: " scaled to fit the pod's own request",
+    CAPPED_TO_POD_LIMIT.code: " limit capped to the pod's own limit",
+    FITTED_TO_RATIO.code: " changed to fit maxLimitRequestRatio in LimitRange",
+    SIZE_NOT_ADMISSIBLE.code: " left as it is, since the recommendation would not be admitted",
+    KEPT_QOS.code: " held back to keep the QoS class",
+}
+
+
+class SizeNote(msgspec.Struct, frozen=True):
+    """Something that made a size other than the recommendation; its text is the phrase of the pod's annotation."""
+
+    resource: str
+    reason: Reason
+
+    def __str__(self) -> str:
+        phrase = _PHRASES.get(self.reason.code)
+        return str(CapNote(self.resource, self.reason)) if phrase is None else f"{self.resource}{phrase}"
+
+
+class ContainerSize(msgspec.Struct, frozen=True):
+    """What a container should have. Only what is to be set: what is absent stays as the container has it."""
+
+    container: ContainerShape
+    requests: Counts
+    limits: Counts
+    notes: tuple[SizeNote, ...] = ()
+
+
+class PodSize(msgspec.Struct, frozen=True):
+    """The sizes of those containers that are recommended for, in the order of the pod."""
+
+    containers: tuple[ContainerSize, ...] = ()
+
+    def find(self, name: str) -> ContainerSize | None:
+        """The size of one container."""
+        return next((each for each in self.containers if each.container.name == name), None)
+
+
+def size_pod(
+    shape: PodShape,
+    advice: Sequence[Advice],
+    vpa: EffectiveVpa,
+    limits: NamespaceLimits,
+    *,
+    keep_qos: bool = False,
+) -> PodSize:
+    """The size of a pod. With `keep_qos`, for pods that run, it is one that the pod can be resized to."""
+    capped = {each.container: each for each in _capped(shape, advice, vpa, limits)}
+    if not capped:
+        return PodSize()
+    stages = shape.stages
+    follow = {name: vpa.container(name).limits_follow for name in capped}
+    drafts = [
+        Draft.of(resource, shape, stages, limits.container.default_limit.get(resource, 0)) for resource in RESOURCES
+    ]
+    for draft in drafts:
+        _ask(draft, capped, follow)
+        fit(draft, limits)
+    if keep_qos:
+        keep_class(drafts, shape, limits)
+    return PodSize(tuple(_sizes(drafts, capped)))
+
+
+def _capped(
+    shape: PodShape, advice: Sequence[Advice], vpa: EffectiveVpa, limits: NamespaceLimits
+) -> tuple[CappedAdvice, ...]:
+    """The targets; what is recommended as bounds is for those who decide about changes, and costs as much again."""
+    targets = [Advice(each.container, each.target) for each in advice]
+    containers = [PodContainer(each.name, each.requests, each.limits) for each in shape.containers]
+    return cap_for_pod(targets, containers, vpa, _without_pod(limits, shape.pod_limits))
+
+
+def _without_pod(limits: NamespaceLimits, own: Counts) -> NamespaceLimits:
+    """Where a pod has its own resources, LimitRanges for pods hold for those and not for its containers."""
+    if not own:
+        return limits
+    pod = limits.pod
+    least, most = (
+        {resource: amount for resource, amount in bounds.items() if resource not in own}
+        for bounds in (pod.least, pod.most)
+    )
+    return NamespaceLimits(limits.container, Range(least, most, pod.default_limit, pod.ratio))
+
+
+def _ask(draft: Draft, capped: Mapping[str, CappedAdvice], follow: Mapping[str, bool]) -> None:
+    for part in draft.parts:
+        name = part.container.name
+        found = capped.get(name)
+        if found is None or draft.resource not in found.target:
+            continue
+        part.ask(found.target[draft.resource], follows=follow[name])
+        # Everywhere else zero is "not set"; but beside a limit of zero the API server takes no request.
+        if not part.follows and part.container.in_spec.limits.get(draft.resource) == 0 and part.request:
+            part.leave(SIZE_NOT_ADMISSIBLE)
+
+
+def _sizes(drafts: Sequence[Draft], capped: Mapping[str, CappedAdvice]) -> Iterator[ContainerSize]:
+    for parts in zip(*(draft.parts for draft in drafts), strict=True):
+        container = parts[0].container
+        found = capped.get(container.name)
+        if found is None:
+            continue
+        named = list(zip(RESOURCES, parts, strict=True))
+        yield ContainerSize(
+            container,
+            {resource: part.request for resource, part in named if part.sized},
+            {resource: part.limit for resource, part in named if part.follows},
+            tuple(_notes(found, named)),
+        )
+
+
+def _notes(found: CappedAdvice, named: Sequence[tuple[str, Part]]) -> Iterator[SizeNote]:
+    """In upstream's order: what bounded the recommendation, then what was done about limits."""
+    said = [SizeNote(note.resource, note.reason) for note in found.notes]
+    more = [SizeNote(resource, reason) for resource, part in named for reason in part.reasons]
+    yield from said
+    yield from (note for note in more if note not in said)
+    if not any(part.follows for _, part in named):
+        return
+    for resource, part in named:
+        if part.follows and part.limit == LARGEST_COUNT:
+            yield SizeNote(resource, LIMIT_AT_LARGEST)
+        elif not part.follows and not (part.had[1] or part.default):
+            yield SizeNote(resource, LIMIT_NOT_SET)
+        elif not part.follows and not found.target.get(resource):
+            yield SizeNote(resource, LIMIT_WITHOUT_REQUEST)
