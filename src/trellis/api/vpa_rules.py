@@ -189,7 +189,7 @@ def update_mode_is_current(policy: PodUpdatePolicy) -> Iterator[Problem]:
         yield Problem(
             ("updateMode",),
             DEPRECATED,
-            '"Auto" means Recreate today and will change: write "Recreate" or "InPlaceOrRecreate"',
+            '"Auto" mode is deprecated and means Recreate today: write "Recreate" or "InPlaceOrRecreate"',
         )
     if policy.update_mode is None:
         rule_text = "no updateMode is given, so Recreate is used; upstream's admission would refuse the object"

@@ -10,6 +10,7 @@
     │   ├── InvalidDocument   text that is not YAML or JSON, with line and column
     │   ├── UnreadableObject  JSON or YAML that is not an object of the kind it should be
     │   ├── InvalidCheckpoint stored history that cannot be taken over: which field
+    │   ├── InvalidReview     not a question that an API server asks a webhook, or not one that we can answer
     │   └── BadKubeconfig     no way to a cluster can be read from a file: which file, and what to do
     ├── KubeError             the API server said no, or nothing: code, reason, message, details
     │   ├── Unauthorized      401: who is asking is not known, or no longer
@@ -95,6 +96,10 @@ class InvalidCheckpoint(InvalidInput):
     def __init__(self, field: str, value: object, rule: str) -> None:
         super().__init__(value, f"{field} {rule}")
         self.field = field
+
+
+class InvalidReview(InvalidInput):
+    """Not a question that an API server asks a webhook, or not in a version that we know."""
 
 
 class BadKubeconfig(InvalidInput):

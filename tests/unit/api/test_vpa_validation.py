@@ -441,7 +441,7 @@ def test_extreme_quantities_are_read_or_refused_but_never_hang(value: str) -> No
 def test_the_deprecated_mode_is_a_warning() -> None:
     document = vpa(updatePolicy={"updateMode": "Auto"})
     assert errors(document) == []
-    assert warnings(document)[0].startswith('spec.updatePolicy.updateMode: "Auto" means Recreate')
+    assert warnings(document)[0].startswith('spec.updatePolicy.updateMode: "Auto" mode is deprecated')
 
 
 def test_two_policies_for_one_container_are_a_warning() -> None:

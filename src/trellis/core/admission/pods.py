@@ -1,0 +1,185 @@
+"""What does a pod get when it is made? The size that is recommended, a boost for its start, and a note of both.
+
+Annotations are upstream's, which its updater and people's scripts read, and one of ours that says what was changed and
+why, for machines and for `trellis explain`:
+
+    vpaUpdates: "Pod resources updated by web: container 0: cpu capped to maxAllowed, cpu request, memory request"
+    vpaObservedContainers: "app, proxy"
+    trellis.x-k8s.io/sized: {"by": "VerticalPodAutoscaler/web", "containers": {"app": {...}}}
+
+A pod gets the whole recommendation, whatever its governor asks of changes to running pods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from trellis.api.kube.pods import Pod
+from trellis.base.reason import Reason, Severity
+from trellis.core.boost.memory import before_boost, memory_key, read_memory
+from trellis.core.boost.notes import BoostNote
+from trellis.core.boost.raising import BoostSettings, CpuCeiling, PodBoost, boost_pod
+from trellis.core.model.patches import PatchOp, ResourceChange, annotation_ops, quantity_text, resource_ops
+from trellis.core.recommend.amounts import RESOURCES
+from trellis.core.recommend.capping import NamespaceLimits
+from trellis.core.sizing.governors import Governor
+from trellis.core.sizing.shapes import ContainerShape, Place, PodShape
+from trellis.core.sizing.sizes import PodSize, SizeNote, size_pod
+
+POD_SIZED = Reason("PodSized", "A new pod got the recommended requests and limits.")
+POD_BOOSTED = Reason("PodBoosted", "A new pod got more CPU for its start.")
+POD_SIZED_ALREADY = Reason("PodSizedAlready", "A new pod asked for what is recommended.")
+POD_WITHOUT_ADVICE = Reason("PodWithoutRecommendation", "Nothing is recommended yet for the containers of a new pod.")
+
+UPDATES: Final = "vpaUpdates"
+OBSERVED: Final = "vpaObservedContainers"
+SIZED: Final = "trellis.x-k8s.io/sized"
+
+# The most CPU that the pod could have on some node, asked for only if it is to be boosted.
+Ceiling: TypeAlias = Callable[[], CpuCeiling | None]
+
+
+class PodVerdict(msgspec.Struct, frozen=True):
+    """What becomes of a new pod. `applied` is whether its resources are set; `warnings` go to whoever makes it."""
+
+    reason: Reason
+    patch: tuple[PatchOp, ...] = ()
+    applied: bool = False
+    warnings: tuple[str, ...] = ()
+
+
+class _Outcome(msgspec.Struct, frozen=True):
+    """What one container gets, and everything there is to say about it."""
+
+    container: ContainerShape
+    requests: dict[str, int]
+    limits: dict[str, int]
+    notes: tuple[SizeNote | BoostNote, ...] = ()
+    memory: str = ""
+
+    @property
+    def change(self) -> ResourceChange:
+        """The same as a change to the pod."""
+        container = self.container
+        return ResourceChange(
+            container.place, container.index, container.name, container.written, self.requests, self.limits
+        )
+
+
+def admit_pod(
+    pod: Pod, governor: Governor, limits: NamespaceLimits, settings: BoostSettings, ceiling: Ceiling
+) -> PodVerdict:
+    """The verdict on a pod that is governed."""
+    vpa, annotations = governor.vpa, pod.metadata.annotations
+    memory = read_memory(annotations)
+    # Asked a second time about a pod, or about a copy of one, it is not raised from where it was raised to.
+    shape = before_boost(PodShape.of(pod.spec), memory)
+    size = size_pod(shape, governor.advice, vpa, limits) if governor.applies and governor.advice else PodSize()
+    boost = PodBoost()
+    if settings.enabled and vpa.boosts:
+        boost = boost_pod(
+            shape, size, vpa, applies=governor.applies, limits=limits, settings=settings, ceiling=ceiling()
+        )
+    outcomes = _outcomes(shape, size, boost)
+    resources = resource_ops(each.change for each in outcomes)
+    # What is told already stays: asked a second time, there is nothing to tell that was not so the first time.
+    wanted = _marks(pod, outcomes) | (_told(governor, outcomes) if resources or SIZED not in annotations else {})
+    stale = [key for key in map(memory_key, memory) if key not in wanted]
+    return PodVerdict(
+        _reason(size, boost, changed=bool(resources)),
+        (*annotation_ops(annotations, wanted, stale), *resources),
+        applied=bool(resources),
+        warnings=tuple(
+            f"{each.container.name}: {note}"
+            for each in outcomes
+            for note in each.notes
+            if note.reason.severity is Severity.WARNING
+        ),
+    )
+
+
+def _outcomes(shape: PodShape, size: PodSize, boost: PodBoost) -> list[_Outcome]:
+    """By container of the pod, without those of which there is nothing to say."""
+    sized = {each.container.name: each for each in size.containers}
+    raised = {each.container.name: each for each in boost.raised}
+    outcomes = []
+    for container in shape.containers:
+        own, more = sized.get(container.name), raised.get(container.name)
+        notes = tuple(note for name, note in boost.notes if name == container.name)
+        if own is None and more is None and not notes:
+            continue
+        requests = dict(own.requests) if own else {}
+        limits = dict(own.limits) if own else {}
+        if more is not None:
+            requests["cpu"] = more.request
+            if more.limit is not None:
+                limits["cpu"] = more.limit
+        outcomes.append(
+            _Outcome(container, requests, limits, (*(own.notes if own else ()), *notes), more.memory if more else "")
+        )
+    return outcomes
+
+
+def _marks(pod: Pod, outcomes: Iterable[_Outcome]) -> dict[str, str]:
+    """What others go by: which containers are boosted, and which were there to be sized."""
+    written = {memory_key(each.container.name): each.memory for each in outcomes if each.memory}
+    written[OBSERVED] = ", ".join(container.name for container in pod.spec.containers)
+    return written
+
+
+def _told(governor: Governor, outcomes: Sequence[_Outcome]) -> dict[str, str]:
+    """What people and machines are told."""
+    if not outcomes:
+        return {}
+    containers = {each.container.name: _account(each) for each in outcomes}
+    account = {"by": f"{governor.kind}/{governor.name}", "containers": containers}
+    told = {SIZED: msgspec.json.encode(account).decode()}
+    changed = "; ".join(_sentence(each) for each in outcomes if each.requests or each.limits)
+    if changed:
+        told[UPDATES] = f"Pod resources updated by {governor.name}: {changed}"
+    return told
+
+
+def _sentence(outcome: _Outcome) -> str:
+    """What upstream says of a container: notes first, then what was set."""
+    container = outcome.container
+    which = "container" if container.place is Place.CONTAINERS else "init container"
+    set_ = (
+        f"{resource} {what}"
+        for what, amounts in (("request", outcome.requests), ("limit", outcome.limits))
+        for resource in RESOURCES
+        if resource in amounts
+    )
+    return f"{which} {container.index}: {', '.join((*map(str, outcome.notes), *set_))}"
+
+
+def _account(outcome: _Outcome) -> dict[str, Any]:
+    """The same for machines: what was there, what is there now, and the reasons by their codes."""
+    container = outcome.container
+    account: dict[str, Any] = {}
+    for field, had, has in (
+        ("requests", container.requests, outcome.requests),
+        ("limits", container.limits, outcome.limits),
+    ):
+        if has:
+            account[field] = {name: [_text(name, had.get(name)), _text(name, amount)] for name, amount in has.items()}
+    if outcome.notes:
+        account["why"] = [f"{note.resource} {note.reason.code}" for note in outcome.notes]
+    if outcome.memory:
+        account["boosted"] = True
+    return account
+
+
+def _text(resource: str, amount: int | None) -> str | None:
+    return None if amount is None else quantity_text(resource, amount)
+
+
+def _reason(size: PodSize, boost: PodBoost, *, changed: bool) -> Reason:
+    if boost.raised:
+        return POD_BOOSTED
+    if not size.containers:
+        return POD_WITHOUT_ADVICE
+    return POD_SIZED if changed else POD_SIZED_ALREADY

@@ -1,0 +1,163 @@
+"""What does the API server ask, and how is it answered? An AdmissionReview, version v1.
+
+Only the envelope is read here. The object itself stays as it came, because what is worth reading of it depends on what
+it is, and most of what is sent along (managed fields, the user, a copy of the options) is nobody's business.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from trellis.base.errors import Cause, Details, InvalidReview
+from trellis.core.model.patches import PatchOp
+
+VERSION: Final = "admission.k8s.io/v1"
+_KIND: Final = "AdmissionReview"
+_NOTHING: Final = msgspec.Raw()
+_NULL: Final = b"null"
+# A server cuts longer warnings off itself, in the middle of a word.
+_LONGEST_WARNING: Final = 250
+
+
+class _Part(msgspec.Struct, frozen=True, rename="camel"):
+    """A slice of the wire."""
+
+
+class GroupKind(_Part, frozen=True):
+    """The kind of the object, in the version in which it was sent."""
+
+    group: str = ""
+    version: str = ""
+    kind: str = ""
+
+    @property
+    def api_version(self) -> str:
+        """Group and version as a manifest spells them."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+
+class Review(_Part, frozen=True):
+    """One question. `object` and `old_object` are JSON; what is not there is empty."""
+
+    uid: str = ""
+    kind: GroupKind = GroupKind()
+    sub_resource: str = ""
+    name: str = ""
+    namespace: str = ""
+    operation: str = ""
+    object: msgspec.Raw = _NOTHING
+    old_object: msgspec.Raw = _NOTHING
+    dry_run: bool | None = False
+
+    @property
+    def has_object(self) -> bool:
+        """Whether there is an object to look at."""
+        return len(bytes(self.object)) > 0 and bytes(self.object) != _NULL
+
+    @property
+    def has_old_object(self) -> bool:
+        """Whether there is one that is stored already."""
+        return len(bytes(self.old_object)) > 0 and bytes(self.old_object) != _NULL
+
+
+class _Envelope(_Part, frozen=True):
+    request: Review | None = None
+    api_version: str = ""
+    kind: str = ""
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """Why an object is refused: one message for people, and cause by cause for their tools."""
+
+    message: str
+    details: Details
+
+
+class _Status(_Part, frozen=True, omit_defaults=True):
+    message: str
+    details: Details
+    status: str = ""
+    reason: str = ""
+    code: int = 0
+
+
+class _Response(_Part, frozen=True, omit_defaults=True):
+    uid: str | None = None
+    allowed: bool | None = None
+    status: _Status | None = None
+    patch: str = ""
+    patch_type: str = ""
+    warnings: tuple[str, ...] = ()
+
+
+class _Answer(_Part, frozen=True):
+    response: _Response
+    api_version: str = VERSION
+    kind: str = _KIND
+
+
+_decoder: Final = msgspec.json.Decoder(_Envelope)
+_encoder: Final = msgspec.json.Encoder()
+
+
+def read_review(body: bytes) -> Review:
+    """The question in a request's body; raises `InvalidReview` if there is none that can be answered."""
+    try:
+        found = _decoder.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidReview(_beginning(body), f"cannot be read as an {_KIND}: {error}") from error
+    if found.kind != _KIND or found.api_version != VERSION:
+        asked = f"{found.kind or 'nothing'} of {found.api_version or 'no version'}"
+        raise InvalidReview(asked, f"must be an {_KIND} of {VERSION}")
+    if found.request is None:
+        raise InvalidReview(_beginning(body), "has no request")
+    return found.request
+
+
+def answer(
+    uid: str, *, patch: Sequence[PatchOp] = (), warnings: Sequence[str] = (), refusal: Refusal | None = None
+) -> bytes:
+    """The answer: yes, with changes if there are any, unless there is a refusal."""
+    response = _Response(
+        uid=uid,
+        allowed=refusal is None,
+        status=_status(refusal),
+        patch=base64.b64encode(_encoder.encode(patch)).decode() if patch else "",
+        patch_type="JSONPatch" if patch else "",
+        warnings=tuple(map(_shortened, warnings)),
+    )
+    return _encoder.encode(_Answer(response))
+
+
+def parsed(raw: msgspec.Raw) -> Any:
+    """The JSON of an object in a review; raises `InvalidReview` if it is none."""
+    try:
+        return msgspec.json.decode(raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidReview(_beginning(bytes(raw)), f"is no JSON: {error}") from error
+
+
+def refused(group: str, kind: str, name: str, causes: Sequence[Cause]) -> Refusal:
+    """A refusal that lists causes, worded as the API server words its own."""
+    said = [f"{cause.field}: {cause.message}" for cause in causes]
+    every = said[0] if len(said) == 1 else f"[{', '.join(said)}]"
+    details = Details(name=name, group=group, kind=kind, causes=tuple(causes))
+    return Refusal(f'{kind}.{group} "{name}" is invalid: {every}', details)
+
+
+def _status(refusal: Refusal | None) -> _Status | None:
+    if refusal is None:
+        return None
+    return _Status(refusal.message, refusal.details, status="Failure", reason="Invalid", code=422)
+
+
+def _shortened(warning: str) -> str:
+    return warning if len(warning) <= _LONGEST_WARNING else f"{warning[: _LONGEST_WARNING - 3]}..."
+
+
+def _beginning(body: bytes) -> str:
+    return bytes(body[:200]).decode(errors="replace")
