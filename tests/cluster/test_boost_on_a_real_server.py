@@ -165,5 +165,6 @@ def drawn_vpa(rng: Random) -> EffectiveVpa:
 
 
 def without_boost(meaning: EffectiveVpa) -> EffectiveVpa:
-    policies = {name: msgspec.structs.replace(policy, startup_boost=None) for name, policy in meaning.policies.items()}
-    return msgspec.structs.replace(meaning, boost_default=None, policies=policies)
+    plain = {name: msgspec.structs.replace(each, boost=None) for name, each in meaning.containers.items()}
+    others = msgspec.structs.replace(meaning.others, boost=None)
+    return msgspec.structs.replace(meaning, containers=plain, others=others)

@@ -1,7 +1,8 @@
 """VerticalPodAutoscalerCheckpoint, `autoscaling.k8s.io/v1`: a recommender's memory of one container, format "v3".
 
 Same format as upstream's, so that a cluster can move from one to the other and back without losing history. Trellis
-adds the two histograms of the whole workload and recent history by the hour, which upstream prunes and does not miss.
+adds the two histograms of the whole workload, recent history by the hour and recent runs, which upstream prunes and
+does not miss.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from trellis.api.kube.meta import ObjectMeta
 from trellis.api.parts import Part
 
 CHECKPOINT_VERSION = "v3"
+RUNS_LENGTH = 8_192
 HISTORY_LENGTH = 16_384  # characters; ten thousand such checkpoints are 160 MB in etcd, of the 2 GB it has by default
 
 
@@ -58,6 +60,10 @@ class CheckpointStatus(Part, frozen=True):
     total_samples_count: Annotated[int | None, Field("Samples seen.")] = None
     history: Annotated[
         str, Field("Hourly summaries of recent usage, compressed.", added=True, max_length=HISTORY_LENGTH)
+    ] = ""
+    runs: Annotated[
+        str,
+        Field("Usage of recent runs, by the time since their start, compressed.", added=True, max_length=RUNS_LENGTH),
     ] = ""
 
 

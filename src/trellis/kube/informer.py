@@ -27,7 +27,11 @@ from trellis.kube.store import Snapshot
 
 
 class Informer(Generic[T]):
-    """One kind, or a selection of it. `run` in a task of its own; everything else from the same event loop."""
+    """One kind, or a selection of it. `run` in a task of its own; everything else from the same event loop.
+
+    `slim` makes of an object, as it comes, the one that is kept and told of: the same but for what nobody will ask. It
+    must leave its name, and it raises for no object. One whose version it does not leave counts as new in every list.
+    """
 
     def __init__(
         self,
@@ -39,10 +43,11 @@ class Informer(Generic[T]):
         selection: Selection = Selection(),  # noqa: B008 - frozen
         backoff: Backoff = Backoff(),  # noqa: B008 - frozen
         report: Callable[[Incident], None] | None = None,
+        slim: Callable[[T], T] | None = None,
     ) -> None:
         self.resource = resource
         self.incidents = IncidentLog(report)
-        self._mirror: Mirror[T] = Mirror(indexes, self.incidents)
+        self._mirror: Mirror[T] = Mirror(indexes, self.incidents, slim)
         self._reflector = Reflector(client, resource, self._mirror, draw=draw, selection=selection, backoff=backoff)
 
     async def run(self) -> None:
@@ -69,6 +74,10 @@ class Informer(Generic[T]):
     def snapshot(self) -> Snapshot[T]:
         """The state as it is now; take one per pass, and nothing in it will change."""
         return self._mirror.store.snapshot()
+
+    def get(self, namespace: str, name: str) -> T | None:
+        """One object as it is now; for several, take a snapshot."""
+        return self._mirror.store.get((namespace, name))
 
     def staleness(self) -> Staleness:
         """How far all this can be trusted now."""

@@ -29,7 +29,12 @@ _CHANGES_IN_A_ROW: Final = 1_000
 class Mirror(Generic[T]):
     """The sink behind an informer."""
 
-    def __init__(self, indexes: Mapping[str, IndexFunction[T]] | None, log: IncidentLog) -> None:
+    def __init__(
+        self,
+        indexes: Mapping[str, IndexFunction[T]] | None,
+        log: IncidentLog,
+        slim: Callable[[T], T] | None = None,
+    ) -> None:
         self.store: Store[T] = Store(indexes)
         self.handlers: list[Handler[T]] = []
         self.contact = Contact()
@@ -37,6 +42,7 @@ class Mirror(Generic[T]):
         self.lists = 0
         self.events = 0
         self._log = log
+        self._slim = slim
         self._listed: Store[T] = self.store.emptied()
         self._nameless = 0
 
@@ -50,8 +56,9 @@ class Mirror(Generic[T]):
         self._heard(at)
         put, known = self._listed.put, self.store.get
         for found in page.items:
-            key = key_of(found)
-            put(key, _same_or(found, known(key)))
+            kept = self._slim(found) if self._slim else found
+            key = key_of(kept)
+            put(key, _same_or(kept, known(key)))
         for rejected in page.rejected:
             self._reject(self._listed, rejected, at)
 
@@ -81,7 +88,8 @@ class Mirror(Generic[T]):
         self.store.resource_version = event.resource_version or self.store.resource_version
         if event.object is not None:
             self.events += 1
-            self._tell(self._change(event.kind, event.object), self.handlers)
+            found = self._slim(event.object) if self._slim else event.object
+            self._tell(self._change(event.kind, found), self.handlers)
         elif event.rejected is not None:
             self.events += 1
             self._take_rejected(event.kind, event.rejected, at)
@@ -150,11 +158,12 @@ class Mirror(Generic[T]):
 
 
 def _same_or(found: T, known: T | None) -> T:
-    """The object that is held already, if it is the same version of the same object."""
+    """The object that is held already, if it is the same version of the same object; without a version none is."""
     if known is None:
         return found
     old, new = known.metadata, found.metadata
-    return known if old.resource_version == new.resource_version and old.uid == new.uid else found
+    same = new.resource_version and old.resource_version == new.resource_version and old.uid == new.uid
+    return known if same else found
 
 
 def _now() -> float:

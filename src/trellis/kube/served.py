@@ -56,6 +56,12 @@ class Served(msgspec.Struct, frozen=True):
         """A kind by its name, in the version given or else in the preferred one."""
         return next((k for k in self.kinds if k.group == group and k.kind == kind and version in ("", k.version)), None)
 
+    @property
+    def resizes_pods(self) -> bool:
+        """Whether pods can be resized in place; servers before Kubernetes 1.33 cannot."""
+        pods = self.find("", "Pod", "v1")
+        return pods is not None and "resize" in pods.subresources
+
     def serves(self, resource: Resource[Any]) -> bool:
         """Whether exactly this resource, in its version, is there."""
         found = self.find(resource.group, resource.kind, resource.version)

@@ -14,8 +14,8 @@ def as_text(listed: Sequence[Listed]) -> Iterator[str]:
     for number, each in enumerate(listed):
         if number:
             yield ""
-        history = ", keeps hourly history" if each.needs_history else ""
-        yield f"{each.name} ({f'{each.package} {each.version}' if each.package else 'built in'}{history})"
+        kept = ", keeps hourly history" * each.needs_history + ", remembers runs" * each.needs_runs
+        yield f"{each.name} ({f'{each.package} {each.version}' if each.package else 'built in'}{kept})"
         if each.problem:
             yield f"  cannot be used: {each.problem}"
         settings = [f"{parameter.name}={parameter.show(parameter.default)}" for parameter in each.parameters]
@@ -34,6 +34,7 @@ def _document(each: Listed) -> dict[str, Any]:
         "name": each.name,
         "builtIn": not each.package,
         "needsHistory": each.needs_history,
+        "needsRuns": each.needs_runs,
         "parameters": [_parameter(parameter) for parameter in each.parameters],
     }
     if each.package:

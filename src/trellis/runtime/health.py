@@ -18,10 +18,11 @@ Check: TypeAlias = Callable[[], str | None]
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """A status of HTTP and a text."""
+    """A status of HTTP and a text, of a certain type."""
 
     status: int
     text: str
+    kind: str = "text/plain"
 
 
 class Activity:

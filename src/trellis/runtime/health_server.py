@@ -1,4 +1,4 @@
-"""Who answers the probes, and Prometheus? A small HTTP server on `--address`."""
+"""Who answers the probes, and Prometheus? A small HTTP server on `--address`, with further pages of the component."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import threading
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Annotated, TypeAlias
+from typing import Annotated, NamedTuple, TypeAlias
 
 from aiohttp import web
 
@@ -21,6 +21,16 @@ from trellis.runtime.settings import Setting, Settings
 from trellis.runtime.threads import DaemonThreads
 
 _Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Asked(NamedTuple):
+    """What a page is asked: the parts of the path that vary, and what stands after the question mark."""
+
+    path: Mapping[str, str]
+    query: Mapping[str, str]
+
+
+Page: TypeAlias = Callable[[Asked], Awaitable[Answer]]
 
 
 class HealthSettings(Settings, frozen=True):
@@ -50,8 +60,12 @@ async def serving(
     activity: Activity,
     alive: Mapping[str, Check],
     ready: Mapping[str, Check],
+    pages: Mapping[str, Page] = {},
 ) -> AsyncIterator[Address]:
-    """Serve while the context is open; the value is the address, with the port that was found for port 0."""
+    """Serve while the context is open; the value is the address, with the port that was found for port 0.
+
+    `pages` are the component's own, by their paths, such as `/pods/{namespace}/{name}`.
+    """
     asked = parse_address(settings.address)
     try:
         listening = asked.listen()
@@ -68,6 +82,7 @@ async def serving(
             web.get("/metrics", _scraping(metrics, scraping)),
         ]
     )
+    application.add_routes([web.get(path, _paging(page)) for path, page in pages.items()])
     if settings.profiling:
         application.add_routes([web.get("/debug/threads", _threads)])
     # Nobody waits for probes to finish: the process ends within a second.
@@ -86,6 +101,14 @@ def _answering(answer: Callable[[bool], Answer]) -> _Handler:
     async def handle(request: web.Request) -> web.Response:
         found = answer("verbose" in request.query)
         return web.Response(status=found.status, text=found.text)
+
+    return handle
+
+
+def _paging(page: Page) -> _Handler:
+    async def handle(request: web.Request) -> web.Response:
+        found = await page(Asked(request.match_info, request.query))
+        return web.Response(status=found.status, text=found.text, content_type=found.kind)
 
     return handle
 

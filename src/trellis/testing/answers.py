@@ -117,9 +117,11 @@ def fingerprint(rows: Rows) -> str:
         usage.last_oom,
     ]
     columns += [usage.current, usage.started, usage.requests, usage.total_rows, usage.history_rows]
+    columns.append(usage.run_rows)
     for bank in (usage.cpu, usage.memory):
         columns += [bank.weights(usage.rows), bank.totals(usage.rows), bank.references(usage.rows)]
     columns.append(usage.history.summaries(usage.history_rows[usage.history_rows >= 0], NOW))
+    columns += usage.runs.seen(usage.run_rows[usage.run_rows >= 0])
     for column in columns:
         found.update(np.ascontiguousarray(column).tobytes())
     return found.hexdigest()

@@ -16,7 +16,7 @@ import numpy as np
 
 from trellis.base.errors import InvalidInput
 from trellis.controllers.recommender.worker_messages import decode, encode, received, sent
-from trellis.core.recommend.declaration import declaration_of
+from trellis.core.recommend.declaration import declaration_of, needs_runs
 from trellis.core.recommend.explaining import LONGEST_TEXT
 from trellis.core.recommend.parameters import Parameter, ParameterKind, ParameterValue, read_parameters
 from trellis.core.recommend.protocol import Recommender, Rows
@@ -178,7 +178,8 @@ def is_quick(make: Factory) -> None:
     """Ten thousand rows take two seconds of a processor at most. What takes longer is a warning."""
     recommender = make()
     day = 0.5 + 0.4 * np.sin(np.arange(96) / 24 * 2 * np.pi)
-    rows = rows_of([Used(day * (1 + at), 1e9 * day) for at in range(_TIMED_ROWS)], history=recommender.needs_history)
+    used = [Used(day * (1 + at), 1e9 * day) for at in range(_TIMED_ROWS)]
+    rows = rows_of(used, history=recommender.needs_history, runs=needs_runs(recommender))
     asked(recommender, part(rows, [0]))
     begin = time.process_time()
     asked(recommender, rows)
@@ -212,11 +213,13 @@ def _cases(recommender: Recommender) -> Iterator[Rows]:
     yield _own(example_rows(history=False))
     if recommender.needs_history:
         yield _own(example_rows(history=True))
+    if needs_runs(recommender):
+        yield _own(example_rows(history=recommender.needs_history, runs=True))
 
 
 def _own(rows: Rows) -> Rows:
     """A copy, so that what one rule finds changed is whole again for the next."""
-    copy: Rows = pickle.loads(pickle.dumps(Rows(rows.usage.copied(history=True), rows.containers)))  # noqa: S301
+    copy: Rows = pickle.loads(pickle.dumps(Rows(rows.usage.copied(history=True, runs=True), rows.containers)))  # noqa: S301
     return copy
 
 

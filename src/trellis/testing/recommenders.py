@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
+from trellis.core.recommend.declaration import needs_runs
 from trellis.testing import recommender_checks as checks
 from trellis.testing.answers import Nonconformance, asked, must_be_possible
 from trellis.testing.recommender_checks import Factory, SlowRecommender
@@ -99,7 +100,7 @@ def _anything(examples: int) -> Callable[[Factory], None]:
         recommender: Any = make()
 
         @settings(max_examples=examples, deadline=None, database=None, suppress_health_check=list(HealthCheck))
-        @given(any_rows(history=recommender.needs_history))
+        @given(any_rows(history=recommender.needs_history, runs=needs_runs(recommender)))
         def ask(rows: Any) -> None:
             must_be_possible(asked(make(), rows), rows)
 

@@ -35,7 +35,8 @@ class Used(msgspec.Struct, frozen=True):
     """What a container used: cores and bytes, NaN where nobody measured, `every` so many seconds until `silence` ago.
 
     `requests` are millicores and bytes. Its pod has run for `age` seconds; NaN if there is no pod now. `killed` is how
-    many seconds ago it ran out of memory. `siblings` is how many containers its pod has, itself included.
+    many seconds ago it ran out of memory. `siblings` is how many containers its pod has, itself included. `runs` is how
+    many seconds ago earlier pods of it started, each of which used what was used until the next one did.
     """
 
     cpu: Sequence[float] | FloatColumn = ()
@@ -46,16 +47,23 @@ class Used(msgspec.Struct, frozen=True):
     age: float = DAY
     killed: float = math.nan
     siblings: int = 1
+    runs: Sequence[float] = ()
 
 
-def rows_of(containers: Sequence[Used], now: float = NOW, *, history: bool = True) -> Rows:
-    """A row for each container, in this order, each under a VPA of its own; without `history` no hours are kept."""
+def rows_of(containers: Sequence[Used], now: float = NOW, *, history: bool = True, runs: bool = False) -> Rows:
+    """A row for each container, in this order, each under a VPA of its own.
+
+    Without `history` no hours are kept of them, and without `runs` no runs.
+    """
     model = UsageModel()
     names = [f"vpa-{number}" for number in range(len(containers))]
     if history:
         model.keep_history([(_NAMESPACE, name) for name in names])
+    if runs:
+        model.keep_runs([(_NAMESPACE, name) for name in names])
     pods = [_pod(name, each, now) for name, each in zip(names, containers, strict=True)]
-    model.follow(_NAMESPACE, pods, now - DAY)
+    earlier = [pod for name, each in zip(names, containers, strict=True) for pod in _earlier_pods(name, each, now)]
+    model.follow(_NAMESPACE, [*pods, *earlier], now - DAY)
     model.ingest(Samples.joined([_samples(*each, now) for each in zip(names, containers, strict=True)]), now)
     kills = ((name, each.killed) for name, each in zip(names, containers, strict=True) if not math.isnan(each.killed))
     model.record_ooms([OomKill(_NAMESPACE, name, name, _CONTAINER, now - ago, math.nan) for name, ago in kills], now)
@@ -67,9 +75,9 @@ def rows_of(containers: Sequence[Used], now: float = NOW, *, history: bool = Tru
 
 
 @cache
-def example_rows(*, history: bool) -> Rows:
+def example_rows(*, history: bool, runs: bool = False) -> Rows:
     """Containers of every sort, at NOW. All ask about the same ones: do not change them."""
-    return rows_of(list(_examples()), history=history)
+    return rows_of(list(_examples()), history=history, runs=runs)
 
 
 def _pod(name: str, used: Used, now: float) -> FollowedPod:
@@ -78,16 +86,30 @@ def _pod(name: str, used: Used, now: float) -> FollowedPod:
     return FollowedPod(_NAMESPACE, name, name, name, True, (container,), now - used.age)
 
 
+def _earlier_pods(name: str, used: Used, now: float) -> Iterator[FollowedPod]:
+    for number, ago in enumerate(used.runs):
+        pod = f"{name}-{number}"
+        yield FollowedPod(_NAMESPACE, pod, pod, name, True, (FollowedContainer(_CONTAINER),), now - ago)
+
+
 def _samples(name: str, used: Used, now: float) -> Samples:
     count = max(len(used.cpu), len(used.memory))
     times = now - used.silence - used.every * np.arange(count - 1, -1, -1, dtype=np.float64)
     return Samples(
         [_NAMESPACE] * count,
-        [name] * count,
+        _pods_of(name, used, times, now),
         [_CONTAINER] * count,
         times,
         *(_filled(each, count) for each in (used.cpu, used.memory)),
     )
+
+
+def _pods_of(name: str, used: Used, times: FloatColumn, now: float) -> list[str]:
+    """The pod of each sample: the one that started last before it."""
+    starts = [(now - ago, f"{name}-{number}") for number, ago in enumerate(used.runs)]
+    starts = sorted([*starts, (now - used.age, name)] if starts and not math.isnan(used.age) else starts)
+    pods = [starts[0][1] if starts else name, *(pod for _, pod in starts)]
+    return [pods[at] for at in np.searchsorted([start for start, _ in starts], times, side="right").tolist()]
 
 
 def _filled(values: Sequence[float] | FloatColumn, count: int) -> FloatColumn:
@@ -97,6 +119,7 @@ def _filled(values: Sequence[float] | FloatColumn, count: int) -> FloatColumn:
 def _examples() -> Iterator[Used]:
     yield from _newcomers()
     yield from _workloads()
+    yield from _jobs()
     yield from _extremes()
 
 
@@ -130,6 +153,17 @@ def _workloads() -> Iterator[Used]:
     yield Used(day, GIB * day, silence=5 * DAY, age=math.nan)
     yield Used([0.4] * 200, [4e8] * 200, requests=(500.0, 3e8), killed=3 * HOUR)
     yield Used([0.4] * 200, [4e8] * 200, every=600.0, age=1200.0, killed=10 * HOUR)
+
+
+def _jobs() -> Iterator[Used]:
+    """What runs again and again: between two runs, in the middle of one, and later than any run ever was."""
+    for minutes, age in ((0, math.nan), (0, 0.0), (7, 420.0), (25, 1500.0), (95, 5700.0)):
+        run = np.repeat([0.2, 2.0, 0.5], [20, 10, 10])
+        running = np.resize(run, minutes)
+        used = np.concatenate([run] * 6 + [running])
+        starts = [60.0 * (len(running) + len(run) * ago) + 30.0 for ago in range(1, 7)]
+        yield Used(used, GIB * (0.5 + used), every=60.0, age=age, runs=starts)
+    yield Used(np.geomspace(0.1, 5.0, 180), every=60.0, age=600.0, runs=[10_800.0, 9_000.0, 5_400.0, 3_600.0])
 
 
 def _extremes() -> Iterator[Used]:

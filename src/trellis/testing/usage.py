@@ -38,9 +38,10 @@ def used_containers(draw: st.DrawFn) -> Used:
         age=draw(st.one_of(_NEVER, st.floats(0.0, 400 * DAY))),
         killed=draw(st.one_of(_NEVER, _NEVER, st.floats(0.0, 8 * DAY))),
         siblings=draw(st.integers(1, 20)),
+        runs=draw(st.one_of(st.just([]), st.lists(st.floats(60.0, 3 * DAY), max_size=14))),
     )
 
 
-def any_rows(*, history: bool = True, most: int = 5, now: float = NOW) -> st.SearchStrategy[Rows]:
-    """Up to so many rows; without `history` no hours are kept of them."""
-    return st.lists(used_containers(), max_size=most).map(lambda used: rows_of(used, now, history=history))
+def any_rows(*, history: bool = True, most: int = 5, now: float = NOW, runs: bool = False) -> st.SearchStrategy[Rows]:
+    """Up to so many rows; without `history` no hours are kept of them, and without `runs` no runs."""
+    return st.lists(used_containers(), max_size=most).map(lambda used: rows_of(used, now, history=history, runs=runs))

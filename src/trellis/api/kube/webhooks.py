@@ -33,6 +33,13 @@ class RuleWithOperations(Slice, frozen=True):
     scope: str = ""
 
 
+class MatchCondition(Slice, frozen=True):
+    """A CEL expression that must hold for the webhook to be asked."""
+
+    name: str = ""
+    expression: str = ""
+
+
 class MutatingWebhook(Slice, frozen=True):
     """One webhook. `failure_policy` says what becomes of a pod when nobody answers."""
 
@@ -47,6 +54,7 @@ class MutatingWebhook(Slice, frozen=True):
     timeout_seconds: int | None = None
     admission_review_versions: tuple[str, ...] = ()
     reinvocation_policy: str = ""
+    match_conditions: tuple[MatchCondition, ...] = ()
 
 
 class MutatingWebhookConfiguration(KubeObject, frozen=True):

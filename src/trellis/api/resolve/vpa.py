@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
 import msgspec
@@ -15,6 +15,7 @@ from trellis.api.resolve.stored import stored_amount, stored_amounts, stored_sec
 from trellis.api.vpa import (
     ANY_CONTAINER,
     ContainerResourcePolicy,
+    PodResourcePolicy,
     PodUpdatePolicy,
     RecommenderSelector,
     StartupBoost,
@@ -69,8 +70,9 @@ class EffectiveVpa(msgspec.Struct, frozen=True, gc=False):
     requirements_for_eviction_only: bool
     recommenders: tuple[RecommenderSelector, ...]
     parameters: Mapping[str, str]
-    policies: Mapping[str, ContainerResourcePolicy]
-    boost_default: StartupBoost | None
+    # By the name in its policy, read once: a webhook asks for them with every pod. `others` is without a policy.
+    containers: Mapping[str, ContainerMeaning]
+    others: ContainerMeaning
     warnings: tuple[Problem, ...]
 
     @property
@@ -81,8 +83,7 @@ class EffectiveVpa(msgspec.Struct, frozen=True, gc=False):
     @property
     def boosts(self) -> bool:
         """Whether any container could be boosted when it starts."""
-        own = (policy.startup_boost for policy in self.policies.values())
-        return any(effective_boost(self.boost_default, each) is not None for each in (None, *own))
+        return self.others.boost is not None or any(each.boost is not None for each in self.containers.values())
 
     def served_by(self, name: str) -> bool:
         """Whether a recommender of that name serves the object."""
@@ -90,8 +91,7 @@ class EffectiveVpa(msgspec.Struct, frozen=True, gc=False):
 
     def container(self, name: str) -> ContainerMeaning:
         """How a container is treated: by its own policy, else by that of `*`, else by the defaults."""
-        policy = self.policies.get(name) or self.policies.get(ANY_CONTAINER) or ContainerResourcePolicy()
-        return _container(policy, self.boost_default)
+        return self.containers.get(name) or self.containers.get(ANY_CONTAINER) or self.others
 
 
 def resolve_vpa(vpa: VerticalPodAutoscaler) -> EffectiveVpa:
@@ -109,8 +109,8 @@ def resolve_vpa(vpa: VerticalPodAutoscaler) -> EffectiveVpa:
         requirements_for_eviction_only=eviction_only,
         recommenders=recommenders,
         parameters=(recommenders[0].parameters or {}) if recommenders else {},
-        policies=_policies(spec.resource_policy.container_policies or () if spec.resource_policy else ()),
-        boost_default=spec.startup_boost,
+        containers={name: _container(policy, spec.startup_boost) for name, policy in _policies(spec.resource_policy)},
+        others=_container(_NO_POLICY, spec.startup_boost) if spec.startup_boost else _UNTOUCHED,
         warnings=warnings,
     )
 
@@ -128,13 +128,13 @@ def _mode(policy: PodUpdatePolicy) -> tuple[UpdateMode, tuple[Problem, ...]]:
     return known, warnings
 
 
-def _policies(written: list[ContainerResourcePolicy] | tuple[()]) -> dict[str, ContainerResourcePolicy]:
+def _policies(written: PodResourcePolicy | None) -> Iterable[tuple[str, ContainerResourcePolicy]]:
     """By container; of two for one name upstream takes the first, of two for `*` the last."""
     found: dict[str, ContainerResourcePolicy] = {}
-    for policy in written:
+    for policy in (written.container_policies if written is not None else None) or ():
         if policy.container_name == ANY_CONTAINER or policy.container_name not in found:
             found[policy.container_name] = policy
-    return found
+    return found.items()
 
 
 def _container(policy: ContainerResourcePolicy, boost_default: StartupBoost | None) -> ContainerMeaning:
@@ -151,3 +151,7 @@ def _container(policy: ContainerResourcePolicy, boost_default: StartupBoost | No
         memory_window=stored_seconds(policy.memory_aggregation_interval_seconds),
         memory_windows=policy.memory_aggregation_interval_count,
     )
+
+
+_NO_POLICY = ContainerResourcePolicy()
+_UNTOUCHED = _container(_NO_POLICY, None)

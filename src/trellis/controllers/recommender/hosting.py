@@ -104,6 +104,9 @@ def _say_who(name: str, is_built_in: bool, plugins: Sequence[Plugin]) -> None:
         packages = ", ".join(map(str, plugins))
         _log.warning("a built-in recommender has the name of an installed one", recommender=name, unused=packages)
     elif not is_built_in and not plugins:
-        _log.info("no recommender of that name is installed; it is the default algorithm", recommender=name)
+        _log.info(
+            "no recommender of that name is installed; it is the default algorithm until its package is",
+            recommender=name,
+        )
     elif len(plugins) > 1:
         _log.error("a recommender is not served", recommender=name, why=_ambiguous(name, plugins))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
 
 import msgspec
 
@@ -32,6 +33,8 @@ from trellis.controllers.recommender.watching import Kill, Seen
 from trellis.core.model.owners import Owners, ScaleAnswer, TargetRef
 from trellis.core.model.pods import FollowedPod, where_resources_stand
 from trellis.core.recommend.board import Board
+from trellis.core.recommend.declaration import needs_runs
+from trellis.core.recommend.last_pass import LastPass
 from trellis.core.recommend.pipeline import recommend
 from trellis.core.recommend.protocol import Recommender
 from trellis.core.recommend.results import PassResult
@@ -47,6 +50,11 @@ from trellis.core.usage.settings import Tuning, UsageSettings
 from trellis.kube.keys import BY_NAMESPACE, Key
 from trellis.runtime.collector import paused
 from trellis.sources.external_metrics import ExternalQuery
+
+_NO_RESIZE: Final = (
+    "no pod is boosted: this API server cannot resize pods in place, so that a boost would last for a pod's life; "
+    "startupBoost needs Kubernetes 1.33 or later"
+)
 
 
 class Scope(msgspec.Struct, frozen=True):
@@ -84,6 +92,8 @@ class Knowledge:
         self._pipeline = pipeline
         self._recommenders = recommenders
         self._gates = gates
+        self.can_boost = True
+        """Whether the API server could take a boost back."""
         self._scope = Scope(frozenset())
         self._served: dict[Key, ServedVpa] = {}
         self._targets: dict[Key, TargetRef] = {}
@@ -92,6 +102,7 @@ class Knowledge:
         self._scales: Mapping[TargetRef, ScaleAnswer] = {}
         self._waiting = Waiting()
         self._with_history: set[Key] = set()
+        self._with_runs: set[Key] = set()
         self._with_totals: set[Key] = set()
         self._haunted: set[str] = set()
         self._tuned: dict[Key, frozenset[str]] = {}
@@ -126,6 +137,10 @@ class Knowledge:
         if with_history != self._with_history:
             self._with_history = with_history
             self.model.keep_history(with_history)
+        with_runs = {key for key, served in self._served.items() if any(map(needs_runs, self._asked(served)))}
+        if with_runs != self._with_runs:
+            self._with_runs = with_runs
+            self.model.keep_runs(with_runs)
         return frozenset(new)
 
     def load_pods(
@@ -204,10 +219,11 @@ class Knowledge:
         with paused():
             return recommend(self.model.view(), self.board, self._recommenders, self._pipeline, now)
 
-    def published(self, written: Sequence[tuple[StatusWrite, str]], now: float) -> None:
-        """Take note of statuses that were written, each with the version that made."""
+    def published(self, result: PassResult, written: Sequence[tuple[StatusWrite, str]], now: float) -> LastPass:
+        """Take note of statuses that were written, each with the version that made; the answer is what to remember."""
         for write, resource_version in written:
             self.board.published(write, resource_version, now)
+        return LastPass.of(result, self.board, (write for write, _ in written), now)
 
     def due(self, limit: int, now: float) -> list[SavedRow]:
         """Rows whose checkpoints are to be written; VPAs that wait for their history come later."""
@@ -316,15 +332,19 @@ class Knowledge:
         if key not in self._served or not self._gates.per_vpa_config:
             return {}
         effective = self._served[key].effective
-        if not effective.policies:
+        if not effective.containers:
             return {}
         return {name: tuning_of(effective.container(name), self.model.settings.tuning) for name in containers}
 
     def _needs_history(self, vpa: ServedVpa) -> bool:
         """Whether its recommender looks back for weeks, or one of its shadows."""
+        return any(recommender.needs_history for recommender in self._asked(vpa))
+
+    def _asked(self, vpa: ServedVpa) -> Iterator[Recommender]:
+        """Its recommender and its shadows, those that there are."""
         names = (vpa.recommender, *(shadows_of(vpa.annotations, vpa.recommender) if vpa.annotations else ()))
         found = (self._recommenders.get(name) for name in names)
-        return any(recommender is not None and recommender.needs_history for recommender in found)
+        yield from (recommender for recommender in found if recommender is not None)
 
     def _under_hvpas(self) -> Iterator[Key]:
         for namespace, roster in self._rosters.items():
@@ -342,9 +362,14 @@ class Knowledge:
                 rivals=roster.governance.rivals.get(name, ()),
                 fetching_history=(namespace, name) in self._waiting.fetching,
                 history_problem=self._waiting.problem if (namespace, name) in self._waiting.without else "",
+                boost_problem=self._boost_problem((namespace, name)),
                 publishes_totals=name in roster.publishing,
             )
             self.board.state(namespace, name, state)
+
+    def _boost_problem(self, key: Key) -> str:
+        asks = self._gates.cpu_startup_boost and self._served[key].effective.boosts
+        return _NO_RESIZE if asks and not self.can_boost else ""
 
 
 def _served(vpa: VerticalPodAutoscaler, known: ServedVpa | None) -> ServedVpa:

@@ -46,6 +46,10 @@ class Leading:
         """The names to serve now."""
         return frozenset(self._won) if self._elections else self._names
 
+    def elsewhere(self) -> dict[str, str]:
+        """The names that are not to be served now, and who holds their leases; empty where nobody is known to."""
+        return {name: self._elections[name].holder for name in sorted(self._names - self.served)}
+
     def may_write(self) -> bool:
         """Whether nobody else can be serving one of our names at this moment."""
         return all(self._elections[name].may_write() for name in self._won)

@@ -11,6 +11,7 @@ from trellis.base.reason import Reason
 from trellis.controllers.recommender.plugins import Plugin, installed_plugins
 from trellis.controllers.recommender.workers import Worker, WorkerSettings
 from trellis.core.recommend.built_in import built_in_recommenders
+from trellis.core.recommend.declaration import needs_runs
 from trellis.core.recommend.parameters import Parameter
 
 _SECONDS: Final = 30.0
@@ -25,12 +26,13 @@ class Listed(msgspec.Struct, frozen=True):
     needs_history: bool = False
     parameters: tuple[Parameter, ...] = ()
     problem: str = ""
+    needs_runs: bool = False
 
 
 def list_recommenders(names: Collection[str] = ()) -> list[Listed]:
     """All of them, or those of some names; a name that nobody has is left out."""
     built_in = [
-        Listed(name, needs_history=each.needs_history, parameters=each.parameters)
+        Listed(name, needs_history=each.needs_history, needs_runs=needs_runs(each), parameters=each.parameters)
         for name, each in built_in_recommenders().items()
         if not names or name in names
     ]
@@ -44,6 +46,11 @@ def list_recommenders(names: Collection[str] = ()) -> list[Listed]:
     return built_in + installed
 
 
+def known_names() -> list[str]:
+    """What they are called, without a look at those that are installed."""
+    return list(dict.fromkeys([*built_in_recommenders(), *installed_plugins()]))
+
+
 def _tried(plugin: Plugin, is_built_in: bool, is_ambiguous: bool) -> Listed:
     """An installed recommender, loaded in a worker to see whether it can be."""
     about = Listed(plugin.name, plugin.package, plugin.version)
@@ -55,7 +62,11 @@ def _tried(plugin: Plugin, is_built_in: bool, is_ambiguous: bool) -> Listed:
     try:
         worker.start().result()
         return msgspec.structs.replace(
-            about, needs_history=worker.needs_history, parameters=worker.parameters, problem=worker.problem
+            about,
+            needs_history=worker.needs_history,
+            needs_runs=worker.needs_runs,
+            parameters=worker.parameters,
+            problem=worker.problem,
         )
     finally:
         worker.close()

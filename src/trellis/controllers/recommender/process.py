@@ -89,6 +89,7 @@ async def _run(client: Client, settings: RecommenderSettings, metrics: Metrics, 
         activity=activity,
         alive={"passes": activity.check},
         ready={"informers": recommender.why_not_ready},
+        pages=recommender.answering.pages,
     ) as address:
         names = ",".join(settings.loop.recommender_name)
         _log.info("started", recommenders=names, address=address, leases=settings.leader.leader_elect)

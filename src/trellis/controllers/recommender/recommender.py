@@ -10,8 +10,10 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from trellis.api.resolve import resolve_vpa
 from trellis.base.errors import KubeError
 from trellis.controllers.recommender import metrics as named
+from trellis.controllers.recommender.answering import Answering
 from trellis.controllers.recommender.checkpoints import Checkpoints
 from trellis.controllers.recommender.counting import Counting
 from trellis.controllers.recommender.figures import pipeline_settings, usage_settings
@@ -37,6 +39,7 @@ from trellis.kube.keys import Key
 from trellis.kube.outcomes import Outcome
 from trellis.kube.resources import HVPAS, VPAS
 from trellis.kube.scales import ScaleLookups
+from trellis.kube.served import Served
 from trellis.kube.writer import Writer
 from trellis.runtime.cluster_metrics import export_informer
 from trellis.runtime.health import Activity
@@ -87,6 +90,7 @@ class Recommender:
         self._has_worked = False
         self._counting = Counting(metrics)
         self._shadow_news = ShadowNews()
+        self.answering = Answering(leading, self._chosen_by)
         self._checkpoints = Checkpoints(client, writer, _log)
         self._scales = ScaleLookups(client, draw=draw)
         self._thread = PassThread("recommender")
@@ -110,14 +114,20 @@ class Recommender:
         missing = [each.resource.full_name for each in self._watching.informers if not each.synced]
         return f"not yet seen: {', '.join(missing)}" if missing else None
 
+    def _chosen_by(self, namespace: str, name: str) -> str | None:
+        """Which recommender a VPA names; None if there is no such VPA."""
+        vpa = self._watching.vpas.get(namespace, name) if self._watching is not None else None
+        return resolve_vpa(vpa).recommender if vpa is not None else None
+
     async def run(self, stop: Shutdown) -> None:
         """Work until it is time to stop."""
         scope = self._settings.scope
         served = await self._discover()
+        self._knowledge.can_boost = served is None or served.resizes_pods
         watching = self._watching = Watching(
             self._client,
             namespace=scope.vpa_object_namespace,
-            hvpas_served=served,
+            hvpas_served=served is not None and served.serves(HVPAS),
             draw=self._draw,
             report=_report,
         )
@@ -151,13 +161,13 @@ class Recommender:
         self._on_settled()
         await self._loop.run()
 
-    async def _discover(self) -> bool:
-        """Whether there are Hvpas in this cluster."""
+    async def _discover(self) -> Served | None:
+        """What the API server has; None if it does not say."""
         try:
-            return (await self._client.discover()).serves(HVPAS)
+            return await self._client.discover()
         except KubeError as error:
             _log.warning("cannot ask which kinds there are; Hvpas are not looked at", why=error)
-            return False
+            return None
 
     def _passed(self, report: PassReport) -> None:
         self._activity.touch()
@@ -282,7 +292,8 @@ class Recommender:
             for write, outcome in zip(result.writes, outcomes, strict=True)
             if outcome.applied
         ]
-        await self._thread.run(self._knowledge.published, written, now)
+        self.answering.last = await self._thread.run(self._knowledge.published, result, written, now)
+        await self._thread.run(_tell, [write for write, _ in written])
         await self._thread.run(self._counting.count_advice, result, [write for write, _ in written], now)
         self._shadow_news.tell(result)
         totals = await self._thread.run(self._knowledge.totals, now)
@@ -318,6 +329,12 @@ class Recommender:
 def _status_patch(write: StatusWrite) -> PatchStatus:
     target = Target(VPAS, write.name, write.namespace, write.uid, write.resource_version)
     return PatchStatus(target, write.status)
+
+
+def _tell(writes: Sequence[StatusWrite]) -> None:
+    for write in writes:
+        why = ",".join(reason.code for reason in write.reasons)
+        _log.detail(5, "wrote a status", namespace=write.namespace, vpa=write.name, why=why)
 
 
 def _report(resource: str, incident: Incident) -> None:

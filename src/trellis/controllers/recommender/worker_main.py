@@ -123,8 +123,21 @@ def _loaded(value: str) -> Recommender | Refused:
     except InvalidInput as error:
         return Refused(f"{value} gave {error.value}, which {error.rule}")
     except BaseException as error:  # noqa: BLE001 - a module may exit, too
-        return Refused(f"{value} cannot be loaded: {_described(error)}")
+        return Refused(f"{value} cannot be loaded: {_described(error)}; {_remedy(module, error)}")
     return recommender
+
+
+def _remedy(module: str, error: BaseException) -> str:
+    """What to do about a module that cannot be loaded."""
+    if (
+        isinstance(error, ModuleNotFoundError)
+        and error.name
+        and error.name.partition(".")[0] != module.partition(".")[0]
+    ):
+        return f"install {error.name} beside Trellis"
+    if isinstance(error, ModuleNotFoundError | AttributeError):
+        return "install its package again, or mend its entry point"
+    return f"`python -c 'import {module}'` shows where"
 
 
 def _answer(recommender: Recommender, ask: Ask) -> Answered | Raised:

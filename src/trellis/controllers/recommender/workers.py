@@ -100,6 +100,11 @@ class Worker:
         return self.declared is not None and self.declared.needs_history
 
     @property
+    def needs_runs(self) -> bool:
+        """As it declares."""
+        return self.declared is not None and self.declared.needs_runs
+
+    @property
     def parameters(self) -> tuple[Parameter, ...]:
         """As it declares, with the defaults of this process."""
         return self.declared.parameters if self.declared is not None else ()
@@ -131,7 +136,8 @@ class Worker:
             return partial(_fail, f"recommender {self.name} is being stopped")
         if trouble := self._paused(question):
             return partial(_fail, trouble.message)
-        sent = Ask(Rows(rows.usage.copied(history=self.needs_history), rows.containers), values, now)
+        copy = rows.usage.copied(history=self.needs_history, runs=self.needs_runs)
+        sent = Ask(Rows(copy, rows.containers), values, now)
         return self._threads.submit(self._ask, sent, question, time.monotonic() + self._settings.deadline).result
 
     def estimate(self, rows: Rows, values: ParameterValues, now: float, /) -> Estimates:
@@ -174,7 +180,7 @@ class Worker:
             self._give_up(_LOADING, NOT_LOADED, f"flag --set: {error}")
         else:
             self._troubles.pop(_LOADING, None)
-            self.declared = self.declared or Declaration(declared.needs_history, parameters)
+            self.declared = self.declared or msgspec.structs.replace(declared, parameters=parameters)
             _log.info("started a recommender", recommender=self.name, package=self._plugin, pid=process.pid)
 
     def _ask(self, ask: Ask, question: _Question, until: float) -> Estimates:

@@ -21,7 +21,7 @@ from trellis.api.kube.pods import Pod
 from trellis.base.reason import Reason, Severity
 from trellis.core.boost.memory import before_boost, memory_key, read_memory
 from trellis.core.boost.notes import BoostNote
-from trellis.core.boost.raising import BoostSettings, CpuCeiling, PodBoost, boost_pod
+from trellis.core.boost.raising import BoostSettings, CpuCeiling, PodBoost, boost_pod, is_resizable
 from trellis.core.model.patches import PatchOp, ResourceChange, annotation_ops, quantity_text, resource_ops
 from trellis.core.recommend.amounts import RESOURCES
 from trellis.core.recommend.capping import NamespaceLimits
@@ -81,7 +81,14 @@ def admit_pod(
     boost = PodBoost()
     if settings.enabled and vpa.boosts:
         boost = boost_pod(
-            shape, size, vpa, applies=governor.applies, limits=limits, settings=settings, ceiling=ceiling()
+            shape,
+            size,
+            vpa,
+            applies=governor.applies,
+            limits=limits,
+            settings=settings,
+            ceiling=ceiling(),
+            resizable=is_resizable(pod.spec),
         )
     outcomes = _outcomes(shape, size, boost)
     resources = resource_ops(each.change for each in outcomes)

@@ -124,8 +124,7 @@ def sized_resources(vpa: EffectiveVpa) -> set[str]:
     """The resources whose requests the VPA changes on any container."""
     if vpa.mode is UpdateMode.OFF:
         return set()
-    names = [*vpa.policies, "any other container"] if ANY_CONTAINER not in vpa.policies else list(vpa.policies)
-    containers = (vpa.container(name) for name in names)
+    containers = (*vpa.containers.values(), vpa.container(ANY_CONTAINER))
     return {resource for container in containers if container.scaled for resource in container.controlled}
 
 

@@ -15,9 +15,10 @@ import numpy as np
 
 from trellis.core.recommend.adaptive_parameters import CHOOSING_PARAMETERS, choosing_terms
 from trellis.core.recommend.amounts import CPU
+from trellis.core.recommend.by_setting import BySetting
 from trellis.core.recommend.candidates import Candidate
 from trellis.core.recommend.choices import Choices, moments_of
-from trellis.core.recommend.choosing import Terms, choose
+from trellis.core.recommend.choosing import ChoiceTerms, choose
 from trellis.core.recommend.coming_hours import ComingHours
 from trellis.core.recommend.overlay import fallen_back, origins, overlaid
 from trellis.core.recommend.parameters import Parameter, ParameterValues
@@ -30,7 +31,6 @@ from trellis.core.usage.hours import HOUR
 _MARGIN = 0.18
 _LEAST_ROWS, _PASSES = 32, 100  # that are looked at in one pass, and passes in which all can be
 _ROWS_AT_ONCE: Final = 32  # what they are spread out to stays in the processor's caches
-_MOST_SETTINGS: Final = 32
 
 
 class AdaptiveRecommender:
@@ -47,13 +47,13 @@ class AdaptiveRecommender:
         self._fallback = fallback
         self._candidates = tuple(candidates)
         self._hours = ComingHours(candidates)
-        self._choices: dict[Terms, Choices] = {}
+        self._choices: BySetting[ChoiceTerms, Choices] = BySetting(self._no_choices)
 
     def estimate(self, rows: Rows, values: ParameterValues, now: float, /) -> Estimates:
         """By the candidate that was chosen for each row."""
         figures = sizing_figures(values)
         terms = choosing_terms(values, figures.target_cpu_percentile, figures.recommendation_margin_fraction)
-        choices = self._choices_by(terms)
+        choices = self._choices.of(terms)
         self._choose(rows, choices, terms, now)
         chosen = choices.of(rows)
         sized = self._hours.sized(rows, figures, chosen.number, now)
@@ -66,14 +66,10 @@ class AdaptiveRecommender:
         costs = {f"cost of {each.name}": found for each, found in zip(self._candidates, chosen.costs, strict=True)}
         return overlaid(below, sized, least, said | costs)
 
-    def _choices_by(self, terms: Terms) -> Choices:
-        if terms not in self._choices:
-            if len(self._choices) >= _MOST_SETTINGS:
-                self._choices.clear()
-            self._choices[terms] = Choices(len(self._candidates))
-        return self._choices[terms]
+    def _no_choices(self, _terms: ChoiceTerms) -> Choices:
+        return Choices(len(self._candidates))
 
-    def _choose(self, rows: Rows, choices: Choices, terms: Terms, now: float) -> None:
+    def _choose(self, rows: Rows, choices: Choices, terms: ChoiceTerms, now: float) -> None:
         due = choices.due(rows, now, max(_LEAST_ROWS, len(rows) // _PASSES))
         moments, _ = moments_of(rows, now)
         # Rows of one moment together: nothing that came after it counts, however late they are looked at.
@@ -82,4 +78,5 @@ class AdaptiveRecommender:
             for begin in range(0, len(together), _ROWS_AT_ONCE):
                 part = together[begin : begin + _ROWS_AT_ONCE]
                 before = rows.hours(moment * HOUR, part)[:, CPU]
-                choices.put(rows, part, now, choose(before, self._candidates, terms))
+                known = (~np.isnan(before[:, 0])).sum(axis=1)
+                choices.put(rows, part, now, choose(before, self._candidates, terms), known)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
-from trellis.core.recommend.choosing import Terms
+from trellis.core.recommend.choosing import ChoiceTerms
 from trellis.core.recommend.costs import Weights
 from trellis.core.recommend.parameters import Parameter, ParameterKind, ParameterValues
 from trellis.core.recommend.settings import DAY
+from trellis.core.usage.hours import HOUR
 
-_HOUR = 3600.0
 _HEAVIEST = 1000.0
 
 
@@ -57,12 +57,12 @@ CHOOSING_PARAMETERS = (
 )
 
 
-def choosing_terms(values: ParameterValues, fraction: float, margin: float) -> Terms:
+def choosing_terms(values: ParameterValues, fraction: float, margin: float) -> ChoiceTerms:
     """How to choose, by a value for every parameter, and by the percentile and margin that it is to be used with."""
     given = {name: values[name.replace("_", "-")] for name in AdaptiveFigures.__struct_fields__}
     figures = msgspec.convert(given, AdaptiveFigures)
-    return Terms(
-        window=round(figures.replayed_window / _HOUR),
+    return ChoiceTerms(
+        window=round(figures.replayed_window / HOUR),
         fraction=fraction,
         margin=margin,
         gain=figures.switching_gain,

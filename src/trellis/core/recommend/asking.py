@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import Final, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
 import numpy as np
@@ -15,7 +15,7 @@ import numpy as np
 from trellis.base.errors import RecommenderFailure, shown
 from trellis.core.recommend.amounts import LARGEST, RESOURCES
 from trellis.core.recommend.board import Board
-from trellis.core.recommend.explaining import Explanations
+from trellis.core.recommend.explaining import NO_EXPLANATION, Explanations
 from trellis.core.recommend.fence import described, impossible, misshapen
 from trellis.core.recommend.parameters import ParameterValues
 from trellis.core.recommend.protocol import Estimates, Recommender, Rows
@@ -37,10 +37,14 @@ class Elsewhere(Protocol):
 
 
 class Told(msgspec.Struct, frozen=True):
-    """Who answered a question, and why so."""
+    """Who answered a question, with which parameters, and why so."""
 
     recommender: str
+    values: ParameterValues
     explanation: Explanations
+
+
+NOBODY: Final = Told("", {}, NO_EXPLANATION)
 
 
 class Answers(msgspec.Struct, frozen=True):
@@ -90,7 +94,7 @@ def ask(
         failures |= _failures(board, recommenders[question.recommender].name, question.about, answer)
         if isinstance(answer, Estimates):
             _fill_in(answers, question.about, answer, len(told))
-            told.append(Told(question.recommender, answer.explanation))
+            told.append(Told(question.recommender, question.values, answer.explanation))
     if failures:
         withheld = np.isin(board.containers.vpa[: board.containers.reach], list(failures))
         answers.bounds[:, :, withheld] = np.nan
@@ -170,9 +174,8 @@ def _failures(board: Board, name: str, about: Chosen, answer: Estimates | str) -
 def _shadow(board: Board, name: str, about: Chosen, answer: Estimates | str) -> Shadow:
     """What came of a shadow. It may well be wrong about one VPA and right about the others."""
     failures = _failures(board, name, about, answer)
-    failure = next(iter(failures.values()), "")
     if isinstance(answer, str):
-        return Shadow.failed(about.numbers, failure)
+        return Shadow.failed(about.numbers, failures)
     bounds = np.trunc(np.minimum(answer.bounds, LARGEST))
     bounds[:, :, np.isin(about.owners, list(failures))] = np.nan
-    return Shadow(about.numbers, bounds, answer.explanation, failure)
+    return Shadow(about.numbers, bounds, answer.explanation, failures)

@@ -12,8 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from trellis.api.resolve import ContainerMeaning
-from trellis.api.vpa import ANY_CONTAINER, ContainerRecommendation
+from trellis.api.vpa import ContainerRecommendation
 from trellis.core.recommend.amounts import TARGET
 from trellis.core.recommend.capping.policy import Caps, compile_caps
 from trellis.core.recommend.conditions import read_conditions, transitions_in
@@ -165,17 +164,15 @@ class Board:
     def _compile(self, number: int, containers: Sequence[int]) -> None:
         """Policies and annotations to columns; those of one policy are read once."""
         vpa = self.vpas.entries[number].vpa
-        policies = vpa.effective.policies
-        if not policies and not vpa.annotations and number not in self._edited:
+        if not vpa.effective.containers and not vpa.annotations and number not in self._edited:
             return  # the columns begin with what no policy means
-        known: dict[int, tuple[ContainerMeaning, Caps]] = {}
+        known: dict[int, Caps] = {}
         for container in containers:
             name = self.containers.name_of(container)
-            policy = id(policies.get(name) or policies.get(ANY_CONTAINER))
-            if policy not in known:
-                meaning = vpa.effective.container(name)
-                known[policy] = (meaning, compile_caps(meaning))
-            meaning, caps = known[policy]
+            meaning = vpa.effective.container(name)
+            if id(meaning) not in known:
+                known[id(meaning)] = compile_caps(meaning)
+            caps = known[id(meaning)]
             integer = bool(vpa.annotations) and wants_integer_cpu(vpa.annotations, name)
             self.containers.compile(container, meaning, caps, integer=integer)
 

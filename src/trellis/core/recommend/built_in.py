@@ -5,6 +5,7 @@ from __future__ import annotations
 from trellis.core.recommend.adaptive import AdaptiveRecommender
 from trellis.core.recommend.candidates import CANDIDATES
 from trellis.core.recommend.default import DefaultRecommender
+from trellis.core.recommend.phases import PhasesRecommender
 from trellis.core.recommend.protocol import Recommender
 from trellis.core.recommend.seasonal import SeasonalRecommender
 from trellis.core.recommend.settings import DefaultSettings
@@ -19,5 +20,6 @@ def built_in_recommenders(settings: DefaultSettings | None = None) -> dict[str, 
         WindowRecommender(default, settings),
         SeasonalRecommender(default, settings),
         AdaptiveRecommender(default, CANDIDATES, settings),
+        PhasesRecommender(default, settings),
     )
     return {each.name: each for each in every}

@@ -46,13 +46,13 @@ class Choices:
         order = np.lexsort((moments[kept[waiting]], self._moments[numbers[waiting]]))
         return kept[waiting[order]][:limit]
 
-    def put(self, rows: Rows, positions: IntColumn, now: float, choice: Choice) -> None:
-        """Note what was chosen for rows at their moment."""
+    def put(self, rows: Rows, positions: IntColumn, now: float, choice: Choice, known: IntColumn) -> None:
+        """Note what was chosen for rows at their moment, from so many hours of each of which something was known."""
         numbers = rows.usage.history_rows[positions]
         moments, names = moments_of(rows, now)
         self._moments[numbers], self._names[numbers] = moments[positions], names[positions]
         self._chosen[numbers], self._costs[:, numbers] = choice.number, choice.costs
-        self._known_then[numbers] = self._known[numbers]
+        self._known_then[numbers] = known
 
     def note(self, rows: Rows, known: FloatColumn) -> None:
         """Note of how many hours of each row something is known."""

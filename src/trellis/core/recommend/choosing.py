@@ -13,7 +13,7 @@ import numpy as np
 
 from trellis.core.recommend.candidates import Candidate
 from trellis.core.recommend.costs import Weights, cost
-from trellis.core.recommend.past_hours import MEASURES, SHARES, past_hours, since_known
+from trellis.core.recommend.past_hours import SAMPLE_MEASURES, SAMPLE_SHARES, past_hours, since_known
 from trellis.core.recommend.recollection import Remembered
 from trellis.core.recommend.replay import HOUR, Table, Usage, replay
 from trellis.core.recommend.scores import Tally, tallies
@@ -25,7 +25,7 @@ _DAYS_CHOSEN = 4  # today's choice and those before it, which it does not leave 
 _LEAST_HOURS = 48  # with less to replay there is nothing to choose by
 
 
-class Terms(msgspec.Struct, frozen=True):
+class ChoiceTerms(msgspec.Struct, frozen=True):
     """How to choose: what is replayed, in hours, by which percentile and margin, and what counts as a cost.
 
     `gain` is by how much another candidate must be cheaper to be switched to, as a fraction.
@@ -45,7 +45,7 @@ class Choice(msgspec.Struct, frozen=True):
     costs: FloatColumn
 
 
-def choose(summaries: Ring, candidates: Sequence[Candidate], terms: Terms) -> Choice:
+def choose(summaries: Ring, candidates: Sequence[Candidate], terms: ChoiceTerms) -> Choice:
     """From summaries of CPU (rows, measures, hours) up to the moment of the choice."""
     summaries = since_known(summaries)
     hours = summaries.shape[-1]
@@ -55,8 +55,8 @@ def choose(summaries: Ring, candidates: Sequence[Candidate], terms: Terms) -> Ch
     remembered = Remembered(past_hours(summaries), np.arange(first, hours))
     found = [each.quantiles(remembered, (terms.fraction,))[0] for each in candidates]
     decisions = np.moveaxis(np.stack(found) * (1.0 + terms.margin), 2, 0)
-    used = np.moveaxis(summaries[:, MEASURES, first:], (0, 1, 2), (2, 1, 0)).astype(np.float64)
-    usage = Usage(used, weights=SHARES)
+    used = np.moveaxis(summaries[:, SAMPLE_MEASURES, first:], (0, 1, 2), (2, 1, 0)).astype(np.float64)
+    usage = Usage(used, weights=SAMPLE_SHARES)
     comparable = np.logical_not(np.isnan(decisions).any(axis=1))
     steps = list(tallies(usage, replay(usage, Table(decisions)), comparable))
     sums = {
@@ -66,7 +66,7 @@ def choose(summaries: Ring, candidates: Sequence[Candidate], terms: Terms) -> Ch
     return _chosen(sums, hours - first, terms)
 
 
-def _chosen(sums: dict[str, FloatColumn], steps: int, terms: Terms) -> Choice:
+def _chosen(sums: dict[str, FloatColumn], steps: int, terms: ChoiceTerms) -> Choice:
     """The choices of the last days, one after the other."""
     number = np.zeros(sums["time"].shape[-1], dtype=np.int64)
     rows = np.arange(len(number))
@@ -83,7 +83,7 @@ def _chosen(sums: dict[str, FloatColumn], steps: int, terms: Terms) -> Choice:
     return Choice(number, costs)
 
 
-def _costs(sums: dict[str, FloatColumn], end: int, terms: Terms) -> FloatColumn:
+def _costs(sums: dict[str, FloatColumn], end: int, terms: ChoiceTerms) -> FloatColumn:
     """(candidates, rows) over the window that ends before a step."""
     begin = end - terms.window
     tally = Tally(**{name: each[end - 1] - (each[begin - 1] if begin > 0 else 0.0) for name, each in sums.items()})

@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 
 from trellis.core.recommend.amounts import CPU, MEMORY
+from trellis.core.recommend.by_setting import BySetting
 from trellis.core.recommend.candidates import Candidate
 from trellis.core.recommend.hourly_work import HourlyWork
 from trellis.core.recommend.memory_peaks import PeakRule, memory_bounds
@@ -22,13 +23,13 @@ from trellis.core.recommend.protocol import Rows
 from trellis.core.recommend.recollection import Remembered
 from trellis.core.recommend.sizing_parameters import SizingFigures
 from trellis.core.usage.columns import FloatColumn, IntColumn
-from trellis.core.usage.hours import HOUR
+from trellis.core.usage.hours import HOUR, MEASURES
 from trellis.core.usage.rings import Ring
 
 _WEEK = 168
 _USUAL, _BUSY = 0.5, 0.95
-_P95 = 3
-_MOST_SETTINGS: Final = 32  # that VPAs have at once; more would be worked out anew each time
+_P95: Final = MEASURES.index("p95")
+_BESIDE: Final = 6  # columns that are no hours: the upper bound of CPU, those of memory, and hours known of each
 
 
 class Sized(msgspec.Struct, frozen=True):
@@ -48,20 +49,16 @@ class ComingHours:
 
     def __init__(self, candidates: Sequence[Candidate]) -> None:
         self._candidates = tuple(candidates)
-        self._done: dict[SizingFigures, HourlyWork] = {}
+        self._done: BySetting[SizingFigures, HourlyWork] = BySetting(_hourly_work)
 
     def sized(self, rows: Rows, figures: SizingFigures, choice: IntColumn, now: float) -> Sized:
         """By the candidate that was chosen for each row, by its number."""
-        moments = 1 + math.ceil(figures.horizon / HOUR)
-        if figures not in self._done:
-            if len(self._done) >= _MOST_SETTINGS:
-                self._done.clear()
-            self._done[figures] = HourlyWork(2 * moments + 6)
+        moments = _moments(figures)
 
         def work(positions: IntColumn) -> FloatColumn:
             return self._worked_out(rows.hours(now, positions), choice[positions], figures, moments)
 
-        found = self._done[figures].done(rows, now, choice, work)
+        found = self._done.of(figures).done(rows, now, choice, work)
         touched = touched_hours(now, figures.horizon)
         lower, target, (upper, *memory, known_cpu, known_memory) = np.split(found, [moments, 2 * moments])
         known = np.nan_to_num(np.stack([known_cpu, known_memory]))
@@ -92,8 +89,17 @@ class ComingHours:
         )
 
 
+def _hourly_work(figures: SizingFigures) -> HourlyWork:
+    return HourlyWork(2 * _moments(figures) + _BESIDE)
+
+
+def _moments(figures: SizingFigures) -> int:
+    """How many hours, the current one included, can be touched until the horizon."""
+    return 1 + math.ceil(figures.horizon / HOUR)
+
+
 def touched_hours(now: float, horizon: float) -> int:
-    """How many hours, the current one included, are touched until the horizon."""
+    """How many of them are by now."""
     return max(1, math.ceil((now % HOUR + horizon) / HOUR))
 
 

@@ -1,8 +1,9 @@
 """What is said about a VerticalPodAutoscaler in its conditions?
 
-Upstream's types, of which those that do not hold are left out but for `RecommendationProvided`, and two of ours:
-`ConflictingVPA`, where an older object governs the same pods, and `RecommenderFailed`, where its recommender did and
-the last recommendation stands. `ConfigDeprecated` is never set. The list is ours alone, as a status has one writer:
+Upstream's types, of which those that do not hold are left out but for `RecommendationProvided`, and four of ours:
+`ConflictingVPA`, where an older object governs the same pods, `RecommenderFailed`, where its recommender did and the
+last recommendation stands, `HistoryUnavailable`, where past usage could not be fetched, and `StartupBoostUnavailable`,
+where pods cannot be boosted because the API server could not take it back. `ConfigDeprecated` is never set. The list is ours alone, as a status has one writer:
 what others put there is dropped with the next write, but it is no cause for one.
 
 A pass works with bits, one per type; documents are made only for what is written.
@@ -33,6 +34,7 @@ class Holds(IntEnum):
     CONFLICTING = 32
     FAILED = 64
     NO_HISTORY = 128
+    NO_BOOST = 256
 
 
 TYPES: Final = {
@@ -44,6 +46,7 @@ TYPES: Final = {
     Holds.CONFLICTING: "ConflictingVPA",
     Holds.FAILED: "RecommenderFailed",
     Holds.NO_HISTORY: "HistoryUnavailable",
+    Holds.NO_BOOST: "StartupBoostUnavailable",
 }
 _BITS = {type_: int(bit) for bit, type_ in TYPES.items()}
 _SORTED = sorted((type_, bit) for bit, type_ in TYPES.items())
@@ -58,6 +61,11 @@ SHORT_HISTORY = Reason("ShortHistory", "There is less history than full confiden
 HISTORY_LOADING = Reason("HistoryLoading", "Past usage is still being fetched.")
 SOURCE_DOWN = Reason(
     "HistorySourceDown", "Past usage could not be fetched, so that history begins with checkpoints.", Severity.WARNING
+)
+RESIZE_NOT_SERVED = Reason(
+    "ResizeNotServed",
+    "The API server cannot resize pods in place, so that no pod is boosted: its boost would last for its life.",
+    Severity.WARNING,
 )
 OLDER_VPA_GOVERNS = Reason(
     "OlderVPAGoverns", "Pods that the object matches are governed by an older one.", Severity.WARNING
@@ -77,6 +85,7 @@ class Texts(msgspec.Struct, frozen=True, gc=False):
     failure: str = ""
     config_reason: str = ""
     history: str = ""
+    boost: str = ""
 
     @classmethod
     def about(cls, state: VpaState, parameter_problem: str, failure: str) -> Texts:
@@ -87,11 +96,11 @@ class Texts(msgspec.Struct, frozen=True, gc=False):
         if state.rivals:
             names = ", ".join(state.rivals)
             conflict = f"pods that this object matches are governed by an older VerticalPodAutoscaler: {names}"
-        return cls(config, conflict, failure, reason, state.history_problem)
+        return cls(config, conflict, failure, reason, state.history_problem, state.boost_problem)
 
     def digest(self) -> int:
         """A number that changes with the messages."""
-        return hash((self.config, self.conflict, self.failure, self.history))
+        return hash((self.config, self.conflict, self.failure, self.history, self.boost))
 
 
 class Transition(msgspec.Struct, frozen=True, gc=False):
@@ -151,6 +160,7 @@ def read_conditions(conditions: Iterable[Condition]) -> Stored:
         texts.get(TYPES[Holds.CONFLICTING], ""),
         texts.get(TYPES[Holds.FAILED], ""),
         history=texts.get(TYPES[Holds.NO_HISTORY], ""),
+        boost=texts.get(TYPES[Holds.NO_BOOST], ""),
     )
     return Stored(truth if TYPES[Holds.PROVIDED] in transitions else -1, told.digest(), transitions)
 
@@ -202,6 +212,8 @@ def _explained(bit: Holds, truth: int, texts: Texts, shortage: Shortage | None) 
             return HISTORY_LOADING.code, "Past usage is still being fetched"
         case Holds.NO_HISTORY:
             return SOURCE_DOWN.code, texts.history
+        case Holds.NO_BOOST:
+            return RESIZE_NOT_SERVED.code, texts.boost
         case Holds.CONFLICTING:
             return OLDER_VPA_GOVERNS.code, texts.conflict
         case Holds.FAILED:

@@ -10,6 +10,7 @@ import msgspec
 
 from trellis.base.errors import InvalidInput
 from trellis.core.recommend.parameters import Parameter, ParameterKind, ParameterValue
+from trellis.core.recommend.protocol import Recommender
 
 _PARAMETER_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _TYPES: dict[ParameterKind, tuple[type, ...]] = {
@@ -26,6 +27,7 @@ class Declaration(msgspec.Struct, frozen=True):
 
     needs_history: bool
     parameters: tuple[Parameter, ...] = ()
+    needs_runs: bool = False
 
 
 def declaration_of(recommender: object) -> Declaration:
@@ -33,7 +35,13 @@ def declaration_of(recommender: object) -> Declaration:
     wrong = list(_problems(recommender))
     if wrong:
         raise InvalidInput(type(recommender).__name__, f"is no recommender: {'; '.join(wrong)}")
-    return Declaration(recommender.needs_history, tuple(recommender.parameters))  # type: ignore[attr-defined]  # looked at above
+    declared: Recommender = recommender  # type: ignore[assignment]  # looked at above
+    return Declaration(declared.needs_history, tuple(declared.parameters), needs_runs(declared))
+
+
+def needs_runs(recommender: Recommender) -> bool:
+    """Whether `rows.runs` must know something. Who says nothing about it does without."""
+    return getattr(recommender, "needs_runs", False) is True
 
 
 def _problems(recommender: object) -> Iterator[str]:
@@ -42,6 +50,8 @@ def _problems(recommender: object) -> Iterator[str]:
         yield "it has no attribute `name` that is a text"
     if not isinstance(getattr(recommender, "needs_history", None), bool):
         yield "it has no attribute `needs_history` that is true or false"
+    if not isinstance(getattr(recommender, "needs_runs", False), bool):
+        yield "its attribute `needs_runs` is neither true nor false"
     if not callable(getattr(recommender, "estimate", None)):
         yield "it has no method `estimate`"
     parameters = getattr(recommender, "parameters", None)

@@ -47,21 +47,29 @@ class DefaultRecommender:
             figures.target_memory_percentile,
             figures.upper_bound_memory_percentile,
         )
-        bounds = np.empty((3, 2, len(rows)))
+        bounds, used = np.empty((3, 2, len(rows))), np.empty((2, len(rows)))
         for resource, bank, fractions, scale in (
             (CPU, usage.cpu, cpu, MILLICORES),
             (MEMORY, usage.memory, memory, 1.0),
         ):
-            found = with_margin(bank.percentiles(fractions, usage.rows) * scale, figures.margin_fraction)
+            percentiles = bank.percentiles(fractions, usage.rows) * scale
+            found = with_margin(percentiles, figures.margin_fraction)
             found[LOWER] = whole(found[LOWER] * lower_factor(trust[resource]))
             with np.errstate(invalid="ignore"):  # nothing used, times no confidence
                 found[UPPER] = whole(found[UPPER] * upper_factor(trust[resource]))
             np.maximum(found, least[resource], out=found)
             np.minimum(found[LOWER], found[MIDDLE], out=found[LOWER])
             np.maximum(found[UPPER], found[MIDDLE], out=found[UPPER])
-            found[:, bank.empty(usage.rows)] = np.nan
-            bounds[:, resource] = found
-        return Estimates(bounds, _totals(rows, figures, least), trust.min(axis=0))
+            found[:, bank.empty(usage.rows)] = percentiles[:, bank.empty(usage.rows)] = np.nan
+            bounds[:, resource], used[resource] = found, percentiles[MIDDLE]
+        # What the margin was added to, and what the target is at least: the two that make it.
+        why = {
+            "cpu-used": used[CPU],
+            "memory-used": used[MEMORY],
+            "least-cpu": least[CPU],
+            "least-memory": least[MEMORY],
+        }
+        return Estimates(bounds, _totals(rows, figures, least), trust.min(axis=0), why)
 
 
 def with_margin(amounts: FloatColumn, fraction: float) -> FloatColumn:

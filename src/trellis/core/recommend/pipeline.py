@@ -11,16 +11,17 @@ from collections.abc import Mapping
 import numpy as np
 
 from trellis.core.recommend.amounts import UNCAPPED
-from trellis.core.recommend.asking import Answers, ask
+from trellis.core.recommend.asking import ask
 from trellis.core.recommend.board import Board
 from trellis.core.recommend.changes import changed
-from trellis.core.recommend.conditions import Holds, Shortage
+from trellis.core.recommend.conditions import Holds
 from trellis.core.recommend.finishing import finish
 from trellis.core.recommend.protocol import Recommender
 from trellis.core.recommend.results import Columns, Complaint, Counted, PassResult
 from trellis.core.recommend.settings import PipelineSettings
+from trellis.core.recommend.shortages import shortages
 from trellis.core.recommend.status import Desired, status_writes
-from trellis.core.recommend.truths import truths, unsure
+from trellis.core.recommend.truths import truths
 from trellis.core.recommend.vpas import MODES, NO_GROUP
 from trellis.core.usage.columns import FloatColumn, IntColumn
 from trellis.core.usage.view import RowsView
@@ -44,33 +45,18 @@ def recommend(
     truth = truths(amounts, answers, board)
     reasons = changed(amounts, truth, board, settings, now)
     due = np.flatnonzero(reasons)
-    desired = Desired(amounts, truth, reasons, _shortages(due, answers, board, view))
+    columns = _columns(view, places, amounts, board)
+    desired = Desired(amounts, truth, reasons, shortages(due, answers, columns))
     return PassResult(
         writes=list(status_writes(due.tolist(), desired, board, now)),
-        columns=_columns(view, places, amounts, board),
+        columns=columns,
         answers=answers,
+        truth=truth,
         counts=_counts(truth, board),
         failures=_complaints(board, np.flatnonzero(board.vpas.failed)),
         bad_parameters=_complaints(board, np.flatnonzero(board.vpas.group == NO_GROUP)),
         unhosted=tuple(board.shadows.unhosted(recommenders)),
     )
-
-
-def _shortages(due: IntColumn, answers: Answers, board: Board, view: RowsView) -> dict[int, Shortage]:
-    """Of each VPA that is written about: the container with the least confidence, if it is too little."""
-    numbers = np.flatnonzero(unsure(answers))
-    owners = board.containers.vpa[numbers]
-    is_due = np.zeros(board.vpas.reach, dtype=np.bool_)
-    is_due[due] = True
-    numbers, owners = numbers[is_due[owners]], owners[is_due[owners]]
-    order = np.lexsort((answers.confidence[numbers], owners))
-    found, first = np.unique(owners[order], return_index=True)
-    least = numbers[order][first]
-    at = answers.positions[least]
-    spans = np.nan_to_num(view.last[at] - view.first[at])
-    names = [key.container for key in board.containers.keys(least.tolist())]
-    told = map(Shortage, names, view.count[at].tolist(), spans.tolist())
-    return dict(zip(found.tolist(), told, strict=True))
 
 
 def _columns(view: RowsView, places: IntColumn, amounts: FloatColumn, board: Board) -> Columns:
@@ -80,6 +66,10 @@ def _columns(view: RowsView, places: IntColumn, amounts: FloatColumn, board: Boa
         keys=view.keys,
         rows=view.rows,
         places=places,
+        owners=owners.copy(),
+        count=view.count,
+        first=view.first,
+        last=view.last,
         amounts=amounts,
         previous=containers.published[UNCAPPED, :, : containers.reach].copy(),
         modes=vpas.mode[owners],

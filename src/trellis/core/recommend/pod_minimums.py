@@ -1,12 +1,33 @@
-"""What is a container to have at least? Its share of what a pod is to have."""
+"""What is a container to have at least? Its share of what a pod is to have, which can be set."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from trellis.core.recommend.amounts import MILLICORES, whole
-from trellis.core.recommend.settings import MEBIBYTE
+from trellis.core.recommend.parameters import Parameter, ParameterKind
+from trellis.core.recommend.settings import MEBIBYTE, DefaultSettings
 from trellis.core.usage.columns import FloatColumn
+
+_LARGEST_POD = 1e9  # a million cores, or a pebibyte
+
+
+def minimum_parameters(settings: DefaultSettings) -> tuple[Parameter, Parameter]:
+    """The parameters that say what a pod is to have; those of every recommender have these names."""
+    return (
+        Parameter(
+            "pod-recommendation-min-cpu-millicores",
+            ParameterKind.NUMBER,
+            "The least CPU of a whole pod, shared by its containers.",
+            *(settings.pod_min_cpu_millicores, "millicores", 0.0, _LARGEST_POD),
+        ),
+        Parameter(
+            "pod-recommendation-min-memory-mb",
+            ParameterKind.NUMBER,
+            "The least memory of a whole pod, shared by its containers.",
+            *(settings.pod_min_memory_mebibytes, "MiB", 0.0, _LARGEST_POD),
+        ),
+    )
 
 
 def minimums(pod_millicores: float, pod_mebibytes: float, containers: FloatColumn) -> FloatColumn:

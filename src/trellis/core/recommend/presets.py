@@ -11,6 +11,7 @@ import msgspec
 
 from trellis.base.errors import InvalidInput
 from trellis.base.names import nearest
+from trellis.core.recommend.declaration import needs_runs
 from trellis.core.recommend.parameters import Parameter, ParameterValues
 from trellis.core.recommend.protocol import Estimates, Recommender, Rows
 
@@ -52,6 +53,7 @@ class _Preset:
     def __init__(self, recommender: Recommender, parameters: tuple[Parameter, ...]) -> None:
         self.name = recommender.name
         self.needs_history = recommender.needs_history
+        self.needs_runs = needs_runs(recommender)
         self.parameters = parameters
         self._recommender = recommender
 
@@ -65,7 +67,9 @@ def _whose(text: str, key: str, recommenders: Sequence[str]) -> tuple[str, str]:
     if is_named and recommender in recommenders:
         return recommender, parameter
     if is_named:
-        raise InvalidInput(text, f"there is no recommender {recommender} here, but {', '.join(recommenders)}")
+        there = ", ".join(recommenders)
+        rule = f"there is no recommender {recommender} here, but {there}; add it to --recommender-name"
+        raise InvalidInput(text, rule)
     if len(recommenders) > 1:
         rule = f"say whose parameter it is, as in {recommenders[0]}.{key}: there are {', '.join(recommenders)}"
         raise InvalidInput(text, rule)

@@ -95,7 +95,7 @@ class Remembered:
         self._past = past
         self._at = at
         self._found: dict[Source, Histograms] = {}
-        self._hours = spread_out(past) if len(at) > _FEW else None
+        self._hours = spread_out(past, settled=False) if len(at) > _FEW else None
 
     def recall(self, what: Recollection) -> Recalled:
         """All sources together."""
@@ -117,13 +117,18 @@ class Remembered:
         past, at = self._past, self._at
         days = np.arange(1, source.days + 1)
         ages = np.exp2(-days / source.half_life) * np.where(days % 7 == 0, source.weekday, 1.0)
-        counts = ages * likeness(past, np.minimum(at, past.hours), source.days)
-        if self._hours is not None:
-            return days_back(with_neighbours(self._hours, source.beside), int(at[0]), counts)
         hours = at[:, np.newaxis] - 24 * days
-        shares = (1.0, source.beside, source.beside)
+        counts = ages * likeness(past, np.minimum(at, past.hours), source.days) * (hours >= 0)
+        settled = past.levels.nearer_settled(at, hours)
+        if self._hours is not None:
+            then = with_neighbours(self._hours, source.beside)
+            found = days_back(then, int(at[0]), np.where(settled, 0.0, counts))
+            then = with_neighbours(spread_out(past, settled=True), source.beside)
+            found += days_back(then, int(at[0]), np.where(settled, counts, 0.0))
+            return found
+        beside = counts * source.beside
         every = np.concatenate([hours, hours - 1, hours + 1], axis=1)
-        return gathered(past, every, np.concatenate([counts * share for share in shares], axis=2))
+        return gathered(past, every, np.concatenate([counts, beside, beside], axis=2), np.tile(settled, 3))
 
     def _recent(self, source: Recent) -> Histograms:
         at, aged = self._at, float(np.exp2(-1.0 / source.half_life))

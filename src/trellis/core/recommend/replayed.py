@@ -15,6 +15,7 @@ import numpy as np
 from trellis.core.model.ooms import OomKill
 from trellis.core.model.pods import FollowedContainer, FollowedPod
 from trellis.core.recommend.amounts import MILLICORES
+from trellis.core.recommend.declaration import needs_runs
 from trellis.core.recommend.parameters import ParameterValues, read_parameters
 from trellis.core.recommend.protocol import Recommender, Rows
 from trellis.core.recommend.replay import HOUR, Usage
@@ -51,6 +52,8 @@ class RecommenderRule:
         self._model = UsageModel(settings)
         if recommender.needs_history:
             self._model.keep_history([(_NAMESPACE, name) for name in self._names])
+        if needs_runs(recommender):
+            self._model.keep_runs([(_NAMESPACE, name) for name in self._names])
         container = (FollowedContainer(_CONTAINER),)
         pods = [FollowedPod(_NAMESPACE, name, name, name, True, container) for name in self._names]
         self._model.follow(_NAMESPACE, pods, clock.begin)

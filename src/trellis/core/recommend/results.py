@@ -10,9 +10,10 @@ import numpy as np
 
 from trellis.base.reason import Reason
 from trellis.core.recommend.amounts import MIDDLE, PUBLISHED_AS, TARGET, UNCAPPED
-from trellis.core.recommend.asking import Answers
+from trellis.core.recommend.asking import NOBODY, Answers, Told
 from trellis.core.recommend.conditions import NO_SAMPLES
 from trellis.core.recommend.explaining import of_row
+from trellis.core.recommend.parameters import ParameterValues
 from trellis.core.recommend.served import StatusWrite
 from trellis.core.recommend.shadows import Shadow, Unhosted
 from trellis.core.usage.columns import BoolColumn, FloatColumn, IntColumn, RowKey
@@ -42,16 +43,18 @@ class Complaint(NamedTuple):
 
 
 class WouldBe(msgspec.Struct, frozen=True):
-    """What another recommender would have found, (bound, resource), and why."""
+    """What another recommender would have found, (bound, resource), and why; or what went wrong with it."""
 
     found: FloatColumn
     said: Mapping[str, float | str]
+    failure: str = ""
 
 
 class Explanation(msgspec.Struct, frozen=True):
     """One container: what was found, (bound, resource), what became of it, (what, resource), and why.
 
-    `said` is what the recommender says of it, in its own words; `shadows` what others would have found, by their names.
+    `said` is what the recommender says of it, in its own words, and `values` the parameters it was asked with;
+    `shadows` is what others would have found, by their names.
     """
 
     key: RowKey
@@ -60,19 +63,25 @@ class Explanation(msgspec.Struct, frozen=True):
     amounts: FloatColumn
     confidence: float
     recommender: str = ""
+    values: ParameterValues = {}
     said: Mapping[str, float | str] = {}
     shadows: Mapping[str, WouldBe] = {}
 
 
 class Columns(msgspec.Struct, frozen=True):
-    """The recommendations of a pass. `places` leads from rows to container numbers, by which the others go.
+    """The recommendations of a pass. `places` leads from rows to container numbers, by which amounts and the like go.
 
-    `previous` is the uncapped target that was published before, `modes` and `pods` are those of the container's VPA.
+    `owners` are the numbers of the containers' VPAs, `modes` and `pods` what those have. `previous` is the uncapped
+    target that was published before. Of each row, `count` is how many samples there were, `first` and `last` when.
     """
 
     keys: Sequence[RowKey]
     rows: IntColumn
     places: IntColumn
+    owners: IntColumn
+    count: IntColumn
+    first: FloatColumn
+    last: FloatColumn
     amounts: FloatColumn
     previous: FloatColumn
     modes: IntColumn
@@ -103,11 +112,12 @@ class Columns(msgspec.Struct, frozen=True):
 
 
 class PassResult(msgspec.Struct, frozen=True):
-    """Everything a pass decided."""
+    """Everything a pass decided. `truth` has the conditions that hold, as bits by VPA number."""
 
     writes: list[StatusWrite]
     columns: Columns
     answers: Answers
+    truth: IntColumn
     counts: Mapping[Counted, int]
     failures: tuple[Complaint, ...]
     bad_parameters: tuple[Complaint, ...]
@@ -124,41 +134,46 @@ class PassResult(msgspec.Struct, frozen=True):
 
     def containers(self) -> Iterator[Explanation]:
         """Every container that has a row: an object for each, so nothing for a pass."""
-        return (self._explained(position, key) for position, key in enumerate(self.columns.keys))
+        return map(self.explained, range(len(self.columns.keys)))
 
     def for_vpa(self, namespace: str, vpa: str) -> list[Explanation]:
         """The containers of one VPA that have a row."""
         keys = enumerate(self.columns.keys)
-        return [self._explained(at, key) for at, key in keys if key.vpa == vpa and key.namespace == namespace]
+        return [self.explained(at) for at, key in keys if key.vpa == vpa and key.namespace == namespace]
 
-    def _explained(self, position: int, key: RowKey) -> Explanation:
+    def explained(self, position: int) -> Explanation:
+        """One container, by the position of its row."""
         columns, answers = self.columns, self.answers
-        place = int(columns.places[position])
+        key, place = columns.keys[position], int(columns.places[position])
         if place < 0:
             nothing = np.full((3, 2), np.nan), np.full((len(PUBLISHED_AS), 2), np.nan)
             return Explanation(key, NOT_SERVED_HERE, *nothing, confidence=float("nan"))
         found, amounts = answers.bounds[:, :, place], columns.amounts[:, :, place]
-        recommender, said = self._said(place)
+        told, said = self._said(place)
         return Explanation(
             key=key,
             reason=self._reason(place, found, amounts),
             found=found,
             amounts=amounts,
             confidence=float(answers.confidence[place]),
-            recommender=recommender,
+            recommender=told.recommender,
+            values=told.values,
             said=said,
-            shadows={
-                name: would_be for name, shadow in answers.shadows.items() if (would_be := _would_be(shadow, place))
-            },
+            shadows=self._shadows(place),
         )
 
-    def _said(self, place: int) -> tuple[str, dict[str, float | str]]:
+    def _said(self, place: int) -> tuple[Told, dict[str, float | str]]:
         """Who answered for a container, and why so."""
         number = int(self.answers.asked[place])
         if number < 0:
-            return "", {}
+            return NOBODY, {}
         told = self.answers.told[number]
-        return told.recommender, of_row(told.explanation, int(self.answers.nth[place]))
+        return told, of_row(told.explanation, int(self.answers.nth[place]))
+
+    def _shadows(self, place: int) -> dict[str, WouldBe]:
+        owner = int(self.columns.owners[place])
+        found = {name: _would_be(shadow, place, owner) for name, shadow in self.answers.shadows.items()}
+        return {name: would_be for name, would_be in found.items() if would_be is not None}
 
     def _reason(self, place: int, found: FloatColumn, amounts: FloatColumn) -> Reason:
         if not self.columns.sized[place]:
@@ -170,11 +185,12 @@ class PassResult(msgspec.Struct, frozen=True):
         return NO_SAMPLES if self.answers.positions[place] >= 0 else CONTAINER_GONE
 
 
-def _would_be(shadow: Shadow, place: int) -> WouldBe | None:
+def _would_be(shadow: Shadow, place: int, owner: int) -> WouldBe | None:
     at = np.flatnonzero(shadow.numbers == place)
     if not len(at):
         return None
-    return WouldBe(shadow.bounds[:, :, at[0]], of_row(shadow.explanation, int(at[0])))
+    said = of_row(shadow.explanation, int(at[0]))
+    return WouldBe(shadow.bounds[:, :, at[0]], said, shadow.failures.get(owner, ""))
 
 
 def _gathered(by_container: FloatColumn, places: IntColumn) -> FloatColumn:

@@ -35,8 +35,8 @@ class VpaState(msgspec.Struct, frozen=True, gc=False):
 
     `pods` is how many it governs. `problem` is why its target cannot be used, empty if it can, and `problem_reason`
     the same in one word. `rivals` are older objects that govern pods it matches too. While `fetching_history` what is
-    published stays; `history_problem` is why past usage could not be fetched. `publishes_totals` is set where an Hvpa
-    reads the status.
+    published stays; `history_problem` is why past usage could not be fetched, `boost_problem` why
+    no pod of it is boosted although it asks for that. `publishes_totals` is set where an Hvpa reads the status.
     """
 
     pods: int
@@ -45,6 +45,7 @@ class VpaState(msgspec.Struct, frozen=True, gc=False):
     rivals: tuple[str, ...] = ()
     fetching_history: bool = False
     history_problem: str = ""
+    boost_problem: str = ""
     publishes_totals: bool = False
 
 

@@ -26,18 +26,23 @@ SHADOW_RECOMMENDERS: Final = "trellis.x-k8s.io/shadow-recommenders"
 class Shadow(msgspec.Struct, frozen=True):
     """What one recommender would have said of some containers, by number: `bounds` is (bound, resource, container).
 
-    NaN where it could not say. `failure` is what went wrong with it, if anything did.
+    NaN where it could not say. `failures` is what went wrong with it, by VPA number.
     """
 
     numbers: IntColumn
     bounds: FloatColumn
     explanation: Explanations = NO_EXPLANATION
-    failure: str = ""
+    failures: Mapping[int, str] = {}
 
     @classmethod
-    def failed(cls, numbers: IntColumn, failure: str) -> Shadow:
+    def failed(cls, numbers: IntColumn, failures: Mapping[int, str]) -> Shadow:
         """One that said nothing of use."""
-        return cls(numbers, np.full((3, len(RESOURCES), len(numbers)), np.nan), failure=failure)
+        return cls(numbers, np.full((3, len(RESOURCES), len(numbers)), np.nan), failures=failures)
+
+    @property
+    def failure(self) -> str:
+        """The first thing that went wrong; empty if nothing did."""
+        return next(iter(self.failures.values()), "")
 
 
 class Unhosted(NamedTuple):

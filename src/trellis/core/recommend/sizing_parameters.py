@@ -5,10 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from trellis.core.recommend.parameters import Parameter, ParameterKind, ParameterValues
+from trellis.core.recommend.pod_minimums import minimum_parameters
 from trellis.core.recommend.settings import DAY, DefaultSettings
-
-_HOUR = 3600.0
-_LARGEST_POD = 1e9  # a million cores, or a pebibyte
+from trellis.core.usage.hours import HOUR
 
 
 class SizingFigures(msgspec.Struct, frozen=True):
@@ -32,7 +31,7 @@ def sizing_parameters(settings: DefaultSettings, margin: float) -> tuple[Paramet
             "horizon",
             ParameterKind.DURATION,
             "CPU is sized for the hours from now until then, so that it is there before it is needed.",
-            *(0.5 * _HOUR, "seconds", 0.0, DAY),
+            *(0.5 * HOUR, "seconds", 0.0, DAY),
         ),
         Parameter(
             "growth-horizon",
@@ -70,18 +69,7 @@ def sizing_parameters(settings: DefaultSettings, margin: float) -> tuple[Paramet
             "A container with less history than this is sized as by default.",
             *(2 * DAY, "seconds", DAY, 35 * DAY),
         ),
-        Parameter(
-            "pod-recommendation-min-cpu-millicores",
-            ParameterKind.NUMBER,
-            "The least CPU of a whole pod, shared by its containers.",
-            *(settings.pod_min_cpu_millicores, "millicores", 0.0, _LARGEST_POD),
-        ),
-        Parameter(
-            "pod-recommendation-min-memory-mb",
-            ParameterKind.NUMBER,
-            "The least memory of a whole pod, shared by its containers.",
-            *(settings.pod_min_memory_mebibytes, "MiB", 0.0, _LARGEST_POD),
-        ),
+        *minimum_parameters(settings),
     )
 
 

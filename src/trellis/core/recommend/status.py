@@ -87,13 +87,13 @@ def container_documents(
     names: Sequence[str], amounts: FloatColumn, spelled: Mapping[int, Mapping[tuple[str, float], str]]
 ) -> list[dict[str, Any]]:
     """The entries of several statuses, one after the other."""
-    targets = _resource_texts(amounts[TARGET])
+    targets = resource_texts(amounts[TARGET])
     documents: list[dict[str, Any]] = [
         {"containerName": name, "target": target} for name, target in zip(names, targets, strict=True)
     ]
     for what in (LOWER_BOUND, UPPER_BOUND, UNCAPPED, TOTAL):
         field = PUBLISHED_AS[what]
-        found = _uncapped_texts(amounts, targets) if what == UNCAPPED else _resource_texts(amounts[what])
+        found = _uncapped_texts(amounts, targets) if what == UNCAPPED else resource_texts(amounts[what])
         for document, texts in zip(documents, found, strict=True):
             if texts:
                 document[field] = texts
@@ -106,12 +106,13 @@ def _uncapped_texts(amounts: FloatColumn, targets: Sequence[dict[str, str]]) -> 
     """Those of the targets, where no policy cut them: that is nearly everywhere."""
     texts = list(targets)
     cut = np.flatnonzero((np.nan_to_num(amounts[UNCAPPED]) != np.nan_to_num(amounts[TARGET])).any(axis=0))
-    for at, own in zip(cut.tolist(), _resource_texts(amounts[UNCAPPED][:, cut]), strict=True):
+    for at, own in zip(cut.tolist(), resource_texts(amounts[UNCAPPED][:, cut]), strict=True):
         texts[at] = own
     return texts
 
 
-def _resource_texts(amounts: FloatColumn) -> list[dict[str, str]]:
+def resource_texts(amounts: FloatColumn) -> list[dict[str, str]]:
+    """Amounts (resource, container) as they are written, without those that are NaN."""
     cpu, memory = amounts
     no_cpu, no_memory = np.isnan(cpu), np.isnan(memory)
     if no_cpu.all() and no_memory.all():

@@ -29,6 +29,7 @@ def truths(amounts: FloatColumn, answers: Answers, board: Board) -> IntColumn:
         (Holds.CONFLICTING, vpas.rivals[:reach]),
         (Holds.FAILED, vpas.failed[:reach]),
         (Holds.NO_HISTORY, vpas.unwarmed[:reach]),
+        (Holds.NO_BOOST, vpas.unboosted[:reach]),
     ):
         found[holds] |= bit
     return found

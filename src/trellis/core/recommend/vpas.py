@@ -56,6 +56,7 @@ class ServedTable(KeyedTable[VpaKey]):
         "problem": False,
         "fetching": False,
         "unwarmed": False,
+        "unboosted": False,
         "rivals": False,
         "totals": False,
         "failed": False,
@@ -77,6 +78,7 @@ class ServedTable(KeyedTable[VpaKey]):
     problem: BoolColumn
     fetching: BoolColumn
     unwarmed: BoolColumn
+    unboosted: BoolColumn
     """Whether past usage could not be fetched."""
     rivals: BoolColumn
     totals: BoolColumn
@@ -128,6 +130,7 @@ class ServedTable(KeyedTable[VpaKey]):
             self.problem[number] = bool(state.problem)
             self.fetching[number] = state.fetching_history
             self.unwarmed[number] = bool(state.history_problem)
+            self.unboosted[number] = bool(state.boost_problem)
             self.rivals[number] = bool(state.rivals)
             self.totals[number] = state.publishes_totals
         self.failed[number] = bool(entry.failure)

@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 
 from trellis.core.recommend.amounts import CPU, MEMORY
+from trellis.core.recommend.by_setting import BySetting
 from trellis.core.recommend.coming_hours import Sized
 from trellis.core.recommend.hourly_work import HourlyWork
 from trellis.core.recommend.overlay import fallen_back, origins, overlaid
@@ -28,10 +29,10 @@ from trellis.core.usage.hours import HOUR, MAXIMUM
 from trellis.core.usage.rings import Ring
 
 _USUAL: Final = 0.5
-_MOST_SETTINGS: Final = 32
 # Where kills are borne rarely, and where they are borne: above usage for so much of the time.
 _RARELY, _OFTEN = 0.98, 0.6
-_HALF_LIVES = 8
+_BOUNDS: Final = 3
+_WIDTH: Final = 2 * _BOUNDS + 2  # bounds of each resource, and how many hours of each are known
 
 
 class WindowRecommender:
@@ -43,29 +44,30 @@ class WindowRecommender:
     def __init__(self, fallback: Recommender, settings: DefaultSettings | None = None) -> None:
         self.parameters: tuple[Parameter, ...] = window_parameters(settings or DefaultSettings())
         self._fallback = fallback
-        self._done: dict[WindowFigures, HourlyWork] = {}
+        self._done: BySetting[WindowFigures, HourlyWork] = BySetting(_hourly_work)
 
     def estimate(self, rows: Rows, values: ParameterValues, now: float, /) -> Estimates:
         """By the hours before this one."""
         figures = window_figures(values)
-        if figures not in self._done:
-            if len(self._done) >= _MOST_SETTINGS:
-                self._done.clear()
-            self._done[figures] = HourlyWork(8)
 
         def work(positions: IntColumn) -> FloatColumn:
             return _worked_out(rows.hours(now, positions), figures)
 
-        found = self._done[figures].done(rows, now, np.zeros(len(rows), dtype=np.int64), work)
-        known = np.nan_to_num(found[6:])
+        found = self._done.of(figures).done(rows, now, np.zeros(len(rows), dtype=np.int64), work)
+        found_cpu, found_memory, known = np.split(found, [_BOUNDS, 2 * _BOUNDS])
+        known = np.nan_to_num(known)
         enough = known >= figures.history_needed / HOUR
-        cpu, memory = np.where(enough[CPU], found[:3], np.nan), np.where(enough[MEMORY], found[3:6], np.nan)
+        cpu, memory = np.where(enough[CPU], found_cpu, np.nan), np.where(enough[MEMORY], found_memory, np.nan)
         sized = Sized(cpu, memory, known)
         least = minimums(
             figures.pod_recommendation_min_cpu_millicores, figures.pod_recommendation_min_memory_mb, rows.containers
         )
         below = fallen_back(self._fallback, rows, values, now)
         return overlaid(below, sized, least, origins(sized, ["window"] * len(rows)))
+
+
+def _hourly_work(_figures: WindowFigures) -> HourlyWork:
+    return HourlyWork(_WIDTH)
 
 
 def _worked_out(summaries: Ring, figures: WindowFigures) -> FloatColumn:

@@ -7,10 +7,9 @@ from enum import StrEnum
 import msgspec
 
 from trellis.core.recommend.parameters import Parameter, ParameterKind, ParameterValues
+from trellis.core.recommend.pod_minimums import minimum_parameters
 from trellis.core.recommend.settings import DAY, DefaultSettings
-
-_HOUR = 3600.0
-_LARGEST_POD = 1e9  # a million cores, or a pebibyte
+from trellis.core.usage.hours import HOUR
 
 
 class OomTolerance(StrEnum):
@@ -43,7 +42,7 @@ def window_parameters(settings: DefaultSettings) -> tuple[Parameter, ...]:
             "cpu-half-life",
             ParameterKind.DURATION,
             "An hour this long ago counts half as much as the last one.",
-            *(12 * _HOUR, "seconds", _HOUR, 7 * DAY),
+            *(12 * HOUR, "seconds", HOUR, 7 * DAY),
         ),
         Parameter(
             "target-cpu-percentile",
@@ -74,7 +73,7 @@ def window_parameters(settings: DefaultSettings) -> tuple[Parameter, ...]:
             "memory-half-life",
             ParameterKind.DURATION,
             "For usual peaks, an hour this long ago counts half as much as the last one.",
-            *(2 * DAY, "seconds", _HOUR, 14 * DAY),
+            *(2 * DAY, "seconds", HOUR, 14 * DAY),
         ),
         Parameter(
             "memory-margin-fraction",
@@ -86,20 +85,9 @@ def window_parameters(settings: DefaultSettings) -> tuple[Parameter, ...]:
             "history-needed",
             ParameterKind.DURATION,
             "A container with less history than this is sized as by default.",
-            *(DAY, "seconds", _HOUR, 35 * DAY),
+            *(DAY, "seconds", HOUR, 35 * DAY),
         ),
-        Parameter(
-            "pod-recommendation-min-cpu-millicores",
-            ParameterKind.NUMBER,
-            "The least CPU of a whole pod, shared by its containers.",
-            *(settings.pod_min_cpu_millicores, "millicores", 0.0, _LARGEST_POD),
-        ),
-        Parameter(
-            "pod-recommendation-min-memory-mb",
-            ParameterKind.NUMBER,
-            "The least memory of a whole pod, shared by its containers.",
-            *(settings.pod_min_memory_mebibytes, "MiB", 0.0, _LARGEST_POD),
-        ),
+        *minimum_parameters(settings),
     )
 
 

@@ -47,6 +47,7 @@ class SavedRow(msgspec.Struct, frozen=True):
     cpu_total: SavedHistogram | None = None
     memory_total: SavedHistogram | None = None
     history: str = ""
+    runs: str = ""
 
 
 def checkpoint_name(vpa: str, container: str) -> str:
@@ -71,6 +72,7 @@ def as_status(saved: SavedRow) -> dict[str, Any]:
         last_sample_start=_text(saved.last),
         total_samples_count=saved.count,
         history=saved.history,
+        runs=saved.runs,
     )
     found: dict[str, Any] = msgspec.to_builtins(status)
     return found
@@ -108,6 +110,7 @@ def read_checkpoint(found: VerticalPodAutoscalerCheckpoint, now: float = math.na
         cpu_total=_read("cpuTotalHistogram", cpu_total, CPU_TOTAL, latest) if cpu_total else None,
         memory_total=_read("memoryTotalHistogram", memory_total, MEMORY_TOTAL, latest) if memory_total else None,
         history=status.history,
+        runs=status.runs,
     )
 
 

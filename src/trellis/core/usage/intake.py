@@ -45,6 +45,7 @@ def take_in(state: UsageState, samples: Samples, slots: IntColumn, now: float) -
         for noted, new in zip(outcome, found, strict=True):
             noted[here] = new
     _add_history(state, rows, samples, cpu.taken, memory.taken)
+    _add_runs(state, slots, rows, samples, (cpu.taken, memory.taken))
     state.history.close(now)
     accepted = np.flatnonzero(cpu.taken | memory.taken)
     touched = np.zeros(state.rows.capacity, dtype=np.bool_)
@@ -117,3 +118,15 @@ def _add_history(
     ):
         kept = taken & (numbers >= 0)
         state.history.add(numbers[kept], resource, samples.times[kept], values[kept])
+
+
+def _add_runs(
+    state: UsageState, slots: IntColumn, rows: IntColumn, samples: Samples, taken: tuple[BoolColumn, BoolColumn]
+) -> None:
+    if not state.runs.size:
+        return
+    numbers = np.where(rows >= 0, state.rows.runs[rows], -1)
+    for resource, values, mine in ((CPU_SERIES, samples.cpu, taken[0]), (MEMORY_SERIES, samples.memory, taken[1])):
+        kept = np.flatnonzero(mine & (numbers >= 0))
+        started = state.slots.started[slots[kept]]
+        state.runs.add(numbers[kept], resource, started, samples.times[kept], values[kept])

@@ -35,6 +35,7 @@ class Sizes(msgspec.Struct, frozen=True):
     slots: int
     totals: int
     histories: int
+    runs: int
     names: int
     bytes: int
 
@@ -81,6 +82,10 @@ class UsageModel:
     def keep_history(self, vpas: Collection[VpaKey]) -> None:
         """Keep hourly summaries for the rows of exactly these VPAs (namespace, name)."""
         self._state.keep_history(vpas)
+
+    def keep_runs(self, vpas: Collection[VpaKey]) -> None:
+        """Remember the last runs of the rows of exactly these VPAs (namespace, name)."""
+        self._state.keep_runs(vpas)
 
     def ingest(self, samples: Samples, now: float) -> Ingested:
         """Take in a batch of samples, live or of old times; those of one container are in the order of their times."""
@@ -146,6 +151,7 @@ class UsageModel:
             slots=state.slots.size,
             totals=state.totals.size,
             histories=state.history.size,
+            runs=state.runs.size,
             names=state.rows.size + state.vpas.size + len(state.tunings) + len(self._seen) + self._pods.size,
             bytes=state.nbytes,
         )

@@ -108,11 +108,15 @@ def record(state: UsageState, pods: FollowedPods, seen: SeenKills, kills: Sequen
     if len(recorded) < len(fresh):
         dropped[OLD_KILL.code] += len(fresh) - len(recorded)
     rows, times, memory = rows[recorded], found.times[recorded], memory[recorded]
+    started = state.slots.started[killed[recorded]]
     np.fmax.at(state.rows.last_oom, rows, times)
     state.rows.mark_unsaved(rows, now, killed=True)
     numbers = state.rows.history[rows]
     kept = numbers >= 0
     state.history.raise_maximum(numbers[kept], MEMORY_SERIES, times[kept], memory[kept])
+    numbers = state.rows.runs[rows]
+    kept = numbers >= 0
+    state.runs.raise_highest(numbers[kept], MEMORY_SERIES, started[kept], times[kept], memory[kept])
     return OomRecord(tuple(fresh[number] for number in recorded.tolist()), rows, memory, dict(dropped))
 
 

@@ -8,12 +8,13 @@ from typing import TypeAlias
 import numpy as np
 
 from trellis.base.errors import InvalidCheckpoint
+from trellis.core.usage import history_text, runs_text
 from trellis.core.usage.bank import Bank, SavedHistogram
 from trellis.core.usage.checkpoints import SavedRow
 from trellis.core.usage.columns import IntColumn, RowKey
-from trellis.core.usage.history_text import read_text
 from trellis.core.usage.hours import HOUR, Summaries
 from trellis.core.usage.rings import Ring
+from trellis.core.usage.runs import StoredRun
 from trellis.core.usage.state import UsageState
 
 _ONE_PER_MINUTE = 60  # what a stored hour weighs beside late samples: nobody stores how many it had
@@ -30,10 +31,11 @@ def restore(state: UsageState, saved: Sequence[SavedRow]) -> dict[RowKey, Invali
     refused: dict[RowKey, InvalidCheckpoint] = {}
     fresh: list[SavedRow] = []
     histories: list[_Hours | None] = []
+    runs: list[list[StoredRun]] = []
     rows: list[int] = []
     for each in saved:
         try:
-            history = _read_history(each)
+            history, ran = _read_history(each), _read_runs(each)
         except InvalidCheckpoint as error:
             refused[each.key] = error
             continue
@@ -42,11 +44,13 @@ def restore(state: UsageState, saved: Sequence[SavedRow]) -> dict[RowKey, Invali
             state.rows.stored[row] = True
             fresh.append(each)
             histories.append(history)
+            runs.append(ran)
             rows.append(row)
     if fresh:
         _restore_rows(state, np.array(rows), fresh)
         _restore_totals(state, np.array(rows), fresh)
         _restore_histories(state, np.array(rows), histories)
+        _restore_runs(state, np.array(rows), runs)
     return refused
 
 
@@ -88,10 +92,29 @@ def _restore_histories(state: UsageState, rows: IntColumn, histories: Sequence[_
     )
 
 
+def _restore_runs(state: UsageState, rows: IntColumn, runs: Sequence[list[StoredRun]]) -> None:
+    kept = [number for number, each in enumerate(runs) if each]
+    if not kept:
+        return
+    mine = rows[kept]
+    state.give_runs(mine[state.rows.runs[mine] < 0])
+    numbers = np.repeat(state.rows.runs[mine], [len(runs[number]) for number in kept])
+    state.runs.merge(numbers, [run for number in kept for run in runs[number]])
+
+
+def _read_runs(saved: SavedRow) -> list[StoredRun]:
+    runs = runs_text.read_text(saved.runs) if saved.runs else []
+    latest = np.fmax(saved.updated, saved.last) + HOUR
+    if not all(run.begin <= latest and run.last <= latest for run in runs):
+        # It would be the newest for ever.
+        raise InvalidCheckpoint("status.runs", saved.runs, "must not be ahead of status.lastUpdateTime")
+    return runs
+
+
 def _read_history(saved: SavedRow) -> _Hours | None:
     if not saved.history:
         return None
-    newest, values = read_text(saved.history)
+    newest, values = history_text.read_text(saved.history)
     if not newest <= np.fmax(saved.updated, saved.last) / HOUR + 1:
         # The ring would turn to that hour, and all that is to come would be older than it reaches.
         raise InvalidCheckpoint("status.history", saved.history, "must not be ahead of status.lastUpdateTime")

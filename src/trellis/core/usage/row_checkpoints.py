@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from trellis.core.usage import history_text, runs_text
 from trellis.core.usage.bank import Bank, SavedHistogram
 from trellis.core.usage.checkpoints import SavedRow
 from trellis.core.usage.columns import FloatColumn, IntColumn
-from trellis.core.usage.history_text import as_text
 from trellis.core.usage.peaks import PEAK_WEIGHT
 from trellis.core.usage.state import UsageState
 
@@ -27,7 +27,7 @@ def saved_rows(state: UsageState, rows: IntColumn, now: float) -> list[SavedRow]
     whole = _without(running, state.memory_total, totals, slots.total_peak, slots.total_oom_peak)
     memory_total = dict(zip(counted.tolist(), whole, strict=True))
     facts = zip(table.first[rows].tolist(), table.last[rows].tolist(), table.count[rows].tolist(), strict=True)
-    histories = table.history[rows].tolist()
+    histories, runs = table.history[rows].tolist(), table.runs[rows].tolist()
     return [
         SavedRow(
             key=key,
@@ -39,7 +39,8 @@ def saved_rows(state: UsageState, rows: IntColumn, now: float) -> list[SavedRow]
             memory=memory[number],
             cpu_total=cpu_total.get(number),
             memory_total=memory_total.get(number),
-            history=as_text(*state.history.recorded(histories[number])) if histories[number] >= 0 else "",
+            history=history_text.as_text(*state.history.recorded(histories[number])) if histories[number] >= 0 else "",
+            runs=runs_text.as_text(state.runs.recorded(runs[number])) if runs[number] >= 0 else "",
         )
         for number, (key, (first, last, count)) in enumerate(zip(table.keys(rows.tolist()), facts, strict=True))
     ]

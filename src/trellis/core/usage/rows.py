@@ -17,12 +17,14 @@ VpaKey: TypeAlias = tuple[str, str]  # namespace and name
 class VpaTable(KeyedTable[VpaKey]):
     """One entry per VPA that has rows."""
 
-    fills = {"totals": False, "history": False, "pods": 1, "gone": math.nan}
+    fills = {"totals": False, "history": False, "runs": False, "pods": 1, "gone": math.nan}
 
     totals: BoolColumn
     """Whether its rows keep the histograms of the whole workload."""
     history: BoolColumn
     """Whether its rows keep hourly summaries."""
+    runs: BoolColumn
+    """Whether its rows remember their runs."""
     pods: IntColumn
     """Ready pods in the newest batch that had any, which is by how much an OOM kill counts for the whole workload."""
     gone: FloatColumn
@@ -36,6 +38,7 @@ class RowTable(KeyedTable[RowKey]):
         "vpa": -1,
         "total": -1,
         "history": -1,
+        "runs": -1,
         "first": math.nan,
         "last": math.nan,
         "count": 0,
@@ -57,6 +60,8 @@ class RowTable(KeyedTable[RowKey]):
     """Its row in the banks of whole workloads; -1 for none."""
     history: IntColumn
     """Its number in the history; -1 for none."""
+    runs: IntColumn
+    """Its number in the memory of runs; -1 for none."""
     first: FloatColumn
     last: FloatColumn
     count: IntColumn

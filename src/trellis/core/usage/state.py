@@ -11,6 +11,7 @@ from trellis.core.usage.columns import BoolColumn, IntColumn, RowKey
 from trellis.core.usage.history import History
 from trellis.core.usage.layout import CPU, CPU_TOTAL, MEMORY, MEMORY_TOTAL
 from trellis.core.usage.rows import RowTable, VpaKey, VpaTable
+from trellis.core.usage.runs import Runs
 from trellis.core.usage.settings import Tuning, UsageSettings
 from trellis.core.usage.slots import SlotTable
 from trellis.core.usage.tables import Table
@@ -30,9 +31,11 @@ class UsageState:
         self.cpu_total = Bank(CPU_TOTAL, settings.cpu_half_life, FEW_ROWS)
         self.memory_total = Bank(MEMORY_TOTAL, settings.memory_half_life, FEW_ROWS)
         self.history = History(settings.history_days)
+        self.runs = Runs()
         self.tunings: dict[RowKey, Tuning] = {}
         self._with_totals: set[VpaKey] = set()
         self._with_history: set[VpaKey] = set()
+        self._with_runs: set[VpaKey] = set()
 
     def row(self, key: RowKey) -> int:
         """The row of a key, made if there is none."""
@@ -45,6 +48,7 @@ class UsageState:
             vpa = self.vpas.name(vpa_key)
             self.vpas.totals[vpa] = vpa_key in self._with_totals
             self.vpas.history[vpa] = vpa_key in self._with_history
+            self.vpas.runs[vpa] = vpa_key in self._with_runs
         row = self.rows.name(key)
         self.rows.vpa[row] = vpa
         self.rows.tune(row, self.tunings.get(key, self.tuning))
@@ -55,6 +59,8 @@ class UsageState:
             self.give_totals(np.array([row]))
         if self.vpas.history[vpa]:
             self.give_history(np.array([row]))
+        if self.vpas.runs[vpa]:
+            self.give_runs(np.array([row]))
         return row
 
     def empty(self, rows: IntColumn) -> None:
@@ -63,6 +69,7 @@ class UsageState:
         self.memory.clear(rows)
         self.drop_totals(rows)
         self.drop_history(rows)
+        self.drop_runs(rows)
         self.rows.reset(rows, ("first", "last", "count", "last_oom", "unsaved", "changed", "killed"))
         self.rows.reset(rows, ("stored", "restored"))
 
@@ -70,6 +77,7 @@ class UsageState:
         """Give rows back that no slot feeds."""
         self.drop_totals(rows)
         self.drop_history(rows)
+        self.drop_runs(rows)
         self.cpu.clear(rows)
         self.memory.clear(rows)
         self.rows.release(rows)
@@ -93,6 +101,16 @@ class UsageState:
         has = self.rows.history[rows] >= 0
         self.drop_history(rows[has & ~wanted])
         self.give_history(rows[wanted & ~has])
+
+    def keep_runs(self, vpas: Collection[VpaKey]) -> None:
+        """Remember runs for the rows of exactly these VPAs."""
+        self._with_runs = set(vpas)
+        self._mark(self.vpas.runs, self._with_runs)
+        rows = self.rows.numbers()
+        wanted = self.vpas.runs[self.rows.vpa[rows]]
+        has = self.rows.runs[rows] >= 0
+        self.drop_runs(rows[has & ~wanted])
+        self.give_runs(rows[wanted & ~has])
 
     def give_totals(self, rows: IntColumn) -> None:
         """Begin to count whole workloads, for rows that do not yet."""
@@ -125,6 +143,17 @@ class UsageState:
             self.history.release(self.rows.history[rows])
             self.rows.history[rows] = -1
 
+    def give_runs(self, rows: IntColumn) -> None:
+        """Begin to remember runs, for rows that do not yet."""
+        self.rows.runs[rows] = self.runs.take(len(rows))
+
+    def drop_runs(self, rows: IntColumn) -> None:
+        """Forget runs, for those of some rows that remember them."""
+        rows = rows[self.rows.runs[rows] >= 0]
+        if len(rows):
+            self.runs.release(self.rows.runs[rows])
+            self.rows.runs[rows] = -1
+
     def _mark(self, column: BoolColumn, vpas: set[VpaKey]) -> None:
         numbers = self.vpas.numbers()
         column[numbers] = [key in vpas for key in self.vpas.keys(numbers.tolist())]
@@ -133,4 +162,4 @@ class UsageState:
     def nbytes(self) -> int:
         """What the columns, banks and rings occupy once all of their pages are in use."""
         parts = (self.vpas, self.rows, self.slots, self.cpu, self.memory, self.cpu_total, self.memory_total)
-        return sum(part.nbytes for part in parts) + self.history.nbytes
+        return sum(part.nbytes for part in parts) + self.history.nbytes + self.runs.nbytes

@@ -8,12 +8,13 @@ import numpy as np
 from trellis.core.usage.bank import Bank
 from trellis.core.usage.columns import BoolColumn, FloatColumn, IntColumn, RowKey
 from trellis.core.usage.history import History
+from trellis.core.usage.runs import Runs
 from trellis.core.usage.settings import DAY
 from trellis.core.usage.state import UsageState
 
 
 class RowsView(msgspec.Struct, frozen=True):
-    """Some rows, in columns of equal length. The banks and the history are the model's own: read, never change."""
+    """Some rows, in columns of equal length. Banks, history and runs are the model's own: read, never change."""
 
     keys: list[RowKey]
     rows: IntColumn
@@ -38,46 +39,54 @@ class RowsView(msgspec.Struct, frozen=True):
     """Where each row is in `cpu_total` and `memory_total`; -1 if no totals are kept."""
     history_rows: IntColumn
     """What each row is called in `history`; -1 if none is kept."""
+    run_rows: IntColumn
+    """What each row is called in `runs`; -1 if they are not remembered."""
     cpu: Bank
     memory: Bank
     cpu_total: Bank
     memory_total: Bank
     history: History
+    runs: Runs
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def part(self, positions: IntColumn) -> RowsView:
-        """Some of the rows, in the order given; banks and history are still the model's."""
+        """Some of the rows, in the order given; banks, history and runs are still the model's."""
         columns = {name: getattr(self, name)[..., positions] for name in _COLUMNS}
         keys = [self.keys[position] for position in positions.tolist()]
         return msgspec.structs.replace(self, keys=keys, **columns)
 
-    def copied(self, *, history: bool) -> RowsView:
+    def copied(self, *, history: bool, runs: bool = False) -> RowsView:
         """The same rows with banks of their own, and nothing of anybody else's: a view that can be sent away.
 
-        Without `history`, as if none were kept. With it, 37 KB for each row that has one.
+        Without `history` or `runs`, as if none were kept. With them, 37 and 21 KB for each row that has them.
         """
         totals, total_rows = _renumbered(self.total_rows)
         hours, history_rows = _renumbered(self.history_rows)
         if not history:
             hours, history_rows = hours[:0], np.full(len(self), -1, dtype=np.int64)
+        remembered, run_rows = _renumbered(self.run_rows)
+        if not runs:
+            remembered, run_rows = remembered[:0], np.full(len(self), -1, dtype=np.int64)
         return msgspec.structs.replace(
             self,
             rows=np.arange(len(self), dtype=np.int64),
             total_rows=total_rows,
             history_rows=history_rows,
+            run_rows=run_rows,
             cpu=self.cpu.copied(self.rows),
             memory=self.memory.copied(self.rows),
             cpu_total=self.cpu_total.copied(totals),
             memory_total=self.memory_total.copied(totals),
             history=self.history.copied(hours),
+            runs=self.runs.copied(remembered),
         )
 
 
 _COLUMNS = (
     *("rows", "vpas", "first", "last", "count", "last_oom", "current", "started", "requests"),
-    *("total_rows", "history_rows"),
+    *("total_rows", "history_rows", "run_rows"),
 )
 
 
@@ -100,11 +109,13 @@ def rows_view(state: UsageState, rows: IntColumn | None) -> RowsView:
         requests=requests[:, rows],
         total_rows=table.total[rows],
         history_rows=table.history[rows],
+        run_rows=table.runs[rows],
         cpu=state.cpu,
         memory=state.memory,
         cpu_total=state.cpu_total,
         memory_total=state.memory_total,
         history=state.history,
+        runs=state.runs,
     )
 
 

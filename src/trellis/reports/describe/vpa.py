@@ -55,8 +55,7 @@ def vpa_sentences(vpa: EffectiveVpa, target: TargetReference, workload: Workload
 
 
 def _policies(vpa: EffectiveVpa) -> Iterator[str]:
-    for name in vpa.policies:
-        container = vpa.container(name)
+    for name, container in vpa.containers.items():
         who = "Every container without a policy of its own" if name == ANY_CONTAINER else f"Container {name}"
         if not container.scaled:
             yield f"{who} keeps the requests it was given."
@@ -101,7 +100,7 @@ def _requirements(vpa: EffectiveVpa) -> Iterator[str]:
 
 def _boosts(vpa: EffectiveVpa, target: str, workload: Workload | None) -> Iterator[str]:
     """One sentence per group of containers that are boosted alike."""
-    named = list(workload.names) if workload else [name for name in vpa.policies if name != ANY_CONTAINER]
+    named = list(workload.names) if workload else [name for name in vpa.containers if name != ANY_CONTAINER]
     groups: dict[tuple[Boost, bool], list[str]] = {}
     for name in named:
         meaning = vpa.container(name)

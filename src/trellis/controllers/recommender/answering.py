@@ -1,0 +1,115 @@
+"""Why does a VPA recommend what it does? Asked over HTTP, beside the metrics, and answered from the last pass.
+
+GET /recommendations                   who is served, 500 at a time
+GET /recommendations/NAMESPACE         the same, of one namespace
+GET /recommendations/NAMESPACE/VPA     one of them, with everything that was decided about it
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+
+from trellis.base.errors import shown
+from trellis.base.times import format_time
+from trellis.controllers.recommender.leading import Leading
+from trellis.core.recommend.last_pass import LastPass
+from trellis.core.recommend.why import vpa_document, vpa_line
+from trellis.runtime.health import Answer
+from trellis.runtime.health_server import Asked, Page
+
+MOST_AT_ONCE: Final = 500
+_JSON: Final = "application/json"
+
+
+class Answering:
+    """Knows the last pass. `chosen` says which recommender a VPA names, None if there is no such VPA."""
+
+    def __init__(self, leading: Leading, chosen: Callable[[str, str], str | None]) -> None:
+        self._leading = leading
+        self._chosen = chosen
+        self.last: LastPass | None = None
+
+    @property
+    def pages(self) -> Mapping[str, Page]:
+        """What is answered at which path."""
+        return {
+            "/recommendations": self._list,
+            "/recommendations/{namespace}": self._list,
+            "/recommendations/{namespace}/{vpa}": self._one,
+        }
+
+    async def _one(self, asked: Asked) -> Answer:
+        last = self.last
+        if last is None:
+            return self._refused(503, self._why_nothing())
+        namespace, name = asked.path["namespace"], asked.path["vpa"]
+        # Looking for one among fifty thousand takes a few milliseconds, which probes and leases need not wait for.
+        found = await asyncio.get_running_loop().run_in_executor(None, _found, last, namespace, name)
+        return self._refused(404, self._why_not(namespace, name)) if found is None else _answer(200, found)
+
+    async def _list(self, asked: Asked) -> Answer:
+        last = self.last
+        if last is None:
+            return self._refused(503, self._why_nothing())
+        text = asked.query.get("limit", str(MOST_AT_ONCE))
+        if not text.isascii() or not text.isdigit() or not 1 <= int(text[:9]) <= MOST_AT_ONCE:
+            return self._refused(400, f"limit: {shown(text)}: must be a whole number between 1 and {MOST_AT_ONCE}")
+        page = asked.path.get("namespace", ""), asked.query.get("continue", ""), int(text)
+        found = await asyncio.get_running_loop().run_in_executor(None, _listed, last, *page)
+        return _answer(200, self._whereabouts() | found)
+
+    def _whereabouts(self) -> dict[str, Any]:
+        """Which recommenders this process serves, and who leads those that it does not."""
+        return {"serves": sorted(self._leading.served), "elsewhere": self._leading.elsewhere()}
+
+    def _why_nothing(self) -> str:
+        if self._leading.served:
+            return "no pass has ended yet; ask again in a minute"
+        return f"this process is waiting to lead, and decides nothing{self._leaders()}"
+
+    def _why_not(self, namespace: str, name: str) -> str:
+        chosen = self._chosen(namespace, name)
+        what = f"VerticalPodAutoscaler {name} in namespace {namespace}"
+        if chosen is None:
+            return f"there is no {what}, or it is outside of what this process looks at"
+        if chosen in self._leading.served:
+            return f"{what} was not there in the last pass; ask again after the next one"
+        served = ", ".join(sorted(self._leading.served)) or "none"
+        return f"{what} names the recommender {chosen}; this process serves {served}{self._leaders()}"
+
+    def _leaders(self) -> str:
+        told = [f"{name} is led by {holder or 'nobody'}" for name, holder in self._leading.elsewhere().items()]
+        return f" ({', '.join(told)})" if told else ""
+
+    def _refused(self, status: int, why: str) -> Answer:
+        return _answer(status, {"error": why} | self._whereabouts())
+
+
+def _found(last: LastPass, namespace: str, name: str) -> dict[str, Any] | None:
+    number = last.find(namespace, name)
+    return None if number < 0 else vpa_document(last, number)
+
+
+def _listed(last: LastPass, namespace: str, after: str, limit: int) -> dict[str, Any]:
+    keys = last.sorted_keys(namespace)
+    begin = tuple(after.split("/", 1))
+    left = [number for key, number in keys if key > begin] if after else [number for _, number in keys]
+    found: dict[str, Any] = {
+        "time": format_time(datetime.fromtimestamp(last.time, UTC)),
+        "count": len(keys),
+        "items": [vpa_line(last, number) for number in left[:limit]],
+    }
+    if len(left) > limit:
+        vpa = last.entries[left[limit - 1]].vpa
+        found["continue"] = f"{vpa.namespace}/{vpa.name}"
+    return found
+
+
+def _answer(status: int, document: Mapping[str, Any]) -> Answer:
+    """Laid out for people: who asks over HTTP is often one of them."""
+    return Answer(status, msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n", _JSON)
