@@ -7,71 +7,57 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from xml.sax.saxutils import escape
 
+from bench.picture_style import COLOURS, legend, opened, text
 from bench.quality_curves import FACTORS, Curve
 
-_WIDTH, _HEIGHT = 400, 320
-_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 16, 34, 44
-_COLOURS = ("#666666", "#d95f02", "#1b9e77", "#7570b3", "#e7298a", "#66a61e")
+_WIDTH, _HEIGHT = 420, 320
+_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 24, 34, 44
 _TIMES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
 _FOOTPRINTS = (1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0)
 
 
 def drawn(slices: Mapping[str, Sequence[Curve]]) -> str:
     """One panel per slice, side by side."""
-    width = _WIDTH * len(slices)
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{_HEIGHT}" viewBox="0 0 {width} {_HEIGHT}" '
-        'font-family="sans-serif" font-size="11">',
-        f'<rect width="{width}" height="{_HEIGHT}" fill="white"/>',
-    ]
+    label = "Mean target in units of usage over the share of time above target, for each recommender at every margin"
+    parts = [opened(_WIDTH * len(slices), _HEIGHT, label)]
     for number, (name, curves) in enumerate(slices.items()):
         parts.append(f'<g transform="translate({number * _WIDTH} 0)">')
         parts += _axes(name)
-        for colour, curve in zip(_COLOURS * 2, curves, strict=False):
-            parts += _line(curve, colour)
-        parts += _legend([curve.name for curve in curves])
+        for place, curve in enumerate(curves):
+            parts += _line(curve, place % len(COLOURS))
+            parts.append(legend(_WIDTH - 120, _TOP + 16 + 17 * place, place % len(COLOURS), curve.name))
         parts.append("</g>")
     return "\n".join([*parts, "</svg>", ""])
 
 
 def _axes(name: str) -> Iterator[str]:
-    yield f'<text x="{_LEFT}" y="18" font-weight="bold">{escape(name)}</text>'
+    yield text(_LEFT, 18, name, kind="title")
     for time in _TIMES:
         x = _x(time)
-        yield f'<line x1="{x:.1f}" y1="{_TOP}" x2="{x:.1f}" y2="{_HEIGHT - _BOTTOM}" stroke="#e5e5e5"/>'
-        yield f'<text x="{x:.1f}" y="{_HEIGHT - _BOTTOM + 15}" text-anchor="middle">{time:.1%}</text>'
+        yield f'<path class="grid" d="M{x:.1f} {_TOP}V{_HEIGHT - _BOTTOM}"/>'
+        yield text(x, _HEIGHT - _BOTTOM + 15, f"{time:.1%}", anchor="middle")
     for footprint in _FOOTPRINTS:
         y = _y(footprint)
-        yield f'<line x1="{_LEFT}" y1="{y:.1f}" x2="{_WIDTH - _RIGHT}" y2="{y:.1f}" stroke="#e5e5e5"/>'
-        yield f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{footprint:g}</text>'
-    yield (
-        f'<text x="{(_LEFT + _WIDTH - _RIGHT) / 2}" y="{_HEIGHT - 10}" text-anchor="middle">time over target</text>'
-        f'<text transform="translate(14 {(_TOP + _HEIGHT - _BOTTOM) / 2}) rotate(-90)" text-anchor="middle">'
-        "target / usage</text>"
-    )
+        yield f'<path class="grid" d="M{_LEFT} {y:.1f}H{_WIDTH - _RIGHT}"/>'
+        yield text(_LEFT - 6, y + 4, f"{footprint:g}", anchor="end")
+    yield text((_LEFT + _WIDTH - _RIGHT) / 2, _HEIGHT - 8, "time over target", anchor="middle")
+    middle = (_TOP + _HEIGHT - _BOTTOM) / 2
+    yield f'<g transform="translate(14 {middle}) rotate(-90)">{text(0, 0, "target / usage", anchor="middle")}</g>'
 
 
-def _line(curve: Curve, colour: str) -> Iterator[str]:
-    points = [
-        (_x(time), _y(footprint))
-        for time, footprint in zip(curve.shown_time_over.tolist(), curve.shown_footprint.tolist(), strict=True)
-        if _TIMES[0] <= time <= _TIMES[-1] and _FOOTPRINTS[0] <= footprint <= _FOOTPRINTS[-1]
-    ]
-    listed = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-    yield f'<polyline points="{listed}" fill="none" stroke="{colour}" stroke-width="1.6"/>'
+def _line(curve: Curve, number: int) -> Iterator[str]:
+    points = zip(curve.shown_time_over.tolist(), curve.shown_footprint.tolist(), strict=True)
+    listed = " ".join(f"{_x(time):.1f},{_y(footprint):.1f}" for time, footprint in points if _inside(time, footprint))
+    yield f'<polyline class="line l{number}" points="{listed}"/>'
     usual = len(FACTORS) // 2
     time, footprint = float(curve.shown_time_over[usual]), float(curve.shown_footprint[usual])
-    if _TIMES[0] <= time <= _TIMES[-1] and _FOOTPRINTS[0] <= footprint <= _FOOTPRINTS[-1]:
-        yield f'<circle cx="{_x(time):.1f}" cy="{_y(footprint):.1f}" r="3.5" fill="{colour}"/>'
+    if _inside(time, footprint):
+        yield f'<circle class="d{number}" cx="{_x(time):.1f}" cy="{_y(footprint):.1f}" r="4"/>'
 
 
-def _legend(names: Sequence[str]) -> Iterator[str]:
-    for number, (colour, name) in enumerate(zip(_COLOURS * 2, names, strict=False)):
-        y = _TOP + 14 + 15 * number
-        yield f'<path d="M{_WIDTH - 110} {y - 4}h18" stroke="{colour}" stroke-width="2"/>'
-        yield f'<text x="{_WIDTH - 87}" y="{y}">{escape(name)}</text>'
+def _inside(time: float, footprint: float) -> bool:
+    return _TIMES[0] <= time <= _TIMES[-1] and _FOOTPRINTS[0] <= footprint <= _FOOTPRINTS[-1]
 
 
 def _x(time: float) -> float:

@@ -125,7 +125,7 @@ class RecommenderInMemory:
         with spent.on("count"):
             self._counting.count_samples(ingested, kills)
         with spent.on("publish"):
-            self.knowledge.published([(write, self._stored(write)) for write in result.writes], now)
+            self.knowledge.published(result, [(write, self._stored(write)) for write in result.writes], now)
         with spent.on("count"):
             self._counting.count_advice(result, result.writes, now)
         with spent.on("collect"):

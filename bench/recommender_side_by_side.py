@@ -109,7 +109,7 @@ def measured(profile: Profile) -> list[Row]:
 
 
 def upstream_side(cluster: Cluster, rates: tuple[str, ...] = RATES) -> Side:
-    return Side("upstream", (upstream.recommender(),), upstream.kubeconfig(cluster), rates)
+    return Side("upstream", (upstream.RECOMMENDER.path(),), upstream.RECOMMENDER.kubeconfig(cluster), rates)
 
 
 def our_side(cluster: Cluster) -> Side:

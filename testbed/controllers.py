@@ -26,13 +26,17 @@ class Controller:
 
     def metrics(self) -> str:
         """What it says about itself at this moment, in Prometheus's text format."""
-        with closing(http.client.HTTPConnection(ADDRESS, self._port, timeout=30.0)) as connection:
-            connection.request("GET", "/metrics")
-            answer = connection.getresponse()
-            text = answer.read().decode()
-        if answer.status != http.client.OK:
-            raise HarnessError(f"{self.url}/metrics: {answer.status} {text[:200]}")
+        status, text = self.get("/metrics")
+        if status != http.client.OK:
+            raise HarnessError(f"{self.url}/metrics: {status} {text[:200]}")
         return text
+
+    def get(self, path: str) -> tuple[int, str]:
+        """The status and the text of what it answers there."""
+        with closing(http.client.HTTPConnection(ADDRESS, self._port, timeout=30.0)) as connection:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
 
     def logs(self) -> str:
         """Everything that it has written so far."""

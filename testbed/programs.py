@@ -43,8 +43,11 @@ KUBECTL = Program("kubectl", "k8s.io/kubernetes/cmd/kubectl", 0.6)
 # What Trellis is compared with, and reads from: only for the tests and measurements that ask for it. Their versions
 # stand in peers/go.mod. The recommender first, because it compiles the Kubernetes libraries that Prometheus uses too.
 UPSTREAM_RECOMMENDER = Program("vpa-recommender", "k8s.io/autoscaler/vertical-pod-autoscaler/pkg/recommender", 2)
+UPSTREAM_ADMISSION = Program(
+    "vpa-admission-controller", "k8s.io/autoscaler/vertical-pod-autoscaler/pkg/admission-controller", 0.2
+)
 PROMETHEUS = Program("prometheus", "github.com/prometheus/prometheus/cmd/prometheus", 1.3)
 PROMTOOL = Program("promtool", "github.com/prometheus/prometheus/cmd/promtool", 0.1)
-PEERS = (UPSTREAM_RECOMMENDER, PROMETHEUS, PROMTOOL)
+PEERS = (UPSTREAM_RECOMMENDER, UPSTREAM_ADMISSION, PROMETHEUS, PROMTOOL)
 
 BY_NAME = {program.name: program for program in (*NEEDED, KUBECTL, *PEERS)}

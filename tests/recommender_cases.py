@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
+
+import numpy as np
 
 from cluster_vpas import conditions_of, status_of, value
 from recommend_oracle import ExactHistogram
@@ -13,6 +15,10 @@ from testbed.cluster import Cluster
 from testbed.controllers import Controller
 from testbed.waiting import until
 from trellis.base.times import format_time
+from trellis.core.model.pods import FollowedContainer, FollowedPod
+from trellis.core.usage.checkpoints import as_status
+from trellis.core.usage.model import UsageModel
+from trellis.core.usage.samples import Samples
 
 EVERY_SECOND: Final = "--recommender-interval=1s"
 MIB: Final = 1024 * 1024
@@ -66,6 +72,21 @@ def history(
         "spec": {"vpaObjectName": vpa, "containerName": container},
         "status": status,
     }
+
+
+def hourly_history(namespace: str, vpa: str, cpu: Sequence[float], memory: float, *, container: str = "app") -> Json:
+    """A checkpoint of cores used in the last hours, the newest last, and of memory that was the same in all of them."""
+    now = datetime.now(UTC).timestamp()
+    model = UsageModel()
+    model.keep_history([(namespace, vpa)])
+    pod = FollowedPod(namespace, "past", "past", vpa, True, (FollowedContainer(container),))
+    model.follow(namespace, [pod], now)
+    size = len(cpu)
+    times = now - 60.0 - 3600.0 * np.arange(size - 1, -1, -1, dtype=np.float64)
+    used = np.asarray(cpu, dtype=np.float64), np.full(size, memory)
+    model.ingest(Samples([namespace] * size, ["past"] * size, [container] * size, times, *used), now)
+    [row] = model.saved(model.view().rows, now)
+    return history(vpa, {}, {}, container=container) | {"status": as_status(row)}
 
 
 def cpu_at(bucket: int, margin: float = MARGIN) -> int:

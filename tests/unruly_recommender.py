@@ -8,13 +8,18 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Final
 
 import numpy as np
 
 from trellis.core.recommend.protocol import Estimates, Parameter, ParameterKind, ParameterValues, Rows
 
-MOODS: Final = ("fine", "spin", "fork", "exit", "segfault", "raise", "garbage", "greedy", "print", "shape", "negative")
+MOODS: Final = (
+    *("fine", "spin", "fork", "exit", "segfault", "raise", "garbage", "greedy", "print", "shape", "negative", "told"),
+)
+# Beside the module, while the mood is "told": a word of MISDEEDS, or no file to behave.
+TOLD: Final = "unruly-mood.txt"
 
 
 class Unruly:
@@ -63,6 +68,12 @@ def write_a_line() -> None:
     sys.stdout.flush()
 
 
+def as_told() -> None:
+    told = Path(__file__).with_name(TOLD)
+    if told.exists():
+        MISDEEDS[told.read_text()]()
+
+
 MISDEEDS: Final[dict[str, Callable[[], object]]] = {
     "spin": spin,
     "fork": fork,
@@ -72,6 +83,7 @@ MISDEEDS: Final[dict[str, Callable[[], object]]] = {
     "garbage": write_garbage,
     "greedy": lambda: np.ones(1 << 40),
     "print": write_a_line,
+    "told": as_told,
 }
 
 

@@ -1,7 +1,7 @@
 """How does a package of somebody else get beside Trellis, offline? It is built as a wheel and installed by pip.
 
-There is no build backend at hand, so that the wheel is put together here from what `pyproject.toml` says; pip, the one
-that comes with Python, checks it when it installs it.
+A build backend would have to be fetched, so that the wheel is put together here from what `pyproject.toml` says; pip,
+the one that comes with Python, checks it when it installs it. `test_newcomers_path.py` compares it with the backend's.
 """
 
 from __future__ import annotations
@@ -50,6 +50,12 @@ def write_project(into: Path, name: str, module: Path, entry_points: Mapping[str
 
 def install(wheel: Path, site: Path) -> None:
     """Install a wheel, and nothing that it depends on, into a directory for `PYTHONPATH`."""
+    options = ["--no-index", "--no-deps", "--quiet", "--disable-pip-version-check", "--no-cache-dir"]
+    subprocess.run([sys.executable, bundled_pip(), "install", *options, "--target", str(site), str(wheel)], check=True)
+
+
+def bundled_pip() -> Path:
+    """The pip that comes with Python, to be run by it."""
     ensurepip = subprocess.run(
         [sys.executable, "-c", "import ensurepip; print(ensurepip.__path__[0])"],
         capture_output=True,
@@ -57,10 +63,7 @@ def install(wheel: Path, site: Path) -> None:
         check=True,
     )
     [pip] = (Path(ensurepip.stdout.strip()) / "_bundled").glob("pip-*.whl")
-    options = ["--no-index", "--no-deps", "--quiet", "--disable-pip-version-check", "--no-cache-dir"]
-    subprocess.run(
-        [sys.executable, str(pip / "pip"), "install", *options, "--target", str(site), str(wheel)], check=True
-    )
+    return pip / "pip"
 
 
 def _metadata(about: Mapping[str, Any]) -> Iterator[str]:

@@ -6,25 +6,40 @@ than a deadline, and none is left behind when its parent is gone.
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 
 import unruly_recommender
-from cluster_vpas import USAGE, USAGE_SECONDS, containers_of, status_of, target_of, value, vpa, vpa_path
-from recommender_cases import EVERY_SECOND, condition_of, cpu_at, history, memory_at, true_conditions, wait_for_passes
+from cluster_vpas import USAGE, USAGE_SECONDS, amounts, containers_of, status_of, target_of, value, vpa, vpa_path
+from recommender_cases import (
+    EVERY_SECOND,
+    condition_of,
+    cpu_at,
+    history,
+    hourly_history,
+    memory_at,
+    true_conditions,
+    wait_for_passes,
+)
+from testbed.client import Json
 from testbed.cluster import Cluster
 from testbed.controllers import Controller
 from testbed.shipped import ROOT
 from testbed.waiting import until
 from testbed.workloads import deployment
 from trellis.core.usage import layout
+from unruly_recommender import TOLD
 from wheels import build_wheel, install, write_project
 
 Start = Callable[..., Controller]
@@ -51,12 +66,35 @@ def installed(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(site))
 
 
-def create(cluster: Cluster, namespace: str, name: str, recommender: str, **parameters: str) -> None:
-    """A Deployment, its VPA and an hour of history."""
+def create(
+    cluster: Cluster, namespace: str, name: str, recommender: str, past: Json | None = None, **parameters: str
+) -> None:
+    """A Deployment, its VPA and its past, which is an hour of history by default."""
     cluster.api.create(deployment(name), namespace)
-    cluster.api.create(history(name, CPU, MEMORY), namespace)
+    cluster.api.create(past or history(name, CPU, MEMORY), namespace)
     entry = {"name": recommender, "parameters": parameters}
     cluster.api.create(vpa(name, recommenders=[entry]), namespace)
+
+
+def give(cluster: Cluster, namespace: str, name: str, **parameters: str) -> None:
+    """Other parameters for the recommender that a VPA names."""
+    [entry] = cluster.api.get(vpa_path(namespace, name))["spec"]["recommenders"]
+    chosen = {"name": entry["name"], "parameters": parameters}
+    cluster.api.patch(vpa_path(namespace, name), {"spec": {"recommenders": [chosen]}})
+
+
+def why(controller: Controller, *path: str) -> tuple[int, Json]:
+    """What the process answers when it is asked about recommendations."""
+    status, text = controller.get("/".join(["/recommendations", *path]))
+    return status, json.loads(text)
+
+
+def before_a_peak() -> list[float]:
+    """Fifteen days of a fifth of a core, but for two cores in this hour and in the next of each earlier day."""
+    used = np.full(15 * 24, 0.2)
+    for day in range(1, 15):
+        used[-1 - 24 * day : 1 - 24 * day] = 2.0
+    return used.tolist()
 
 
 def message(cluster: Cluster, namespace: str, name: str, type_: str) -> str | None:
@@ -148,11 +186,7 @@ def test_one_process_serves_default_and_a_wheel_and_nobody_suffers_for_a_crash_o
         ("calm", {"millicores": "300"}),
         ("bad", {"margin": "0"}),
     ):
-        spec = cluster.api.get(vpa_path(namespace, name))["spec"]
-        [entry] = spec["recommenders"]
-        cluster.api.patch(
-            vpa_path(namespace, name), {"spec": {"recommenders": [{"name": entry["name"], "parameters": parameters}]}}
-        )
+        give(cluster, namespace, name, **parameters)
     bare = (cpu_at(20, margin=0), memory_at(30, margin=0))
     until("default to go on", lambda: target_of(cluster, namespace, "by-default") == bare)
     until(
@@ -167,6 +201,118 @@ def test_one_process_serves_default_and_a_wheel_and_nobody_suffers_for_a_crash_o
     workers = until("two workers", lambda: two_workers_of(controller))
     controller.process.stop()
     assert are_gone(workers)
+
+
+@pytest.fixture
+def three(
+    cluster: Cluster, namespace: str, recommender: Start, installed: None
+) -> tuple[Controller, Callable[[str], tuple[int, int]]]:
+    """Three VPAs, three recommenders and one process; and the target of a VPA, by its name.
+
+    All have the same past but that of the wheel: one sees the peak that comes, the other what was used at most times.
+    """
+    past = partial(hourly_history, namespace, cpu=before_a_peak(), memory=2.0**30)
+    create(cluster, namespace, "by-default", "default", past("by-default"))
+    season = {"recommendation-margin-fraction": "0.5", "memory-margin-fraction": "0"}
+    create(cluster, namespace, "by-season", "seasonal", past("by-season"), **season)
+    create(cluster, namespace, "by-wheel", "unruly", mood="told", millicores="250")
+    shadows = {"trellis.x-k8s.io/shadow-recommenders": "seasonal,unruly"}
+    cluster.api.patch(vpa_path(namespace, "by-default"), {"metadata": {"annotations": shadows}})
+    names = "--recommender-name=default,seasonal,unruly"
+    controller = recommender(namespace, EVERY_SECOND, names, "--recommender-deadline=2s")
+
+    def target(name: str) -> tuple[int, int]:
+        return target_of(cluster, namespace, name) or (0, 0)
+
+    until("default's", lambda: 200 < target("by-default")[0] < 300)
+    until("a season's", lambda: target("by-season")[0] == pytest.approx(1.5 * 2000, rel=0.05))
+    assert target("by-season")[1] == pytest.approx(2**30, rel=0.05)
+    until("the wheel's", lambda: target("by-wheel") == (250, 1_000_000_000))
+    return controller, target
+
+
+@pytest.mark.req("CR-01", "CR-02", "CR-07", "CR-18", "CR-29")
+def test_default_seasonal_and_a_wheel_serve_three_vpas_and_a_bad_parameter_costs_one_of_them_its_progress(
+    cluster: Cluster, namespace: str, three: tuple[Controller, Callable[[str], tuple[int, int]]]
+) -> None:
+    controller, target = three
+    give(cluster, namespace, "by-season", **{"recommendation-margin-fraction": "0", "memory-margin-fraction": "1"})
+    until("other parameters", lambda: target("by-season")[0] == pytest.approx(2000, rel=0.05))
+    assert target("by-season")[1] == pytest.approx(2 * 2**30, rel=0.05)
+    give(cluster, namespace, "by-season", horizon="never")
+    told = until("a bad parameter", lambda: message(cluster, namespace, "by-season", "ConfigUnsupported"))
+    assert 'spec.recommenders[0].parameters[horizon]: Invalid value: "never"' in told
+    for name in ("by-default", "by-wheel"):
+        assert "ConfigUnsupported" not in true_conditions(cluster, namespace, name)
+    kept = target("by-season")
+    assert kept[0] == pytest.approx(2000, rel=0.05)
+    give(cluster, namespace, "by-wheel", mood="told", millicores="350")
+    until("the wheel to go on", lambda: target("by-wheel") == (350, 1_000_000_000))
+
+    wait_for_passes(controller)
+    status, found = why(controller, namespace, "by-season")
+    assert (status, found["recommender"], found["given"]) == (200, "seasonal", {"horizon": "never"})
+    assert found["conditions"] == status_of(cluster, namespace, "by-season")["conditions"]
+    [app] = found["containers"]
+    assert (app["reason"], app["found"]) == ("RecommendationKept", {})
+    assert amounts(app["published"]["target"]) == kept
+    give(cluster, namespace, "by-season")
+    until("the mended one", lambda: target("by-season")[0] == pytest.approx(1.15 * 2000, rel=0.05))
+
+
+def test_a_process_is_asked_why_over_http(
+    namespace: str, three: tuple[Controller, Callable[[str], tuple[int, int]]]
+) -> None:
+    controller, target = three
+    wait_for_passes(controller)
+    status, found = why(controller, namespace, "by-default")
+    [app] = found["containers"]
+    assert (status, app["recommender"]) == (200, "default")
+    assert amounts(app["published"]["target"]) == target("by-default")
+    seasonal, unruly = app["shadows"]["seasonal"], app["shadows"]["unruly"]
+    assert amounts(seasonal["found"]["target"])[0] == pytest.approx(1.15 * 2000, rel=0.05)
+    assert seasonal["explanation"]["days"] == pytest.approx(15, abs=1)
+    assert (unruly["explanation"], unruly["failure"]) == ({"mood": "fine"}, "")
+    [app] = why(controller, namespace, "by-wheel")[1]["containers"]
+    assert (app["recommender"], app["explanation"]) == ("unruly", {"mood": "told"})
+    status, found = why(controller, namespace, "nobody")
+    assert (status, found["serves"]) == (404, ["default", "seasonal", "unruly"])
+    status, found = why(controller)
+    assert [each["name"] for each in found["items"]] == ["by-default", "by-season", "by-wheel"]
+    assert why(controller, namespace)[1]["items"] == found["items"]
+
+
+@pytest.mark.req("CR-18", "CR-29")
+def test_a_wheel_that_crashes_and_hangs_recovers_by_itself_and_others_go_on_meanwhile(
+    cluster: Cluster, namespace: str, three: tuple[Controller, Callable[[str], tuple[int, int]]], site: Path
+) -> None:
+    controller, target = three
+
+    def failure() -> str | None:
+        return message(cluster, namespace, "by-wheel", "RecommenderFailed")
+
+    (site / TOLD).write_text("segfault")
+    until("a crash", lambda: failure() == "recommender unruly crashed: its process was ended by SIGSEGV", 60.0)
+    (site / TOLD).write_text("spin")
+    hung = "recommender unruly did not answer within 2 s and was killed"
+    until("a hang", lambda: failure() == hung, 60.0)
+    assert target("by-wheel") == (250, 1_000_000_000)
+    until("why", lambda: why(controller, namespace, "by-wheel")[1].get("failure") == hung)
+    give(cluster, namespace, "by-season")
+    until("a season's, meanwhile", lambda: target("by-season")[0] == pytest.approx(1.15 * 2000, rel=0.05), 60.0)
+    for name in ("by-default", "by-season"):
+        assert true_conditions(cluster, namespace, name) <= {"RecommendationProvided", "LowConfidence"}
+
+    # Nobody edits the VPA, and nobody starts the process again.
+    (site / TOLD).unlink()
+    until("it to recover", lambda: not failure(), 90.0)
+    assert "failure" not in why(controller, namespace, "by-wheel")[1]
+    give(cluster, namespace, "by-wheel", mood="told", millicores="350")
+    until("it to go on", lambda: target("by-wheel") == (350, 1_000_000_000))
+    pauses = [float(each) for each in re.findall(r'a recommender failed.* pause="?([\d.]+) s', controller.logs())]
+    assert pauses == sorted(pauses)
+    assert pauses[0] == 2.0
+    assert pauses[-1] >= 4.0
 
 
 @pytest.mark.usefixtures("installed")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -36,6 +37,7 @@ from testbed import annotations as ask
 from testbed.client import Json
 from testbed.cluster import Cluster
 from testbed.controllers import Controller
+from testbed.errors import Refused
 from testbed.waiting import until
 from testbed.workloads import deployment
 
@@ -124,6 +126,27 @@ def test_each_serves_its_own_and_leaves_all_others_as_they_are(
     wait_for_passes(second)
     assert everything_of(cluster, namespace, [*by_default, "younger"]) == left
     assert everything_of(cluster, namespace, ["nobody"]) == unserved
+
+
+@pytest.mark.req("CR-04", "CR-05")
+@pytest.mark.parametrize("names", [("default", "frugal"), ("frugal", "frugal"), ("a", "b", "c")])
+def test_more_than_one_recommender_is_refused_on_create_and_on_update(
+    cluster: Cluster, namespace: str, names: tuple[str, ...]
+) -> None:
+    several = [{"name": name} for name in names]
+    told = rf"spec\.recommenders: Too many: {len(names)}: must have at most 1 item"
+    with pytest.raises(Refused, match=told) as refused:
+        cluster.api.create(vpa("web", recommenders=several), namespace)
+    assert refused.value.reason == "Invalid"
+    assert cluster.api.find(vpa_path(namespace, "web")) is None
+    for entry in (None, ""):
+        nameless = [{} if entry is None else {"name": entry}]
+        with pytest.raises(Refused, match=r"spec\.recommenders\[0\]\.name"):
+            cluster.api.create(vpa("web", recommenders=nameless), namespace)
+    before = cluster.api.create(vpa("web", recommenders=several[:1]), namespace)
+    with pytest.raises(Refused, match=told):
+        cluster.api.patch(vpa_path(namespace, "web"), {"spec": {"recommenders": several}})
+    assert cluster.api.get(vpa_path(namespace, "web"))["spec"] == before["spec"]
 
 
 @pytest.mark.req("CR-13")
@@ -277,6 +300,10 @@ def test_each_name_has_a_lease_and_a_replica_takes_over_those_of_a_dead_one(
     until("both to be served", lambda: (observed("usual"), observed("thrifty")) == (1, 1))
     assert alive != dead == holder("vpa-recommender-lease")
     until("each to count its own", lambda: (value(first, COUNT), value(second, COUNT)) == (1, 1))
+    status, text = second.get(f"/recommendations/{namespace}/usual")
+    assert (status, json.loads(text)["elsewhere"]) == (404, {"default": dead})
+    assert f"this process serves frugal (default is led by {dead})" in text
+    assert second.get(f"/recommendations/{namespace}/thrifty")[0] == 200
 
     first.process.kill()
     for name in ("usual", "thrifty"):

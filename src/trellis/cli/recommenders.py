@@ -8,7 +8,7 @@ import sys
 
 import click
 
-from trellis.controllers.recommender.listing import list_recommenders
+from trellis.controllers.recommender.listing import known_names, list_recommenders
 from trellis.reports.recommenders import as_json, as_text
 
 
@@ -40,6 +40,8 @@ def command(names: tuple[str, ...], output: str) -> None:
             click.echo(line)
     missing = [name for name in names if name not in {each.name for each in listed}]
     for name in missing:
-        click.echo(f"trellis: there is no recommender {name}; under that name the default algorithm is run", err=True)
+        there = ", ".join(known_names())
+        remedy = "install the package that has it, or else the default algorithm is run under that name"
+        click.echo(f"trellis: there is no recommender {name}, but {there}: {remedy}", err=True)
     if missing or any(each.problem for each in listed):
         sys.exit(1)

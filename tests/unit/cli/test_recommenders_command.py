@@ -81,7 +81,8 @@ def test_one_that_is_none_is_told_with_what_it_lacks(tmp_path: Path, monkeypatch
 def test_a_name_that_nobody_has_is_said() -> None:
     result = CliRunner().invoke(trellis, ["recommenders", "weekly"])
     assert (result.exit_code, result.stdout) == (1, "")
-    assert "there is no recommender weekly; under that name the default algorithm is run" in result.stderr
+    assert "there is no recommender weekly, but default, window," in result.stderr
+    assert "install the package that has it, or else the default algorithm is run under that name" in result.stderr
 
 
 def test_what_cannot_be_set_is_refused_before_anything_starts(

@@ -125,7 +125,7 @@ def test_announcements_are_read_with_their_packages(site: Path) -> None:
     [
         (("target-cpu-percentile=90",), '"target-cpu-percentile=90": flag --set: must be at most 1'),
         (("target-cpu=1",), '"target-cpu": flag --set: is no parameter of this recommender'),
-        (("other.x=1",), '"other.x=1": flag --set: there is no recommender other here, but default'),
+        (("other.x=1",), '"other.x=1": flag --set: there is no recommender other here, but default; add'),
         (("x",), '"x": flag --set: must be written as parameter=value'),
     ],
 )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
-from recommender_world import VPAS, World
+from recommender_world import CHECKPOINTS, VPAS, World
 from trellis.base.errors import Unreachable
 from trellis.kube.requests import Request
 from trellis.kube.scripted import Answer, refusal
@@ -294,6 +296,43 @@ def test_only_those_that_name_it_are_served_counted_and_written() -> None:
         served = 'update_mode="Recreate",has_recommendation="true",api="v1",matches_pods="true"'
         assert world.counted(f"vpa_recommender_vpa_objects_count{{{served}") == 0
         assert world.counted(f'vpa_recommender_vpa_objects_count{{{served},unsupported_config="false"}}') == 1
+
+    world.run(play)
+
+
+@pytest.mark.req("CR-16")
+def test_the_log_counts_those_that_are_served_and_does_not_go_on_about_the_others(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO - 4, "trellis.recommender")
+    world = World()
+    world.add_workload("web")
+    world.add_workload("theirs")
+    world.add_vpa("theirs", recommenders=[{"name": "somebody"}])
+
+    async def play() -> None:
+        await world.passes(2)
+
+    world.run(play)
+    fields = [getattr(record, "trellis_fields", {}) for record in caplog.records]
+    assert {each["served"] for each in fields if "served" in each} == {1}
+    assert {each["vpas"] for each in fields if "written" in each} == {1}
+    assert not [each for each in fields if "theirs" in str(each)]
+
+
+@pytest.mark.req("CR-19")
+def test_a_label_has_no_effect_and_nobody_is_asked_for_advice() -> None:
+    world = World()
+    world.add_workload("web")
+    labelled = world.vpa("web")
+    labelled["metadata"]["labels"] = {"recommender": "somebody", "vpa-recommender": "somebody"}
+    world.server.put(f"{VPAS}/web", labelled)
+
+    async def play() -> None:
+        await world.passes(3)
+        assert world.target("web") == {"cpu": "587m", "memory": "380258472"}
+        written = {request.path for request in world.server.requests if request.method != "GET"}
+        assert written == {f"{VPAS}/web/status", CHECKPOINTS, f"{CHECKPOINTS}/web-app"}
 
     world.run(play)
 

@@ -150,7 +150,8 @@ def test_the_same_question_waits_after_a_failure_and_twice_as_long_after_the_nex
     [
         (
             "no_such_package:X",
-            "no_such_package:X cannot be loaded: ModuleNotFoundError: \"No module named 'no_such_package'\"",
+            "no_such_package:X cannot be loaded: ModuleNotFoundError: \"No module named 'no_such_package'\"; "
+            "install its package again, or mend its entry point",
         ),
         ("unruly_recommender:Nobody", "unruly_recommender:Nobody cannot be loaded: AttributeError"),
         ("unruly_recommender:MOODS", "cannot be loaded: TypeError: \"'tuple' object is not callable\""),
@@ -167,6 +168,25 @@ def test_what_is_no_recommender_says_which_package_and_what_is_missing(value: st
         assert worker.why_not.startswith("recommender unruly of package unruly-package 1.0 cannot be used: ")
         assert told in worker.why_not
         assert seen.failures == ["RecommenderNotLoaded"]
+
+
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        ("raise RuntimeError('no key')", "RuntimeError: \"no key\"; `python -c 'import unlucky'` shows where"),
+        ("raise SystemExit", "SystemExit; `python -c 'import unlucky'` shows where"),
+        ("import scipi.stats", "ModuleNotFoundError: \"No module named 'scipi'\"; install scipi beside Trellis"),
+        ("import unlucky.more", "install its package again, or mend its entry point"),
+    ],
+)
+def test_what_cannot_be_imported_says_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, told: str
+) -> None:
+    (tmp_path / "unlucky.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    with working("unlucky:X") as (worker, _):
+        assert worker.problem.startswith("unlucky:X cannot be loaded: ")
+        assert worker.problem.endswith(told)
 
 
 def test_one_that_never_loads_is_given_up() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from recommend_oracle import ExactHistogram, SlowContainer
 from trellis.core.recommend.amounts import CPU, LOWER, MEMORY, MIDDLE, UPPER
-from trellis.core.recommend.default import DefaultRecommender
+from trellis.core.recommend.default import DefaultRecommender, with_margin
 from trellis.core.recommend.parameters import ParameterValues, read_parameters
 from trellis.core.recommend.pod_minimums import minimums
 from trellis.core.recommend.protocol import Estimates, Rows
@@ -74,6 +74,7 @@ def rows(*histories: History, containers: int = 1, half_life: float = DAY) -> Ro
         current=np.ones(len(histories), dtype=np.bool_),
         total_rows=np.where([bool(history.total_cpu) for history in histories], numbers, -1),
         history_rows=np.full(len(histories), -1),
+        run_rows=np.full(len(histories), -1),
         **banks,
     )
     return Rows(view, np.full(len(histories), float(containers)))
@@ -257,6 +258,20 @@ def test_columns_say_what_the_slow_way_says(given: list[History], chosen: Defaul
     assert np.array_equal(found.bounds, np.trunc(found.bounds), equal_nan=True)
     assert found.target.shape == found.lower.shape == found.upper.shape == (2, len(given))
     assert np.array_equal(found.bounds[MIDDLE], found.target, equal_nan=True)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(histories, min_size=1, max_size=4), figures, st.integers(1, 60))
+def test_the_target_follows_from_what_it_explains(
+    given: list[History], chosen: DefaultSettings, containers: int
+) -> None:
+    found = estimate(rows(*given, containers=containers), chosen)
+    why = {name: np.asarray(column) for name, column in found.explanation.items()}
+    for resource, name in ((CPU, "cpu"), (MEMORY, "memory")):
+        is_known = ~np.isnan(why[f"{name}-used"])
+        raised = np.maximum(with_margin(why[f"{name}-used"], chosen.margin_fraction), why[f"least-{name}"])
+        assert found.target[resource, is_known].tolist() == raised[is_known].tolist()
+        assert np.isnan(found.target[resource, ~is_known]).all()
 
 
 def slow_container(history: History) -> SlowContainer:

@@ -42,7 +42,7 @@ def test_what_is_set_is_read_by_recommender(texts: tuple[str, ...], names: tuple
         ("margin", "must be written as parameter=value, or as recommender.parameter=value"),
         ("=1", "must be written as parameter=value"),
         ("margin=1", "say whose parameter it is, as in a.margin: there are a, b"),
-        ("c.margin=1", "there is no recommender c here, but a, b"),
+        ("c.margin=1", "there is no recommender c here, but a, b; add it to --recommender-name"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(text: str, rule: str) -> None:

@@ -215,7 +215,7 @@ class Nameless(Sound):
         (Stateful, "repeats-itself", "another instance, it says something else"),
         (Curious, "reads-what-it-declares", "it reads the parameter 'secret', which it does not declare"),
         (Forgetful, "reads-what-it-declares", "it declares weeks and never reads it"),
-        (Delicate, "takes-every-parameter", "it raised OverflowError for 22 rows, margin=10.0: too much"),
+        (Delicate, "takes-every-parameter", "it raised OverflowError for 28 rows, margin=10.0: too much"),
         (Boundless, "declares-itself", "the parameter margin has no range"),
         (Nameless, "declares-itself", "it has no attribute `name` that is a text"),
         (object, "declares-itself", "it has no method `estimate`"),

@@ -1,10 +1,14 @@
 """What is said about a VerticalPodAutoscaler in its conditions?
 
 Upstream's types, of which those that do not hold are left out but for `RecommendationProvided`, and four of ours:
-`ConflictingVPA`, where an older object governs the same pods, `RecommenderFailed`, where its recommender did and the
-last recommendation stands, `HistoryUnavailable`, where past usage could not be fetched, and `StartupBoostUnavailable`,
-where pods cannot be boosted because the API server could not take it back. `ConfigDeprecated` is never set. The list is ours alone, as a status has one writer:
-what others put there is dropped with the next write, but it is no cause for one.
+
+- `ConflictingVPA`, where an older object governs the same pods;
+- `RecommenderFailed`, where its recommender did, and the last recommendation stands;
+- `HistoryUnavailable`, where past usage could not be fetched;
+- `StartupBoostUnavailable`, where pods are not boosted because the API server could not take it back.
+
+`ConfigDeprecated` is never set. The list is ours alone, as a status has one writer: what others put there is dropped
+with the next write, but it is no cause for one.
 
 A pass works with bits, one per type; documents are made only for what is written.
 """

@@ -5,11 +5,11 @@ from __future__ import annotations
 import msgspec
 
 from trellis.core.recommend.parameters import Parameter, ParameterKind, ParameterValues
+from trellis.core.recommend.pod_minimums import minimum_parameters
 from trellis.core.recommend.settings import DAY, DefaultSettings
 from trellis.core.usage.runs import RUNS
 
 _MINUTE = 60.0
-_LARGEST_POD = 1e9  # a million cores, or a pebibyte
 
 
 class PhaseFigures(msgspec.Struct, frozen=True):
@@ -79,18 +79,7 @@ def phase_parameters(settings: DefaultSettings) -> tuple[Parameter, ...]:
             "A pod that lasts longer is no run: it is sized as by default, and nothing is learned from it.",
             *(DAY, "seconds", 10 * _MINUTE, 35 * DAY),
         ),
-        Parameter(
-            "pod-recommendation-min-cpu-millicores",
-            ParameterKind.NUMBER,
-            "The least CPU of a whole pod, shared by its containers.",
-            *(settings.pod_min_cpu_millicores, "millicores", 0.0, _LARGEST_POD),
-        ),
-        Parameter(
-            "pod-recommendation-min-memory-mb",
-            ParameterKind.NUMBER,
-            "The least memory of a whole pod, shared by its containers.",
-            *(settings.pod_min_memory_mebibytes, "MiB", 0.0, _LARGEST_POD),
-        ),
+        *minimum_parameters(settings),
     )
 
 

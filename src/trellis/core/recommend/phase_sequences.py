@@ -18,9 +18,8 @@ from trellis.core.usage.rings import Ring
 # strays by itself, memory hardly does.
 ALIKE: Final = np.array([0.4, 0.2])
 _NEGLIGIBLE: Final = np.array([0.1, 0.05])
-_DOUBTFUL: Final = np.float32(
-    1e-6
-)  # what a place weighs in its phase that is elsewhere, or may be half in the phase before
+# What a place weighs in its phase that is elsewhere, or may be half in the phase before.
+_DOUBTFUL: Final = np.float32(1e-6)
 
 
 class Sequences(NamedTuple):

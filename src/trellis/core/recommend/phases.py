@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 
 from trellis.core.recommend.amounts import CPU, MEMORY, MIDDLE
+from trellis.core.recommend.by_setting import BySetting
 from trellis.core.recommend.coming_hours import Sized
 from trellis.core.recommend.coming_phases import SIZED, TOO_FEW, TOO_LONG, UNLIKE, Coming, coming
 from trellis.core.recommend.explaining import Explanations
@@ -26,7 +27,6 @@ from trellis.core.recommend.settings import DefaultSettings
 from trellis.core.usage.columns import IntColumn
 from trellis.core.usage.runs import RUNS
 
-_MOST_SETTINGS: Final = 32  # that VPAs have at once; more would be worked out anew each time
 _TOLD: Final = {SIZED: "phases", TOO_FEW: "too few runs", UNLIKE: "unlike earlier runs", TOO_LONG: "runs for too long"}
 _NOT_SAMPLED: Final = "not sampled"
 
@@ -41,28 +41,28 @@ class PhasesRecommender:
     def __init__(self, fallback: Recommender, settings: DefaultSettings | None = None) -> None:
         self.parameters: tuple[Parameter, ...] = phase_parameters(settings or DefaultSettings())
         self._fallback = fallback
-        self._done: dict[PhaseFigures, PhaseWork] = {}
+        self._done: BySetting[PhaseFigures, PhaseWork] = BySetting(_no_work)
 
     def estimate(self, rows: Rows, values: ParameterValues, now: float, /) -> Estimates:
         """For what comes from now until the horizon."""
         figures = phase_figures(values)
-        if figures not in self._done:
-            if len(self._done) >= _MOST_SETTINGS:
-                self._done.clear()
-            self._done[figures] = PhaseWork()
 
         def work(positions: IntColumn) -> Coming:
             most = min(figures.runs + 1, RUNS)
             seen = rows.runs(positions, longest=figures.longest_run, most=most)
             return coming(seen, rows.started[positions], figures, now)
 
-        found = self._done[figures].done(rows, now, work)
+        found = self._done.of(figures).done(rows, now, work)
         least = minimums(
             figures.pod_recommendation_min_cpu_millicores, figures.pod_recommendation_min_memory_mb, rows.containers
         )
         below = fallen_back(self._fallback, rows, values, now)
         sized = Sized(found.bounds[:, CPU], found.bounds[:, MEMORY], found.runs.astype(np.float64)[np.newaxis])
         return overlaid(below, sized, least, _explained(found))
+
+
+def _no_work(_figures: PhaseFigures) -> PhaseWork:
+    return PhaseWork()
 
 
 def _explained(found: Coming) -> Explanations:

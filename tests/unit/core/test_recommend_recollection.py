@@ -1,0 +1,149 @@
+"""What past hours tell about the coming one: the same hour of earlier days, days that were alike, the last hours."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from trellis.core.recommend.candidates import CANDIDATES, SEASON
+from trellis.core.recommend.day_levels import day_levels
+from trellis.core.recommend.likeness import likeness
+from trellis.core.recommend.past_hours import past_hours, since_known
+from trellis.core.recommend.recollection import Recent, Recollection, Remembered, Season
+from trellis.core.usage.columns import FloatColumn
+from trellis.core.usage.rings import Ring
+
+BUCKET = 0.05
+ALONE = Recollection("season", ((Season(), 1.0),))
+LAST = Recollection("last", ((Recent(), 1.0),))
+
+
+def summed_up(*used: FloatColumn) -> Ring:
+    """Hours in which no sample differs from another, (rows, measures, hours), in millicores."""
+    return np.repeat(np.stack(used)[:, np.newaxis], 5, axis=1).astype(np.float32)
+
+
+def told(used: FloatColumn, what: Recollection, fraction: float = 0.5) -> float:
+    """What the hour is said to use that comes after these."""
+    past = past_hours(summed_up(used))
+    return float(what.quantiles(Remembered(past, np.array([past.hours])), (fraction,))[0, 0, 0])
+
+
+def days(*of_each: FloatColumn) -> FloatColumn:
+    return np.concatenate(of_each)
+
+
+BUSY = np.where((np.arange(24) >= 9) & (np.arange(24) < 18), 1000.0, 100.0)
+QUIET = np.full(24, 100.0)
+
+
+def test_the_coming_hour_is_told_by_the_same_hour_of_earlier_days() -> None:
+    fortnight = np.tile(BUSY, 14)
+    assert told(days(fortnight, BUSY[:12]), ALONE) == pytest.approx(1000, rel=BUCKET)
+    assert told(days(fortnight, BUSY[:3]), ALONE) == pytest.approx(100, rel=BUCKET)
+
+
+def test_the_hours_beside_it_count_too() -> None:
+    # At five to nine the hour before it was quiet for two weeks, the hour after it was busy.
+    before_nine = days(np.tile(BUSY, 14), BUSY[:8])
+    assert told(before_nine, ALONE, 0.5) == pytest.approx(100, rel=BUCKET)
+    assert told(before_nine, ALONE, 0.9) == pytest.approx(1000, rel=BUCKET)
+
+
+def test_the_last_hours_count_whatever_time_it_is() -> None:
+    assert told(days(np.tile(QUIET, 5), np.full(4, 500.0)), LAST) == pytest.approx(500, rel=0.2)
+
+
+def test_a_season_that_knows_nothing_leaves_its_share_to_the_last_hours() -> None:
+    assert told(np.full(6, 300.0), SEASON) == pytest.approx(300, rel=BUCKET)
+
+
+def test_nothing_is_told_where_nothing_is_known() -> None:
+    assert np.isnan(told(np.full(30, np.nan), SEASON))
+
+
+def test_hours_that_nobody_measured_do_not_count() -> None:
+    used = days(np.tile(BUSY, 14), BUSY[:12])
+    used[24 * 10 : 24 * 12] = np.nan
+    assert told(used, ALONE) == pytest.approx(1000, rel=BUCKET)
+
+
+def test_days_that_went_as_this_one_count_for_more_than_others() -> None:
+    # Seven busy days and seven quiet ones in turn; this one has been quiet so far, as the one before it was busy.
+    past = past_hours(summed_up(days(np.tile(days(BUSY, QUIET), 7), BUSY, QUIET[:12])))
+    counts = likeness(past, np.array([past.hours]), 6)[0, 0]
+    alike, unlike = counts[1::2], counts[::2]
+    assert alike.min() > 5 * unlike.max()
+
+
+def test_a_day_of_which_nothing_is_known_counts_less_than_one_that_was_alike() -> None:
+    used = np.tile(BUSY, 10)
+    used[24 * 6 : 24 * 8] = np.nan
+    past = past_hours(summed_up(used))
+    counts = likeness(past, np.array([past.hours]), 5)[0, 0]
+    assert 0 < counts[1] < counts[4]
+
+
+def test_levels_are_those_of_the_day_that_ends_with_an_hour() -> None:
+    used = np.repeat([100.0, 200.0, 200.0], 24)[np.newaxis]
+    levels = day_levels(used, followed=1.0)
+    assert np.exp(levels.after[0, [23, 35, 47, 71]]) == pytest.approx([100, 150, 200, 200])
+    assert np.exp(levels.before[0, [0, 24, 48]]) == pytest.approx([100, 100, 200])
+
+
+def test_an_hour_settles_at_the_level_after_a_change_if_it_went_along() -> None:
+    used = np.repeat([100.0, 100.0, 200.0, 200.0], 24)[np.newaxis]
+    levels = day_levels(used, followed=1.0)
+    # The last hours of the second day lie before the change, those of the third behind it.
+    assert np.exp(levels.settled[0, [40, 47]]) == pytest.approx([100, 100])
+    assert np.exp(levels.settled[0, [49, 60, 71]]) == pytest.approx([200, 200, 200], rel=0.05)
+
+
+def test_a_level_before_anything_was_known_is_that_of_the_first_hour() -> None:
+    used = np.concatenate([np.full(5, np.nan), np.full(10, 50.0)])[np.newaxis]
+    levels = day_levels(used, followed=1.0)
+    assert np.exp(levels.before[0, 5]) == pytest.approx(50)
+
+
+def test_usage_beyond_the_scale_is_still_a_bound() -> None:
+    # Of two amounts that are a million times apart, the lower is taken for more than it is, never for less.
+    used = np.where(np.arange(240) % 24 < 12, 1e6, 1.0)
+    assert told(used, ALONE, 0.9) >= 1.0
+
+
+used_hours = arrays(np.float64, (2, 96), elements=st.floats(0.1, 1e4), fill=st.just(100.0))
+
+
+@settings(max_examples=15, deadline=None)
+@given(used_hours, st.integers(60, 90))
+def test_what_comes_later_never_changes_what_was_told(used: FloatColumn, moment: int) -> None:
+    changed = used.copy()
+    changed[:, moment:] *= 3.0
+    for candidate in CANDIDATES:
+        before, after = (
+            candidate.quantiles(Remembered(past_hours(summed_up(*each)), np.arange(50, 96)), (0.9,))[0, :, moment - 50]
+            for each in (used, changed)
+        )
+        # The scale of a row ends at its highest usage, so that buckets may be cut elsewhere.
+        assert before == pytest.approx(after, rel=2 * BUCKET)
+
+
+@settings(max_examples=15, deadline=None)
+@given(used_hours)
+def test_replaying_many_moments_comes_to_the_same_as_asking_at_each(used: FloatColumn) -> None:
+    past = past_hours(summed_up(*used))
+    moments = np.arange(60, 96)
+    for candidate in CANDIDATES:
+        together = candidate.quantiles(Remembered(past, moments), (0.5, 0.9))
+        for number in (0, 20, 35):
+            alone = candidate.quantiles(Remembered(past, moments[[number]]), (0.5, 0.9))
+            assert alone[:, :, 0].ravel() == pytest.approx(together[:, :, number].ravel(), rel=1e-3)
+
+
+def test_hours_before_anything_is_known_cost_nothing_and_change_nothing() -> None:
+    used = days(np.full(400, np.nan), np.tile(BUSY, 6), BUSY[:12])
+    assert since_known(summed_up(used)).shape[-1] == 6 * 24 + 12 + 1
+    assert told(used[399:], ALONE) == told(used, ALONE)
