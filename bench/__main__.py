@@ -6,11 +6,14 @@ import sys
 from collections.abc import Callable, Sequence
 
 from bench import (
+    admission,
     check_time,
     help_time,
     informer,
     pod_list,
+    quality,
     quantity_columns,
+    recommender_cost,
     recommender_pass,
     recommender_side_by_side,
 )
@@ -23,7 +26,10 @@ MEASUREMENTS: dict[str, Callable[[], list[Row]]] = {
     "help_time": help_time.measure,
     "check_time": check_time.measure,
     "recommender_pass": recommender_pass.measure,
+    "admission": admission.measure,
     "recommender_side_by_side": recommender_side_by_side.measure,
+    "recommender_cost": recommender_cost.measure,
+    "quality": quality.measure,
 }
 
 # Taken only when named: each takes more than ten minutes.

@@ -13,10 +13,14 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tools"))
 
+from boost_pictures import KINDS as BOOST_KINDS  # noqa: E402
+from boost_pictures import PROBES, boost_picture  # noqa: E402
 from pages import cli_page, component_page, kinds_page, reasons_page, requirements_page  # noqa: E402
 from picture import picture  # noqa: E402
 from trellis.api.crds import crd  # noqa: E402
 from trellis.api.kinds import KINDS, Kind  # noqa: E402
+from trellis.controllers.admission.metrics import ADMISSION_METRICS  # noqa: E402
+from trellis.controllers.admission.settings import AdmissionSettings  # noqa: E402
 from trellis.controllers.recommender.metrics import RECOMMENDER_METRICS  # noqa: E402
 from trellis.controllers.recommender.settings import RecommenderSettings  # noqa: E402
 from trellis.core.recommend.built_in import built_in_recommenders  # noqa: E402
@@ -39,7 +43,16 @@ def generated() -> dict[str, Callable[[], str]]:
     files["docs/reference/recommender.md"] = lambda: component_page(
         "recommender", RecommenderSettings, RECOMMENDER_METRICS, built_in_recommenders().values()
     )
+    files["docs/reference/admission-controller.md"] = lambda: component_page(
+        "admission-controller", AdmissionSettings, ADMISSION_METRICS, guide="admission"
+    )
     files["docs/images/check.svg"] = lambda: picture(ROOT)
+    files["docs/images/boost-probes.svg"] = lambda: boost_picture(
+        PROBES, "CPU request and limit over time, with and without a probe and a duration"
+    )
+    files["docs/images/boost-kinds.svg"] = lambda: boost_picture(
+        BOOST_KINDS, "CPU request and limit over time, for a factor, a quantity, RequestsOnly and a recommendation"
+    )
     files["docs/reference/requirements.md"] = lambda: requirements_page(ROOT)
     return files
 

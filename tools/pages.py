@@ -153,10 +153,14 @@ def cli_page() -> str:
 
 
 def component_page(
-    name: str, settings: type[Settings], metrics: Iterable[Spec], recommenders: Iterable[Recommender] = ()
+    name: str,
+    settings: type[Settings],
+    metrics: Iterable[Spec],
+    recommenders: Iterable[Recommender] = (),
+    guide: str = "",
 ) -> str:
     """One component: what can be set, by group, what a VPA can set for itself, and what is counted."""
-    lines = [NOTE, f"# trellis {name}\n", f"How to use it is in the [guide](../guides/{name}.md).\n"]
+    lines = [NOTE, f"# trellis {name}\n", f"How to use it is in the [guide](../guides/{guide or name}.md).\n"]
     lines.append(
         "Each setting is a flag, a variable and a key of the file given with `--config`:\n"
         "`--kube-api-qps`, `TRELLIS_KUBE_API_QPS`, `kube-api-qps`. Flags win over variables, and these over the file.\n"

@@ -101,8 +101,8 @@ def upstream_recommender(cluster: Cluster, tmp_path: Path) -> Iterator[Callable[
         def start(namespace: str, *flags: str) -> Controller:
             log = tmp_path / f"upstream-recommender-{len(started)}.log"
             own = [f"--vpa-object-namespace={namespace}", *flags]
-            command = [upstream.recommender()]
-            started.append(controllers.enter_context(running(command, upstream.kubeconfig(cluster), log, own)))
+            command, kubeconfig = [upstream.RECOMMENDER.path()], upstream.RECOMMENDER.kubeconfig(cluster)
+            started.append(controllers.enter_context(running(command, kubeconfig, log, own)))
             return started[-1]
 
         yield start

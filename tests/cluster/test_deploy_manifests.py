@@ -19,15 +19,24 @@ def documents(file: Path) -> list[Json]:
     return [document for document in yaml.safe_load_all(file.read_text()) if document]
 
 
-@pytest.fixture
-def recommender(cluster: Cluster) -> str:
-    """The user that the recommender is, with the rights of its manifest."""
-    shipped.account(cluster, "recommender")
-    user = "system:serviceaccount:kube-system:vpa-recommender"
+def user_of(cluster: Cluster, component: str, name: str, *first: str) -> str:
+    """The user that a component is, with the rights of its manifest."""
+    shipped.account(cluster, component)
+    user = f"system:serviceaccount:kube-system:{name}"
     # The API server decides by what it has seen of roles, a moment later.
-    for right in ("list pods.metrics.k8s.io", "create leases.coordination.k8s.io kube-system/"):
+    for right in (*first, "create leases.coordination.k8s.io kube-system/"):
         until(f"the right to {right}", lambda right=right: allowed(cluster, user, right))  # type: ignore[misc]
     return user
+
+
+@pytest.fixture
+def recommender(cluster: Cluster) -> str:
+    return user_of(cluster, "recommender", "vpa-recommender", "list pods.metrics.k8s.io")
+
+
+@pytest.fixture
+def admission(cluster: Cluster) -> str:
+    return user_of(cluster, "admission", "vpa-admission-controller", "watch limitranges")
 
 
 @pytest.mark.parametrize("file", MANIFESTS, ids=lambda file: file.stem)
@@ -102,6 +111,62 @@ def test_the_recommender_may_do_its_work(cluster: Cluster, recommender: str, rig
 @pytest.mark.parametrize("right", DENIED)
 def test_the_recommender_may_do_nothing_else(cluster: Cluster, recommender: str, right: str) -> None:
     assert not allowed(cluster, recommender, right)
+
+
+NEEDED_FOR_ADMISSION = [
+    "watch verticalpodautoscalers.autoscaling.k8s.io",
+    "watch hvpas.autoscaling.x-k8s.io",
+    "watch limitranges",
+    "watch nodes",
+    "watch replicationcontrollers",
+    "get replicasets.apps",
+    "watch replicasets.apps",
+    "watch deployments.apps",
+    "watch statefulsets.apps",
+    "watch daemonsets.apps",
+    "watch jobs.batch",
+    "watch cronjobs.batch",
+    "get flowers.example.com/scale",
+    "create mutatingwebhookconfigurations.admissionregistration.k8s.io",
+    "get mutatingwebhookconfigurations.admissionregistration.k8s.io /vpa-webhook-config",
+    "patch mutatingwebhookconfigurations.admissionregistration.k8s.io /vpa-webhook-config",
+    "create secrets kube-system/",
+    "get secrets kube-system/trellis-admission-certificates",
+    "patch secrets kube-system/trellis-admission-certificates",
+    "create leases.coordination.k8s.io kube-system/",
+    "patch leases.coordination.k8s.io kube-system/vpa-admission-controller",
+]
+
+DENIED_TO_ADMISSION = [
+    "list pods",
+    "watch pods",
+    "patch pods",
+    "delete pods",
+    "create pods/eviction",
+    "patch deployments.apps",
+    "patch flowers.example.com/scale",
+    "patch verticalpodautoscalers.autoscaling.k8s.io",
+    "patch verticalpodautoscalers.autoscaling.k8s.io/status",
+    "patch hvpas.autoscaling.x-k8s.io",
+    "list secrets kube-system/",
+    "get secrets kube-system/vpa-tls-certs",
+    "create secrets default/",
+    "get secrets default/trellis-admission-certificates",
+    "patch mutatingwebhookconfigurations.admissionregistration.k8s.io /istio",
+    "delete mutatingwebhookconfigurations.admissionregistration.k8s.io /vpa-webhook-config",
+    "patch validatingwebhookconfigurations.admissionregistration.k8s.io /vpa-webhook-config",
+    "patch leases.coordination.k8s.io kube-system/kube-scheduler",
+]
+
+
+@pytest.mark.parametrize("right", NEEDED_FOR_ADMISSION)
+def test_the_webhook_may_do_its_work(cluster: Cluster, admission: str, right: str) -> None:
+    assert allowed(cluster, admission, right)
+
+
+@pytest.mark.parametrize("right", DENIED_TO_ADMISSION)
+def test_the_webhook_may_do_nothing_else(cluster: Cluster, admission: str, right: str) -> None:
+    assert not allowed(cluster, admission, right)
 
 
 def allowed(cluster: Cluster, user: str, right: str) -> bool:

@@ -5,6 +5,7 @@ Every component has its flags from its settings, so that help, page of reference
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from trellis.runtime.setting_loading import Loaded, load
 from trellis.runtime.setting_options import CONTEXT, options
 from trellis.runtime.setting_sources import from_environment, from_file, from_flags
 from trellis.runtime.settings import Settings
-from trellis.runtime.shutdown import Main, serve
+from trellis.runtime.shutdown import Main, NewLoop, serve
 
 S = TypeVar("S", bound=Settings)
 
@@ -32,6 +33,7 @@ def component(
     *,
     log_settings: Callable[[S], logs.LogSettings],
     start: Callable[[S], Main],
+    new_loop: NewLoop = asyncio.new_event_loop,
 ) -> click.Command:
     """A command with a flag for each setting, which runs `start` of them until it is told to stop."""
 
@@ -42,7 +44,7 @@ def component(
         log = logs.Logger(f"trellis.{name}")
         for setting, origin in sorted(loaded.origins.items()):
             log.detail(2, "set", setting=setting, origin=origin)
-        ending = serve(start(loaded.settings))
+        ending = serve(start(loaded.settings), new_loop=new_loop)
         log.info("stopped", reason=ending.reason or "done", left=",".join(ending.abandoned) or "nothing")
         if ending.reason and not ending.reason.startswith("SIG"):
             sys.exit(1)

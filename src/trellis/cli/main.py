@@ -20,9 +20,15 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "trellis.cli.recommender",
         "Recommend how big containers should be, as upstream does.",
     ),
+    "admission-controller": (
+        "trellis.cli.admission",
+        "Size and boost pods as they are made, and check autoscaling objects.",
+    ),
     "recommenders": ("trellis.cli.recommenders", "List the recommenders that can be had, with their parameters."),
     "crds": ("trellis.cli.crds", "Print the CustomResourceDefinitions."),
 }
+# Shorter names, which no list shows.
+ALIASES = {"admission": "admission-controller"}
 
 
 class LazyGroup(click.Group):
@@ -34,16 +40,18 @@ class LazyGroup(click.Group):
 
     def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command, imported now."""
-        if cmd_name not in COMMANDS:
+        name = ALIASES.get(cmd_name, cmd_name)
+        if name not in COMMANDS:
             return None
-        command: click.Command = importlib.import_module(COMMANDS[cmd_name][0]).command
+        command: click.Command = importlib.import_module(COMMANDS[name][0]).command
         return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The command, or the nearest name of one."""
-        guess = None if args[0] in COMMANDS or args[0].startswith("-") else nearest(args[0], COMMANDS)
+        known = args[0] in COMMANDS or args[0] in ALIASES
+        guess = None if known or args[0].startswith("-") else nearest(args[0], COMMANDS)
         if guess is not None:
             ctx.fail(f'there is no command "{args[0]}" (did you mean "{guess}"?)')
         return super().resolve_command(ctx, args)

@@ -30,13 +30,17 @@ def make_context(connection: Connection, certificate: ClientCertificate | None) 
 
 
 def _show(context: ssl.SSLContext, certificate: ClientCertificate, source: str) -> None:
-    """OpenSSL takes certificate and key from files only."""
     try:
-        with _nameless(certificate.certificate) as chain, _nameless(certificate.key) as key:
-            # A key with a passphrase would ask for it at the terminal; an empty one fails instead.
-            context.load_cert_chain(chain, key, password="")
+        load_chain(context, certificate.certificate, certificate.key)
     except (ssl.SSLError, OSError, ValueError) as error:
         raise BadKubeconfig(source, f"the client certificate and its key cannot be used: {error}") from error
+
+
+def load_chain(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
+    """Show this certificate. OpenSSL takes it and its key from files only; raises what OpenSSL does."""
+    with _nameless(certificate) as chain, _nameless(key) as private:
+        # A key with a passphrase would ask for it at the terminal; an empty one fails instead.
+        context.load_cert_chain(chain, private, password="")
 
 
 @contextmanager

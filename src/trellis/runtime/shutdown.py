@@ -31,6 +31,7 @@ DRAIN_SECONDS: Final = 0.6
 UNWIND_SECONDS: Final = 0.15
 
 Main: TypeAlias = Callable[["Shutdown"], Coroutine[Any, Any, None]]
+NewLoop: TypeAlias = Callable[[], asyncio.AbstractEventLoop]
 
 
 class Ending(msgspec.Struct, frozen=True):
@@ -64,9 +65,15 @@ class Shutdown:
         await self._requested.wait()
 
 
-def serve(main: Main, *, drain: float = DRAIN_SECONDS, unwind: float = UNWIND_SECONDS) -> Ending:
+def serve(
+    main: Main,
+    *,
+    drain: float = DRAIN_SECONDS,
+    unwind: float = UNWIND_SECONDS,
+    new_loop: NewLoop = asyncio.new_event_loop,
+) -> Ending:
     """Run `main` until it returns or a signal comes. An error of `main` is raised here."""
-    loop = asyncio.new_event_loop()
+    loop = new_loop()
     loop.set_default_executor(DaemonThreads("io", most=4))
     try:
         return loop.run_until_complete(_serve(main, drain, unwind))

@@ -86,6 +86,7 @@ def test_it_sees_what_is_there_and_every_change_after_that() -> None:
         await asyncio.sleep(0.1)
         assert versions(informer) == truth(server)
         assert {found.metadata.name for found in informer.snapshot().by(BY_NODE, "node-2")} == {"b", "c"}
+        assert (informer.get("shop", "a"), informer.get("shop", "c")) == (None, informer.snapshot().get("shop", "c"))
         assert (informer.lists, informer.events) == (1, 3)
 
     on(server, work)

@@ -11,8 +11,8 @@ import pytest
 
 from trellis.base.errors import InvalidInput
 from trellis.runtime.addresses import Address, parse_address, why_not_address
-from trellis.runtime.health import Activity, Check, checked, health_check
-from trellis.runtime.health_server import HealthSettings, serving
+from trellis.runtime.health import Activity, Answer, Check, checked, health_check
+from trellis.runtime.health_server import Asked, HealthSettings, Page, serving
 from trellis.runtime.metrics import CounterSpec, Metrics
 
 COUNT = CounterSpec("trellis_test_total", "A count.")
@@ -34,6 +34,7 @@ def served(
     profiling: bool = False,
     activity: Activity | None = None,
     ready: Mapping[str, Check] | None = None,
+    pages: Mapping[str, Page] | None = None,
 ) -> None:
     """Ask a real server, over a real socket."""
 
@@ -46,6 +47,7 @@ def served(
             activity=activity or Activity(300.0, Clock()),
             alive={"loop": lambda: None},
             ready=ready or {},
+            pages=pages or {},
         )
         async with context as found, aiohttp.ClientSession() as session:
 
@@ -160,3 +162,18 @@ def test_addresses_are_read_and_written_as_go_does(text: str, address: Address) 
 @pytest.mark.parametrize("text", ["", "8942", ":", ":http", ":70000", "::1:80", "a:b:80"])
 def test_what_is_no_address_is_refused(text: str) -> None:
     assert "must be an address" in (why_not_address(text) or "")
+
+
+def test_a_component_can_have_pages_of_its_own() -> None:
+    async def page(asked: Asked) -> Answer:
+        return Answer(
+            404, f"{asked.path['namespace']} {asked.path['name']} {asked.query.get('limit')}", "application/json"
+        )
+
+    async def ask(get: Get) -> None:
+        status, text, kind = await get("/things/shop/web-1.2?limit=%2Fx")
+        assert (status, text, kind) == (404, "shop web-1.2 /x", "application/json; charset=utf-8")
+        assert (await get("/things/shop"))[0] == 404
+        assert (await get("/healthz"))[0] == 200
+
+    served(ask, pages={"/things/{namespace}/{name}": page})

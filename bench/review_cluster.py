@@ -1,0 +1,287 @@
+"""A cluster as an admission controller sees it, and reviews of its pods: so many VPAs, Deployments and ReplicaSets.
+
+Run as a module it is an API server, as far as lists and watches need one: on 127.0.0.1, in a process of its own, so
+that what is generated is nobody's memory but its own. Watches stay open and say nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from bench.measurement import ROOT, CannotMeasure
+
+Json = dict[str, Any]
+
+NAMESPACES = 200
+_TIME = "2026-05-01T08:00:00Z"
+
+
+class Size(msgspec.Struct, frozen=True):
+    """How many there are; each Deployment has one VPA and the same number of ReplicaSets."""
+
+    vpas: int
+    replica_sets: int
+
+    def __str__(self) -> str:
+        return f"{self.vpas:,} VPAs, {self.replica_sets:,} ReplicaSets"
+
+    @property
+    def generations(self) -> int:
+        """ReplicaSets of each Deployment."""
+        return max(1, self.replica_sets // self.vpas)
+
+
+@contextmanager
+def serving(size: Size) -> Iterator[str]:
+    """The API server's URL, for as long as it is needed."""
+    command = [sys.executable, "-m", "bench.review_cluster", str(size.vpas), str(size.replica_sets)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            line = server.stdout.readline() if server.stdout else ""
+            if not line.startswith("http"):
+                raise CannotMeasure("the API server of the benchmark did not start")
+            yield line.strip()
+        finally:
+            server.kill()
+
+
+def review(number: int, size: Size, generation: int = 0) -> bytes:
+    """The API server's question about a new pod of a Deployment, some 5 KB long."""
+    vpa = number % size.vpas
+    uid = f"00000000-0000-4000-8000-{number:012d}"
+    gvk = {"group": "", "version": "v1", "kind": "Pod"}
+    gvr = {"group": "", "version": "v1", "resource": "pods"}
+    request = {
+        "uid": uid,
+        "kind": gvk,
+        "resource": gvr,
+        "requestKind": gvk,
+        "requestResource": gvr,
+        "namespace": _namespace(vpa),
+        "operation": "CREATE",
+        "userInfo": {
+            "username": "system:serviceaccount:kube-system:replicaset-controller",
+            "uid": "6f1c9c0e-2f53-4c0c-9a35-7c1d1d3f2f11",
+            "groups": ["system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"],
+        },
+        "object": _pod(number, vpa, generation),
+        "oldObject": None,
+        "dryRun": False,
+        "options": {"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1"},
+    }
+    whole = {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": request}
+    return msgspec.json.encode(whole)
+
+
+def _namespace(vpa: int) -> str:
+    return f"team-{vpa % NAMESPACES}"
+
+
+def _metadata(kind: str, name: str, vpa: int, number: int, **more: Any) -> Json:
+    return {
+        "name": name,
+        "namespace": _namespace(vpa),
+        "uid": f"{kind[:4].encode().hex()}-0000-4000-8000-{number:012d}",
+        "resourceVersion": str(100_000 + number),
+        "generation": 1,
+        "creationTimestamp": _TIME,
+        "labels": {"app.kubernetes.io/name": f"app-{vpa}", "team": _namespace(vpa)},
+        **more,
+    }
+
+
+def _owner(kind: str, name: str) -> list[Json]:
+    uid = "d1b2c3d4-0000-4000-8000-000000000000"
+    return [{"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": uid, "controller": True}]
+
+
+def _selector(vpa: int) -> Json:
+    return {"matchLabels": {"app.kubernetes.io/name": f"app-{vpa}"}}
+
+
+def _vpa(vpa: int) -> Json:
+    amounts = {"cpu": f"{100 + vpa % 400}m", "memory": f"{(100 + vpa % 300) * 1048576}"}
+    bounds = {"lowerBound": {"cpu": "25m", "memory": "262144k"}, "upperBound": {"cpu": "2", "memory": "2Gi"}}
+    return {
+        "apiVersion": "autoscaling.k8s.io/v1",
+        "kind": "VerticalPodAutoscaler",
+        "metadata": _metadata("vpa", f"app-{vpa}", vpa, vpa),
+        "spec": {
+            "targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": f"app-{vpa}"},
+            "updatePolicy": {"updateMode": "InPlaceOrRecreate", "minReplicas": 1},
+            "resourcePolicy": {
+                "containerPolicies": [
+                    {
+                        "containerName": "*",
+                        "minAllowed": {"cpu": "50m", "memory": "64Mi"},
+                        "maxAllowed": {"cpu": "400m", "memory": "1Gi"},
+                        "controlledResources": ["cpu", "memory"],
+                    }
+                ]
+            },
+        },
+        "status": {
+            "conditions": [{"type": "RecommendationProvided", "status": "True", "lastTransitionTime": _TIME}],
+            "recommendation": {
+                "containerRecommendations": [
+                    {"containerName": name, "target": amounts, "uncappedTarget": amounts, **bounds}
+                    for name in ("app", "proxy")
+                ]
+            },
+        },
+    }
+
+
+def _deployment(vpa: int) -> Json:
+    template = {"metadata": {"labels": _selector(vpa)["matchLabels"]}, "spec": _spec(vpa, 0)}
+    spec = {"replicas": 3, "selector": _selector(vpa), "template": template}
+    return {"metadata": _metadata("deployment", f"app-{vpa}", vpa, vpa), "spec": spec}
+
+
+def _replica_set(number: int, generations: int) -> Json:
+    vpa, generation = divmod(number, generations)
+    owners = _owner("Deployment", f"app-{vpa}")
+    name = _replica_set_name(vpa, generation)
+    template = {"metadata": {"labels": _selector(vpa)["matchLabels"]}, "spec": _spec(vpa, 0)}
+    return {
+        "metadata": _metadata("replicaset", name, vpa, number, ownerReferences=owners),
+        "spec": {"replicas": 0, "selector": _selector(vpa), "template": template},
+    }
+
+
+def _replica_set_name(vpa: int, generation: int) -> str:
+    return f"app-{vpa}-{0x5D4F8C9B + 7919 * generation:x}"
+
+
+def _limit_range(namespace: int) -> Json:
+    limit = {"type": "Container", "max": {"cpu": "4", "memory": "8Gi"}, "default": {"cpu": "1", "memory": "1Gi"}}
+    return {
+        "metadata": {"name": "limits", "namespace": f"team-{namespace}", "resourceVersion": "7", "uid": "l"},
+        "spec": {"limits": [limit]},
+    }
+
+
+def _pod(number: int, vpa: int, generation: int) -> Json:
+    name = _replica_set_name(vpa, generation)
+    return {
+        "kind": "Pod",
+        "apiVersion": "v1",
+        "metadata": {
+            "generateName": f"{name}-",
+            "namespace": _namespace(vpa),
+            "labels": {"app.kubernetes.io/name": f"app-{vpa}", "pod-template-hash": name.rpartition("-")[2]},
+            "annotations": {"prometheus.io/scrape": "true", "prometheus.io/port": "9090"},
+            "ownerReferences": _owner("ReplicaSet", name),
+            "managedFields": [
+                {
+                    "manager": "kube-controller-manager",
+                    "operation": "Update",
+                    "apiVersion": "v1",
+                    "time": _TIME,
+                    "fieldsType": "FieldsV1",
+                    "fieldsV1": {"f:metadata": {"f:generateName": {}, "f:labels": {".": {}, "f:app": {}}}},
+                }
+            ],
+        },
+        "spec": {**_spec(vpa, number), "schedulerName": "default-scheduler", "enableServiceLinks": True},
+        "status": {},
+    }
+
+
+def _spec(vpa: int, number: int) -> Json:
+    token = f"kube-api-access-{number % 99_991:05d}"
+    sources = [
+        {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}},
+        {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+    ]
+    return {
+        "volumes": [
+            {"name": "config", "configMap": {"name": f"app-{vpa}", "defaultMode": 420}},
+            {"name": token, "projected": {"sources": sources, "defaultMode": 420}},
+        ],
+        "containers": [_container("app", vpa, token), _container("proxy", vpa, token)],
+        "restartPolicy": "Always",
+        "terminationGracePeriodSeconds": 30,
+        "dnsPolicy": "ClusterFirst",
+        "serviceAccountName": f"app-{vpa}",
+        "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
+        "tolerations": [
+            {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
+            for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+        ],
+    }
+
+
+def _container(name: str, vpa: int, token: str) -> Json:
+    probe = {"httpGet": {"path": "/healthz", "port": 8080, "scheme": "HTTP"}, "timeoutSeconds": 1, "periodSeconds": 10}
+    return {
+        "name": name,
+        "image": f"registry.example.com/team/app-{vpa}/{name}@sha256:{vpa:064x}",
+        "args": ["--config=/etc/app/config.yaml", "--log-format=json", f"--shard={vpa}"],
+        "env": [{"name": f"SETTING_{i}", "value": f"value-{i}-of-the-application"} for i in range(12)],
+        "ports": [{"name": "http", "containerPort": 8080, "protocol": "TCP"}],
+        "resources": {"requests": {"cpu": "250m", "memory": "256Mi"}, "limits": {"cpu": "500m", "memory": "512Mi"}},
+        "volumeMounts": [
+            {"name": "config", "mountPath": "/etc/app", "readOnly": True},
+            {"name": token, "readOnly": True, "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount"},
+        ],
+        "livenessProbe": probe,
+        "readinessProbe": probe,
+        "terminationMessagePath": "/dev/termination-log",
+        "imagePullPolicy": "IfNotPresent",
+    }
+
+
+class ClusterServer:
+    """Answers discovery, lists in pages, and watches with silence."""
+
+    def __init__(self, size: Size) -> None:
+        apps = "/apis/apps/v1"
+        self._kinds: dict[str, tuple[int, Callable[[int], Json]]] = {
+            "/apis/autoscaling.k8s.io/v1/verticalpodautoscalers": (size.vpas, _vpa),
+            f"{apps}/deployments": (size.vpas, _deployment),
+            f"{apps}/replicasets": (
+                size.vpas * size.generations,
+                lambda number: _replica_set(number, size.generations),
+            ),
+            "/api/v1/limitranges": (min(size.vpas, NAMESPACES), _limit_range),
+        }
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        if "watch" in request.query:
+            response = web.StreamResponse(headers={"Content-Type": "application/json"})
+            await response.prepare(request)
+            await asyncio.Event().wait()
+            return response
+        if request.path in ("/api", "/apis"):
+            return web.json_response({"versions": ["v1"]} if request.path == "/api" else {"groups": []})
+        if request.path == "/api/v1":
+            pods = [{"name": name, "kind": "Pod", "namespaced": True} for name in ("pods", "pods/resize")]
+            return web.json_response({"resources": pods})
+        count, make = self._kinds.get(request.path, (0, _vpa))
+        start = int(request.query.get("continue", "0"))
+        end = min(count, start + int(request.query.get("limit", "500")))
+        metadata = {"resourceVersion": "999999", **({"continue": str(end)} if end < count else {})}
+        page = {"kind": "List", "metadata": metadata, "items": [make(number) for number in range(start, end)]}
+        return web.Response(body=msgspec.json.encode(page), content_type="application/json")
+
+
+async def _serve(size: Size) -> None:
+    runner = web.ServerRunner(web.Server(ClusterServer(size).answer))  # type: ignore[arg-type]
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    print(f"http://127.0.0.1:{runner.addresses[0][1]}", flush=True)
+    await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(_serve(Size(*map(int, sys.argv[1:]))))

@@ -1,0 +1,161 @@
+"""How many reviews a second does a webhook answer, and how fast? Asked over TLS on connections that stay open.
+
+A client of its own, because what is measured is the server: it writes bytes that were made before and looks at no more
+of an answer than its length and its first line. Run as a module on a core of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from bench.measurement import ROOT, CannotMeasure
+
+_HEAD = (
+    b"POST /?timeout=5s HTTP/1.1\r\nHost: vpa-webhook.kube-system.svc\r\nUser-Agent: kube-apiserver-admission\r\n"
+    b"Content-Length: %d\r\nAccept: application/json, */*\r\nContent-Type: application/json\r\n"
+    b"Accept-Encoding: gzip\r\n\r\n"
+)
+_OK = b"HTTP/1.1 200"
+_PATCH = b'"patch":'
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """What to ask whom. `seconds` counts after a first second that does not."""
+
+    port: int
+    bodies: tuple[bytes, ...]
+    concurrency: int
+    seconds: float
+
+
+class Load(msgspec.Struct, frozen=True):
+    """What it came to. `patched` is how many of the answers changed something."""
+
+    reviews: int
+    rate: float
+    p50: float
+    p99: float
+    patched: int
+    failed: int
+
+
+def load(port: int, bodies: Sequence[bytes], concurrency: int, seconds: float, core: int | None = None) -> Load:
+    """Ask from a process of its own, on that core."""
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory, "asked")
+        path.write_bytes(msgspec.msgpack.encode(Asked(port, tuple(bodies), concurrency, seconds)))
+        pinned = ["taskset", "-c", str(core)] if core is not None else []
+        command = [*pinned, sys.executable, "-m", "bench.review_load", str(path)]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise CannotMeasure(f"the client failed: {done.stderr.strip()[-500:]}")
+    found = msgspec.json.decode(done.stdout, type=Load)
+    if found.failed or not found.reviews:
+        raise CannotMeasure(f"{found.failed} of {found.reviews} reviews failed")
+    return found
+
+
+class _Client(asyncio.Protocol):
+    def __init__(self, run: _Run, first: int) -> None:
+        self._run = run
+        self._next = first
+        self._held = b""
+        self._asked_at = 0.0
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport  # type: ignore[assignment]
+        self._ask()
+
+    def connection_lost(self, _exc: Exception | None) -> None:
+        self._run.closed()
+
+    def data_received(self, data: bytes) -> None:
+        held = self._held + data if self._held else data
+        end = held.find(b"\r\n\r\n")
+        if end >= 0:
+            head = held[:end].lower()
+            at = head.find(b"content-length:")
+            if at >= 0 and len(held) >= end + 4 + int(head[at + 15 :].split(b"\r\n", 1)[0]):
+                self._held = b""
+                self._run.answered(self._asked_at, ok=held.startswith(_OK), patched=_PATCH in held)
+                self._ask()
+                return
+        self._held = held
+
+    def _ask(self) -> None:
+        if self._transport is None:
+            return
+        now = time.perf_counter()
+        if now >= self._run.until:
+            self._transport.close()
+            return
+        requests = self._run.requests
+        self._asked_at = now
+        self._transport.write(requests[self._next % len(requests)])
+        self._next += 1
+
+
+class _Run:
+    def __init__(self, asked: Asked) -> None:
+        self.requests = [_HEAD % len(body) + body for body in asked.bodies]
+        self._asked = asked
+        self._done = asyncio.Event()
+        self._open = asked.concurrency
+        self._seconds: list[float] = []
+        self._patched = self._failed = 0
+        self._counts_from = time.perf_counter() + 1.0
+        self.until = self._counts_from + asked.seconds
+
+    async def run(self) -> Load:
+        context = ssl.create_default_context()
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        loop = asyncio.get_running_loop()
+        for number in range(self._asked.concurrency):
+            await loop.create_connection(
+                lambda first=number * 7: _Client(self, first),  # type: ignore[misc]
+                "127.0.0.1",
+                self._asked.port,
+                ssl=context,
+                server_hostname="vpa-webhook.kube-system.svc",
+            )
+        await self._done.wait()
+        took = sorted(self._seconds)
+        count = len(took)
+        p50, p99 = (took[count // 2], took[int(count * 0.99)]) if took else (0.0, 0.0)
+        return Load(count, count / self._asked.seconds, p50, p99, self._patched, self._failed)
+
+    def answered(self, asked_at: float, *, ok: bool, patched: bool) -> None:
+        now = time.perf_counter()
+        self._failed += not ok
+        if self._counts_from <= now < self.until:
+            self._seconds.append(now - asked_at)
+            self._patched += patched
+
+    def closed(self) -> None:
+        self._open -= 1
+        if time.perf_counter() < self.until:
+            self._failed += 1
+        if not self._open:
+            self._done.set()
+
+
+if __name__ == "__main__":
+    import uvloop
+
+    asked = msgspec.msgpack.decode(Path(sys.argv[1]).read_bytes(), type=Asked)
+
+    async def _main() -> Load:
+        return await _Run(asked).run()
+
+    print(msgspec.json.encode(uvloop.run(_main())).decode())

@@ -1,0 +1,164 @@
+"""What does the admission controller do, from the first list to the last answer?
+
+It listens from the start, and sizes pods as soon as everything has been seen. A pod that comes before is let through as
+it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from typing import Any, Final
+
+from trellis.api.kube.pods import Pod
+from trellis.base.errors import KubeError, UnreadableObject
+from trellis.controllers.admission import metrics as named
+from trellis.controllers.admission.answering import Answering
+from trellis.controllers.admission.connections import Service
+from trellis.controllers.admission.lookups import Lookups, LookupSettings
+from trellis.controllers.admission.pods import PodDecisions
+from trellis.controllers.admission.rooms import Rooms
+from trellis.controllers.admission.server import ReviewServer
+from trellis.controllers.admission.settings import AdmissionSettings
+from trellis.controllers.admission.tally import Tally
+from trellis.controllers.admission.watching import Watching
+from trellis.core.boost.raising import BoostSettings, CpuCeiling
+from trellis.kube.backoff import Draw
+from trellis.kube.client import Client
+from trellis.kube.incidents import Incident, IncidentKind
+from trellis.kube.resources import HVPAS
+from trellis.kube.scales import ScaleLookups
+from trellis.kube.served import Served
+from trellis.runtime.addresses import Address
+from trellis.runtime.cluster_metrics import export_informer
+from trellis.runtime.logs import Logger
+from trellis.runtime.metrics import Metrics
+
+_EXPORT_SECONDS: Final = 5.0
+_DISCOVERY_SECONDS: Final = 2.0
+
+_log: Final = Logger("trellis.admission")
+
+
+class Admission:
+    """One process's webhook, certificates and registration aside."""
+
+    def __init__(
+        self,
+        client: Client,
+        settings: AdmissionSettings,
+        metrics: Metrics,
+        served: Served,
+        *,
+        draw: Draw,
+        on_settled: Callable[[], object] = lambda: None,
+    ) -> None:
+        self._settings = settings
+        self._metrics = metrics
+        # Called when all that will stay has been built up.
+        self._on_settled = on_settled
+        boost = boost_settings(settings, served)
+        rooms = Rooms(must_fit=settings.reviews.require_fit) if boost.enabled else None
+        self.tally = Tally(metrics)
+        self.watching = Watching(
+            client,
+            settings.scope,
+            hvpas_served=served.serves(HVPAS),
+            rooms=rooms,
+            draw=draw,
+            report=_report,
+        )
+        self._lookups = Lookups(
+            client,
+            self.watching.lookups(),
+            ScaleLookups(client, draw=draw),
+            settings=LookupSettings(settings.reviews.owner_lookup_deadline.total_seconds()),
+            on_result=lambda result: self.tally.count(named.LOOKUPS, result),
+            on_wait=lambda seconds: self.tally.observe(named.LOOKUP_SECONDS, seconds),
+        )
+        self.watching.on_new_target = self._lookups.wake
+        self.decisions = PodDecisions(
+            self.watching.governors, self._lookups, self.watching.limits, boost, rooms.ceiling if rooms else _no_ceiling
+        )
+        self.answering = Answering(self.decisions, settings.scope.feature_gates, self.tally)
+        self.service = Service(self.answering.answer, self.answering.refuse, self.tally.answered)
+
+    def why_not_ready(self) -> str | None:
+        """What probes are told while not everything has been seen."""
+        unseen = self.watching.unseen()
+        if unseen:
+            return f"not yet seen: {', '.join(unseen)}"
+        return None if self.decisions.is_ready else "not started"
+
+    def server(self, context: ssl.SSLContext | None) -> ReviewServer:
+        """Who takes reviews."""
+        return ReviewServer(self.service, context)
+
+    async def listen(self, server: ReviewServer) -> Address:
+        """Take reviews on the port that is set."""
+        return await server.start(Address("", self._settings.reviews.port))
+
+    async def run(self, server: ReviewServer | None = None) -> None:
+        """Follow the cluster, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.watching.run(), name="watching")
+            group.create_task(self._settle(), name="settling")
+            group.create_task(self._keep_scales(), name="scales")
+            group.create_task(self.tally.run(), name="tally")
+            group.create_task(self._export(server), name="export")
+            if server is not None:
+                group.create_task(server.watch(), name="connections")
+
+    async def _settle(self) -> None:
+        await self.watching.wait_until_synced()
+        self.decisions.is_ready = True
+        _log.info("everything has been seen", governors=len(self.watching.governors))
+        self._on_settled()
+
+    async def _keep_scales(self) -> None:
+        governors = self.watching.governors
+        await self.watching.wait_until_synced()
+
+        def known(targets: Any) -> None:
+            for target in targets:
+                governors.target_changed(target.kind, target.namespace, target.name)
+
+        await self._lookups.keep_scales(governors.scaled_targets, known)
+
+    async def _export(self, server: ReviewServer | None) -> None:
+        while True:
+            for informer in self.watching.informers:
+                export_informer(self._metrics, informer)
+            counts = self.watching.governors.counts()
+            self._metrics.set_all(named.GOVERNORS, {(kind,): float(count) for kind, count in counts.items()})
+            self._metrics.set(named.CONNECTIONS, float(len(server)) if server is not None else 0.0)
+            await asyncio.sleep(_EXPORT_SECONDS)
+
+
+def boost_settings(settings: AdmissionSettings, served: Served) -> BoostSettings:
+    """Whether pods are boosted: a boost that could not be taken back would last for the pod's life."""
+    most = settings.reviews.max_allowed_cpu_boost
+    return BoostSettings(
+        enabled=settings.scope.feature_gates.cpu_startup_boost and served.resizes_pods,
+        max_cpu=most.milli if most is not None else None,
+    )
+
+
+async def discover(client: Client) -> Served:
+    """What the API server has; asked for until it says so, because nothing can be watched before that either."""
+    while True:
+        try:
+            return await client.discover()
+        except (KubeError, UnreadableObject) as error:
+            _log.warning("cannot ask what the API server has", why=error, again_in=_DISCOVERY_SECONDS)
+            await asyncio.sleep(_DISCOVERY_SECONDS)
+
+
+def _no_ceiling(_pod: Pod) -> CpuCeiling | None:
+    return None
+
+
+def _report(resource: str, incident: Incident) -> None:
+    log = _log.info if incident.kind is IncidentKind.RECOVERED else _log.warning
+    log("watching", what=resource, incident=incident.kind.value, why=incident.message)

@@ -1,0 +1,164 @@
+"""What does the process of an admission controller consist of? Its certificate, its name, its Lease, its answers."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import random
+import socket
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from trellis.controllers.admission.admission import Admission, discover
+from trellis.controllers.admission.certificates import keep_certificates
+from trellis.controllers.admission.metrics import ADMISSION_METRICS
+from trellis.controllers.admission.presence import Presence
+from trellis.controllers.admission.registration import Registration
+from trellis.controllers.admission.settings import AdmissionSettings
+from trellis.kube.aiohttp_transport import AiohttpTransport
+from trellis.kube.client import Client
+from trellis.kube.outcomes import Outcome, Result
+from trellis.kube.token_bucket import Rate
+from trellis.kube.which_cluster import find_connection
+from trellis.kube.writer import Writer, WriterSettings
+from trellis.runtime.cluster_metrics import count_write
+from trellis.runtime.collector import set_aside
+from trellis.runtime.health import Activity
+from trellis.runtime.health_server import serving
+from trellis.runtime.logs import Logger
+from trellis.runtime.metrics import Metrics
+from trellis.runtime.shutdown import Main, Shutdown
+
+FIELD_MANAGER: Final = "trellis-admission-controller"
+
+_log: Final = Logger("trellis.admission")
+
+
+def admitting(settings: AdmissionSettings) -> Main:
+    """What a process with these settings does until it is told to stop."""
+
+    async def main(stop: Shutdown) -> None:
+        path = settings.access.kubeconfig
+        connection = find_connection(os.environ, kubeconfig=Path(path) if path else None)
+        for warning in connection.warnings:
+            _log.warning(warning)
+        client = Client(AiohttpTransport(connection), FIELD_MANAGER)
+        try:
+            await run_webhook(client, settings, stop)
+        finally:
+            await client.close()
+
+    return main
+
+
+async def run_webhook(client: Client, settings: AdmissionSettings, stop: Shutdown) -> None:
+    """Answer probes and reviews until it is time to stop."""
+    metrics = Metrics(ADMISSION_METRICS)
+    webhook = _Webhook(client, settings, metrics)
+    # Nothing here has passes that could end: whoever answers a probe is alive.
+    activity = Activity(math.inf, asyncio.get_running_loop().time)
+    async with serving(
+        settings.health,
+        metrics=metrics,
+        activity=activity,
+        alive={"ping": lambda: None},
+        ready={"informers": webhook.why_blind, "certificate": webhook.keeper.why_not_ready},
+    ) as address:
+        _log.info("started", port=settings.reviews.port, address=address)
+        working = asyncio.create_task(webhook.run(), name="webhook")
+        stopping = asyncio.create_task(stop.wait(), name="stopping")
+        try:
+            await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopping.cancel()
+            working.cancel()
+            await asyncio.wait({working})
+        if not working.cancelled():
+            working.result()
+
+
+class _Webhook:
+    """Everything but the probes."""
+
+    def __init__(self, client: Client, settings: AdmissionSettings, metrics: Metrics) -> None:
+        self._client = client
+        self._settings = settings
+        self._metrics = metrics
+        self._admission: Admission | None = None
+        self._seen = asyncio.Event()
+        self._writer = _writer(client, settings, metrics)
+        registration = settings.registration
+        self.keeper = keep_certificates(
+            settings.certificates,
+            client,
+            self._writer,
+            metrics,
+            hosts=registration.hosts,
+            namespace=registration.namespace,
+            now=lambda: datetime.now(UTC).timestamp(),
+        )
+        self._registration = Registration(
+            client, self._writer, registration, scope=settings.scope, bundle=self.keeper.ca_bundle, metrics=metrics
+        )
+        self._presence = Presence(
+            self._writer,
+            settings.presence,
+            namespace=registration.namespace,
+            identity=socket.gethostname(),
+            why_absent=self._why_absent,
+            now=lambda: datetime.now(UTC),
+        )
+        self.keeper.on_bundle(self._registration.wake)
+
+    async def run(self) -> None:
+        """Work until cancelled, and then answer what has been asked."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.keeper.run(), name="certificates")
+            group.create_task(self._registration.run(), name="registration")
+            group.create_task(self._be_present(), name="presence")
+            await self._answer()
+
+    async def _be_present(self) -> None:
+        """Say so as soon as it is true, and not an interval later."""
+        await self.keeper.wait_until_ready()
+        await self._seen.wait()
+        await self._presence.run()
+
+    def _settled(self) -> None:
+        set_aside()
+        self._seen.set()
+
+    async def _answer(self) -> None:
+        served = await discover(self._client)
+        admission = self._admission = Admission(
+            self._client, self._settings, self._metrics, served, draw=random.random, on_settled=self._settled
+        )
+        server = admission.server(self.keeper.context)
+        await admission.listen(server)
+        try:
+            await admission.run(server)
+        finally:
+            await server.close()
+
+    def why_blind(self) -> str | None:
+        """What is not known yet of the cluster."""
+        return self._admission.why_not_ready() if self._admission else "the API server has not said what it serves"
+
+    def _why_absent(self) -> str | None:
+        return self.why_blind() or self.keeper.why_not_ready() or self._registration.why_not_registered()
+
+
+def _writer(client: Client, settings: AdmissionSettings, metrics: Metrics) -> Writer:
+    access = settings.access
+    rate = None
+    if access.kube_api_qps is not None:
+        rate = Rate(access.kube_api_qps, int(access.kube_api_burst or max(1.0, access.kube_api_qps)))
+
+    def record(outcome: Outcome) -> None:
+        count_write(metrics, outcome)
+        if outcome.result not in (Result.APPLIED, Result.CONFLICT, Result.GONE, Result.SKIPPED):
+            _log.warning("not written", what=outcome.action.target, result=outcome.result, why=outcome.message)
+
+    return Writer(client, record=record, settings=WriterSettings(read_only=access.read_only, rate=rate))
