@@ -15,6 +15,8 @@ sys.path.insert(0, str(ROOT / "tools"))
 
 from boost_pictures import KINDS as BOOST_KINDS  # noqa: E402
 from boost_pictures import PROBES, boost_picture  # noqa: E402
+from decisions import PAGE as ACTUATION  # noqa: E402
+from decisions import actuation_page  # noqa: E402
 from pages import cli_page, component_page, kinds_page, reasons_page, requirements_page  # noqa: E402
 from picture import picture  # noqa: E402
 from trellis.api.crds import crd  # noqa: E402
@@ -53,6 +55,7 @@ def generated() -> dict[str, Callable[[], str]]:
     files["docs/images/boost-kinds.svg"] = lambda: boost_picture(
         BOOST_KINDS, "CPU request and limit over time, for a factor, a quantity, RequestsOnly and a recommendation"
     )
+    files[ACTUATION] = lambda: actuation_page(ROOT)
     files["docs/reference/requirements.md"] = lambda: requirements_page(ROOT)
     return files
 

@@ -116,14 +116,20 @@ class _Webhook:
         """Work until cancelled, and then answer what has been asked."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self.keeper.run(), name="certificates")
-            group.create_task(self._registration.run(), name="registration")
+            group.create_task(self._register(), name="registration")
             group.create_task(self._be_present(), name="presence")
             await self._answer()
+
+    async def _register(self) -> None:
+        """Not before there is an authority to name: nothing is wrong while it is still being made."""
+        await self.keeper.wait_until_ready()
+        await self._registration.run()
 
     async def _be_present(self) -> None:
         """Say so as soon as it is true, and not an interval later."""
         await self.keeper.wait_until_ready()
         await self._seen.wait()
+        await self._registration.wait_until_registered()
         await self._presence.run()
 
     def _settled(self) -> None:

@@ -65,6 +65,7 @@ class Registration:
         self._metrics = metrics
         self._trouble: str | None = "nobody has looked yet"
         self._said: str | None = None
+        self._registered = asyncio.Event()
         self._plurals: frozenset[str] = frozenset()
         self._foreign: dict[bytes, float] = {}
         self._loop = Periodic("registration", self.look, INTERVAL, on_pass=self._passed)
@@ -73,6 +74,11 @@ class Registration:
     def why_not_registered(self) -> str | None:
         """What keeps the API server from asking us; None if nothing does, or if that is the business of others."""
         return self._trouble if self._settings.register_webhook else None
+
+    async def wait_until_registered(self) -> None:
+        """Return once the API server has been told of us, or at once if that is the business of others."""
+        if self._settings.register_webhook:
+            await self._registered.wait()
 
     def wake(self) -> None:
         """Look again at once."""
@@ -136,6 +142,8 @@ class Registration:
     def _say(self, trouble: str | None) -> None:
         self._trouble = trouble
         self._metrics.set(REGISTERED, 0 if trouble else 1)
+        if trouble is None:
+            self._registered.set()
         if trouble != self._said:
             self._said = trouble
             if trouble:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from trellis.api.kube.nodes import Node
 from trellis.api.kube.pods import Pod
+from trellis.base.errors import InvalidInput
 from trellis.core.boost.raising import CpuCeiling
 from trellis.core.fit import Demand, NodeTable, most_of
 from trellis.kube.changes import Change
@@ -25,5 +26,10 @@ class Rooms:
 
     def ceiling(self, pod: Pod) -> CpuCeiling | None:
         """The most that this pod could request; None if no node takes it, whatever it requests: then CPU is not why."""
-        found = most_of(self._table, Demand.of(pod.spec), "cpu")
+        try:
+            demand = Demand.of(pod.spec)
+        except InvalidInput:
+            # It has an amount that is none, which the API server refuses in its own words.
+            return None
+        found = most_of(self._table, demand, "cpu")
         return None if found is None else CpuCeiling(found, self._must_fit)

@@ -22,6 +22,7 @@ from trellis.base.reason import Reason, Severity
 from trellis.core.boost.memory import before_boost, memory_key, read_memory
 from trellis.core.boost.notes import BoostNote
 from trellis.core.boost.raising import BoostSettings, CpuCeiling, PodBoost, boost_pod, is_resizable
+from trellis.core.model.marks import OBSERVED, UPDATES
 from trellis.core.model.patches import PatchOp, ResourceChange, annotation_ops, quantity_text, resource_ops
 from trellis.core.recommend.amounts import RESOURCES
 from trellis.core.recommend.capping import NamespaceLimits
@@ -34,8 +35,6 @@ POD_BOOSTED = Reason("PodBoosted", "A new pod got more CPU for its start.")
 POD_SIZED_ALREADY = Reason("PodSizedAlready", "A new pod asked for what is recommended.")
 POD_WITHOUT_ADVICE = Reason("PodWithoutRecommendation", "Nothing is recommended yet for the containers of a new pod.")
 
-UPDATES: Final = "vpaUpdates"
-OBSERVED: Final = "vpaObservedContainers"
 SIZED: Final = "trellis.x-k8s.io/sized"
 
 # The most CPU that the pod could have on some node, asked for only if it is to be boosted.
@@ -73,24 +72,16 @@ def admit_pod(
     pod: Pod, governor: Governor, limits: NamespaceLimits, settings: BoostSettings, ceiling: Ceiling
 ) -> PodVerdict:
     """The verdict on a pod that is governed."""
-    vpa, annotations = governor.vpa, pod.metadata.annotations
+    annotations = pod.metadata.annotations
     memory = read_memory(annotations)
+    own = PodShape.of(pod.spec)
     # Asked a second time about a pod, or about a copy of one, it is not raised from where it was raised to.
-    shape = before_boost(PodShape.of(pod.spec), memory)
-    size = size_pod(shape, governor.advice, vpa, limits) if governor.applies and governor.advice else PodSize()
-    boost = PodBoost()
-    if settings.enabled and vpa.boosts:
-        boost = boost_pod(
-            shape,
-            size,
-            vpa,
-            applies=governor.applies,
-            limits=limits,
-            settings=settings,
-            ceiling=ceiling(),
-            resizable=is_resizable(pod.spec),
-        )
-    outcomes = _outcomes(shape, size, boost)
+    shape = before_boost(own, memory)
+    resizable = is_resizable(pod.spec)
+    size, boost, outcomes = _decide(shape, governor, limits, settings, ceiling, resizable=resizable)
+    if shape is not own and not _goes_with(outcomes, shape, own):
+        # Anybody may write an annotation: one that does not go with the pod is not believed.
+        size, boost, outcomes = _decide(own, governor, limits, settings, ceiling, resizable=resizable)
     resources = resource_ops(each.change for each in outcomes)
     # What is told already stays: asked a second time, there is nothing to tell that was not so the first time.
     wanted = _marks(pod, outcomes) | (_told(governor, outcomes) if resources or SIZED not in annotations else {})
@@ -106,6 +97,44 @@ def admit_pod(
             if note.reason.severity is Severity.WARNING
         ),
     )
+
+
+def _decide(
+    shape: PodShape,
+    governor: Governor,
+    limits: NamespaceLimits,
+    settings: BoostSettings,
+    ceiling: Ceiling,
+    *,
+    resizable: bool,
+) -> tuple[PodSize, PodBoost, list[_Outcome]]:
+    vpa, applies = governor.vpa, governor.applies
+    size = size_pod(shape, governor.advice, vpa, limits) if applies and governor.advice else PodSize()
+    boost = PodBoost()
+    if settings.enabled and vpa.boosts:
+        boost = boost_pod(
+            shape,
+            size,
+            vpa,
+            applies=applies,
+            limits=limits,
+            settings=settings,
+            ceiling=ceiling(),
+            resizable=resizable,
+        )
+    return size, boost, _outcomes(shape, size, boost)
+
+
+def _goes_with(outcomes: Iterable[_Outcome], then: PodShape, own: PodShape) -> bool:
+    """Whether a pod that is what it was before a boost, and one that is what its spec says, would come out the same."""
+    made = {each.container.name: each for each in outcomes}
+    for before, now in zip(then.containers, own.containers, strict=True):
+        each = made.get(now.name) or _Outcome(now, {}, {})
+        if {**before.requests, **each.requests} != {**now.requests, **each.requests}:
+            return False
+        if {**before.limits, **each.limits} != {**now.limits, **each.limits}:
+            return False
+    return True
 
 
 def _outcomes(shape: PodShape, size: PodSize, boost: PodBoost) -> list[_Outcome]:

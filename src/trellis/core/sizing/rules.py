@@ -13,6 +13,8 @@ from trellis.core.recommend.capping.limit_ranges import Range
 from trellis.core.sizing.drafts import Draft
 from trellis.core.sizing.shapes import Place
 
+_NO_RANGE = Range()
+
 
 def newly_refused(draft: Draft, limits: NamespaceLimits) -> bool:
     """Whether the API server would refuse the pod for something that is not wrong with it as it stands.
@@ -37,7 +39,7 @@ def _invalid(draft: Draft) -> bool:
 def _out_of_range(draft: Draft, limits: NamespaceLimits) -> bool:
     if any(_outside(draft.resource, part.request, part.limit, limits.container) for part in draft.parts):
         return True
-    return _pod_outside(draft, limits.pod)
+    return limits.pod != _NO_RANGE and _pod_outside(draft, limits.pod)
 
 
 def _pod_outside(draft: Draft, bounds: Range) -> bool:

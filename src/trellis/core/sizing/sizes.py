@@ -17,7 +17,7 @@ from trellis.base.quantity_text import LARGEST_COUNT
 from trellis.base.reason import Reason, Severity
 from trellis.core.recommend.amounts import RESOURCES
 from trellis.core.recommend.capping import Advice, CappedAdvice, NamespaceLimits, PodContainer, cap_for_pod
-from trellis.core.recommend.capping.limit_ranges import Counts, Range
+from trellis.core.recommend.capping.limit_ranges import Counts, Range, is_rounded
 from trellis.core.recommend.capping.pod import CapNote
 from trellis.core.sizing.drafts import Draft, Part
 from trellis.core.sizing.fitting import (
@@ -132,9 +132,19 @@ def _ask(draft: Draft, capped: Mapping[str, CappedAdvice], follow: Mapping[str, 
         if found is None or draft.resource not in found.target:
             continue
         part.ask(found.target[draft.resource], follows=follow[name])
-        # Everywhere else zero is "not set"; but beside a limit of zero the API server takes no request.
-        if not part.follows and part.container.in_spec.limits.get(draft.resource) == 0 and part.request:
+        if not part.follows and part.request and _is_below(draft.resource, part.container, part.request):
             part.leave(SIZE_NOT_ADMISSIBLE)
+
+
+def _is_below(resource: str, container: ContainerShape, request: int) -> bool:
+    """Whether a limit that stays is below a request that was capped to it.
+
+    Everywhere else zero is "not set", and a part of a byte is a byte; but the API server compares what is written.
+    """
+    limit = container.in_spec.limits.get(resource)
+    if limit is None:
+        return False
+    return limit == 0 or (request >= limit and is_rounded(resource, container.written.limits.get(resource)))
 
 
 def _sizes(drafts: Sequence[Draft], capped: Mapping[str, CappedAdvice]) -> Iterator[ContainerSize]:

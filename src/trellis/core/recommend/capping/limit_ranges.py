@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
+from functools import lru_cache
 from typing import TypeAlias
 
 import msgspec
@@ -59,12 +60,26 @@ def read_limit_ranges(ranges: Iterable[LimitRange]) -> NamespaceLimits:
 
 def counts(written: Mapping[str, str]) -> dict[str, int]:
     """Quantities as counts; those that cannot be read, and all but CPU and memory, are left out."""
-    read = {resource: stored_amount(written.get(resource)) for resource in RESOURCES}
-    return {
-        resource: amount.milli if resource == "cpu" else amount.units
-        for resource, amount in read.items()
-        if amount is not None
-    }
+    read = {resource: _count(resource, written.get(resource)) for resource in RESOURCES}
+    return {resource: count for resource, count in read.items() if count is not None}
+
+
+# The amounts are few, as their texts are, and a new pod waits until all of its own are read.
+@lru_cache(maxsize=4096, typed=True)
+def _count(resource: str, text: str | None) -> int | None:
+    amount = stored_amount(text)
+    if amount is None:
+        return None
+    return amount.milli if resource == "cpu" else amount.units
+
+
+@lru_cache(maxsize=4096, typed=True)
+def is_rounded(resource: str, text: str | None) -> bool:
+    """Whether the count of a quantity is more than what is written: `1500m` of memory is a byte and a half."""
+    amount, count = stored_amount(text), _count(resource, text)
+    return (
+        amount is not None and count is not None and amount.exact() < Fraction(count, 1000 if resource == "cpu" else 1)
+    )
 
 
 def _ratios(items: Iterable[LimitRangeItem]) -> dict[str, Fraction]:

@@ -98,7 +98,8 @@ def cap_for_pod(
     }
     notes: dict[str, list[CapNote]] = {name: [] for name in ours}
     follow = {name: meaning.limits_follow for name, meaning in meanings.items()}
-    for field in _FIELDS:
+    # Most namespaces have no LimitRange for whole pods.
+    for field in _FIELDS if limits.pod.least or limits.pod.most else ():
         for name, note in _fit(field, ours, containers, follow, limits.pod):
             if field == "target":
                 notes[name].append(note)

@@ -20,9 +20,11 @@ def limit_in_proportion(recommended: int, request: int, limit: int, default_limi
 
 
 def proportional_limit(recommended: int, request: int, limit: int, default_limit: int) -> int | None:
-    """The same as a count, cut off."""
-    exact = limit_in_proportion(recommended, request, limit, default_limit)
-    return None if exact is None else min(int(exact), LARGEST_COUNT)
+    """The same as a count, cut off. In whole numbers throughout: every new pod waits for some of these."""
+    limit = limit or default_limit
+    if not limit or not recommended:
+        return None
+    return min(recommended * limit // request if request else recommended, LARGEST_COUNT)
 
 
 def request_at_limit(bound: int, request: int, limit: int, default_limit: int, *, at_least: bool) -> int:
@@ -32,7 +34,8 @@ def request_at_limit(bound: int, request: int, limit: int, default_limit: int, *
         return 0
     if not request:
         return bound
-    return scaled(request, Fraction(bound, limit), up=at_least)
+    exact = request * bound
+    return min(-(-exact // limit) if at_least else exact // limit, LARGEST_COUNT)
 
 
 def scaled(count: int, factor: Fraction, *, up: bool) -> int:

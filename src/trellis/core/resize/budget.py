@@ -1,0 +1,100 @@
+"""May this pod be disturbed now?
+
+Pods with the same direct controller share a budget: of the replicas that there should be, a share may be out of service
+at a time, and of a single one that single one. Pods that are pending, going or in the middle of a resize are out of
+service already, and so is what a pass has disturbed before. A controller of a kind whose count nobody knows should have
+as many pods as it has.
+
+Where fewer pods live than the minimum, none is disturbed. Budgets per hour, of the cluster and of a namespace, count
+evictions and restarts, and are unlimited unless somebody sets them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from trellis.base.reason import Reason
+from trellis.core.resize.settings import UpdateSettings
+
+TOO_FEW_REPLICAS = Reason("TooFewReplicas", "Fewer pods live than there must be before one of them is disturbed.")
+NO_REPLICAS_WANTED = Reason("NoReplicasWanted", "The controller of the pod wants no pods, so that it is going anyway.")
+TOLERANCE_USED_UP = Reason(
+    "ToleranceUsedUp", "As many pods of the controller are out of service as may be at the same time."
+)
+HOURLY_BUDGET_USED_UP = Reason(
+    "HourlyBudgetUsedUp", "As many pods were disturbed within an hour as may be, in the cluster or in the namespace."
+)
+
+
+class HourlyLeft(msgspec.Struct, frozen=True):
+    """How many pods may still be disturbed within this hour; None is any number. `until` is when there is more."""
+
+    cluster: int | None = None
+    namespace: int | None = None
+    until: float | None = None
+
+    @property
+    def count(self) -> int | None:
+        """The lower of both."""
+        given = [each for each in (self.cluster, self.namespace) if each is not None]
+        return min(given) if given else None
+
+
+class Disturbance(msgspec.Struct, frozen=True):
+    """What one pod means for its group: `serving` unless it is pending, going, or in the middle of a resize."""
+
+    living: bool
+    serving: bool
+
+
+class GroupBudget:
+    """The budget of one group during one pass."""
+
+    def __init__(self, configured: int | None, pods: Iterable[Disturbance], minimum: int, tolerance: float) -> None:
+        pods = list(pods)
+        self.living = sum(each.living for each in pods)
+        self.serving = sum(each.serving for each in pods)
+        self.configured = len(pods) if configured is None else configured
+        self.tolerated = int(self.configured * tolerance)
+        self._minimum = minimum
+        self._disturbed = 0
+
+    def refuses(self, *, serving: bool) -> Reason | None:
+        """Why a pod of the group may not be disturbed now; one that does not serve takes nothing away."""
+        if not self.configured:
+            return NO_REPLICAS_WANTED
+        if self.living < self._minimum:
+            return TOO_FEW_REPLICAS
+        if not serving or self.serving - self._disturbed > self.configured - self.tolerated:
+            return None
+        # A tolerance of less than one pod would otherwise keep a single replica as it is for ever.
+        alone = not self.tolerated and not self._disturbed and self.serving >= self.configured
+        return None if alone else TOLERANCE_USED_UP
+
+    def disturb(self, *, serving: bool) -> None:
+        """Count a pod that is about to be disturbed."""
+        self._disturbed += serving
+
+
+class HourlyBudget:
+    """What is left of the budgets per hour during one pass."""
+
+    def __init__(self, left: HourlyLeft) -> None:
+        self._left = left.count
+
+    @property
+    def used_up(self) -> bool:
+        """Whether nothing is left."""
+        return self._left is not None and self._left <= 0
+
+    def disturb(self) -> None:
+        """Count a pod that is about to be disturbed."""
+        if self._left is not None:
+            self._left -= 1
+
+
+def minimum_of(own: int | None, settings: UpdateSettings) -> int:
+    """How many pods must live: what the object says, or the flag."""
+    return settings.min_replicas if own is None else own

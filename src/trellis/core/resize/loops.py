@@ -1,0 +1,55 @@
+"""Is evicting pods of this controller of any use?
+
+If the pod that came after an eviction requests just what its predecessor did, then it was of none, and doing it again
+will not be either. Something else is broken: no webhook sizes new pods, or another one undoes it. A person has to look,
+and until then it is tried now and then, at growing intervals.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TypeAlias
+
+import msgspec
+
+from trellis.base.reason import Reason, Severity
+from trellis.core.recommend.capping.limit_ranges import Counts
+from trellis.core.resize.actions import EvictPod
+from trellis.core.resize.settings import UpdateSettings, backoff
+
+EVICTION_LOOP = Reason(
+    "EvictionLoop",
+    "An eviction changed nothing: the pod after it requests the same, as if no admission webhook were at work.",
+    Severity.WARNING,
+)
+# Requests by container.
+Wanted: TypeAlias = Mapping[str, Counts]
+
+
+class Evicted(msgspec.Struct, frozen=True):
+    """What is remembered of a controller: what the pods evicted last requested, and how often it was to no use.
+
+    `first` and `at` are the times of the first and the last eviction of pods that requested just that.
+    """
+
+    had: Wanted
+    first: float
+    at: float
+    useless: int = 0
+
+    def is_repeated_by(self, requests: Wanted, created: float | None) -> bool:
+        """Whether a pod came after such an eviction and requests the same. Times of creation are whole seconds."""
+        return created is not None and created >= math.floor(self.first) and requests == self.had
+
+
+def loop_until(evicted: Evicted, settings: UpdateSettings) -> float:
+    """Until when a controller's pods are left alone after an eviction to no use."""
+    return evicted.at + backoff(evicted.useless + 1, settings.loop_backoff, settings.longest_loop_backoff)
+
+
+def evicted_again(last: Evicted | None, action: EvictPod, now: float) -> Evicted:
+    """What is remembered of a controller after one more eviction."""
+    if last is None or last.had != action.had:
+        return Evicted(action.had, now, now)
+    return Evicted(action.had, last.first, now, last.useless + action.again)

@@ -1,0 +1,99 @@
+"""What does a pod lack, and what could be written to it now?
+
+The same question may be asked of what is in force and, while a resize is under way, of what has been asked for: if the
+second is what is wanted, there is nothing more to ask for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+import msgspec
+
+from trellis.core.recommend.amounts import RESOURCES
+from trellis.core.resize.alike import Sizes
+from trellis.core.resize.attempts import Attempt
+from trellis.core.resize.changes import InPlaceChange
+from trellis.core.resize.eligibility import Need, NoNeed, Part, judge
+from trellis.core.resize.inplace import Prospect, Stage
+from trellis.core.resize.settings import UpdateSettings
+from trellis.core.resize.views import PodView, WorkloadView
+from trellis.core.sizing.shapes import Place, PodShape
+
+_NEVER_TRIED = Attempt()
+
+
+class Case(msgspec.Struct, frozen=True):
+    """One pod of a workload at one moment."""
+
+    view: WorkloadView
+    pod: PodView
+    sizes: Sizes
+    now: float
+    settings: UpdateSettings
+
+    @property
+    def attempt(self) -> Attempt:
+        """What is remembered of the pod."""
+        return self.view.attempts.pods.get(self.pod.ref.uid, _NEVER_TRIED)
+
+
+def need_of(case: Case, shape: PodShape, spared: Collection[Part]) -> Need | NoNeed:
+    """Whether a pod of this shape should change, `spared` left out."""
+    goal = case.sizes.goal(shape, frozenset(spared))
+    started, quick = case.pod.started, _soon_killed(case)
+    return judge(shape, goal.size, goal.bounds, started=started, quick_oom=quick, now=case.now, settings=case.settings)
+
+
+def prospect_of(case: Case, change: InPlaceChange, stage: Stage, asked: Need | NoNeed) -> Prospect:
+    """What could be written; during a resize only what is worth asking for once more."""
+    if change.patch and case.attempt.is_refused(change.wanted, case.view.nodes.get(case.pod.node, {})):
+        return Prospect.REFUSED
+    if change.patch and (stage is Stage.IDLE or _is_another(case.pod, change, stage, asked)):
+        return Prospect.OPEN
+    if stage is not Stage.IDLE:
+        return Prospect.TRIED
+    if change.barred:
+        return Prospect.BARRED
+    large = isinstance(asked, Need) and asked.difference >= case.settings.update_threshold
+    return Prospect.IMPOSSIBLE if large else Prospect.NEGLIGIBLE
+
+
+def unobserved(pod: PodView) -> Iterator[Part]:
+    """What admission did not see it did not size; it names ordinary containers alone, and no native sidecars."""
+    if pod.observed is None:
+        return
+    for each in pod.in_spec.containers:
+        if each.place is Place.CONTAINERS and each.name not in pod.observed:
+            yield from ((each.name, resource) for resource in RESOURCES)
+
+
+def for_hpa(case: Case) -> Iterator[Part]:
+    """What is left to an HPA."""
+    return ((each.name, resource) for each in case.pod.in_spec.containers for resource in case.view.hpa)
+
+
+def _soon_killed(case: Case) -> bool:
+    pod, vpa = case.pod, case.view.governor.vpa
+    if not pod.kills:
+        return False
+    own = vpa.evict_after_oom
+    patience = own.total_seconds() if own is not None else case.settings.evict_after_oom
+    left_out = {name for name, _ in unobserved(pod)}
+    return any(
+        ran < patience and vpa.container(name).scaled and name not in left_out for name, ran in pod.kills.items()
+    )
+
+
+def _is_another(pod: PodView, change: InPlaceChange, stage: Stage, asked: Need | NoNeed) -> bool:
+    """Whether another resize than the one under way is worth asking for. What is infeasible must become less."""
+    if isinstance(asked, NoNeed):
+        return False
+    if stage is not Stage.INFEASIBLE:
+        return True
+    proposed = {each.name: each.requests for each in pod.in_spec.containers}
+    return any(
+        amount < proposed[name].get(resource, 0)
+        for name, amounts in change.wanted.items()
+        for resource, amount in amounts.items()
+    )

@@ -1,0 +1,151 @@
+"""What is known of a workload when its plan is made? Frozen values, read once: no plan looks at anything newer.
+
+A pod is read into what decisions ask of it: what its spec says, what is in force, how far a resize is, when it became
+Ready, how it was killed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+import msgspec
+
+from trellis.api.kube.containers import ContainerStatus, Terminated
+from trellis.api.kube.meta import KubeObject
+from trellis.api.kube.observed_pods import OOM_KILLED
+from trellis.api.kube.pods import READY, Pod
+from trellis.api.kube.workloads import DaemonSet, ReplicaSet, ReplicationController, StatefulSet
+from trellis.core.boost.memory import is_boosted
+from trellis.core.model.marks import OBSERVED
+from trellis.core.recommend.capping import NamespaceLimits
+from trellis.core.recommend.capping.limit_ranges import Counts
+from trellis.core.resize.actions import GroupKey, PodRef
+from trellis.core.resize.attempts import Attempts
+from trellis.core.resize.budget import HourlyLeft
+from trellis.core.resize.freezing import Freeze
+from trellis.core.resize.states import Resize, read_resize, resources_in_force
+from trellis.core.sizing.governors import Governor
+from trellis.core.sizing.shapes import PodShape
+
+_PENDING, _FINISHED = "Pending", frozenset({"Succeeded", "Failed"})
+
+# Whether the successor of a pod would fit some node, if its containers requested this; None if nobody can say.
+Fits: TypeAlias = Callable[[Pod, Mapping[str, Counts]], bool | None]
+
+
+class PodView(msgspec.Struct, frozen=True):
+    """One pod. Times are seconds since 1970; `kills` are out-of-memory kills: how long the container had run."""
+
+    pod: Pod
+    ref: PodRef
+    group: GroupKey | None
+    in_spec: PodShape
+    in_force: PodShape
+    resize: Resize
+    kills: Mapping[str, float]
+    observed: frozenset[str] | None
+    boosted: bool
+    ready: bool
+    ready_since: float
+    started: float | None
+    created: float | None
+
+    @classmethod
+    def of(cls, pod: Pod) -> PodView:
+        """What a pod says."""
+        metadata, status = pod.metadata, pod.status
+        controller = metadata.controller
+        in_spec = PodShape.of(pod.spec)
+        reported = resources_in_force(pod)
+        in_force = in_spec.with_resources(reported) if reported else in_spec
+        ready = status.condition(READY)
+        changed = ready.last_transition_time if ready is not None else None
+        return cls(
+            pod=pod,
+            ref=PodRef(metadata.namespace, metadata.name, metadata.uid),
+            group=GroupKey(controller.kind, controller.name) if controller is not None else None,
+            in_spec=in_spec,
+            in_force=in_force,
+            resize=read_resize(pod, in_force),
+            kills=_kills(pod),
+            observed=_observed(metadata.annotations.get(OBSERVED)),
+            boosted=is_boosted(metadata.annotations),
+            ready=ready is not None and ready.status == "True",
+            ready_since=changed.timestamp() if changed is not None else math.inf,
+            started=status.start_time.timestamp() if status.start_time is not None else None,
+            created=metadata.creation_timestamp.timestamp() if metadata.creation_timestamp is not None else None,
+        )
+
+    @property
+    def pending(self) -> bool:
+        """Whether it has not started yet."""
+        return self.pod.status.phase == _PENDING
+
+    @property
+    def finished(self) -> bool:
+        """Whether it has ended."""
+        return self.pod.status.phase in _FINISHED
+
+    @property
+    def over(self) -> bool:
+        """Whether it is going, or has ended."""
+        return self.pod.metadata.deletion_timestamp is not None or self.finished
+
+    @property
+    def node(self) -> str:
+        """The node it runs on, if it has one."""
+        return self.pod.spec.node_name
+
+
+class WorkloadView(msgspec.Struct, frozen=True):
+    """All that a plan is made from.
+
+    `configured` is how many pods a controller should have; one that is not in it has as many as it should. `hpa` are
+    the resources by whose utilization an HPA scales the workload. `nodes` is what nodes offer, by name.
+    """
+
+    governor: Governor
+    pods: tuple[PodView, ...]
+    configured: Mapping[GroupKey, int] = {}
+    limits: NamespaceLimits = NamespaceLimits()
+    attempts: Attempts = Attempts()
+    frozen: Freeze | None = None
+    hpa: frozenset[str] = frozenset()
+    left: HourlyLeft = HourlyLeft()
+    nodes: Mapping[str, Counts] = {}
+    fits: Fits | None = None
+
+
+def configured_of(controller: KubeObject) -> int | None:
+    """How many pods a controller should have; None if its kind does not say."""
+    match controller:
+        case ReplicaSet() | StatefulSet() | ReplicationController():
+            replicas = controller.spec.replicas
+            return 1 if replicas is None else replicas
+        case DaemonSet():
+            return controller.status.desired_number_scheduled
+        case _:
+            return None
+
+
+def _observed(text: str | None) -> frozenset[str] | None:
+    """The containers that admission saw; one that cannot be read says nothing."""
+    names = [name.strip() for name in text.split(",")] if text else []
+    return frozenset(names) if names and all(names) else None
+
+
+def _kills(pod: Pod) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for status in (*pod.status.container_statuses, *pod.status.init_container_statuses):
+        for ended in _endings(status):
+            if ended.reason == OOM_KILLED and ended.started_at is not None and ended.finished_at is not None:
+                ran = (ended.finished_at - ended.started_at).total_seconds()
+                found[status.name] = min(ran, found.get(status.name, math.inf))
+    return found
+
+
+def _endings(status: ContainerStatus) -> tuple[Terminated, ...]:
+    states = (status.last_state, status.state)
+    return tuple(state.terminated for state in states if state.terminated is not None)

@@ -1,0 +1,166 @@
+"""What is remembered of earlier attempts, for how long, and eviction loops."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from resize_world import GROUP, NOW, Document, container, decided, governor, pair, running, said
+from sized_pods import limit_ranges
+from trellis.core.model.patches import PatchOp
+from trellis.core.resize.actions import Action, EvictPod, PodRef, ResizePod, UnmarkPod
+from trellis.core.resize.attempts import Attempt, Attempts, Outcome, Told, fold
+from trellis.core.resize.loops import Evicted
+from trellis.core.resize.settings import UpdateSettings, backoff
+
+SETTINGS = UpdateSettings()
+REF = PodRef("shop", "web-1-a", "uid-web-1-a")
+WANTED = {"app": {"cpu": 1000}}
+HAD = {"app": {"cpu": 500, "memory": 2**30}}
+RESIZE = ResizePod(REF, (PatchOp("test", "/metadata/uid", REF.uid),), WANTED, {"cpu": 4000})
+EVICT = EvictPod(REF, GROUP, HAD)
+
+
+def after(action: Action, *told: Told, **more: Any) -> Attempts:
+    attempts = Attempts()
+    for each in told:
+        attempts = fold(attempts, Outcome(action, each, **more), NOW, SETTINGS)
+    return attempts
+
+
+def attempt(action: Action, *told: Told, **more: Any) -> Attempt:
+    return after(action, *told, **more).pods[REF.uid]
+
+
+def pod(**more: Any) -> Document:
+    return running("web-1-a", container(), **more)
+
+
+def test_waiting_grows_twofold_up_to_the_longest() -> None:
+    assert [backoff(times, 60, 300) for times in (0, 1, 2, 3, 4, 5000)] == [60, 60, 120, 240, 300, 300]
+
+
+@pytest.mark.parametrize("told", [Told.REFUSED, Told.THROTTLED, Told.FAILED, Told.FORBIDDEN])
+def test_a_failure_is_repeated_later_each_time_twice_as_late(told: Told) -> None:
+    assert attempt(EVICT, told).not_before == NOW + 60
+    assert attempt(EVICT, told, told, told).not_before == NOW + 240
+    assert attempt(EVICT, told, retry_after=500.0).not_before == NOW + 500
+
+
+def test_success_forgets_failures() -> None:
+    found = attempt(RESIZE, Told.FAILED, Told.APPLIED)
+    assert (found.failures, found.resized_at, found.not_before) == (0, NOW, -math.inf)
+
+
+def test_a_disruption_budget_that_refuses_makes_the_pod_wait() -> None:
+    found = decided(governor(), *pair(pod()), attempts=after(EVICT, Told.REFUSED))
+    assert said(found) == [("Wait", "BackingOff"), ("Evict", "EvictToRecreate")]
+    later = decided(governor(), *pair(pod()), attempts=after(EVICT, Told.REFUSED), now=NOW + 60)
+    assert said(later)[0] == ("Evict", "EvictToRecreate")
+
+
+def test_one_answer_that_a_lost_race_gives_too_is_no_refusal_and_two_are() -> None:
+    assert attempt(RESIZE, Told.INVALID).refused == {}
+    assert attempt(RESIZE, Told.INVALID, Told.INVALID).refused == WANTED
+    assert attempt(RESIZE, Told.INFEASIBLE).refused == WANTED
+    assert attempt(RESIZE, Told.INFEASIBLE).is_refused({"app": {"cpu": 1200}}, {"cpu": 4000})
+    assert attempt(RESIZE, Told.CONFLICT, Told.CONFLICT).refused == {}
+
+
+def test_a_refused_resize_becomes_an_eviction_at_once() -> None:
+    found = decided(
+        governor("InPlaceOrRecreate"),
+        *pair(pod()),
+        attempts=after(RESIZE, Told.INFEASIBLE),
+        nodes={"n1": {"cpu": 4000}},
+    )
+    assert said(found)[0] == ("Evict", "EvictRefused")
+
+
+def test_what_was_not_done_on_purpose_leaves_no_trace_and_what_is_gone_none_either() -> None:
+    assert after(EVICT, Told.SKIPPED) == Attempts()
+    assert after(RESIZE, Told.FAILED, Told.GONE).pods == {}
+    assert after(EVICT, Told.APPLIED).kept((), ()) == Attempts()
+    assert after(EVICT, Told.APPLIED).kept({REF.uid}, {GROUP}).groups == {GROUP: Evicted(HAD, NOW, NOW)}
+
+
+def test_taking_a_boost_back_is_repeated_soon_and_never_given_up() -> None:
+    for action in (ResizePod(REF, (), WANTED, unboosts=True), UnmarkPod(REF, ())):
+        assert attempt(action, Told.INVALID).not_before == NOW + 2
+        often = attempt(action, *[Told.INFEASIBLE] * 40)
+        assert (often.not_before, often.refused) == (NOW + 300, {})
+
+
+def successor(age: float = -1.0) -> Document:
+    return running("web-1-b", container(), age=age)
+
+
+def test_a_successor_that_requests_the_same_is_not_evicted_in_its_turn() -> None:
+    memory = after(EVICT, Told.APPLIED)
+    there_before = running("web-1-o", container())
+    found = decided(governor(), successor(), there_before, attempts=memory, now=NOW + 5)
+    assert said(found)[0] == ("Leave", "EvictionLoop")
+    assert found.verdicts[0].reason.severity == "warning"
+    assert found.next_look == NOW + 3600
+    # One that was there before is no successor.
+    assert said(found)[1][0] == "Evict"
+
+
+def test_after_an_hour_it_is_tried_once_more_and_then_half_as_often() -> None:
+    memory = after(EVICT, Told.APPLIED)
+    again = decided(governor(), *pair(successor()), attempts=memory, now=NOW + 3600)
+    (evict,) = again.actions
+    assert isinstance(evict, EvictPod)
+    assert evict.again
+    memory = fold(memory, Outcome(evict, Told.APPLIED), NOW + 3600, SETTINGS)
+    third = running("web-1-c", container(), age=-3700.0)
+    held = decided(governor(), *pair(third), attempts=memory, now=NOW + 3800)
+    assert held.next_look == NOW + 3600 + 7200
+
+
+def test_a_successor_with_other_requests_is_judged_as_any_pod() -> None:
+    other = running("web-1-b", container(cpu="600m"), age=-1.0)
+    found = decided(governor(), *pair(other), attempts=after(EVICT, Told.APPLIED), now=NOW + 5)
+    assert said(found)[0] == ("Evict", "EvictToRecreate")
+
+
+def test_a_namesake_starts_afresh() -> None:
+    named_alike = running("web-1-a", container(), uid="another")
+    found = decided(governor(), *pair(named_alike), attempts=after(EVICT, Told.REFUSED))
+    assert said(found)[0][0] == "Evict"
+
+
+@pytest.mark.parametrize("mode", ["Recreate", "InPlace"])
+def test_what_was_done_is_not_done_twice_while_the_view_lags_behind(mode: str) -> None:
+    pods = pair(pod())
+    (action,) = decided(governor(mode), *pods).actions
+    memory = fold(Attempts(), Outcome(action, Told.APPLIED), NOW, SETTINGS)
+    stale = decided(governor(mode), *pods, attempts=memory, now=NOW + 29)
+    # Nor is the other disturbed meanwhile.
+    assert stale.actions == ()
+    assert stale.next_look == NOW + 30
+    assert len(decided(governor(mode), *pods, attempts=memory, now=NOW + 30).actions) == 1
+
+
+def test_a_patch_that_makes_empty_maps_is_remembered_like_any_other() -> None:
+    defaults = limit_ranges({"type": "Container", "default": {"cpu": "2", "memory": "4Gi"}})
+    pods = pair(pod())
+    (action,) = decided(governor("InPlace"), *pods, limits=defaults).actions
+    assert isinstance(action, ResizePod)
+    assert any(op.value == {} for op in action.patch)
+    memory = fold(Attempts(), Outcome(action, Told.APPLIED), NOW, SETTINGS)
+    assert decided(governor("InPlace"), *pods, limits=defaults, attempts=memory).actions == ()
+
+
+def test_a_resize_that_failed_keeps_its_pause_though_the_mark_of_another_container_went() -> None:
+    attempts = fold(Attempts(), Outcome(ResizePod(REF, (), WANTED, unboosts=True), Told.FAILED), NOW, SETTINGS)
+    attempts = fold(attempts, Outcome(UnmarkPod(REF, (PatchOp("remove", "/x"),)), Told.APPLIED), NOW, SETTINGS)
+    assert attempts.pods[REF.uid].not_before == NOW + 2
+
+
+def test_a_resize_that_is_not_seen_yet_keeps_pod_and_neighbour_from_being_evicted() -> None:
+    resized = Attempts({REF.uid: Attempt(resized_at=NOW - 1, written_at=NOW - 1, written=RESIZE.patch, asked=WANTED)})
+    found = decided(governor(targets={"app": {"cpu": "2"}}), *pair(pod()), attempts=resized)
+    assert said(found) == [("Wait", "ToleranceUsedUp")] * 2
