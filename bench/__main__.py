@@ -7,7 +7,9 @@ from collections.abc import Callable, Sequence
 
 from bench import (
     admission,
+    admission_side_by_side,
     check_time,
+    fit_of_many,
     help_time,
     informer,
     pod_list,
@@ -16,6 +18,7 @@ from bench import (
     recommender_cost,
     recommender_pass,
     recommender_side_by_side,
+    updater_screen,
 )
 from bench.measurement import CannotMeasure, Row
 
@@ -26,9 +29,12 @@ MEASUREMENTS: dict[str, Callable[[], list[Row]]] = {
     "help_time": help_time.measure,
     "check_time": check_time.measure,
     "recommender_pass": recommender_pass.measure,
+    "fit_of_many": fit_of_many.measure,
     "admission": admission.measure,
+    "admission_side_by_side": admission_side_by_side.measure,
     "recommender_side_by_side": recommender_side_by_side.measure,
     "recommender_cost": recommender_cost.measure,
+    "updater_screen": updater_screen.measure,
     "quality": quality.measure,
 }
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import re
 import socket
 import subprocess
 import sys
@@ -23,6 +22,7 @@ from pathlib import Path
 import msgspec
 
 from bench.measurement import ROOT, CannotMeasure, Row, python
+from bench.process_usage import cpu_seconds, resident_megabytes
 from bench.review_cluster import Size, review, serving
 from bench.review_load import load
 from testbed.certificates import Authority
@@ -83,12 +83,12 @@ def _served(size: Size) -> list[Row]:
     if len(cores) < 2:
         raise CannotMeasure("one core for the server and one for the client are needed")
     with serving(size) as url, _controller(url, cores[0]) as (pid, port):
-        settled = _resident(pid)
+        settled = resident_megabytes(pid)
         alone = load(port, bodies, 1, _SECONDS, cores[1])
-        before = _cpu_seconds(pid)
+        before = cpu_seconds(pid)
         many = load(port, bodies, 16, _SECONDS, cores[1])
-        cpu = (_cpu_seconds(pid) - before) / max(1.0, many.rate * (_SECONDS + 1.0))
-        after = _resident(pid)
+        cpu = (cpu_seconds(pid) - before) / many.answered
+        after = resident_megabytes(pid)
     if many.patched != many.reviews:
         raise CannotMeasure(f"{many.reviews - many.patched} of {many.reviews} pods were not sized")
     return [
@@ -166,16 +166,6 @@ def _wait(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
             return
         time.sleep(0.1)
     raise CannotMeasure(f"the admission controller is not ready: {log.read_text()[-500:]}")
-
-
-def _resident(pid: int) -> float:
-    found = re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
-    return int(found[1]) / 1024 if found else float("nan")
-
-
-def _cpu_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 async def _take(url: str, size: Size) -> Cost:

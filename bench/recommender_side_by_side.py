@@ -9,7 +9,6 @@ What is too short to be seen: statuses that ours writes again only for their age
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from pathlib import Path
@@ -18,6 +17,7 @@ import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
 from bench.measurement import CannotMeasure, Row
+from bench.process_usage import cpu_seconds, peak_megabytes
 from bench.vpa_cluster import Size, patiently, populated, recommended, reported, rewind, wait_for_usage, written
 from testbed import shipped, upstream
 from testbed.cluster import Cluster
@@ -167,7 +167,7 @@ def take(ground: Ground, side: Side) -> Taken:
         say(f"{side.name}: every VPA has a recommendation after {first:.0f} s")
         early = _after(ground, controller, FIRST_PASSES)
         late = _after(ground, controller, PASSES)
-        peak = _peak_megabytes(controller)
+        peak = peak_megabytes(controller.process.pid)
     _check_that_usage_flowed(ground)
     taken = _between(early, late, peak, first)
     say(f"{side.name}: {msgspec.json.encode(taken).decode()}")
@@ -190,7 +190,7 @@ def _after(ground: Ground, controller: Controller, passes: int) -> Reading:
 
     patiently(f"{passes} passes", done, passes * (ground.profile.interval + 180.0))
     steps, found = _steps(controller)
-    cpu = _cpu_seconds(controller.process.pid)
+    cpu = cpu_seconds(controller.process.pid)
     return Reading(steps, found, cpu, *written(ground.cluster))
 
 
@@ -223,17 +223,6 @@ def _steps(controller: Controller) -> tuple[dict[str, float], float]:
 
 def _total(taken: Taken) -> float:
     return taken.steps[TOTAL]
-
-
-def _cpu_seconds(pid: int) -> float:
-    """User and system time, as the kernel counts it; the fields follow the name in parentheses."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def _peak_megabytes(controller: Controller) -> float:
-    status = Path(f"/proc/{controller.process.pid}/status").read_text()
-    return int(status.split("VmHWM:")[1].split()[0]) * 1024 / 1e6
 
 
 def say(line: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,6 +22,8 @@ Json = dict[str, Any]
 
 NAMESPACES = 200
 _TIME = "2026-05-01T08:00:00Z"
+# What of an object's metadata only a server can say.
+_SERVERS = ("uid", "resourceVersion", "generation", "creationTimestamp")
 
 
 class Size(msgspec.Struct, frozen=True):
@@ -53,10 +55,16 @@ def serving(size: Size) -> Iterator[str]:
             server.kill()
 
 
-def review(number: int, size: Size, generation: int = 0) -> bytes:
-    """The API server's question about a new pod of a Deployment, some 5 KB long."""
+def review(number: int, size: Size, generation: int = 0, *, restarted: bool = False) -> bytes:
+    """The API server's question about a new pod of a Deployment, some 5 KB long.
+
+    A Deployment that is restarted for this very pod has a template that nobody has seen before.
+    """
     vpa = number % size.vpas
     uid = f"00000000-0000-4000-8000-{number:012d}"
+    made = _pod(number, vpa, generation)
+    if restarted:
+        made["metadata"]["annotations"]["kubectl.kubernetes.io/restartedAt"] = f"{_TIME[:-1]}.{number:06d}Z"
     gvk = {"group": "", "version": "v1", "kind": "Pod"}
     gvr = {"group": "", "version": "v1", "resource": "pods"}
     request = {
@@ -72,13 +80,41 @@ def review(number: int, size: Size, generation: int = 0) -> bytes:
             "uid": "6f1c9c0e-2f53-4c0c-9a35-7c1d1d3f2f11",
             "groups": ["system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"],
         },
-        "object": _pod(number, vpa, generation),
+        "object": made,
         "oldObject": None,
         "dryRun": False,
         "options": {"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1"},
     }
     whole = {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": request}
     return msgspec.json.encode(whole)
+
+
+def objects(size: Size) -> Iterator[Json]:
+    """All that there is, for an API server that is a real one. It takes the statuses for themselves."""
+    yield from ({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in namespaces(size))
+    made: list[tuple[str, str, Iterable[Json]]] = [
+        ("v1", "LimitRange", map(_limit_range, range(len(namespaces(size))))),
+        ("apps/v1", "Deployment", map(_deployment, range(size.vpas))),
+        ("apps/v1", "ReplicaSet", (_replica_set(n, size.generations) for n in range(size.vpas * size.generations))),
+        ("autoscaling.k8s.io/v1", "VerticalPodAutoscaler", map(_vpa, range(size.vpas))),
+    ]
+    for version, kind, each in made:
+        for one in each:
+            wanted = {key: value for key, value in one["metadata"].items() if key not in _SERVERS}
+            yield {**one, "apiVersion": version, "kind": kind, "metadata": wanted}
+
+
+def namespaces(size: Size) -> list[str]:
+    """Where they are."""
+    return [f"team-{number}" for number in range(min(size.vpas, NAMESPACES))]
+
+
+def pod(number: int, size: Size) -> Json:
+    """What `review` asks about, as a client would send it."""
+    vpa = number % size.vpas
+    made = _pod(number, vpa, generation=0)
+    made["metadata"].pop("managedFields")
+    return made
 
 
 def _namespace(vpa: int) -> str:

@@ -26,6 +26,7 @@ _HEAD = (
 )
 _OK = b"HTTP/1.1 200"
 _PATCH = b'"patch":'
+_LAST_CHUNK = b"\r\n0\r\n\r\n"
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -38,7 +39,7 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 class Load(msgspec.Struct, frozen=True):
-    """What it came to. `patched` is how many of the answers changed something."""
+    """What it came to. `patched` is how many of the answers changed something; `answered` are all, early ones too."""
 
     reviews: int
     rate: float
@@ -46,6 +47,7 @@ class Load(msgspec.Struct, frozen=True):
     p99: float
     patched: int
     failed: int
+    answered: int
 
 
 def load(port: int, bodies: Sequence[bytes], concurrency: int, seconds: float, core: int | None = None) -> Load:
@@ -81,15 +83,11 @@ class _Client(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         held = self._held + data if self._held else data
-        end = held.find(b"\r\n\r\n")
-        if end >= 0:
-            head = held[:end].lower()
-            at = head.find(b"content-length:")
-            if at >= 0 and len(held) >= end + 4 + int(head[at + 15 :].split(b"\r\n", 1)[0]):
-                self._held = b""
-                self._run.answered(self._asked_at, ok=held.startswith(_OK), patched=_PATCH in held)
-                self._ask()
-                return
+        if _is_whole(held):
+            self._held = b""
+            self._run.answered(self._asked_at, ok=held.startswith(_OK), patched=_PATCH in held)
+            self._ask()
+            return
         self._held = held
 
     def _ask(self) -> None:
@@ -105,6 +103,18 @@ class _Client(asyncio.Protocol):
         self._next += 1
 
 
+def _is_whole(held: bytes) -> bool:
+    """Whether an answer has come to its end: by its length, or by its last chunk, as Go sends what is long."""
+    end = held.find(b"\r\n\r\n")
+    if end < 0:
+        return False
+    head = held[:end].lower()
+    at = head.find(b"content-length:")
+    if at < 0:
+        return held.endswith(_LAST_CHUNK)
+    return len(held) >= end + 4 + int(head[at + 15 :].split(b"\r\n", 1)[0])
+
+
 class _Run:
     def __init__(self, asked: Asked) -> None:
         self.requests = [_HEAD % len(body) + body for body in asked.bodies]
@@ -112,7 +122,7 @@ class _Run:
         self._done = asyncio.Event()
         self._open = asked.concurrency
         self._seconds: list[float] = []
-        self._patched = self._failed = 0
+        self._patched = self._failed = self._answered = 0
         self._counts_from = time.perf_counter() + 1.0
         self.until = self._counts_from + asked.seconds
 
@@ -121,9 +131,11 @@ class _Run:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
         loop = asyncio.get_running_loop()
+        # Apart from each other: nobody is to be asked the same twice in a row.
+        apart = len(self.requests) // self._asked.concurrency
         for number in range(self._asked.concurrency):
             await loop.create_connection(
-                lambda first=number * 7: _Client(self, first),  # type: ignore[misc]
+                lambda first=number * apart: _Client(self, first),  # type: ignore[misc]
                 "127.0.0.1",
                 self._asked.port,
                 ssl=context,
@@ -133,11 +145,12 @@ class _Run:
         took = sorted(self._seconds)
         count = len(took)
         p50, p99 = (took[count // 2], took[int(count * 0.99)]) if took else (0.0, 0.0)
-        return Load(count, count / self._asked.seconds, p50, p99, self._patched, self._failed)
+        return Load(count, count / self._asked.seconds, p50, p99, self._patched, self._failed, self._answered)
 
     def answered(self, asked_at: float, *, ok: bool, patched: bool) -> None:
         now = time.perf_counter()
         self._failed += not ok
+        self._answered += 1
         if self._counts_from <= now < self.until:
             self._seconds.append(now - asked_at)
             self._patched += patched

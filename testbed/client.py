@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 import ssl
 import threading
 from collections.abc import Mapping
@@ -53,6 +54,19 @@ class Api:
         accept: str = JSON,
     ) -> Json:
         """Send one request; an answer of 400 and above raises `Refused`, no answer raises OSError."""
+        return self.send_and_listen(method, path, body, content, seconds, accept=accept)[0]
+
+    def send_and_listen(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        content: str = JSON,
+        seconds: float = 30.0,
+        *,
+        accept: str = JSON,
+    ) -> tuple[Json, list[str]]:
+        """The same, and what the API server warns of, in the words that kubectl would print."""
         address = self._address
         data = None if body is None else json.dumps(body).encode()
         headers = self._headers | {"Accept": accept} | ({"Content-Type": content} if data else {})
@@ -67,7 +81,7 @@ class Api:
         value = _parse(text)
         if answer.status >= http.client.BAD_REQUEST:
             raise Refused(f"{method} {path}", answer.status, value)
-        return value
+        return value, [_warning(each) for each in answer.headers.get_all("Warning", [])]
 
     def get(self, path: str, **query: str) -> Json:
         """Read one object, or a list."""
@@ -138,3 +152,8 @@ def _parse(text: bytes) -> Json:
     except ValueError:
         return {"message": text.decode(errors="replace")}
     return value if isinstance(value, dict) else {"value": value}
+
+
+def _warning(header: str) -> str:
+    """The text of a header such as `299 - "do not"`, in which quotes and backslashes are escaped."""
+    return re.sub(r"\\(.)", r"\1", header.split(" ", 2)[2][1:-1])

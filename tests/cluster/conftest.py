@@ -15,12 +15,16 @@ from pathlib import Path
 
 import pytest
 
+from cluster_admission import forget
 from testbed import building, shipped, upstream
 from testbed import prometheus as prometheus_server
+from testbed.cache import only_one
 from testbed.cluster import Cluster
+from testbed.components import ADDRESS
 from testbed.control_plane import BARE, ControlPlane
 from testbed.controllers import Controller, running
 from testbed.errors import HarnessError
+from testbed.processes import free_ports
 from testbed.programs import BY_NAME, NEEDED, PROMETHEUS, PROMTOOL, UPSTREAM_RECOMMENDER, Program
 from testbed.scratch import scratch
 from testbed.sharing import shared_cluster
@@ -131,3 +135,33 @@ def recommender(cluster: Cluster, tmp_path: Path) -> Iterator[Callable[..., Cont
     for controller in started:
         sys.stdout.write(f"{controller.process.log.name}:\n{controller.logs()}\n")
         assert "forbidden" not in controller.logs().lower(), f"a right is missing: see {controller.process.log.name}"
+
+
+@pytest.fixture
+def admission(cluster: Cluster, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Callable[..., Controller]]:
+    """Start `trellis admission-controller` for one namespace, under the account and the roles that Trellis ships.
+
+    It is registered by its URL; `port` is for a second one that takes its place. Tests side by side take turns: a
+    cluster has one webhook configuration. A right that is missing, or an error of our own, fails the test, but for one
+    that starts its API server anew: that forbids everything until it has read its roles. The log is shown if it fails.
+    """
+    restarts = "own_api_server" in request.fixturenames
+    started: list[Controller] = []
+    with only_one(cluster.directory / "admission.lock"), ExitStack() as controllers:
+        controllers.callback(forget, cluster)
+
+        def start(namespace: str, *flags: str, port: int = 0) -> Controller:
+            log = tmp_path / f"admission-{len(started)}.log"
+            port = port or free_ports(1)[0]
+            where = ["--register-by-url", f"--webhook-address=https://{ADDRESS}", f"--webhook-port={port}"]
+            own = [f"--vpa-object-namespace={namespace}", f"--port={port}", *where, "-v=5", *flags]
+            command = [str(Path(sys.executable).with_name("trellis")), "admission-controller"]
+            kubeconfig = shipped.account(cluster, "admission")
+            started.append(controllers.enter_context(running(command, kubeconfig, log, own)))
+            return started[-1]
+
+        yield start
+    for controller in started:
+        sys.stdout.write(f"{controller.process.log.name}:\n{controller.logs()}\n")
+        assert restarts or "forbidden" not in controller.logs().lower(), "a right is missing: see its log"
+        assert "a review failed" not in controller.logs()

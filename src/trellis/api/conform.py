@@ -263,7 +263,8 @@ def _not_int64(value: float, path: Path) -> Problem | None:
 
 def _out_of_range(field: Field, value: int, path: Path) -> Problem | None:
     if field.minimum is not None and value < field.minimum:
-        return Problem(path, INVALID, f"must be greater than or equal to {field.minimum}", value, in_crd=True)
+        rule_text = field.minimum_says or f"must be greater than or equal to {field.minimum}"
+        return Problem(path, INVALID, rule_text, value, in_crd=True)
     if field.maximum is not None and value > field.maximum:
         return Problem(path, INVALID, f"must be less than or equal to {field.maximum}", value, in_crd=True)
     return None

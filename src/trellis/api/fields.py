@@ -44,6 +44,7 @@ class Field(msgspec.Struct, frozen=True):
     required: bool = False
     enum: tuple[str, ...] = ()
     minimum: int | None = None
+    minimum_says: str | None = None
     maximum: int | None = None
     pattern: str | None = None
     pattern_says: str | None = None

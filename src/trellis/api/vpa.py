@@ -48,6 +48,7 @@ class CPUBoost(Part, frozen=True):
         Field(
             "Multiplies the base; with `type: Factor` only. 1 is no boost.",
             minimum=1,
+            minimum_says="must be >= 1 for type Factor",
             maximum=INT32_MAX,
             format="int32",
         ),
@@ -127,6 +128,7 @@ class PodUpdatePolicy(Part, frozen=True):
         Field(
             "Live replicas a workload needs before any of its pods is evicted. Absent: the updater's `--min-replicas`.",
             minimum=1,
+            minimum_says="minReplicas has to be positive",
             maximum=INT32_MAX,
             format="int32",
         ),

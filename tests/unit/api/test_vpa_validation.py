@@ -43,7 +43,7 @@ def test_every_problem_is_reported_at_once() -> None:
     assert errors(document) == [
         'spec.updatePolicy.updateMode: Unsupported value: "Sometimes": supported values: "Off", "Initial", "Recreate", '
         '"InPlaceOrRecreate", "InPlace", "InPlaceOnly", "Auto"',
-        "spec.updatePolicy.minReplicas: Invalid value: 0: must be greater than or equal to 1",
+        "spec.updatePolicy.minReplicas: Invalid value: 0: minReplicas has to be positive",
         "spec.recommenders: Too many: 2: must have at most 1 item",
         "spec.recommenders[0].name: Required value: name must be given",
         "spec.startupBoost.cpu.factor: Required value: required when type is Factor",

@@ -412,6 +412,20 @@ def test_boost_is_cut_to_what_some_node_could_give_if_that_is_asked_for() -> Non
     world.run(play)
 
 
+def test_an_amount_that_is_none_is_no_error_of_ours() -> None:
+    """The API server refuses such a pod in its own words."""
+    world = World("--require-fit=true")
+    world.add_app(**_BOOST)
+    world.server.put("/api/v1/nodes/small", _node("900m"))
+
+    async def play() -> None:
+        response = await world.review(pod_review(pod(resources={"requests": {"cpu": "lots", "memory": "1Gi"}})))
+        assert response["allowed"] is True
+        assert world.counted("trellis_admission_failures_total") == 0
+
+    world.run(play)
+
+
 def test_boost_that_fits_no_node_is_mentioned() -> None:
     world = World()
     world.add_app(**_BOOST)

@@ -238,6 +238,18 @@ def test_the_mark_of_an_old_boost_does_not_stay_on_a_pod_that_is_not_boosted() -
     assert resources(after)["requests"]["cpu"] == "800m"
 
 
+@pytest.mark.parametrize("had", [{"requests": {"cpu": "100m"}, "limits": {}}, {"requests": {}, "limits": {"cpu": "3"}}])
+def test_a_mark_that_does_not_go_with_the_pod_is_not_believed(had: dict[str, Any]) -> None:
+    """Its limit stays under this policy, and no request may pass it."""
+    only = {"containerPolicies": [{"containerName": "*", "controlledValues": "RequestsOnly"}]}
+    by = governor(startupBoost={"cpu": {"type": "Factor", "factor": 9}}, resourcePolicy=only)
+    came = pod(container("500m", "600m"), annotations={"vpaCpuStartupBoost/app": json.dumps(had)})
+    after, _ = admitted(came, by)
+    assert resources(after) == {"requests": {"cpu": "599m"}, "limits": {"cpu": "600m"}}
+    remembered = json.loads(after["metadata"]["annotations"]["vpaCpuStartupBoost/app"])
+    assert remembered == {"requests": {"cpu": "500m"}, "limits": {"cpu": "600m"}}
+
+
 def test_an_hvpa_sizes_its_pods_by_its_own_recommendation_and_its_template() -> None:
     document = hvpa(vpa={"template": {"spec": {"startupBoost": TWICE}}}) | {"status": APP}
     by = hvpa_governor(msgspec.convert(document, Hvpa))

@@ -64,6 +64,14 @@ def test_requests_only_leaves_limits_alone_and_stays_below_them() -> None:
     assert notes(found) == ["cpu capped to container limit"]
 
 
+def test_no_request_is_set_that_passes_a_limit_by_a_part_of_a_byte() -> None:
+    document = pod(container(requests={"memory": "1"}, limits={"memory": "1500m"}))
+    found = only(size(document, {"app": {"memory": Gi}}, requests_only()))
+    assert (found.requests, found.limits) == ({}, {})
+    assert "memory left as it is, since the recommendation would not be admitted" in notes(found)
+    assert only(size(document, {"app": {"memory": 1}}, requests_only())).requests == {"memory": 1}
+
+
 def test_a_default_limit_of_the_namespace_is_the_limit_of_a_container_without_one() -> None:
     ranges = limit_ranges({"type": "Container", "default": {"cpu": "2"}})
     found = only(size(pod(container(requests={"cpu": "1"})), {"app": {"cpu": 300}}, limits=ranges))
