@@ -24,6 +24,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "trellis.cli.admission",
         "Size and boost pods as they are made, and check autoscaling objects.",
     ),
+    "updater": ("trellis.cli.updater", "Resize running pods to what is recommended, in place or by eviction."),
     "recommenders": ("trellis.cli.recommenders", "List the recommenders that can be had, with their parameters."),
     "crds": ("trellis.cli.crds", "Print the CustomResourceDefinitions."),
 }

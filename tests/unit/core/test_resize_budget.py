@@ -49,6 +49,25 @@ def test_pods_that_are_out_of_service_already_count(away: Disturbance) -> None:
     assert allowed(1, [away]) == 0
 
 
+STARTING = Disturbance(living=True, serving=True, ready=False)
+
+
+def test_a_ready_pod_waits_for_those_that_are_not() -> None:
+    assert allowed(2, [SERVING, STARTING]) == 0
+    assert allowed(4, [SERVING] * 3 + [STARTING]) == 1
+    assert allowed(1, [STARTING]) == 0
+
+
+def test_pods_that_are_not_ready_have_their_turn_as_if_they_were() -> None:
+    budget = GroupBudget(4, [STARTING] * 4, 1, 0.5)
+    count = 0
+    while budget.refuses(serving=True, ready=False) is None:
+        budget.disturb(serving=True)
+        count += 1
+    assert count == 2
+    assert GroupBudget(1, [STARTING], 1, 0.5).refuses(serving=True, ready=False) is None
+
+
 def test_a_controller_whose_count_nobody_knows_should_have_what_it_has() -> None:
     assert allowed(None, [SERVING] * 10) == 5
     assert allowed(None, [SERVING] * 5 + [GOING] * 5) == 0

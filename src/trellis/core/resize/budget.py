@@ -2,8 +2,10 @@
 
 Pods with the same direct controller share a budget: of the replicas that there should be, a share may be out of service
 at a time, and of a single one that single one. Pods that are pending, going or in the middle of a resize are out of
-service already, and so is what a pass has disturbed before. A controller of a kind whose count nobody knows should have
-as many pods as it has.
+service already, and so is what a pass has disturbed before. A pod that runs and is not Ready is of no use either, so
+that one which is Ready waits for it: upstream looks once a minute and mostly misses such a moment. But those that are
+not Ready have their turn as if they were, because a change may be just what they need. A controller of a kind whose
+count nobody knows should have as many pods as it has.
 
 Where fewer pods live than the minimum, none is disturbed. Budgets per hour, of the cluster and of a namespace, count
 evictions and restarts, and are unlimited unless somebody sets them.
@@ -43,10 +45,14 @@ class HourlyLeft(msgspec.Struct, frozen=True):
 
 
 class Disturbance(msgspec.Struct, frozen=True):
-    """What one pod means for its group: `serving` unless it is pending, going, or in the middle of a resize."""
+    """What one pod means for its group: `serving` unless it is pending, going, or in the middle of a resize.
+
+    `ready` unless it says that it is not.
+    """
 
     living: bool
     serving: bool
+    ready: bool = True
 
 
 class GroupBudget:
@@ -56,21 +62,23 @@ class GroupBudget:
         pods = list(pods)
         self.living = sum(each.living for each in pods)
         self.serving = sum(each.serving for each in pods)
+        self.ready = sum(each.serving and each.ready for each in pods)
         self.configured = len(pods) if configured is None else configured
         self.tolerated = int(self.configured * tolerance)
         self._minimum = minimum
         self._disturbed = 0
 
-    def refuses(self, *, serving: bool) -> Reason | None:
+    def refuses(self, *, serving: bool, ready: bool = True) -> Reason | None:
         """Why a pod of the group may not be disturbed now; one that does not serve takes nothing away."""
         if not self.configured:
             return NO_REPLICAS_WANTED
         if self.living < self._minimum:
             return TOO_FEW_REPLICAS
-        if not serving or self.serving - self._disturbed > self.configured - self.tolerated:
+        there = self.ready if ready else self.serving
+        if not serving or there - self._disturbed > self.configured - self.tolerated:
             return None
         # A tolerance of less than one pod would otherwise keep a single replica as it is for ever.
-        alone = not self.tolerated and not self._disturbed and self.serving >= self.configured
+        alone = not self.tolerated and not self._disturbed and there >= self.configured
         return None if alone else TOLERANCE_USED_UP
 
     def disturb(self, *, serving: bool) -> None:

@@ -98,6 +98,7 @@ def _standing_for(kind: bytes, *, killed: bool) -> PodView:
         observed=read.observed,
         boosted=False,
         ready=True,
+        unready=False,
         ready_since=0.0,
         started=0.0,
         created=None,

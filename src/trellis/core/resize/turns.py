@@ -49,7 +49,8 @@ class Turns:
         for pod in view.pods:
             if pod.group is not None and not pod.finished:
                 going = pod.over or self._attempt(pod).was_evicted(now, settings)
-                pods.setdefault(pod.group, []).append(Disturbance(not going, not going and self._serves(pod)))
+                found = Disturbance(not going, not going and self._serves(pod), not pod.unready)
+                pods.setdefault(pod.group, []).append(found)
         minimum = minimum_of(view.governor.vpa.min_replicas, settings)
         self._groups = {
             key: GroupBudget(view.configured.get(key), each, minimum, settings.eviction_tolerance)
@@ -104,7 +105,8 @@ class Turns:
     def _over_budget(self, candidate: Candidate) -> _Stop | None:
         if not self._is_counted(candidate):
             return None
-        refused = self._groups[candidate.group].refuses(serving=not candidate.pod.pending)
+        pod = candidate.pod
+        refused = self._groups[candidate.group].refuses(serving=not pod.pending, ready=not pod.unready)
         if refused is not None:
             return _Stop(Way.WAIT, refused)
         if self._disrupts(candidate) and self._hourly.used_up:

@@ -36,7 +36,10 @@ Fits: TypeAlias = Callable[[Pod, Mapping[str, Counts]], bool | None]
 
 
 class PodView(msgspec.Struct, frozen=True):
-    """One pod. Times are seconds since 1970; `kills` are out-of-memory kills: how long the container had run."""
+    """One pod. Times are seconds since 1970; `kills` are out-of-memory kills: how long the container had run.
+
+    Nobody has said yet whether a pod is Ready that neither is `ready` nor `unready`.
+    """
 
     pod: Pod
     ref: PodRef
@@ -48,6 +51,7 @@ class PodView(msgspec.Struct, frozen=True):
     observed: frozenset[str] | None
     boosted: bool
     ready: bool
+    unready: bool
     ready_since: float
     started: float | None
     created: float | None
@@ -73,6 +77,7 @@ class PodView(msgspec.Struct, frozen=True):
             observed=_observed(metadata.annotations.get(OBSERVED)),
             boosted=is_boosted(metadata.annotations),
             ready=ready is not None and ready.status == "True",
+            unready=ready is not None and ready.status != "True",
             ready_since=changed.timestamp() if changed is not None else math.inf,
             started=status.start_time.timestamp() if status.start_time is not None else None,
             created=metadata.creation_timestamp.timestamp() if metadata.creation_timestamp is not None else None,

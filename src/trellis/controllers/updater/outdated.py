@@ -1,0 +1,40 @@
+"""May an action still be carried out, after it has waited in line?
+
+Not if its workload has become another meanwhile: somebody has frozen it, what governs it has changed, or a pod beside
+it has gone on which the budget counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from trellis.api.kube.pods import READY, Pod
+from trellis.controllers.updater.knowledge import Gathered, Knowledge
+
+
+def why_outdated(
+    knowledge: Knowledge, gathered: Gathered, uid: str, now: float, *, unasked: Collection[str]
+) -> str | None:
+    """Why an action on a pod must not be carried out any more, if so; pods that are `unasked` have no say."""
+    governing = knowledge.governed.find(gathered.workload)
+    if governing is None or governing.governor is not gathered.governor:
+        return "what governs the pod has changed"
+    frozen = knowledge.frozen(gathered.workload[0], governing)
+    if frozen is not None:
+        return str(frozen)
+    for pod in gathered.pods:
+        is_it = pod.metadata.uid == uid
+        if is_it or pod.metadata.uid not in unasked:
+            found = knowledge.pod(pod.metadata.namespace, pod.metadata.name)
+            found = knowledge.echoes.as_it_will_be(found, now) if found is not None else None
+            if _service(found) != _service(pod):
+                return "the pod has changed" if is_it else f"the pod {pod.metadata.name} beside it has changed"
+    return None
+
+
+def _service(pod: Pod | None) -> tuple[str, str, str]:
+    """What budgets ask of a pod; one that is going may as well be gone."""
+    if pod is None or pod.metadata.deletion_timestamp is not None:
+        return "", "", ""
+    ready = pod.status.condition(READY)
+    return pod.metadata.uid, pod.status.phase, ready.status if ready else ""

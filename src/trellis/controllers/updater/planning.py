@@ -1,0 +1,103 @@
+"""What is to be done to these workloads? Views are made of what was gathered, and the core is asked about each.
+
+All of it runs in the thread of passes, on frozen values. A workload whose plan fails is left alone, and costs no other
+its plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from trellis.api.kube.nodes import Node
+from trellis.api.kube.pods import Pod
+from trellis.controllers.updater.hourly import Ledger
+from trellis.controllers.updater.knowledge import Gathered
+from trellis.controllers.updater.rooms import Rooms
+from trellis.core.recommend.capping.limit_ranges import Counts
+from trellis.core.resize.attempts import Attempts
+from trellis.core.resize.plan import Plan, plan
+from trellis.core.resize.settings import UpdateSettings
+from trellis.core.resize.views import PodView, WorkloadView
+from trellis.kube.keys import Key
+
+
+class Batch(msgspec.Struct, frozen=True):
+    """Workloads to plan for, each with what is remembered of it, and what has changed since the last batch."""
+
+    gathered: Sequence[tuple[Gathered, Attempts]]
+    nodes: Mapping[str, Counts]
+    changed_nodes: Mapping[str, Node | None]
+    changed_pods: Mapping[Key, Pod | None]
+    ledger: Ledger
+    now: float
+
+
+class Planned(msgspec.Struct, frozen=True):
+    """The plan for one workload, or the error that came instead of it.
+
+    `without_room` says that it might be another plan if there were more room on nodes.
+    """
+
+    gathered: Gathered
+    plan: Plan
+    error: Exception | None = None
+    without_room: bool = False
+
+
+class Planner:
+    """Makes plans. Of pods that have not changed what was read of them is kept."""
+
+    def __init__(self, settings: UpdateSettings, rooms: Rooms | None) -> None:
+        self._settings = settings
+        self._rooms = rooms
+        self._views: dict[str, PodView] = {}
+        self._without_room = False
+
+    def plan_all(self, batch: Batch) -> list[Planned]:
+        """One plan for each, in the order given."""
+        if self._rooms is not None:
+            self._rooms.update(batch.changed_nodes, batch.changed_pods)
+        return [self._planned(gathered, attempts, batch) for gathered, attempts in batch.gathered]
+
+    def forget(self, pods: Iterable[Pod]) -> None:
+        """Keep nothing of other pods than these."""
+        living = {pod.metadata.uid for pod in pods}
+        self._views = {uid: view for uid, view in self._views.items() if uid in living}
+
+    def count_rooms(self) -> bool:
+        """Count some of the pods that have changed, for those who ask later; whether any are left."""
+        return self._rooms is not None and self._rooms.count()
+
+    def _planned(self, gathered: Gathered, attempts: Attempts, batch: Batch) -> Planned:
+        self._without_room = False
+        try:
+            view = WorkloadView(
+                governor=gathered.governor,
+                pods=tuple(map(self._view, gathered.pods)),
+                configured=gathered.configured,
+                limits=gathered.limits,
+                attempts=attempts,
+                frozen=gathered.frozen,
+                hpa=gathered.hpa,
+                left=batch.ledger.left(gathered.workload[0]),
+                nodes=batch.nodes,
+                fits=self._fits if self._rooms is not None else None,
+            )
+            made = plan(view, batch.now, self._settings)
+        except Exception as error:  # noqa: BLE001 - an error of ours must not keep others from their plans
+            return Planned(gathered, Plan((), ()), error)
+        batch.ledger.spend(made)
+        return Planned(gathered, made, without_room=self._without_room)
+
+    def _fits(self, pod: Pod, wanted: Mapping[str, Counts]) -> bool | None:
+        found = self._rooms.fits(pod, wanted) if self._rooms is not None else None
+        self._without_room |= found is False
+        return found
+
+    def _view(self, pod: Pod) -> PodView:
+        known = self._views.get(pod.metadata.uid)
+        if known is None or known.pod is not pod:
+            known = self._views[pod.metadata.uid] = PodView.of(pod)
+        return known

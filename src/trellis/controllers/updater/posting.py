@@ -1,0 +1,55 @@
+"""When are Events posted? While nothing else waits to be written, and after a few seconds in any case.
+
+A thousand evictions are two thousand Events, and on a small API server each of them takes the place of an eviction.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from trellis.api.kube.meta import ObjectReference
+from trellis.base.reason import Reason
+from trellis.kube.events import EventRecorder
+
+# What waits at most; what came first is dropped first.
+_MOST: Final = 10_000
+_AT_ONCE: Final = 100
+_PATIENCE_SECONDS: Final = 10.0
+_LOOK_SECONDS: Final = 0.25
+_RETRY_SECONDS: Final = 5.0
+
+
+class Posting:
+    """Holds Events back. `record` from the event loop; `run` in a task of its own."""
+
+    def __init__(self, recorder: EventRecorder, is_busy: Callable[[], bool]) -> None:
+        self._recorder = recorder
+        self._is_busy = is_busy
+        self._waiting: deque[tuple[ObjectReference, Reason, str]] = deque(maxlen=_MOST)
+        self._news = asyncio.Event()
+
+    def record(self, about: ObjectReference, reason: Reason, message: str) -> None:
+        """Say that something happened."""
+        self._waiting.append((about, reason, message))
+        self._news.set()
+
+    async def run(self) -> None:
+        """Post until cancelled."""
+        while True:
+            await self._news.wait()
+            await self._until_quiet()
+            for _ in range(min(len(self._waiting), _AT_ONCE)):
+                self._recorder.record(*self._waiting.popleft())
+            if not await self._recorder.flush():
+                await asyncio.sleep(_RETRY_SECONDS)
+            elif not self._waiting:
+                self._news.clear()
+
+    async def _until_quiet(self) -> None:
+        clock = asyncio.get_running_loop().time
+        latest = clock() + _PATIENCE_SECONDS
+        while self._is_busy() and clock() < latest:  # noqa: ASYNC110 - a line tells nobody that it is empty
+            await asyncio.sleep(_LOOK_SECONDS)

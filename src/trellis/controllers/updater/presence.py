@@ -1,0 +1,85 @@
+"""Is anybody there who sizes the pods that come after evictions? The admission controller renews a Lease while it is.
+
+It is asked for when something is to be evicted, and not more than once in a few seconds. Whoever cannot be asked about
+counts as absent, as upstream has it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable
+from datetime import datetime
+from typing import Final
+
+from trellis.api.kube.coordination import Lease
+from trellis.base.errors import KubeError, UnreadableObject
+from trellis.base.reason import Reason, Severity
+from trellis.controllers.updater.settings import AdmissionStatusSettings
+from trellis.kube.client import Client
+from trellis.kube.resources import LEASES
+from trellis.runtime.logs import Logger
+
+ADMISSION_ABSENT = Reason(
+    "AdmissionAbsent",
+    "The pod is not evicted, because no admission controller is there to size the one that would take its place.",
+    Severity.WARNING,
+)
+
+# How long an answer is good.
+FRESH_SECONDS: Final = 5.0
+
+_log: Final = Logger("trellis.updater")
+
+
+class AdmissionPresence:
+    """Whether the status Lease is renewed. `now` is the wall clock, as in the Lease."""
+
+    def __init__(self, client: Client, settings: AdmissionStatusSettings, now: Callable[[], float]) -> None:
+        self._client = client
+        self._settings = settings
+        self._now = now
+        self._asked = -math.inf
+        self._why: str | None = "nobody has asked yet"
+        self._asking = asyncio.Lock()
+
+    @property
+    def is_live(self) -> bool:
+        """What was last known."""
+        return self._why is None
+
+    async def ask(self) -> bool:
+        """Whether evictions may go on; the answer is a few seconds old at most."""
+        if not self._settings.use_admission_controller_status:
+            self._why = None
+            return True
+        async with self._asking:
+            clock = asyncio.get_running_loop().time()
+            if clock - self._asked >= FRESH_SECONDS:
+                why = await self._why_absent()
+                if why != self._why:
+                    _log.info("the admission controller is there") if why is None else _log.warning(
+                        "nothing is evicted: the admission controller is absent", why=why
+                    )
+                self._why, self._asked = why, clock
+        return self.is_live
+
+    async def _why_absent(self) -> str | None:
+        given = self._settings
+        name, namespace = (
+            given.admission_controller_status_lease_name,
+            given.admission_controller_status_lease_namespace,
+        )
+        try:
+            lease = await self._client.get(LEASES, name, namespace or "kube-system")
+        except (KubeError, UnreadableObject) as error:
+            return str(error)
+        if not _is_valid(lease, given.admission_controller_status_lease_timeout.total_seconds(), self._now()):
+            return f"the Lease {namespace}/{name} was not renewed for too long"
+        return None
+
+
+def _is_valid(lease: Lease, timeout: float, now: float) -> bool:
+    """As upstream: renewed, or made, a short while ago."""
+    times: tuple[datetime | None, ...] = (lease.spec.renew_time, lease.metadata.creation_timestamp)
+    return any(each is not None and each.timestamp() + timeout > now for each in times)

@@ -1,0 +1,179 @@
+"""What of the updater can be set? Every flag of upstream's with its default, and those that only we have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Final
+
+from trellis.base.durations import Duration
+from trellis.base.names import why_not_label, why_not_subdomain
+from trellis.core.resize.freezing import CONFIG_MAP
+from trellis.core.resize.settings import HpaConflict
+from trellis.runtime.component_settings import AccessSettings, LeaderSettings, ScopeSettings
+from trellis.runtime.health_server import HealthSettings
+from trellis.runtime.logs import LogSettings
+from trellis.runtime.settings import Conflict, Setting, Settings
+
+LEASE: Final = "vpa-updater"
+_SECOND: Final = Duration.from_seconds(1)
+
+
+class LoopSettings(Settings, frozen=True):
+    """How often everything is looked at, and how fast it is changed."""
+
+    updater_interval: Annotated[
+        Duration,
+        Setting(
+            "How often to look at all pods.",
+            why="Changes and moments that are known in advance are acted on at once, whatever this says.",
+            minimum=_SECOND,
+        ),
+    ] = Duration.from_seconds(60)
+    concurrent_writes: Annotated[
+        int,
+        Setting(
+            "Writes under way at the same time.",
+            why="The API server takes some 90 evictions a second with 16, and hardly more with more.",
+            minimum=1,
+            maximum=1000,
+        ),
+    ] = 16
+    eviction_rate_limit: Annotated[
+        float,
+        Setting("Most pods evicted a second, and as many resized.", why="0 or less: no limit.", unit="pods/s"),
+    ] = -1.0
+    eviction_rate_burst: Annotated[
+        int, Setting("Most of them at once, where `--eviction-rate-limit` limits them.", why="Upstream's.", minimum=1)
+    ] = 1
+    dry_run: Annotated[
+        bool,
+        Setting(
+            "Decide and report, and have the API server check each change without carrying it out.",
+            why="To see what would happen. No Events are posted, and no lease is taken.",
+        ),
+    ] = False
+
+
+class DisruptionSettings(Settings, frozen=True):
+    """When a pod is changed, and how many at a time."""
+
+    min_replicas: Annotated[
+        int,
+        Setting("Least pods of a controller before one of them is disturbed.", why="Upstream's figure.", minimum=1),
+    ] = 2
+    eviction_tolerance: Annotated[
+        float,
+        Setting(
+            "Share of a controller's pods that may be out of service at a time.",
+            why="Upstream's figure.",
+            minimum=0.0,
+            maximum=1.0,
+        ),
+    ] = 0.5
+    pod_update_threshold: Annotated[
+        float,
+        Setting(
+            "A pod within its bounds changes only if that makes so much of a difference, as a share.",
+            why="Upstream's figure.",
+            minimum=0.0,
+        ),
+    ] = 0.1
+    in_recommendation_bounds_eviction_lifetime_threshold: Annotated[
+        Duration,
+        Setting("A pod within its bounds is left alone until it is so old.", why="Upstream's.", minimum=Duration(0)),
+    ] = Duration.from_seconds(12 * 3600)
+    evict_after_oom_threshold: Annotated[
+        Duration,
+        Setting(
+            "A container that ran out of memory this soon after its start is changed at once.",
+            why="Upstream's figure.",
+            minimum=Duration(0),
+        ),
+    ] = Duration.from_seconds(600)
+    in_place_skip_disruption_budget: Annotated[
+        bool,
+        Setting(
+            "Resizes that restart nothing are counted as no disruption.",
+            why="Off, as upstream: a pod that is resized may be busy with it.",
+        ),
+    ] = False
+    evictions_per_hour: Annotated[
+        int | None,
+        Setting("Most pods disturbed within an hour, in the cluster.", why="Unset: any number.", minimum=0),
+    ] = None
+    evictions_per_hour_per_namespace: Annotated[
+        int | None,
+        Setting("Most pods disturbed within an hour, in each namespace.", why="Unset: any number.", minimum=0),
+    ] = None
+    require_fit: Annotated[
+        bool,
+        Setting(
+            "Evict a pod only if some node has room for the one that takes its place.",
+            why="Off: nodes may come and go, and then only a warning is given.",
+        ),
+    ] = False
+    hpa_conflict: Annotated[
+        str,
+        Setting(
+            "What becomes of a resource by whose utilization an HPA scales the same pods.",
+            why="With `warn` it is changed all the same, as upstream does; `hold` leaves it alone.",
+            choices=tuple(each.value for each in HpaConflict),
+        ),
+    ] = HpaConflict.WARN.value
+    freeze_config_map: Annotated[
+        str,
+        Setting(
+            "ConfigMap that stops all changes as long as it is there, as `namespace/name`.",
+            why="It is empty in no cluster that has not made it. Empty: there is no such switch.",
+        ),
+    ] = f"kube-system/{CONFIG_MAP}"
+
+    def conflicts(self) -> Iterator[Conflict]:
+        """The switch has a name and stands somewhere."""
+        namespace, _, name = self.freeze_config_map.partition("/")
+        if self.freeze_config_map and (why := why_not_label(namespace) or why_not_subdomain(name)):
+            yield Conflict("freeze-config-map", f"is no namespace/name of a ConfigMap: {why}")
+
+
+class AdmissionStatusSettings(Settings, frozen=True):
+    """Whether somebody sizes the pods that come after evictions."""
+
+    use_admission_controller_status: Annotated[
+        bool,
+        Setting(
+            "Evict only while the admission controller renews its Lease.",
+            why="A pod that nobody sizes comes back as it was.",
+        ),
+    ] = True
+    admission_controller_status_lease_name: Annotated[
+        str, Setting("Name of that Lease.", why="The admission controller's own default.")
+    ] = "vpa-admission-controller"
+    admission_controller_status_lease_namespace: Annotated[
+        str,
+        Setting("Namespace of that Lease.", why="Where upstream's manifests run it.", variable="NAMESPACE"),
+    ] = "kube-system"
+    admission_controller_status_lease_timeout: Annotated[
+        Duration,
+        Setting("A Lease that nobody renews for so long counts as gone.", why="Upstream's figure.", minimum=_SECOND),
+    ] = Duration.from_seconds(60)
+
+    def conflicts(self) -> Iterator[Conflict]:
+        """A Lease has a name and stands somewhere."""
+        if why := why_not_subdomain(self.admission_controller_status_lease_name):
+            yield Conflict("admission-controller-status-lease-name", f"is no name of a Lease: {why}")
+        namespace = self.admission_controller_status_lease_namespace
+        if namespace and (why := why_not_label(namespace)):
+            yield Conflict("admission-controller-status-lease-namespace", f"is no name of a namespace: {why}")
+
+
+class UpdaterSettings(Settings, frozen=True):
+    """All of it."""
+
+    loop: LoopSettings = LoopSettings()
+    disruption: DisruptionSettings = DisruptionSettings()
+    admission: AdmissionStatusSettings = AdmissionStatusSettings()
+    access: AccessSettings = AccessSettings()
+    scope: ScopeSettings = ScopeSettings()
+    leader: LeaderSettings = LeaderSettings(leader_elect_resource_name=LEASE)
+    health: HealthSettings = HealthSettings(address=":8943")
+    logs: LogSettings = LogSettings()

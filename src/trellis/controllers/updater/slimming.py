@@ -1,0 +1,183 @@
+"""What of an object is worth keeping? What plans ask of it, and what says whose it is.
+
+A cluster has a hundred thousand pods and half as many old ReplicaSets, and most of their bytes answer no question here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from sys import intern
+from typing import Final, TypeVar
+
+import msgspec
+
+from trellis.api.hvpa import Hvpa
+from trellis.api.kinds import HVPA, VPA
+from trellis.api.kube.containers import ContainerState, ContainerStatus
+from trellis.api.kube.meta import KubeObject, ObjectMeta, OwnerReference
+from trellis.api.kube.pods import READY, RESIZE_IN_PROGRESS, RESIZE_PENDING, Pod, PodStatus
+from trellis.api.kube.scaling import HorizontalPodAutoscaler, HorizontalPodAutoscalerSpec
+from trellis.api.kube.slices import NOTHING, Labels
+from trellis.api.kube.workloads import (
+    DaemonSet,
+    DaemonSetSpec,
+    DaemonSetStatus,
+    Deployment,
+    DeploymentSpec,
+    Job,
+    JobSpec,
+    ReplicaSet,
+    ReplicatedSpec,
+    ReplicatedStatus,
+    ReplicationController,
+    ReplicationControllerSpec,
+    StatefulSet,
+    StatefulSetSpec,
+)
+from trellis.api.vpa import VerticalPodAutoscaler
+from trellis.core.boost.memory import PREFIX
+from trellis.core.model.marks import IN_PLACE_UPDATED, OBSERVED
+from trellis.core.resize.freezing import ANNOTATION
+from trellis.core.sizing.governors import Governor, hvpa_governor, vpa_governor
+from trellis.runtime.logs import Logger
+
+T = TypeVar("T")
+
+_ASKED_OF_PODS: Final = frozenset({OBSERVED, IN_PLACE_UPDATED})
+_CONDITIONS: Final = frozenset({READY, RESIZE_PENDING, RESIZE_IN_PROGRESS})
+_NO_STATE: Final = ContainerState()
+
+_log: Final = Logger("trellis.updater")
+
+
+class GoverningVpa(VerticalPodAutoscaler, frozen=True):
+    """A VPA of which its name, what it means for pods and whether it is frozen are kept."""
+
+    governor: Governor | None = None
+
+
+class GoverningHvpa(Hvpa, frozen=True):
+    """An Hvpa of which its name, what it means for pods and whether it is frozen are kept."""
+
+    governor: Governor | None = None
+
+
+def slim_vpa(found: VerticalPodAutoscaler) -> VerticalPodAutoscaler:
+    """The same VPA, compiled."""
+    governor = _compiled(vpa_governor, msgspec.structs.replace(found, kind=VPA.name))
+    return GoverningVpa(metadata=_named(found.metadata, _frozen(found.metadata)), governor=governor)
+
+
+def slim_hvpa(found: Hvpa) -> Hvpa:
+    """The same Hvpa, compiled."""
+    governor = _compiled(hvpa_governor, msgspec.structs.replace(found, kind=HVPA.name))
+    return GoverningHvpa(metadata=_named(found.metadata, _frozen(found.metadata)), governor=governor)
+
+
+def slim_namespace(found: KubeObject) -> KubeObject:
+    """A namespace, as far as it may be frozen."""
+    return KubeObject(_named(found.metadata, _frozen(found.metadata)))
+
+
+def slim_pod(found: Pod) -> Pod:
+    """A pod without what no plan asks of it."""
+    metadata, status = found.metadata, found.status
+    kept = msgspec.structs.replace(
+        _named(metadata, _annotations(metadata.annotations)),
+        creation_timestamp=metadata.creation_timestamp,
+        deletion_timestamp=metadata.deletion_timestamp,
+        labels={intern(key): intern(value) for key, value in metadata.labels.items()} or NOTHING,
+    )
+    slim_status = PodStatus(
+        phase=intern(status.phase),
+        conditions=tuple(
+            msgspec.structs.replace(each, message="", observed_generation=0)
+            for each in status.conditions
+            if each.type in _CONDITIONS
+        ),
+        start_time=status.start_time,
+        init_container_statuses=tuple(map(_container, status.init_container_statuses)),
+        container_statuses=tuple(map(_container, status.container_statuses)),
+        allocated_resources=status.allocated_resources,
+        resources=status.resources,
+    )
+    return Pod(kept, msgspec.structs.replace(found.spec, volumes=()), slim_status)
+
+
+def slim_workload(found: KubeObject) -> KubeObject:
+    """A workload without its template and, but for the count of a DaemonSet, without its status."""
+    metadata = _named(found.metadata)
+    match found:
+        case Deployment():
+            return Deployment(metadata, DeploymentSpec(selector=found.spec.selector), ReplicatedStatus())
+        case ReplicaSet():
+            return ReplicaSet(metadata, ReplicatedSpec(found.spec.replicas, found.spec.selector), ReplicatedStatus())
+        case StatefulSet():
+            return StatefulSet(metadata, StatefulSetSpec(found.spec.replicas, found.spec.selector), ReplicatedStatus())
+        case DaemonSet():
+            count = DaemonSetStatus(desired_number_scheduled=found.status.desired_number_scheduled)
+            return DaemonSet(metadata, DaemonSetSpec(found.spec.selector), count)
+        case ReplicationController():
+            spec = ReplicationControllerSpec(found.spec.replicas, found.spec.selector)
+            return ReplicationController(metadata, spec, ReplicatedStatus())
+        case Job():
+            return Job(metadata, JobSpec(selector=found.spec.selector))
+        case _:
+            return msgspec.structs.replace(found, metadata=metadata)
+
+
+def slim_hpa(found: HorizontalPodAutoscaler) -> HorizontalPodAutoscaler:
+    """An HPA, as far as it scales by a resource."""
+    metrics = tuple(each for each in found.spec.metrics if each.resource or each.container_resource)
+    spec = HorizontalPodAutoscalerSpec(scale_target_ref=found.spec.scale_target_ref, metrics=metrics)
+    return HorizontalPodAutoscaler(_named(found.metadata), spec)
+
+
+def _compiled(compile_: Callable[[T], Governor | None], found: T) -> Governor | None:
+    try:
+        return compile_(found)
+    except Exception as error:  # noqa: BLE001 - one object that nobody can make sense of must not hide all others
+        _log.error("an object cannot be compiled, and its pods are left alone", error=error, object=found)
+        return None
+
+
+def _named(metadata: ObjectMeta, annotations: Labels = NOTHING) -> ObjectMeta:
+    controller = metadata.controller
+    return ObjectMeta(
+        name=metadata.name,
+        namespace=intern(metadata.namespace),
+        uid=metadata.uid,
+        resource_version=metadata.resource_version,
+        annotations=annotations,
+        owner_references=(_owner(controller),) if controller is not None else (),
+    )
+
+
+def _owner(controller: OwnerReference) -> OwnerReference:
+    return OwnerReference(
+        intern(controller.api_version), intern(controller.kind), intern(controller.name), controller=True
+    )
+
+
+def _frozen(metadata: ObjectMeta) -> Labels:
+    value = metadata.annotations.get(ANNOTATION)
+    return NOTHING if value is None else {ANNOTATION: value}
+
+
+def _annotations(written: Mapping[str, str]) -> Labels:
+    kept = {key: value for key, value in written.items() if key in _ASKED_OF_PODS or key.startswith(PREFIX)}
+    return kept or NOTHING
+
+
+def _container(status: ContainerStatus) -> ContainerStatus:
+    return ContainerStatus(
+        name=status.name,
+        state=_ended(status.state),
+        last_state=_ended(status.last_state),
+        allocated_resources=status.allocated_resources,
+        resources=status.resources,
+    )
+
+
+def _ended(state: ContainerState) -> ContainerState:
+    return _NO_STATE if state.terminated is None else ContainerState(terminated=state.terminated)

@@ -1,0 +1,134 @@
+"""Who is told what? Events for people who ask kubectl, and one line of the log for each action and each refusal.
+
+What is done to a pod is told about the pod and about what governs it, in upstream's words. What keeps a pod from what
+it needs is told once when it begins, for all pods of a workload together: a hundred pods that wait are one Event.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection
+from typing import Any, Final, TypeAlias
+
+from trellis.api.kinds import HVPA, VPA
+from trellis.api.kube.meta import ObjectReference
+from trellis.base.reason import Reason, Severity
+from trellis.controllers.updater.governed import Workload
+from trellis.core.resize.actions import Action, EvictPod, PodRef, ResizePod
+from trellis.core.resize.budget import TOLERANCE_USED_UP
+from trellis.core.resize.candidates import POD_PENDING
+from trellis.core.resize.freezing import FROZEN
+from trellis.core.resize.inplace import RESIZE_UNDER_WAY, Way
+from trellis.core.resize.verdicts import Verdict
+from trellis.core.sizing.governors import Governor
+from trellis.kube.outcomes import Outcome, Result
+from trellis.runtime.logs import Logger
+
+EVICTED_BY_VPA = Reason("EvictedByVPA", "Pod was evicted by VPA Updater to apply resource recommendation.")
+EVICTED_POD = Reason("EvictedPod", "VPA Updater evicted a Pod to apply resource recommendation.")
+RESIZED_BY_VPA = Reason("InPlaceResizedByVPA", "Pod was resized in place by VPA Updater.")
+UPDATE_REFUSED = Reason(
+    "PodUpdateRefused", "The API server did not carry out a change of a pod that was asked for.", Severity.WARNING
+)
+
+Record: TypeAlias = Callable[[ObjectReference, Reason, str], None]
+
+# What happens every day, and is refused again a minute later, is no news for the log at its usual detail.
+_USUAL: Final = frozenset({Result.CONFLICT, Result.GONE, Result.SKIPPED, Result.REFUSED})
+
+# Pods take turns, and a resize takes its time: that is how it should be.
+_PASSING: Final = frozenset({TOLERANCE_USED_UP, RESIZE_UNDER_WAY, POD_PENDING})
+
+_log: Final = Logger("trellis.updater")
+
+
+class Telling:
+    """Tells what is new."""
+
+    def __init__(self, record: Record) -> None:
+        self._record = record
+        # What was last said about a workload.
+        self._said: dict[Workload, frozenset[Reason]] = {}
+
+    def decided(self, workload: Workload, governor: Governor, verdicts: Collection[Verdict]) -> None:
+        """Verdicts were given: what keeps pods from what they need is told when it begins."""
+        counts: Counter[Reason] = Counter()
+        details: dict[Reason, str] = {}
+        for verdict in verdicts:
+            for reason in _news(verdict):
+                counts[reason] += 1
+                details.setdefault(reason, verdict.details)
+        before = self._said.get(workload, frozenset())
+        for reason, pods in counts.items():
+            if reason not in before:
+                about = f" ({details[reason]})" if details[reason] else ""
+                number = "1 pod" if pods == 1 else f"{pods} pods"
+                self._record(reference_to(governor), reason, f"{number}: {reason.meaning}{about}")
+                _log.info("held back", by=_name(governor), reason=reason, pods=pods, details=details[reason] or None)
+        if counts:
+            self._said[workload] = frozenset(counts)
+        else:
+            self._said.pop(workload, None)
+
+    def forget(self, workload: Workload) -> None:
+        """Nothing governs the workload any more."""
+        self._said.pop(workload, None)
+
+    def carried_out(self, governor: Governor, action: Action, why: Verdict | None, outcome: Outcome) -> None:
+        """An action was tried."""
+        pod = action.pod
+        reason = why.reason if why is not None else None
+        need = why.need.reason if why is not None and why.need is not None else None
+        fields: dict[str, Any] = {
+            "action": type(action).__name__,
+            "pod": f"{pod.namespace}/{pod.name}",
+            "by": _name(governor),
+            "reason": reason,
+            "need": need,
+        }
+        if not outcome.applied:
+            log = _log.info if outcome.result in _USUAL else _log.warning
+            log("not done", **fields, result=outcome.result, why=outcome.message)
+            if outcome.result not in _USUAL:
+                self._record(reference_to(governor), UPDATE_REFUSED, f"Pod {pod.name}: {outcome.message}")
+            return
+        _log.info("done", **fields)
+        if isinstance(action, EvictPod):
+            self._record(_pod(pod), EVICTED_BY_VPA, "")
+            message = f"VPA Updater evicted Pod {pod.name} to apply resource recommendation."
+            self._record(reference_to(governor), EVICTED_POD, message)
+        elif isinstance(action, ResizePod):
+            self._record(_pod(pod), RESIZED_BY_VPA, "")
+
+    def outdated(self, governor: Governor, action: Action, why: str) -> None:
+        """An action was not tried, because it is another world by now."""
+        _log.info(
+            "dropped",
+            action=type(action).__name__,
+            pod=f"{action.pod.namespace}/{action.pod.name}",
+            by=_name(governor),
+            why=why,
+        )
+
+
+def reference_to(governor: Governor) -> ObjectReference:
+    """The object that governs, as Events name it."""
+    kind = HVPA if governor.kind == HVPA.name else VPA
+    claim = governor.claim
+    return ObjectReference(kind.name, claim.namespace, claim.name, claim.uid, f"{kind.group}/{kind.version}")
+
+
+def _pod(pod: PodRef) -> ObjectReference:
+    return ObjectReference("Pod", pod.namespace, pod.name, pod.uid, "v1")
+
+
+def _name(governor: Governor) -> str:
+    return f"{governor.kind} {governor.claim.namespace}/{governor.claim.name}"
+
+
+def _news(verdict: Verdict) -> tuple[Reason, ...]:
+    """What a person may want to know: warnings, and why a pod does not get what it needs."""
+    reason = verdict.reason
+    held = verdict.way in {Way.WAIT, Way.LEAVE} and reason not in _PASSING
+    matters = held and (verdict.need is not None or reason.severity is not Severity.INFO or reason is FROZEN)
+    return (*((reason,) if matters else ()), *verdict.warnings)

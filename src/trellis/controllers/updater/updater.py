@@ -1,0 +1,231 @@
+"""When does the updater do what? A full pass at the start and every interval; in between, whatever changes or is due.
+
+A full pass looks at the workloads that nobody has looked at since they changed, and at those that wait for something of
+which nobody is told. It is over when all their plans have been carried out, and is one observation, as upstream's is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from trellis.controllers.updater import metrics as named
+from trellis.controllers.updater.carrying import Carrying
+from trellis.controllers.updater.counting import Counting
+from trellis.controllers.updater.governed import Workload
+from trellis.controllers.updater.hourly import HourlyUse
+from trellis.controllers.updater.knowledge import Knowledge
+from trellis.controllers.updater.line import Line
+from trellis.controllers.updater.looking import AT_ONCE, Looking
+from trellis.controllers.updater.planning import Planner
+from trellis.controllers.updater.presence import AdmissionPresence
+from trellis.controllers.updater.rooms import Rooms
+from trellis.controllers.updater.rounds import Round
+from trellis.controllers.updater.scaling import Scaling
+from trellis.controllers.updater.settings import UpdaterSettings
+from trellis.controllers.updater.telling import Record, Telling
+from trellis.controllers.updater.watching import Watching
+from trellis.core.resize.settings import UpdateSettings
+from trellis.kube.backoff import Draw
+from trellis.kube.client import Client
+from trellis.kube.incidents import Incident, IncidentKind
+from trellis.kube.scales import ScaleLookups
+from trellis.kube.served import Served
+from trellis.kube.token_bucket import Rate
+from trellis.kube.writer import Writer
+from trellis.runtime.cluster_metrics import export_informer
+from trellis.runtime.health import Activity
+from trellis.runtime.logs import Logger
+from trellis.runtime.loops import PassReport, Periodic
+from trellis.runtime.metrics import Metrics
+from trellis.runtime.passes import PassThread
+from trellis.runtime.queue import WorkQueue
+from trellis.runtime.steps import StepTimer
+
+# Writes that have begun are waited for at the end for so long.
+_DRAIN_SECONDS: Final = 0.5
+
+_log: Final = Logger("trellis.updater")
+
+
+class Updater:
+    """One process's updater."""
+
+    def __init__(
+        self,
+        client: Client,
+        writer: Writer,
+        settings: UpdaterSettings,
+        figures: UpdateSettings,
+        served: Served,
+        *,
+        metrics: Metrics,
+        activity: Activity,
+        record: Record,
+        may_act: Callable[[], bool],
+        now: Callable[[], float],
+        draw: Draw,
+        on_settled: Callable[[], object] = lambda: None,
+    ) -> None:
+        self._settings = settings
+        self._metrics = metrics
+        self._activity = activity
+        self._may_act = may_act
+        # Called when all objects have been seen: much has been built up that will stay.
+        self._on_settled = on_settled
+        self._thread = PassThread("updater")
+        self._line = Line(settings.loop.concurrent_writes)
+        self._counting = Counting(metrics)
+        self.watching = Watching(client, settings, served, draw=draw, report=_report)
+        self.knowledge = Knowledge(self.watching, settings.scope)
+        self._scaling = Scaling(self.knowledge, self.watching, ScaleLookups(client, draw=draw))
+        rooms = Rooms(must_know=figures.require_fit) if self.watching.knows_rooms else None
+        self._planner = Planner(figures, rooms)
+        hourly, telling = HourlyUse(figures), Telling(record)
+        self._looking = Looking(
+            self.knowledge,
+            self._planner,
+            self._thread,
+            figures,
+            queue=WorkQueue(draw=draw),
+            presence=AdmissionPresence(client, settings.admission, now),
+            hourly=hourly,
+            telling=telling,
+            counting=self._counting,
+            metrics=metrics,
+            activity=activity,
+            why_not=self._why_not,
+            now=now,
+        )
+        self.knowledge.on_change = self._looking.changed
+        self._looking.carrying = Carrying(
+            writer,
+            self.knowledge,
+            self._line,
+            hourly=hourly,
+            telling=telling,
+            counting=self._counting,
+            rate=_rate(settings),
+            now=now,
+            on_carried=self._looking.carried,
+            call=self._looking.changed,
+        )
+        self._interval = settings.loop.updater_interval.total_seconds()
+        self._loop = Periodic("updater", self._pass, self._interval, on_pass=self._passed, jitter=0.0)
+
+    def why_not_ready(self) -> str | None:
+        """What probes are told while not everything has been seen."""
+        unseen = self.watching.unseen()
+        return f"not yet seen: {', '.join(unseen)}" if unseen else None
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether changes wait to be written."""
+        return len(self._line) > 0
+
+    def begin_anew(self) -> None:
+        """Look at everything now: this process has become the leader."""
+        if not self.watching.unseen():
+            self._looking.wake(anew=True)
+            self._loop.wake()
+
+    async def run(self) -> None:
+        """Work until cancelled, and then finish the writes that have begun."""
+        writing = asyncio.create_task(self._line.run(), name="writing")
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self.watching.run(), name="watching")
+                group.create_task(self._begin(), name="passes")
+                group.create_task(self._looking.run(), name="looking")
+                group.create_task(_failing_with(writing), name="line")
+        finally:
+            self._line.close()
+            await asyncio.wait({writing}, timeout=_DRAIN_SECONDS)
+            writing.cancel()
+            self._thread.close()
+
+    async def _begin(self) -> None:
+        await self.watching.wait_until_synced()
+        await self._scaling.ask()
+        _log.info("everything has been seen", workloads=len(self.knowledge.governed))
+        self._on_settled()
+        self._looking.wake()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._scaling.run(), name="scales")
+            group.create_task(self._loop.run(), name="full passes")
+
+    def _why_not(self) -> str | None:
+        """Why nothing may be decided at the moment, if so."""
+        return self.watching.why_not_trusted() if self._may_act() else "not leading"
+
+    async def _pass(self) -> None:
+        """Look at everything that is not at rest."""
+        if (why := self._why_not()) is not None:
+            _log.info("this pass changes nothing", why=why)
+            return
+        timer = StepTimer(self._metrics, named.LATENCY, asyncio.get_running_loop().time)
+        self._counting.begin_pass()
+        workloads = self._looking.restless(self.knowledge.governed.workloads())
+        timer.step(named.LIST_VPAS)
+        await self._thread.run(self._planner.forget, self.watching.pods.snapshot())
+        timer.step(named.LIST_PODS)
+        if workloads:
+            await self._looking.ask_for_admission()
+        timer.step(named.ADMISSION_INIT)
+        round_ = await self._look_at(workloads)
+        timer.step(named.FILTER_PODS)
+        await self._until_finished(round_)
+        timer.step(named.EVICT_PODS)
+        await self._thread.run(self._counting.full_pass, dict(self._counting.looks))
+        self._export()
+        timer.total()
+        await self._count_rooms()
+
+    async def _look_at(self, workloads: Sequence[Workload]) -> Round:
+        round_ = Round(workloads)
+        self._looking.begin(round_)
+        for begin in range(0, len(workloads), AT_ONCE):
+            some = workloads[begin : begin + AT_ONCE]
+            self._looking.look_at(some)
+            await round_.until_planned(some)
+        return round_
+
+    async def _until_finished(self, round_: Round) -> None:
+        """Wait for all writes, but not longer than for the next pass: a rate that is set may want hours."""
+        try:
+            async with asyncio.timeout(self._interval):
+                await round_.until_finished()
+        except TimeoutError:
+            _log.info("changes are still waiting", waiting=len(self._line))
+
+    async def _count_rooms(self) -> None:
+        """For those who ask later; a few pods at a time, so that others have their turn."""
+        left = True
+        while left:
+            left = await self._thread.run(self._planner.count_rooms)
+
+    def _export(self) -> None:
+        self._metrics.set(named.WAITING, float(len(self._line)))
+        for informer in self.watching.informers:
+            export_informer(self._metrics, informer)
+
+    def _passed(self, report: PassReport) -> None:
+        self._activity.touch()
+        if report.error is not None:
+            _log.error("pass failed", number=report.number, failures=report.failures, error=report.error)
+
+
+def _rate(settings: UpdaterSettings) -> Rate | None:
+    loop = settings.loop
+    return Rate(loop.eviction_rate_limit, loop.eviction_rate_burst) if loop.eviction_rate_limit > 0 else None
+
+
+async def _failing_with(task: asyncio.Task[None]) -> None:
+    """An error of the line ends everything: who cannot write must not go on deciding."""
+    await asyncio.shield(task)
+
+
+def _report(resource: str, incident: Incident) -> None:
+    log = _log.info if incident.kind is IncidentKind.RECOVERED else _log.warning
+    log("watching", what=resource, incident=incident.kind.value, why=incident.message)

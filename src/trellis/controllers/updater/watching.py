@@ -1,0 +1,151 @@
+"""What does the updater see of the cluster? Informers, each of a kind and no larger than plans need it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final
+
+from trellis.api.hvpa import Hvpa
+from trellis.api.kube.config_maps import ConfigMap
+from trellis.api.kube.meta import KubeObject
+from trellis.api.kube.nodes import Node
+from trellis.api.kube.pods import Pod
+from trellis.api.kube.policies import LimitRange
+from trellis.api.kube.scaling import HorizontalPodAutoscaler
+from trellis.api.vpa import VerticalPodAutoscaler
+from trellis.controllers.updater.settings import UpdaterSettings
+from trellis.controllers.updater.slimming import (
+    slim_hpa,
+    slim_hvpa,
+    slim_namespace,
+    slim_pod,
+    slim_vpa,
+    slim_workload,
+)
+from trellis.kube.backoff import Draw
+from trellis.kube.client import Client
+from trellis.kube.incidents import Incident
+from trellis.kube.informer import Informer
+from trellis.kube.keys import BY_NAMESPACE, in_namespace
+from trellis.kube.reflector import Selection
+from trellis.kube.resources import (
+    CRON_JOBS,
+    DAEMON_SETS,
+    DEPLOYMENTS,
+    HPAS,
+    HVPAS,
+    JOBS,
+    LIMIT_RANGES,
+    NAMESPACES,
+    NODES,
+    PODS,
+    REPLICA_SETS,
+    REPLICATION_CONTROLLERS,
+    STATEFUL_SETS,
+    VPAS,
+    Resource,
+)
+from trellis.kube.served import Served
+
+WORKLOADS: Final[tuple[Resource[Any], ...]] = (
+    DEPLOYMENTS,
+    REPLICA_SETS,
+    STATEFUL_SETS,
+    DAEMON_SETS,
+    JOBS,
+    CRON_JOBS,
+    REPLICATION_CONTROLLERS,
+)
+CONFIG_MAPS: Final = Resource("", "v1", "configmaps", "ConfigMap", True, ConfigMap)
+
+# Upstream's: pods that have a node and have not ended.
+_RUNNING: Final = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
+
+# After so long without contact what is known is no longer acted on.
+TRUSTED_SECONDS: Final = 5.0
+
+
+class Watching:
+    """All informers of the updater. `run` in a task of its own."""
+
+    def __init__(
+        self,
+        client: Client,
+        settings: UpdaterSettings,
+        served: Served,
+        *,
+        draw: Draw,
+        report: Callable[[str, Incident], None],
+    ) -> None:
+        own = settings.scope.vpa_object_namespace
+
+        def informer(
+            resource: Resource[Any],
+            slim: Callable[[Any], Any] | None = None,
+            *,
+            namespace: str = own,
+            field_selector: str = "",
+        ) -> Informer[Any]:
+            return Informer(
+                client,
+                resource,
+                draw=draw,
+                indexes={BY_NAMESPACE: in_namespace} if resource is LIMIT_RANGES else None,
+                selection=Selection(namespace=namespace if resource.namespaced else "", field_selector=field_selector),
+                report=lambda incident: report(resource.full_name, incident),
+                slim=slim,
+            )
+
+        # Whether a successor fits depends on the pods of all namespaces.
+        everywhere = settings.disruption.require_fit or not own
+        self.knows_rooms = everywhere
+        self.vpas: Informer[VerticalPodAutoscaler] = informer(VPAS, slim_vpa)
+        self.pods: Informer[Pod] = informer(
+            PODS, slim_pod, namespace="" if everywhere else own, field_selector=_RUNNING
+        )
+        self.workloads: dict[str, Informer[Any]] = {each.kind: informer(each, slim_workload) for each in WORKLOADS}
+        self.limit_ranges: Informer[LimitRange] = informer(LIMIT_RANGES)
+        self.nodes: Informer[Node] = informer(NODES)
+        self.namespaces: Informer[KubeObject] = informer(
+            NAMESPACES.as_metadata(), slim_namespace, field_selector=f"metadata.name={own}" if own else ""
+        )
+        self.hvpas: Informer[Hvpa] | None = informer(HVPAS, slim_hvpa) if served.serves(HVPAS) else None
+        self.hpas: Informer[HorizontalPodAutoscaler] | None = informer(HPAS, slim_hpa) if served.serves(HPAS) else None
+        self.switch: Informer[ConfigMap] | None = None
+        if settings.disruption.freeze_config_map:
+            place, _, name = settings.disruption.freeze_config_map.partition("/")
+            self.switch = informer(CONFIG_MAPS, namespace=place, field_selector=f"metadata.name={name}")
+
+    @property
+    def informers(self) -> tuple[Informer[Any], ...]:
+        """All that are followed."""
+        sometimes = tuple(each for each in (self.hvpas, self.hpas, self.switch) if each is not None)
+        always = (self.vpas, self.pods, self.limit_ranges, self.nodes, self.namespaces)
+        return (*always, *self.workloads.values(), *sometimes)
+
+    async def run(self) -> None:
+        """Follow the cluster until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for informer in self.informers:
+                group.create_task(informer.run(), name=f"watch {informer.resource.full_name}")
+
+    async def wait_until_synced(self) -> None:
+        """Return once everything has been seen."""
+        for informer in self.informers:
+            await informer.wait_until_synced()
+
+    def unseen(self) -> list[str]:
+        """The kinds of which not everything has been seen."""
+        return [each.resource.full_name for each in self.informers if not each.synced]
+
+    def why_not_trusted(self) -> str | None:
+        """Why nothing may be done by what is known, if so: who has lost sight of pods must not disturb them."""
+        for informer in self.informers:
+            staleness = informer.staleness()
+            if not staleness.synced:
+                return f"{informer.resource.full_name} could not be listed yet"
+            age = staleness.contact_age or 0.0
+            if not staleness.connected and age > TRUSTED_SECONDS:
+                return f"{informer.resource.full_name} could not be watched for {age:.0f} s"
+        return None

@@ -1,0 +1,90 @@
+"""What the guide to the updater shows is what a real control plane shows, whoever follows it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from cluster_admission import until_asked, until_seen
+from cluster_updaters import Start, events, updaters
+from cluster_vpas import USAGE_SECONDS
+from testbed.cluster import Cluster
+from testbed.controllers import Controller
+from testbed.shipped import ROOT
+from testbed.waiting import until
+
+GUIDE: Final = (ROOT / "docs" / "guides" / "updater.md").read_text()
+SHOWN: Final = re.compile(
+    r"^\$ kubectl get pods -l app=web -o custom-columns=\$SIZES\nNAME .*\n((?:web-.*\n)+)", re.MULTILINE
+)
+USAGE: Final = dict(re.findall(r"(testbed/[\w.-]+)=(\w+)", GUIDE))
+FILES: Final = ROOT / "examples" / "web"
+Sizes = set[tuple[str, ...]]
+
+
+def shown() -> list[Sizes]:
+    """What the guide shows of the pods, one after another, without their names."""
+    return [{tuple(line.split()[1:]) for line in table.splitlines()} for table in SHOWN.findall(GUIDE)]
+
+
+def sizes(cluster: Cluster, namespace: str) -> Sizes:
+    """What kubectl would print."""
+    found = set()
+    for pod in cluster.pods(namespace, "web"):
+        requests = [each["resources"]["requests"] for each in pod["spec"]["containers"]]
+        found.add(tuple(",".join(each[resource] for each in requests) for resource in ("cpu", "memory")))
+    return found
+
+
+def ours(cluster: Cluster, namespace: str, reason: str) -> set[str]:
+    """The messages of the Events of that reason."""
+    return {each["message"] for each in events(cluster, namespace, reason)}
+
+
+@pytest.fixture
+def updater(cluster: Cluster, tmp_path: Path) -> Iterator[Start]:
+    """Start `trellis updater` for the VPAs of one namespace."""
+    with updaters(cluster, tmp_path) as start:
+        yield start
+
+
+@pytest.mark.timeout(180)
+def test_pods_are_boosted_unboosted_and_resized_as_the_guide_shows(
+    cluster: Cluster,
+    namespace: str,
+    admission: Start,
+    updater: Start,
+    recommender: Callable[..., Controller],
+) -> None:
+    boosted, plain, recommended = shown()
+    admission(namespace)
+    until_asked(cluster, namespace)
+    cluster.apply_files([FILES / "autoscaling.yaml"], namespace)
+    until_seen(cluster, namespace)
+    updater(namespace, "--updater-interval=1m")
+    cluster.apply_files([FILES / "workload.yaml"], namespace)
+
+    until("boosted pods", lambda: len(cluster.pods(namespace, "web")) == 4 and sizes(cluster, namespace) == boosted)
+    pods = {each["metadata"]["uid"] for each in cluster.pods(namespace, "web")}
+    until("the end of the boost", lambda: sizes(cluster, namespace) == plain)
+
+    for pod in cluster.pods(namespace, "web"):
+        cluster.api.annotate(f"/api/v1/namespaces/{namespace}/pods/{pod['metadata']['name']}", USAGE)
+    recommender(namespace)
+    until("the sizes of the guide", lambda: sizes(cluster, namespace) == recommended, USAGE_SECONDS)
+    after = cluster.ready_pods(namespace, "web", 4)
+    assert {each["metadata"]["uid"] for each in after} == pods
+    restarts = [status["restartCount"] for each in after for status in each["status"]["containerStatuses"]]
+    assert restarts == [0] * 8
+    [said] = set(re.findall(r"InPlaceResizedByVPA +Pod/\S+ +(.*)", GUIDE))
+    assert ours(cluster, namespace, "InPlaceResizedByVPA") == {said}
+
+    freeze, who = re.findall(r"kubectl annotate namespace shop (\S+)=(\w+)", GUIDE)[0]
+    cluster.api.annotate(f"/api/v1/namespaces/{namespace}", {freeze: who})
+    [frozen] = set(re.findall(r"Frozen +VerticalPodAutoscaler/web +(4 pods: .*\.) \(", GUIDE))
+    expected = {f"{frozen} (the namespace is frozen by {who})"}
+    until("an Event that says who", lambda: ours(cluster, namespace, "Frozen") == expected)

@@ -1,0 +1,90 @@
+"""What does a test do with the updater on a real control plane? It starts it, advises, and reads what came of it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from cluster_admission import cpu
+from cluster_vpas import value, vpa, vpa_path
+from testbed import shipped
+from testbed.client import Json
+from testbed.cluster import Cluster
+from testbed.controllers import Controller, running
+from testbed.waiting import until
+from testbed.workloads import container, deployment
+
+Start = Callable[..., Controller]
+
+NO_LEASE = "--use-admission-controller-status=false"
+MEMORY = "128Mi"
+
+
+@contextmanager
+def updaters(cluster: Cluster, directory: Path) -> Iterator[Start]:
+    """Start `trellis updater` under the account that Trellis ships. A right that is missing, or a bug, is an error."""
+    started: list[Controller] = []
+    with ExitStack() as controllers:
+
+        def start(namespace: str, *flags: str) -> Controller:
+            log = directory / f"updater-{len(started)}.log"
+            own = [f"--vpa-object-namespace={namespace}", "--updater-interval=5s", *flags]
+            command = [str(Path(sys.executable).with_name("trellis")), "updater"]
+            kubeconfig = shipped.account(cluster, "updater")
+            started.append(controllers.enter_context(running(command, kubeconfig, log, own)))
+            return started[-1]
+
+        yield start
+    for controller in started:
+        logs = controller.logs()
+        sys.stdout.write(f"{controller.process.log.name}:\n{logs}\n")
+        assert "forbidden" not in logs.lower(), f"a right is missing: see {controller.process.log.name}"
+        assert "Traceback" not in logs
+
+
+def advise(cluster: Cluster, namespace: str, name: str, amount: str = "250m", memory: str = MEMORY) -> None:
+    """What a recommender would write, with bounds that leave no room."""
+    target = {"cpu": amount, "memory": memory}
+    advice = {"containerName": "app", "target": target, "lowerBound": target, "upperBound": target}
+    status = {"recommendation": {"containerRecommendations": [advice]}}
+    cluster.api.patch(f"{vpa_path(namespace, name)}/status", {"status": status})
+
+
+def governed(cluster: Cluster, namespace: str, name: str, mode: str, **spec: Any) -> None:
+    """A VPA for the Deployment of that name, which recommends 250m where 100m are requested."""
+    policy = {"updateMode": mode, **spec.pop("updatePolicy", {})}
+    cluster.api.create(vpa(name, updatePolicy=policy, **spec), namespace)
+    advise(cluster, namespace, name)
+
+
+def running_pods(
+    cluster: Cluster, namespace: str, name: str, replicas: int = 2, notes: Mapping[str, str] | None = None
+) -> dict[str, Json]:
+    """A Deployment's pods by uid, once all are Ready."""
+    cluster.api.create(deployment(name, container(), replicas=replicas, annotations=notes), namespace)
+    return by_uid(cluster.ready_pods(namespace, name, replicas))
+
+
+def by_uid(pods: list[Json]) -> dict[str, Json]:
+    return {each["metadata"]["uid"]: each for each in pods}
+
+
+def requests(cluster: Cluster, namespace: str, name: str) -> list[str | None]:
+    return [cpu(each) for each in cluster.pods(namespace, name)]
+
+
+def events(cluster: Cluster, namespace: str, reason: str) -> list[Json]:
+    found: list[Json] = cluster.api.items(f"/api/v1/namespaces/{namespace}/events", fieldSelector=f"reason={reason}")
+    return found
+
+
+def passes(controller: Controller) -> float:
+    return value(controller, "vpa_updater_execution_latency_seconds_count", step="total")
+
+
+def two_more_passes(controller: Controller) -> None:
+    before = passes(controller)
+    until("two more passes", lambda: passes(controller) >= before + 2, 30.0)
