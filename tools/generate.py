@@ -25,6 +25,8 @@ from trellis.controllers.admission.metrics import ADMISSION_METRICS  # noqa: E40
 from trellis.controllers.admission.settings import AdmissionSettings  # noqa: E402
 from trellis.controllers.recommender.metrics import RECOMMENDER_METRICS  # noqa: E402
 from trellis.controllers.recommender.settings import RecommenderSettings  # noqa: E402
+from trellis.controllers.updater.metrics import UPDATER_METRICS  # noqa: E402
+from trellis.controllers.updater.settings import UpdaterSettings  # noqa: E402
 from trellis.core.recommend.built_in import built_in_recommenders  # noqa: E402
 from trellis.reports.manifests import as_yaml  # noqa: E402
 
@@ -48,6 +50,7 @@ def generated() -> dict[str, Callable[[], str]]:
     files["docs/reference/admission-controller.md"] = lambda: component_page(
         "admission-controller", AdmissionSettings, ADMISSION_METRICS, guide="admission"
     )
+    files["docs/reference/updater.md"] = lambda: component_page("updater", UpdaterSettings, UPDATER_METRICS)
     files["docs/images/check.svg"] = lambda: picture(ROOT)
     files["docs/images/boost-probes.svg"] = lambda: boost_picture(
         PROBES, "CPU request and limit over time, with and without a probe and a duration"

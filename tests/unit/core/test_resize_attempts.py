@@ -83,7 +83,7 @@ def test_what_was_not_done_on_purpose_leaves_no_trace_and_what_is_gone_none_eith
     assert after(EVICT, Told.SKIPPED) == Attempts()
     assert after(RESIZE, Told.FAILED, Told.GONE).pods == {}
     assert after(EVICT, Told.APPLIED).kept((), ()) == Attempts()
-    assert after(EVICT, Told.APPLIED).kept({REF.uid}, {GROUP}).groups == {GROUP: Evicted(HAD, NOW, NOW)}
+    assert after(EVICT, Told.APPLIED).kept({REF.uid}, {GROUP}).groups == {GROUP: (Evicted(HAD, NOW, NOW),)}
 
 
 def test_taking_a_boost_back_is_repeated_soon_and_never_given_up() -> None:
@@ -104,8 +104,23 @@ def test_a_successor_that_requests_the_same_is_not_evicted_in_its_turn() -> None
     assert said(found)[0] == ("Leave", "EvictionLoop")
     assert found.verdicts[0].reason.severity == "warning"
     assert found.next_look == NOW + 3600
-    # One that was there before is no successor.
-    assert said(found)[1][0] == "Evict"
+    # One that was there before would lose its size for one that nobody corrects.
+    assert said(found)[1] == ("Leave", "EvictionLoop")
+
+
+def test_a_loop_is_known_also_while_pods_of_other_sizes_are_evicted() -> None:
+    larger = EvictPod(PodRef("shop", "web-1-l", "larger"), GROUP, {"app": {"cpu": 5000}})
+    memory = fold(after(EVICT, Told.APPLIED), Outcome(larger, Told.APPLIED), NOW + 1, SETTINGS)
+    found = decided(governor(), *pair(successor()), attempts=memory, now=NOW + 5)
+    assert said(found)[0] == ("Leave", "EvictionLoop")
+
+
+def test_no_more_than_a_few_sizes_are_remembered() -> None:
+    memory = after(EVICT, Told.APPLIED)
+    for number in range(20):
+        other = EvictPod(PodRef("shop", f"web-1-{number}", str(number)), GROUP, {"app": {"cpu": number}})
+        memory = fold(memory, Outcome(other, Told.APPLIED), NOW + number, SETTINGS)
+    assert len(memory.groups[GROUP]) == 4
 
 
 def test_after_an_hour_it_is_tried_once_more_and_then_half_as_often() -> None:

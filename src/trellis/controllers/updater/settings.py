@@ -124,7 +124,7 @@ class DisruptionSettings(Settings, frozen=True):
         str,
         Setting(
             "ConfigMap that stops all changes as long as it is there, as `namespace/name`.",
-            why="It is empty in no cluster that has not made it. Empty: there is no such switch.",
+            why="Nobody has it by chance. Empty: there is no such switch.",
         ),
     ] = f"kube-system/{CONFIG_MAP}"
 

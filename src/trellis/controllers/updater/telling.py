@@ -64,7 +64,9 @@ class Telling:
                 about = f" ({details[reason]})" if details[reason] else ""
                 number = "1 pod" if pods == 1 else f"{pods} pods"
                 self._record(reference_to(governor), reason, f"{number}: {reason.meaning}{about}")
-                _log.info("held back", by=_name(governor), reason=reason, pods=pods, details=details[reason] or None)
+                log = _log.warning if reason.severity is not Severity.INFO else _log.info
+                more = {"details": details[reason]} if details[reason] else {}
+                log("news of pods", by=_name(governor), reason=reason, pods=pods, **more)
         if counts:
             self._said[workload] = frozenset(counts)
         else:
@@ -84,8 +86,9 @@ class Telling:
             "pod": f"{pod.namespace}/{pod.name}",
             "by": _name(governor),
             "reason": reason,
-            "need": need,
         }
+        if need is not None:
+            fields["need"] = need
         if not outcome.applied:
             log = _log.info if outcome.result in _USUAL else _log.warning
             log("not done", **fields, result=outcome.result, why=outcome.message)

@@ -109,7 +109,7 @@ class Attempts(msgspec.Struct, frozen=True):
     """What is remembered of one workload."""
 
     pods: Mapping[str, Attempt] = {}
-    groups: Mapping[GroupKey, Evicted] = {}
+    groups: Mapping[GroupKey, tuple[Evicted, ...]] = {}
 
     def kept(self, pods: Collection[str], groups: Collection[GroupKey]) -> Attempts:
         """The same without pods and controllers that are gone."""
@@ -130,7 +130,7 @@ def fold(attempts: Attempts, outcome: Outcome, now: float, settings: UpdateSetti
     pods = {**attempts.pods, action.pod.uid: _after(before, outcome, now, settings)}
     if isinstance(action, EvictPod) and outcome.told is Told.APPLIED:
         return Attempts(
-            pods, {**attempts.groups, action.group: evicted_again(attempts.groups.get(action.group), action, now)}
+            pods, {**attempts.groups, action.group: evicted_again(attempts.groups.get(action.group, ()), action, now)}
         )
     return Attempts(pods, attempts.groups)
 

@@ -2,14 +2,15 @@
 
 If the pod that came after an eviction requests just what its predecessor did, then it was of none, and doing it again
 will not be either. Something else is broken: no webhook sizes new pods, or another one undoes it. A person has to look,
-and until then it is tried now and then, at growing intervals.
+and until then it is tried now and then, at growing intervals. All pods of the controller wait, whatever they request:
+those that still have an old size would lose it for the one that nobody corrects.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -27,8 +28,12 @@ EVICTION_LOOP = Reason(
 Wanted: TypeAlias = Mapping[str, Counts]
 
 
+# Of one controller, so many sizes of evicted pods are remembered: a rollout and a few recommendations ago.
+_KEPT: Final = 4
+
+
 class Evicted(msgspec.Struct, frozen=True):
-    """What is remembered of a controller: what the pods evicted last requested, and how often it was to no use.
+    """What is remembered of evicted pods of a controller that requested the same, and how often it was to no use.
 
     `first` and `at` are the times of the first and the last eviction of pods that requested just that.
     """
@@ -48,8 +53,15 @@ def loop_until(evicted: Evicted, settings: UpdateSettings) -> float:
     return evicted.at + backoff(evicted.useless + 1, settings.loop_backoff, settings.longest_loop_backoff)
 
 
-def evicted_again(last: Evicted | None, action: EvictPod, now: float) -> Evicted:
-    """What is remembered of a controller after one more eviction."""
-    if last is None or last.had != action.had:
-        return Evicted(action.had, now, now)
-    return Evicted(action.had, last.first, now, last.useless + action.again)
+def repeated(known: Iterable[Evicted], requests: Wanted, created: float | None) -> Evicted | None:
+    """The evictions that a pod came after, if they were of no use."""
+    return next((each for each in known if each.is_repeated_by(requests, created)), None)
+
+
+def evicted_again(known: Sequence[Evicted], action: EvictPod, now: float) -> tuple[Evicted, ...]:
+    """What is remembered of a controller after one more eviction, the newest first."""
+    last = next((each for each in known if each.had == action.had), None)
+    newest = Evicted(action.had, now, now)
+    if last is not None:
+        newest = Evicted(action.had, last.first, now, last.useless + action.again)
+    return (newest, *(each for each in known if each.had != action.had))[:_KEPT]

@@ -8,7 +8,7 @@ free those.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -20,7 +20,7 @@ from trellis.core.resize.budget import HOURLY_BUDGET_USED_UP, Disturbance, Group
 from trellis.core.resize.candidates import POD_PENDING, Candidate
 from trellis.core.resize.eligibility import amounts_of
 from trellis.core.resize.inplace import RESIZE_UNDER_WAY, Stage, Way, stage_of
-from trellis.core.resize.loops import EVICTION_LOOP, Evicted, loop_until
+from trellis.core.resize.loops import EVICTION_LOOP, Evicted, loop_until, repeated
 from trellis.core.resize.requirements import REQUIREMENTS_FORBID_EVICTION, permits_eviction
 from trellis.core.resize.settings import UpdateSettings
 from trellis.core.resize.verdicts import Step, Verdict
@@ -42,8 +42,16 @@ class _Stop(msgspec.Struct, frozen=True):
 class Turns:
     """Gives candidates of one workload their turn, and counts what they disturb."""
 
-    def __init__(self, view: WorkloadView, now: float, settings: UpdateSettings) -> None:
+    def __init__(
+        self, view: WorkloadView, now: float, settings: UpdateSettings, candidates: Iterable[Candidate]
+    ) -> None:
         self._view, self._now, self._settings = view, now, settings
+        self._loops: dict[GroupKey, float] = {}
+        for candidate in candidates:
+            last = self._last(candidate) if candidate.way is Way.EVICT else None
+            if last is not None:
+                until = loop_until(last, settings)
+                self._loops[candidate.group] = max(until, self._loops.get(candidate.group, until))
         self._hourly = HourlyBudget(view.left)
         pods: dict[GroupKey, list[Disturbance]] = {}
         for pod in view.pods:
@@ -95,8 +103,8 @@ class Turns:
         if candidate.way is Way.EVICT:
             if not permits_eviction(self._view.governor.vpa, candidate.need.containers):
                 return _Stop(Way.LEAVE, REQUIREMENTS_FORBID_EVICTION)
-            last = self._last(candidate)
-            if last is not None and self._now < (until := loop_until(last, self._settings)):
+            until = self._loops.get(candidate.group, -math.inf)
+            if self._now < until:
                 return _Stop(Way.LEAVE, EVICTION_LOOP, until)
         if self._now < attempt.not_before:
             return _Stop(Way.WAIT, BACKING_OFF, attempt.not_before)
@@ -126,11 +134,9 @@ class Turns:
             self._hourly.disturb()
 
     def _last(self, candidate: Candidate) -> Evicted | None:
-        """The eviction that this pod came after, if it was of no use."""
-        pod = candidate.pod
-        last = self._view.attempts.groups.get(candidate.group)
-        repeated = last is not None and last.is_repeated_by(amounts_of(pod.in_force), pod.created)
-        return last if repeated else None
+        """The evictions that this pod came after, if they were of no use."""
+        known = self._view.attempts.groups.get(candidate.group)
+        return repeated(known, amounts_of(candidate.pod.in_force), candidate.pod.created) if known else None
 
     def _fits(self, candidate: Candidate) -> bool:
         """Whether a successor would fit, unless somebody knows that it would not."""
