@@ -65,7 +65,7 @@ class Telling:
                 number = "1 pod" if pods == 1 else f"{pods} pods"
                 self._record(reference_to(governor), reason, f"{number}: {reason.meaning}{about}")
                 log = _log.warning if reason.severity is not Severity.INFO else _log.info
-                more = {"details": details[reason]} if details[reason] else {}
+                more: dict[str, Any] = {"details": details[reason]} if details[reason] else {}
                 log("news of pods", by=_name(governor), reason=reason, pods=pods, **more)
         if counts:
             self._said[workload] = frozenset(counts)
