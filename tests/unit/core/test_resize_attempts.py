@@ -141,6 +141,13 @@ def test_a_successor_with_other_requests_is_judged_as_any_pod() -> None:
     assert said(found)[0] == ("Evict", "EvictToRecreate")
 
 
+def test_who_backs_off_says_what_the_server_said() -> None:
+    memory = fold(Attempts(), Outcome(EVICT, Told.REFUSED, why="Cannot evict pod"), NOW, SETTINGS)
+    found = decided(governor(), *pair(running("web-1-a", container())), attempts=memory, now=NOW + 5)
+    (held,) = [each for each in found.verdicts if each.reason.code == "BackingOff"]
+    assert held.details == "Cannot evict pod"
+
+
 def test_a_namesake_starts_afresh() -> None:
     named_alike = running("web-1-a", container(), uid="another")
     found = decided(governor(), *pair(named_alike), attempts=after(EVICT, Told.REFUSED))

@@ -150,7 +150,7 @@ class Carrying:
         verdict: Verdict | None = trip.verdicts.get(action.pod.uid)
         self._telling.carried_out(governor, action, verdict, outcome)
         self._counting.carried_out(trip.gathered, action, outcome, asyncio.get_running_loop().time() - began)
-        trip.outcomes.append(Outcome(action, Told(outcome.result.value), outcome.retry_after))
+        trip.outcomes.append(Outcome(action, Told(outcome.result.value), outcome.retry_after, outcome.message))
         self._plan_again(trip, outcome)
         if outcome.applied and isinstance(action, core.ResizePod) and not action.unboosts:
             await self._mark(action)

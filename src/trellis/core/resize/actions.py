@@ -53,15 +53,13 @@ class UnmarkPod(msgspec.Struct, frozen=True):
 class EvictPod(msgspec.Struct, frozen=True):
     """Ask for the pod to go, disruption budgets permitting.
 
-    `had` are its requests by container; `again` says that it came after an eviction which changed nothing. `beside`
-    are the uids of pods that are about as new as this decision: by their age alone they might have come after it.
+    `had` are its requests by container; `again` says that it came after an eviction which changed nothing.
     """
 
     pod: PodRef
     group: GroupKey
     had: Mapping[str, Counts]
     again: bool = False
-    beside: frozenset[str] = frozenset()
 
 
 Action: TypeAlias = ResizePod | UnmarkPod | EvictPod

@@ -49,11 +49,12 @@ _DECIDED_ANEW: Final = (Told.INFEASIBLE, Told.INVALID)
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """An action and what became of it; `retry_after` is what the server asks for, in seconds."""
+    """An action and what became of it; `retry_after` is what the server asks for, in seconds, `why` its own words."""
 
     action: Action
     told: Told
     retry_after: float | None = None
+    why: str = ""
 
 
 class Attempt(msgspec.Struct, frozen=True):
@@ -72,6 +73,7 @@ class Attempt(msgspec.Struct, frozen=True):
     doubted: Wanted = _NOBODY
     refused: Wanted = _NOBODY
     node: Counts = _NO_NODE
+    why: str = ""
 
     def is_fresh(self, now: float, settings: UpdateSettings) -> bool:
         """Whether what was written last may not be seen yet."""
@@ -139,7 +141,7 @@ def _after(before: Attempt, outcome: Outcome, now: float, settings: UpdateSettin
     action, told = outcome.action, outcome.told
     if told is Told.APPLIED:
         return _applied(before, action, now, settings)
-    changed = msgspec.structs.replace(before, failures=before.failures + 1)
+    changed = msgspec.structs.replace(before, failures=before.failures + 1, why=outcome.why)
     if isinstance(action, ResizePod) and not action.unboosts:
         changed = _judged(changed, action, told)
     return msgspec.structs.replace(changed, not_before=now + _pause(changed, outcome, settings))

@@ -37,6 +37,7 @@ class _Stop(msgspec.Struct, frozen=True):
     way: Way
     reason: Reason
     look: float | None = None
+    details: str = ""
 
 
 class Turns:
@@ -71,7 +72,7 @@ class Turns:
             return _step(candidate, candidate.way, candidate.reason, look=candidate.look)
         stop = self._stop(candidate)
         if stop is not None:
-            return _step(candidate, stop.way, stop.reason, look=stop.look)
+            return _step(candidate, stop.way, stop.reason, look=stop.look, details=stop.details)
         warnings: tuple[Reason, ...] = ()
         if candidate.way is Way.EVICT and not self._fits(candidate):
             if self._settings.require_fit:
@@ -107,7 +108,7 @@ class Turns:
             if self._now < until:
                 return _Stop(Way.LEAVE, EVICTION_LOOP, until)
         if self._now < attempt.not_before:
-            return _Stop(Way.WAIT, BACKING_OFF, attempt.not_before)
+            return _Stop(Way.WAIT, BACKING_OFF, attempt.not_before, attempt.why)
         return self._over_budget(candidate)
 
     def _over_budget(self, candidate: Candidate) -> _Stop | None:
@@ -162,7 +163,8 @@ def _step(
     warnings: tuple[Reason, ...] = (),
     *,
     look: float | None = None,
+    details: str = "",
 ) -> Step:
     looks = [at for at in (look, candidate.look) if at is not None and math.isfinite(at)]
     at = min(looks) if looks and not actions else None
-    return Step(Verdict(candidate.pod.ref, way, reason, candidate.need, warnings=warnings, look=at), actions)
+    return Step(Verdict(candidate.pod.ref, way, reason, candidate.need, details, warnings, at), actions)
