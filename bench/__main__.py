@@ -19,6 +19,7 @@ from bench import (
     recommender_pass,
     recommender_side_by_side,
     updater_screen,
+    updater_side_by_side,
 )
 from bench.measurement import CannotMeasure, Row
 
@@ -35,6 +36,8 @@ MEASUREMENTS: dict[str, Callable[[], list[Row]]] = {
     "recommender_side_by_side": recommender_side_by_side.measure,
     "recommender_cost": recommender_cost.measure,
     "updater_screen": updater_screen.measure,
+    "updater_side_by_side": updater_side_by_side.measure,
+    "updater_side_by_side_replaced": updater_side_by_side.measure_replaced,
     "quality": quality.measure,
 }
 

@@ -46,8 +46,9 @@ UPSTREAM_RECOMMENDER = Program("vpa-recommender", "k8s.io/autoscaler/vertical-po
 UPSTREAM_ADMISSION = Program(
     "vpa-admission-controller", "k8s.io/autoscaler/vertical-pod-autoscaler/pkg/admission-controller", 0.2
 )
+UPSTREAM_UPDATER = Program("vpa-updater", "k8s.io/autoscaler/vertical-pod-autoscaler/pkg/updater", 0.2)
 PROMETHEUS = Program("prometheus", "github.com/prometheus/prometheus/cmd/prometheus", 1.3)
 PROMTOOL = Program("promtool", "github.com/prometheus/prometheus/cmd/promtool", 0.1)
-PEERS = (UPSTREAM_RECOMMENDER, UPSTREAM_ADMISSION, PROMETHEUS, PROMTOOL)
+PEERS = (UPSTREAM_RECOMMENDER, UPSTREAM_ADMISSION, UPSTREAM_UPDATER, PROMETHEUS, PROMTOOL)
 
 BY_NAME = {program.name: program for program in (*NEEDED, KUBECTL, *PEERS)}

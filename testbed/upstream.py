@@ -13,7 +13,7 @@ import msgspec
 from testbed.building import ensure
 from testbed.client import Json
 from testbed.cluster import Cluster
-from testbed.programs import UPSTREAM_ADMISSION, UPSTREAM_RECOMMENDER, Program
+from testbed.programs import UPSTREAM_ADMISSION, UPSTREAM_RECOMMENDER, UPSTREAM_UPDATER, Program
 
 NAMESPACE = "kube-system"
 
@@ -92,5 +92,19 @@ ADMISSION = Peer(
             ["create", "delete", "get", "list", "patch"],
         ),
         (["coordination.k8s.io"], ["leases"], [*READ, "create", "update"]),
+    ],
+)
+
+UPDATER = Peer(
+    UPSTREAM_UPDATER,
+    [
+        *TARGETS,
+        ([""], ["pods", "nodes", "limitranges"], READ),
+        ([""], ["namespaces"], ["get", "list"]),
+        ([""], ["pods/eviction"], ["create"]),
+        ([""], ["pods", "pods/resize"], ["patch"]),
+        (["", "events.k8s.io"], ["events"], [*READ, "create", "patch", "update"]),
+        (["autoscaling.k8s.io"], ["verticalpodautoscalers"], READ),
+        (["coordination.k8s.io"], ["leases"], [*READ, "create", "update", "patch"]),
     ],
 )

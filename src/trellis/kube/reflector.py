@@ -97,6 +97,7 @@ class Reflector(Generic[T]):
         self._draw = draw
         self._version = ""
         self._failures = 0
+        self._has_expired = False
         self._page_size = PAGE_SIZE
 
     async def run(self) -> None:
@@ -157,7 +158,7 @@ class Reflector(Generic[T]):
                 raise Unreachable(f"nothing was heard for {QUIET_SECONDS:g} s") from error
             finally:
                 if clock() >= opened + _SHORT_SECONDS:
-                    self._failures = 0
+                    self._succeed()
         if not heard and clock() < opened + _SHORT_SECONDS:
             raise ServerFault(0, "ShortWatch", "the watch ended at once, and without a word")
 
@@ -165,18 +166,23 @@ class Reflector(Generic[T]):
         if event.error is not None:
             raise event.error
         if event.kind is not EventKind.ERROR:
-            self._failures = 0
+            self._succeed()
             self._version = event.resource_version or self._version
             self._sink.event_came(event, now)
+
+    def _succeed(self) -> None:
+        self._failures, self._has_expired = 0, False
 
     def _judge(self, error: KubeError | UnreadableObject) -> float:
         """Note what is to be done after an error; returns how long to wait before."""
         self._failures += 1
         match error:
             case Expired() if self._version:
-                # The version alone is to blame: nothing speaks against asking at once, unless it happens again.
+                # The version alone is to blame, be it after an outage: nothing speaks against asking at once, unless
+                # it happens again.
+                again, self._has_expired = self._has_expired, True
                 self._version = ""
-                if self._failures == 1:
+                if not again:
                     return 0.0
             case Unreachable() | Throttled() | Unauthorized():
                 # Nothing is said about the version, and resuming is much cheaper than a list.

@@ -36,7 +36,7 @@ from trellis.runtime.queue import WorkQueue
 from trellis.runtime.settling import settle
 
 # So many workloads are planned for at once: a boost that ends meanwhile waits for no more than these.
-AT_ONCE: Final = 256
+AT_ONCE: Final = 1024
 # A controller that replaces a pod makes several changes in a moment, which are one look.
 _SETTLING_SECONDS: Final = 0.05
 # A time that has come already must not make a loop without a pause.

@@ -53,13 +53,15 @@ class UnmarkPod(msgspec.Struct, frozen=True):
 class EvictPod(msgspec.Struct, frozen=True):
     """Ask for the pod to go, disruption budgets permitting.
 
-    `had` are its requests by container; `again` says that it came after an eviction which changed nothing.
+    `had` are its requests by container; `again` says that it came after an eviction which changed nothing. `beside` are
+    the uids of pods that are as new as this decision.
     """
 
     pod: PodRef
     group: GroupKey
     had: Mapping[str, Counts]
     again: bool = False
+    beside: frozenset[str] = frozenset()
 
 
 Action: TypeAlias = ResizePod | UnmarkPod | EvictPod

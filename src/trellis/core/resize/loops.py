@@ -35,17 +35,20 @@ _KEPT: Final = 4
 class Evicted(msgspec.Struct, frozen=True):
     """What is remembered of evicted pods of a controller that requested the same, and how often it was to no use.
 
-    `first` and `at` are the times of the first and the last eviction of pods that requested just that.
+    `first` and `at` are the times of the first and the last eviction of pods that requested just that. `beside` are the
+    uids of pods that were there at the first, and are so new that by their age they might have come after it.
     """
 
     had: Wanted
     first: float
     at: float
     useless: int = 0
+    beside: frozenset[str] = frozenset()
 
-    def is_repeated_by(self, requests: Wanted, created: float | None) -> bool:
+    def is_repeated_by(self, uid: str, requests: Wanted, created: float | None) -> bool:
         """Whether a pod came after such an eviction and requests the same. Times of creation are whole seconds."""
-        return created is not None and created >= math.floor(self.first) and requests == self.had
+        came_after = created is not None and created >= math.floor(self.first) and uid not in self.beside
+        return came_after and requests == self.had
 
 
 def loop_until(evicted: Evicted, settings: UpdateSettings) -> float:
@@ -53,15 +56,15 @@ def loop_until(evicted: Evicted, settings: UpdateSettings) -> float:
     return evicted.at + backoff(evicted.useless + 1, settings.loop_backoff, settings.longest_loop_backoff)
 
 
-def repeated(known: Iterable[Evicted], requests: Wanted, created: float | None) -> Evicted | None:
+def repeated(known: Iterable[Evicted], uid: str, requests: Wanted, created: float | None) -> Evicted | None:
     """The evictions that a pod came after, if they were of no use."""
-    return next((each for each in known if each.is_repeated_by(requests, created)), None)
+    return next((each for each in known if each.is_repeated_by(uid, requests, created)), None)
 
 
 def evicted_again(known: Sequence[Evicted], action: EvictPod, now: float) -> tuple[Evicted, ...]:
     """What is remembered of a controller after one more eviction, the newest first."""
     last = next((each for each in known if each.had == action.had), None)
-    newest = Evicted(action.had, now, now)
+    newest = Evicted(action.had, now, now, beside=action.beside)
     if last is not None:
-        newest = Evicted(action.had, last.first, now, last.useless + action.again)
+        newest = Evicted(action.had, last.first, now, last.useless + action.again, last.beside)
     return (newest, *(each for each in known if each.had != action.had))[:_KEPT]

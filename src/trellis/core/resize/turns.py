@@ -53,6 +53,9 @@ class Turns:
             if last is not None:
                 until = loop_until(last, settings)
                 self._loops[candidate.group] = max(until, self._loops.get(candidate.group, until))
+        second = math.floor(now)
+        newest = (each.ref.uid for each in view.pods if each.created is not None and each.created >= second)
+        self._newest = frozenset(newest)
         self._hourly = HourlyBudget(view.left)
         pods: dict[GroupKey, list[Disturbance]] = {}
         for pod in view.pods:
@@ -136,8 +139,8 @@ class Turns:
 
     def _last(self, candidate: Candidate) -> Evicted | None:
         """The evictions that this pod came after, if they were of no use."""
-        known = self._view.attempts.groups.get(candidate.group)
-        return repeated(known, amounts_of(candidate.pod.in_force), candidate.pod.created) if known else None
+        known, pod = self._view.attempts.groups.get(candidate.group), candidate.pod
+        return repeated(known, pod.ref.uid, amounts_of(pod.in_force), pod.created) if known else None
 
     def _fits(self, candidate: Candidate) -> bool:
         """Whether a successor would fit, unless somebody knows that it would not."""
@@ -152,7 +155,8 @@ class Turns:
             return ResizePod(
                 pod.ref, change.patch, change.wanted, self._view.nodes.get(pod.node, {}), restarts=change.restarts
             )
-        return EvictPod(pod.ref, candidate.group, amounts_of(pod.in_force), again=self._last(candidate) is not None)
+        again = self._last(candidate) is not None
+        return EvictPod(pod.ref, candidate.group, amounts_of(pod.in_force), again=again, beside=self._newest)
 
 
 def _step(
