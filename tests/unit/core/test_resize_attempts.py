@@ -104,8 +104,8 @@ def test_a_successor_that_requests_the_same_is_not_evicted_in_its_turn() -> None
     assert said(found)[0] == ("Leave", "EvictionLoop")
     assert found.verdicts[0].reason.severity == "warning"
     assert found.next_look == NOW + 3600
-    # One that was there before would lose its size for one that nobody corrects.
-    assert said(found)[1] == ("Leave", "EvictionLoop")
+    # One that was there before is no successor.
+    assert said(found)[1][0] == "Evict"
 
 
 def test_a_loop_is_known_also_while_pods_of_other_sizes_are_evicted() -> None:
@@ -121,6 +121,18 @@ def test_no_more_than_a_few_sizes_are_remembered() -> None:
         other = EvictPod(PodRef("shop", f"web-1-{number}", str(number)), GROUP, {"app": {"cpu": number}})
         memory = fold(memory, Outcome(other, Told.APPLIED), NOW + number, SETTINGS)
     assert len(memory.groups[GROUP]) == 4
+
+
+def test_a_pod_of_the_same_second_that_was_there_before_is_no_successor() -> None:
+    # Times of creation are whole seconds, and pods may be evicted in their first.
+    twins = [running(name, container(), age=0.0) for name in ("web-1-a", "web-1-o")]
+    (evict,) = decided(governor(), *twins).actions
+    memory = fold(Attempts(), Outcome(evict, Told.APPLIED), NOW + 0.5, SETTINGS)
+    (left,) = [each for each in twins if each["metadata"]["uid"] != evict.pod.uid]
+    other = running("web-1-b", container(cpu="1"), age=0.0)
+    assert said(decided(governor(), left, other, attempts=memory, now=NOW + 20))[0][0] == "Evict"
+    found = decided(governor(), left, successor(0.0), attempts=memory, now=NOW + 20)
+    assert said(found) == [("Leave", "EvictionLoop")] * 2
 
 
 def test_after_an_hour_it_is_tried_once_more_and_then_half_as_often() -> None:

@@ -73,10 +73,11 @@ def test_a_controller_whose_count_nobody_knows_should_have_what_it_has() -> None
     assert allowed(None, [SERVING] * 5 + [GOING] * 5) == 0
 
 
-def test_below_the_minimum_nothing_is_disturbed_not_even_a_pending_pod() -> None:
-    budget = GroupBudget(2, [SERVING], 2, 0.5)
+@pytest.mark.parametrize(("configured", "why"), [(1, "TooFewReplicas"), (2, "ToleranceUsedUp")])
+def test_below_the_minimum_nothing_is_disturbed_not_even_a_pending_pod(configured: int, why: str) -> None:
+    budget = GroupBudget(configured, [SERVING], 2, 0.5)
     refused = [budget.refuses(serving=serving) for serving in (True, False)]
-    assert [each.code if each else None for each in refused] == ["TooFewReplicas"] * 2
+    assert [each.code if each else None for each in refused] == [why] * 2
 
 
 def test_a_pending_pod_takes_nothing_from_the_budget() -> None:

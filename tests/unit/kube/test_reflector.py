@@ -159,6 +159,20 @@ def test_a_second_version_that_is_too_old_waits() -> None:
     assert story.waits == [0.0, 1.6]
 
 
+def test_a_version_that_became_too_old_in_an_outage_means_a_list_at_once() -> None:
+    fault = refusal(503, "ServiceUnavailable")
+    story, _ = follow(
+        page([], resource_version="7"),
+        fault,
+        fault,
+        refusal(410, "Expired"),
+        page([], resource_version="8"),
+        StreamScript(),
+    )
+    assert story.told[-4:] == ["list", "page of 0", "listed at 8", "watch"]
+    assert story.waits[-1] == 0.0
+
+
 def test_a_list_whose_pages_expire_begins_anew_in_one_piece() -> None:
     story, transport = follow(
         page([_pod("a", 5)], resource_version="7", continue_from="more"),

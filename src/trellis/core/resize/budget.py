@@ -73,7 +73,8 @@ class GroupBudget:
         if not self.configured:
             return NO_REPLICAS_WANTED
         if self.living < self._minimum:
-            return TOO_FEW_REPLICAS
+            # Where enough are wanted one is on its way, as after every eviction.
+            return TOO_FEW_REPLICAS if self.configured < self._minimum else TOLERANCE_USED_UP
         there = self.ready if ready else self.serving
         if not serving or there - self._disturbed > self.configured - self.tolerated:
             return None

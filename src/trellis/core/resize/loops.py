@@ -2,8 +2,7 @@
 
 If the pod that came after an eviction requests just what its predecessor did, then it was of none, and doing it again
 will not be either. Something else is broken: no webhook sizes new pods, or another one undoes it. A person has to look,
-and until then it is tried now and then, at growing intervals. All pods of the controller wait, whatever they request:
-those that still have an old size would lose it for the one that nobody corrects.
+and until then it is tried now and then, at growing intervals.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ def plan(view: WorkloadView, now: float, settings: UpdateSettings) -> Plan:
             waiting.append((place, found))
     actions = [action for step in steps.values() for action in step.actions if step.verdict.way is Way.UNBOOST]
     if waiting:
-        turns = Turns(view, now, settings, (candidate for _, candidate in waiting))
+        turns = Turns(view, now, settings)
         for place, candidate in sorted(waiting, key=lambda each: each[1].need.urgency, reverse=True):
             steps[place] = turns.take(candidate)
             actions += steps[place].actions

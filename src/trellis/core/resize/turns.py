@@ -8,7 +8,7 @@ free those.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import msgspec
 
@@ -43,16 +43,8 @@ class _Stop(msgspec.Struct, frozen=True):
 class Turns:
     """Gives candidates of one workload their turn, and counts what they disturb."""
 
-    def __init__(
-        self, view: WorkloadView, now: float, settings: UpdateSettings, candidates: Iterable[Candidate]
-    ) -> None:
+    def __init__(self, view: WorkloadView, now: float, settings: UpdateSettings) -> None:
         self._view, self._now, self._settings = view, now, settings
-        self._loops: dict[GroupKey, float] = {}
-        for candidate in candidates:
-            last = self._last(candidate) if candidate.way is Way.EVICT else None
-            if last is not None:
-                until = loop_until(last, settings)
-                self._loops[candidate.group] = max(until, self._loops.get(candidate.group, until))
         second = math.floor(now)
         newest = (each.ref.uid for each in view.pods if each.created is not None and each.created >= second)
         self._newest = frozenset(newest)
@@ -107,8 +99,8 @@ class Turns:
         if candidate.way is Way.EVICT:
             if not permits_eviction(self._view.governor.vpa, candidate.need.containers):
                 return _Stop(Way.LEAVE, REQUIREMENTS_FORBID_EVICTION)
-            until = self._loops.get(candidate.group, -math.inf)
-            if self._now < until:
+            last = self._last(candidate)
+            if last is not None and self._now < (until := loop_until(last, self._settings)):
                 return _Stop(Way.LEAVE, EVICTION_LOOP, until)
         if self._now < attempt.not_before:
             return _Stop(Way.WAIT, BACKING_OFF, attempt.not_before, attempt.why)

@@ -1,0 +1,197 @@
+"""The end of boosts on a real control plane: each at its own time, in place, and tried again when it fails."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from cluster_admission import boosted, cpu
+from cluster_updaters import MEMORY, NO_LEASE, Start, advise, advise_each, by_uid, events, two_more_passes, updaters
+from cluster_vpas import value, vpa
+from testbed import annotations as ask
+from testbed.client import STRATEGIC_PATCH, Json
+from testbed.cluster import Cluster, is_ready
+from testbed.errors import Refused
+from testbed.waiting import until
+from testbed.workloads import container, deployment
+
+BEFORE = '{"requests":{"cpu":"100m","memory":"128Mi"}}'
+MARK = "vpaCpuStartupBoost/"
+PROBE = {"httpGet": {"path": "/", "port": 8080}}
+WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+
+
+@pytest.fixture
+def updater(cluster: Cluster, tmp_path: Path) -> Iterator[Start]:
+    """Start `trellis updater` for the VPAs of one namespace."""
+    with updaters(cluster, tmp_path) as start:
+        yield start
+
+
+def boost(seconds: int) -> Json:
+    """A policy whose boost lasts for so long after Ready."""
+    return {"cpu": {"type": "Factor", "factor": 5, "duration": f"{seconds}s"}}
+
+
+def marked(*containers: str) -> dict[str, str]:
+    """What the webhook writes on a pod that it boosts from 100m."""
+    return {f"{MARK}{name}": BEFORE for name in containers}
+
+
+def ready_since(pod: Json) -> datetime:
+    [condition] = [each for each in pod["status"]["conditions"] if each["type"] == "Ready"]
+    return datetime.fromisoformat(condition["lastTransitionTime"])
+
+
+def in_force(pod: Json) -> str:
+    found: str = pod["status"]["containerStatuses"][0]["resources"]["requests"]["cpu"]
+    return found
+
+
+@pytest.mark.req("SB-39", "SB-48")
+def test_containers_are_unboosted_each_at_its_own_time(cluster: Cluster, namespace: str, updater: Start) -> None:
+    lasting = {"app": 1, "mesh": 5}
+    policies = [{"containerName": name, "startupBoost": boost(seconds)} for name, seconds in lasting.items()]
+    policy = {"containerPolicies": policies}
+    cluster.api.create(vpa("web", updatePolicy={"updateMode": "Recreate"}, resourcePolicy=policy), namespace)
+    advise_each(cluster, namespace, "web", {name: {"cpu": "100m", "memory": MEMORY} for name in lasting})
+    updater(namespace, NO_LEASE, "--updater-interval=1h")
+    both = [container(name, cpu="500m") for name in lasting]
+    cluster.api.create(deployment("web", *both, annotations=marked(*lasting)), namespace)
+    [pod] = cluster.ready_pods(namespace, "web")
+
+    def left(*names: str) -> Json | None:
+        [found] = cluster.pods(namespace, "web")
+        return found if boosted(found) == set(names) else None
+
+    first = until("the end of the short boost", lambda: left("mesh"))
+    assert {name: cpu(first, name) for name in lasting} == {"app": "100m", "mesh": "500m"}
+    last = until("the end of the long boost", left)
+    assert datetime.now(UTC) >= ready_since(last) + timedelta(seconds=lasting["mesh"])
+    assert {name: cpu(last, name) for name in lasting} == {"app": "100m", "mesh": "100m"}
+    assert last["metadata"]["uid"] == pod["metadata"]["uid"]
+
+
+@pytest.mark.req("SB-29", "SB-30", "SB-49")
+def test_a_boost_ends_with_ready_or_its_duration_after_ready_with_probes_and_without(
+    cluster: Cluster, namespace: str, updater: Start
+) -> None:
+    probes: dict[str, Json] = {"none": {}, "readiness": {"readinessProbe": PROBE}, "startup": {"startupProbe": PROBE}}
+    late = 3
+    # Less than it takes with a probe: counted from the start it would be over before.
+    durations = {f"{probe}-{seconds}": seconds for probe in probes for seconds in (0, late - 1)}
+    for name, seconds in durations.items():
+        cluster.api.create(
+            vpa(name, updatePolicy={"updateMode": "InPlaceOrRecreate"}, startupBoost=boost(seconds)), namespace
+        )
+        advise(cluster, namespace, name, "100m")
+    controller = updater(namespace, NO_LEASE, "--updater-interval=1h")
+    for name in durations:
+        probe = name.partition("-")[0]
+        # Nothing runs that a kubelet could probe: this is when the probe would succeed.
+        slow = {} if probe == "none" else {ask.READY_AFTER: str(late)}
+        made = container(cpu="500m", **probes[probe])
+        cluster.api.create(deployment(name, made, annotations=marked("app") | slow), namespace)
+    uids: dict[str, str] = {}
+
+    def over(name: str, seconds: int) -> bool:
+        pods = cluster.pods(namespace, name)
+        if not pods:
+            return False
+        [pod] = pods
+        assert uids.setdefault(name, pod["metadata"]["uid"]) == pod["metadata"]["uid"]
+        if not is_ready(pod):
+            assert cpu(pod) == "500m"
+        elif cpu(pod) == "100m":
+            assert datetime.now(UTC) >= ready_since(pod) + timedelta(seconds=seconds)
+        return cpu(pod) == "100m" and not boosted(pod)
+
+    until("all boosts to end", lambda: {over(*each) for each in durations.items()} == {True})
+    assert value(controller, "vpa_updater_evicted_pods_total") == 0
+
+
+@pytest.mark.req("SB-30", "SB-40")
+def test_an_unboost_that_the_node_does_not_do_is_tried_again_and_never_becomes_an_eviction(
+    cluster: Cluster, namespace: str, updater: Start
+) -> None:
+    cluster.api.create(vpa("web", updatePolicy={"updateMode": "InPlaceOrRecreate"}, startupBoost=boost(0)), namespace)
+    advise(cluster, namespace, "web", "100m")
+    notes = marked("app") | {ask.RESIZE: ask.INFEASIBLE}
+    cluster.api.create(deployment("web", container(cpu="500m"), replicas=2, annotations=notes), namespace)
+    before = by_uid(cluster.ready_pods(namespace, "web", 2))
+    controller = updater(namespace, NO_LEASE, "--updater-interval=1s")
+    until("the Event", lambda: events(cluster, namespace, "UnboostFailing"))
+    two_more_passes(controller)
+    # Tried again with what is recommended by then.
+    advise(cluster, namespace, "web", "150m")
+    until("another try", lambda: [cpu(pod) for pod in cluster.pods(namespace, "web")] == ["150m"] * 2)
+    assert [in_force(pod) for pod in cluster.pods(namespace, "web")] == ["500m"] * 2
+    two_more_passes(controller)
+    for pod in before.values():
+        cluster.api.annotate(f"/api/v1/namespaces/{namespace}/pods/{pod['metadata']['name']}", {ask.RESIZE: None})
+    until("the end of the boosts", lambda: not any(map(boosted, cluster.pods(namespace, "web"))))
+    after = by_uid(cluster.pods(namespace, "web"))
+    assert after.keys() == before.keys()
+    assert [in_force(pod) for pod in after.values()] == ["150m"] * 2
+    assert value(controller, "vpa_updater_evicted_pods_total") == 0
+
+
+@pytest.fixture
+def no_resizes(cluster: Cluster, namespace: str) -> Iterator[str]:
+    """A webhook that nobody answers for stands before resizes in a namespace: they fail, as the server's error."""
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["pods/resize"]}
+    webhook = {
+        "name": "broken.example.com",
+        "rules": [rule],
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+        "clientConfig": {"url": "https://127.0.0.1:1/"},
+        "admissionReviewVersions": ["v1"],
+        "sideEffects": "None",
+        "failurePolicy": "Fail",
+    }
+    made = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": namespace},
+        "webhooks": [webhook],
+    }
+    path = f"{WEBHOOKS}/{namespace}"
+    cluster.api.create(made)
+    yield path
+    if cluster.api.find(path):
+        cluster.api.delete(path)
+
+
+@pytest.mark.req("SB-40")
+def test_an_unboost_that_the_api_server_cannot_do_is_tried_again_and_never_becomes_an_eviction(
+    cluster: Cluster, namespace: str, no_resizes: str, updater: Start
+) -> None:
+    cluster.api.create(vpa("web", updatePolicy={"updateMode": "Recreate"}, startupBoost=boost(0)), namespace)
+    advise(cluster, namespace, "web", "100m")
+    cluster.api.create(deployment("web", container(cpu="500m"), replicas=2, annotations=marked("app")), namespace)
+    before = by_uid(cluster.ready_pods(namespace, "web", 2))
+    name = next(iter(before.values()))["metadata"]["name"]
+    until("the API server to ask in vain", lambda: not _resizes(cluster, namespace, name))
+    controller = updater(namespace, NO_LEASE, "--updater-interval=1s")
+    until("the Event", lambda: events(cluster, namespace, "UnboostRetried"))
+    two_more_passes(controller)
+    assert [cpu(pod) for pod in cluster.pods(namespace, "web")] == ["500m"] * 2
+    cluster.api.delete(no_resizes)
+    until("the end of the boosts", lambda: not any(map(boosted, cluster.pods(namespace, "web"))), 60.0)
+    after = by_uid(cluster.pods(namespace, "web"))
+    assert after.keys() == before.keys()
+    assert [in_force(pod) for pod in after.values()] == ["100m"] * 2
+    assert value(controller, "vpa_updater_evicted_pods_total") == 0
+
+
+def _resizes(cluster: Cluster, namespace: str, name: str) -> bool:
+    body = {"spec": {"containers": [{"name": "app", "resources": {"requests": {"cpu": "400m"}}}]}}
+    path = f"/api/v1/namespaces/{namespace}/pods/{name}/resize?dryRun=All"
+    try:
+        cluster.api.patch(path, body, STRATEGIC_PATCH)
+    except Refused:
+        return False
+    return True
