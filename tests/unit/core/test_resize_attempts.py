@@ -132,7 +132,7 @@ def test_a_pod_of_the_same_second_that_was_there_before_is_no_successor() -> Non
     other = running("web-1-b", container(cpu="1"), age=0.0)
     assert said(decided(governor(), left, other, attempts=memory, now=NOW + 20))[0][0] == "Evict"
     found = decided(governor(), left, successor(0.0), attempts=memory, now=NOW + 20)
-    assert said(found) == [("Leave", "EvictionLoop")] * 2
+    assert said(found) == [("Evict", "EvictToRecreate"), ("Leave", "EvictionLoop")]
 
 
 def test_after_an_hour_it_is_tried_once_more_and_then_half_as_often() -> None:
