@@ -33,7 +33,7 @@ test: setup ## Run every test, those on a real control plane included
 
 .PHONY: unit
 unit: setup ## Run the unit tests alone (under a minute)
-	$(BIN)/python -m pytest tests/unit
+	$(BIN)/python -m pytest -n 2 tests/unit
 
 .PHONY: cluster
 cluster: setup ## Start a real control plane with nodes, for any kubectl
