@@ -12,6 +12,7 @@ from typing import Annotated, Final
 from trellis.api.gates import Gates
 from trellis.base.durations import Duration
 from trellis.base.names import why_not_label
+from trellis.kube.token_bucket import Rate
 from trellis.runtime.settings import Conflict, Setting, Settings
 
 LEASES_LOCK: Final = "leases"
@@ -50,6 +51,13 @@ class AccessSettings(Settings, frozen=True):
         bool,
         Setting("Decide everything and write nothing.", why="To watch a new version beside the old one."),
     ] = False
+
+    @property
+    def write_rate(self) -> Rate | None:
+        """Most writes a second, and at once; None if nobody has set a limit."""
+        if self.kube_api_qps is None:
+            return None
+        return Rate(self.kube_api_qps, int(self.kube_api_burst or max(1.0, self.kube_api_qps)))
 
 
 class ScopeSettings(Settings, frozen=True):

@@ -247,7 +247,7 @@ def test_a_worker_gets_neither_tokens_nor_the_way_to_the_cluster() -> None:
         "PATH": "/bin",
         "PYTHONPATH": "/plugins",
         "LC_ALL": "C.UTF-8",
-        "KUBECONFIG": "/root/.kube/config",
+        "KUBECONFIG": "/home/ann/.kube/config",
         "KUBERNETES_SERVICE_HOST": "10.0.0.1",
         "TRELLIS_PROMETHEUS_BEARER_TOKEN": "secret",
     }

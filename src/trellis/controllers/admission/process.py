@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import math
-import os
 import random
 import socket
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Final
 
 from trellis.controllers.admission.admission import Admission, discover
@@ -17,11 +15,9 @@ from trellis.controllers.admission.metrics import ADMISSION_METRICS
 from trellis.controllers.admission.presence import Presence
 from trellis.controllers.admission.registration import Registration
 from trellis.controllers.admission.settings import AdmissionSettings
-from trellis.kube.aiohttp_transport import AiohttpTransport
 from trellis.kube.client import Client
+from trellis.kube.connected import connected
 from trellis.kube.outcomes import Outcome, Result
-from trellis.kube.token_bucket import Rate
-from trellis.kube.which_cluster import find_connection
 from trellis.kube.writer import Writer, WriterSettings
 from trellis.runtime.cluster_metrics import count_write
 from trellis.runtime.collector import set_aside
@@ -40,15 +36,8 @@ def admitting(settings: AdmissionSettings) -> Main:
     """What a process with these settings does until it is told to stop."""
 
     async def main(stop: Shutdown) -> None:
-        path = settings.access.kubeconfig
-        connection = find_connection(os.environ, kubeconfig=Path(path) if path else None)
-        for warning in connection.warnings:
-            _log.warning(warning)
-        client = Client(AiohttpTransport(connection), FIELD_MANAGER)
-        try:
+        async with connected(settings.access.kubeconfig, FIELD_MANAGER, _log.warning) as client:
             await run_webhook(client, settings, stop)
-        finally:
-            await client.close()
 
     return main
 
@@ -158,13 +147,10 @@ class _Webhook:
 
 def _writer(client: Client, settings: AdmissionSettings, metrics: Metrics) -> Writer:
     access = settings.access
-    rate = None
-    if access.kube_api_qps is not None:
-        rate = Rate(access.kube_api_qps, int(access.kube_api_burst or max(1.0, access.kube_api_qps)))
 
     def record(outcome: Outcome) -> None:
         count_write(metrics, outcome)
         if outcome.result not in (Result.APPLIED, Result.CONFLICT, Result.GONE, Result.SKIPPED):
             _log.warning("not written", what=outcome.action.target, result=outcome.result, why=outcome.message)
 
-    return Writer(client, record=record, settings=WriterSettings(read_only=access.read_only, rate=rate))
+    return Writer(client, record=record, settings=WriterSettings(read_only=access.read_only, rate=access.write_rate))

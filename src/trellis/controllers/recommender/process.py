@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import socket
 from collections.abc import Callable
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Final
 from uuid import uuid4
 
@@ -17,12 +15,10 @@ from trellis.controllers.recommender.leading import Leading, lease_names
 from trellis.controllers.recommender.metrics import RECOMMENDER_METRICS
 from trellis.controllers.recommender.recommender import Recommender
 from trellis.controllers.recommender.settings import RecommenderSettings
-from trellis.kube.aiohttp_transport import AiohttpTransport
 from trellis.kube.client import Client
+from trellis.kube.connected import connected
 from trellis.kube.leases import Election, LeaseTimes
 from trellis.kube.outcomes import Outcome, Result
-from trellis.kube.token_bucket import Rate
-from trellis.kube.which_cluster import find_connection
 from trellis.kube.writer import Writer, WriterSettings
 from trellis.runtime.cluster_metrics import count_write
 from trellis.runtime.collector import set_aside
@@ -46,16 +42,11 @@ def recommending(settings: RecommenderSettings) -> Main:
     async def main(stop: Shutdown) -> None:
         metrics = Metrics(RECOMMENDER_METRICS)
         hosted = host(settings, metrics)
-        path = settings.access.kubeconfig
-        connection = find_connection(os.environ, kubeconfig=Path(path) if path else None)
-        for warning in connection.warnings:
-            _log.warning(warning)
-        client = Client(AiohttpTransport(connection), FIELD_MANAGER)
         try:
-            await _run(client, settings, metrics, hosted, stop)
+            async with connected(settings.access.kubeconfig, FIELD_MANAGER, _log.warning) as client:
+                await _run(client, settings, metrics, hosted, stop)
         finally:
             hosted.close()
-            await client.close()
 
     return main
 
@@ -98,10 +89,8 @@ async def _run(client: Client, settings: RecommenderSettings, metrics: Metrics, 
 
 def _writer_settings(settings: RecommenderSettings) -> WriterSettings:
     access = settings.access
-    rate = None
-    if access.kube_api_qps is not None:
-        rate = Rate(access.kube_api_qps, int(access.kube_api_burst or max(1.0, access.kube_api_qps)))
-    return WriterSettings(read_only=access.read_only, concurrency=settings.loop.update_worker_count, rate=rate)
+    writes = settings.loop.update_worker_count
+    return WriterSettings(read_only=access.read_only, concurrency=writes, rate=access.write_rate)
 
 
 def _leading(client: Client, settings: RecommenderSettings, writer: Writer, stop: Shutdown) -> Leading:

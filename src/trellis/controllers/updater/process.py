@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import socket
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Final
 from uuid import uuid4
 
@@ -17,14 +15,12 @@ from trellis.controllers.updater.metrics import UPDATER_METRICS
 from trellis.controllers.updater.posting import Posting
 from trellis.controllers.updater.settings import UpdaterSettings
 from trellis.controllers.updater.updater import Updater
-from trellis.kube.aiohttp_transport import AiohttpTransport
 from trellis.kube.client import Client
+from trellis.kube.connected import connected
 from trellis.kube.events import EventRecorder, Reporter
 from trellis.kube.leases import Election, LeaseTimes
 from trellis.kube.outcomes import Outcome, Result
 from trellis.kube.served import Served, ServerVersion
-from trellis.kube.token_bucket import Rate
-from trellis.kube.which_cluster import find_connection
 from trellis.kube.writer import Writer, WriterSettings
 from trellis.runtime.cluster_metrics import count_write
 from trellis.runtime.collector import set_aside
@@ -50,15 +46,8 @@ def updating(settings: UpdaterSettings) -> Main:
     """What a process with these settings does until it is told to stop."""
 
     async def main(stop: Shutdown) -> None:
-        path = settings.access.kubeconfig
-        connection = find_connection(os.environ, kubeconfig=Path(path) if path else None)
-        for warning in connection.warnings:
-            _log.warning(warning)
-        client = Client(AiohttpTransport(connection), FIELD_MANAGER)
-        try:
+        async with connected(settings.access.kubeconfig, FIELD_MANAGER, _log.warning) as client:
             await run_updater(client, settings, stop)
-        finally:
-            await client.close()
 
     return main
 
@@ -115,9 +104,7 @@ class _Process:
         settings = self._settings
         access, loop = settings.access, settings.loop
         idle = access.read_only or loop.dry_run
-        rate = None
-        if access.kube_api_qps is not None:
-            rate = Rate(access.kube_api_qps, int(access.kube_api_burst or max(1.0, access.kube_api_qps)))
+        rate = access.write_rate
         writer = self._writer(
             WriterSettings(
                 read_only=access.read_only, dry_run=loop.dry_run, concurrency=loop.concurrent_writes, rate=rate
