@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from trellis.api.gates import Gates
 from trellis.cli.main import main
 from trellis.controllers.updater.figures import update_settings
 from trellis.controllers.updater.settings import UpdaterSettings
 from trellis.core.resize.settings import UpdateSettings
 from trellis.kube.served import Served, ServedKind, ServerVersion
+from trellis.runtime.component_settings import ScopeSettings
 from trellis.runtime.setting_loading import load
 from trellis.runtime.setting_sources import from_flags
 from trellis.runtime.settings import declared
@@ -59,6 +61,8 @@ def test_without_flags_plans_are_made_by_the_figures_of_the_core() -> None:
 
 def test_an_older_server_is_asked_for_no_more_than_it_can() -> None:
     assert not update_settings(UpdaterSettings(), Served(), ServerVersion("1", "32")).resizes
+    off = UpdaterSettings(scope=ScopeSettings(feature_gates=Gates(per_vpa_config=False)))
+    assert not update_settings(off, RESIZES, ServerVersion("1", "36")).per_vpa_config
     assert not update_settings(UpdaterSettings(), RESIZES, ServerVersion("1", "33+")).lowers_memory_limits
 
 

@@ -69,6 +69,13 @@ def test_how_soon_a_kill_must_be_is_for_the_object_to_say() -> None:
     assert found.verdicts[0].reason.code == "PodTooYoung"
 
 
+def test_with_the_gate_off_the_flag_says_it_for_all_objects() -> None:
+    own = governor(targets=targets("580m"), policy={"evictAfterOOMSeconds": 30})
+    found = decided(own, *pair(killed(pod(age=HOUR), 60)), settings=UpdateSettings(per_vpa_config=False))
+    assert found.verdicts[0].reason.code != "PodTooYoung"
+    assert found.actions
+
+
 def test_a_kill_that_a_new_pod_would_not_change_is_nothing_to_act_upon() -> None:
     assert why("500m", *pair(killed(pod(age=HOUR), 10)))[0] == "SizeAsRecommended"
 

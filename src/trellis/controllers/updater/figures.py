@@ -26,6 +26,7 @@ def update_settings(settings: UpdaterSettings, served: Served, version: ServerVe
         lowers_memory_limits=version.number >= _LOWERS_MEMORY_LIMITS,
         in_place=gates.in_place,
         startup_boost=gates.cpu_startup_boost,
+        per_vpa_config=gates.per_vpa_config,
         hpa_conflict=HpaConflict(given.hpa_conflict),
         require_fit=given.require_fit,
         hourly=given.evictions_per_hour,

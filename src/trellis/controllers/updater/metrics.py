@@ -88,7 +88,7 @@ OUTDATED: Final = CounterSpec(
 )
 UNBOOST_DELAY: Final = HistogramSpec(
     "trellis_updater_unboost_delay_seconds",
-    "Time from the decision to end a boost until the API server had taken the resize.",
+    "Time that the API server took for the resize that ends a boost.",
     buckets=(0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0),
 )
 WAITING: Final = GaugeSpec("trellis_updater_waiting_writes", "Changes that wait for their turn to be written.")

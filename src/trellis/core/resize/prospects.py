@@ -77,7 +77,7 @@ def _soon_killed(case: Case) -> bool:
     pod, vpa = case.pod, case.view.governor.vpa
     if not pod.kills:
         return False
-    own = vpa.evict_after_oom
+    own = vpa.evict_after_oom if case.settings.per_vpa_config else None
     patience = own.total_seconds() if own is not None else case.settings.evict_after_oom
     left_out = {name for name, _ in unobserved(pod)}
     return any(

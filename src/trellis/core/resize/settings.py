@@ -41,6 +41,7 @@ class UpdateSettings(msgspec.Struct, frozen=True):
     # The gates of the same names.
     in_place: bool = True
     startup_boost: bool = True
+    per_vpa_config: bool = True
 
     hpa_conflict: HpaConflict = HpaConflict.WARN
     require_fit: bool = False
