@@ -1,0 +1,146 @@
+"""What is simulated? A scenario, read and laid out: nodes, workloads with their demand in columns, and what goes wrong.
+
+Times are seconds since 1970. Demand is what a container would use if nobody held it back; what it does use, the model
+of the kubelets says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from trellis.core.usage.columns import FloatColumn
+
+Document = Mapping[str, Any]
+
+NOTHING: Mapping[str, str] = {}
+
+
+class Clock(msgspec.Struct, frozen=True):
+    """When it begins, how long a step of usage is, and how many there are; `scored_from` ends the warm-up."""
+
+    begin: float
+    step: float
+    steps: int
+    scored_from: float
+
+    @property
+    def end(self) -> float:
+        """When it is over."""
+        return self.begin + self.step * self.steps
+
+
+class NodeShape(msgspec.Struct, frozen=True):
+    """So many nodes alike. `document` is a Node manifest without a name; `price` is money for an hour of one."""
+
+    name: str
+    count: int
+    document: Document
+    price: float = 0.0
+
+
+class Demand(msgspec.Struct, frozen=True):
+    """What one container wants: cores and bytes for each step.
+
+    With `shared` that is the demand of the whole workload, of which each Ready pod gets its part, on top of
+    `base_cpu` and `base_memory` that every pod has for itself; else every pod has all of it. `spread` is how far pods
+    differ, as a fraction. `leak` is bytes a second since the container started. With `by_age` a step is one since the
+    container started, and not of the simulation: what a run of a batch job wants.
+    """
+
+    container: str
+    cpu: FloatColumn
+    memory: FloatColumn
+    shared: bool = False
+    by_age: bool = False
+    base_cpu: float = 0.0
+    base_memory: float = 0.0
+    spread: float = 0.0
+    leak: float = 0.0
+
+
+class Start(msgspec.Struct, frozen=True):
+    """How a pod comes up: `work` core-seconds, at most `cores` at a time, on top of `seconds` that nothing shortens.
+
+    With `probe` it becomes Ready when that is done; without one, as soon as it runs.
+    """
+
+    seconds: float = 5.0
+    work: float = 0.0
+    cores: float = 1.0
+    probe: bool = True
+
+
+class Workload(msgspec.Struct, frozen=True):
+    """A controller with its pods. `template` is a pod template as manifests have it.
+
+    `rollouts` are when a new version is rolled out. `runs` are begin and length of the runs of a Job. `max_unavailable`
+    is that of its PodDisruptionBudget, None if it has none.
+    """
+
+    namespace: str
+    name: str
+    kind: str
+    replicas: int
+    template: Document
+    demand: tuple[Demand, ...]
+    start: Start = Start()
+    rollouts: tuple[float, ...] = ()
+    runs: tuple[tuple[float, float], ...] = ()
+    max_unavailable: int | None = None
+    label: str = ""
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """Something that goes wrong from `begin` to `end`. `about` narrows it to nodes or workloads of such names."""
+
+    kind: str
+    begin: float
+    end: float
+    about: str = "*"
+
+
+class Intervals(msgspec.Struct, frozen=True):
+    """How often is decided, in seconds; as live, unless a scenario says otherwise."""
+
+    recommender: float = 60.0
+    updater: float = 60.0
+
+
+class Variant(msgspec.Struct, frozen=True):
+    """One way to size the same fleet: VPA manifests, LimitRanges and the like, or nothing at all.
+
+    `settings` are those of the components by their flags, such as `min-replicas`; `parameters` are given to the
+    recommender by its name.
+    """
+
+    name: str
+    title: str = ""
+    objects: tuple[Document, ...] = ()
+    settings: Mapping[str, str] = NOTHING
+    parameters: Mapping[str, Mapping[str, str]] = {}
+
+
+class Prices(msgspec.Struct, frozen=True):
+    """Money for an hour of one core and of one GiB, and in what currency."""
+
+    name: str
+    currency: str
+    core_hour: float
+    gib_hour: float
+
+
+class Fleet(msgspec.Struct, frozen=True):
+    """Everything that is simulated."""
+
+    name: str
+    seed: int
+    clock: Clock
+    intervals: Intervals
+    nodes: tuple[NodeShape, ...]
+    workloads: tuple[Workload, ...]
+    variants: tuple[Variant, ...]
+    faults: tuple[Fault, ...] = ()
+    prices: Prices = Prices("example", "USD", 0.0316, 0.0042)

@@ -1,0 +1,135 @@
+"""What came of it? Sums, series for charts and marks of what happened, for each workload in each variant.
+
+Everything here can be written as JSON as it is, is the same for the same seed, and holds no time of day at which it was
+made.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Amounts(msgspec.Struct, frozen=True):
+    """Cores and bytes, or shares of each."""
+
+    cpu: float = 0.0
+    memory: float = 0.0
+
+
+class Totals(msgspec.Struct, frozen=True):
+    """What a workload or a whole fleet came to, in the time that is scored.
+
+    `requested`, `used` and `slack` are means over time, summed over pods; `footprint` is requested over used, NaN where
+    nothing was used. `time_over` is the share of container-time in which more was wanted than requested, `overrun` how
+    much more, as a share of all that was wanted. `throttled_seconds` are container-seconds in which less CPU was given
+    than wanted. Pending and start times are seconds of all pods made; `money` is for requests, over the scored time.
+    """
+
+    requested: Amounts = Amounts()
+    used: Amounts = Amounts()
+    slack: Amounts = Amounts()
+    footprint: Amounts = Amounts()
+    time_over: Amounts = Amounts()
+    overrun: Amounts = Amounts()
+    throttled_seconds: float = 0.0
+    container_seconds: float = 0.0
+    oom_kills: int = 0
+    evictions: int = 0
+    resizes: int = 0
+    restarts: int = 0
+    boosts: int = 0
+    pods_made: int = 0
+    pending_seconds: float = 0.0
+    start_seconds: float = 0.0
+    money: float = 0.0
+
+
+class Line(msgspec.Struct, frozen=True):
+    """One resource of one container over time, thinned out for a chart: columns as long as the times of its chart.
+
+    `used` is the mean over a point's span and `peak` the highest in it, of one pod on average; `requested` is what a
+    pod has on average, and the other three are the recommendation, NaN where there is none.
+    """
+
+    container: str
+    resource: str
+    used: list[float]
+    peak: list[float]
+    requested: list[float]
+    target: list[float]
+    lower: list[float]
+    upper: list[float]
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """Something that happened to a pod: `what` in a word (evicted, resized, killed, ...), `why` the code of a reason."""
+
+    time: float
+    what: str
+    why: str = ""
+    text: str = ""
+
+
+class Chart(msgspec.Struct, frozen=True):
+    """One workload over time. More marks than fit are left out and counted."""
+
+    times: list[float]
+    pods: list[float]
+    lines: list[Line]
+    marks: list[Mark]
+    marks_left_out: int = 0
+
+
+class WorkloadResult(msgspec.Struct, frozen=True):
+    """One workload in one variant."""
+
+    namespace: str
+    name: str
+    kind: str
+    label: str
+    totals: Totals
+    chart: Chart | None = None
+
+
+class FleetChart(msgspec.Struct, frozen=True):
+    """The whole fleet over time: cores and bytes used, requested and offered by nodes."""
+
+    times: list[float]
+    used_cpu: list[float]
+    requested_cpu: list[float]
+    used_memory: list[float]
+    requested_memory: list[float]
+    offered_cpu: list[float]
+    offered_memory: list[float]
+    pods: list[float]
+    pending: list[float]
+
+
+class VariantResult(msgspec.Struct, frozen=True):
+    """One variant: the fleet, its workloads, and what the nodes cost. `verdicts` counts decisions by reason."""
+
+    name: str
+    title: str
+    fleet: Totals
+    chart: FleetChart
+    workloads: list[WorkloadResult]
+    node_hours: float = 0.0
+    node_money: float = 0.0
+    verdicts: dict[str, int] = {}
+    partial_until: float | None = None
+
+
+class RunResult(msgspec.Struct, frozen=True):
+    """All variants of one scenario; `partial` where it was stopped before its end."""
+
+    scenario: str
+    seed: int
+    begin: float
+    end: float
+    scored_from: float
+    step: float
+    currency: str
+    prices: str
+    variants: list[VariantResult]
+    partial: bool = False
+    notes: list[str] = []
