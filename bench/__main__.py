@@ -8,7 +8,9 @@ from collections.abc import Callable, Sequence
 from bench import (
     admission,
     admission_side_by_side,
+    backtest,
     check_time,
+    closed_loop,
     fit_of_many,
     help_time,
     informer,
@@ -18,7 +20,7 @@ from bench import (
     recommender_cost,
     recommender_pass,
     recommender_side_by_side,
-    updater_screen,
+    updater_idle,
     updater_side_by_side,
 )
 from bench.measurement import CannotMeasure, Row
@@ -35,10 +37,12 @@ MEASUREMENTS: dict[str, Callable[[], list[Row]]] = {
     "admission_side_by_side": admission_side_by_side.measure,
     "recommender_side_by_side": recommender_side_by_side.measure,
     "recommender_cost": recommender_cost.measure,
-    "updater_screen": updater_screen.measure,
+    "updater_idle": updater_idle.measure,
     "updater_side_by_side": updater_side_by_side.measure,
     "updater_side_by_side_replaced": updater_side_by_side.measure_replaced,
     "quality": quality.measure,
+    "backtest": backtest.measure,
+    "closed_loop": closed_loop.measure,
 }
 
 # Taken only when named: each takes more than ten minutes.

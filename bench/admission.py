@@ -171,9 +171,9 @@ def _wait(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
 async def _take(url: str, size: Size) -> Cost:
     from trellis.controllers.admission.admission import Admission, discover  # noqa: PLC0415
     from trellis.controllers.admission.connections import Reply  # noqa: PLC0415
-    from trellis.controllers.admission.memo import Memo  # noqa: PLC0415
     from trellis.controllers.admission.metrics import ADMISSION_METRICS  # noqa: PLC0415
     from trellis.controllers.admission.settings import AdmissionSettings  # noqa: PLC0415
+    from trellis.core.admission.memo import Memo  # noqa: PLC0415
     from trellis.kube.aiohttp_transport import AiohttpTransport  # noqa: PLC0415
     from trellis.kube.client import Client  # noqa: PLC0415
     from trellis.kube.connection import Connection  # noqa: PLC0415
@@ -202,7 +202,7 @@ async def _take(url: str, size: Size) -> Cost:
         return found
 
     remembered = best()
-    admission.decisions.memo = Memo(kept=0)
+    admission.decisions.rules.memo = Memo(kept=0)
     anew = best()
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)

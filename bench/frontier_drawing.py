@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from bench.picture_style import COLOURS, legend, opened, text
-from bench.quality_curves import FACTORS, Curve
+from trellis.core.recommend.curves import FACTORS, Curve
 
 _WIDTH, _HEIGHT = 420, 320
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 24, 34, 44

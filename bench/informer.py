@@ -78,11 +78,11 @@ async def _ours(url: str, small: str) -> Taken:
 
 
 async def _follow(url: str, pods: int) -> Taken:
+    from trellis.core.model.keys import BY_NAMESPACE, BY_NODE, BY_OWNER, in_namespace, on_node, owned_by  # noqa: PLC0415
     from trellis.kube.aiohttp_transport import AiohttpTransport  # noqa: PLC0415
     from trellis.kube.client import Client  # noqa: PLC0415
     from trellis.kube.connection import Connection  # noqa: PLC0415
     from trellis.kube.informer import Informer  # noqa: PLC0415
-    from trellis.kube.keys import BY_NAMESPACE, BY_NODE, BY_OWNER, in_namespace, on_node, owned_by  # noqa: PLC0415
     from trellis.kube.resources import PODS as RESOURCE  # noqa: PLC0415
 
     done = asyncio.Event()

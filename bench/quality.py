@@ -21,12 +21,13 @@ from bench.frontier_drawing import drawn
 from bench.generated_usage import generated_traces
 from bench.measurement import CannotMeasure, Row
 from bench.quality_bars import bars, memory_bars
-from bench.quality_curves import FACTORS, Curve, curve
 from bench.quality_series import BEGIN, QualitySeries, laid_out
 from bench.quality_tables import cpu_table, memory_table
 from bench.usage_traces import load_traces
 from trellis.core.recommend.built_in import built_in_recommenders
+from trellis.core.recommend.curves import FACTORS, Curve, curve
 from trellis.core.recommend.declaration import needs_runs
+from trellis.core.recommend.margins import score_margins
 from trellis.core.recommend.protocol import Recommender
 from trellis.core.recommend.replay import Replayed, Terms, replay
 from trellis.core.recommend.replayed import Clock, RecommenderRule
@@ -88,7 +89,7 @@ def _scores(series: QualitySeries, recommender: Recommender) -> tuple[Scores, Sc
         for part in (slice(count), slice(count, None))
     )
     return (
-        score(series.part(0), cpu.with_margins(FACTORS), series.scored),
+        score_margins(series.part(0), cpu, FACTORS, series.scored),
         score(series.part(1), memory, series.scored),
     )
 

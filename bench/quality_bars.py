@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from bench.measurement import Row
-from bench.quality_curves import Curve
 from bench.quality_tables import against_default
+from trellis.core.recommend.curves import Curve
 from trellis.core.recommend.scores import Scores
 from trellis.core.usage.columns import FloatColumn
 

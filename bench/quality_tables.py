@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from bench.quality_curves import Curve
+from trellis.core.recommend.curves import Curve
 from trellis.core.recommend.scores import Scores
 from trellis.core.usage.columns import FloatColumn
 

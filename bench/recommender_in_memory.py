@@ -24,19 +24,21 @@ from trellis.api.kube.observed_pods import ObservedPod
 from trellis.api.vpa import VerticalPodAutoscaler, VerticalPodAutoscalerStatus
 from trellis.controllers.recommender.counting import Counting
 from trellis.controllers.recommender.figures import default_settings, pipeline_settings, usage_settings
-from trellis.controllers.recommender.knowledge import Knowledge, Scope, Waiting
 from trellis.controllers.recommender.metrics import RECOMMENDER_METRICS
 from trellis.controllers.recommender.settings import RecommenderSettings
-from trellis.controllers.recommender.watching import WORKLOADS, Seen
+from trellis.controllers.recommender.watching import WORKLOADS
+from trellis.core.model.keys import BY_NAMESPACE, Key, in_namespace, key_of
+from trellis.core.model.store import Store
 from trellis.core.recommend.default import DefaultRecommender
+from trellis.core.recommend.knowledge import Knowledge
+from trellis.core.recommend.scope import Scope, Waiting
+from trellis.core.recommend.seen import News, Seen
 from trellis.core.recommend.served import StatusWrite
 from trellis.core.usage.checkpoints import SavedRow, read_checkpoint
 from trellis.core.usage.model import Sizes
 from trellis.kube.actions import PatchStatus, Target, build_request
-from trellis.kube.keys import BY_NAMESPACE, Key, in_namespace, key_of
 from trellis.kube.resources import CHECKPOINTS, OBSERVED_PODS, VPAS, Resource
-from trellis.kube.store import Store
-from trellis.runtime.collector import set_aside
+from trellis.runtime.collector import paused, set_aside
 from trellis.runtime.metrics import Metrics
 from trellis.sources.metrics_api import read_pod_metrics
 
@@ -114,7 +116,7 @@ class RecommenderInMemory:
         del body
         with spent.on("take in"):
             ingested, kills = self.knowledge.take_in(batch.samples, (), now)
-        with spent.on("recommend"):
+        with spent.on("recommend"), paused():
             result = self.knowledge.recommend(now)
         with spent.on("patch"):
             for write in result.writes:
@@ -167,9 +169,7 @@ class RecommenderInMemory:
             pods=self._pods.snapshot(),
             hvpas=Store[Any]({BY_NAMESPACE: in_namespace}).snapshot(),
             workloads={kind: store.snapshot() for kind, store in self._workloads.items()},
-            changed_vpas=frozenset(self._changed),
-            changed_namespaces=frozenset(self._touched),
-            kills=(),
+            news=News(frozenset(self._changed), frozenset(self._touched)),
         )
 
     def _filled(self, resource: Resource[Any]) -> Store[Any]:

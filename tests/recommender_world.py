@@ -25,6 +25,7 @@ from trellis.kube.scripted import Answer
 from trellis.kube.writer import Writer
 from trellis.runtime.health import Activity
 from trellis.runtime.metrics import Metrics
+from trellis.runtime.recording import NO_RECORDER, Recorder
 from trellis.runtime.setting_loading import load
 from trellis.runtime.setting_sources import from_flags
 from trellis.runtime.shutdown import Shutdown
@@ -43,7 +44,7 @@ Fault = Callable[[Request], Answer | None]
 class World:
     """The cluster as the recommender sees it, and the recommender."""
 
-    def __init__(self, *flags: str) -> None:
+    def __init__(self, *flags: str, recorder: Recorder = NO_RECORDER) -> None:
         self.server = ModelServer()
         self.fault: Fault = lambda _request: None
         self.usage: dict[str, dict[str, Any]] = {}
@@ -54,6 +55,7 @@ class World:
         self.settings = load(RecommenderSettings, from_flags(RecommenderSettings, given)).settings
         self.server.before = self._before
         self._began = False
+        self._recorder = recorder
 
     def now(self) -> float:
         """The wall clock, which goes with the loop's."""
@@ -163,6 +165,7 @@ class World:
             activity=Activity(300.0, asyncio.get_running_loop().time),
             now=self.now,
             draw=lambda: 0.5,
+            recorder=self._recorder,
         )
         task = asyncio.create_task(recommender.run(stop))
         try:

@@ -20,10 +20,11 @@ from trellis.api.kube.pods import Pod
 from trellis.api.vpa import VerticalPodAutoscaler
 from trellis.core.admission.pods import admit_pod
 from trellis.core.boost.raising import BoostSettings
+from trellis.core.model.told import Told
 from trellis.core.recommend.capping import Advice, NamespaceLimits
 from trellis.core.recommend.capping.limit_ranges import counts
 from trellis.core.resize.actions import Action, EvictPod, GroupKey, ResizePod
-from trellis.core.resize.attempts import Attempts, Outcome, Told, fold
+from trellis.core.resize.attempts import Attempts, Outcome, fold
 from trellis.core.resize.plan import Plan, plan
 from trellis.core.resize.settings import UpdateSettings
 from trellis.core.resize.views import PodView, WorkloadView

@@ -2,11 +2,14 @@
 
 Everything between the flags and the requests is the real thing. The cluster lives a little: evicted pods go and are
 replaced, with what the webhook would give them, and kubelets put resizes into force.
+
+All that happens is recorded, and when the play is over it is replayed: the same decisions must come of it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import io
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -24,14 +27,18 @@ from trellis.controllers.updater.figures import update_settings
 from trellis.controllers.updater.metrics import UPDATER_METRICS
 from trellis.controllers.updater.settings import UpdaterSettings
 from trellis.controllers.updater.updater import Updater
+from trellis.core.model.recording import FORMAT, HEADER, UPDATER, Header, read_lines
 from trellis.kube.outcomes import Outcome
 from trellis.kube.requests import Request
 from trellis.kube.scripted import Answer, answer, refusal
 from trellis.kube.writer import Writer, WriterSettings
 from trellis.runtime.health import Activity
 from trellis.runtime.metrics import Metrics
+from trellis.runtime.recording import Recorder
 from trellis.runtime.setting_loading import load
 from trellis.runtime.setting_sources import from_flags
+from trellis.sim.replay_updater import replay_updater
+from trellis.sim.replayed import Replayed
 
 START = 1_800_000_000.0
 MINUTE = 60.0
@@ -84,6 +91,7 @@ class World:
         given = {name.removeprefix("--").replace("-", "_"): value for name, value in (f.split("=", 1) for f in flags)}
         self.settings = load(UpdaterSettings, from_flags(UpdaterSettings, given)).settings
         self.leads = True
+        self.recording = io.BytesIO()
         self._successors = 0
         self.server.put(f"/api/v1/namespaces/{NAMESPACE}", {"metadata": {"name": NAMESPACE}})
         self.server.put("/api/v1/nodes/node-1", _node())
@@ -253,6 +261,7 @@ class World:
         client, settings = self.server.client, self.settings
         served, version = await client.discover(), await client.version()
         writing = WriterSettings(dry_run=settings.loop.dry_run, concurrency=settings.loop.concurrent_writes)
+        recorder = self._recorder()
         updater = Updater(
             client,
             Writer(client, record=self.outcomes.append, may_write=lambda: self.leads, settings=writing),
@@ -265,6 +274,7 @@ class World:
             may_act=lambda: self.leads,
             now=self.now,
             draw=lambda: 0.5,
+            recorder=recorder,
         )
         task = asyncio.create_task(updater.run())
         try:
@@ -273,6 +283,18 @@ class World:
         finally:
             task.cancel()
             await asyncio.wait({task})
+            recorder.flush()
+
+    def _recorder(self) -> Recorder:
+        """A process begins, and its recording with it."""
+        self.recording = io.BytesIO()
+        recorder = Recorder(self.recording)
+        recorder.write(HEADER, Header(FORMAT, UPDATER))
+        return recorder
+
+    def replayed(self) -> list[Replayed]:
+        """What was decided, and what would be decided again."""
+        return list(replay_updater(read_lines(self.recording.getvalue())))
 
     def _record(self, about: ObjectReference, reason: Reason, message: str) -> None:
         self.events.append((f"{about.kind}/{about.name}", reason.code, message or reason.meaning))
@@ -285,6 +307,8 @@ class World:
                 await play(updater)
 
         virtual_time.run(main(), start=START)
+        for each in self.replayed():
+            assert each.decided == each.recorded
 
 
 def recommendation(cpu: str, lower: str = "", upper: str = "") -> Document:

@@ -12,13 +12,13 @@ from testbed.cluster import Cluster
 from testbed.control_plane import ControlPlane
 from testbed.workloads import deployment, pod
 from trellis.api.kube.pods import Pod
+from trellis.core.model.keys import BY_NODE, BY_OWNER, on_node, owned_by
 from trellis.kube.aiohttp_transport import AiohttpTransport
 from trellis.kube.backoff import Backoff
 from trellis.kube.changes import Change
 from trellis.kube.client import Client
 from trellis.kube.incidents import Incident, IncidentKind
 from trellis.kube.informer import Informer
-from trellis.kube.keys import BY_NODE, BY_OWNER, on_node, owned_by
 from trellis.kube.kubeconfig import connection_from_kubeconfig
 from trellis.kube.patches import merge_patch
 from trellis.kube.reflector import Selection

@@ -10,6 +10,9 @@
     │   ├── InvalidDocument   text that is not YAML or JSON, with line and column
     │   ├── UnreadableObject  JSON or YAML that is not an object of the kind it should be
     │   ├── InvalidCheckpoint stored history that cannot be taken over: which field
+    │   ├── InvalidRecording  not what a component wrote down of what it saw, or not of a format that is known
+    │   ├── InvalidSeries     usage over time that cannot be used: which file, and which row or column of it
+    │   ├── InvalidScenario   a scenario that cannot be played, with all that is wrong with it
     │   ├── InvalidReview     not a question that an API server asks a webhook, or not one that we can answer
     │   └── BadKubeconfig     no way to a cluster can be read from a file: which file, and what to do
     ├── KubeError             the API server said no, or nothing: code, reason, message, details
@@ -36,6 +39,7 @@ A foreign error is kept as the cause (`raise ... from error`), never passed on b
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import ClassVar
 
 import msgspec
@@ -96,6 +100,27 @@ class InvalidCheckpoint(InvalidInput):
     def __init__(self, field: str, value: object, rule: str) -> None:
         super().__init__(value, f"{field} {rule}")
         self.field = field
+
+
+class InvalidRecording(InvalidInput):
+    """Not what a component wrote down of what it saw, or not in a format that we know."""
+
+    longest_shown = 4096
+
+
+class InvalidSeries(InvalidInput):
+    """Usage over time that cannot be used; `value` is the file, the rule names the row or column and what is wrong."""
+
+    # As of a kubeconfig: a path that is cut off names no file.
+    longest_shown = 4096
+
+
+class InvalidScenario(InvalidInput):
+    """A scenario that cannot be played; `problems` is all that is wrong with it, the rule the first of them."""
+
+    def __init__(self, value: object, problems: Sequence[object]) -> None:
+        super().__init__(value, str(problems[0]))
+        self.problems = tuple(problems)
 
 
 class InvalidReview(InvalidInput):

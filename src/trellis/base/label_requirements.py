@@ -31,6 +31,9 @@ class Operator(StrEnum):
     LESS_THAN = "<"
 
 
+_EQUALS, _IN = Operator.EQUALS, Operator.IN
+
+
 class Requirement(msgspec.Struct, frozen=True, gc=False):
     """One condition on one label. The values are sorted, each of them once."""
 
@@ -40,8 +43,11 @@ class Requirement(msgspec.Struct, frozen=True, gc=False):
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """A label that is absent satisfies `!=`, `notin` and `!`, and nothing else."""
-        value = labels.get(self.key)
-        match self.operator:
+        value, operator = labels.get(self.key), self.operator
+        # Nearly all that is ever asked, a million times over: without a look at the names of operators.
+        if operator is _EQUALS or operator is _IN:
+            return value in self.values
+        match operator:
             case Operator.EQUALS | Operator.DOUBLE_EQUALS | Operator.IN:
                 return value in self.values
             case Operator.NOT_EQUALS | Operator.NOT_IN:

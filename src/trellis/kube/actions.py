@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from trellis.kube.keys import AnyObject
+from trellis.core.model.keys import AnyObject
 from trellis.kube.patches import JSON_PATCH, Patch, merge_patch
 from trellis.kube.requests import (
     Preconditions,
@@ -46,12 +46,15 @@ class Target(msgspec.Struct, frozen=True):
 
 
 class PatchObject(msgspec.Struct, frozen=True):
-    """Change an object, or one of its subresources; `field_manager` is for those who share a status by apply."""
+    """Change an object, or one of its subresources.
+
+    `field_manager` is for those who share a status by apply; the others are known by the name of their client.
+    """
 
     target: Target
     patch: Patch
     subresource: str = ""
-    field_manager: str = FIELD_MANAGER
+    field_manager: str = ""
 
 
 class PatchStatus(msgspec.Struct, frozen=True):
@@ -126,18 +129,19 @@ def describe(action: Action) -> str:
             return f"delete {target}"
 
 
-def build_request(action: Action, *, dry_run: bool = False) -> Request:
+def build_request(action: Action, *, dry_run: bool = False, field_manager: str = FIELD_MANAGER) -> Request:
     """The one request that carries an action out, its preconditions included."""
     target = action.target
+    noted = _Noted(field_manager, dry_run)
     match action:
-        case PatchObject(patch=patch, subresource=subresource, field_manager=manager):
-            return _patching(target, patch, subresource, dry_run, manager)
+        case PatchObject(patch=patch, subresource=subresource, field_manager=own):
+            return _patching(target, patch, subresource, _Noted(own or field_manager, dry_run))
         case PatchStatus(status=status):
-            return _setting(target, {"status": status}, "status", dry_run)
+            return _setting(target, {"status": status}, "status", noted)
         case ResizePod(patch=patch):
-            return _patching(target, patch, "resize", dry_run)
+            return _patching(target, patch, "resize", noted)
         case SetScale(replicas=replicas):
-            return _setting(target, {"spec": {"replicas": replicas}}, "scale", dry_run)
+            return _setting(target, {"spec": {"replicas": replicas}}, "scale", noted)
         case EvictPod(grace_period_seconds=grace):
             return build_eviction(
                 PODS,
@@ -149,7 +153,7 @@ def build_request(action: Action, *, dry_run: bool = False) -> Request:
             )
         case CreateObject(document=document):
             return build_create(
-                target.resource, document, target.namespace, field_manager=FIELD_MANAGER, dry_run=dry_run
+                target.resource, document, target.namespace, field_manager=field_manager, dry_run=dry_run
             )
         case DeleteObject(grace_period_seconds=grace, propagation=propagation):
             return build_delete(
@@ -163,31 +167,34 @@ def build_request(action: Action, *, dry_run: bool = False) -> Request:
             )
 
 
-def _setting(target: Target, document: dict[str, object], subresource: str, dry_run: bool) -> Request:
+class _Noted(msgspec.Struct, frozen=True):
+    """Under which name a write is noted, unless it is a dry run."""
+
+    field_manager: str
+    dry_run: bool
+
+
+def _setting(target: Target, document: dict[str, object], subresource: str, noted: _Noted) -> Request:
     """A merge patch of our own: preconditions go in before it becomes bytes, because a pass makes thousands of them."""
     preconditions = _preconditions(target)
     if preconditions != Preconditions():
         document = {**document, "metadata": preconditions}
-    return _unguarded(target, merge_patch(document), subresource, dry_run)
+    return _unguarded(target, merge_patch(document), subresource, noted)
 
 
-def _patching(
-    target: Target, patch: Patch, subresource: str, dry_run: bool, field_manager: str = FIELD_MANAGER
-) -> Request:
-    return _unguarded(target, guarded(patch, _preconditions(target)), subresource, dry_run, field_manager)
+def _patching(target: Target, patch: Patch, subresource: str, noted: _Noted) -> Request:
+    return _unguarded(target, guarded(patch, _preconditions(target)), subresource, noted)
 
 
-def _unguarded(
-    target: Target, patch: Patch, subresource: str, dry_run: bool, field_manager: str = FIELD_MANAGER
-) -> Request:
+def _unguarded(target: Target, patch: Patch, subresource: str, noted: _Noted) -> Request:
     return build_patch(
         target.resource,
         target.name,
         patch,
         target.namespace,
         subresource=subresource,
-        field_manager=field_manager,
-        dry_run=dry_run,
+        field_manager=noted.field_manager,
+        dry_run=noted.dry_run,
     )
 
 

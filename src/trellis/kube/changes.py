@@ -7,8 +7,8 @@ from typing import Generic
 
 import msgspec
 
-from trellis.kube.keys import Key, T
-from trellis.kube.store import Snapshot
+from trellis.core.model.keys import Key, T
+from trellis.core.model.store import Snapshot
 
 
 class Change(msgspec.Struct, Generic[T], frozen=True):

@@ -19,9 +19,9 @@ import msgspec
 from trellis.api.kube.meta import ObjectReference
 from trellis.base.reason import Reason
 from trellis.base.times import format_time
+from trellis.core.model.keys import AnyObject
 from trellis.kube.actions import Action, CreateObject, PatchObject, Target
 from trellis.kube.event_series import KEPT, WINDOW_SECONDS, Correlator, Occurrence, Recent, SeriesKey
-from trellis.kube.keys import AnyObject
 from trellis.kube.outcomes import Outcome, Result
 from trellis.kube.patches import merge_patch
 from trellis.kube.resources import EVENTS, Resource

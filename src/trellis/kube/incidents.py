@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from trellis.kube.keys import Key
+from trellis.core.model.keys import Key
 
 # For a person who looks at a running program; whoever wants all of them is told each one as it happens.
 _KEPT: Final = 100

@@ -16,14 +16,14 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Generic
 
+from trellis.core.model.keys import IndexFunction, T
+from trellis.core.model.store import Snapshot
 from trellis.kube.backoff import Backoff, Draw
 from trellis.kube.client import Client
 from trellis.kube.incidents import Incident, IncidentLog, Staleness
-from trellis.kube.keys import IndexFunction, T
 from trellis.kube.mirror import Handler, Mirror
 from trellis.kube.reflector import Reflector, Selection
 from trellis.kube.resources import Resource
-from trellis.kube.store import Snapshot
 
 
 class Informer(Generic[T]):

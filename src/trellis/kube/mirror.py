@@ -14,10 +14,10 @@ from typing import Final, Generic, TypeAlias
 
 from trellis.api.kube.decode import DecodedList, Rejected
 from trellis.base.errors import KubeError, UnreadableObject
+from trellis.core.model.keys import IndexFunction, T, key_of
+from trellis.core.model.store import Store
 from trellis.kube.changes import Change, differences
 from trellis.kube.incidents import Contact, Incident, IncidentKind, IncidentLog
-from trellis.kube.keys import IndexFunction, T, key_of
-from trellis.kube.store import Store
 from trellis.kube.watch_lines import EventKind, WatchEvent
 
 Handler: TypeAlias = Callable[[Change[T]], None]

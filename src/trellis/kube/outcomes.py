@@ -6,39 +6,17 @@ faster. `result` is the whole vocabulary, and also the label in metrics.
 
 from __future__ import annotations
 
-from enum import StrEnum
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
 from trellis.base import errors
 from trellis.base.errors import KubeError
+from trellis.core.model.told import Told
 from trellis.kube.actions import Action, CreateObject, EvictPod, ResizePod
 
-
-class Result(StrEnum):
-    """What became of a write."""
-
-    APPLIED = "Applied"
-    # Somebody has changed the object since, or the name is taken: look again, decide again.
-    CONFLICT = "Conflict"
-    # The object does not exist any more, or a namesake has taken its place: forget it.
-    GONE = "Gone"
-    # RBAC or an admission plug-in says no: nothing changes until a person does something.
-    FORBIDDEN = "Forbidden"
-    # The server is busy and has not done it.
-    THROTTLED = "Throttled"
-    # The pod cannot have these resources where it is: a quota, a limit range, or the node.
-    INFEASIBLE = "Infeasible"
-    # The request itself is wrong: asking again will not help.
-    INVALID = "Invalid"
-    # A disruption budget does not allow the eviction now.
-    REFUSED = "Refused"
-    # A fault of the server, or no answer; `uncertain` says whether it may have been done all the same.
-    FAILED = "Failed"
-    # Not done on purpose: read-only, a dry run, or no longer the leader.
-    SKIPPED = "Skipped"
-
+# `uncertain` in an `Outcome` says whether one that failed may have been done all the same.
+Result: TypeAlias = Told
 
 # Reasons of our own, where the server has not given one. They stand for `reason` in an `Outcome`.
 READ_ONLY: Final = "ReadOnly"

@@ -21,9 +21,9 @@ import msgspec
 
 from trellis.api.kube.decode import DecodedList
 from trellis.base.errors import Expired, KubeError, ServerFault, Throttled, Unauthorized, Unreachable, UnreadableObject
+from trellis.core.model.keys import T
 from trellis.kube.backoff import Backoff, Draw
 from trellis.kube.client import Client
-from trellis.kube.keys import T
 from trellis.kube.requests import WATCH_SECONDS
 from trellis.kube.resources import Resource
 from trellis.kube.watch_lines import EventKind, WatchEvent

@@ -131,7 +131,8 @@ class Writer:
             # Nothing may wait between this question and the request.
             if not self._may_write():
                 return _skipped(action, NOT_LEADING, "not the leader, or no longer: not done")
-            response = await self._ask(build_request(pinned, dry_run=self._settings.dry_run))
+            manager = self._client.field_manager
+            response = await self._ask(build_request(pinned, dry_run=self._settings.dry_run, field_manager=manager))
         except KubeError as error:
             return self._refused(action, error)
         if self._settings.dry_run:

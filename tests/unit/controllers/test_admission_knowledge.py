@@ -15,9 +15,9 @@ from trellis.api.kube.decode import decode_object
 from trellis.api.kube.observed_workloads import ObservedWorkload
 from trellis.api.kube.pods import Pod
 from trellis.api.vpa import VerticalPodAutoscaler
-from trellis.controllers.admission.governors import Governors
-from trellis.controllers.admission.memo import Memo
 from trellis.controllers.admission.slimming import GoverningVpa, WorkloadSlimmer, slim_vpa
+from trellis.core.admission.governors import Governors
+from trellis.core.admission.memo import Memo
 from trellis.core.admission.pods import POD_SIZED, PodVerdict, admit_pod
 from trellis.core.boost.raising import BoostSettings, CpuCeiling
 from trellis.core.model.owners import Owners, TargetRef

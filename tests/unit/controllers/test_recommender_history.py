@@ -8,9 +8,9 @@ import numpy as np
 
 from recommender_world import World
 from trellis.base.selectors import parse_selector
-from trellis.controllers.recommender.past import Past, PastOf, PastUsage
 from trellis.core.model.owners import TargetRef
 from trellis.core.model.targets import Claim
+from trellis.core.recommend.past import Past, PastOf, PastUsage
 from trellis.core.usage.columns import RowKey
 from trellis.core.usage.model import UsageModel
 from trellis.core.usage.samples import Samples

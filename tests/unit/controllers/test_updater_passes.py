@@ -182,6 +182,27 @@ def test_what_was_done_is_told_in_upstreams_words() -> None:
     world.run(play)
 
 
+def test_a_change_that_the_server_refuses_for_many_pods_is_one_event() -> None:
+    world = World("--min-replicas=1", "--in-place-skip-disruption-budget=true")
+    world.add_workload(pods=6, mode="InPlace")
+
+    def quota(request: Request) -> Answer | None:
+        if not request.path.endswith("/resize"):
+            return None
+        name = request.path.split("/")[-2]
+        return refusal(403, "Forbidden", f'pods "{name}" is forbidden: exceeded quota: few')
+
+    world.fault = quota
+
+    async def play(_updater: Updater) -> None:
+        await asyncio.sleep(10.0)
+        [(about, message)] = world.said("PodUpdateRefused")
+        assert about == "VerticalPodAutoscaler/web"
+        assert message == 'Pod web-0 and 5 more: pods "web-0" is forbidden: exceeded quota: few'
+
+    world.run(play)
+
+
 def test_a_dry_run_asks_the_server_and_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
     world = World("--dry-run=true")
     world.add_workload()

@@ -1,16 +1,21 @@
-"""Events wait for the work, but not for ever."""
+"""Events wait for the work, but not for ever, and whoever cannot write them does not go on about it."""
 
 from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime
 
+import pytest
+
 import virtual_time
 from model_server import ModelServer
 from trellis.api.kube.meta import ObjectReference
-from trellis.controllers.updater.posting import Posting
+from trellis.controllers.updater.posting import EventTrouble, Posting
 from trellis.controllers.updater.telling import EVICTED_BY_VPA
+from trellis.kube.actions import CreateObject, Target
 from trellis.kube.events import EventRecorder, Reporter
+from trellis.kube.outcomes import Outcome, Result
+from trellis.kube.resources import EVENTS
 from trellis.kube.writer import Writer
 
 
@@ -43,5 +48,29 @@ def test_events_wait_while_changes_are_written_and_are_posted_after_ten_seconds_
         await asyncio.sleep(0.5)
         assert len(server.objects) == 302
         task.cancel()
+
+    virtual_time.run(main())
+
+
+def test_events_that_cannot_be_written_are_told_of_once_a_minute_with_their_number(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    action = CreateObject(Target(EVENTS, "web.1", "shop"), {})
+
+    async def main() -> None:
+        trouble = EventTrouble()
+        for _ in range(50):
+            trouble.note(Outcome(action, Result.FORBIDDEN, message="events are not for you"))
+            trouble.note(Outcome(action, Result.APPLIED))
+        assert failed() == [1]
+        await asyncio.sleep(60.0)
+        trouble.note(Outcome(action, Result.CONFLICT))
+        assert failed() == [1]
+        trouble.note(Outcome(action, Result.FORBIDDEN, message="events are not for you"))
+        assert failed() == [1, 50]
+
+    def failed() -> list[int]:
+        found = [each for each in caplog.records if each.message == "events cannot be written"]
+        return [getattr(each, "trellis_fields", {})["failed"] for each in found]
 
     virtual_time.run(main())

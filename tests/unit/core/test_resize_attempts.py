@@ -10,8 +10,9 @@ import pytest
 from resize_world import GROUP, NOW, Document, container, decided, governor, pair, running, said
 from sized_pods import limit_ranges
 from trellis.core.model.patches import PatchOp
+from trellis.core.model.told import Told
 from trellis.core.resize.actions import Action, EvictPod, PodRef, ResizePod, UnmarkPod
-from trellis.core.resize.attempts import Attempt, Attempts, Outcome, Told, fold
+from trellis.core.resize.attempts import Attempt, Attempts, Outcome, fold
 from trellis.core.resize.loops import Evicted
 from trellis.core.resize.settings import UpdateSettings, backoff
 

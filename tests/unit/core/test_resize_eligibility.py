@@ -9,7 +9,7 @@ import pytest
 from resize_world import DAY, NOW, Document, container, decided, governor, in_force, killed, pair, running, said, seen
 from sized_pods import limit_ranges
 from trellis.core.recommend.capping import CappedAdvice
-from trellis.core.resize.eligibility import judge
+from trellis.core.resize.eligibility import gap_of, judge
 from trellis.core.resize.settings import UpdateSettings
 from trellis.core.sizing.sizes import ContainerSize, PodSize
 
@@ -113,7 +113,7 @@ def test_a_resource_that_cannot_be_otherwise_makes_nothing_urgent() -> None:
     shape = seen(pod()).in_force
     size = PodSize((ContainerSize(shape.containers[0], {"cpu": 500, "memory": 2**30 + 1}, {}),))
     bounds = {"app": CappedAdvice("app", {"cpu": 2000, "memory": 2**30 + 1}, {"cpu": 1000}, {})}
-    found = judge(shape, size, bounds, started=0.0, quick_oom=False, now=NOW, settings=UpdateSettings())
+    found = judge(gap_of(shape, size, bounds), started=0.0, quick_oom=False, now=NOW, settings=UpdateSettings())
     assert found.reason.code == "ChangeTooSmall"
 
 

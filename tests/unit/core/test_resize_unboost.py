@@ -9,8 +9,9 @@ import pytest
 from json_patching import apply_patch
 from resize_world import NOW, Document, container, decided, governor, in_force, killed, resizing, running, said
 from trellis.core.boost.memory import memory_key
+from trellis.core.model.told import Told
 from trellis.core.resize.actions import ResizePod, UnmarkPod
-from trellis.core.resize.attempts import Attempts, Outcome, Told, fold
+from trellis.core.resize.attempts import Attempts, Outcome, fold
 from trellis.core.resize.freezing import Freeze, Reach
 from trellis.core.resize.settings import UpdateSettings
 

@@ -13,9 +13,9 @@ from resize_world import Document, World, container, governor, seen
 from trellis.api.kube.pods import Pod
 from trellis.api.resolve import UpdateMode
 from trellis.core.boost.memory import is_boosted
+from trellis.core.model.told import Told
 from trellis.core.recommend.capping.limit_ranges import counts
 from trellis.core.resize.actions import Action, EvictPod, ResizePod
-from trellis.core.resize.attempts import Told
 from trellis.core.resize.plan import Plan, plan
 from trellis.core.resize.requirements import compares
 from trellis.core.resize.settings import UpdateSettings

@@ -15,11 +15,11 @@ import virtual_time
 from model_server import Document, ModelServer, pod, pod_path
 from trellis.api.kube.pods import Pod
 from trellis.base.errors import Unreachable
+from trellis.core.model.keys import BY_NODE, Key, on_node
 from trellis.kube.changes import Change
 from trellis.kube.client import Client
 from trellis.kube.incidents import Incident, IncidentKind
 from trellis.kube.informer import Informer
-from trellis.kube.keys import BY_NODE, Key, on_node
 from trellis.kube.resources import PODS
 from trellis.kube.scripted import Answer, ScriptedTransport, StreamScript, page, refusal
 

@@ -98,6 +98,18 @@ def test_each_action_is_one_request(action: Action, method: str, path: str) -> N
     assert request.query in ((), (("fieldManager", "trellis"),))
 
 
+def test_writes_are_noted_under_the_name_of_who_writes_unless_the_action_has_another() -> None:
+    transport = ScriptedTransport(answer({}), answer({}))
+    writer = Writer(Client(transport, "trellis-updater"), record=lambda _outcome: None)
+    asyncio.run(writer.write(ResizePod(Target(PODS, "web-0", "shop"), json_patch([]))))
+    own = PatchObject(Target(PODS, "web-0", "shop"), merge_patch({}), field_manager="somebody")
+    asyncio.run(writer.write(own))
+    assert [request.query for request in transport.requests] == [
+        (("fieldManager", "trellis-updater"),),
+        (("fieldManager", "somebody"),),
+    ]
+
+
 def test_a_merge_patch_says_which_object_and_version_it_means() -> None:
     assert body(PATCH)["metadata"] == {"labels": {"a": "b"}, "uid": "uid-1", "resourceVersion": "7"}
     strategic = ResizePod(POD, strategic_patch({"spec": {"containers": [{"name": "app"}]}}))

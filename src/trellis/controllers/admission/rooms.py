@@ -1,12 +1,12 @@
-"""How much CPU could a pod have? As much as the best node offers that would take it, if nothing else ran there."""
+"""Which nodes are there, to ask what a pod could have on them? All of them, kept current by a watch."""
 
 from __future__ import annotations
 
 from trellis.api.kube.nodes import Node
 from trellis.api.kube.pods import Pod
-from trellis.base.errors import InvalidInput
+from trellis.core.admission.ceilings import cpu_ceiling
 from trellis.core.boost.raising import CpuCeiling
-from trellis.core.fit import Demand, NodeTable, most_of
+from trellis.core.fit import NodeTable
 from trellis.kube.changes import Change
 
 
@@ -26,10 +26,4 @@ class Rooms:
 
     def ceiling(self, pod: Pod) -> CpuCeiling | None:
         """The most that this pod could request; None if no node takes it, whatever it requests: then CPU is not why."""
-        try:
-            demand = Demand.of(pod.spec)
-        except InvalidInput:
-            # It has an amount that is none, which the API server refuses in its own words.
-            return None
-        found = most_of(self._table, demand, "cpu")
-        return None if found is None else CpuCeiling(found, self._must_fit)
+        return cpu_ceiling(self._table, pod, must_fit=self._must_fit)

@@ -14,9 +14,10 @@ from trellis.api.hvpa import Hvpa
 from trellis.api.kube.nodes import Node
 from trellis.api.kube.policies import LimitRange
 from trellis.api.vpa import VerticalPodAutoscaler
-from trellis.controllers.admission.governors import Governors
 from trellis.controllers.admission.rooms import Rooms
 from trellis.controllers.admission.slimming import GoverningHvpa, GoverningVpa, WorkloadSlimmer, slim_hvpa, slim_vpa
+from trellis.core.admission.governors import Governors
+from trellis.core.model.keys import BY_NAMESPACE, in_namespace
 from trellis.core.model.owners import Lookup
 from trellis.core.recommend.capping import NamespaceLimits, read_limit_ranges
 from trellis.core.sizing.governors import Governor
@@ -25,7 +26,6 @@ from trellis.kube.changes import Change
 from trellis.kube.client import Client
 from trellis.kube.incidents import Incident
 from trellis.kube.informer import Informer
-from trellis.kube.keys import BY_NAMESPACE, in_namespace
 from trellis.kube.reflector import Selection
 from trellis.kube.resources import (
     HVPAS,

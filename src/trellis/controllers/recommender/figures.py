@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from trellis.api.resolve import ContainerMeaning
 from trellis.controllers.recommender.settings import RecommenderSettings
 from trellis.controllers.recommender.workers import WorkerSettings
 from trellis.core.recommend.settings import DefaultSettings, PipelineSettings
-from trellis.core.usage.settings import Tuning, UsageSettings
+from trellis.core.usage.settings import UsageSettings
 
 
 def usage_settings(settings: RecommenderSettings) -> UsageSettings:
@@ -61,23 +60,4 @@ def worker_settings(settings: RecommenderSettings) -> WorkerSettings:
     return WorkerSettings(
         deadline=settings.plugins.recommender_deadline.total_seconds(),
         memory=settings.plugins.recommender_memory.units,
-    )
-
-
-def tuning_of(container: ContainerMeaning, defaults: Tuning) -> Tuning | None:
-    """What a VPA sets for one container, on top of the flags; None if it sets nothing."""
-    own = (
-        container.memory_window,
-        container.memory_windows,
-        container.oom_bump_up_ratio,
-        container.oom_min_bump_up,
-    )
-    if all(each is None for each in own):
-        return None
-    window, windows, ratio, bump = own
-    return Tuning(
-        memory_window=window.total_seconds() if window is not None else defaults.memory_window,
-        memory_windows=windows if windows is not None else defaults.memory_windows,
-        oom_bump_up_ratio=ratio.milli / 1000 if ratio is not None else defaults.oom_bump_up_ratio,
-        oom_min_bump_up=bump.milli / 1000 if bump is not None else defaults.oom_min_bump_up,
     )

@@ -16,9 +16,8 @@ from trellis.controllers.recommender.metrics import WORKER_FAILURES
 from trellis.controllers.recommender.plugins import Plugin, installed_plugins
 from trellis.controllers.recommender.settings import RecommenderSettings
 from trellis.controllers.recommender.workers import Worker
-from trellis.core.recommend.built_in import built_in_recommenders
-from trellis.core.recommend.default import DefaultRecommender
-from trellis.core.recommend.presets import preset, read_presets
+from trellis.core.recommend.built_in import built_in_recommenders, recommenders_called
+from trellis.core.recommend.presets import read_presets
 from trellis.core.recommend.protocol import Recommender
 from trellis.core.recommend.unavailable import Unavailable
 from trellis.runtime.logs import Logger
@@ -67,18 +66,14 @@ def host(settings: RecommenderSettings, metrics: Metrics) -> Hosted:
         presets = read_presets(settings.plugins.parameters, names)
         figures = default_settings(settings)
         built_in, installed = built_in_recommenders(figures), installed_plugins()
-        recommenders: dict[str, Recommender] = {}
+        own = [name for name in names if name in built_in or name not in installed]
+        recommenders = recommenders_called(own, figures, presets)
         workers: list[Worker] = []
         for name in names:
-            given = presets.get(name, {})
-            if name in built_in:
-                recommenders[name] = preset(built_in[name], given)
-            elif len(installed.get(name, ())) == 1:
-                workers.append(_worker(installed[name][0], settings, given, metrics))
-            elif name in installed:
+            if name not in own and len(installed[name]) == 1:
+                workers.append(_worker(installed[name][0], settings, presets.get(name, {}), metrics))
+            elif name not in own:
                 recommenders[name] = Unavailable(name, _ambiguous(name, installed[name]))
-            else:
-                recommenders[name] = preset(DefaultRecommender(figures, name), given)
             _say_who(name, name in built_in, installed.get(name, ()))
     except InvalidInput as error:
         raise InvalidInput(error.value, f"flag --set: {error.rule}") from error

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from typing import Final, Protocol
 
 from trellis.base.errors import KubeError, PrometheusError
+from trellis.base.selectors import Selector
 from trellis.controllers.recommender.metrics import (
     CLIENT_NAME,
     PROMETHEUS_REQUESTS,
@@ -19,6 +20,7 @@ from trellis.controllers.recommender.metrics import (
     SAMPLES,
 )
 from trellis.controllers.recommender.settings import RecommenderSettings
+from trellis.core.model.keys import Key
 from trellis.core.usage.samples import Samples
 from trellis.kube.client import Client
 from trellis.runtime.logs import Logger
@@ -38,7 +40,7 @@ class Asked(Protocol):
     def namespaces(self) -> Sequence[str]:
         """Where there are served VPAs."""
 
-    def external_queries(self) -> Sequence[ExternalQuery]:
+    def selectors(self) -> Sequence[tuple[Key, Selector]]:
         """The VPAs that govern pods, with their selectors."""
 
 
@@ -125,7 +127,7 @@ class _External:
         self._counted = counted
 
     async def fetch(self, asked: Asked, now: float) -> Samples:  # noqa: ARG002 - the answers carry their times
-        batch = await self._source.fetch(asked.external_queries())
+        batch = await self._source.fetch([ExternalQuery(*key, selector) for key, selector in asked.selectors()])
         for problem in batch.problems:
             self._counted.answer(f"{problem.namespace}/{problem.vpa}: {problem.metric}: {problem.message}")
         if not batch.problems:

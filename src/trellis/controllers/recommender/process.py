@@ -6,6 +6,7 @@ import asyncio
 import random
 import socket
 from collections.abc import Callable
+from contextlib import closing
 from datetime import UTC, datetime
 from typing import Final
 from uuid import uuid4
@@ -15,6 +16,7 @@ from trellis.controllers.recommender.leading import Leading, lease_names
 from trellis.controllers.recommender.metrics import RECOMMENDER_METRICS
 from trellis.controllers.recommender.recommender import Recommender
 from trellis.controllers.recommender.settings import RecommenderSettings
+from trellis.core.model.recording import RECOMMENDER
 from trellis.kube.client import Client
 from trellis.kube.connected import connected
 from trellis.kube.leases import Election, LeaseTimes
@@ -27,6 +29,7 @@ from trellis.runtime.health import Activity
 from trellis.runtime.health_server import serving
 from trellis.runtime.logs import Logger
 from trellis.runtime.metrics import Metrics
+from trellis.runtime.recording import Recorder, recorder
 from trellis.runtime.shutdown import Main, Shutdown
 
 FIELD_MANAGER: Final = "trellis-recommender"
@@ -43,15 +46,24 @@ def recommending(settings: RecommenderSettings) -> Main:
         metrics = Metrics(RECOMMENDER_METRICS)
         hosted = host(settings, metrics)
         try:
-            async with connected(settings.access.kubeconfig, FIELD_MANAGER, _log.warning) as client:
-                await _run(client, settings, metrics, hosted, stop)
+            with closing(recorder(settings.recording.record, RECOMMENDER, settings)) as recording:
+                async with connected(settings.access.kubeconfig, FIELD_MANAGER, _log.warning) as client:
+                    await _run(client, settings, metrics, hosted, stop, recording=recording)
         finally:
             hosted.close()
 
     return main
 
 
-async def _run(client: Client, settings: RecommenderSettings, metrics: Metrics, hosted: Hosted, stop: Shutdown) -> None:
+async def _run(
+    client: Client,
+    settings: RecommenderSettings,
+    metrics: Metrics,
+    hosted: Hosted,
+    stop: Shutdown,
+    *,
+    recording: Recorder,
+) -> None:
     clock = asyncio.get_running_loop().time
     activity = Activity(_PATIENCE * settings.loop.recommender_interval.total_seconds(), clock)
 
@@ -73,6 +85,7 @@ async def _run(client: Client, settings: RecommenderSettings, metrics: Metrics, 
         now=lambda: datetime.now(UTC).timestamp(),
         draw=random.random,
         on_settled=set_aside,
+        recorder=recording,
     )
     async with serving(
         settings.health,

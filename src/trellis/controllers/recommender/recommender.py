@@ -16,37 +16,40 @@ from trellis.controllers.recommender import metrics as named
 from trellis.controllers.recommender.answering import Answering
 from trellis.controllers.recommender.checkpoints import Checkpoints
 from trellis.controllers.recommender.counting import Counting
-from trellis.controllers.recommender.figures import pipeline_settings, usage_settings
 from trellis.controllers.recommender.hosting import Hosted
-from trellis.controllers.recommender.knowledge import Knowledge, Scope, Waiting
 from trellis.controllers.recommender.leading import Leading
 from trellis.controllers.recommender.live import LiveUsage, live_usage
-from trellis.controllers.recommender.roster import owners_in, target_of_vpa
+from trellis.controllers.recommender.recording import knowledge_of
 from trellis.controllers.recommender.settings import RecommenderSettings
 from trellis.controllers.recommender.shadow_news import ShadowNews
 from trellis.controllers.recommender.totals import totals_action
 from trellis.controllers.recommender.warming import Warming
-from trellis.controllers.recommender.watching import Seen, Watching
+from trellis.controllers.recommender.watching import Watching
+from trellis.core.model.keys import Key
 from trellis.core.model.owners import WELL_KNOWN, ScaleAnswer, TargetRef
 from trellis.core.recommend.results import PassResult
+from trellis.core.recommend.roster import owners_in, target_of_vpa
+from trellis.core.recommend.scope import Scope, Waiting
+from trellis.core.recommend.seen import Seen
 from trellis.core.recommend.served import StatusWrite
 from trellis.core.usage.checkpoints import SavedRow
 from trellis.kube.actions import PatchStatus, Target
 from trellis.kube.backoff import Draw
 from trellis.kube.client import Client
 from trellis.kube.incidents import Incident, IncidentKind
-from trellis.kube.keys import Key
 from trellis.kube.outcomes import Outcome
 from trellis.kube.resources import HVPAS, VPAS
 from trellis.kube.scales import ScaleLookups
 from trellis.kube.served import Served
 from trellis.kube.writer import Writer
 from trellis.runtime.cluster_metrics import export_informer
+from trellis.runtime.collector import paused
 from trellis.runtime.health import Activity
 from trellis.runtime.logs import Logger
 from trellis.runtime.loops import PassReport, Periodic
 from trellis.runtime.metrics import Metrics
 from trellis.runtime.passes import PassThread
+from trellis.runtime.recording import NO_RECORDER, Recorder
 from trellis.runtime.shutdown import Shutdown
 from trellis.runtime.steps import StepTimer
 
@@ -75,6 +78,7 @@ class Recommender:
         now: Callable[[], float],
         draw: Draw,
         on_settled: Callable[[], object] = lambda: None,
+        recorder: Recorder = NO_RECORDER,
     ) -> None:
         self._client = client
         self._writer = writer
@@ -94,9 +98,8 @@ class Recommender:
         self._checkpoints = Checkpoints(client, writer, _log)
         self._scales = ScaleLookups(client, draw=draw)
         self._thread = PassThread("recommender")
-        self._knowledge = Knowledge(
-            usage_settings(settings), pipeline_settings(settings), hosted.current(), settings.scope.feature_gates
-        )
+        self._recorder = recorder
+        self._knowledge = knowledge_of(settings, hosted.current(), recorder)
         interval = settings.loop.recommender_interval.total_seconds()
         self._loop = Periodic("recommender", self._pass, interval, on_pass=self._passed, jitter=0.0)
         leading.wake = self._loop.wake
@@ -189,6 +192,7 @@ class Recommender:
         except BaseException:
             watching.look_again(seen)
             raise
+        await self._thread.run(self._recorder.flush)
         for informer in watching.informers:
             export_informer(self._metrics, informer)
 
@@ -206,7 +210,7 @@ class Recommender:
         timer.step(named.LOAD_METRICS)
         gone = await self._thread.run(self._knowledge.collect, now)
         timer.step(named.DELETE_PODS)
-        result = await self._thread.run(self._knowledge.recommend, now)
+        result = await self._thread.run(self._recommend, now)
         await self._publish(result, now)
         timer.step(named.UPDATE_VPAS)
         await self._save(now)
@@ -278,9 +282,13 @@ class Recommender:
         if self._source is None:
             return
         samples = await self._source.fetch(self._knowledge, now)
-        ingested, kills = await self._thread.run(self._knowledge.take_in, samples, seen.kills, now)
+        ingested, kills = await self._thread.run(self._knowledge.take_in, samples, seen.news.kills, now)
         await self._thread.run(self._counting.count_samples, ingested, kills)
         _log.detail(3, "took in usage", samples=ingested.accepted, dropped=ingested.dropped, kills=len(kills.kills))
+
+    def _recommend(self, now: float) -> PassResult:
+        with paused():
+            return self._knowledge.recommend(now)
 
     async def _publish(self, result: PassResult, now: float) -> None:
         """Write the statuses that are to be written."""

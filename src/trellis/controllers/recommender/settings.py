@@ -13,6 +13,7 @@ from trellis.controllers.recommender.leading import lease_names
 from trellis.runtime.component_settings import AccessSettings, LeaderSettings, ScopeSettings
 from trellis.runtime.health_server import HealthSettings
 from trellis.runtime.logs import LogSettings
+from trellis.runtime.recording import RecordSettings
 from trellis.runtime.settings import Conflict, Setting, Settings
 from trellis.sources.prometheus.settings import PrometheusSettings
 
@@ -302,6 +303,7 @@ class RecommenderSettings(Settings, frozen=True):
     access: AccessSettings = AccessSettings()
     scope: ScopeSettings = ScopeSettings()
     leader: LeaderSettings = LeaderSettings(leader_elect_resource_name=LEASE)
+    recording: RecordSettings = RecordSettings()
     health: HealthSettings = HealthSettings(address=":8942")
     logs: LogSettings = LogSettings()
 

@@ -12,10 +12,10 @@ from typing import Final
 
 from trellis.base.errors import TrellisError
 from trellis.controllers.recommender.live import observing
-from trellis.controllers.recommender.past import Past, PastUsage
 from trellis.controllers.recommender.settings import FROM_PROMETHEUS, RecommenderSettings
+from trellis.core.model.keys import Key
+from trellis.core.recommend.past import Past, PastUsage
 from trellis.core.usage.checkpoints import SavedRow
-from trellis.kube.keys import Key
 from trellis.runtime.logs import Logger
 from trellis.runtime.metrics import Metrics
 from trellis.sources.prometheus.client import PrometheusClient

@@ -1,30 +1,22 @@
-"""What does the recommender see of the cluster? Informers, and what has changed since somebody last looked.
-
-Changes are kept as names of namespaces, not as objects: a pass looks again at the namespaces in which something
-happened, and takes everything else as it was. Out-of-memory kills are read from each change as it comes, because the
-pod may be gone, or restarted again, before a pass looks.
-"""
+"""How does the recommender see the cluster? Through informers, which say what is there and what has changed."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final
-
-import msgspec
 
 from trellis.api.hvpa import Hvpa
 from trellis.api.kube.coordination import Event
 from trellis.api.kube.observed_pods import ObservedPod
 from trellis.api.vpa import VerticalPodAutoscaler
-from trellis.core.model.ooms import OomKill, evicted, observed
+from trellis.core.model.keys import BY_NAMESPACE, in_namespace
+from trellis.core.recommend.seen import Noticing, Seen
 from trellis.kube.backoff import Draw
 from trellis.kube.changes import Change
 from trellis.kube.client import Client
 from trellis.kube.incidents import Incident
 from trellis.kube.informer import Informer
-from trellis.kube.keys import BY_NAMESPACE, Key, in_namespace
 from trellis.kube.reflector import Selection
 from trellis.kube.resources import (
     EVENTS,
@@ -40,7 +32,6 @@ from trellis.kube.resources import (
     VPAS,
     Resource,
 )
-from trellis.kube.store import Snapshot
 
 # The kinds whose selector is read from their own spec; any other must have a scale.
 WORKLOADS: Final[tuple[Resource[Any], ...]] = (
@@ -53,34 +44,12 @@ WORKLOADS: Final[tuple[Resource[Any], ...]] = (
     OBSERVED_REPLICATION_CONTROLLERS,
 )
 
-# Kills that wait for a pass. A pass takes all of them, so that this many within a minute would be a cluster on fire.
-_MOST_KILLS: Final = 5_000
-
 # A pod that is Pending runs nothing; evictions by the kubelet are the only events of interest.
 _RUNNING: Final = "status.phase!=Pending"
 _EVICTIONS: Final = "reason=Evicted,involvedObject.kind=Pod"
 
 # After so long without contact what is known of the VPAs is no longer trusted.
 TRUSTED_SECONDS: Final = 5.0
-
-
-class Kill(msgspec.Struct, frozen=True):
-    """A container killed for its memory, and its pod as it was then, if that is known: it may be gone by now."""
-
-    what: OomKill
-    pod: ObservedPod | None
-
-
-class Seen(msgspec.Struct, frozen=True):
-    """One state of the cluster, and what has changed since the one before."""
-
-    vpas: Snapshot[VerticalPodAutoscaler]
-    pods: Snapshot[ObservedPod]
-    hvpas: Snapshot[Hvpa]
-    workloads: Mapping[str, Snapshot[Any]]
-    changed_vpas: frozenset[Key]
-    changed_namespaces: frozenset[str]
-    kills: tuple[Kill, ...]
 
 
 class Watching:
@@ -111,9 +80,7 @@ class Watching:
         self.hvpas: Informer[Hvpa] = informer(HVPAS)
         self.workloads: dict[str, Informer[Any]] = {resource.kind: informer(resource) for resource in WORKLOADS}
         self._hvpas_served = hvpas_served
-        self._changed_vpas: set[Key] = set()
-        self._changed_namespaces: set[str] = set()
-        self._kills: deque[Kill] = deque(maxlen=_MOST_KILLS)
+        self._noticing = Noticing()
         self._subscribe()
 
     @property
@@ -146,58 +113,27 @@ class Watching:
 
     def look(self) -> Seen:
         """The state as it is now; what has changed is told once."""
-        seen = Seen(
+        return Seen(
             vpas=self.vpas.snapshot(),
             pods=self.pods.snapshot(),
             hvpas=self.hvpas.snapshot(),
             workloads={kind: informer.snapshot() for kind, informer in self.workloads.items()},
-            changed_vpas=frozenset(self._changed_vpas),
-            changed_namespaces=frozenset(self._changed_namespaces),
-            kills=tuple(self._kills),
+            news=self._noticing.take(),
         )
-        self._changed_vpas.clear()
-        self._changed_namespaces.clear()
-        self._kills.clear()
-        return seen
 
     def look_again(self, seen: Seen) -> None:
         """Tell once more what was told: the pass that it was told to has failed."""
-        self._changed_vpas |= seen.changed_vpas
-        self._changed_namespaces |= seen.changed_namespaces
-        self._kills.extendleft(reversed(seen.kills))
+        self._noticing.give_back(seen.news)
 
     def _subscribe(self) -> None:
-        self.vpas.subscribe(self._vpa_changed)
-        self.pods.subscribe(self._pod_changed)
+        noticing = self._noticing
+        self.vpas.subscribe(lambda change: noticing.vpa(change.key, change.old, change.new))
+        self.pods.subscribe(lambda change: noticing.pod(change.key, change.old, change.new))
         self.evictions.subscribe(self._event_came)
-        self.hvpas.subscribe(self._hvpa_changed)
+        self.hvpas.subscribe(lambda change: noticing.hvpa(change.key))
         for informer in self.workloads.values():
-            informer.subscribe(self._workload_changed)
-
-    def _vpa_changed(self, change: Change[VerticalPodAutoscaler]) -> None:
-        self._changed_vpas.add(change.key)
-        # Our own writes come back as changes of status, which say nothing about whose pods are whose.
-        if change.old is None or change.new is None or change.old.spec != change.new.spec:
-            self._changed_namespaces.add(change.key[0])
-
-    def _pod_changed(self, change: Change[ObservedPod]) -> None:
-        self._changed_namespaces.add(change.key[0])
-        if change.new is not None:
-            self._kills.extend(Kill(kill, change.new) for kill in observed(change.old, change.new))
-        elif change.old is not None:
-            # The last word on a pod that is gone may be the only one that shows its kill. The model counts each once.
-            self._kills.extend(Kill(kill, change.old) for kill in observed(None, change.old))
+            informer.subscribe(lambda change: noticing.workload(change.key, change.old, change.new))
 
     def _event_came(self, change: Change[Event]) -> None:
         if change.new is not None:
-            for kill in evicted(change.new):
-                self._kills.append(Kill(kill, self.pods.snapshot().get(kill.namespace, kill.pod)))
-
-    def _hvpa_changed(self, change: Change[Hvpa]) -> None:
-        self._changed_namespaces.add(change.key[0])
-
-    def _workload_changed(self, change: Change[Any]) -> None:
-        old, new = change.old, change.new
-        # A rollout changes a status many times a second; only selectors and owners are of interest.
-        if old is None or new is None or old.spec != new.spec or old.metadata.controller != new.metadata.controller:
-            self._changed_namespaces.add(change.key[0])
+            self._noticing.event(change.new, self.pods.snapshot())

@@ -14,18 +14,20 @@ from typing import Final
 import msgspec
 
 from trellis.controllers.updater.counting import Counting
-from trellis.controllers.updater.governed import Workload
-from trellis.controllers.updater.hourly import HourlyUse
-from trellis.controllers.updater.knowledge import Gathered, Knowledge
+from trellis.controllers.updater.knowledge import Knowledge
 from trellis.controllers.updater.line import Line, Turn
 from trellis.controllers.updater.outdated import why_outdated
 from trellis.controllers.updater.pace import Pace
-from trellis.controllers.updater.planning import Planned
 from trellis.controllers.updater.telling import Telling
 from trellis.core.model.marks import IN_PLACE_UPDATED
 from trellis.core.model.patches import PatchOp
 from trellis.core.resize import actions as core
-from trellis.core.resize.attempts import Outcome, Told
+from trellis.core.resize.attempts import Outcome
+from trellis.core.resize.gathering import Gathered
+from trellis.core.resize.governed import Workload
+from trellis.core.resize.looks import again_after
+from trellis.core.resize.memory import Memory
+from trellis.core.resize.planning import Planned
 from trellis.core.resize.verdicts import Verdict
 from trellis.kube import outcomes as kube
 from trellis.kube.actions import Action, EvictPod, PatchObject, ResizePod, Target
@@ -37,8 +39,6 @@ from trellis.runtime.logs import Logger
 
 # An eviction without an answer has been seen by then, if it was carried out.
 _UNCERTAIN_SECONDS: Final = 30.0
-# A write that failed on its preconditions was made from an old view, which is renewed by then.
-_RENEWED_SECONDS: Final = 2.0
 _FAILED_SECONDS: Final = 30.0
 
 _log: Final = Logger("trellis.updater")
@@ -73,7 +73,7 @@ class Carrying:
         knowledge: Knowledge,
         line: Line,
         *,
-        hourly: HourlyUse,
+        memory: Memory,
         telling: Telling,
         counting: Counting,
         rate: Rate | None,
@@ -84,7 +84,7 @@ class Carrying:
         self._writer = writer
         self._knowledge = knowledge
         self._line = line
-        self._hourly = hourly
+        self._memory = memory
         self._telling = telling
         self._counting = counting
         self._now = now
@@ -99,7 +99,6 @@ class Carrying:
         for action in planned.plan.actions:
             by_pod.setdefault(action.pod.uid, []).append(action)
         trip = _Trip(planned, len(by_pod))
-        self._hourly.begin(planned.plan)
         for actions in by_pod.values():
             turn = min(map(_turn, actions))
             pace = self._paces.get(turn)
@@ -111,7 +110,7 @@ class Carrying:
     def _turn_away(self, trip: _Trip, actions: Sequence[core.Action]) -> None:
         """The rate is used up: another plan will be made by what is known then."""
         for action in actions:
-            self._hourly.end(action, self._now(), done=False)
+            self._memory.ended(action, self._now(), done=False)
         # Not before the caller is done with this plan.
         asyncio.get_running_loop().call_soon(self._close, trip)
 
@@ -128,6 +127,7 @@ class Carrying:
     def _close(self, trip: _Trip) -> None:
         trip.open -= 1
         if not trip.open:
+            self._telling.refused(trip.gathered.governor, trip.outcomes)
             again = min(trip.again) if trip.again else None
             self._on_carried(Carried(trip.gathered.workload, tuple(trip.outcomes), again))
 
@@ -139,24 +139,24 @@ class Carrying:
         if why is not None:
             self._telling.outdated(governor, action, why)
             self._counting.outdated()
-            self._hourly.end(action, self._now(), done=False)
+            self._memory.ended(action, self._now(), done=False)
             trip.again.append(0.0)
             return
         began = asyncio.get_running_loop().time()
         outcome = await self._writer.write(_translated(action))
         now = self._now()
-        self._hourly.end(action, now, done=outcome.applied)
+        self._memory.ended(action, now, done=outcome.applied)
         self._remember(trip.gathered.workload, action, outcome, now)
         verdict: Verdict | None = trip.verdicts.get(action.pod.uid)
         self._telling.carried_out(governor, action, verdict, outcome)
         self._counting.carried_out(trip.gathered, action, outcome, asyncio.get_running_loop().time() - began)
-        trip.outcomes.append(Outcome(action, Told(outcome.result.value), outcome.retry_after, outcome.message))
+        trip.outcomes.append(Outcome(action, outcome.result, outcome.retry_after, outcome.message))
         self._plan_again(trip, outcome)
         if outcome.applied and isinstance(action, core.ResizePod) and not action.unboosts:
             await self._mark(action)
 
     def _remember(self, workload: Workload, action: core.Action, outcome: kube.Outcome, now: float) -> None:
-        echoes = self._knowledge.echoes
+        echoes = self._knowledge.gathering.echoes
         if isinstance(action, core.EvictPod):
             if outcome.applied:
                 echoes.evicted(action.pod.uid)
@@ -168,10 +168,9 @@ class Carrying:
             echoes.written(action.pod.uid, outcome.resource_version)
 
     def _plan_again(self, trip: _Trip, outcome: kube.Outcome) -> None:
-        if outcome.result in (kube.Result.CONFLICT, kube.Result.INVALID):
-            trip.again.append(_RENEWED_SECONDS)
-        elif outcome.result not in (kube.Result.APPLIED, kube.Result.SKIPPED, kube.Result.GONE):
-            trip.again.append(0.0)
+        again = again_after(outcome.result)
+        if again is not None:
+            trip.again.append(again)
 
     async def _mark(self, action: core.ResizePod) -> None:
         """Upstream's mark on a pod that was resized; whoever cannot write it has resized the pod all the same."""
@@ -181,7 +180,7 @@ class Carrying:
         patch = merge_patch({"metadata": {"annotations": {IN_PLACE_UPDATED: "true"}}})
         outcome = await self._writer.write(PatchObject(_target(action), patch))
         if outcome.applied:
-            self._knowledge.echoes.written(action.pod.uid, outcome.resource_version)
+            self._knowledge.gathering.echoes.written(action.pod.uid, outcome.resource_version)
 
 
 def _turn(action: core.Action) -> Turn:

@@ -10,10 +10,10 @@ import msgspec
 
 from trellis.api.resolve import UpdateMode
 from trellis.controllers.updater import metrics as named
-from trellis.controllers.updater.governed import Workload
-from trellis.controllers.updater.knowledge import Gathered
 from trellis.controllers.updater.metrics import size_label
 from trellis.core.resize.actions import Action, EvictPod, ResizePod, UnmarkPod
+from trellis.core.resize.gathering import Gathered
+from trellis.core.resize.governed import Workload
 from trellis.core.resize.inplace import RESIZE_INFEASIBLE, RESIZE_REFUSED, Way
 from trellis.core.resize.plan import Plan
 from trellis.kube.outcomes import Outcome, Result

@@ -7,27 +7,21 @@ decided while its last plan is being carried out. What became of it is remembere
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Final
-
-import msgspec
 
 from trellis.controllers.updater import metrics as named
 from trellis.controllers.updater.carrying import Carried, Carrying
 from trellis.controllers.updater.counting import Counting
-from trellis.controllers.updater.governed import Workload
-from trellis.controllers.updater.hourly import HourlyUse
-from trellis.controllers.updater.knowledge import Gathered, Knowledge
-from trellis.controllers.updater.planning import Batch, Planned, Planner
-from trellis.controllers.updater.presence import ADMISSION_ABSENT, FRESH_SECONDS, AdmissionPresence
+from trellis.controllers.updater.presence import FRESH_SECONDS, AdmissionPresence
 from trellis.controllers.updater.rounds import Round
 from trellis.controllers.updater.telling import Telling
-from trellis.core.recommend.capping.limit_ranges import Counts
-from trellis.core.resize.actions import Action, EvictPod
-from trellis.core.resize.attempts import Attempts, fold
-from trellis.core.resize.inplace import Way
-from trellis.core.resize.settings import UpdateSettings
-from trellis.core.resize.verdicts import Verdict
+from trellis.core.resize.governed import Workload
+from trellis.core.resize.looks import SETTLING_SECONDS, SOONEST_SECONDS
+from trellis.core.resize.memory import Memory
+from trellis.core.resize.planning import Batch, Planned, Planner
+from trellis.core.resize.withheld import evicts
+from trellis.runtime.collector import paused
 from trellis.runtime.health import Activity
 from trellis.runtime.logs import Logger
 from trellis.runtime.metrics import Metrics
@@ -37,12 +31,7 @@ from trellis.runtime.settling import settle
 
 # So many workloads are planned for at once: a boost that ends meanwhile waits for no more than these.
 AT_ONCE: Final = 1024
-# A controller that replaces a pod makes several changes in a moment, which are one look.
-_SETTLING_SECONDS: Final = 0.05
-# A time that has come already must not make a loop without a pause.
-_SOONEST_SECONDS: Final = 0.1
 
-_NOTHING: Final = Attempts()
 _log: Final = Logger("trellis.updater")
 
 
@@ -53,14 +42,12 @@ class Looking:
 
     def __init__(
         self,
-        knowledge: Knowledge,
+        memory: Memory,
         planner: Planner,
         thread: PassThread,
-        figures: UpdateSettings,
         *,
         queue: WorkQueue[Workload],
         presence: AdmissionPresence,
-        hourly: HourlyUse,
         telling: Telling,
         counting: Counting,
         metrics: Metrics,
@@ -68,13 +55,11 @@ class Looking:
         why_not: Callable[[], str | None],
         now: Callable[[], float],
     ) -> None:
-        self._knowledge = knowledge
+        self._memory = memory
         self._planner = planner
         self._thread = thread
-        self._figures = figures
         self._queue = queue
         self._presence = presence
-        self._hourly = hourly
         self._telling = telling
         self._counting = counting
         self._metrics = metrics
@@ -82,28 +67,21 @@ class Looking:
         # Why nothing may be decided at the moment, if so.
         self._why_not = why_not
         self._now = now
-        self._attempts: dict[Workload, Attempts] = {}
-        # Whose last plan had nothing to do, and what nodes offered then if that may have been why.
-        self._at_rest: dict[Workload, Mapping[str, Counts] | None] = {}
         self._round = Round()
         self._is_awake = False
 
     def changed(self, workload: Workload) -> None:
         """Something about a workload has changed."""
-        self._at_rest.pop(workload, None)
+        self._memory.changed(workload)
         # Before everything has been seen a plan would be made of half a workload; the first pass looks at all of them.
         if self._is_awake:
-            self._queue.add_after(workload, _SETTLING_SECONDS)
+            self._queue.add_after(workload, SETTLING_SECONDS)
 
     def wake(self, *, anew: bool = False) -> None:
         """Everything has been seen; `anew` forgets what was found before."""
         self._is_awake = True
         if anew:
-            self._at_rest.clear()
-
-    def restless(self, workloads: Iterable[Workload]) -> list[Workload]:
-        """Those of them for which another plan might not be the last one again."""
-        return [each for each in workloads if not self._rests(each)]
+            self._memory.all_changed()
 
     def begin(self, round_: Round) -> None:
         """A full pass begins: it is told of every look."""
@@ -146,50 +124,27 @@ class Looking:
         if (why := self._why_not()) is not None:
             _log.detail(2, "nothing is looked at", why=why)
             for workload in open_:
-                self._at_rest.pop(workload, None)
+                self._memory.changed(workload)
             return
-        now, clock = self._now(), asyncio.get_running_loop().time
-        gathered = [each for workload in open_ if (each := self._gathered(workload, now)) is not None]
-        changed_nodes, changed_pods = self._knowledge.take_changes()
-        batch = Batch(
-            [(each, self._remembered(each)) for each in gathered],
-            self._knowledge.nodes,
-            changed_nodes,
-            changed_pods,
-            self._hourly.ledger(now),
-            now,
-        )
-        began = clock()
-        plans = await self._thread.run(self._planner.plan_all, batch)
-        self._metrics.observe(named.PLANNING, clock() - began)
-        self._metrics.add(named.PLANS, len(plans))
-        evicting = {each.gathered.workload for each in plans if any(map(_evicts, each.plan.actions))}
-        live = await self.ask_for_admission() if evicting else True
-        for planned in plans:
-            if live or planned.gathered.workload not in evicting:
-                self._decided(planned, open_)
-            else:
-                self._decided(_without_evictions(planned), open_)
-                self._queue.add_after(planned.gathered.workload, FRESH_SECONDS)
-
-    def _gathered(self, workload: Workload, now: float) -> Gathered | None:
-        found = self._knowledge.gather(workload, now)
-        if found is None:
-            self._attempts.pop(workload, None)
+        batch = self._memory.batch(open_, self._now())
+        for workload in batch.unknown:
             self._telling.forget(workload)
             self._counting.forget(workload)
-            if workload in self._knowledge.governed:
-                self._at_rest[workload] = None
-            return None
-        return None if self._knowledge.is_awaited(found) else found
+        for planned in await self._plans(batch):
+            self._decided(planned, open_)
 
-    def _remembered(self, gathered: Gathered) -> Attempts:
-        attempts = self._attempts.get(gathered.workload)
-        if attempts is None:
-            return _NOTHING
-        kept = attempts.kept({pod.metadata.uid for pod in gathered.pods}, gathered.groups)
-        self._attempts[gathered.workload] = kept
-        return kept
+    async def _plans(self, batch: Batch) -> list[Planned]:
+        """Plans that may be carried out as they are."""
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        plans = await self._thread.run(_made, self._planner, batch)
+        self._metrics.observe(named.PLANNING, clock() - began)
+        self._metrics.add(named.PLANS, len(plans))
+        evicting = [each for each in plans if evicts(each.plan)]
+        sized = not evicting or await self.ask_for_admission()
+        for planned in () if sized else evicting:
+            self._queue.add_after(planned.gathered.workload, FRESH_SECONDS)
+        return self._memory.settled(plans, sized=sized)
 
     def _decided(self, planned: Planned, open_: dict[Workload, None]) -> None:
         workload, made = planned.gathered.workload, planned.plan
@@ -199,27 +154,20 @@ class Looking:
             _log.error("no plan could be made", workload="/".join(workload), error=planned.error)
             return
         self._queue.forget(workload)
+        self._memory.decided(planned)
         self._counting.planned(planned.gathered, made)
         self._telling.decided(workload, planned.gathered.governor, made.verdicts)
         if made.next_look is not None:
             # What has been added meanwhile goes first, and gives another time.
-            self._queue.add_after(workload, max(made.next_look - self._now(), _SOONEST_SECONDS))
+            self._queue.add_after(workload, max(made.next_look - self._now(), SOONEST_SECONDS))
         if made.actions:
             self.carrying.carry(planned)
             del open_[workload]
             self._round.planned(workload)
-        elif not planned.without_room:
-            needy = any(verdict.need is not None for verdict in made.verdicts)
-            self._at_rest[workload] = self._knowledge.nodes if needy else None
 
     def carried(self, carried: Carried) -> None:
         """A plan has been carried out."""
-        now = self._now()
-        attempts = self._attempts.get(carried.workload, _NOTHING)
-        for outcome in carried.outcomes:
-            attempts = fold(attempts, outcome, now, self._figures)
-        if attempts != _NOTHING:
-            self._attempts[carried.workload] = attempts
+        self._memory.carried(carried.workload, carried.outcomes, self._now())
         self._activity.touch()
         self._finish(carried.workload, carried.again)
 
@@ -229,26 +177,7 @@ class Looking:
             self._queue.add_after(workload, again)
         self._round.finished(workload)
 
-    def _rests(self, workload: Workload) -> bool:
-        """Whether another plan would be the last one again."""
-        if workload not in self._at_rest:
-            return False
-        nodes = self._at_rest[workload]
-        return nodes is None or nodes is self._knowledge.nodes
 
-
-def _without_evictions(planned: Planned) -> Planned:
-    """The same plan where nobody would size the pods that come after evictions."""
-    plan = planned.plan
-    evicted = {action.pod.uid for action in plan.actions if _evicts(action)}
-    actions = tuple(action for action in plan.actions if action.pod.uid not in evicted)
-    verdicts = tuple(_absent(each) if each.pod.uid in evicted else each for each in plan.verdicts)
-    return msgspec.structs.replace(planned, plan=msgspec.structs.replace(plan, actions=actions, verdicts=verdicts))
-
-
-def _evicts(action: Action) -> bool:
-    return isinstance(action, EvictPod)
-
-
-def _absent(verdict: Verdict) -> Verdict:
-    return msgspec.structs.replace(verdict, way=Way.WAIT, reason=ADMISSION_ABSENT)
+def _made(planner: Planner, batch: Batch) -> list[Planned]:
+    with paused():
+        return planner.plan_all(batch)

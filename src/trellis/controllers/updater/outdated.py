@@ -9,24 +9,26 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from trellis.api.kube.pods import READY, Pod
-from trellis.controllers.updater.knowledge import Gathered, Knowledge
+from trellis.controllers.updater.knowledge import Knowledge
+from trellis.core.resize.gathering import Gathered
 
 
 def why_outdated(
     knowledge: Knowledge, gathered: Gathered, uid: str, now: float, *, unasked: Collection[str]
 ) -> str | None:
     """Why an action on a pod must not be carried out any more, if so; pods that are `unasked` have no say."""
-    governing = knowledge.governed.find(gathered.workload)
+    known = knowledge.gathering
+    governing = known.governed.find(gathered.workload)
     if governing is None or governing.governor is not gathered.governor:
         return "what governs the pod has changed"
-    frozen = knowledge.frozen(gathered.workload[0], governing)
+    frozen = known.frozen(gathered.workload[0], governing)
     if frozen is not None:
         return str(frozen)
     for pod in gathered.pods:
         is_it = pod.metadata.uid == uid
         if is_it or pod.metadata.uid not in unasked:
             found = knowledge.pod(pod.metadata.namespace, pod.metadata.name)
-            found = knowledge.echoes.as_it_will_be(found, now) if found is not None else None
+            found = known.echoes.as_it_will_be(found, now) if found is not None else None
             if _service(found) != _service(pod):
                 return "the pod has changed" if is_it else f"the pod {pod.metadata.name} beside it has changed"
     return None

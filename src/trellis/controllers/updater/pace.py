@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from trellis.controllers.updater.governed import Workload
+from trellis.core.resize.governed import Workload
 from trellis.kube.token_bucket import Rate, TokenBucket
 
 

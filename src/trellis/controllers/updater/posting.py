@@ -6,6 +6,7 @@ A thousand evictions are two thousand Events, and on a small API server each of 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Callable
 from typing import Final
@@ -13,6 +14,8 @@ from typing import Final
 from trellis.api.kube.meta import ObjectReference
 from trellis.base.reason import Reason
 from trellis.kube.events import EventRecorder
+from trellis.kube.outcomes import Outcome, Result
+from trellis.runtime.logs import Logger
 
 # What waits at most; what came first is dropped first.
 _MOST: Final = 10_000
@@ -20,6 +23,30 @@ _AT_ONCE: Final = 100
 _PATIENCE_SECONDS: Final = 10.0
 _LOOK_SECONDS: Final = 0.25
 _RETRY_SECONDS: Final = 5.0
+_SILENT_SECONDS: Final = 60.0
+
+# A name that is taken, and a series that the API server has forgotten: both are tried again at once.
+_USUAL: Final = frozenset({Result.APPLIED, Result.CONFLICT, Result.GONE, Result.SKIPPED})
+
+_log: Final = Logger("trellis.updater")
+
+
+class EventTrouble:
+    """Says that Events cannot be written: once in a while, however many they are."""
+
+    def __init__(self) -> None:
+        self._unsaid = 0
+        self._silent_until = -math.inf
+
+    def note(self, outcome: Outcome) -> None:
+        """Take note of what became of an Event."""
+        if outcome.result in _USUAL:
+            return
+        self._unsaid += 1
+        now = asyncio.get_running_loop().time()
+        if now >= self._silent_until:
+            _log.warning("events cannot be written", failed=self._unsaid, result=outcome.result, why=outcome.message)
+            self._unsaid, self._silent_until = 0, now + _SILENT_SECONDS
 
 
 class Posting:

@@ -14,17 +14,10 @@ from typing import Final
 
 from trellis.api.kube.coordination import Lease
 from trellis.base.errors import KubeError, UnreadableObject
-from trellis.base.reason import Reason, Severity
 from trellis.controllers.updater.settings import AdmissionStatusSettings
 from trellis.kube.client import Client
 from trellis.kube.resources import LEASES
 from trellis.runtime.logs import Logger
-
-ADMISSION_ABSENT = Reason(
-    "AdmissionAbsent",
-    "The pod is not evicted, because no admission controller is there to size the one that would take its place.",
-    Severity.WARNING,
-)
 
 # How long an answer is good.
 FRESH_SECONDS: Final = 5.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import socket
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Final
 from uuid import uuid4
@@ -12,9 +13,10 @@ from uuid import uuid4
 from trellis.base.errors import KubeError, UnreadableObject
 from trellis.controllers.updater.figures import update_settings
 from trellis.controllers.updater.metrics import UPDATER_METRICS
-from trellis.controllers.updater.posting import Posting
+from trellis.controllers.updater.posting import EventTrouble, Posting
 from trellis.controllers.updater.settings import UpdaterSettings
 from trellis.controllers.updater.updater import Updater
+from trellis.core.model.recording import UPDATER
 from trellis.kube.client import Client
 from trellis.kube.connected import connected
 from trellis.kube.events import EventRecorder, Reporter
@@ -29,6 +31,7 @@ from trellis.runtime.health import Activity
 from trellis.runtime.health_server import serving
 from trellis.runtime.logs import Logger
 from trellis.runtime.metrics import Metrics
+from trellis.runtime.recording import NO_RECORDER, Recorder, recorder
 from trellis.runtime.shutdown import Main, Shutdown
 
 FIELD_MANAGER: Final = "trellis-updater"
@@ -46,18 +49,24 @@ def updating(settings: UpdaterSettings) -> Main:
     """What a process with these settings does until it is told to stop."""
 
     async def main(stop: Shutdown) -> None:
-        async with connected(settings.access.kubeconfig, FIELD_MANAGER, _log.warning) as client:
-            await run_updater(client, settings, stop)
+        recording = recorder(settings.recording.record, UPDATER, settings)
+        try:
+            async with connected(settings.access.kubeconfig, FIELD_MANAGER, _log.warning) as client:
+                await run_updater(client, settings, stop, recording)
+        finally:
+            recording.close()
 
     return main
 
 
-async def run_updater(client: Client, settings: UpdaterSettings, stop: Shutdown) -> None:
+async def run_updater(
+    client: Client, settings: UpdaterSettings, stop: Shutdown, recording: Recorder = NO_RECORDER
+) -> None:
     """Answer probes and work until it is time to stop."""
     metrics = Metrics(UPDATER_METRICS)
     clock = asyncio.get_running_loop().time
     activity = Activity(_PATIENCE * settings.loop.updater_interval.total_seconds(), clock)
-    process = _Process(client, settings, metrics, activity, stop)
+    process = _Process(client, settings, metrics, activity, stop, recording=recording)
     async with serving(
         settings.health,
         metrics=metrics,
@@ -82,13 +91,22 @@ class _Process:
     """Everything but the probes."""
 
     def __init__(
-        self, client: Client, settings: UpdaterSettings, metrics: Metrics, activity: Activity, stop: Shutdown
+        self,
+        client: Client,
+        settings: UpdaterSettings,
+        metrics: Metrics,
+        activity: Activity,
+        stop: Shutdown,
+        *,
+        recording: Recorder,
     ) -> None:
         self._client = client
         self._settings = settings
         self._metrics = metrics
         self._activity = activity
         self._stop = stop
+        self._recording = recording
+        self._trouble = EventTrouble()
         self._updater: Updater | None = None
         # Who changes nothing takes no lease either, and so never stops the one who does the work.
         idle = settings.access.read_only or settings.loop.dry_run
@@ -110,9 +128,9 @@ class _Process:
                 read_only=access.read_only, dry_run=loop.dry_run, concurrency=loop.concurrent_writes, rate=rate
             )
         )
-        told = self._writer(WriterSettings(read_only=idle, concurrency=_EVENTS_AT_ONCE, rate=rate))
-        recorder = EventRecorder(told, Reporter(COMPONENT, socket.gethostname()), now=lambda: datetime.now(UTC))
-        posting = Posting(recorder, lambda: self._updater is not None and self._updater.is_busy)
+        told = self._writer(WriterSettings(read_only=idle, concurrency=_EVENTS_AT_ONCE, rate=rate), self._record_event)
+        events_of = EventRecorder(told, Reporter(COMPONENT, socket.gethostname()), now=lambda: datetime.now(UTC))
+        posting = Posting(events_of, lambda: self._updater is not None and self._updater.is_busy)
         updater = self._updater = Updater(
             self._client,
             writer,
@@ -126,6 +144,7 @@ class _Process:
             now=lambda: datetime.now(UTC).timestamp(),
             draw=random.random,
             on_settled=set_aside,
+            recorder=self._recording,
         )
         leading = asyncio.create_task(self._election.run(), name="leading") if self._election else None
         events = asyncio.create_task(posting.run(), name="events")
@@ -140,8 +159,12 @@ class _Process:
     def _may_act(self) -> bool:
         return self._election is None or self._election.may_write()
 
-    def _writer(self, settings: WriterSettings) -> Writer:
-        return Writer(self._client, record=self._record, may_write=self._may_act, settings=settings)
+    def _writer(self, settings: WriterSettings, record: Callable[[Outcome], None] | None = None) -> Writer:
+        return Writer(self._client, record=record or self._record, may_write=self._may_act, settings=settings)
+
+    def _record_event(self, outcome: Outcome) -> None:
+        count_write(self._metrics, outcome)
+        self._trouble.note(outcome)
 
     def _record(self, outcome: Outcome) -> None:
         count_write(self._metrics, outcome)

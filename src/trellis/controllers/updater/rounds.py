@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
-from trellis.controllers.updater.governed import Workload
+from trellis.core.resize.governed import Workload
 
 
 class Round:

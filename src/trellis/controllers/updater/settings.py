@@ -12,6 +12,7 @@ from trellis.core.resize.settings import HpaConflict
 from trellis.runtime.component_settings import AccessSettings, LeaderSettings, ScopeSettings
 from trellis.runtime.health_server import HealthSettings
 from trellis.runtime.logs import LogSettings
+from trellis.runtime.recording import RecordSettings
 from trellis.runtime.settings import Conflict, Setting, Settings
 
 LEASE: Final = "vpa-updater"
@@ -175,5 +176,6 @@ class UpdaterSettings(Settings, frozen=True):
     access: AccessSettings = AccessSettings()
     scope: ScopeSettings = ScopeSettings()
     leader: LeaderSettings = LeaderSettings(leader_elect_resource_name=LEASE)
+    recording: RecordSettings = RecordSettings()
     health: HealthSettings = HealthSettings(address=":8943")
     logs: LogSettings = LogSettings()

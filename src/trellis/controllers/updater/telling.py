@@ -7,17 +7,18 @@ it needs is told once when it begins, for all pods of a workload together: a hun
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final, TypeAlias
 
 from trellis.api.kinds import HVPA, VPA
 from trellis.api.kube.meta import ObjectReference
 from trellis.base.reason import Reason, Severity
-from trellis.controllers.updater.governed import Workload
+from trellis.core.resize import attempts as core
 from trellis.core.resize.actions import Action, EvictPod, PodRef, ResizePod
 from trellis.core.resize.budget import TOLERANCE_USED_UP
 from trellis.core.resize.candidates import POD_PENDING
 from trellis.core.resize.freezing import FROZEN
+from trellis.core.resize.governed import Workload
 from trellis.core.resize.inplace import RESIZE_UNDER_WAY, Way
 from trellis.core.resize.verdicts import Verdict
 from trellis.core.sizing.governors import Governor
@@ -92,8 +93,6 @@ class Telling:
         if not outcome.applied:
             log = _log.info if outcome.result in _USUAL else _log.warning
             log("not done", **fields, result=outcome.result, why=outcome.message)
-            if outcome.result not in _USUAL:
-                self._record(reference_to(governor), UPDATE_REFUSED, f"Pod {pod.name}: {outcome.message}")
             return
         _log.info("done", **fields)
         if isinstance(action, EvictPod):
@@ -102,6 +101,17 @@ class Telling:
             self._record(reference_to(governor), EVICTED_POD, message)
         elif isinstance(action, ResizePod):
             self._record(_pod(pod), RESIZED_BY_VPA, "")
+
+    def refused(self, governor: Governor, outcomes: Iterable[core.Outcome]) -> None:
+        """A plan has been tried: what the server did not do is one Event for all pods of which it says the same."""
+        pods: dict[str, list[core.Outcome]] = {}
+        for outcome in outcomes:
+            if outcome.told is not Result.APPLIED and outcome.told not in _USUAL:
+                pods.setdefault(outcome.why.replace(outcome.action.pod.name, ""), []).append(outcome)
+        for same in pods.values():
+            others = f" and {len(same) - 1} more" if len(same) > 1 else ""
+            about = f"Pod {same[0].action.pod.name}{others}: {same[0].why or same[0].told}"
+            self._record(reference_to(governor), UPDATE_REFUSED, about)
 
     def outdated(self, governor: Governor, action: Action, why: str) -> None:
         """An action was not tried, because it is another world by now."""

@@ -13,19 +13,22 @@ from typing import Final
 from trellis.controllers.updater import metrics as named
 from trellis.controllers.updater.carrying import Carrying
 from trellis.controllers.updater.counting import Counting
-from trellis.controllers.updater.governed import Workload
-from trellis.controllers.updater.hourly import HourlyUse
 from trellis.controllers.updater.knowledge import Knowledge
 from trellis.controllers.updater.line import Line
 from trellis.controllers.updater.looking import AT_ONCE, Looking
-from trellis.controllers.updater.planning import Planner
 from trellis.controllers.updater.presence import AdmissionPresence
-from trellis.controllers.updater.rooms import Rooms
+from trellis.controllers.updater.recording import RecordedGathering, RecordedMemory, Tape
 from trellis.controllers.updater.rounds import Round
 from trellis.controllers.updater.scaling import Scaling
 from trellis.controllers.updater.settings import UpdaterSettings
 from trellis.controllers.updater.telling import Record, Telling
 from trellis.controllers.updater.watching import Watching
+from trellis.core.resize.gathering import Gathering
+from trellis.core.resize.governed import Workload
+from trellis.core.resize.memory import Memory
+from trellis.core.resize.planning import Planner
+from trellis.core.resize.recorded import Began, Counted
+from trellis.core.resize.rooms import Rooms
 from trellis.core.resize.settings import UpdateSettings
 from trellis.kube.backoff import Draw
 from trellis.kube.client import Client
@@ -41,6 +44,7 @@ from trellis.runtime.loops import PassReport, Periodic
 from trellis.runtime.metrics import Metrics
 from trellis.runtime.passes import PassThread
 from trellis.runtime.queue import WorkQueue
+from trellis.runtime.recording import NO_RECORDER, Recorder
 from trellis.runtime.steps import StepTimer
 
 # Writes that have begun are waited for at the end for so long.
@@ -67,30 +71,35 @@ class Updater:
         now: Callable[[], float],
         draw: Draw,
         on_settled: Callable[[], object] = lambda: None,
+        recorder: Recorder = NO_RECORDER,
     ) -> None:
         self._settings = settings
         self._metrics = metrics
         self._activity = activity
         self._may_act = may_act
-        # Called when all objects have been seen: much has been built up that will stay.
+        # Called when all objects have been seen, and looked at: much has been built up that will stay.
         self._on_settled = on_settled
+        self._has_worked = False
         self._thread = PassThread("updater")
         self._line = Line(settings.loop.concurrent_writes)
         self._counting = Counting(metrics)
         self.watching = Watching(client, settings, served, draw=draw, report=_report)
-        self.knowledge = Knowledge(self.watching, settings.scope)
-        self._scaling = Scaling(self.knowledge, self.watching, ScaleLookups(client, draw=draw))
-        rooms = Rooms(must_know=figures.require_fit) if self.watching.knows_rooms else None
-        self._planner = Planner(figures, rooms)
-        hourly, telling = HourlyUse(figures), Telling(record)
+        rooms = self.watching.knows_rooms
+        self._tape = Tape(recorder)
+        self._tape.write(Began(figures, rooms))
+        self._gathering = RecordedGathering(self._tape, rooms) if recorder.is_on else Gathering(knows_rooms=rooms)
+        self.knowledge = Knowledge(self.watching, settings.scope, self._gathering)
+        self._scaling = Scaling(self._gathering, self.watching, ScaleLookups(client, draw=draw))
+        self._planner = Planner(figures, Rooms(must_know=figures.require_fit) if rooms else None)
+        remembered = (self._gathering, figures)
+        self._memory = RecordedMemory(self._tape, *remembered) if recorder.is_on else Memory(*remembered)
+        telling = Telling(record)
         self._looking = Looking(
-            self.knowledge,
+            self._memory,
             self._planner,
             self._thread,
-            figures,
             queue=WorkQueue(draw=draw),
             presence=AdmissionPresence(client, settings.admission, now),
-            hourly=hourly,
             telling=telling,
             counting=self._counting,
             metrics=metrics,
@@ -98,12 +107,12 @@ class Updater:
             why_not=self._why_not,
             now=now,
         )
-        self.knowledge.on_change = self._looking.changed
+        self._gathering.on_change = self._looking.changed
         self._looking.carrying = Carrying(
             writer,
             self.knowledge,
             self._line,
-            hourly=hourly,
+            memory=self._memory,
             telling=telling,
             counting=self._counting,
             rate=_rate(settings),
@@ -148,7 +157,7 @@ class Updater:
     async def _begin(self) -> None:
         await self.watching.wait_until_synced()
         await self._scaling.ask()
-        _log.info("everything has been seen", workloads=len(self.knowledge.governed))
+        _log.info("everything has been seen", workloads=len(self._gathering.governed))
         self._on_settled()
         self._looking.wake()
         async with asyncio.TaskGroup() as group:
@@ -166,7 +175,7 @@ class Updater:
             return
         timer = StepTimer(self._metrics, named.LATENCY, asyncio.get_running_loop().time)
         self._counting.begin_pass()
-        workloads = self._looking.restless(self.knowledge.governed.workloads())
+        workloads = self._memory.restless(self._gathering.governed.workloads())
         timer.step(named.LIST_VPAS)
         await self._thread.run(self._planner.forget, self.watching.pods.snapshot())
         timer.step(named.LIST_PODS)
@@ -181,6 +190,9 @@ class Updater:
         self._export()
         timer.total()
         await self._count_rooms()
+        if not self._has_worked:
+            self._has_worked = True
+            self._on_settled()
 
     async def _look_at(self, workloads: Sequence[Workload]) -> Round:
         round_ = Round(workloads)
@@ -203,6 +215,7 @@ class Updater:
         """For those who ask later; a few pods at a time, so that others have their turn."""
         left = True
         while left:
+            self._tape.write(Counted())
             left = await self._thread.run(self._planner.count_rooms)
 
     def _export(self) -> None:

@@ -23,11 +23,11 @@ from trellis.controllers.updater.slimming import (
     slim_vpa,
     slim_workload,
 )
+from trellis.core.model.keys import BY_NAMESPACE, in_namespace
 from trellis.kube.backoff import Draw
 from trellis.kube.client import Client
 from trellis.kube.incidents import Incident
 from trellis.kube.informer import Informer
-from trellis.kube.keys import BY_NAMESPACE, in_namespace
 from trellis.kube.reflector import Selection
 from trellis.kube.resources import (
     CRON_JOBS,

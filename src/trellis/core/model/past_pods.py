@@ -14,6 +14,9 @@ from trellis.core.model.owners import Owners
 from trellis.core.model.pod_names import names_of_pods
 from trellis.core.model.targets import Claim, govern
 
+# Labels that somebody kept, by namespace and name of the pod.
+PodLabels = Mapping[tuple[str, str], Mapping[str, str]]
+
 _NOBODY = Owners({}, {})
 
 

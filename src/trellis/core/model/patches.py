@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -27,7 +27,7 @@ class PatchOp(msgspec.Struct, frozen=True):
 
     op: str
     path: str
-    value: object = msgspec.UNSET
+    value: Any = msgspec.UNSET
 
 
 class ResourceChange(msgspec.Struct, frozen=True):

@@ -88,22 +88,40 @@ class Board:
 
     def published(self, write: StatusWrite, resource_version: str, now: float) -> None:
         """A write was applied: from now on this is what is published."""
-        number = self.vpas.find((write.namespace, write.name))
-        if number < 0 or self.vpas.entries[number].vpa.uid != write.uid:
+        self.all_published([(write, resource_version)], now)
+
+    def all_published(self, written: Iterable[tuple[StatusWrite, str]], now: float) -> None:
+        """The same of many, one for each VPA: columns are changed once."""
+        numbers: list[int] = []
+        writes: list[StatusWrite] = []
+        before: list[int] = []
+        containers: list[int] = []
+        for write, resource_version in written:
+            number = self.vpas.find((write.namespace, write.name))
+            if number < 0 or self.vpas.entries[number].vpa.uid != write.uid:
+                continue
+            entry = self.vpas.entries[number]
+            containers += self._numbers(number, write.containers)
+            before += entry.containers
+            numbers.append(number)
+            writes.append(write)
+            entry.transitions = transitions_in(write.status["conditions"])
+            entry.written_version = resource_version
+            if entry.vpa.resource_version in {
+                write.resource_version,
+                resource_version,
+            }:  # else somebody was there since
+                self._unread.discard(number)
+        if not writes:
             return
-        entry = self.vpas.entries[number]
-        containers = self._numbers(number, write.containers)
-        self.containers.published[:, :, entry.containers] = np.nan
-        self.containers.published[:, :, containers] = write.amounts
+        self.containers.published[:, :, before] = np.nan
+        self.containers.published[:, :, containers] = np.concatenate([write.amounts for write in writes], axis=2)
         vpas = self.vpas
-        vpas.observed[number] = write.status["observedGeneration"]
-        vpas.truth[number], vpas.told[number] = write.truth, write.said
-        vpas.written[number] = now
-        vpas.ever[number] |= bool(write.containers)
-        entry.transitions = transitions_in(write.status["conditions"])
-        entry.written_version = resource_version
-        if entry.vpa.resource_version in {write.resource_version, resource_version}:  # else somebody was there since
-            self._unread.discard(number)
+        vpas.observed[numbers] = [write.status["observedGeneration"] for write in writes]
+        vpas.truth[numbers] = [write.truth for write in writes]
+        vpas.told[numbers] = [write.said for write in writes]
+        vpas.written[numbers] = now
+        vpas.ever[numbers] |= [bool(write.containers) for write in writes]
 
     def settle(self, recommenders: Mapping[str, Recommender]) -> None:
         """Work out all that came since the last pass."""
@@ -144,6 +162,9 @@ class Board:
         """The containers of a VPA by name, which get a number if they have none."""
         vpa = self.vpas.entries[number].vpa
         keys = [RowKey(vpa.namespace, vpa.name, name) for name in names]
+        found = [self.containers.find(key) for key in keys]
+        if -1 not in found:
+            return found
         self._add(number, [key for key in keys if self.containers.find(key) < 0])
         return [self.containers.find(key) for key in keys]
 

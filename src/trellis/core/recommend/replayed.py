@@ -21,7 +21,7 @@ from trellis.core.recommend.protocol import Recommender, Rows
 from trellis.core.recommend.replay import HOUR, Usage
 from trellis.core.usage.columns import FloatColumn, RowKey
 from trellis.core.usage.model import UsageModel
-from trellis.core.usage.samples import Samples
+from trellis.core.usage.samples import Measured
 from trellis.core.usage.settings import UsageSettings
 
 _NAMESPACE, _CONTAINER = "replay", "app"
@@ -57,6 +57,8 @@ class RecommenderRule:
         container = (FollowedContainer(_CONTAINER),)
         pods = [FollowedPod(_NAMESPACE, name, name, name, True, container) for name in self._names]
         self._model.follow(_NAMESPACE, pods, clock.begin)
+        count = len(self._names)
+        self._slots = self._model.slots([_NAMESPACE] * count, self._names, [_CONTAINER] * count)
         self._rows = self._model.find([RowKey(_NAMESPACE, name, _CONTAINER) for name in self._names])
 
     def decide(self, _step: int, now: float, /) -> FloatColumn:
@@ -73,17 +75,9 @@ class RecommenderRule:
         begin = self._clock.begin + step * self._clock.step
         cpu, memory = used[:, :count].T, used[:, count:].T
         which, when = np.nonzero(~(np.isnan(cpu) & np.isnan(memory)))
-        names = [self._names[number] for number in which.tolist()]
-        samples = Samples(
-            [_NAMESPACE] * len(names),
-            names,
-            [_CONTAINER] * len(names),
-            begin + when.astype(np.float64) * (self._clock.step / points),
-            cpu[which, when],
-            memory[which, when],
-        )
+        times = begin + when.astype(np.float64) * (self._clock.step / points)
         now = begin + self._clock.step
-        self._model.ingest(samples, now)
+        self._model.ingest_at(self._slots[which], Measured(times, cpu[which, when], memory[which, when]), now)
         killed = [self._names[number] for number in np.flatnonzero(~np.isnan(needed[count:])).tolist()]
         kills = [OomKill(_NAMESPACE, name, name, _CONTAINER, now - 1.0, math.nan) for name in killed]
         self._model.record_ooms(kills, now)

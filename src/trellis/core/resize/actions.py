@@ -32,7 +32,7 @@ class GroupKey(msgspec.Struct, frozen=True):
     name: str
 
 
-class ResizePod(msgspec.Struct, frozen=True):
+class ResizePod(msgspec.Struct, frozen=True, tag=True):
     """Patch `pods/resize`. `wanted` are the requests by container, and `node` is what the pod's node offers."""
 
     pod: PodRef
@@ -43,14 +43,14 @@ class ResizePod(msgspec.Struct, frozen=True):
     unboosts: bool = False
 
 
-class UnmarkPod(msgspec.Struct, frozen=True):
+class UnmarkPod(msgspec.Struct, frozen=True, tag=True):
     """Remove the annotations of boosts that are over and taken back."""
 
     pod: PodRef
     patch: tuple[PatchOp, ...]
 
 
-class EvictPod(msgspec.Struct, frozen=True):
+class EvictPod(msgspec.Struct, frozen=True, tag=True):
     """Ask for the pod to go, disruption budgets permitting.
 
     `had` are its requests by container; `again` says that it came after an eviction which changed nothing. `beside` are
@@ -61,7 +61,7 @@ class EvictPod(msgspec.Struct, frozen=True):
     group: GroupKey
     had: Mapping[str, Counts]
     again: bool = False
-    beside: frozenset[str] = frozenset()
+    beside: tuple[str, ...] = ()
 
 
 Action: TypeAlias = ResizePod | UnmarkPod | EvictPod

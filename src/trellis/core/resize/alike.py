@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Final, Generic, TypeVar
 
 import msgspec
 
-from trellis.core.recommend.capping import Advice, CappedAdvice, NamespaceLimits, PodContainer, cap_for_pod
-from trellis.core.resize.eligibility import Part
+from trellis.core.recommend.capping import Advice, NamespaceLimits, PodContainer, cap_for_pod
+from trellis.core.resize.eligibility import Gap, Part, gap_of
 from trellis.core.sizing.governors import Governor
 from trellis.core.sizing.shapes import PodShape
 from trellis.core.sizing.sizes import PodSize, size_pod
@@ -17,13 +17,6 @@ from trellis.core.sizing.sizes import PodSize, size_pod
 _REMEMBERED: Final = 8
 
 _T = TypeVar("_T")
-
-
-class Goal(msgspec.Struct, frozen=True):
-    """What a new pod of a shape would get, and between which bounds nothing has to change."""
-
-    size: PodSize
-    bounds: Mapping[str, CappedAdvice]
 
 
 class _Known(Generic[_T]):
@@ -49,12 +42,12 @@ class Sizes:
 
     def __init__(self, governor: Governor, limits: NamespaceLimits) -> None:
         self._governor, self._limits = governor, limits
-        self._goals: _Known[Goal] = _Known()
+        self._gaps: _Known[Gap] = _Known()
         self._in_place: _Known[PodSize] = _Known()
 
-    def goal(self, shape: PodShape, spared: frozenset[Part]) -> Goal:
-        """What a new pod would get."""
-        return self._goals.find(shape, spared) or self._goals.keep(shape, spared, self._made(shape, spared))
+    def gap(self, shape: PodShape, spared: frozenset[Part]) -> Gap:
+        """How far a pod is from what a new one would get."""
+        return self._gaps.find(shape, spared) or self._gaps.keep(shape, spared, self._made(shape, spared))
 
     def in_place(self, shape: PodShape, spared: frozenset[Part]) -> PodSize:
         """What the pod itself can be resized to."""
@@ -65,12 +58,13 @@ class Sizes:
         size = size_pod(shape, advice, self._governor.vpa, self._limits, keep_qos=True)
         return self._in_place.keep(shape, spared, size)
 
-    def _made(self, shape: PodShape, spared: frozenset[Part]) -> Goal:
+    def _made(self, shape: PodShape, spared: frozenset[Part]) -> Gap:
         vpa, advice = self._governor.vpa, _without(self._governor.advice, spared)
-        size = size_pod(shape, advice, vpa, self._limits)
         containers = [PodContainer(each.name, each.requests, each.limits) for each in shape.containers]
         capped = cap_for_pod(advice, containers, vpa, self._limits)
-        return Goal(size, {each.container: each for each in capped})
+        # What pods have as a whole changes what LimitRanges mean for a size, and not for bounds.
+        size = size_pod(shape, advice, vpa, self._limits, capped=None if shape.pod_limits else capped)
+        return gap_of(shape, size, {each.container: each for each in capped})
 
 
 def _without(advice: Sequence[Advice], spared: Collection[Part]) -> Sequence[Advice]:

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from enum import StrEnum
 from typing import Final
 
 import msgspec
 
 from trellis.base.reason import Reason
 from trellis.core.model.patches import PatchOp
+from trellis.core.model.told import Told
 from trellis.core.recommend.capping.limit_ranges import Counts
 from trellis.core.resize.actions import Action, EvictPod, GroupKey, ResizePod, UnmarkPod
 from trellis.core.resize.loops import Evicted, Wanted, evicted_again
@@ -27,22 +27,6 @@ BACKING_OFF = Reason("BackingOff", "The last attempt failed, and it is too early
 
 _NOBODY: Final[Wanted] = {}
 _NO_NODE: Final[Counts] = {}
-
-
-class Told(StrEnum):
-    """What became of an action, in the words of whoever carried it out."""
-
-    APPLIED = "Applied"
-    CONFLICT = "Conflict"
-    GONE = "Gone"
-    FORBIDDEN = "Forbidden"
-    THROTTLED = "Throttled"
-    INFEASIBLE = "Infeasible"
-    INVALID = "Invalid"
-    REFUSED = "Refused"
-    FAILED = "Failed"
-    SKIPPED = "Skipped"
-
 
 # After these a resize is decided upon anew, with another result, so that there is nothing to wait for.
 _DECIDED_ANEW: Final = (Told.INFEASIBLE, Told.INVALID)

@@ -17,10 +17,10 @@ from trellis.core.boost.phases import Phase, PodPhases, boost_phases
 from trellis.core.resize.actions import GroupKey
 from trellis.core.resize.alike import Sizes
 from trellis.core.resize.changes import InPlaceChange, change_in_place
-from trellis.core.resize.eligibility import SIZE_AS_RECOMMENDED, Need, NoNeed
+from trellis.core.resize.eligibility import SIZE_AS_RECOMMENDED, Need, NoNeed, Part
 from trellis.core.resize.freezing import FROZEN
 from trellis.core.resize.inplace import Prospect, Stage, Way, decide, stage_of
-from trellis.core.resize.prospects import Case, for_hpa, need_of, prospect_of, unobserved
+from trellis.core.resize.prospects import Case, for_hpa, need_of, prospect_of
 from trellis.core.resize.settings import HpaConflict, UpdateSettings
 from trellis.core.resize.unboost import end_boosts
 from trellis.core.resize.verdicts import Step, Verdict
@@ -41,6 +41,8 @@ HPA_CONFLICT = Reason(
 )
 HELD_FOR_HPA = Reason("HeldForHpa", "What should change is a resource by whose utilization an HPA scales the pods.")
 
+_NOTHING_HELD: frozenset[Part] = frozenset()
+_NO_PHASES = PodPhases()
 _ACTIVE = frozenset({UpdateMode.RECREATE, UpdateMode.IN_PLACE_OR_RECREATE, UpdateMode.IN_PLACE})
 
 
@@ -75,7 +77,7 @@ def consider(
     attempt = view.attempts.pods.get(pod.ref.uid)
     if pod.over or (attempt is not None and attempt.was_evicted(now, settings)):
         return _leave(pod, POD_GOING, look=attempt.written_at + settings.catch_up if attempt and not pod.over else None)
-    vpa, phases = view.governor.vpa, PodPhases()
+    vpa, phases = view.governor.vpa, _NO_PHASES
     if pod.boosted:
         phases = boost_phases(
             pod.pod.metadata.annotations,
@@ -128,11 +130,12 @@ def _group_or_why_not(vpa: EffectiveVpa, pod: PodView, settings: UpdateSettings)
 
 def _judged(case: Case, group: GroupKey, phases: PodPhases) -> Step | Candidate:
     boosted = [each.container for each in phases.containers if each.phase is not Phase.NONE]
-    spared = {(name, "cpu") for name in boosted} | set(unobserved(case.pod))
-    held = set(for_hpa(case)) if case.settings.hpa_conflict is HpaConflict.HOLD else set()
-    need = need_of(case, _without_boost(case.pod) if boosted else case.pod.in_force, spared | held)
+    spared = case.pod.unobserved.union((name, "cpu") for name in boosted) if boosted else case.pod.unobserved
+    held = frozenset(for_hpa(case)) if case.settings.hpa_conflict is HpaConflict.HOLD else _NOTHING_HELD
+    left_alone = spared | held if held else spared
+    need = need_of(case, _without_boost(case.pod) if boosted else case.pod.in_force, left_alone)
     stage, look = stage_of(case.pod.resize, case.attempt.resized_at, case.now, case.settings)
-    asked = need if stage is Stage.IDLE else need_of(case, case.pod.in_spec, spared | held)
+    asked = need if stage is Stage.IDLE else need_of(case, case.pod.in_spec, left_alone)
     if isinstance(need, NoNeed) and isinstance(asked, NoNeed):
         if held and isinstance(need_of(case, case.pod.in_force, spared), Need):
             return _leave(case.pod, HELD_FOR_HPA, details=", ".join(sorted(case.view.hpa)))
@@ -141,7 +144,7 @@ def _judged(case: Case, group: GroupKey, phases: PodPhases) -> Step | Candidate:
     # What lifts the hold of a boost is a lack of memory, and a new pod is made for that: it is boosted again.
     mode = UpdateMode.RECREATE if boosted or not case.settings.resizes else case.view.governor.vpa.mode
     if mode is not UpdateMode.RECREATE:
-        change = change_in_place(case.view.governor.vpa, case.pod, case.sizes, spared | held, case.settings)
+        change = change_in_place(case.view.governor.vpa, case.pod, case.sizes, left_alone, case.settings)
         prospect = prospect_of(case, change, stage, asked)
     row = decide(mode, stage, prospect)
     found = need if isinstance(need, Need) else asked
@@ -156,5 +159,6 @@ def _without_boost(pod: PodView) -> PodShape:
 
 
 def _earlier(one: float | None, other: float | None) -> float | None:
-    times = [at for at in (one, other) if at is not None]
-    return min(times) if times else None
+    if one is None or other is None:
+        return other if one is None else one
+    return min(one, other)

@@ -58,6 +58,17 @@ class NoNeed(msgspec.Struct, frozen=True):
     until: float | None = None
 
 
+class Gap(msgspec.Struct, frozen=True):
+    """How far a pod of one shape is from one size, over all its containers; pods that are alike have it in common."""
+
+    is_known: bool
+    missing: bool
+    rises: bool
+    outside: bool
+    difference: float
+    changes: tuple[Comparison, ...]
+
+
 class _Sums:
     """What adds up over the containers of a pod."""
 
@@ -75,39 +86,34 @@ class _Sums:
         )
 
 
-def judge(
-    shape: PodShape,
-    size: PodSize,
-    bounds: Mapping[str, CappedAdvice],
-    *,
-    started: float | None,
-    quick_oom: bool,
-    now: float,
-    settings: UpdateSettings,
-) -> Need | NoNeed:
-    """Whether a pod of this shape should get this size; what is not to be looked at has none."""
+def gap_of(shape: PodShape, size: PodSize, bounds: Mapping[str, CappedAdvice]) -> Gap:
+    """What a pod of this shape lacks of this size; what is not to be looked at has none."""
     sums = _add_up(shape, size, bounds)
-    if not sums.recommended:
+    return Gap(bool(sums.recommended), sums.missing, sums.rises, sums.outside, sums.difference, tuple(sums.changes))
+
+
+def judge(gap: Gap, *, started: float | None, quick_oom: bool, now: float, settings: UpdateSettings) -> Need | NoNeed:
+    """Whether a pod with this gap should change."""
+    if not gap.is_known:
         return NoNeed(NOTHING_RECOMMENDED)
-    if not sums.changes:
+    if not gap.changes:
         return NoNeed(SIZE_AS_RECOMMENDED)
-    difference = sums.difference
-    if not sums.outside and not quick_oom:
+    if not gap.outside and not quick_oom:
         if started is None:
             return NoNeed(POD_TOO_YOUNG)
-        if difference < settings.update_threshold:
+        if gap.difference < settings.update_threshold:
             return NoNeed(CHANGE_TOO_SMALL)
         if now < started + settings.lifetime:
             return NoNeed(POD_TOO_YOUNG, started + settings.lifetime)
-    return Need(_why(sums, quick_oom), sums.rises, difference, tuple(sums.changes))
+    return Need(_why(gap, quick_oom), gap.rises, gap.difference, gap.changes)
 
 
-def _why(sums: _Sums, quick_oom: bool) -> Reason:
+def _why(gap: Gap, quick_oom: bool) -> Reason:
     if quick_oom:
         return QUICK_OOM
-    if sums.missing:
+    if gap.missing:
         return REQUEST_MISSING
-    return OUTSIDE_BOUNDS if sums.outside else SIGNIFICANT_CHANGE
+    return OUTSIDE_BOUNDS if gap.outside else SIGNIFICANT_CHANGE
 
 
 def _add_up(shape: PodShape, size: PodSize, bounds: Mapping[str, CappedAdvice]) -> _Sums:

@@ -15,6 +15,7 @@ from trellis.core.resize.budget import HourlyLeft
 from trellis.core.resize.settings import UpdateSettings
 
 _HOUR: Final = 3600.0
+_ANY_NUMBER: Final = HourlyLeft()
 
 
 class Disturbed(msgspec.Struct, frozen=True):
@@ -30,6 +31,8 @@ class Disturbed(msgspec.Struct, frozen=True):
 
     def left(self, namespace: str, now: float, settings: UpdateSettings) -> HourlyLeft:
         """What is left for a namespace."""
+        if settings.hourly is None and settings.namespace_hourly is None:
+            return _ANY_NUMBER
         recent = [each for each in self.times if each[0] + _HOUR > now]
         own = [each for each in recent if each[1] == namespace]
         counted = ((settings.hourly, recent), (settings.namespace_hourly, own))

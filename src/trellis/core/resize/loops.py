@@ -42,7 +42,7 @@ class Evicted(msgspec.Struct, frozen=True):
     first: float
     at: float
     useless: int = 0
-    beside: frozenset[str] = frozenset()
+    beside: tuple[str, ...] = ()
 
     def is_repeated_by(self, uid: str, requests: Wanted, created: float | None) -> bool:
         """Whether a pod came after such an eviction and requests the same. Times of creation are whole seconds."""

@@ -6,11 +6,10 @@ second is what is wanted, there is nothing more to ask for.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
 import msgspec
 
-from trellis.core.recommend.amounts import RESOURCES
 from trellis.core.resize.alike import Sizes
 from trellis.core.resize.attempts import Attempt
 from trellis.core.resize.changes import InPlaceChange
@@ -18,7 +17,7 @@ from trellis.core.resize.eligibility import Need, NoNeed, Part, judge
 from trellis.core.resize.inplace import Prospect, Stage
 from trellis.core.resize.settings import UpdateSettings
 from trellis.core.resize.views import PodView, WorkloadView
-from trellis.core.sizing.shapes import Place, PodShape
+from trellis.core.sizing.shapes import PodShape
 
 _NEVER_TRIED = Attempt()
 
@@ -38,11 +37,10 @@ class Case(msgspec.Struct, frozen=True):
         return self.view.attempts.pods.get(self.pod.ref.uid, _NEVER_TRIED)
 
 
-def need_of(case: Case, shape: PodShape, spared: Collection[Part]) -> Need | NoNeed:
+def need_of(case: Case, shape: PodShape, spared: frozenset[Part]) -> Need | NoNeed:
     """Whether a pod of this shape should change, `spared` left out."""
-    goal = case.sizes.goal(shape, frozenset(spared))
-    started, quick = case.pod.started, _soon_killed(case)
-    return judge(shape, goal.size, goal.bounds, started=started, quick_oom=quick, now=case.now, settings=case.settings)
+    gap = case.sizes.gap(shape, spared)
+    return judge(gap, started=case.pod.started, quick_oom=_soon_killed(case), now=case.now, settings=case.settings)
 
 
 def prospect_of(case: Case, change: InPlaceChange, stage: Stage, asked: Need | NoNeed) -> Prospect:
@@ -59,15 +57,6 @@ def prospect_of(case: Case, change: InPlaceChange, stage: Stage, asked: Need | N
     return Prospect.IMPOSSIBLE if large else Prospect.NEGLIGIBLE
 
 
-def unobserved(pod: PodView) -> Iterator[Part]:
-    """What admission did not see it did not size; it names ordinary containers alone, and no native sidecars."""
-    if pod.observed is None:
-        return
-    for each in pod.in_spec.containers:
-        if each.place is Place.CONTAINERS and each.name not in pod.observed:
-            yield from ((each.name, resource) for resource in RESOURCES)
-
-
 def for_hpa(case: Case) -> Iterator[Part]:
     """What is left to an HPA."""
     return ((each.name, resource) for each in case.pod.in_spec.containers for resource in case.view.hpa)
@@ -79,7 +68,7 @@ def _soon_killed(case: Case) -> bool:
         return False
     own = vpa.evict_after_oom if case.settings.per_vpa_config else None
     patience = own.total_seconds() if own is not None else case.settings.evict_after_oom
-    left_out = {name for name, _ in unobserved(pod)}
+    left_out = {name for name, _ in pod.unobserved}
     return any(
         ran < patience and vpa.container(name).scaled and name not in left_out for name, ran in pod.kills.items()
     )

@@ -47,7 +47,7 @@ class Turns:
         self._view, self._now, self._settings = view, now, settings
         second = math.floor(now)
         newest = (each.ref.uid for each in view.pods if each.created is not None and each.created >= second)
-        self._newest = frozenset(newest)
+        self._newest = tuple(newest)
         self._hourly = HourlyBudget(view.left)
         pods: dict[GroupKey, list[Disturbance]] = {}
         for pod in view.pods:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -19,16 +19,19 @@ from trellis.api.kube.pods import READY, Pod
 from trellis.api.kube.workloads import DaemonSet, ReplicaSet, ReplicationController, StatefulSet
 from trellis.core.boost.memory import is_boosted
 from trellis.core.model.marks import OBSERVED
+from trellis.core.recommend.amounts import RESOURCES
 from trellis.core.recommend.capping import NamespaceLimits
 from trellis.core.recommend.capping.limit_ranges import Counts
 from trellis.core.resize.actions import GroupKey, PodRef
 from trellis.core.resize.attempts import Attempts
 from trellis.core.resize.budget import HourlyLeft
+from trellis.core.resize.eligibility import Part
 from trellis.core.resize.freezing import Freeze
 from trellis.core.resize.states import Resize, read_resize, resources_in_force
 from trellis.core.sizing.governors import Governor
-from trellis.core.sizing.shapes import PodShape
+from trellis.core.sizing.shapes import Place, PodShape
 
+_NOTHING: Final[frozenset[Part]] = frozenset()
 _PENDING, _FINISHED = "Pending", frozenset({"Succeeded", "Failed"})
 
 # Whether the successor of a pod would fit some node, if its containers requested this; None if nobody can say.
@@ -38,6 +41,7 @@ Fits: TypeAlias = Callable[[Pod, Mapping[str, Counts]], bool | None]
 class PodView(msgspec.Struct, frozen=True):
     """One pod. Times are seconds since 1970; `kills` are out-of-memory kills: how long the container had run.
 
+    What admission did not see it did not size: those are `unobserved`.
     Nobody has said yet whether a pod is Ready that neither is `ready` nor `unready`.
     """
 
@@ -48,7 +52,7 @@ class PodView(msgspec.Struct, frozen=True):
     in_force: PodShape
     resize: Resize
     kills: Mapping[str, float]
-    observed: frozenset[str] | None
+    unobserved: frozenset[Part]
     boosted: bool
     ready: bool
     unready: bool
@@ -74,7 +78,7 @@ class PodView(msgspec.Struct, frozen=True):
             in_force=in_force,
             resize=read_resize(pod, in_force),
             kills=_kills(pod),
-            observed=_observed(metadata.annotations.get(OBSERVED)),
+            unobserved=_unobserved(in_spec, _observed(metadata.annotations.get(OBSERVED))),
             boosted=is_boosted(metadata.annotations),
             ready=ready is not None and ready.status == "True",
             unready=ready is not None and ready.status != "True",
@@ -139,6 +143,14 @@ def _observed(text: str | None) -> frozenset[str] | None:
     """The containers that admission saw; one that cannot be read says nothing."""
     names = [name.strip() for name in text.split(",")] if text else []
     return frozenset(names) if names and all(names) else None
+
+
+def _unobserved(shape: PodShape, observed: frozenset[str] | None) -> frozenset[Part]:
+    """Admission names ordinary containers alone, and no native sidecars."""
+    if observed is None:
+        return _NOTHING
+    left_out = [each.name for each in shape.containers if each.place is Place.CONTAINERS and each.name not in observed]
+    return frozenset((name, resource) for name in left_out for resource in RESOURCES) if left_out else _NOTHING
 
 
 def _kills(pod: Pod) -> dict[str, float]:

@@ -16,7 +16,7 @@ from trellis.api.hvpa import Hvpa
 from trellis.api.kube.meta import ObjectMeta
 from trellis.api.parts import TargetReference
 from trellis.api.resolve import EffectiveVpa, UpdateMode, resolve_hvpa_pods, resolve_vpa
-from trellis.api.vpa import VerticalPodAutoscaler
+from trellis.api.vpa import VerticalPodAutoscaler, VerticalPodAutoscalerStatus
 from trellis.core.model.owners import TargetRef
 from trellis.core.model.targets import Claim
 from trellis.core.recommend.capping import Advice, read_advice
@@ -60,6 +60,11 @@ def vpa_governor(vpa: VerticalPodAutoscaler) -> Governor | None:
         return None
     claim = _claim(vpa.metadata, vpa.spec.target_ref, Rank.ACTS if acts else Rank.BOOSTS_ONLY)
     return Governor(vpa.kind, claim, meaning, read_advice(vpa.status) if acts else ())
+
+
+def readvised(governor: Governor, status: VerticalPodAutoscalerStatus | None) -> Governor:
+    """The governor of a VPA of which only the status has changed: what it means is costly to find, and stays."""
+    return msgspec.structs.replace(governor, advice=read_advice(status) if governor.applies else ())
 
 
 def hvpa_governor(hvpa: Hvpa) -> Governor:

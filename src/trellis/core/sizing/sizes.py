@@ -86,22 +86,27 @@ def size_pod(
     limits: NamespaceLimits,
     *,
     keep_qos: bool = False,
+    capped: Sequence[CappedAdvice] | None = None,
 ) -> PodSize:
-    """The size of a pod. With `keep_qos`, for pods that run, it is one that the pod can be resized to."""
-    capped = {each.container: each for each in _capped(shape, advice, vpa, limits)}
-    if not capped:
+    """The size of a pod. With `keep_qos`, for pods that run, it is one that the pod can be resized to.
+
+    `capped` is the advice as it is bounded for this pod, if somebody knows that already.
+    """
+    found = _capped(shape, advice, vpa, limits) if capped is None else capped
+    by_name = {each.container: each for each in found}
+    if not by_name:
         return PodSize()
     stages = shape.stages
-    follow = {name: vpa.container(name).limits_follow for name in capped}
+    follow = {name: vpa.container(name).limits_follow for name in by_name}
     drafts = [
         Draft.of(resource, shape, stages, limits.container.default_limit.get(resource, 0)) for resource in RESOURCES
     ]
     for draft in drafts:
-        _ask(draft, capped, follow)
+        _ask(draft, by_name, follow)
         fit(draft, limits)
     if keep_qos:
         keep_class(drafts, shape, limits)
-    return PodSize(tuple(_sizes(drafts, capped)))
+    return PodSize(tuple(_sizes(drafts, by_name)))
 
 
 def _capped(

@@ -15,7 +15,7 @@ from trellis.core.usage.history import CPU_SERIES, MEMORY_SERIES
 from trellis.core.usage.layout import MIN_WEIGHT
 from trellis.core.usage.peaks import add_peaks
 from trellis.core.usage.readings import Readings
-from trellis.core.usage.samples import LATE_SAMPLE, REPEATED_SAMPLE, Ingested, Samples, counted, screen
+from trellis.core.usage.samples import LATE_SAMPLE, REPEATED_SAMPLE, Ingested, Measured, counted, screen
 from trellis.core.usage.sequences import grouped, highest_before, one_per_window
 from trellis.core.usage.state import UsageState
 
@@ -28,7 +28,7 @@ class _Outcome(NamedTuple):
     repeated: BoolColumn
 
 
-def take_in(state: UsageState, samples: Samples, slots: IntColumn, now: float) -> Ingested:
+def take_in(state: UsageState, samples: Measured, slots: IntColumn, now: float) -> Ingested:
     """Add a batch to the histograms; `slots` are those of its containers, -1 for one that is not followed."""
     screened = screen(samples, slots, now)
     rows = np.where(slots >= 0, state.slots.row[slots], -1) if state.slots.capacity else slots
@@ -40,7 +40,7 @@ def take_in(state: UsageState, samples: Samples, slots: IntColumn, now: float) -
     ):
         here = np.flatnonzero(sound)
         here = here[grouped(slots[here])]
-        worth = pods[state.rows.vpa[rows[here]]]
+        worth = pods[state.rows.vpa[rows[here]]] if state.totals.size else np.broadcast_to(np.int64(1), here.shape)
         found = take(state, Readings(slots[here], rows[here], samples.times[here], values[here], worth))
         for noted, new in zip(outcome, found, strict=True):
             noted[here] = new
@@ -107,7 +107,7 @@ def _ready_pods(state: UsageState, slots: IntColumn) -> IntColumn:
 
 
 def _add_history(
-    state: UsageState, rows: IntColumn, samples: Samples, cpu_taken: BoolColumn, memory_taken: BoolColumn
+    state: UsageState, rows: IntColumn, samples: Measured, cpu_taken: BoolColumn, memory_taken: BoolColumn
 ) -> None:
     if not state.history.size:
         return
@@ -121,7 +121,7 @@ def _add_history(
 
 
 def _add_runs(
-    state: UsageState, slots: IntColumn, rows: IntColumn, samples: Samples, taken: tuple[BoolColumn, BoolColumn]
+    state: UsageState, slots: IntColumn, rows: IntColumn, samples: Measured, taken: tuple[BoolColumn, BoolColumn]
 ) -> None:
     if not state.runs.size:
         return

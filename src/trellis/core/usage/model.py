@@ -21,7 +21,7 @@ from trellis.core.usage.followed import FollowedPods
 from trellis.core.usage.intake import take_in
 from trellis.core.usage.ooms import OomRecord, SeenKills
 from trellis.core.usage.rows import VpaKey
-from trellis.core.usage.samples import Ingested, Samples
+from trellis.core.usage.samples import Ingested, Measured, Samples
 from trellis.core.usage.settings import Tuning, UsageSettings
 from trellis.core.usage.state import UsageState
 from trellis.core.usage.view import RowsView, rows_view
@@ -89,9 +89,16 @@ class UsageModel:
 
     def ingest(self, samples: Samples, now: float) -> Ingested:
         """Take in a batch of samples, live or of old times; those of one container are in the order of their times."""
-        return take_in(
-            self._state, samples, self._pods.lookup(samples.namespaces, samples.pods, samples.containers), now
-        )
+        slots = self._pods.lookup(samples.namespaces, samples.pods, samples.containers)
+        return take_in(self._state, samples.measured, slots, now)
+
+    def slots(self, namespaces: Sequence[str], pods: Sequence[str], containers: Sequence[str]) -> IntColumn:
+        """The numbers of followed containers, for as long as they are followed; -1 where one is not."""
+        return self._pods.lookup(namespaces, pods, containers)
+
+    def ingest_at(self, slots: IntColumn, measured: Measured, now: float) -> Ingested:
+        """Take in a batch of the containers of such numbers, as `ingest` does: for who has many samples of few."""
+        return take_in(self._state, measured, slots, now)
 
     def record_ooms(self, kills: Sequence[OomKill], now: float) -> OomRecord:
         """Count OOM kills, each once; also those of pods that departed a few minutes ago."""

@@ -33,8 +33,19 @@ LATE_SAMPLE = Reason("LateSample", "A usage sample was left out: a newer one of 
 REPEATED_SAMPLE = Reason("RepeatedSample", "A usage sample was left out: the one of that time is known already.")
 
 
+class Measured(msgspec.Struct, frozen=True):
+    """Usage at some times, in columns of equal length: cores and bytes, NaN where nobody measured."""
+
+    times: FloatColumn
+    cpu: FloatColumn
+    memory: FloatColumn
+
+    def __len__(self) -> int:
+        return len(self.times)
+
+
 class Samples(msgspec.Struct, frozen=True):
-    """A batch of usage, in columns of equal length: cores and bytes, NaN where nobody measured."""
+    """A batch of usage, in columns of equal length: whose it is, and what was measured."""
 
     namespaces: list[str]
     pods: list[str]
@@ -50,6 +61,11 @@ class Samples(msgspec.Struct, frozen=True):
 
     def __len__(self) -> int:
         return len(self.times)
+
+    @property
+    def measured(self) -> Measured:
+        """The same without the names."""
+        return Measured(self.times, self.cpu, self.memory)
 
     @classmethod
     def empty(cls) -> Samples:
@@ -96,7 +112,7 @@ class Screened(msgspec.Struct, frozen=True):
     dropped: dict[str, int]
 
 
-def screen(samples: Samples, slots: IntColumn, now: float) -> Screened:
+def screen(samples: Measured, slots: IntColumn, now: float) -> Screened:
     """Look at each sample by itself."""
     known = slots >= 0
     has_cpu, has_memory = ~np.isnan(samples.cpu), ~np.isnan(samples.memory)

@@ -6,17 +6,14 @@ vector will do as well.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
 from trellis.base.errors import PrometheusTooMuch
+from trellis.core.model.past_pods import PodLabels
 from trellis.core.usage.columns import FloatColumn
 from trellis.sources.prometheus.answers import Answer
 from trellis.sources.prometheus.client import PrometheusClient
 from trellis.sources.prometheus.settings import PrometheusSettings
-
-PodLabels = Mapping[tuple[str, str], Mapping[str, str]]
 
 
 async def pod_labels(client: PrometheusClient, settings: PrometheusSettings, now: float) -> PodLabels:

@@ -7,6 +7,7 @@ A later bound wins, as upstream has it: a policy may break a LimitRange. Where l
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import msgspec
 
@@ -15,7 +16,7 @@ from trellis.api.resolve import ContainerMeaning
 from trellis.base.reason import Reason
 from trellis.core.recommend.amounts import RESOURCES
 from trellis.core.recommend.capping.limit_ranges import Counts, Range, counts
-from trellis.core.recommend.capping.policy import Caps, compile_caps
+from trellis.core.recommend.capping.policy import UNBOUNDED, Caps, compile_caps
 from trellis.core.recommend.capping.proportions import request_at_limit
 
 CAPPED_TO_MIN_ALLOWED = Reason("CappedToMinAllowed", "The recommendation was raised to the policy's minAllowed.")
@@ -45,7 +46,7 @@ class PodContainer(msgspec.Struct, frozen=True):
 
 
 class Bound(msgspec.Struct, frozen=True):
-    """One thing that bounds an amount, and what is said when it does; 0 bounds nothing."""
+    """One thing that bounds an amount, and what is said when it does."""
 
     amount: int
     is_maximum: bool
@@ -53,12 +54,17 @@ class Bound(msgspec.Struct, frozen=True):
 
     def cuts(self, amount: int) -> bool:
         """Whether an amount is on the wrong side."""
-        return self.amount > 0 and (amount > self.amount if self.is_maximum else amount < self.amount)
+        return amount > self.amount if self.is_maximum else amount < self.amount
 
 
-def bounds_of(container: PodContainer, meaning: ContainerMeaning, limits: Range) -> dict[str, tuple[Bound, ...]]:
-    """What bounds each resource of a container, in the order in which it is applied."""
+_NOTHING_BOUND: Mapping[str, tuple[Bound, ...]] = {}
+
+
+def bounds_of(container: PodContainer, meaning: ContainerMeaning, limits: Range) -> Mapping[str, tuple[Bound, ...]]:
+    """What bounds each resource of a container, in the order in which it is applied; nothing for most containers."""
     caps = compile_caps(meaning)
+    if caps is UNBOUNDED and meaning.limits_follow and not limits.least and not limits.most:
+        return _NOTHING_BOUND
     return {resource: _bounds(resource, container, meaning, caps, limits) for resource in RESOURCES}
 
 
@@ -83,10 +89,12 @@ def _bounds(
         low = max(low, request_at_limit(low, *own, at_least=True))
         high = request_at_limit(high, *own, at_least=False)
     most = caps.most[which]
-    return (
-        Bound(low, False, CAPPED_TO_RANGE_MIN),
-        Bound(high, True, CAPPED_TO_RANGE_MAX),
-        Bound(int(caps.least[which]), False, CAPPED_TO_MIN_ALLOWED),
-        Bound(int(most) if math.isfinite(most) else 0, True, CAPPED_TO_MAX_ALLOWED),
-        Bound(0 if meaning.limits_follow else own[1], True, CAPPED_TO_LIMIT),
+    every = (
+        (low, False, CAPPED_TO_RANGE_MIN),
+        (high, True, CAPPED_TO_RANGE_MAX),
+        (int(caps.least[which]), False, CAPPED_TO_MIN_ALLOWED),
+        (int(most) if math.isfinite(most) else 0, True, CAPPED_TO_MAX_ALLOWED),
+        (0 if meaning.limits_follow else own[1], True, CAPPED_TO_LIMIT),
     )
+    # Zero bounds nothing.
+    return tuple(Bound(*each) for each in every if each[0] > 0)

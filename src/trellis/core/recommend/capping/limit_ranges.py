@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
 from functools import lru_cache
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -18,6 +18,9 @@ from trellis.api.resolve.stored import stored_amount
 from trellis.core.recommend.amounts import RESOURCES
 
 Counts: TypeAlias = Mapping[str, int]
+
+# So many digits are no more than any amount may be.
+_PLAIN: Final = 12
 
 _NONE: Counts = {}
 _NO_RATIOS: Mapping[str, Fraction] = {}
@@ -60,13 +63,24 @@ def read_limit_ranges(ranges: Iterable[LimitRange]) -> NamespaceLimits:
 
 def counts(written: Mapping[str, str]) -> dict[str, int]:
     """Quantities as counts; those that cannot be read, and all but CPU and memory, are left out."""
-    read = {resource: _count(resource, written.get(resource)) for resource in RESOURCES}
-    return {resource: count for resource, count in read.items() if count is not None}
+    found = {}
+    for resource in RESOURCES:
+        count = _count(resource, written.get(resource))
+        if count is not None:
+            found[resource] = count
+    return found
 
 
 # The amounts are few, as their texts are, and a new pod waits until all of its own are read.
 @lru_cache(maxsize=4096, typed=True)
 def _count(resource: str, text: str | None) -> int | None:
+    if text is None:
+        return None
+    # As recommendations are written, of which there are many: `25m`, and plain bytes.
+    is_milli = resource == "cpu" and text.endswith("m")
+    digits = text[:-1] if is_milli else text
+    if len(digits) <= _PLAIN and digits.isascii() and digits.isdigit():
+        return int(digits) * (1000 if resource == "cpu" and not is_milli else 1)
     amount = stored_amount(text)
     if amount is None:
         return None

@@ -97,19 +97,18 @@ def cap_for_pod(
         if each.name in given and meanings[each.name].scaled
     }
     notes: dict[str, list[CapNote]] = {name: [] for name in ours}
-    follow = {name: meaning.limits_follow for name, meaning in meanings.items()}
     # Most namespaces have no LimitRange for whole pods.
-    for field in _FIELDS if limits.pod.least or limits.pod.most else ():
-        for name, note in _fit(field, ours, containers, follow, limits.pod):
-            if field == "target":
-                notes[name].append(note)
+    if limits.pod.least or limits.pod.most:
+        follow = {name: meaning.limits_follow for name, meaning in meanings.items()}
+        for field in _FIELDS:
+            for name, note in _fit(field, ours, containers, follow, limits.pod):
+                if field == "target":
+                    notes[name].append(note)
     for container in containers:
         if container.name in ours:
-            _cap(
-                ours[container.name],
-                bounds_of(container, meanings[container.name], limits.container),
-                notes[container.name],
-            )
+            bounds = bounds_of(container, meanings[container.name], limits.container)
+            if bounds:
+                _cap(ours[container.name], bounds, notes[container.name])
     return tuple(CappedAdvice(name, **fields, notes=tuple(notes[name])) for name, fields in ours.items())
 
 
@@ -142,4 +141,4 @@ def _controlled(amounts: Counts, meaning: ContainerMeaning) -> dict[str, int]:
 
 
 def _counts(written: Mapping[str, str | int]) -> Counts:
-    return counts({resource: str(text) for resource, text in written.items()})
+    return counts({resource: text if isinstance(text, str) else str(text) for resource, text in written.items()})

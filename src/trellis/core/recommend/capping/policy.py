@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from functools import lru_cache
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -36,10 +37,13 @@ class Caps(msgspec.Struct, frozen=True):
     spelled: Mapping[tuple[str, float], str] = {}
 
 
+UNBOUNDED: Final = Caps()
+
+
 def compile_caps(meaning: ContainerMeaning) -> Caps:
     """The numbers of a policy. What is finer than a millicore or a byte is rounded into the allowed range."""
     if not meaning.min_allowed and not meaning.max_allowed:
-        return Caps()
+        return UNBOUNDED
     least, spelled = _bounds(meaning.min_allowed, absent=0.0, upper=False)
     most, spelled_too = _bounds(meaning.max_allowed, absent=math.nan, upper=True)
     return Caps((least[CPU], least[MEMORY]), (most[CPU], most[MEMORY]), spelled | spelled_too)

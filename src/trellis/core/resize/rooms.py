@@ -14,8 +14,8 @@ from typing import Final
 from trellis.api.kube.nodes import Node
 from trellis.api.kube.pods import Pod
 from trellis.core.fit import Demand, NodeTable, Occupancy, fits, held_by
+from trellis.core.model.keys import Key
 from trellis.core.recommend.capping.limit_ranges import Counts
-from trellis.kube.keys import Key
 
 # Pods counted in one go: a boost that ends meanwhile waits for them.
 _AT_ONCE: Final = 1_000

@@ -1,7 +1,7 @@
 """What is to be done to these workloads? Views are made of what was gathered, and the core is asked about each.
 
-All of it runs in the thread of passes, on frozen values. A workload whose plan fails is left alone, and costs no other
-its plan.
+It works on frozen values, and may run in a thread of its own. A workload whose plan fails is left alone, and costs no
+other its plan.
 """
 
 from __future__ import annotations
@@ -12,19 +12,23 @@ import msgspec
 
 from trellis.api.kube.nodes import Node
 from trellis.api.kube.pods import Pod
-from trellis.controllers.updater.hourly import Ledger
-from trellis.controllers.updater.knowledge import Gathered
-from trellis.controllers.updater.rooms import Rooms
+from trellis.core.model.keys import Key
 from trellis.core.recommend.capping.limit_ranges import Counts
 from trellis.core.resize.attempts import Attempts
+from trellis.core.resize.gathering import Gathered
+from trellis.core.resize.governed import Workload
+from trellis.core.resize.ledger import Ledger
 from trellis.core.resize.plan import Plan, plan
+from trellis.core.resize.rooms import Rooms
 from trellis.core.resize.settings import UpdateSettings
 from trellis.core.resize.views import PodView, WorkloadView
-from trellis.kube.keys import Key
 
 
 class Batch(msgspec.Struct, frozen=True):
-    """Workloads to plan for, each with what is remembered of it, and what has changed since the last batch."""
+    """Workloads to plan for, each with what is remembered of it, and what has changed since the last batch.
+
+    Of those that are `unknown` nothing can be told: nobody governs them, or nobody knows their pods.
+    """
 
     gathered: Sequence[tuple[Gathered, Attempts]]
     nodes: Mapping[str, Counts]
@@ -32,6 +36,7 @@ class Batch(msgspec.Struct, frozen=True):
     changed_pods: Mapping[Key, Pod | None]
     ledger: Ledger
     now: float
+    unknown: tuple[Workload, ...] = ()
 
 
 class Planned(msgspec.Struct, frozen=True):

@@ -11,17 +11,17 @@ from typing import Any
 import msgspec
 
 from trellis.api.hvpa import Hvpa
+from trellis.api.kinds import HVPA
 from trellis.api.kube.observed_pods import ObservedPod
 from trellis.api.resolve import EffectiveVpa, resolve_vpa
 from trellis.api.vpa import VerticalPodAutoscaler
-from trellis.controllers.recommender.watching import Seen
+from trellis.core.model.keys import BY_NAMESPACE
 from trellis.core.model.owners import Owners, ScaleAnswer, TargetRef
 from trellis.core.model.pods import FollowedPod, followed
 from trellis.core.model.selection import select
 from trellis.core.model.target_problems import TargetProblem
 from trellis.core.model.targets import Claim, Governance, govern
-from trellis.kube.keys import BY_NAMESPACE
-from trellis.kube.resources import HVPAS
+from trellis.core.recommend.seen import Seen
 
 Follows = Callable[[str], bool]
 
@@ -87,7 +87,7 @@ def target_of_vpa(vpa: VerticalPodAutoscaler) -> TargetRef:
 def _made_by_hvpa(vpa: VerticalPodAutoscaler) -> bool:
     """Whether an Hvpa made this VPA, and so reads its status."""
     controller = vpa.metadata.controller
-    return controller is not None and controller.kind == HVPAS.kind and controller.api_version == HVPAS.api_version
+    return controller is not None and controller.kind == HVPA.name and controller.api_version == HVPA.api_version
 
 
 def governed_pods(roster: Roster, pods: Sequence[ObservedPod], follows: Follows) -> list[tuple[ObservedPod, str]]:
@@ -106,7 +106,7 @@ def followed_pods(governed: Sequence[tuple[ObservedPod, str]]) -> list[FollowedP
 def in_one_namespace(seen: Seen, namespace: str) -> tuple[Any, Any, Any]:
     """VPAs, pods and Hvpas there; also pods that are gone but have run out of memory since the last look."""
     pods = {pod.metadata.name: pod for pod in seen.pods.by(BY_NAMESPACE, namespace)}
-    for kill in seen.kills:
+    for kill in seen.news.kills:
         if kill.pod is not None and kill.what.namespace == namespace:
             pods.setdefault(kill.what.pod, kill.pod)
     return (

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 from trellis.api.kube.meta import KubeObject, OwnerReference
 from trellis.api.kube.pods import Pod
-from trellis.controllers.updater.governed import Workload
+from trellis.core.resize.governed import Workload
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -5,9 +5,9 @@ from hypothesis import strategies as st
 
 from trellis.api.kube.meta import ObjectMeta, OwnerReference
 from trellis.api.kube.pods import Pod, PodSpec
+from trellis.core.model.keys import BY_NAMESPACE, BY_NODE, BY_OWNER, Key, in_namespace, key_of, on_node, owned_by
+from trellis.core.model.store import Snapshot, Store
 from trellis.kube.changes import Change, differences
-from trellis.kube.keys import BY_NAMESPACE, BY_NODE, BY_OWNER, Key, in_namespace, key_of, on_node, owned_by
-from trellis.kube.store import Snapshot, Store
 
 INDEXES = {BY_NAMESPACE: in_namespace, BY_OWNER: owned_by, BY_NODE: on_node}
 

@@ -22,7 +22,7 @@ from collections.abc import Collection, Iterator, Mapping
 from types import MappingProxyType
 from typing import Generic, TypeVar
 
-from trellis.kube.keys import IndexFunction, Key, T
+from trellis.core.model.keys import IndexFunction, Key, T
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -1,7 +1,7 @@
 """What is known of all VPAs, and what follows from it? The part of a pass that needs no cluster.
 
-It runs in the thread of passes, on one snapshot. Nothing else touches the usage model or the board, and nothing here
-waits for anything.
+It is told what was seen, step by step, and says what to write. Told the same it says the same, whichever process it
+runs in: nothing may depend on the order of a set.
 """
 
 from __future__ import annotations
@@ -11,15 +11,22 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
-import msgspec
-
 from trellis.api.gates import Gates
 from trellis.api.resolve import DEFAULT_RECOMMENDER, resolve_vpa
 from trellis.api.vpa import VerticalPodAutoscaler
 from trellis.base.errors import InvalidCheckpoint
-from trellis.controllers.recommender.figures import tuning_of
-from trellis.controllers.recommender.past import Past, PastOf
-from trellis.controllers.recommender.roster import (
+from trellis.base.selectors import Selector
+from trellis.core.model.keys import BY_NAMESPACE, Key
+from trellis.core.model.owners import Owners, ScaleAnswer, TargetRef
+from trellis.core.model.pods import FollowedPod, where_resources_stand
+from trellis.core.recommend.board import Board
+from trellis.core.recommend.declaration import needs_runs
+from trellis.core.recommend.last_pass import LastPass
+from trellis.core.recommend.past import Past, PastOf
+from trellis.core.recommend.pipeline import recommend
+from trellis.core.recommend.protocol import Recommender
+from trellis.core.recommend.results import PassResult
+from trellis.core.recommend.roster import (
     Roster,
     followed_pods,
     governed_pods,
@@ -28,53 +35,24 @@ from trellis.controllers.recommender.roster import (
     roster_of,
     target_of_vpa,
 )
-from trellis.controllers.recommender.totals import HvpaTotals, totals_of
-from trellis.controllers.recommender.watching import Kill, Seen
-from trellis.core.model.owners import Owners, ScaleAnswer, TargetRef
-from trellis.core.model.pods import FollowedPod, where_resources_stand
-from trellis.core.recommend.board import Board
-from trellis.core.recommend.declaration import needs_runs
-from trellis.core.recommend.last_pass import LastPass
-from trellis.core.recommend.pipeline import recommend
-from trellis.core.recommend.protocol import Recommender
-from trellis.core.recommend.results import PassResult
+from trellis.core.recommend.scope import Scope, Waiting
+from trellis.core.recommend.seen import Kill, Seen
 from trellis.core.recommend.served import ServedVpa, StatusWrite, VpaState
 from trellis.core.recommend.settings import PipelineSettings
 from trellis.core.recommend.shadows import shadows_of
+from trellis.core.recommend.totals import HvpaTotals, totals_of
+from trellis.core.recommend.tuning import tuning_of
 from trellis.core.usage.checkpoints import SavedRow
 from trellis.core.usage.columns import RowKey
 from trellis.core.usage.model import UsageModel
 from trellis.core.usage.ooms import OomRecord
 from trellis.core.usage.samples import Ingested, Samples
 from trellis.core.usage.settings import Tuning, UsageSettings
-from trellis.kube.keys import BY_NAMESPACE, Key
-from trellis.runtime.collector import paused
-from trellis.sources.external_metrics import ExternalQuery
 
 _NO_RESIZE: Final = (
     "no pod is boosted: this API server cannot resize pods in place, so that a boost would last for a pod's life; "
     "startupBoost needs Kubernetes 1.33 or later"
 )
-
-
-class Scope(msgspec.Struct, frozen=True):
-    """Whom this process serves: the recommenders it is, and the namespaces it looks at."""
-
-    recommenders: frozenset[str]
-    namespace: str = ""
-    ignored: frozenset[str] = frozenset()
-
-    def covers(self, namespace: str) -> bool:
-        """Whether objects of a namespace are ours to look at."""
-        return namespace == self.namespace if self.namespace else namespace not in self.ignored
-
-
-class Waiting(msgspec.Struct, frozen=True):
-    """VPAs whose history is being fetched, and those whose history could not be, with the problem."""
-
-    fetching: frozenset[Key] = frozenset()
-    without: frozenset[Key] = frozenset()
-    problem: str = ""
 
 
 class Knowledge:
@@ -120,7 +98,7 @@ class Knowledge:
         """Take in VPAs that changed, or all; the answer is which are served now and were not before."""
         self._scope = scope
         new: set[Key] = set()
-        for key in seen.vpas.objects.keys() | self._served.keys() if all_of_them else seen.changed_vpas:
+        for key in sorted(seen.vpas.objects.keys() | self._served.keys()) if all_of_them else sorted(seen.news.vpas):
             vpa = seen.vpas.get(*key)
             known = self._served.get(key)
             served = _served(vpa, known) if vpa is not None and scope.covers(key[0]) else None
@@ -150,9 +128,9 @@ class Knowledge:
         sources: Counter[str] = Counter()
         changed = self._changed(seen, scales, waiting)
         self._scales, self._waiting = scales, waiting
-        self._haunted = {kill.what.namespace for kill in seen.kills}
+        self._haunted = {kill.what.namespace for kill in seen.news.kills}
         owners = owners_in(seen, scales)
-        for namespace in changed:
+        for namespace in sorted(changed):
             sources += self._load_namespace(namespace, seen, owners, now)
         with_totals = {key for key in self._under_hvpas() if self._follows(key)}
         if with_totals != self._with_totals:
@@ -191,8 +169,8 @@ class Knowledge:
 
     def _changed(self, seen: Seen, scales: Mapping[TargetRef, ScaleAnswer], waiting: Waiting) -> set[str]:
         """Namespaces to look at again, also those in which a pod was kept for the sake of its kill."""
-        changed, self._touched = self._touched | seen.changed_namespaces | self._haunted, set()
-        changed |= {kill.what.namespace for kill in seen.kills}
+        changed, self._touched = self._touched | seen.news.namespaces | self._haunted, set()
+        changed |= {kill.what.namespace for kill in seen.news.kills}
         changed |= {key[0] for key in self._waiting.fetching ^ waiting.fetching}
         changed |= {key[0] for key in self._waiting.without ^ waiting.without}
         changed |= {target.namespace for target, answer in scales.items() if self._scales.get(target) != answer}
@@ -216,13 +194,11 @@ class Knowledge:
 
     def recommend(self, now: float) -> PassResult:
         """What all VPAs should say, and which statuses are to be written for it."""
-        with paused():
-            return recommend(self.model.view(), self.board, self._recommenders, self._pipeline, now)
+        return recommend(self.model.view(), self.board, self._recommenders, self._pipeline, now)
 
     def published(self, result: PassResult, written: Sequence[tuple[StatusWrite, str]], now: float) -> LastPass:
         """Take note of statuses that were written, each with the version that made; the answer is what to remember."""
-        for write, resource_version in written:
-            self.board.published(write, resource_version, now)
+        self.board.all_published(written, now)
         return LastPass.of(result, self.board, (write for write, _ in written), now)
 
     def due(self, limit: int, now: float) -> list[SavedRow]:
@@ -232,19 +208,22 @@ class Knowledge:
         rows = self.model.due(now, most)
         keys = self.model.keys(rows)
         # Checkpoints of a VPA that somebody else serves are theirs.
-        self.saved([key for key in keys if (key.namespace, key.vpa) not in self._served], now)
+        self._mark([key for key in keys if (key.namespace, key.vpa) not in self._served], now)
         chosen = [at for at, key in enumerate(keys) if self._may_save((key.namespace, key.vpa))]
         return self.model.saved(rows[chosen[:limit]], now)
 
     def saved(self, keys: Sequence[RowKey], now: float) -> None:
         """Take note of checkpoints that were written."""
+        self._mark(keys, now)
+
+    def _mark(self, keys: Sequence[RowKey], now: float) -> None:
         rows = self.model.find(keys)
         self.model.mark_saved(rows[rows >= 0], now)
 
     def totals(self, now: float) -> list[HvpaTotals]:
         """What the Hvpas over VPAs of users should know of whole workloads, where it is not what they know."""
         recommender = self._recommenders.get(DEFAULT_RECOMMENDER)
-        users = [key for key in self._with_totals if key[1] not in self._rosters[key[0]].publishing]
+        users = [key for key in sorted(self._with_totals) if key[1] not in self._rosters[key[0]].publishing]
         if not users or recommender is None:
             return []
         sums = totals_of(self.model.view(), recommender, self._sized(users), now)
@@ -260,10 +239,10 @@ class Knowledge:
         """Where there are served VPAs."""
         return sorted({namespace for namespace, _ in self._served})
 
-    def external_queries(self) -> list[ExternalQuery]:
+    def selectors(self) -> list[tuple[Key, Selector]]:
         """The served VPAs that govern pods, with the selectors of their targets."""
         return [
-            ExternalQuery(namespace, claim.name, claim.selector)
+            ((namespace, claim.name), claim.selector)
             for namespace, roster in self._rosters.items()
             for claim in roster.claims
             if claim.selector and roster.governance.matched[claim.name] and (namespace, claim.name) in self._served
@@ -314,7 +293,7 @@ class Knowledge:
         for key, names in self._containers(pods).items():
             wanted = self._tunings(key, names)
             tuned = frozenset(name for name, tuning in wanted.items() if tuning is not None)
-            for name in tuned | self._tuned.get(key, frozenset()):
+            for name in sorted(tuned | self._tuned.get(key, frozenset())):
                 self.model.tune(*key, name, wanted.get(name))
             if tuned:
                 self._tuned[key] = tuned

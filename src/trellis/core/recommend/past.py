@@ -11,7 +11,8 @@ from collections.abc import Mapping
 import msgspec
 import numpy as np
 
-from trellis.core.model.past_pods import PastPods
+from trellis.core.model.keys import Key
+from trellis.core.model.past_pods import PastPods, PodLabels
 from trellis.core.model.pods import FollowedContainer, FollowedPod
 from trellis.core.model.targets import Claim
 from trellis.core.usage.checkpoints import SavedRow
@@ -19,8 +20,6 @@ from trellis.core.usage.columns import RowKey
 from trellis.core.usage.model import UsageModel
 from trellis.core.usage.samples import Samples
 from trellis.core.usage.settings import Tuning, UsageSettings
-from trellis.kube.keys import Key
-from trellis.sources.prometheus.pod_labels import PodLabels
 
 
 class PastOf(msgspec.Struct, frozen=True):

@@ -1,0 +1,242 @@
+"""What is known of a workload now? Everything a plan asks for, found by indexes and never by a walk over all pods.
+
+Whoever sees the cluster puts what has changed, and is told which workloads that concerns. What is handed to a plan is
+frozen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from trellis.api.kube.meta import KubeObject
+from trellis.api.kube.nodes import Node
+from trellis.api.kube.pods import Pod
+from trellis.api.kube.policies import LimitRange
+from trellis.api.kube.scaling import HorizontalPodAutoscaler
+from trellis.api.kube.slices import NOTHING, Labels
+from trellis.base.selectors import Selector
+from trellis.core.model.keys import Key
+from trellis.core.model.owners import WELL_KNOWN, Owners, ScaleAnswer, TargetRef
+from trellis.core.model.selection import Selection, select
+from trellis.core.recommend.capping import NamespaceLimits
+from trellis.core.recommend.capping.limit_ranges import Counts, counts
+from trellis.core.resize.actions import GroupKey
+from trellis.core.resize.echoes import Echoes
+from trellis.core.resize.family import Family
+from trellis.core.resize.freezing import Freeze
+from trellis.core.resize.governed import Governed, Governing, Workload
+from trellis.core.resize.surroundings import Surroundings
+from trellis.core.resize.views import configured_of
+from trellis.core.sizing.governors import Governor
+
+
+class Gathered(msgspec.Struct, frozen=True):
+    """What is known of one workload; a plan adds what is remembered of it. `groups` are all controllers below it."""
+
+    workload: Workload
+    governor: Governor
+    pods: tuple[Pod, ...]
+    groups: frozenset[GroupKey]
+    configured: Mapping[GroupKey, int]
+    limits: NamespaceLimits
+    hpa: frozenset[str]
+    frozen: Freeze | None
+
+
+class Gathering:
+    """What was put, by the workload that it concerns; with `knows_rooms` also what changed on nodes, for `Rooms`.
+
+    In each `put`, `old` is what was last put under that name, and None as `new` says that it is gone.
+    """
+
+    def __init__(self, *, knows_rooms: bool = True) -> None:
+        self.governed = Governed()
+        self.echoes = Echoes()
+        self.nodes: dict[str, Counts] = {}
+        self.scales: dict[TargetRef, ScaleAnswer] = {}
+        # Called with each workload that a change concerns.
+        self.on_change: Callable[[Workload], None] = lambda _workload: None
+        # Called when an object is new: its target's scale may have to be asked for.
+        self.on_new_target: Callable[[], None] = lambda: None
+        self._knows_rooms = knows_rooms
+        # What has happened to nodes and pods since rooms were last brought up to date.
+        self._changed_nodes: dict[str, Node | None] = {}
+        self._changed_pods: dict[Key, Pod | None] = {}
+        self._workloads: dict[Workload, KubeObject] = {}
+        self._family = Family(self._workloads.get)
+        self._surroundings = Surroundings()
+        self._selections: dict[Workload, Selector] = {}
+        self._owners = Owners({kind: partial(self._named, kind) for kind in WELL_KNOWN}, self.scales)
+
+    def gather(self, workload: Workload, now: float) -> Gathered | None:
+        """What is known of a workload; None if nothing governs it, or its pods cannot be told."""
+        governing = self.governed.find(workload)
+        if governing is None:
+            return None
+        selection = self._selection(workload, governing.governor.claim.target)
+        if not isinstance(selection, Selector):
+            return None
+        below = list(self._family.below(workload))
+        pods = tuple(
+            self.echoes.as_it_will_be(pod, now)
+            for each in below
+            for pod in self._family.pods_of(each)
+            if selection.matches(pod.metadata.labels)
+        )
+        namespace = workload[0]
+        return Gathered(
+            workload,
+            governing.governor,
+            pods,
+            frozenset(GroupKey(kind, name) for _, kind, name in below),
+            dict(self._configured(below)),
+            self._surroundings.limits(namespace),
+            self._surroundings.scaled_by(workload),
+            self.frozen(namespace, governing),
+        )
+
+    def is_awaited(self, gathered: Gathered) -> bool:
+        """Whether the watch has still to show what we did to one of the pods; its change will wake the workload."""
+        return any(map(self.echoes.is_awaited, gathered.pods))
+
+    def frozen(self, namespace: str, governing: Governing) -> Freeze | None:
+        """Who has stopped changes to the pods of an object there."""
+        return self._surroundings.frozen(namespace, governing.annotations)
+
+    def take_changes(self) -> tuple[dict[str, Node | None], dict[Key, Pod | None]]:
+        """What has happened to nodes and pods since this was last asked."""
+        changes = self._changed_nodes, self._changed_pods
+        self._changed_nodes, self._changed_pods = {}, {}
+        return changes
+
+    def put_governor(self, kind: str, key: Key, governor: Governor | None, annotations: Labels = NOTHING) -> None:
+        """An object that sizes pods, of this kind; without a governor it sizes none."""
+        known = len(self.governed)
+        governing = Governing(governor, annotations) if governor is not None else None
+        for workload in self.governed.put(kind, *key, governing):
+            self.on_change(workload)
+            if workload not in self.governed:
+                self._selections.pop(workload, None)
+        if len(self.governed) > known:
+            self.on_new_target()
+
+    def put_pod(self, key: Key, old: Pod | None, new: Pod | None) -> None:
+        """A pod."""
+        if self._knows_rooms:
+            self._changed_pods[key] = new
+        awaited = old is not None and self.echoes.is_awaited(old)
+        self._family.put_pod(key[1], old, new)
+        if new is not None:
+            self.echoes.seen(new)
+        elif old is not None:
+            self.echoes.gone(old.metadata.uid)
+        if awaited or old is None or new is None or not _is_alike(old, new):
+            self._concern_above(key[0], old, new)
+
+    def put_workload(self, kind: str, key: Key, old: KubeObject | None, new: KubeObject | None) -> None:
+        """A controller of a well-known kind."""
+        namespace, name = key
+        itself = (namespace, kind, name)
+        if new is not None:
+            self._workloads[itself] = new
+        else:
+            self._workloads.pop(itself, None)
+        if old is not None and new is not None and _is_same(old, new):
+            return
+        self._selections.pop(itself, None)
+        self._family.put_workload(itself, old, new)
+        self._concern((itself,))
+        self._concern_above(namespace, old, new)
+
+    def put_limits(self, namespace: str, ranges: Iterable[LimitRange]) -> None:
+        """All LimitRanges of a namespace."""
+        self._surroundings.put_limits(namespace, ranges)
+        self._concern(self.governed.in_namespace(namespace))
+
+    def put_node(self, name: str, node: Node | None) -> None:
+        """A node."""
+        if self._knows_rooms:
+            self._changed_nodes[name] = node
+        offered = counts(node.status.allocatable) if node is not None else None
+        if offered != self.nodes.get(name):
+            # Not changed in place: a plan may be reading it.
+            others = {each: offers for each, offers in self.nodes.items() if each != name}
+            self.nodes = others if offered is None else {**others, name: offered}
+
+    def put_namespace(self, name: str, annotations: Labels) -> None:
+        """What is written on a namespace; nothing is written on one that is gone."""
+        if self._surroundings.put_namespace(name, annotations):
+            self._concern(self.governed.in_namespace(name))
+
+    def put_hpa(self, key: Key, old: HorizontalPodAutoscaler | None, new: HorizontalPodAutoscaler | None) -> None:
+        """An HPA."""
+        self._concern(self._surroundings.put_hpa(key, old, new))
+
+    def put_switch(self, data: Mapping[str, str] | None) -> None:
+        """What the ConfigMap says that freezes the cluster; None if there is none."""
+        self._surroundings.put_switch(data)
+        self._concern(self.governed.workloads())
+
+    def put_scales(self, found: Mapping[TargetRef, ScaleAnswer]) -> None:
+        """All answers of scales: what their targets select may be something else now."""
+        changed = [each for each in {**self.scales, **found} if found.get(each) != self.scales.get(each)]
+        self.scales.clear()
+        self.scales.update(found)
+        for target in changed:
+            workload = (target.namespace, target.kind, target.name)
+            governing = self.governed.find(workload)
+            if governing is not None and governing.governor.claim.target == target:
+                before = self._selections.pop(workload, None)
+                if self._selection(workload, target) != before:
+                    self.on_change(workload)
+
+    def _selection(self, workload: Workload, target: TargetRef) -> Selection:
+        """What a target selects. A problem is not remembered: it may go away without a change of the target itself."""
+        found: Selection | None = self._selections.get(workload)
+        if found is None:
+            found = select(target, self._owners)
+            if isinstance(found, Selector):
+                self._selections[workload] = found
+        return found
+
+    def _named(self, kind: str, namespace: str, name: str) -> KubeObject | None:
+        return self._workloads.get((namespace, kind, name))
+
+    def _concern(self, workloads: Iterable[Workload]) -> None:
+        """Tell those of them that something governs."""
+        for workload in workloads:
+            if workload in self.governed:
+                self.on_change(workload)
+
+    def _concern_above(self, namespace: str, *found: KubeObject | None) -> None:
+        """Tell the controllers over something."""
+        controllers = [each.metadata.controller for each in found if each is not None]
+        self._concern({each: None for one in controllers for each in self._family.above(namespace, one)})
+
+    def _configured(self, below: Iterable[Workload]) -> Iterator[tuple[GroupKey, int]]:
+        for workload in below:
+            found = self._workloads.get(workload)
+            count = configured_of(found) if found is not None else None
+            if count is not None:
+                yield GroupKey(*workload[1:]), count
+
+
+def _is_same(old: Any, new: Any) -> bool:
+    """Whether only what is not kept has changed: a rollout changes a status many times a second."""
+    same = old.spec == new.spec and old.metadata.controller == new.metadata.controller
+    return same and getattr(old, "status", None) == getattr(new, "status", None)
+
+
+def _is_alike(old: Pod, new: Pod) -> bool:
+    """Whether nothing has changed that a plan looks at."""
+    was, now = old.metadata, new.metadata
+    return (
+        old.status == new.status
+        and old.spec == new.spec
+        and (was.labels, was.annotations, was.deletion_timestamp, was.owner_references)
+        == (now.labels, now.annotations, now.deletion_timestamp, now.owner_references)
+    )

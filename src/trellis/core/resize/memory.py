@@ -1,0 +1,110 @@
+"""What is remembered of workloads from one look to the next?
+
+What became of earlier attempts, what has been disturbed within the hour, and whose last plan had nothing to do: as long
+as nothing changes about those, another plan would be the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from trellis.core.recommend.capping.limit_ranges import Counts
+from trellis.core.resize.actions import Action
+from trellis.core.resize.attempts import Attempts, Outcome, fold
+from trellis.core.resize.gathering import Gathered, Gathering
+from trellis.core.resize.governed import Workload
+from trellis.core.resize.ledger import HourlyUse
+from trellis.core.resize.planning import Batch, Planned
+from trellis.core.resize.settings import UpdateSettings
+from trellis.core.resize.withheld import evicts, without_evictions
+
+_NOTHING: Final = Attempts()
+
+
+class Memory:
+    """Of all workloads. One turn is a `batch`, plans for it, `settled`, `decided` for each, and `carried`."""
+
+    def __init__(self, gathering: Gathering, settings: UpdateSettings) -> None:
+        self._gathering = gathering
+        self._settings = settings
+        self._hourly = HourlyUse(settings)
+        self._attempts: dict[Workload, Attempts] = {}
+        # Whose last plan had nothing to do, and what nodes offered then if that may have been why.
+        self._at_rest: dict[Workload, Mapping[str, Counts] | None] = {}
+        self._nodes: Mapping[str, Counts] = {}
+
+    def changed(self, workload: Workload) -> None:
+        """Something about a workload has changed, or it could not be looked at."""
+        self._at_rest.pop(workload, None)
+
+    def all_changed(self) -> None:
+        """Anything may have changed about anyone."""
+        self._at_rest.clear()
+
+    def restless(self, workloads: Iterable[Workload]) -> list[Workload]:
+        """Those of them for which another plan might not be the last one again."""
+        return [each for each in workloads if not self._rests(each)]
+
+    def batch(self, workloads: Iterable[Workload], now: float) -> Batch:
+        """What plans are made of for these. Whoever waits for what we wrote to be seen is left out."""
+        found = {workload: self._gathering.gather(workload, now) for workload in workloads}
+        unknown = tuple(workload for workload, gathered in found.items() if gathered is None)
+        for workload in unknown:
+            self._attempts.pop(workload, None)
+            if workload in self._gathering.governed:
+                self._at_rest[workload] = None
+        gathered = (each for each in found.values() if each is not None and not self._gathering.is_awaited(each))
+        known = [(each, self._remembered(each)) for each in gathered]
+        nodes, pods = self._gathering.take_changes()
+        self._nodes = self._gathering.nodes
+        return Batch(known, self._nodes, nodes, pods, self._hourly.ledger(now), now, unknown)
+
+    def settled(self, plans: Iterable[Planned], *, sized: bool) -> list[Planned]:
+        """Plans as they may be carried out: unless somebody would have new pods `sized`, nothing is evicted."""
+        return list(plans) if sized else [_without_evictions(each) for each in plans]
+
+    def decided(self, planned: Planned) -> None:
+        """Such a plan is carried out now, or the workload is at rest."""
+        if planned.error is not None:
+            return
+        if planned.plan.actions:
+            self._hourly.begin(planned.plan)
+        elif not planned.without_room:
+            needy = any(verdict.need is not None for verdict in planned.plan.verdicts)
+            self._at_rest[planned.gathered.workload] = self._nodes if needy else None
+
+    def ended(self, action: Action, now: float, *, done: bool) -> None:
+        """An action of a plan is over, or was not tried."""
+        self._hourly.end(action, now, done=done)
+
+    def carried(self, workload: Workload, outcomes: Iterable[Outcome], now: float) -> None:
+        """A plan has been carried out."""
+        attempts = self._attempts.get(workload, _NOTHING)
+        for outcome in outcomes:
+            attempts = fold(attempts, outcome, now, self._settings)
+        if attempts != _NOTHING:
+            self._attempts[workload] = attempts
+
+    def _remembered(self, gathered: Gathered) -> Attempts:
+        attempts = self._attempts.get(gathered.workload)
+        if attempts is None:
+            return _NOTHING
+        kept = attempts.kept({pod.metadata.uid for pod in gathered.pods}, gathered.groups)
+        self._attempts[gathered.workload] = kept
+        return kept
+
+    def _rests(self, workload: Workload) -> bool:
+        """Whether another plan would be the last one again."""
+        if workload not in self._at_rest:
+            return False
+        nodes = self._at_rest[workload]
+        return nodes is None or nodes is self._gathering.nodes
+
+
+def _without_evictions(planned: Planned) -> Planned:
+    if not evicts(planned.plan):
+        return planned
+    return msgspec.structs.replace(planned, plan=without_evictions(planned.plan))

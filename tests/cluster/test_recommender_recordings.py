@@ -1,0 +1,76 @@
+"""What recommenders on a real control plane wrote down gives the same decisions again, byte for byte."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from cluster_vpas import (
+    ADVICE,
+    EVERY_SECOND,
+    USAGE,
+    USAGE_SECONDS,
+    checkpoint_of,
+    memory_target_of,
+    passes,
+    target_of,
+    value,
+    vpa,
+    vpa_path,
+)
+from testbed import annotations as ask
+from testbed.cluster import Cluster
+from testbed.controllers import Controller
+from testbed.waiting import until
+from testbed.workloads import container, deployment
+from trellis.core.model.recording import read_lines
+from trellis.core.recommend import recording
+from trellis.runtime.recording import recorded
+from trellis.sim.replaying import ReplayReport, replay
+
+Start = Callable[..., Controller]
+
+
+def replayed(path: Path) -> ReplayReport:
+    report = replay(recorded(path))
+    assert report.first is None, str(report)
+    return report
+
+
+def lines(path: Path, kind: str) -> list[bytes]:
+    return [bytes(data) for each, data in read_lines(recorded(path)) if each == kind]
+
+
+def test_a_kill_an_edit_and_a_restart_are_decided_again_as_they_were(
+    cluster: Cluster, namespace: str, recommender: Start, tmp_path: Path
+) -> None:
+    before, after = tmp_path / "before.jsonl.gz", tmp_path / "after.jsonl"
+    for name in ("web", "api"):
+        workload = deployment(name, container("app", memory="400Mi"), replicas=2, annotations=USAGE)
+        cluster.api.create(workload, namespace)
+        cluster.api.create(vpa(name, recommender="seasonal" if name == "api" else ""), namespace)
+    names = "--recommender-name=default,seasonal"
+    first = recommender(namespace, EVERY_SECOND, names, f"--record={before}")
+    assert until("a target", lambda: target_of(cluster, namespace, "web"), USAGE_SECONDS) == ADVICE
+    pod = cluster.ready_pods(namespace, "web", 2)[0]["metadata"]["name"]
+    cluster.api.annotate(f"/api/v1/namespaces/{namespace}/pods/{pod}", {ask.OOM_KILLED: "app=1"})
+    until("more memory", lambda: memory_target_of(cluster, namespace, "web") > ADVICE[1])
+    policy = {"containerPolicies": [{"containerName": "*", "maxAllowed": {"cpu": "50m"}}]}
+    cluster.api.patch(vpa_path(namespace, "web"), {"spec": {"resourcePolicy": policy}})
+    until("less CPU", lambda: (target_of(cluster, namespace, "web") or ADVICE)[0] == 50)
+    until("a checkpoint", lambda: bool(checkpoint_of(cluster, namespace, "web-app").get("memoryHistogram")))
+    first.process.kill()
+
+    # The second is asked to stop, and the first had no time to close its file.
+    second = recommender(namespace, EVERY_SECOND, names, f"--record={after}")
+    until("the kill to be known already", lambda: value(second, "trellis_recommender_oom_kills_total") >= 1)
+    so_far = passes(second)
+    until("some more passes", lambda: passes(second) > so_far + 5)
+    second.process.stop()
+
+    assert any(b"OOM" in line or b'"kills"' in line for line in lines(before, recording.SEEN))
+    assert any(b'"web","app"' in line for line in lines(after, recording.RESTORE))
+    for path in (before, after):
+        report = replayed(path)
+        assert report.component == "recommender"
+        assert report.decisions >= 20
