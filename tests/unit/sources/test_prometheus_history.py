@@ -15,11 +15,12 @@ from local_server import serving
 from model_prometheus import Container, ModelPrometheus
 from trellis.base.errors import PrometheusRefused, PrometheusTooMuch
 from trellis.base.quantity import Quantity
+from trellis.core.model.past_pods import PodLabels
 from trellis.core.usage.samples import Samples
 from trellis.sources.prometheus.client import PrometheusClient
 from trellis.sources.prometheus.history import HistoryProgress, history
 from trellis.sources.prometheus.live import newest
-from trellis.sources.prometheus.pod_labels import PodLabels, pod_labels
+from trellis.sources.prometheus.pod_labels import pod_labels
 from trellis.sources.prometheus.settings import PrometheusSettings
 
 NOW = 1_785_585_600.5

@@ -1,0 +1,127 @@
+"""Can a series be used? Its times ascend, its values are amounts, and they are in the unit that they are said to be.
+
+What is not there is fine, and told: gaps, and values that nobody measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from trellis.base.durations import Duration
+from trellis.base.errors import InvalidSeries
+from trellis.core.usage.columns import BoolColumn, FloatColumn, IntColumn
+from trellis.core.usage.samples import MOST_BYTES, MOST_CORES
+from trellis.sources.series.series import Series
+
+_LEAST_BYTES: Final = 1e3  # nothing that runs uses less on average
+_LEAST_SAMPLES: Final = 2
+_GAP: Final = 3.5  # usual distances: two samples may be lost before it is one
+
+
+class Origin(msgspec.Struct, frozen=True):
+    """Where a series stands: file, rows as an editor numbers them, and what its columns are called there."""
+
+    source: str
+    rows: IntColumn
+    time: str
+    cpu: str
+    memory: str
+    series: str = ""
+
+    def wrong(self, place: int, column: str, rule: str) -> InvalidSeries:
+        """What to raise about one field."""
+        of = f" (series {self.series})" if self.series else ""
+        return InvalidSeries(self.source, f"row {self.rows[place]}, column {column}{of}: {rule}")
+
+    def unusable(self, rule: str) -> InvalidSeries:
+        """What to raise about all of it."""
+        of = f"series {self.series} " if self.series else ""
+        return InvalidSeries(self.source, f"{of}{rule}")
+
+
+def checked(name: str, times: FloatColumn, cpu: FloatColumn, memory: FloatColumn, origin: Origin) -> Series:
+    """The series, or `InvalidSeries` with the first row that is wrong."""
+    if len(times) < _LEAST_SAMPLES:
+        raise origin.unusable("has fewer than two samples")
+    for place in _first(~np.isfinite(times)):
+        raise origin.wrong(place, origin.time, "there is no time")
+    _check_order(times, origin)
+    for values, column in ((cpu, origin.cpu), (memory, origin.memory)):
+        for place in _first(values < 0):
+            raise origin.wrong(place, column, f"{values[place]:g} is negative, and usage never is")
+        for place in _first(np.isinf(values)):
+            raise origin.wrong(place, column, "usage is never infinite")
+    _check_units(cpu, memory, origin)
+    if np.isnan(cpu).all() and np.isnan(memory).all():
+        raise origin.unusable("has neither CPU nor memory: all fields are empty or NaN")
+    return Series(name, times, cpu, memory, origin.source)
+
+
+def notes_on(series: Series, origin: Origin) -> Iterator[str]:
+    """What is missing, which is no fault."""
+    about = f"{origin.source}{f' (series {origin.series})' if origin.series else ''}"
+    apart = np.diff(series.times)
+    gaps = np.flatnonzero(apart > _GAP * series.interval)
+    if len(gaps):
+        longest = int(gaps[np.argmax(apart[gaps])])
+        many = f"{len(gaps)} gaps, the longest" if len(gaps) > 1 else "a gap"
+        length = Duration(round(float(apart[longest])) * 10**9)
+        yield f"{about}: {many} of {length} after row {origin.rows[longest]}"
+    for values, column in ((series.cpu, origin.cpu), (series.memory, origin.memory)):
+        unknown = np.isnan(values)
+        if unknown.any() and not unknown.all():
+            row = origin.rows[int(np.argmax(unknown))]
+            share = f"{int(unknown.sum())} of {len(values)}"
+            yield f"{about}: column {column}: {share} values are empty or NaN, the first in row {row}"
+
+
+def _check_order(times: FloatColumn, origin: Origin) -> None:
+    apart = np.diff(times)
+    for place in _first(apart <= 0):
+        above = origin.rows[place]
+        if apart[place] == 0:
+            raise origin.wrong(
+                place + 1, origin.time, f"the same time as in row {above}; a series has one value a time"
+            )
+        raise origin.wrong(place + 1, origin.time, f"earlier than row {above}; sort the rows by time")
+
+
+def _check_units(cpu: FloatColumn, memory: FloatColumn, origin: Origin) -> None:
+    """Refuse what is off by orders of magnitude, with a guess at what it is."""
+    with np.errstate(invalid="ignore"):
+        if not ((cpu > MOST_CORES).any() or (memory < _LEAST_BYTES).any() or (memory > MOST_BYTES).any()):
+            return
+    cores, size = _usual(cpu), _usual(memory)
+    too_many, too_small = cores > MOST_CORES, 0 < size < _LEAST_BYTES
+    if too_many and (too_small or np.isnan(size)):
+        raise origin.unusable(
+            f"column {origin.cpu} has values such as {cores:.3g}, which are no cores but may be bytes: "
+            f"are {origin.cpu} and {origin.memory} swapped?"
+        )
+    if too_many:
+        raise origin.unusable(
+            f"column {origin.cpu} has values such as {cores:.3g}, and no container has so many cores: "
+            "call it cpu_millicores if they are"
+        )
+    if too_small:
+        raise origin.unusable(
+            f"column {origin.memory} has values such as {size:.3g}, which is too little for bytes: "
+            "call it memory_mib or memory_gib if they are"
+        )
+    for values, column, most in ((cpu, origin.cpu, MOST_CORES), (memory, origin.memory, MOST_BYTES)):
+        for place in _first(values > most):
+            raise origin.wrong(place, column, f"{values[place]:g} is more than any container uses")
+
+
+def _usual(values: FloatColumn) -> float:
+    known = values[~np.isnan(values)]
+    return float(np.median(known)) if len(known) else float("nan")
+
+
+def _first(wrong: BoolColumn) -> list[int]:
+    found: list[int] = np.flatnonzero(wrong)[:1].tolist()
+    return found

@@ -1,0 +1,109 @@
+"""Which usage does a CSV file hold? It may be compressed with gzip, whatever it is called."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, Final, cast
+
+import numpy as np
+
+from trellis.base.errors import InvalidSeries
+from trellis.core.usage.columns import IntColumn
+from trellis.sources.series.csv_fields import Form, Piece, Texts, header_of, pieces_of
+from trellis.sources.series.field_values import in_seconds, numbers, times
+from trellis.sources.series.headers import Machine, Roles, roles_of
+from trellis.sources.series.tables import Found, Table, numbered, series_in
+
+_GZIP: Final = b"\x1f\x8b"
+
+
+def read_csv(path: Path, name: str, machine: Machine) -> Found:
+    """All series of a file; one that is alone in it has the given name. `InvalidSeries` if it cannot be read at all."""
+    source = str(path)
+    with _opened(path) as stream:
+        header, separator = header_of(source, stream)
+        roles = roles_of(source, header, machine)
+        form = Form(source, len(header), separator, roles.columns)
+        pieces = [_numbered(source, roles, piece) for piece in pieces_of(form, stream)]
+    if not pieces:
+        raise InvalidSeries(source, "has a line of names and no samples")
+    whole = pieces[0] if len(pieces) == 1 else _joined(pieces)
+    return series_in(whole, name)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    """The file as it was before it was compressed."""
+    try:
+        with path.open("rb") as raw:
+            compressed = raw.read(2) == _GZIP
+            raw.seek(0)
+            if path.suffix == ".gz" and not compressed and path.stat().st_size:
+                raise InvalidSeries(str(path), "is not compressed with gzip, as its name says")
+            if compressed:
+                with gzip.open(raw) as stream:
+                    yield cast("BinaryIO", stream)
+            else:
+                yield raw
+    except (gzip.BadGzipFile, zlib.error, EOFError) as error:
+        raise InvalidSeries(str(path), f"is not a whole gzip file: {error}") from error
+    except OSError as error:
+        raise InvalidSeries(str(path), f"cannot be read: {error.strerror or error}") from error
+
+
+def _numbered(source: str, roles: Roles, piece: Piece) -> Table:
+    header, columns = roles.header, piece.columns
+    found = times(source, header[roles.time], columns[roles.time], piece.first)
+    amounts = {
+        each.column: numbers(source, header[each.column], columns[each.column], piece.first)
+        for each in (*roles.cpu, *roles.memory)
+    }
+    return Table(
+        source,
+        roles,
+        np.arange(piece.first, piece.first + len(found), dtype=np.int64),
+        in_seconds(found),
+        amounts,
+        *_named([columns[field] for field in roles.names]),
+    )
+
+
+def _named(parts: list[Texts]) -> tuple[list[str], IntColumn | None]:
+    """The names of series, and which of them each row is of."""
+    if not parts:
+        return [], None
+    # Rows of one series mostly lie side by side: names are compared once for each stretch of them.
+    changed = np.ones(len(parts[0]), dtype=np.bool_)
+    changed[1:] = np.logical_or.reduce([each[1:] != each[:-1] for each in parts])
+    begins = np.flatnonzero(changed)
+    names = ["/".join(each.decode("utf-8", "replace") for each in row) for row in zip(*_at(parts, begins), strict=True)]
+    return numbered(names, np.diff(begins, append=len(changed)))
+
+
+def _at(parts: list[Texts], places: IntColumn) -> Iterator[list[bytes]]:
+    for each in parts:
+        yield each[places].tolist()
+
+
+def _joined(pieces: list[Table]) -> Table:
+    names, which = numbered(
+        [name for each in pieces for name in each.names],
+        np.ones(sum(len(each.names) for each in pieces), dtype=np.int64),
+    )
+    if which is not None:
+        starts = np.cumsum([0, *(len(each.names) for each in pieces)])
+        numbers_of = [each.which + start for each, start in zip(pieces, starts, strict=False) if each.which is not None]
+        which = which[np.concatenate(numbers_of)]
+    return Table(
+        source=pieces[0].source,
+        roles=pieces[0].roles,
+        rows=np.concatenate([each.rows for each in pieces]),
+        times=np.concatenate([each.times for each in pieces]),
+        amounts={column: np.concatenate([each.amounts[column] for each in pieces]) for column in pieces[0].amounts},
+        names=names,
+        which=which,
+    )

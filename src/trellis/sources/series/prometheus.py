@@ -1,0 +1,67 @@
+"""What did the containers of some namespaces use, according to Prometheus? A series for each container of each pod."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from fnmatch import fnmatchcase
+
+import numpy as np
+
+from trellis.base.errors import InvalidSeries
+from trellis.core.usage.columns import FloatColumn
+from trellis.core.usage.samples import Samples
+from trellis.sources.prometheus.client import PrometheusClient
+from trellis.sources.prometheus.history import HistoryProgress, history
+from trellis.sources.prometheus.settings import PrometheusSettings
+from trellis.sources.series.series import Series
+from trellis.sources.series.tables import Found
+
+_LEAST_SAMPLES = 2
+
+
+async def read_prometheus(
+    client: PrometheusClient,
+    settings: PrometheusSettings,
+    patterns: Sequence[str],
+    now: float,
+    report: Callable[[HistoryProgress], None] | None = None,
+) -> Found:
+    """As far back as the settings say, of the namespaces that one of the patterns matches; without patterns of all."""
+    address = settings.prometheus_address
+    namespaces = await _namespaces(client, settings, patterns, now) if patterns else None
+    if namespaces is not None and not namespaces:
+        raise InvalidSeries(address, f"knows no containers in a namespace that matches {', '.join(patterns)}")
+    parts = [part async for part in history(client, settings, namespaces, now, report)]
+    if not parts:
+        raise InvalidSeries(address, "knows no containers; look at the metrics, labels and the job that are asked for")
+    return _by_container(Samples.joined(parts), address)
+
+
+async def _namespaces(
+    client: PrometheusClient, settings: PrometheusSettings, patterns: Sequence[str], now: float
+) -> list[str]:
+    label = settings.container_namespace_label
+    known = await client.query(f"group by ({label}) ({settings.history_memory_metric})", now)
+    names = {each.get(label, "") for each in known.labels} - {""}
+    return sorted(name for name in names if any(fnmatchcase(name, pattern) for pattern in patterns))
+
+
+def _by_container(samples: Samples, source: str) -> Found:
+    """The same, container by container; each has its samples in the order of their times."""
+    places: dict[tuple[str, str, str], list[int]] = {}
+    for place, key in enumerate(zip(samples.namespaces, samples.pods, samples.containers, strict=True)):
+        places.setdefault(key, []).append(place)
+    found = Found([], [], [])
+    for (namespace, pod, container), here in sorted(places.items()):
+        name = f"{namespace}/{pod}/{container}"
+        if len(here) < _LEAST_SAMPLES:
+            found.problems.append(InvalidSeries(source, f"series {name} has fewer than two samples"))
+        else:
+            cpu, memory = _sound(samples.cpu[here]), _sound(samples.memory[here])
+            found.series.append(Series(name, samples.times[here], cpu, memory, source))
+    return found
+
+
+def _sound(values: FloatColumn) -> FloatColumn:
+    """What a counter that was reset may lead to is not usage."""
+    return np.where(values < 0, np.nan, values)

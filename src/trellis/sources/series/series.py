@@ -1,0 +1,59 @@
+"""What was used, over time? One series in columns."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import msgspec
+import numpy as np
+
+from trellis.base.errors import InternalError
+from trellis.core.usage.columns import FloatColumn
+
+_NO_INTERVAL = 60.0
+
+
+class Series(msgspec.Struct, frozen=True, dict=True):
+    """One container, or whatever else was measured: seconds since 1970 in ascending order, cores and bytes.
+
+    The columns are equally long, NaN where nobody measured. `source` is where it was read.
+    """
+
+    name: str
+    times: FloatColumn
+    cpu: FloatColumn
+    memory: FloatColumn
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        lengths = {len(column) for column in (self.times, self.cpu, self.memory)}
+        if len(lengths) != 1 or lengths == {0}:
+            raise InternalError(f"the columns of series {self.name} have lengths {sorted(lengths)}")
+
+    def __len__(self) -> int:
+        return len(self.times)
+
+    @property
+    def has_cpu(self) -> bool:
+        """Whether anybody measured it."""
+        return bool((~np.isnan(self.cpu)).any())
+
+    @property
+    def has_memory(self) -> bool:
+        """Whether anybody measured it."""
+        return bool((~np.isnan(self.memory)).any())
+
+    @cached_property
+    def interval(self) -> float:
+        """The usual distance between two samples, in seconds."""
+        return float(np.median(np.diff(self.times))) if len(self) > 1 else _NO_INTERVAL
+
+    @property
+    def span(self) -> float:
+        """From the first sample to the end of the last one, in seconds."""
+        return float(self.times[-1] - self.times[0]) + self.interval
+
+    @property
+    def missing(self) -> float:
+        """Which share of the samples is not there, had there always been one at the usual distance."""
+        return max(0.0, 1.0 - len(self) / max(1.0, round(self.span / self.interval)))

@@ -1,0 +1,237 @@
+"""Series from files: what is read, under which names, and what is refused with file, row and column."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trellis.base.errors import InternalError
+from trellis.sources.series import csv_fields
+from trellis.sources.series.headers import Machine
+from trellis.sources.series.reading import parts_of, read_part
+from trellis.sources.series.series import Series
+from trellis.sources.series.tables import Found
+
+MIB = 2**20
+PLAIN = "timestamp,cpu_cores,memory_bytes\n0,0.5,1000000\n60,0.25,2000000\n120,0.75,3000000\n"
+
+
+def written(folder: Path, text: str | bytes, name: str = "usage.csv") -> str:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return str(path)
+
+
+def read(*paths: str, machine: Machine = Machine()) -> Found:  # noqa: B008
+    parts = parts_of(paths)
+    return Found.joined([Found([], parts.problems, []), *(read_part(part, machine) for part in parts.parts)])
+
+
+def read_series(path: str) -> Series:
+    [series] = read(path).series
+    return series
+
+
+def refusal(path: str) -> str:
+    found = read(path)
+    assert found.series == []
+    [problem] = found.problems
+    assert "\n" not in str(problem)
+    return str(problem).replace(f'"{path}"', "FILE")
+
+
+def test_a_table_of_one_series_is_named_after_its_file(tmp_path: Path) -> None:
+    series = read_series(written(tmp_path, PLAIN, "shop.csv"))
+    assert series.name == "shop"
+    assert series.times.tolist() == [0.0, 60.0, 120.0]
+    assert series.cpu.tolist() == [0.5, 0.25, 0.75]
+    assert series.memory.tolist() == [1e6, 2e6, 3e6]
+    assert (series.interval, series.missing) == (60.0, 0.0)
+
+
+def test_a_compressed_file_is_the_same(tmp_path: Path) -> None:
+    plain = read_series(written(tmp_path, PLAIN, "a.csv"))
+    packed = read_series(written(tmp_path, gzip.compress(PLAIN.encode()), "a.csv.gz"))
+    assert packed.name == plain.name
+    assert packed.cpu.tolist() == plain.cpu.tolist()
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        ["1700000000", "1700000060"],
+        ["1700000000000", "1700000060000"],
+        ["2023-11-14T22:13:20Z", "2023-11-14T22:14:20Z"],
+        ["2023-11-14 22:13:20", "2023-11-14 22:14:20"],
+        ["2023-11-14T23:13:20+01:00", "2023-11-14T22:14:20Z"],
+        ["2023-11-14T22:13:20+00:00", "2023-11-14T22:14:20+00:00"],
+    ],
+)
+def test_times_are_numbers_of_any_unit_or_dates(tmp_path: Path, times: list[str]) -> None:
+    rows = "".join(f"{time},1,1e6\n" for time in times)
+    series = read_series(written(tmp_path, f"time,cpu,memory\n{rows}"))
+    assert series.times.tolist() == [1_700_000_000.0, 1_700_000_060.0]
+
+
+def test_a_column_of_names_makes_several_series_in_any_order_of_rows(tmp_path: Path) -> None:
+    rows = "0,b,1\n0,a,10\n60,b,2\n60,a,20\n"
+    found = read(written(tmp_path, f"timestamp,series,cpu\n{rows}"))
+    assert {each.name: each.cpu.tolist() for each in found.series} == {"b": [1.0, 2.0], "a": [10.0, 20.0]}
+    assert not any(each.has_memory for each in found.series)
+
+
+def test_namespace_pod_and_container_together_are_a_name(tmp_path: Path) -> None:
+    rows = "0,shop,web-1,app,1\n60,shop,web-1,app,2\n0,shop,web-1,proxy,3\n60,shop,web-1,proxy,4\n"
+    found = read(written(tmp_path, f"ts,namespace,pod,container,cpu\n{rows}"))
+    assert [each.name for each in found.series] == ["shop/web-1/app", "shop/web-1/proxy"]
+
+
+def test_units_are_in_the_names_of_columns_and_maxima_of_memory_come_first(tmp_path: Path) -> None:
+    header = "timestamp;cpu_millicores;memory_bytes;memory_max_bytes"
+    series = read_series(written(tmp_path, f"{header}\r\n0;500;1000000;2000000\r\n60;250;1000000;\r\n"))
+    assert series.cpu.tolist() == [0.5, 0.25]
+    assert series.memory.tolist() == [2e6, 1e6]
+
+
+def test_fractions_are_of_the_machine_that_is_given(tmp_path: Path) -> None:
+    path = written(tmp_path, "timestamp,cpu_fraction,memory_fraction\n0,0.5,0.25\n300,0.5,0.25\n")
+    [series] = read(path, machine=Machine(8.0, 1024.0 * MIB)).series
+    assert (series.cpu.tolist(), series.memory.tolist()) == ([4.0, 4.0], [256.0 * MIB] * 2)
+
+
+def test_a_manifest_says_which_files_there_are_and_how_series_are_called(tmp_path: Path) -> None:
+    written(tmp_path, PLAIN, "set/x.csv")
+    written(tmp_path, PLAIN, "set/unlisted.csv")
+    written(tmp_path, "series_id,file\nshop,x.csv\n", "set/manifest.csv")
+    assert [each.name for each in read(str(tmp_path)).series] == ["shop"]
+
+
+def test_a_directory_without_one_is_all_of_its_files_each_once(tmp_path: Path) -> None:
+    path = written(tmp_path, PLAIN, "b/two.csv")
+    written(tmp_path, PLAIN, "a/one.csv")
+    written(tmp_path, PLAIN, ".hidden/three.csv")
+    written(tmp_path, "no table", "a/readme.txt")
+    assert [each.name for each in read(str(tmp_path), path).series] == ["one", "two"]
+
+
+def test_a_parquet_file_is_read_in_parts_that_hold_whole_series(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    names = ["a"] * 4 + ["b"] * 4
+    table = pyarrow.table(
+        {"series_id": names, "timestamp": [0, 60, 120, 180] * 2, "cpu_cores": [float(n) for n in range(8)]}
+    )
+    parquet.write_table(table, tmp_path / "usage.parquet", row_group_size=3)
+    monkeypatch.setattr("trellis.sources.series.parquet_files._ROWS_TOGETHER", 1)
+    assert len(parts_of([str(tmp_path)]).parts) == 1
+    found = read(str(tmp_path))
+    assert {each.name: each.cpu.tolist() for each in found.series} == {"a": [0, 1, 2, 3], "b": [4, 5, 6, 7]}
+    parquet.write_table(table, tmp_path / "usage.parquet", row_group_size=4)
+    assert len(parts_of([str(tmp_path)]).parts) == 2
+    assert [each.name for each in read(str(tmp_path)).series] == ["a", "b"]
+
+
+def test_one_that_is_no_parquet_file_is_refused(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    assert "FILE: is no Parquet file that can be read" in refusal(written(tmp_path, "nonsense", "a.parquet"))
+
+
+HEAD = "timestamp,cpu_cores,memory_bytes\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "FILE: is empty: there must be a line of names and then a line for each sample"),
+        (HEAD, "FILE: has a line of names and no samples"),
+        ("tmestamp,cpu\n0,1\n", "FILE: has no column `timestamp`; is `tmestamp` meant to be `timestamp`? "),
+        ("timestamp,disk\n0,1\n", "FILE: has no column `cpu_cores` or `memory_bytes`; its columns are timestamp, disk"),
+        (f"{HEAD}0,1,1e6\n60,one,1e6\n", 'FILE: row 3, column cpu_cores: "one" is not a number'),
+        (f"{HEAD}0,1,1e6\nlater,1,1e6\n", 'FILE: row 3, column timestamp: "later" is not a number'),
+        (f"{HEAD}soon,1,1e6\nlater,1,1e6\n", 'FILE: row 2, column timestamp: "soon" is not a time: '),
+        (f"{HEAD}0,1,1e6\n,1,1e6\n", "FILE: row 3, column timestamp: there is no time"),
+        (f"{HEAD}0,1,1e6\n60,1\n", "FILE: row 3 has 2 fields, and the first line has 3"),
+        (f'{HEAD}0,"1",1e6\n60,"1"\n', "FILE: row 3 has 2 fields, and the first line has 3"),
+        (f"{HEAD}0,1,1e6\n60,-1,1e6\n", "FILE: row 3, column cpu_cores: -1 is negative, and usage never is"),
+        (f"{HEAD}0,1,1e6\n60,1,inf\n", "FILE: row 3, column memory_bytes: usage is never infinite"),
+        (f"{HEAD}60,1,1e6\n0,1,1e6\n", "FILE: row 3, column timestamp: earlier than row 2; sort the rows by time"),
+        (f"{HEAD}0,1,1e6\n0,1,1e6\n", "FILE: row 3, column timestamp: the same time as in row 2"),
+        (f"{HEAD}0,1,1e6\n", "FILE: has fewer than two samples"),
+        (f"{HEAD}0,,NaN\n60,,\n", "FILE: has neither CPU nor memory: all fields are empty or NaN"),
+        (f"{HEAD}0,2e9,0.5\n60,2e9,0.5\n", "FILE: column cpu_cores has values such as 2e+09, which are no cores but "),
+        (f"{HEAD}0,2e9,\n60,2e9,\n", "may be bytes: are cpu_cores and memory_bytes swapped?"),
+        (f"{HEAD}0,250000,1e9\n60,250000,1e9\n", "call it cpu_millicores if they are"),
+        (f"{HEAD}0,0.5,512\n60,0.5,512\n", "call it memory_mib or memory_gib if they are"),
+        (f"{HEAD}0,1,1e6\n60,1,1e16\n", "FILE: row 3, column memory_bytes: 1e+16 is more than any container uses"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_with_file_row_and_column(tmp_path: Path, text: str, message: str) -> None:
+    assert message in refusal(written(tmp_path, text))
+
+
+@pytest.mark.parametrize("content", [b"plain text", gzip.compress(PLAIN.encode())[:-12]], ids=["plain", "cut short"])
+def test_a_file_that_is_not_compressed_as_it_says_is_refused(tmp_path: Path, content: bytes) -> None:
+    assert "gzip" in refusal(written(tmp_path, content, "a.csv.gz"))
+
+
+def test_a_path_that_is_not_there_and_a_directory_without_tables_are_refused(tmp_path: Path) -> None:
+    assert refusal(str(tmp_path / "none.csv")) == "FILE: there is no such file or directory"
+    assert refusal(str(tmp_path)) == "FILE: has no files that end in .csv, .csv.gz or .parquet"
+
+
+def test_one_bad_series_of_a_file_costs_no_other(tmp_path: Path) -> None:
+    rows = "0,bad,1\n60,bad,-1\n0,good,1\n60,good,2\n"
+    found = read(written(tmp_path, f"timestamp,series,cpu\n{rows}"))
+    assert [each.name for each in found.series] == ["good"]
+    assert "row 3, column cpu (series bad): -1 is negative" in str(found.problems[0])
+
+
+def test_gaps_and_values_that_nobody_measured_are_told_and_fine(tmp_path: Path) -> None:
+    rows = "0,1,1e6\n60,NaN,1e6\n120,1,1e6\n7320,1,1e6\n"
+    found = read(written(tmp_path, HEAD + rows))
+    assert len(found.series) == 1
+    gap, unknown = found.notes
+    assert gap.endswith("a gap of 2h0m0s after row 4")
+    assert unknown.endswith("column cpu_cores: 1 of 4 values are empty or NaN, the first in row 3")
+    assert found.series[0].missing > 0.9
+
+
+amounts = st.floats(0.001, 1000.0).map(lambda value: round(value, 6))
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    values=st.lists(st.tuples(st.sampled_from(["a", "b", "c/d"]), st.none() | amounts), min_size=2, max_size=30),
+    size=st.integers(1, 60),
+    quoted=st.booleans(),
+)
+def test_whatever_is_written_is_read_in_pieces_of_any_size(
+    values: list[tuple[str, float | None]], size: int, quoted: bool, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    mark = '"' if quoted else ""
+    rows = "".join(
+        f"{60 * number},{mark}{name}{mark},{'' if value is None else value}\n"
+        for number, (name, value) in enumerate(values)
+    )
+    path = Path(written(tmp_path_factory.mktemp("any"), rows))
+    form = csv_fields.Form("any", 3, ",", (0, 1, 2))
+    with path.open("rb") as stream:
+        pieces = list(csv_fields.pieces_of(form, stream, size))
+    texts = [name.encode() for name, _ in values]
+    assert np.concatenate([piece.columns[1] for piece in pieces]).tolist() == texts
+    numbers = [text for piece in pieces for text in piece.columns[2].tolist()]
+    assert [float(text) if text else None for text in numbers] == [value for _, value in values]
+    assert pieces[0].first == 2
+
+
+def test_series_of_unequal_columns_are_a_bug() -> None:
+    with pytest.raises(InternalError, match="have lengths"):
+        Series("a", np.zeros(2), np.zeros(1), np.zeros(2))
