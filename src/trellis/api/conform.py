@@ -175,9 +175,13 @@ class Conformance:
             raise _Wrong
         return int(value)
 
-    def _number(self, _node: Node, value: object, path: Path) -> float:
+    def _number(self, node: Node, value: object, path: Path) -> float:
         if not isinstance(value, int | float) or isinstance(value, bool):
             raise self._wrong_type(path, value, "number")
+        problem = _out_of_range(node.field, value, path)
+        if problem is not None:
+            self._refuse(problem)
+            raise _Wrong
         return value
 
     def _boolean(self, _node: Node, value: object, path: Path) -> bool:
@@ -261,7 +265,7 @@ def _not_int64(value: float, path: Path) -> Problem | None:
     return None
 
 
-def _out_of_range(field: Field, value: int, path: Path) -> Problem | None:
+def _out_of_range(field: Field, value: float, path: Path) -> Problem | None:
     if field.minimum is not None and value < field.minimum:
         rule_text = field.minimum_says or f"must be greater than or equal to {field.minimum}"
         return Problem(path, INVALID, rule_text, value, in_crd=True)

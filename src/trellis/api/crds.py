@@ -58,6 +58,8 @@ def object_schema(kind: Kind) -> dict[str, Any]:
     properties: dict[str, Any] = {name: {"description": text, "type": "string"} for name, text in _TYPE_META.items()}
     properties["metadata"] = {"type": "object"}
     for name, struct in (("spec", kind.spec), ("status", kind.status)):
+        if struct is None:
+            continue
         text = (struct.__doc__ or "").split("\n\n", maxsplit=1)[0].strip()
         properties[name] = {"description": text, **openapi(schema_of(struct), RULES)}
     schema = {"description": kind.doc, "type": "object", "properties": properties}

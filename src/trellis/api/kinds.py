@@ -7,11 +7,12 @@ from typing import Any
 
 import msgspec
 
-from trellis.api import buffer_rules, hvpa_rules, vpa_rules
+from trellis.api import buffer_rules, hvpa_rules, scenario_rules, vpa_rules
 from trellis.api.buffer import Buffer, BufferSpec, BufferStatus
 from trellis.api.checkpoint import CheckpointSpec, CheckpointStatus, VerticalPodAutoscalerCheckpoint
 from trellis.api.fields import Rule
 from trellis.api.hvpa import Hvpa, HvpaSpec, HvpaStatus
+from trellis.api.scenario import Scenario, ScenarioSpec
 from trellis.api.vpa import VerticalPodAutoscaler, VerticalPodAutoscalerSpec, VerticalPodAutoscalerStatus
 
 
@@ -34,7 +35,7 @@ class Scale(msgspec.Struct, frozen=True):
 
 
 class Kind(msgspec.Struct, frozen=True, eq=False):
-    """One kind, with everything about it that is not a field."""
+    """One kind, with everything about it that is not a field. Without a `status` it is a file format."""
 
     group: str
     version: str
@@ -43,7 +44,7 @@ class Kind(msgspec.Struct, frozen=True, eq=False):
     short_names: tuple[str, ...]
     struct: type[msgspec.Struct]
     spec: type[msgspec.Struct]
-    status: type[msgspec.Struct]
+    status: type[msgspec.Struct] | None
     spec_required: bool = True
     status_subresource: bool = True
     scale: Scale | None = None
@@ -145,7 +146,20 @@ BUFFER = Kind(
         Column("Last-Full", "date", ".status.lastFullyProvisioned", priority=1),
     ),
 )
+SCENARIO = Kind(
+    group="sim.trellis.x-k8s.io",
+    version="v1alpha1",
+    name="Scenario",
+    plural="scenarios",
+    short_names=(),
+    struct=Scenario,
+    spec=ScenarioSpec,
+    status=None,
+)
+# What a cluster stores, and what only files hold: no CRD is made of the latter, and no API server asked about them.
 KINDS = (VPA, CHECKPOINT, HVPA, BUFFER)
+FILE_KINDS = (SCENARIO,)
+ALL_KINDS = (*KINDS, *FILE_KINDS)
 
 
 def _by_struct(*modules: tuple[Rule[Any], ...]) -> Mapping[type[msgspec.Struct], tuple[Rule[Any], ...]]:
@@ -155,9 +169,9 @@ def _by_struct(*modules: tuple[Rule[Any], ...]) -> Mapping[type[msgspec.Struct],
     return found
 
 
-RULES = _by_struct(vpa_rules.RULES, hvpa_rules.RULES, buffer_rules.RULES)
+RULES = _by_struct(vpa_rules.RULES, hvpa_rules.RULES, buffer_rules.RULES, scenario_rules.RULES)
 
 
 def find_kind(api_version: str, name: str) -> Kind | None:
     """The kind of an object, if it is one of ours in a version we serve."""
-    return next((kind for kind in KINDS if kind.api_version == api_version and kind.name == name), None)
+    return next((kind for kind in ALL_KINDS if kind.api_version == api_version and kind.name == name), None)

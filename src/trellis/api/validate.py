@@ -32,14 +32,15 @@ def validate(
     `old` is the stored object on an update: what a switched-off feature gate forbids is tolerated where it was there
     before. `status` is looked at only where it is written together with the spec; elsewhere the server drops it.
     """
-    problems = [_unknown(name) for name in document if name not in _TOP]
+    top = _TOP if kind.status is not None else _TOP[:-1]
+    problems = [_unknown(name, top) for name in document if name not in top]
     problems += metadata_problems(document.get("metadata"))
     spec = document.get("spec")
     if spec is not None:
         problems += Conformance(RULES).check(schema_of(kind.spec), spec, ("spec",))
     elif kind.spec_required:
         problems.append(Problem(("spec",), REQUIRED, "spec must be given", in_crd=True))
-    if kind is CHECKPOINT and document.get("status") is not None:
+    if kind is CHECKPOINT and kind.status is not None and document.get("status") is not None:
         problems += Conformance(RULES).check(schema_of(kind.status), document["status"], ("status",))
     if kind is VPA:
         problems += gated(spec, old.get("spec") if old else None, gates or Gates())
@@ -53,5 +54,5 @@ def metadata_problems(metadata: object) -> list[Problem]:
     )
 
 
-def _unknown(name: str) -> Problem:
-    return Problem((name,), UNKNOWN_FIELD, f'there is no field "{name}" here', suggestion=nearest(name, _TOP))
+def _unknown(name: str, top: tuple[str, ...]) -> Problem:
+    return Problem((name,), UNKNOWN_FIELD, f'there is no field "{name}" here', suggestion=nearest(name, top))

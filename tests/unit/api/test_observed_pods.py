@@ -11,7 +11,7 @@ import pytest
 from trellis.api.kube.decode import decode_list, decode_object
 from trellis.api.kube.observed_pods import Amounts, ObservedPod
 from trellis.api.kube.observed_workloads import ObservedCronJob, ObservedReplicationController, ObservedWorkload
-from trellis.kube.keys import key_of, owned_by
+from trellis.core.model.keys import key_of, owned_by
 from trellis.kube.resources import OBSERVED_PODS, PODS, REPLICA_SETS
 
 

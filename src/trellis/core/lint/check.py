@@ -10,6 +10,7 @@ from trellis.api.validate import validate
 from trellis.core.lint.findings import Finding
 from trellis.core.lint.manifests import Manifest, Source, read_manifests
 from trellis.core.lint.recognise import decode, recognise
+from trellis.core.lint.scenarios import nested_findings
 from trellis.core.lint.traps import Ours, find_traps
 from trellis.core.lint.workloads import Workloads
 
@@ -64,6 +65,7 @@ def check(sources: Iterable[Source]) -> Checked:
         findings += mistyped
         if kind is not None:
             findings += [manifest.problem(problem) for problem in validate(kind, manifest.value)]
+            findings += nested_findings(manifest, kind)
             objects.append(Ours(manifest, kind, decode(manifest, kind)))
     workloads = Workloads(manifests)
     findings += find_traps(objects, workloads)

@@ -7,14 +7,14 @@ from typing import Any
 
 import msgspec
 
-from trellis.api.kinds import KINDS, Kind, find_kind
+from trellis.api.kinds import ALL_KINDS, Kind, find_kind
 from trellis.api.problems import REQUIRED, UNKNOWN_FIELD
 from trellis.base.names import nearest
 from trellis.core.lint.findings import UNKNOWN_KIND, Finding
 from trellis.core.lint.manifests import Manifest
 
-_NAMES = tuple(kind.name for kind in KINDS)
-_GROUPS = tuple(sorted({kind.group for kind in KINDS}))
+_NAMES = tuple(kind.name for kind in ALL_KINDS)
+_GROUPS = tuple(sorted({kind.group for kind in ALL_KINDS}))
 # Other people's kinds in a group that we share: no typos of ours, however close they come.
 _NEIGHBOURS = frozenset({"CapacityBuffer", "CapacityQuota", "ProvisioningRequest"})
 _TYPE_FIELDS = ("apiVersion", "kind")
@@ -47,7 +47,7 @@ def _mistyped(manifest: Manifest) -> Iterator[tuple[str, str]]:
 
 def _almost(manifest: Manifest) -> tuple[Kind | None, list[Finding]]:
     """An object that is not ours as written: a typo of one that is, or somebody else's."""
-    by_name = next((kind for kind in KINDS if kind.name == manifest.kind), None)
+    by_name = next((kind for kind in ALL_KINDS if kind.name == manifest.kind), None)
     if by_name is not None:
         return _another_version(manifest, by_name)
     group = manifest.api_version.partition("/")[0]

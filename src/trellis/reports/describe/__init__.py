@@ -12,12 +12,14 @@ from typing import Any, Final
 from trellis.api.buffer import Buffer
 from trellis.api.hvpa import Hvpa
 from trellis.api.resolve import resolve_buffer, resolve_hvpa, resolve_vpa
+from trellis.api.scenario import Scenario
 from trellis.api.vpa import VerticalPodAutoscaler
 from trellis.core.lint.check import Checked
 from trellis.core.lint.traps import Ours
 from trellis.core.lint.workloads import Workloads
 from trellis.reports.describe.buffer import buffer_sentences
 from trellis.reports.describe.hvpa import hvpa_sentences
+from trellis.reports.describe.scenario import scenario_sentences
 from trellis.reports.describe.vpa import vpa_sentences
 
 REFUSED: Final = "Does nothing: it is refused, see below."
@@ -45,5 +47,7 @@ def sentences(ours: Ours, workloads: Workloads) -> list[str]:
             return hvpa_sentences(resolve_hvpa(hvpa), hvpa.spec.target_ref)
         case Buffer() as buffer:
             return buffer_sentences(resolve_buffer(buffer))
+        case Scenario() as scenario:
+            return scenario_sentences(scenario.spec)
         case _:
             return ["Holds a recommender's history of one container; it does nothing by itself."]

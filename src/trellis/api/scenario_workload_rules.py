@@ -1,0 +1,211 @@
+"""What the fields of a scenario's workloads, and of what they use, must be to one another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from trellis.api.fields import Rule, rule
+from trellis.api.kube.containers import Container
+from trellis.api.kube.decode import convert_object
+from trellis.api.kube.pods import PodTemplateSpec
+from trellis.api.problems import FORBIDDEN, INVALID, REQUIRED, Problem
+from trellis.api.scenario_usage import ContainerUsage, DailyShape, Phase, ResourceUsage, SpikyShape, WeeklyShape
+from trellis.api.scenario_workloads import FleetMix, MixShares, Rollouts, Runs, ScenarioContainer, ScenarioWorkload
+from trellis.base.errors import InvalidQuantity, UnreadableObject
+from trellis.base.names import nearest, why_not_label
+from trellis.base.quantity import Quantity
+from trellis.base.spans import parse_span
+
+_MINUTE = 60
+_SHAPES = ("steady", "daily", "weekly", "spiky", "trend", "phases", "leak", "trace")
+
+
+@rule(DailyShape, "low", "high", says="low is above high")
+def daily_has_a_range(shape: DailyShape) -> Iterator[Problem]:
+    """A wave goes from low to high."""
+    yield from _low_and_high(shape.low, shape.high)
+
+
+@rule(WeeklyShape, "low", "high", says="low is above high")
+def weekly_has_a_range(shape: WeeklyShape) -> Iterator[Problem]:
+    """As a daily wave."""
+    yield from _low_and_high(shape.low, shape.high)
+
+
+@rule(WeeklyShape, "beginHour", "endHour", says="a busy day ends before it begins")
+def working_hours_are_not_empty(shape: WeeklyShape) -> Iterator[Problem]:
+    """Nights are what is left over."""
+    begin = 8.0 if shape.begin_hour is None else shape.begin_hour
+    end = 18.0 if shape.end_hour is None else shape.end_hour
+    if begin >= end:
+        yield Problem(("endHour",), INVALID, f"must be after beginHour, which is {begin:g}", end)
+
+
+@rule(SpikyShape, "length", says="a burst has no length")
+def bursts_last(shape: SpikyShape) -> Iterator[Problem]:
+    """A burst of no time adds nothing."""
+    yield from not_zero("length", shape.length)
+
+
+@rule(Phase, "length", says="a phase has no length")
+def phases_last(phase: Phase) -> Iterator[Problem]:
+    """Phases of no time would never come to an end."""
+    yield from not_zero("length", phase.length)
+
+
+@rule(ResourceUsage, *_SHAPES, says="no shape of usage is given")
+def some_shape_is_given(usage: ResourceUsage) -> Iterator[Problem]:
+    """Noise on nothing is nothing."""
+    if all(getattr(usage, name) is None for name in _SHAPES):
+        yield Problem((), REQUIRED, f"one of {', '.join(_SHAPES)} must be given")
+
+
+@rule(ContainerUsage, "cpu", says="CPU cannot leak")
+def only_memory_leaks(usage: ContainerUsage) -> Iterator[Problem]:
+    """CPU that grows is a trend."""
+    if usage.cpu is not None and usage.cpu.leak is not None:
+        yield Problem(("cpu", "leak"), FORBIDDEN, "only memory leaks; CPU that grows is a trend")
+
+
+@rule(ContainerUsage, "shared", "base", says="base is given without shared")
+def base_goes_with_shared(usage: ContainerUsage) -> Iterator[Problem]:
+    """Without a load that is shared, all usage is each pod's own."""
+    if usage.base is not None and not usage.shared:
+        yield Problem(("base",), FORBIDDEN, "goes with shared: true alone; otherwise add it to the usage itself")
+
+
+@rule(ScenarioContainer, "requests", "limits", says="a request is above its limit")
+def requests_are_within_limits(container: ScenarioContainer) -> Iterator[Problem]:
+    """The API server refuses such a pod."""
+    for resource, limit in (container.limits or {}).items():
+        request = (container.requests or {}).get(resource)
+        if request is not None and Quantity.parse(request) > Quantity.parse(limit):
+            yield Problem(("requests", resource), INVALID, f"must not be above its limit, {limit}", request)
+
+
+@rule(Rollouts, "at", "every", says="rollouts without a time")
+def rollouts_have_times(rollouts: Rollouts) -> Iterator[Problem]:
+    """Something must say when."""
+    if not rollouts.at and rollouts.every is None:
+        yield Problem((), REQUIRED, "at or every must be given")
+    yield from _a_minute("every", rollouts.every)
+
+
+@rule(Runs, "every", "length", says="a run takes longer than the time to the next")
+def runs_do_not_overlap(runs: Runs) -> Iterator[Problem]:
+    """One run at a time."""
+    yield from _a_minute("every", runs.every)
+    yield from not_zero("length", runs.length)
+    if runs.every is not None and runs.length is not None and parse_span(runs.length) > parse_span(runs.every):
+        yield Problem(("length",), INVALID, f"must not be longer than every, which is {runs.every}", runs.length)
+
+
+@rule(ScenarioWorkload, "name", "namespace", says="names of workloads and namespaces are DNS labels")
+def workload_names_are_labels(workload: ScenarioWorkload) -> Iterator[Problem]:
+    """Pods are named after them."""
+    for field, name in (("name", workload.name), ("namespace", workload.namespace)):
+        wrong = why_not_label(name) if name else None
+        if wrong:
+            yield Problem((field,), INVALID, wrong, name)
+
+
+@rule(ScenarioWorkload, "kind", "runs", "rollouts", says="runs go with a Job, rollouts with anything else")
+def jobs_run(workload: ScenarioWorkload) -> Iterator[Problem]:
+    """A Job needs its runs; what serves all the time has none."""
+    is_job = workload.kind == "Job"
+    if is_job and workload.runs is None:
+        yield Problem(("runs",), REQUIRED, "a Job needs runs")
+    if not is_job and workload.runs is not None:
+        yield Problem(("runs",), FORBIDDEN, "goes with kind: Job alone")
+    if is_job and workload.rollouts is not None:
+        yield Problem(("rollouts",), FORBIDDEN, "a Job has none: each run has new pods")
+
+
+@rule(
+    ScenarioWorkload,
+    "containers",
+    "podTemplate",
+    says="a pod template that is none, or does not have a container that is named",
+)
+def containers_are_in_the_template(workload: ScenarioWorkload) -> Iterator[Problem]:
+    """A typo in a name would leave the real container without usage."""
+    if workload.pod_template is None:
+        return
+    try:
+        spec = convert_object(workload.pod_template, PodTemplateSpec).spec
+    except UnreadableObject as error:
+        yield Problem(("podTemplate",), INVALID, error.rule, workload.name)
+        return
+    written = (*spec.containers, *spec.init_containers)
+    yield from _template_problems(written)
+    names = [each.name for each in written]
+    for index, container in enumerate(workload.containers or ()):
+        if container.name not in names:
+            rule_text = f"is not a container of podTemplate, which has {', '.join(names)}"
+            guess = nearest(container.name, names)
+            yield Problem(("containers", index, "name"), INVALID, rule_text, container.name, suggestion=guess)
+
+
+@rule(FleetMix, "shares", says="a mix of nothing")
+def mix_has_a_share(fleet: FleetMix) -> Iterator[Problem]:
+    """Weights are relative to their sum."""
+    if fleet.shares is not None and not any(getattr(fleet.shares, name) for name in MixShares.__struct_fields__):
+        yield Problem(("shares",), REQUIRED, "one of them must be above 0")
+
+
+@rule(FleetMix, "namespaces", says="namespaces are DNS labels")
+def fleet_namespaces_are_labels(fleet: FleetMix) -> Iterator[Problem]:
+    """As everywhere."""
+    for index, name in enumerate(fleet.namespaces or ()):
+        wrong = why_not_label(name)
+        if wrong:
+            yield Problem(("namespaces", index), INVALID, wrong, name)
+
+
+def _template_problems(containers: Iterable[Container]) -> Iterator[Problem]:
+    """Amounts that no API server would take."""
+    for container in containers:
+        for part, amounts in (("requests", container.resources.requests), ("limits", container.resources.limits)):
+            for resource, text in amounts.items():
+                try:
+                    Quantity.parse(text)
+                except InvalidQuantity as error:
+                    rule_text = f"{part} of {resource} of container {container.name}: {error.rule}"
+                    yield Problem(("podTemplate",), INVALID, rule_text, text)
+
+
+def _low_and_high(low: str | int | None, high: str | int | None) -> Iterator[Problem]:
+    if low is not None and high is not None and Quantity.parse(low) > Quantity.parse(high):
+        yield Problem(("high",), INVALID, f"must not be below low, which is {low}", high)
+
+
+def _a_minute(name: str, span: str | None) -> Iterator[Problem]:
+    if span is not None and parse_span(span) < _MINUTE:
+        yield Problem((name,), INVALID, "must be at least 1m", span)
+
+
+def not_zero(name: str, span: str | None) -> Iterator[Problem]:
+    """A span that must last."""
+    if span is not None and parse_span(span) <= 0:
+        yield Problem((name,), INVALID, "must be longer than 0s", span)
+
+
+WORKLOAD_RULES: tuple[Rule[Any], ...] = (
+    daily_has_a_range,
+    weekly_has_a_range,
+    working_hours_are_not_empty,
+    bursts_last,
+    phases_last,
+    some_shape_is_given,
+    only_memory_leaks,
+    base_goes_with_shared,
+    requests_are_within_limits,
+    rollouts_have_times,
+    runs_do_not_overlap,
+    workload_names_are_labels,
+    jobs_run,
+    containers_are_in_the_template,
+    mix_has_a_share,
+    fleet_namespaces_are_labels,
+)
