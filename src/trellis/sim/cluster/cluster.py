@@ -1,0 +1,179 @@
+"""What does a cluster do with what it is told? A model: nodes, a scheduler, kubelets, controllers, an API server.
+
+Pods are the API's own structs, replaced when something happens to them. What containers use is never an event: `step`
+works it out for all of them at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Final, Protocol
+
+import numpy as np
+
+from trellis.api.kube.pods import Pod
+from trellis.base.errors import InternalError
+from trellis.core.model.patches import PatchOp
+from trellis.core.model.told import Told
+from trellis.core.resize.actions import PodRef
+from trellis.sim.cluster.deployments import DeploymentController
+from trellis.sim.cluster.ending import Ending
+from trellis.sim.cluster.jobs import JobController
+from trellis.sim.cluster.making import Making
+from trellis.sim.cluster.nodes import Nodes
+from trellis.sim.cluster.outages import Outages
+from trellis.sim.cluster.resizing import Resizing
+from trellis.sim.cluster.rows import RowTable
+from trellis.sim.cluster.scheduler import Scheduler
+from trellis.sim.cluster.server import Server
+from trellis.sim.cluster.starting import Starting
+from trellis.sim.cluster.state import Admit, State
+from trellis.sim.cluster.stateful_sets import StatefulSetController
+from trellis.sim.cluster.stepping import Stepping
+from trellis.sim.cluster.tally import Tally
+from trellis.sim.cluster.usage import StepUsage
+from trellis.sim.cluster.watching import Watcher
+from trellis.sim.cluster.wishes import Series, Wishes
+from trellis.sim.faults import Faults
+from trellis.sim.fleet import Fleet
+from trellis.sim.kernel import Kernel, Priority, Ticket
+
+
+class Controller(Protocol):
+    """What keeps the pods of one workload."""
+
+    def begin(self) -> None:
+        """Make the workload and its first pods."""
+
+    def roll_out(self) -> None:
+        """Begin with a new version."""
+
+    def reconcile(self) -> None:
+        """Make what is missing, and delete what is too much."""
+
+
+class MakesController(Protocol):
+    """A class of controllers."""
+
+    def __call__(self, state: State, making: Making, workload: int) -> Controller:
+        """One for the workload of that number."""
+
+
+_KINDS: Final[dict[str, MakesController]] = {
+    "Deployment": DeploymentController,
+    "StatefulSet": StatefulSetController,
+    "Job": JobController,
+}
+
+
+class Cluster:
+    """The model. Nothing exists before `begin`; `admit` is what becomes of each new pod before it is stored.
+
+    Everything happens at the kernel's time: `begin` at the beginning, `step(n)` when step n begins, and all else as
+    events in between.
+    """
+
+    def __init__(self, fleet: Fleet, kernel: Kernel, admit: Admit, rng: np.random.Generator, watcher: Watcher) -> None:
+        self._state = state = State(fleet, kernel, admit, rng, watcher)
+        self._scheduler = Scheduler(state)
+        making = Making(state, self._scheduler.enqueue)
+        self._wishes = Wishes(fleet, state.templates)
+        starting = Starting(state, self._wishes)
+        ending = Ending(state, making, self._wishes, starting)
+        self._scheduler.bind = starting.bind
+        resizing = Resizing(state, starting, ending)
+        self._server = Server(state, making, resizing)
+        self._stepping = Stepping(state, self._wishes, starting, ending)
+        self._outages = Outages(state, making, ending)
+        self._controllers = [_controller(state, making, number) for number in range(len(fleet.workloads))]
+        self._woken: dict[int, Ticket] = {}
+        state.wake = self._wake
+
+    def begin(self) -> None:
+        """Make nodes, workloads and their pods, and see to it that rollouts and faults come in time."""
+        state = self._state
+        for node in state.nodes.objects:
+            state.watcher.node(None, node)
+        self._outages.begin()
+        for controller, workload in zip(self._controllers, state.fleet.workloads, strict=True):
+            controller.begin()
+            for time in workload.rollouts:
+                if time >= state.now:
+                    state.kernel.at(time, controller.roll_out, Priority.CONTROLLER)
+
+    def step(self, number: int) -> StepUsage:
+        """The usage of the step that begins now. Kills and evictions that follow from it are events of this moment."""
+        return self._stepping.step(number)
+
+    def evict(self, ref: PodRef) -> Told:
+        """Have a pod go, if its disruption budget permits."""
+        return self._server.evict(ref)
+
+    def resize(self, ref: PodRef, patch: tuple[PatchOp, ...]) -> tuple[Told, str]:
+        """Patch what the containers of a pod ask for; with a refusal, why."""
+        return self._server.resize(ref, patch)
+
+    def annotate(self, ref: PodRef, patch: tuple[PatchOp, ...]) -> Told:
+        """Patch the annotations of a pod."""
+        return self._server.annotate(ref, patch)
+
+    @property
+    def rows(self) -> RowTable:
+        """The containers of placed pods, in columns."""
+        return self._state.rows
+
+    @property
+    def series(self) -> Sequence[Series]:
+        """What the numbers in `rows.series` stand for: by workload, then by container as its template has them."""
+        return self._wishes.series
+
+    @property
+    def nodes(self) -> Nodes:
+        """The nodes: what they offer, what is taken, which are up, what they cost."""
+        return self._state.nodes
+
+    @property
+    def tally(self) -> Tally:
+        """What has happened so far, by workload."""
+        return self._state.tally
+
+    @property
+    def faults(self) -> Faults:
+        """What goes wrong, for components that ask whether they run."""
+        return self._state.faults
+
+    @property
+    def pending(self) -> int:
+        """How many pods wait for a node."""
+        return len(self._scheduler.waiting)
+
+    def pending_seconds(self) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+        """How long the pods that still wait for a node have waited, by workload."""
+        found = np.zeros(len(self._controllers))
+        for living in self._scheduler.waiting:
+            found[living.workload] += self._state.now - living.made
+        return found
+
+    def pods(self) -> Iterator[Pod]:
+        """All pods, in the order in which they were made."""
+        return (each.pod for each in self._state.pods.values())
+
+    def pod(self, namespace: str, name: str) -> Pod | None:
+        """A pod by name."""
+        living = self._state.pods.get((namespace, name))
+        return living.pod if living is not None else None
+
+    def _wake(self, workload: int) -> None:
+        ticket = self._woken.get(workload)
+        if ticket is None or not ticket.waits:
+            do = partial(self._controllers[workload].reconcile)
+            self._woken[workload] = self._state.kernel.after(0.0, do, Priority.CONTROLLER)
+
+
+def _controller(state: State, making: Making, workload: int) -> Controller:
+    kind = state.fleet.workloads[workload].kind
+    make = _KINDS.get(kind)
+    if make is None:
+        raise InternalError(f"a workload is of kind {kind}, and only {', '.join(_KINDS)} are modelled")
+    return make(state, making, workload)

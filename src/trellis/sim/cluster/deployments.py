@@ -1,0 +1,137 @@
+"""Which pods does a Deployment have, and how does a new version come in?
+
+Kubernetes' rules: a quarter more pods than wanted may exist and a quarter fewer than wanted may be Ready, the one
+rounded up and the other down. What is old and not Ready goes first.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import count
+from typing import Final
+
+import msgspec
+
+from trellis.api.kube.meta import ObjectMeta, OwnerReference
+from trellis.api.kube.pods import PodTemplateSpec
+from trellis.api.kube.workloads import Deployment, DeploymentSpec, ReplicaSet, ReplicatedSpec
+from trellis.sim.cluster.living import Living
+from trellis.sim.cluster.making import Making
+from trellis.sim.cluster.pods import moment
+from trellis.sim.cluster.state import State
+from trellis.sim.cluster.templates import ending
+
+_SHARE: Final = 0.25
+_HASH: Final = "pod-template-hash"
+_APPS: Final = "apps/v1"
+
+
+class DeploymentController:
+    """Keeps the pods of one Deployment."""
+
+    def __init__(self, state: State, making: Making, workload: int) -> None:
+        self._state = state
+        self._making = making
+        self._workload = workload
+        self._wanted = state.fleet.workloads[workload].replicas
+        self._revision = 0
+        self._sets: dict[int, ReplicaSet] = {}
+        self._pods: dict[int, list[Living]] = {}
+        self._names = count()
+        self._uid = state.uid()
+
+    def begin(self) -> None:
+        """Make the Deployment and its pods."""
+        state, mine = self._state, self._state.fleet.workloads[self._workload]
+        template = state.templates[self._workload]
+        metadata = ObjectMeta(
+            name=mine.name, namespace=mine.namespace, uid=self._uid, creation_timestamp=moment(state.now)
+        )
+        metadata = msgspec.structs.replace(metadata, labels=template.metadata.labels, resource_version=state.version())
+        spec = DeploymentSpec(self._wanted, template.selector, PodTemplateSpec(template.metadata, template.spec))
+        state.watcher.workload("Deployment", None, Deployment(metadata, spec))
+        self._add_set(self._wanted)
+        self.reconcile()
+
+    def roll_out(self) -> None:
+        """Begin with a new version."""
+        self._revision += 1
+        self._add_set(0)
+        self.reconcile()
+
+    def reconcile(self) -> None:
+        """Make what is missing, and delete what is too much."""
+        for revision in self._pods:
+            self._pods[revision] = [each for each in self._pods[revision] if self._lives(each)]
+        new = self._pods[self._revision]
+        old = [each for revision, pods in self._pods.items() if revision != self._revision for each in pods]
+        surge = math.ceil(self._wanted * _SHARE) if old else 0
+        missing = min(self._wanted - len(new), self._wanted + surge - len(new) - len(old))
+        for _ in range(missing):
+            self._make()
+        if old:
+            self._retire(old)
+        self._scale_sets()
+
+    def _lives(self, living: Living) -> bool:
+        return not living.going and self._state.pods.get(living.key) is living
+
+    def _make(self) -> None:
+        owner = self._sets[self._revision]
+        reference = OwnerReference(_APPS, "ReplicaSet", owner.metadata.name, owner.metadata.uid, controller=True)
+        name = f"{owner.metadata.name}-{ending(next(self._names), 5)}"
+        labels = {_HASH: owner.metadata.labels[_HASH]}
+        made = self._making.make(self._workload, name, reference, labels=labels, revision=self._revision)
+        self._pods[self._revision].append(made)
+
+    def _retire(self, old: list[Living]) -> None:
+        new = self._pods[self._revision]
+        least = self._wanted - math.floor(self._wanted * _SHARE)
+        unready = sum(not each.ready for each in new)
+        spare = len(old) + len(new) - least - unready
+        available = sum(each.ready for each in (*old, *new))
+        for each in sorted(old, key=lambda each: each.ready):
+            if spare <= 0 or (each.ready and available <= least):
+                break
+            available -= each.ready
+            spare -= 1
+            self._pods[each.revision].remove(each)
+            self._making.delete(each)
+
+    def _add_set(self, replicas: int) -> None:
+        state, mine = self._state, self._state.fleet.workloads[self._workload]
+        template = state.templates[self._workload]
+        hash_ = ending(self._workload * 1009 + self._revision, 8)
+        labels = {**template.metadata.labels, _HASH: hash_}
+        selector = msgspec.structs.replace(template.selector, match_labels=labels)
+        metadata = ObjectMeta(
+            name=f"{mine.name}-{hash_}",
+            namespace=mine.namespace,
+            uid=state.uid(),
+            resource_version=state.version(),
+            creation_timestamp=moment(state.now),
+            labels=labels,
+            owner_references=(OwnerReference(_APPS, "Deployment", mine.name, self._uid, controller=True),),
+        )
+        pods = PodTemplateSpec(msgspec.structs.replace(template.metadata, labels=labels), template.spec)
+        made = ReplicaSet(metadata, ReplicatedSpec(replicas, selector, pods))
+        self._sets[self._revision] = made
+        self._pods[self._revision] = []
+        state.watcher.workload("ReplicaSet", None, made)
+
+    def _scale_sets(self) -> None:
+        """Have each ReplicaSet say how many pods it should have; an old one without any is removed."""
+        state = self._state
+        for revision, old in list(self._sets.items()):
+            replicas = len(self._pods[revision])
+            if not replicas and revision != self._revision:
+                del self._sets[revision], self._pods[revision]
+                state.watcher.workload("ReplicaSet", old, None)
+            elif old.spec.replicas != replicas:
+                new = msgspec.structs.replace(
+                    old,
+                    metadata=msgspec.structs.replace(old.metadata, resource_version=state.version()),
+                    spec=msgspec.structs.replace(old.spec, replicas=replicas),
+                )
+                self._sets[revision] = new
+                state.watcher.workload("ReplicaSet", old, new)

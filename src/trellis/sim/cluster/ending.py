@@ -1,0 +1,186 @@
+"""How do containers die, and which of them run again?
+
+Who was killed is started again, the first time at once and then after a pause that doubles from ten seconds to five
+minutes; ten minutes without harm make that forgotten. A pod that a node has no memory for is gone for good.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Final
+
+from trellis.api.kube.containers import ContainerState, Running
+from trellis.api.kube.coordination import Event
+from trellis.api.kube.meta import ObjectMeta, ObjectReference
+from trellis.api.kube.observed_pods import OOM_KILLED
+from trellis.sim.cluster.living import Living, Unit
+from trellis.sim.cluster.making import Making
+from trellis.sim.cluster.pods import FAILED, PENDING, SUCCEEDED, ended, moment, over, reported, with_container
+from trellis.sim.cluster.rows import Stage
+from trellis.sim.cluster.starting import Starting
+from trellis.sim.cluster.state import State
+from trellis.sim.cluster.watching import What
+from trellis.sim.cluster.wishes import Wishes
+
+_AT_ONCE: Final = 1.0
+_FIRST_PAUSE: Final = 10.0
+_LONGEST_PAUSE: Final = 300.0
+_FORGOTTEN_AFTER: Final = 600.0
+_KILLED: Final = 137
+
+
+class Ending:
+    """The kubelets of all nodes, as far as they end containers. `step` is the step of usage under way."""
+
+    def __init__(self, state: State, making: Making, wishes: Wishes, starting: Starting) -> None:
+        self._state = state
+        self._making = making
+        self._wishes = wishes
+        self._starting = starting
+        self.step = 0
+        starting.on_up = self._came_up
+        starting.on_run_over = self._end
+
+    def memory_of(self, unit: Unit) -> float:
+        """The bytes that a container wants now."""
+        return self._wishes.memory_of(self._state.rows, unit.row, self.step, self._state.now)
+
+    def kill_soon(self, unit: Unit) -> None:
+        """Have a container killed that wants more memory than it may have."""
+        self._state.kernel.after(0.0, partial(self._kill, unit, unit.restarts))
+
+    def press_out_soon(self, living: Living, used: Mapping[str, float]) -> None:
+        """Have a pod evicted for want of memory on its node; `used` are bytes of containers above their request."""
+        self._state.kernel.after(0.0, partial(self._press_out, living, used))
+
+    def bounce(self, unit: Unit) -> None:
+        """Restart a container because a resize asks for it."""
+        self._stop(unit, "Completed", 0)
+        unit.ticket = self._state.kernel.after(_AT_ONCE, partial(self._restart, unit))
+
+    def switch_off(self, node: int) -> None:
+        """Nothing runs on a node any more."""
+        rows = self._state.rows
+        for living in list(self._state.nodes.pods[node].values()):
+            if living.run is not None:
+                living.run.cancel()
+            for unit in living.units:
+                unit.cancel()
+                unit.up = False
+                rows.stage[unit.row] = Stage.DOWN
+            rows.version += 1
+            self._starting.tell_readiness(living)
+
+    def switch_on(self, node: int) -> None:
+        """A node is back: what is still there starts again."""
+        for living in list(self._state.nodes.pods[node].values()):
+            if living.pod.status.phase == PENDING:
+                self._starting.begin(living)
+            else:
+                for unit in living.units:
+                    self._restart(unit)
+
+    def _came_up(self, unit: Unit) -> None:
+        if self.memory_of(unit) > self._state.rows.memory_limit[unit.row]:
+            self.kill_soon(unit)
+
+    def _kill(self, unit: Unit, incarnation: int) -> None:
+        state, living = self._state, unit.living
+        is_it = unit.restarts == incarnation and state.runs(living) and state.rows.holds(unit)
+        if not is_it or state.rows.stage[unit.row] == Stage.DOWN:
+            return
+        if state.now - float(state.rows.started[unit.row]) >= _FORGOTTEN_AFTER:
+            unit.failures = 0
+        state.tally.oom_kills[living.workload] += 1
+        self._stop(unit, OOM_KILLED, _KILLED)
+        state.happened(living, What.KILLED, unit.name)
+        if living.pod.spec.restart_policy == "Never":
+            self._fail(living, "")
+            return
+        pause = min(_FIRST_PAUSE * 2.0 ** (unit.failures - 1), _LONGEST_PAUSE) if unit.failures else _AT_ONCE
+        unit.failures += 1
+        unit.ticket = state.kernel.after(pause, partial(self._restart, unit))
+
+    def _stop(self, unit: Unit, reason: str, code: int) -> None:
+        state, living, row = self._state, unit.living, unit.row
+        unit.cancel()
+        if living.run is not None and unit is living.units[0]:
+            living.run.cancel()
+        unit.up = False
+        state.rows.stage[row] = Stage.DOWN
+        told = ended(float(state.rows.started[row]), state.now, reason, code)
+        state.put(living, with_container(living.pod, unit.name, state=told, ready=False, started=False))
+        self._starting.tell_readiness(living)
+
+    def _restart(self, unit: Unit) -> None:
+        state, living = self._state, unit.living
+        unit.ticket = None
+        if not state.runs(living):
+            return
+        unit.restarts += 1
+        state.tally.restarts[living.workload] += 1
+        before = reported(living.pod, unit.name)
+        running = with_container(
+            living.pod,
+            unit.name,
+            state=ContainerState(running=Running(moment(state.now))),
+            last_state=before.state if before is not None else ContainerState(),
+            restart_count=unit.restarts,
+            started=True,
+        )
+        state.put(living, running)
+        state.happened(living, What.RESTARTED, unit.name)
+        self._starting.start(unit)
+
+    def _end(self, living: Living) -> None:
+        """A run is over."""
+        state = self._state
+        if not state.runs(living):
+            return
+        pod = living.pod
+        for unit in living.units:
+            told = ended(float(state.rows.started[unit.row]), state.now, "Completed", 0)
+            pod = with_container(pod, unit.name, state=told, ready=False, started=False)
+        state.put(living, over(pod, SUCCEEDED, "", state.now))
+        state.vacate(living)
+        state.happened(living, What.ENDED)
+        state.wake(living.workload)
+
+    def _fail(self, living: Living, reason: str) -> None:
+        """A pod has ended badly; whoever made it makes another."""
+        self._state.put(living, over(living.pod, FAILED, reason, self._state.now))
+        living.going = True
+        self._making.forget(living)
+
+    def _press_out(self, living: Living, used: Mapping[str, float]) -> None:
+        state = self._state
+        if not state.runs(living):
+            return
+        state.tally.pressed_out[living.workload] += 1
+        state.watcher.event(_eviction(living, used, state.now))
+        state.happened(living, What.PRESSED_OUT)
+        self._fail(living, "Evicted")
+
+
+def _eviction(living: Living, used: Mapping[str, float], now: float) -> Event:
+    """What a kubelet tells of an eviction."""
+    about = living.pod.metadata
+    annotations = {
+        "offending_containers": ",".join(used),
+        "offending_containers_usage": ",".join(str(int(each)) for each in used.values()),
+        "starved_resource": "memory",
+    }
+    metadata = ObjectMeta(
+        name=f"{about.name}.evicted", namespace=about.namespace, creation_timestamp=moment(now), annotations=annotations
+    )
+    return Event(
+        metadata,
+        ObjectReference(kind="Pod", namespace=about.namespace, name=about.name, uid=about.uid),
+        "Evicted",
+        "The node was low on resource: memory.",
+        first_timestamp=moment(now),
+        last_timestamp=moment(now),
+        count=1,
+        type="Warning",
+    )

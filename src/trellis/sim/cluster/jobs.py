@@ -1,0 +1,79 @@
+"""Which pods does a Job have? Those of the runs under way: each begins at its time and runs to its end.
+
+The Job itself is there all the time, as a CronJob would be: it is what a policy names. A pod that was lost or evicted
+is made again, and its run begins anew; one that has ended is removed.
+"""
+
+from __future__ import annotations
+
+from itertools import count
+
+from trellis.api.kube.meta import ObjectMeta, OwnerReference
+from trellis.api.kube.pods import PodTemplateSpec
+from trellis.api.kube.workloads import Job, JobSpec
+from trellis.sim.cluster.living import Living
+from trellis.sim.cluster.making import Making
+from trellis.sim.cluster.pods import SUCCEEDED, moment
+from trellis.sim.cluster.state import State
+from trellis.sim.cluster.templates import ending
+from trellis.sim.kernel import Priority
+
+
+class JobController:
+    """Keeps the pods of one Job."""
+
+    def __init__(self, state: State, making: Making, workload: int) -> None:
+        self._state = state
+        self._making = making
+        self._workload = workload
+        self._mine = state.fleet.workloads[workload]
+        self._pods: dict[int, list[Living]] = {}
+        self._names = count()
+        self._uid = state.uid()
+
+    def begin(self) -> None:
+        """Make the Job, and have its runs begin in time."""
+        state, template = self._state, self._state.templates[self._workload]
+        metadata = ObjectMeta(
+            name=self._mine.name,
+            namespace=self._mine.namespace,
+            uid=self._uid,
+            resource_version=state.version(),
+            creation_timestamp=moment(state.now),
+            labels=template.metadata.labels,
+        )
+        pods = PodTemplateSpec(template.metadata, template.spec)
+        spec = JobSpec(parallelism=self._mine.replicas, selector=template.selector, template=pods)
+        state.watcher.workload("Job", None, Job(metadata, spec))
+        for run, (begin, _) in enumerate(self._mine.runs):
+            if begin >= state.now:
+                state.kernel.at(begin, lambda run=run: self._begin_run(run), Priority.CONTROLLER)  # type: ignore[misc]
+
+    def roll_out(self) -> None:
+        """The next run has the new version, and those under way end with the old one."""
+
+    def reconcile(self) -> None:
+        """Remove what has ended, and make what was lost once more."""
+        for run, pods in list(self._pods.items()):
+            left = []
+            for living in pods:
+                if living.pod.status.phase == SUCCEEDED:
+                    self._making.forget(living)
+                elif living.going or self._state.pods.get(living.key) is not living:
+                    left.append(self._make(run))
+                else:
+                    left.append(living)
+            self._pods[run] = left
+            if not left:
+                del self._pods[run]
+
+    def _begin_run(self, run: int) -> None:
+        self._pods[run] = [self._make(run) for _ in range(self._mine.replicas)]
+
+    def _make(self, run: int) -> Living:
+        owner = OwnerReference("batch/v1", "Job", self._mine.name, self._uid, controller=True)
+        name = f"{self._mine.name}-{run}-{ending(next(self._names), 5)}"
+        labels = {"batch.kubernetes.io/job-name": self._mine.name}
+        return self._making.make(
+            self._workload, name, owner, labels=labels, ordinal=run, seconds=self._mine.runs[run][1]
+        )

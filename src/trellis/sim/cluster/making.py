@@ -1,0 +1,89 @@
+"""How do pods come and go? Through admission and the scheduler's queue, and not from one moment to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import msgspec
+
+from trellis.api.kube.meta import ObjectMeta, OwnerReference
+from trellis.api.kube.slices import NOTHING
+from trellis.core.sizing.shapes import PodShape
+from trellis.sim.cluster.living import Living
+from trellis.sim.cluster.pods import going, moment, new_pod
+from trellis.sim.cluster.state import State
+from trellis.sim.cluster.watching import What
+
+# Seconds from a pod's deletion until its containers have ended.
+_TERMINATION: Final = 2.0
+
+
+class Making:
+    """Makes and deletes pods for the controllers."""
+
+    def __init__(self, state: State, enqueue: Callable[[Living], None]) -> None:
+        self._state = state
+        self._enqueue = enqueue
+
+    def make(
+        self,
+        workload: int,
+        name: str,
+        owner: OwnerReference,
+        *,
+        labels: Mapping[str, str] = NOTHING,
+        revision: int = 0,
+        ordinal: int = 0,
+        seconds: float | None = None,
+    ) -> Living:
+        """A new pod of a workload. One that runs to an end takes so many `seconds`."""
+        state, template = self._state, self._state.templates[workload]
+        metadata = ObjectMeta(
+            name=name,
+            namespace=state.fleet.workloads[workload].namespace,
+            uid=state.uid(),
+            generation=1,
+            creation_timestamp=moment(state.now),
+            labels={**template.metadata.labels, **labels},
+            annotations=template.metadata.annotations,
+            owner_references=(owner,),
+        )
+        pod = state.admit(new_pod(metadata, template.spec))
+        status = msgspec.structs.replace(pod.status, qos_class=PodShape.of(pod.spec).qos.value)
+        pod = msgspec.structs.replace(pod, status=status)
+        living = Living(pod, workload, state.now, revision=revision, ordinal=ordinal)
+        living.seconds = seconds
+        state.add(living)
+        self._enqueue(living)
+        return living
+
+    def delete(self, living: Living) -> None:
+        """Tell a pod to go: one that never started is gone at once."""
+        state = self._state
+        if living.going:
+            return
+        living.going = True
+        state.leave_place(living)
+        for unit in living.units:
+            state.rows.ready[unit.row] = False
+        state.rows.version += 1
+        state.put(living, going(living.pod, state.now))
+        if living.units:
+            state.kernel.after(_TERMINATION, lambda: self.forget(living))
+        else:
+            self.forget(living)
+        state.wake(living.workload)
+
+    def forget(self, living: Living) -> None:
+        """The pod is gone."""
+        state = self._state
+        if state.pods.get(living.key) is living:
+            state.remove(living)
+            state.wake(living.workload)
+
+    def lose(self, living: Living, text: str) -> None:
+        """The pod is gone without a word, as when its node is."""
+        self._state.happened(living, What.LOST, text)
+        living.going = True
+        self.forget(living)

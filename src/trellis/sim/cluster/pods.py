@@ -1,0 +1,167 @@
+"""What does a pod say of itself after something has happened to it? Frozen structs, replaced.
+
+Times are cut to whole seconds, as the API server writes them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from trellis.api.kube.containers import Container, ContainerState, ContainerStatus, Resources, Running, Terminated
+from trellis.api.kube.meta import Condition, ObjectMeta
+from trellis.api.kube.pods import POD_SCHEDULED, READY, Pod, PodSpec, PodStatus
+from trellis.core.recommend.amounts import RESOURCES
+
+PENDING = "Pending"
+RUNNING = "Running"
+SUCCEEDED = "Succeeded"
+FAILED = "Failed"
+
+
+# Pods of one workload are made together, and the same second is asked for many times.
+@lru_cache(maxsize=1024)
+def moment(time: float) -> datetime:
+    """A time as objects have it."""
+    return datetime.fromtimestamp(math.floor(time), UTC)
+
+
+def running_containers(spec: PodSpec) -> tuple[Container, ...]:
+    """Those that run as long as the pod does: the containers, and the native sidecars behind them."""
+    if not spec.init_containers:
+        return spec.containers
+    return (*spec.containers, *(each for each in spec.init_containers if each.is_sidecar))
+
+
+def defaulted(spec: PodSpec) -> PodSpec:
+    """A spec as the API server stores it: a limit without a request is also the request."""
+    return msgspec.structs.replace(
+        spec,
+        containers=tuple(map(_defaulted, spec.containers)),
+        init_containers=tuple(map(_defaulted, spec.init_containers)),
+    )
+
+
+def _defaulted(container: Container) -> Container:
+    resources = container.resources
+    missing = {name: text for name, text in resources.limits.items() if name not in resources.requests}
+    if not missing:
+        return container
+    filled = msgspec.structs.replace(resources, requests={**missing, **resources.requests})
+    return msgspec.structs.replace(container, resources=filled)
+
+
+def new_pod(metadata: ObjectMeta, spec: PodSpec) -> Pod:
+    """A pod before admission."""
+    return Pod(metadata, spec, PodStatus(phase=PENDING))
+
+
+def placed(pod: Pod, node: str, now: float) -> Pod:
+    """The pod has a node."""
+    spec = msgspec.structs.replace(pod.spec, node_name=node)
+    status = with_condition(pod.status, POD_SCHEDULED, True, now)
+    return msgspec.structs.replace(pod, spec=spec, status=msgspec.structs.replace(status, start_time=moment(now)))
+
+
+def began(pod: Pod, given: Mapping[str, Resources], now: float) -> Pod:
+    """All containers run, and have what they were given."""
+    state = ContainerState(running=Running(moment(now)))
+    spec, status = pod.spec, with_condition(pod.status, READY, False, now)
+    changed = msgspec.structs.replace(
+        status,
+        phase=RUNNING,
+        container_statuses=tuple(_began(each.name, given[each.name], state) for each in spec.containers),
+        init_container_statuses=tuple(
+            _began(each.name, given[each.name], state) for each in spec.init_containers if each.is_sidecar
+        ),
+    )
+    return msgspec.structs.replace(pod, status=changed)
+
+
+def _began(name: str, resources: Resources, state: ContainerState) -> ContainerStatus:
+    return ContainerStatus(
+        name=name,
+        state=state,
+        started=True,
+        allocated_resources=allocated(resources),
+        resources=Resources(limits=resources.limits, requests=resources.requests),
+    )
+
+
+def allocated(resources: Resources) -> dict[str, str]:
+    """What the node sets aside for a container."""
+    return {name: text for name, text in resources.requests.items() if name in RESOURCES}
+
+
+def with_ready(pod: Pod, ready: bool, now: float) -> Pod:
+    """The pod is Ready, or not any more; the same pod if it has said so already."""
+    status = with_condition(pod.status, READY, ready, now)
+    return pod if status is pod.status else msgspec.structs.replace(pod, status=status)
+
+
+def with_container(pod: Pod, name: str, **changes: Any) -> Pod:
+    """The pod, of whose container something else is reported."""
+    status = pod.status
+
+    def changed(found: tuple[ContainerStatus, ...]) -> tuple[ContainerStatus, ...]:
+        return tuple(msgspec.structs.replace(each, **changes) if each.name == name else each for each in found)
+
+    return msgspec.structs.replace(
+        pod,
+        status=msgspec.structs.replace(
+            status,
+            container_statuses=changed(status.container_statuses),
+            init_container_statuses=changed(status.init_container_statuses),
+        ),
+    )
+
+
+def reported(pod: Pod, name: str) -> ContainerStatus | None:
+    """What is reported of a container, if anything is."""
+    status = pod.status
+    statuses = (*status.container_statuses, *status.init_container_statuses)
+    return next((each for each in statuses if each.name == name), None)
+
+
+def ended(started: float, now: float, reason: str, exit_code: int) -> ContainerState:
+    """A container that has ended."""
+    return ContainerState(terminated=Terminated(exit_code, reason, moment(started), moment(now)))
+
+
+def over(pod: Pod, phase: str, reason: str, now: float) -> Pod:
+    """The pod has ended as a whole."""
+    status = msgspec.structs.replace(with_condition(pod.status, READY, False, now), phase=phase, reason=reason)
+    return msgspec.structs.replace(pod, status=status)
+
+
+def going(pod: Pod, now: float) -> Pod:
+    """The pod has been told to go."""
+    return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, deletion_timestamp=moment(now)))
+
+
+def with_condition(
+    status: PodStatus, type_: str, value: bool, now: float, *, reason: str = "", message: str = ""
+) -> PodStatus:
+    """A status with a condition, whose time changes only with its value or its reason."""
+    text = "True" if value else "False"
+    known = status.condition(type_)
+    since = moment(now)
+    if known is not None and (known.status, known.reason) == (text, reason):
+        since = known.last_transition_time or since
+    new = Condition(type_, 0, text, since, reason, message)
+    if new == known:
+        return status
+    others = tuple(each for each in status.conditions if each.type != type_)
+    return msgspec.structs.replace(status, conditions=(*others, new))
+
+
+def without_condition(status: PodStatus, type_: str) -> PodStatus:
+    """A status without a condition."""
+    if status.condition(type_) is None:
+        return status
+    return msgspec.structs.replace(status, conditions=tuple(each for each in status.conditions if each.type != type_))

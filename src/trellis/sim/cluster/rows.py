@@ -1,0 +1,115 @@
+"""Which containers are there, and what may each of them use?
+
+One row for each container of a pod that has a node, from when it is placed until it is gone. Rows change with events
+alone; usage reads them all at once, step by step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from trellis.base.errors import InternalError
+from trellis.core.usage.columns import BoolColumn, FloatColumn, IntColumn
+from trellis.core.usage.tables import Table
+
+if TYPE_CHECKING:
+    from trellis.sim.cluster.living import Unit
+
+
+class Stage(IntEnum):
+    """How far a container is: down, waiting for what nothing shortens, working on its start, up."""
+
+    DOWN = 0
+    WAITING = 1
+    STARTING = 2
+    UP = 3
+
+
+class RowTable(Table):
+    """The containers of all placed pods. Amounts are cores and bytes, as they are in force.
+
+    `version` grows with every change, so that what was read from the columns can be kept until then.
+    """
+
+    fills = {
+        "workload": -1,
+        "series": -1,
+        "node": -1,
+        "stage": int(Stage.DOWN),
+        "ready": False,
+        "started": np.nan,
+        "cpu_request": 0.0,
+        "cpu_limit": np.inf,
+        "memory_request": 0.0,
+        "memory_limit": np.inf,
+        "factor": 1.0,
+    }
+
+    workload: IntColumn
+    """The number of its workload in the fleet."""
+    series: IntColumn
+    """The number of its workload and container together: that of `Cluster.series`."""
+    node: IntColumn
+    """The number of its node."""
+    stage: IntColumn
+    """How far it is."""
+    ready: BoolColumn
+    """Whether its pod is Ready and not going: such pods share the load."""
+    started: FloatColumn
+    """Since when it runs, as seconds since 1970."""
+    cpu_request: FloatColumn
+    """Zero if it has none."""
+    cpu_limit: FloatColumn
+    """Infinite if it has none, as is the next but one."""
+    memory_request: FloatColumn
+    """Zero if it has none."""
+    memory_limit: FloatColumn
+    """Infinite if it has none."""
+    factor: FloatColumn
+    """By how much it differs from others of its series."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.version = 0
+        self._units: list[Unit | None] = []
+
+    def place(self, unit: Unit, workload: int, series: int, node: int, factor: float) -> int:
+        """A row for a container."""
+        row = self._take()
+        self._units.extend([None] * (row + 1 - len(self._units)))
+        self._units[row] = unit
+        self.workload[row], self.series[row], self.node[row], self.factor[row] = workload, series, node, factor
+        self.version += 1
+        return row
+
+    def remove(self, rows: Iterable[int]) -> None:
+        """Give rows back."""
+        numbers = np.array(list(rows), dtype=np.int64)
+        for number in numbers.tolist():
+            self._units[number] = None
+        self.release(numbers)
+        self.version += 1
+
+    def unit(self, row: int) -> Unit:
+        """The container of a row in use."""
+        found = self._units[row]
+        if found is None:
+            raise InternalError(f"row {row} is not in use")
+        return found
+
+    def holds(self, unit: Unit) -> bool:
+        """Whether a container still has its row."""
+        return 0 <= unit.row < len(self._units) and self._units[unit.row] is unit
+
+    def names(self, rows: IntColumn) -> tuple[list[str], list[str], list[str]]:
+        """Namespace, pod and container of rows in use, in columns."""
+        units = [self.unit(row) for row in rows.tolist()]
+        return (
+            [each.living.key[0] for each in units],
+            [each.living.key[1] for each in units],
+            [each.name for each in units],
+        )

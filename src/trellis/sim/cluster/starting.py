@@ -1,0 +1,175 @@
+"""How does a pod come up on its node?
+
+A start is some seconds that nothing shortens and then some work, at the pace of the CPU that it gets. Only the first
+container of a pod has work to do. With a probe a container counts as Ready when all that is done, else at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from trellis.api.kube.containers import Resources
+from trellis.core.recommend.capping.limit_ranges import counts
+from trellis.core.usage.columns import FloatColumn
+from trellis.sim.cluster.living import Living, Unit
+from trellis.sim.cluster.nodes import SET_ASIDE
+from trellis.sim.cluster.pods import PENDING, began, placed, running_containers, with_ready
+from trellis.sim.cluster.rows import Stage
+from trellis.sim.cluster.sharing import shared_out
+from trellis.sim.cluster.state import State
+from trellis.sim.cluster.watching import What
+from trellis.sim.cluster.wishes import Wishes
+from trellis.sim.faults import SLOW_STARTS
+
+# Seconds from having a node until containers run: volumes, images, sandboxes.
+_SET_UP: Final = 1.0
+_SLOWER: Final = 10.0
+_LEAST_RATE: Final = 0.002
+# As many pods of a workload differ from one another; the next are like the first again.
+_PLACES: Final = 64
+# A start whose pace changes by less goes on as it was planned.
+_SAME_PACE: Final = 0.01
+
+
+class Starting:
+    """The kubelets of all nodes, as far as they start pods. `load` is the cores in use on each, starts aside."""
+
+    def __init__(self, state: State, wishes: Wishes) -> None:
+        self._state = state
+        self._wishes = wishes
+        self.load: FloatColumn = np.zeros(len(state.nodes))
+        # Drawn by place and not by pod, so that demand is the same however often pods are replaced.
+        self._draws = state.rng.uniform(-1.0, 1.0, (_PLACES, len(wishes.series)))
+        # Called with a container that has come up, and with a pod whose run is over.
+        self.on_up: Callable[[Unit], None] = lambda _unit: None
+        self.on_run_over: Callable[[Living], None] = lambda _living: None
+
+    def bind(self, living: Living, node: int) -> None:
+        """Take on a pod."""
+        state = self._state
+        living.placed_at = state.now
+        state.tally.pending_seconds[living.workload] += state.now - living.made
+        state.put(living, placed(living.pod, state.nodes.objects[node].metadata.name, state.now))
+        asked = state.settle(living, node).requests
+        state.nodes.allocate(living, {name: asked.get(name, 0) for name in SET_ASIDE})
+        self._add_units(living, node)
+        state.happened(living, What.PLACED)
+        state.kernel.after(_SET_UP, partial(self.begin, living))
+
+    def begin(self, living: Living) -> None:
+        """Run the containers of a pod for the first time."""
+        state = self._state
+        if state.runs(living) and living.pod.status.phase == PENDING:
+            state.put(living, began(living.pod, {each.name: each.resources for each in living.units}, state.now))
+            for unit in living.units:
+                self.start(unit)
+
+    def start(self, unit: Unit) -> None:
+        """Run a container."""
+        state, living, row = self._state, unit.living, unit.row
+        slower = _SLOWER if state.faults.holds(SLOW_STARTS, state.now, state.workload_name(living)) else 1.0
+        state.rows.started[row] = state.now
+        self._advance(unit, Stage.WAITING)
+        unit.work_left = unit.start.work * slower
+        unit.cancel()
+        unit.ticket = state.kernel.after(unit.start.seconds * slower, partial(self._work, unit))
+        if living.seconds is not None and unit is living.units[0]:
+            living.run = state.kernel.after(living.seconds, partial(self.on_run_over, living))
+        if not unit.start.probe:
+            unit.up = True
+            self.tell_readiness(living)
+
+    def pace(self, unit: Unit, pace: float) -> None:
+        """Have a start go on with so many cores."""
+        if abs(pace - unit.rate) <= _SAME_PACE * unit.rate:
+            return
+        now = self._state.now
+        unit.work_left = max(unit.work_left - unit.rate * (now - unit.rated_at), 0.0)
+        unit.rate, unit.rated_at = max(pace, _LEAST_RATE), now
+        unit.cancel()
+        unit.ticket = self._state.kernel.after(unit.work_left / unit.rate, partial(self._come_up, unit))
+
+    def give(self, unit: Unit, resources: Resources) -> None:
+        """Put the resources of a container into force."""
+        unit.resources = resources
+        rows, row = self._state.rows, unit.row
+        requests, limits = counts(resources.requests), counts(resources.limits)
+        rows.cpu_request[row] = requests.get("cpu", 0) / 1000.0
+        rows.memory_request[row] = requests.get("memory", 0)
+        rows.cpu_limit[row] = limits["cpu"] / 1000.0 if "cpu" in limits else np.inf
+        rows.memory_limit[row] = limits.get("memory", np.inf)
+        rows.version += 1
+        if rows.stage[row] == Stage.STARTING:
+            self._share(unit.living.node)
+
+    def tell_readiness(self, living: Living) -> None:
+        """Have a pod say whether it is Ready."""
+        state, ready = self._state, living.ready
+        for unit in living.units:
+            state.rows.ready[unit.row] = ready
+        state.rows.version += 1
+        pod = with_ready(living.pod, ready, state.now)
+        if pod is not living.pod:
+            state.put(living, pod)
+            state.wake(living.workload)
+
+    def _add_units(self, living: Living, node: int) -> None:
+        state = self._state
+        first, start = self._wishes.first[living.workload], state.fleet.workloads[living.workload].start
+        draws = self._draws[state.take_place(living) % _PLACES]
+        for number, container in enumerate(running_containers(living.pod.spec), first):
+            mine = start if number == first else msgspec.structs.replace(start, work=0.0)
+            factor = 1.0 + float(self._wishes.spread[number] * draws[number])
+            unit = Unit(living, container.name, mine)
+            unit.row = state.rows.place(unit, living.workload, number, node, factor)
+            living.units.append(unit)
+            self.give(unit, container.resources)
+
+    def _advance(self, unit: Unit, stage: Stage) -> None:
+        self._state.rows.stage[unit.row] = stage
+        self._state.rows.version += 1
+
+    def _work(self, unit: Unit) -> None:
+        if unit.work_left <= 0:
+            self._come_up(unit)
+            return
+        self._advance(unit, Stage.STARTING)
+        unit.rate, unit.rated_at = 0.0, self._state.now
+        self._share(unit.living.node)
+
+    def _share(self, node: int) -> None:
+        """Share what a node has left among its starts: usage is known from the last step, and they are news since."""
+        rows, nodes = self._state.rows, self._state.nodes
+        units = [unit for living in nodes.pods[node].values() for unit in living.units]
+        units = [unit for unit in units if rows.stage[unit.row] == Stage.STARTING]
+        if not units:
+            return
+        which = [unit.row for unit in units]
+        wanted = np.minimum([unit.start.cores for unit in units], rows.cpu_limit[which])
+        requested = rows.cpu_request[which]
+        left = max(float(nodes.cores[node] - self.load[node]), float(requested.sum()))
+        full = np.array([wanted.sum() > left])
+        given = shared_out(wanted, requested, np.zeros(len(units), dtype=np.int64), np.array([left]), full)
+        for unit, pace in zip(units, given.tolist(), strict=True):
+            self.pace(unit, pace)
+
+    def _come_up(self, unit: Unit) -> None:
+        state, living = self._state, unit.living
+        unit.ticket = None
+        unit.work_left = 0.0
+        unit.up = True
+        worked = state.rows.stage[unit.row] == Stage.STARTING
+        self._advance(unit, Stage.UP)
+        if worked:
+            self._share(living.node)
+        self.tell_readiness(living)
+        if not living.came_up and all(state.rows.stage[each.row] == Stage.UP for each in living.units):
+            living.came_up = True
+            state.tally.start_seconds[living.workload] += state.now - living.placed_at
+            state.happened(living, What.STARTED)
+        self.on_up(unit)

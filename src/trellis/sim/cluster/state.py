@@ -1,0 +1,155 @@
+"""What is there now? Everything that scheduler, kubelets and controllers share, and the one way to change a pod."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from itertools import count
+from typing import TypeAlias
+
+import msgspec
+import numpy as np
+
+from trellis.api.kube.pods import Pod
+from trellis.core.fit import Demand, held_by
+from trellis.sim.cluster.living import Living
+from trellis.sim.cluster.nodes import Nodes
+from trellis.sim.cluster.rows import RowTable
+from trellis.sim.cluster.tally import Tally
+from trellis.sim.cluster.templates import Template
+from trellis.sim.cluster.watching import Watcher, What
+from trellis.sim.faults import Faults
+from trellis.sim.fleet import Fleet
+from trellis.sim.kernel import Kernel
+
+Admit: TypeAlias = Callable[[Pod], Pod]
+
+
+class State:
+    """The cluster as data; `mates` are the pods of each workload.
+
+    `wake` tells a workload's controller that something has changed, `kick` the scheduler.
+    """
+
+    def __init__(self, fleet: Fleet, kernel: Kernel, admit: Admit, rng: np.random.Generator, watcher: Watcher) -> None:
+        self.fleet = fleet
+        self.kernel = kernel
+        self.admit = admit
+        self.rng = rng
+        self.watcher = watcher
+        self.faults = Faults(fleet.faults)
+        self.nodes = Nodes(fleet.nodes, fleet.clock.begin)
+        self.rows = RowTable()
+        self.tally = Tally.of(len(fleet.workloads))
+        self.templates = [Template.of(each) for each in fleet.workloads]
+        self.pods: dict[tuple[str, str], Living] = {}
+        self.mates: list[dict[tuple[str, str], Living]] = [{} for _ in fleet.workloads]
+        self.wake: Callable[[int], None] = lambda _workload: None
+        self.kick: Callable[[], None] = lambda: None
+        # Told when something has been given back on a node: somebody there may have waited for it.
+        self.on_room: Callable[[int], None] = lambda _node: None
+        # The places of a workload's pods that are free again, and the first that was never taken.
+        self._places: list[tuple[list[int], count[int]]] = [([], count()) for _ in fleet.workloads]
+        self._versions = count(1)
+        self._uids = count(1)
+
+    @property
+    def now(self) -> float:
+        """The kernel's time."""
+        return self.kernel.now
+
+    def uid(self) -> str:
+        """One that nothing else has."""
+        return f"00000000-0000-4000-8000-{next(self._uids):012x}"
+
+    def version(self) -> str:
+        """One that is later than all others."""
+        return str(next(self._versions))
+
+    def add(self, living: Living) -> None:
+        """Store a new pod."""
+        self.pods[living.key] = self.mates[living.workload][living.key] = living
+        self._tell(living, None, living.pod)
+        self.tally.pods_made[living.workload] += 1
+        self.happened(living, What.MADE)
+
+    def put(self, living: Living, pod: Pod, *, resized: bool = False) -> None:
+        """Replace a pod by what has become of it; `resized` if that may be of another size."""
+        if pod is living.pod:
+            return
+        self._tell(living, living.pod, pod)
+        if resized and living.node >= 0:
+            self._hold(living)
+
+    def remove(self, living: Living) -> None:
+        """Forget a pod that is gone; what it had of its node is free."""
+        self.vacate(living)
+        del self.pods[living.key], self.mates[living.workload][living.key]
+        self.watcher.pod(living.pod, None)
+
+    def settle(self, living: Living, node: int) -> Demand:
+        """Give a pod its place on a node; what it holds of it."""
+        living.node = node
+        self.nodes.pods[node][living.key] = living
+        return self._hold(living)
+
+    def take_place(self, living: Living) -> int:
+        """The lowest place of its workload that no pod has: who comes instead of another takes the other's."""
+        free, next_ = self._places[living.workload]
+        living.place = heapq.heappop(free) if free else next(next_)
+        return living.place
+
+    def leave_place(self, living: Living) -> None:
+        """Give a place back."""
+        if living.place >= 0:
+            heapq.heappush(self._places[living.workload][0], living.place)
+            living.place = -1
+
+    def vacate(self, living: Living) -> None:
+        """Take a pod off its node."""
+        self.leave_place(living)
+        for unit in living.units:
+            unit.cancel()
+        for ticket in (living.run, living.resize):
+            if ticket is not None:
+                ticket.cancel()
+        if living.node < 0:
+            return
+        self.rows.remove(unit.row for unit in living.units)
+        living.units = []
+        if living.held is not None:
+            self.nodes.occupancy.remove(living.node, living.held)
+            living.held = None
+        self.nodes.allocate(living, {})
+        del self.nodes.pods[living.node][living.key]
+        node, living.node = living.node, -1
+        self.on_room(node)
+        self.kick()
+
+    def runs(self, living: Living) -> bool:
+        """Whether a pod is to run where it is: it has a node that is up, and nobody has told it to go."""
+        is_there = not living.going and living.node >= 0 and self.pods.get(living.key) is living
+        return is_there and bool(self.nodes.up[living.node])
+
+    def happened(self, living: Living, what: What, text: str = "") -> None:
+        """Tell in words what happened to a pod."""
+        self.watcher.happened(living.workload, what, living.pod, text)
+
+    def workload_name(self, living: Living) -> str:
+        """The name by which faults know whose pod it is."""
+        return self.fleet.workloads[living.workload].name
+
+    def _tell(self, living: Living, old: Pod | None, new: Pod) -> None:
+        metadata = msgspec.structs.replace(new.metadata, resource_version=self.version())
+        living.pod = msgspec.structs.replace(new, metadata=metadata)
+        self.watcher.pod(old, living.pod)
+
+    def _hold(self, living: Living) -> Demand:
+        """Count anew what a pod holds of its node, as the scheduler counts it."""
+        held = held_by(living.pod)
+        if held != living.held:
+            if living.held is not None:
+                self.nodes.occupancy.remove(living.node, living.held)
+            self.nodes.occupancy.add(living.node, held)
+            living.held = held
+        return held

@@ -1,0 +1,74 @@
+"""Which pods does a StatefulSet have? Numbered ones, made in order, each after those before it are Ready.
+
+A pod is made again under its name once the old one is gone. A new version comes in one by one from the last to the
+first, and waits for what is not Ready.
+"""
+
+from __future__ import annotations
+
+from trellis.api.kube.meta import ObjectMeta, OwnerReference
+from trellis.api.kube.pods import PodTemplateSpec
+from trellis.api.kube.workloads import StatefulSet, StatefulSetSpec
+from trellis.sim.cluster.living import Living
+from trellis.sim.cluster.making import Making
+from trellis.sim.cluster.pods import moment
+from trellis.sim.cluster.state import State
+
+
+class StatefulSetController:
+    """Keeps the pods of one StatefulSet."""
+
+    def __init__(self, state: State, making: Making, workload: int) -> None:
+        self._state = state
+        self._making = making
+        self._workload = workload
+        self._mine = state.fleet.workloads[workload]
+        self._revision = 0
+        self._uid = state.uid()
+
+    def begin(self) -> None:
+        """Make the StatefulSet and its first pod."""
+        state, template = self._state, self._state.templates[self._workload]
+        metadata = ObjectMeta(
+            name=self._mine.name,
+            namespace=self._mine.namespace,
+            uid=self._uid,
+            resource_version=state.version(),
+            creation_timestamp=moment(state.now),
+            labels=template.metadata.labels,
+        )
+        pods = PodTemplateSpec(template.metadata, template.spec)
+        spec = StatefulSetSpec(self._mine.replicas, template.selector, pods)
+        state.watcher.workload("StatefulSet", None, StatefulSet(metadata, spec))
+        self.reconcile()
+
+    def roll_out(self) -> None:
+        """Begin with a new version."""
+        self._revision += 1
+        self.reconcile()
+
+    def reconcile(self) -> None:
+        """Make the first that is missing, or replace the last that is old; never more than one at a time."""
+        pods = [self._pod(ordinal) for ordinal in range(self._mine.replicas)]
+        for ordinal, living in enumerate(pods):
+            if living is None:
+                self._make(ordinal)
+                return
+            if not living.ready:
+                return
+        for living in reversed(pods):
+            if living is not None and living.revision != self._revision:
+                self._making.delete(living)
+                return
+
+    def _pod(self, ordinal: int) -> Living | None:
+        return self._state.pods.get((self._mine.namespace, self._name(ordinal)))
+
+    def _name(self, ordinal: int) -> str:
+        return f"{self._mine.name}-{ordinal}"
+
+    def _make(self, ordinal: int) -> None:
+        owner = OwnerReference("apps/v1", "StatefulSet", self._mine.name, self._uid, controller=True)
+        name = self._name(ordinal)
+        labels = {"apps.kubernetes.io/pod-index": str(ordinal), "statefulset.kubernetes.io/pod-name": name}
+        self._making.make(self._workload, name, owner, labels=labels, revision=self._revision, ordinal=ordinal)

@@ -1,0 +1,58 @@
+"""What goes wrong, when, and for whom?
+
+| kind             | about              | meaning                                                                      |
+|------------------|--------------------|------------------------------------------------------------------------------|
+| node-down        | nodes              | A node is off: nothing runs there, and after five minutes its pods are lost. |
+| refuse-resizes   | workloads or nodes | Kubelets say of every resize that the node can never do it.                  |
+| refuse-downsizes | workloads or nodes | The same of every resize that lowers something.                              |
+| defer-resizes    | workloads or nodes | Kubelets put off every resize until this is over.                            |
+| slow-starts      | workloads          | Pods take ten times as long to start.                                        |
+| metrics-gap      | workloads          | Nobody measures usage.                                                       |
+| recommender-down | -                  | The recommender does not run, and starts anew afterwards.                    |
+| updater-down     | -                  | The updater does not run, and starts anew afterwards.                        |
+| admission-down   | -                  | The webhook does not answer: new pods stay as their template has them.       |
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+from typing import Final
+
+from trellis.sim.fleet import Fault
+
+NODE_DOWN: Final = "node-down"
+REFUSE_RESIZES: Final = "refuse-resizes"
+REFUSE_DOWNSIZES: Final = "refuse-downsizes"
+DEFER_RESIZES: Final = "defer-resizes"
+SLOW_STARTS: Final = "slow-starts"
+METRICS_GAP: Final = "metrics-gap"
+RECOMMENDER_DOWN: Final = "recommender-down"
+UPDATER_DOWN: Final = "updater-down"
+ADMISSION_DOWN: Final = "admission-down"
+
+
+class Faults:
+    """All faults of a fleet, by kind."""
+
+    def __init__(self, faults: Iterable[Fault]) -> None:
+        self._by_kind: defaultdict[str, list[Fault]] = defaultdict(list)
+        for each in faults:
+            self._by_kind[each.kind].append(each)
+
+    def of(self, kind: str) -> tuple[Fault, ...]:
+        """The faults of a kind, in the order in which they were written."""
+        return tuple(self._by_kind.get(kind, ()))
+
+    def holds(self, kind: str, now: float, *names: str) -> bool:
+        """Whether such a fault is under way, and about one of these names; about everybody if none is given."""
+        return any(
+            each.begin <= now < each.end and (not names or concerns(each, *names))
+            for each in self._by_kind.get(kind, ())
+        )
+
+
+def concerns(fault: Fault, *names: str) -> bool:
+    """Whether a fault is about one of these names; `*` and `?` stand for any text and any character."""
+    return any(fnmatchcase(name, fault.about) for name in names)

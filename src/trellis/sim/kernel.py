@@ -1,0 +1,87 @@
+"""What happens next? A queue of events on virtual time.
+
+Ties are settled by time, then priority, then the order in which events were asked for, so that one history follows from
+one beginning. Time never goes back, and nothing here knows what an event does.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from enum import IntEnum
+from itertools import count
+from typing import TypeAlias
+
+from trellis.base.errors import InternalError
+
+Do: TypeAlias = Callable[[], None]
+
+
+class Priority(IntEnum):
+    """Who goes first among events of one time: the world before those who look at it."""
+
+    FAULT = 0
+    KUBELET = 10
+    CONTROLLER = 20
+    SCHEDULER = 30
+    USAGE = 40
+    RECOMMENDER = 50
+    UPDATER = 60
+
+
+class Ticket:
+    """An event that is to come; `cancel` takes it back."""
+
+    __slots__ = ("_do", "time")
+
+    def __init__(self, time: float, do: Do) -> None:
+        self.time = time
+        self._do: Do | None = do
+
+    @property
+    def waits(self) -> bool:
+        """Whether it has neither happened nor been taken back."""
+        return self._do is not None
+
+    def cancel(self) -> None:
+        """See to it that it does not happen."""
+        self._do = None
+
+    def take(self) -> Do | None:
+        """What is to be done, once."""
+        do, self._do = self._do, None
+        return do
+
+
+class Kernel:
+    """Virtual time, and what is to happen in it. `now` is in seconds since 1970."""
+
+    def __init__(self, begin: float) -> None:
+        self.now = begin
+        self.done = 0
+        self._queue: list[tuple[float, int, int, Ticket]] = []
+        self._order = count()
+
+    def at(self, time: float, do: Do, priority: int = Priority.KUBELET) -> Ticket:
+        """Have something done at a time, which is not before now."""
+        if not time >= self.now:
+            raise InternalError(f"an event for {time} was asked for at {self.now}")
+        ticket = Ticket(time, do)
+        heapq.heappush(self._queue, (time, priority, next(self._order), ticket))
+        return ticket
+
+    def after(self, seconds: float, do: Do, priority: int = Priority.KUBELET) -> Ticket:
+        """Have something done in so many seconds."""
+        return self.at(self.now + seconds, do, priority)
+
+    def run_until(self, time: float) -> None:
+        """Do everything up to a time, what comes up meanwhile and what is due at that very time included."""
+        queue = self._queue
+        while queue and queue[0][0] <= time:
+            at, _, _, ticket = heapq.heappop(queue)
+            do = ticket.take()
+            if do is not None:
+                self.now = at
+                self.done += 1
+                do()
+        self.now = max(self.now, time)
