@@ -22,7 +22,8 @@ class Totals(msgspec.Struct, frozen=True):
     `requested`, `used` and `slack` are means over time, summed over pods; `footprint` is requested over used, NaN where
     nothing was used. `time_over` is the share of container-time in which more was wanted than requested, `overrun` how
     much more, as a share of all that was wanted. `throttled_seconds` are container-seconds in which less CPU was given
-    than wanted. Pending and start times are seconds of all pods made; `money` is for requests, over the scored time.
+    than wanted. `evictions` are those that somebody asked for, `pressed_out` those by kubelets short of memory. Pending
+    and start times are seconds of all pods made; `money` is for requests, over the scored time.
     """
 
     requested: Amounts = Amounts()
@@ -35,6 +36,7 @@ class Totals(msgspec.Struct, frozen=True):
     container_seconds: float = 0.0
     oom_kills: int = 0
     evictions: int = 0
+    pressed_out: int = 0
     resizes: int = 0
     restarts: int = 0
     boosts: int = 0
@@ -62,7 +64,7 @@ class Line(msgspec.Struct, frozen=True):
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """Something that happened to a pod: `what` in a word (evicted, resized, killed, ...), `why` the code of a reason."""
+    """Something that happened to a pod: `what` in a word (evicted, resized, killed...), `why` the code of a reason."""
 
     time: float
     what: str

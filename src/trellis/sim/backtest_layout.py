@@ -1,0 +1,131 @@
+"""How are series laid out so that many can be replayed at once? On one clock, in steps of equally many points.
+
+A series keeps its time of the day and of the week, in UTC; which week it is does not matter. Series that were sampled
+as often as each other lie in one block. Samples of one point are averaged, and of memory the highest counts. Nothing is
+finer than a minute, because that is how often a recommender looks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from trellis.core.recommend.replay import DAY, Usage
+from trellis.core.usage.columns import BoolColumn, FloatColumn, IntColumn
+from trellis.sim.backtest_request import Terms
+from trellis.sources.series.series import Series
+
+_MONDAY: Final = 1_790_035_200.0
+_WEEK: Final = 7 * DAY
+_FINEST: Final = 60.0
+# Numbers that are laid out at once: with what is made of them, 0.7 GB.
+_SAMPLES_AT_ONCE: Final = 24_000_000
+
+
+class Block(msgspec.Struct, frozen=True):
+    """Some series, by their `places` among all. `usage` has the CPU of each and after that the memory of each.
+
+    A series begins with the step in `offsets`, at the time in `begins`; `scored`, (steps, series), leaves the warm-up
+    out.
+    """
+
+    places: list[int]
+    names: list[str]
+    usage: Usage
+    scored: BoolColumn
+    begins: FloatColumn
+    offsets: IntColumn
+    warm: IntColumn
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def part(self, resource: int) -> Usage:
+        """The usage of CPU (0) or memory (1) alone."""
+        here = slice(resource * len(self), (resource + 1) * len(self))
+        return msgspec.structs.replace(self.usage, values=self.usage.values[:, :, here])
+
+
+def points_of(series: Series, step: float) -> int:
+    """Into how many points a step of it is divided."""
+    return max(1, math.ceil(step / max(series.interval, _FINEST) - 1e-6))
+
+
+def blocks_of(series: Sequence[Series], terms: Terms) -> Iterator[tuple[Block, int]]:
+    """All series in blocks of bounded size, each with how many samples it has."""
+    step = terms.step
+    order = sorted(range(len(series)), key=lambda place: (points_of(series[place], step), place))
+    begin = 0
+    while begin < len(order):
+        points = points_of(series[order[begin]], step)
+        end, size = begin, 0.0
+        while end < len(order) and points_of(series[order[end]], step) == points:
+            size += series[order[end]].span / step * points
+            if end > begin and size > _SAMPLES_AT_ONCE:
+                break
+            end += 1
+        places = order[begin:end]
+        chosen = [series[place] for place in places]
+        yield laid_out(chosen, places, points, terms), sum(map(len, chosen))
+        begin = end
+
+
+def laid_out(series: Sequence[Series], places: Sequence[int], points: int, terms: Terms) -> Block:
+    """Series of which all have so many points a step."""
+    step = terms.step
+    begins = np.array([each.times[0] // step * step for each in series])
+    phases = np.mod(begins - _MONDAY, _WEEK)
+    origin = phases.min() // step * step
+    offsets = ((phases - origin) // step).astype(np.int64)
+    lengths = np.array(
+        [int((each.times[-1] - begin) // step) + 1 for each, begin in zip(series, begins, strict=True)], dtype=np.int64
+    )
+    warm = np.array([_warm_up(each, terms) for each in series], dtype=np.int64)
+    steps = int((offsets + lengths).max())
+    values = np.full((steps, points, 2 * len(series)), np.nan)
+    scored = np.zeros((steps, len(series)), dtype=np.bool_)
+    for number, (each, begin) in enumerate(zip(series, begins, strict=True)):
+        first, size = int(offsets[number]), int(lengths[number])
+        at = np.minimum(((each.times - begin) / (step / points)).astype(np.int64), size * points - 1)
+        here = slice(first, first + size)
+        values[here, :, number] = _averages(at, each.cpu, size * points).reshape(size, points)
+        values[here, :, len(series) + number] = _highest(at, each.memory, size * points).reshape(size, points)
+        scored[first + int(warm[number]) : first + size, number] = True
+    usage = Usage(values, _MONDAY + float(origin), step)
+    return Block(list(places), [each.name for each in series], usage, scored, begins, offsets, warm)
+
+
+def _warm_up(series: Series, terms: Terms) -> int:
+    length = float(series.times[-1] - series.times[0])
+    return math.ceil(min(terms.warm_up, terms.warm_up_share * length) / terms.step)
+
+
+def _averages(at: IntColumn, values: FloatColumn, size: int) -> FloatColumn:
+    if _is_alone(at):
+        return _placed(at, values, size)
+    known = ~np.isnan(values)
+    counts = np.bincount(at[known], minlength=size)
+    with np.errstate(invalid="ignore"):
+        return np.bincount(at[known], values[known], size) / counts
+
+
+def _highest(at: IntColumn, values: FloatColumn, size: int) -> FloatColumn:
+    if _is_alone(at):
+        return _placed(at, values, size)
+    found = np.full(size, np.nan)
+    np.fmax.at(found, at, values)
+    return found
+
+
+def _is_alone(at: IntColumn) -> bool:
+    return bool((at[1:] > at[:-1]).all())
+
+
+def _placed(at: IntColumn, values: FloatColumn, size: int) -> FloatColumn:
+    found = np.full(size, np.nan)
+    found[at] = values
+    return found

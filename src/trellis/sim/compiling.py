@@ -1,0 +1,118 @@
+"""What does a scenario come to? Everything in it laid out as the simulator takes it, or all that is wrong with it.
+
+The scenario is sound by itself: its fields and rules have been checked. What is found here is what only shows when it
+meets the rest: a trace that cannot be read, a target that is not there, a parameter that a recommender does not have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NoReturn
+
+import msgspec
+
+from trellis.api.problems import DUPLICATE, INVALID, Path, Problem
+from trellis.api.scenario import Scenario, ScenarioFault, ScenarioPrices, ScenarioSpec
+from trellis.api.scenario_rules import DEFAULT_STEP
+from trellis.base.errors import InvalidInput, InvalidScenario
+from trellis.base.times import parse_time
+from trellis.sim.compiling_nodes import compile_nodes, pods_that_fit_nowhere
+from trellis.sim.compiling_policies import FileReader, Policies, compile_variants
+from trellis.sim.compiling_usage import TraceReader, UsageLayout, span
+from trellis.sim.compiling_workloads import compile_workload
+from trellis.sim.drawn_workloads import drawn_workloads
+from trellis.sim.fleet import Clock, Fault, Fleet, Intervals, Prices, Workload
+from trellis.sources.series.series import Series
+
+DEFAULT_SEED = 1
+DEFAULT_START = "2026-06-01T00:00:00Z"
+EXAMPLE_PRICES = Prices("example", "USD", 0.0316, 0.0042)
+
+
+def no_files(name: str) -> NoReturn:
+    """For scenarios that name no files."""
+    raise InvalidInput(name, "cannot be read here")
+
+
+def no_traces(name: str, _series: str | None) -> Series:
+    """For scenarios that name no traces."""
+    return no_files(name)
+
+
+def scenario_of(document: Mapping[str, Any]) -> Scenario:
+    """A document without errors as a scenario. A field that says null is not there, as in any manifest."""
+    return msgspec.convert(_without_nulls(document), Scenario)
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_nulls(below) for name, below in value.items() if below is not None}
+    return [_without_nulls(below) for below in value] if isinstance(value, list) else value
+
+
+def compile_scenario(scenario: Scenario, *, traces: TraceReader = no_traces, files: FileReader = no_files) -> Fleet:
+    """The fleet; raises `InvalidScenario` with every problem, paths counted from the object's top."""
+    spec = scenario.spec
+    seed = DEFAULT_SEED if spec.seed is None else spec.seed
+    clock, prices = _clock(spec), _prices(spec.prices, scenario.metadata.name)
+    usage = UsageLayout(seed, traces)
+    workloads = [
+        compile_workload(each, clock, seed, usage, ("workloads", number))
+        for number, each in enumerate(spec.workloads or ())
+    ]
+    drawn = drawn_workloads(spec.fleet, seed) if spec.fleet is not None else ()
+    workloads += [compile_workload(each, clock, seed, usage, ("fleet",)) for each in drawn]
+    policies = Policies(workloads, files)
+    variants = compile_variants(spec, policies)
+    found = (*_workload_problems(spec, workloads), *usage.problems, *policies.problems)
+    problems = [problem.below(("spec",)) for problem in found]
+    if problems:
+        raise InvalidScenario(scenario.metadata.name, problems)
+    return Fleet(
+        name=scenario.metadata.name,
+        seed=seed,
+        clock=clock,
+        intervals=_intervals(spec),
+        nodes=compile_nodes(spec.nodes, workloads, prices),
+        workloads=tuple(workloads),
+        variants=variants,
+        faults=tuple(_fault(each, clock) for each in spec.faults or ()),
+        prices=prices,
+    )
+
+
+def _workload_problems(spec: ScenarioSpec, workloads: Sequence[Workload]) -> Iterator[Problem]:
+    """What is wrong with workloads when they meet the nodes and one another."""
+    written = len(spec.workloads or ())
+    drawn = {(each.namespace, each.name) for each in workloads[written:]}
+    for number, each in enumerate(workloads[:written]):
+        if (each.namespace, each.name) in drawn:
+            rule = f"the fleet draws a workload {each.namespace}/{each.name} too"
+            yield Problem(("workloads", number, "name"), DUPLICATE, rule, each.name)
+    for number, told in pods_that_fit_nowhere(spec.nodes, workloads):
+        place: Path = ("workloads", number) if number < written else ("fleet",)
+        yield Problem(place, INVALID, told, workloads[number].name)
+
+
+def _clock(spec: ScenarioSpec) -> Clock:
+    begin = parse_time(spec.start or DEFAULT_START).timestamp()
+    step, duration = span(spec.step or DEFAULT_STEP), span(spec.duration)
+    return Clock(begin, step, round(duration / step), begin + span(spec.warm_up))
+
+
+def _intervals(spec: ScenarioSpec) -> Intervals:
+    if spec.intervals is None:
+        return Intervals()
+    usual = Intervals()
+    return Intervals(span(spec.intervals.recommender, usual.recommender), span(spec.intervals.updater, usual.updater))
+
+
+def _prices(prices: ScenarioPrices | None, scenario: str) -> Prices:
+    if prices is None:
+        return EXAMPLE_PRICES
+    return Prices(prices.name or scenario, prices.currency or "USD", prices.core_hour or 0.0, prices.gib_hour or 0.0)
+
+
+def _fault(fault: ScenarioFault, clock: Clock) -> Fault:
+    begin = clock.begin + span(fault.begin)
+    return Fault(fault.kind, begin, begin + span(fault.length), fault.about or "*")

@@ -1,0 +1,155 @@
+"""What are a scenario's workloads, laid out? Templates as manifests have them, demand, starts, rollouts and runs."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from trellis.api.kube.decode import convert_object
+from trellis.api.kube.pods import PodTemplateSpec
+from trellis.api.problems import INVALID, Path, Problem
+from trellis.api.scenario_usage import ContainerUsage
+from trellis.api.scenario_workloads import Rollouts, Runs, ScenarioContainer, ScenarioWorkload, Startup
+from trellis.base.errors import UnreadableObject
+from trellis.core.usage.columns import FloatColumn
+from trellis.sim.compiling_usage import Steps, UsageLayout, amount, drawing, span
+from trellis.sim.fleet import Clock, Start, Workload
+from trellis.sim.generators.levels import drawn_factors, versions
+
+DEFAULT_NAMESPACE = "default"
+_SHAPES = ("trace", "weekly", "daily", "spiky", "trend", "phases", "steady")
+
+
+def compile_workload(workload: ScenarioWorkload, clock: Clock, seed: int, usage: UsageLayout, at: Path) -> Workload:
+    """One workload; what is wrong with its usage or its template is left with the layout."""
+    try:
+        convert_object(workload.pod_template or {}, PodTemplateSpec)
+    except UnreadableObject as error:
+        usage.problems.append(Problem((*at, "podTemplate"), INVALID, error.rule, workload.name))
+        workload = msgspec.structs.replace(workload, pod_template=None)
+    namespace, kind = workload.namespace or DEFAULT_NAMESPACE, workload.kind or "Deployment"
+    names = (namespace, workload.name)
+    containers = workload.containers or []
+    rollouts, factors = _rollouts(workload.rollouts, clock, drawing(seed, *names, "rollouts"))
+    runs = _runs(workload.runs, clock, drawing(seed, *names, "runs"))
+    steps = Steps(clock.begin, clock.step, clock.steps)
+    if kind == "Job":
+        longest = max((length for _, length in runs), default=clock.step)
+        steps = Steps(clock.begin, clock.step, int(-(-longest // clock.step)) + 1, by_age=True)
+        factors = np.ones(steps.count)
+    demand = tuple(
+        usage.demand(
+            each.name,
+            each.usage or ContainerUsage(),
+            steps,
+            factors=factors,
+            names=names,
+            at=(*at, "containers", number, "usage"),
+        )
+        for number, each in enumerate(containers)
+    )
+    template = pod_template(workload)
+    budget = workload.disruption_budget
+    return Workload(
+        namespace=namespace,
+        name=workload.name,
+        kind=kind,
+        replicas=1 if workload.replicas is None else workload.replicas,
+        template=template,
+        demand=demand,
+        start=_start(workload.startup, template),
+        rollouts=rollouts,
+        runs=runs,
+        max_unavailable=budget.max_unavailable if budget is not None else None,
+        label=workload.label or _label(workload),
+    )
+
+
+def pod_template(workload: ScenarioWorkload) -> dict[str, Any]:
+    """The pod template as a manifest has it, with what the scenario says of each container."""
+    template: dict[str, Any] = copy.deepcopy(workload.pod_template) if workload.pod_template else {}
+    metadata = template["metadata"] = dict(template.get("metadata") or {})
+    metadata["labels"] = metadata.get("labels") or {"app.kubernetes.io/name": workload.name}
+    spec = template.setdefault("spec", {})
+    written = {each.get("name"): each for part in ("initContainers", "containers") for each in spec.get(part) or ()}
+    if workload.kind == "Job":
+        spec.setdefault("restartPolicy", "OnFailure")
+    probed = workload.startup is None or workload.startup.probe is not False
+    for container in workload.containers or ():
+        found = written.get(container.name)
+        if found is None:
+            found = {"name": container.name, "image": f"example/{container.name}:1.0"}
+            if probed and workload.kind != "Job":
+                found["readinessProbe"] = {"httpGet": {"path": "/ready", "port": 8080}}
+            spec.setdefault("containers", []).append(found)
+        _write(found, container)
+    return template
+
+
+def _write(found: dict[str, Any], container: ScenarioContainer) -> None:
+    resources = found["resources"] = dict(found.get("resources") or {})
+    for name, amounts in (("requests", container.requests), ("limits", container.limits)):
+        if amounts is not None:
+            resources[name] = {resource: str(text) for resource, text in amounts.items()}
+    policy = container.resize_policy
+    if policy is not None:
+        chosen = (("cpu", policy.cpu), ("memory", policy.memory))
+        found["resizePolicy"] = [{"resourceName": name, "restartPolicy": how} for name, how in chosen if how]
+
+
+def _start(startup: Startup | None, template: dict[str, Any]) -> Start:
+    """How it comes up; a whole template says itself whether it has a probe."""
+    written = startup or Startup()
+    containers = template["spec"].get("containers", ())
+    probed = any("readinessProbe" in each or "startupProbe" in each for each in containers)
+    return Start(
+        seconds=span(written.time, 5.0),
+        work=written.work or 0.0,
+        cores=amount(written.cores, 1.0),
+        probe=probed if written.probe is None else written.probe,
+    )
+
+
+def _rollouts(
+    rollouts: Rollouts | None, clock: Clock, draw: np.random.Generator
+) -> tuple[tuple[float, ...], FloatColumn]:
+    """When new versions come, and what usage is multiplied with in every step."""
+    if rollouts is None:
+        return (), np.ones(clock.steps)
+    length = clock.step * clock.steps
+    after = {span(each) for each in rollouts.at or ()}
+    if rollouts.every is not None:
+        after.update(np.arange(span(rollouts.every), length, span(rollouts.every)).tolist())
+    moments = tuple(clock.begin + each for each in sorted(after) if 0 < each < length)
+    factors = tuple(rollouts.factors or ())
+    if not factors and rollouts.shift:
+        factors = drawn_factors(len(moments), rollouts.shift, draw)
+    times = Steps(clock.begin, clock.step, clock.steps).times
+    return moments, versions(times, moments, factors)
+
+
+def _runs(runs: Runs | None, clock: Clock, draw: np.random.Generator) -> tuple[tuple[float, float], ...]:
+    """Begin and length of each run that begins before the end."""
+    if runs is None:
+        return ()
+    every, usual, first = span(runs.every), span(runs.length), span(runs.first)
+    begins = np.arange(first, clock.step * clock.steps, every)
+    differ = draw.uniform(1 - (runs.jitter or 0.0), 1 + (runs.jitter or 0.0), len(begins))
+    lengths = np.minimum(usual * differ, every)
+    return tuple(zip((clock.begin + begins).tolist(), lengths.tolist(), strict=True))
+
+
+def _label(workload: ScenarioWorkload) -> str:
+    """What sort of workload it is, after what stands out in its usage."""
+    usages = [each.usage for each in workload.containers or () if each.usage is not None]
+    if workload.runs is not None:
+        return "batch"
+    if any(usage.memory is not None and usage.memory.leak is not None for usage in usages):
+        return "leak"
+    if workload.rollouts is not None and (workload.rollouts.factors or workload.rollouts.shift):
+        return "deploys"
+    shapes = [each for usage in usages for each in (usage.cpu, usage.memory) if each is not None]
+    return next((name for name in _SHAPES if any(getattr(each, name) is not None for each in shapes)), "idle")

@@ -1,0 +1,70 @@
+"""What does a recommender see of a pod? The slice of it that says who governs it, what it asks for and how it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from trellis.api.kube.containers import Container, ContainerState, ContainerStatus, Resources
+from trellis.api.kube.observed_pods import (
+    Amounts,
+    Ended,
+    ObservedCondition,
+    ObservedContainer,
+    ObservedContainerStatus,
+    ObservedPod,
+    ObservedPodMeta,
+    ObservedPodSpec,
+    ObservedPodStatus,
+    ObservedResources,
+    ObservedState,
+)
+from trellis.api.kube.pods import Pod
+
+_RUNNING = ObservedState()
+
+
+def observed_pod(pod: Pod) -> ObservedPod:
+    """The slice of a pod."""
+    metadata, spec, status = pod.metadata, pod.spec, pod.status
+    return ObservedPod(
+        ObservedPodMeta(
+            name=metadata.name,
+            namespace=metadata.namespace,
+            uid=metadata.uid,
+            resource_version=metadata.resource_version,
+            owner_references=metadata.owner_references,
+            creation_timestamp=metadata.creation_timestamp,
+            deletion_timestamp=metadata.deletion_timestamp,
+            labels=metadata.labels,
+        ),
+        ObservedPodSpec(tuple(map(_container, spec.init_containers)), tuple(map(_container, spec.containers))),
+        ObservedPodStatus(
+            status.phase,
+            status.start_time,
+            tuple(ObservedCondition(each.type, each.status) for each in status.conditions),
+            tuple(map(_status, status.init_container_statuses)),
+            tuple(map(_status, status.container_statuses)),
+        ),
+    )
+
+
+def _container(container: Container) -> ObservedContainer:
+    return ObservedContainer(container.name, _resources(container.resources), container.restart_policy)
+
+
+def _status(status: ContainerStatus) -> ObservedContainerStatus:
+    resources = _resources(status.resources) if status.resources is not None else None
+    return ObservedContainerStatus(status.name, _state(status.state), _state(status.last_state), resources)
+
+
+def _state(state: ContainerState) -> ObservedState:
+    ended = state.terminated
+    return _RUNNING if ended is None else ObservedState(Ended(ended.reason, ended.finished_at))
+
+
+def _resources(resources: Resources) -> ObservedResources:
+    return ObservedResources(_amounts(resources.limits), _amounts(resources.requests))
+
+
+def _amounts(written: Mapping[str, str]) -> Amounts:
+    return Amounts(written.get("cpu", ""), written.get("memory", ""))

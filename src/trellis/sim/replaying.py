@@ -1,0 +1,100 @@
+"""Does a component still decide what it decided? Its recording is replayed, and every decision compared.
+
+A difference says that the code, or what it depends on, decides otherwise than the release that was recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
+from typing import Any, Final
+
+import msgspec
+
+from trellis.base.errors import InvalidRecording, shown
+from trellis.core.model.recording import RECOMMENDER, UPDATER, read_header, read_lines
+from trellis.sim.replay_recommender import replay_recommender
+from trellis.sim.replay_updater import replay_updater
+from trellis.sim.replayed import Replayed
+
+_NOTHING: Final = object()
+_LONGEST: Final = 200
+
+_REPLAYS: Final[Mapping[str, Callable[[Iterable[tuple[str, msgspec.Raw]]], Iterator[Replayed]]]] = {
+    RECOMMENDER: replay_recommender,
+    UPDATER: replay_updater,
+}
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """A decision that is not the same: its number from 1, where in it, and what was and is decided there."""
+
+    number: int
+    path: str
+    recorded: str
+    decided: str
+
+    def __str__(self) -> str:
+        return f"decision {self.number} differs at {self.path}: {self.recorded} was recorded, {self.decided} is decided"
+
+
+class ReplayReport(msgspec.Struct, frozen=True):
+    """How many decisions a recording has, how many are made otherwise now, and the first of those."""
+
+    component: str
+    release: str
+    decisions: int
+    different: int
+    first: Difference | None
+
+    def __str__(self) -> str:
+        if self.first is None:
+            return f"{self.decisions} decisions, all the same"
+        return f"{self.decisions} decisions, {self.different} not the same; {self.first}"
+
+
+def replay(data: bytes | Iterable[bytes]) -> ReplayReport:
+    """Replay the lines of a recording, of whichever component; raises `InvalidRecording`."""
+    lines = read_lines(data)
+    kind, first = next(lines)
+    header = read_header(kind, first)
+    component = _REPLAYS.get(header.component)
+    if component is None:
+        raise InvalidRecording(header.component, f"is no component that can be replayed; {', '.join(_REPLAYS)} can")
+    decisions = different = 0
+    found: Difference | None = None
+    for each in component(chain([(kind, first)], lines)):
+        decisions += 1
+        if not each.is_same:
+            different += 1
+            found = found or difference(each, decisions)
+    return ReplayReport(header.component, header.release, decisions, different, found)
+
+
+def difference(replayed: Replayed, number: int) -> Difference:
+    """Where two decisions part."""
+    before, now = (msgspec.json.decode(each) if each else None for each in (replayed.recorded, replayed.decided))
+    path, was, is_now = _parting(before, now, "$")
+    return Difference(number, path, _text(was), _text(is_now))
+
+
+def _parting(was: Any, is_now: Any, path: str) -> tuple[str, Any, Any]:
+    """The first place where they differ; the whole if they differ in nothing but how they are written."""
+    if isinstance(was, dict) and isinstance(is_now, dict):
+        for key in was | is_now:
+            ours, theirs = was.get(key, _NOTHING), is_now.get(key, _NOTHING)
+            if ours != theirs:
+                return _parting(ours, theirs, f"{path}.{key}")
+    if isinstance(was, list) and isinstance(is_now, list):
+        for at, (ours, theirs) in enumerate(zip(was, is_now, strict=False)):
+            if ours != theirs:
+                return _parting(ours, theirs, f"{path}[{at}]")
+        if len(was) != len(is_now):
+            at = min(len(was), len(is_now))
+            ours, theirs = (each[at] if at < len(each) else _NOTHING for each in (was, is_now))
+            return f"{path}[{at}]", ours, theirs
+    return path, was, is_now
+
+
+def _text(value: Any) -> str:
+    return "nothing" if value is _NOTHING else shown(value, _LONGEST)

@@ -1,0 +1,110 @@
+"""What does a scenario in a file come to? Read, checked and laid out, with the files that it names beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from trellis.api.kinds import SCENARIO
+from trellis.base.errors import InvalidInput, InvalidScenario, InvalidSeries
+from trellis.base.names import nearest
+from trellis.base.reason import Reason, Severity
+from trellis.core.lint.check import check
+from trellis.core.lint.findings import Finding
+from trellis.core.lint.manifests import Source
+from trellis.core.lint.traps import Ours
+from trellis.sim.compiling import compile_scenario, scenario_of
+from trellis.sim.compiling_usage import TraceReader
+from trellis.sim.fleet import Fleet
+from trellis.sources.series.reading import parts_of, read_part
+from trellis.sources.series.series import Series
+
+NO_SCENARIO = Reason("NoScenario", "A file that should hold a scenario holds none, or several.", Severity.ERROR)
+_SHOWN = 5
+
+
+class LoadedScenario(msgspec.Struct, frozen=True):
+    """The fleet, if nothing is wrong; findings are errors and warnings, each with file, line and field."""
+
+    findings: tuple[Finding, ...]
+    fleet: Fleet | None = None
+
+
+def load_scenario(path: Path, traces: TraceReader | None = None, *, seed: int | None = None) -> LoadedScenario:
+    """The scenario of a file, with another seed if one is given; `OSError` where the file itself cannot be read."""
+    found = check([Source(str(path), path.read_bytes())])
+    scenarios = [ours for ours in found.objects if ours.kind is SCENARIO]
+    if found.errors:
+        return LoadedScenario(found.findings)
+    if len(scenarios) != 1:
+        count = "no Scenario" if not scenarios else f"{len(scenarios)} Scenarios"
+        message = f"the file holds {count}; it must hold one"
+        return LoadedScenario((*found.findings, Finding(str(path), 1, 1, 1, NO_SCENARIO, message)))
+    beside = FilesBeside(path.parent)
+    return _compiled(scenarios[0], found.findings, traces or beside.trace, beside, seed)
+
+
+def with_variants(fleet: Fleet, names: Sequence[str]) -> Fleet:
+    """The same with the variants of these names alone, in their own order; `InvalidInput` if there is no such."""
+    known = {variant.name for variant in fleet.variants}
+    for name in names:
+        if name not in known:
+            guess = nearest(name, known)
+            hint = f' (did you mean "{guess}"?)' if guess else ""
+            raise InvalidInput(name, f"is no variant of this scenario{hint}; it has {', '.join(sorted(known))}")
+    return msgspec.structs.replace(fleet, variants=tuple(each for each in fleet.variants if each.name in names))
+
+
+def _compiled(
+    ours: Ours, findings: tuple[Finding, ...], traces: TraceReader, beside: FilesBeside, seed: int | None
+) -> LoadedScenario:
+    scenario = scenario_of(ours.manifest.value)
+    if seed is not None:
+        scenario = msgspec.structs.replace(scenario, spec=msgspec.structs.replace(scenario.spec, seed=seed))
+    try:
+        fleet = compile_scenario(scenario, traces=traces, files=beside.read)
+    except InvalidScenario as error:
+        problems: Any = error.problems
+        return LoadedScenario((*findings, *(ours.manifest.problem(problem) for problem in problems)))
+    return LoadedScenario(findings, fleet)
+
+
+class FilesBeside:
+    """The files that a scenario names, found from the directory that it is in. A file of series is read once."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._series: dict[str, dict[str, Series]] = {}
+
+    def read(self, name: str) -> bytes:
+        """The bytes of a file."""
+        try:
+            return (self._directory / name).read_bytes()
+        except OSError as error:
+            raise InvalidInput(name, (error.strerror or str(error)).lower()) from error
+
+    def trace(self, name: str, series: str | None) -> Series:
+        """A series of a file, or its only one."""
+        found = self._series.get(name)
+        if found is None:
+            found = self._series[name] = self._all_series(name)
+        if series is None and len(found) == 1:
+            return next(iter(found.values()))
+        listed = ", ".join(list(found)[:_SHOWN]) + (", ..." if len(found) > _SHOWN else "")
+        if series is None:
+            raise InvalidSeries(name, f"has {len(found)} series: name one of {listed}")
+        if series not in found:
+            guess = nearest(series, found)
+            hint = f' (did you mean "{guess}"?)' if guess else ""
+            raise InvalidSeries(name, f'has no series "{series}"{hint}; it has {listed}')
+        return found[series]
+
+    def _all_series(self, name: str) -> dict[str, Series]:
+        parts = parts_of([str(self._directory / name)])
+        read = [read_part(part) for part in parts.parts]
+        for problem in (*parts.problems, *(problem for each in read for problem in each.problems)):
+            raise problem
+        return {series.name: series for each in read for series in each.series}

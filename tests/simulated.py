@@ -1,0 +1,70 @@
+"""One workload, one VPA, and the whole simulator: what became of the workload's requests over time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from model_cluster import BEGIN, Document, fleet, shape
+from trellis.core.usage.columns import FloatColumn
+from trellis.sim.fleet import Fault, Intervals, Variant, Workload
+from trellis.sim.results import Totals
+from trellis.sim.variant import run_variant
+
+ROOMY = (shape("64", "256Gi", count=2),)
+
+
+class Played:
+    """What came of it. Columns have one entry for each step, as long as there are no more than a chart has points."""
+
+    def __init__(self, found: Workload, vpa: Document, **more: Any) -> None:
+        steps, step = more.pop("steps"), more.pop("step", 1.0)
+        faults: tuple[Fault, ...] = more.pop("faults", ())
+        every = more.pop("every", 10.0)
+        settings, nodes = more.pop("settings", {}), more.pop("nodes", ROOMY)
+        others: tuple[Workload, ...] = more.pop("others", ())
+        small = fleet(found, *others, nodes=nodes, steps=steps, step=step, faults=faults)
+        small = msgspec.structs.replace(small, intervals=Intervals(every, every))
+        result = run_variant(small, Variant("only", objects=(vpa,), settings=settings, **more))
+        chart = result.workloads[0].chart
+        assert chart is not None
+        self.chart = chart
+        self.verdicts = result.verdicts
+        self.totals: Totals = result.workloads[0].totals
+        self.times: FloatColumn = np.array(chart.times) - BEGIN
+
+    def requested(self, container: str = "app", resource: str = "cpu") -> FloatColumn:
+        """Of a pod on average, in cores or bytes; NaN while nothing runs."""
+        return np.array(self._line(container, resource).requested)
+
+    def target(self, container: str = "app", resource: str = "cpu") -> FloatColumn:
+        return np.array(self._line(container, resource).target)
+
+    def last(self, amount: float, container: str = "app") -> float:
+        """When a container last requested so many cores."""
+        return float(self.times[np.isclose(self.requested(container), amount)][-1])
+
+    def marks(self, what: str) -> list[float]:
+        return [each.time - BEGIN for each in self.chart.marks if each.what == what]
+
+    def _line(self, container: str, resource: str) -> Any:
+        return next(each for each in self.chart.lines if (each.container, each.resource) == (container, resource))
+
+
+def vpa(mode: str | None = None, *, target: str = "web", **spec: Any) -> Document:
+    policy = {**({"updateMode": mode} if mode else {}), **spec.pop("updatePolicy", {})}
+    reference = {"apiVersion": "apps/v1", "kind": spec.pop("kind", "Deployment"), "name": target}
+    return {
+        "apiVersion": "autoscaling.k8s.io/v1",
+        "kind": "VerticalPodAutoscaler",
+        "metadata": {"name": target, "namespace": "shop"},
+        "spec": {"targetRef": reference, **({"updatePolicy": policy} if policy else {}), **spec},
+    }
+
+
+def fixed(cpu: str, memory: str = "1Gi") -> Document:
+    """A policy under which nothing else is recommended."""
+    amounts = {"cpu": cpu, "memory": memory}
+    return {"containerPolicies": [{"containerName": "*", "minAllowed": amounts, "maxAllowed": amounts}]}

@@ -1,0 +1,118 @@
+"""Sums over steps, and the charts that are made on the way."""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from made_fleets import BEGIN, fleet, workload
+from trellis.sim.accounting import Accounting, Places, StepAmounts, summed
+from trellis.sim.charting import MOST_POINTS, Charting
+from trellis.sim.fleet import Clock
+from trellis.sim.marking import MOST_MARKS, Marking
+from trellis.sim.results import Totals
+
+NOTHING = np.zeros(2)
+
+
+def measured(requested: float, wanted: float, used: float, *, places: tuple[int, ...] = (0,)) -> StepAmounts:
+    """So many containers alike; of CPU as given, of memory a quarter of what was requested."""
+    ones = np.ones(len(places))
+    return StepAmounts(
+        np.array(places, dtype=np.int64),
+        np.stack((ones * requested, ones * 4.0)),
+        np.stack((ones * wanted, ones)),
+        np.stack((ones * used, ones)),
+        ones * wanted > ones * used,
+    )
+
+
+def one_of(steps: int) -> Accounting:
+    return Accounting(fleet([workload("web", np.zeros(1))], steps=steps, step=3600.0), Places([("app",)]))
+
+
+def test_means_shares_and_money_are_of_the_time_that_is_scored() -> None:
+    accounting = one_of(4)
+    for wanted, used in ((0.5, 0.5), (0.5, 0.5), (1.5, 1.0), (3.0, 1.0)):
+        accounting.add(summed(measured(1.0, wanted, used), 1))
+    totals = accounting.of_workload(0, Totals(oom_kills=2))
+    assert (totals.requested.cpu, totals.used.cpu, totals.slack.cpu) == (1.0, 0.75, 0.25)
+    assert totals.footprint.cpu == pytest.approx(4.0 / 3.0)
+    assert (totals.time_over.cpu, totals.time_over.memory) == (0.5, 0.0)
+    assert totals.overrun.cpu == pytest.approx(2.5 / 5.5)
+    assert (totals.throttled_seconds, totals.container_seconds) == (7200.0, 14400.0)
+    assert totals.oom_kills == 2
+    assert totals.money == pytest.approx(4 * 0.0316, rel=1e-6)
+    assert accounting.of_fleet(Totals()) == msgspec.structs.replace(totals, oom_kills=0)
+
+
+def test_nothing_used_has_no_footprint_and_nothing_scored_is_nothing() -> None:
+    accounting = one_of(1)
+    assert accounting.of_fleet(Totals()).requested.cpu == 0.0
+    accounting.add(summed(measured(1.0, 0.0, 0.0), 1))
+    totals = accounting.of_fleet(Totals())
+    assert math.isnan(totals.footprint.cpu)
+    assert totals.time_over.cpu == 0.0
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.floats(0, 9), st.floats(0, 9)), max_size=30))
+def test_sums_of_places_are_those_of_all_containers(rows: list[tuple[int, float, float]]) -> None:
+    places, requested, used = (np.array(column) for column in zip(*rows, strict=True)) if rows else np.zeros((3, 0))
+    both = np.stack((requested, requested)), np.stack((used, used))
+    step = StepAmounts(places.astype(np.int64), both[0], both[1], both[1], np.zeros(len(rows), dtype=np.bool_))
+    sums = summed(step, 3)
+    assert sums.containers.sum() == len(rows)
+    assert np.allclose(sums.amounts.sum(axis=2)[0], requested.sum())
+    assert np.allclose(sums.amounts.sum(axis=2)[1], used.sum())
+
+
+def test_places_number_containers_one_after_the_other() -> None:
+    places = Places([("app", "proxy"), ("app",)])
+    assert [places.find(0, "app"), places.find(0, "proxy"), places.find(1, "app")] == [0, 1, 2]
+    assert places.find(1, "proxy") == -1
+    assert list(places.of(1)) == [2]
+
+
+def test_a_chart_has_few_points_however_long_the_run() -> None:
+    steps = 3 * MOST_POINTS + 5
+    places = Places([("app",)])
+    charting = Charting(Clock(BEGIN, 60.0, steps, BEGIN), places)
+    for number in range(steps):
+        used = 2.0 if number == 0 else 1.0
+        charting.add(number, summed(measured(3.0, used, used, places=(0, 0)), 1), 1, np.array([8.0, 9.0]))
+    chart = charting.of_workload(0, ("app",), [], 0)
+    cpu = chart.lines[0]
+    assert len(chart.times) == len(cpu.used) == -(-steps // 4) <= MOST_POINTS
+    assert chart.times[1] == BEGIN + 240.0
+    assert (cpu.used[0], cpu.peak[0], cpu.requested[0]) == (1.25, 2.0, 3.0)
+    assert chart.pods[0] == 2.0
+    assert math.isnan(cpu.target[0])
+    fleet_chart = charting.of_fleet([0])
+    assert (fleet_chart.used_cpu[0], fleet_chart.requested_cpu[0], fleet_chart.offered_cpu[0]) == (2.5, 6.0, 8.0)
+    assert fleet_chart.pending[-1] == 1.0
+
+
+def test_a_chart_shows_gaps_and_ends_where_the_run_was_stopped() -> None:
+    charting = Charting(Clock(BEGIN, 60.0, 10, BEGIN), Places([("app",)]))
+    charting.add(0, summed(measured(1.0, 1.0, 1.0), 1), 0, NOTHING)
+    charting.advice[:, 0, 0] = (1.0, 0.5, 2.0)
+    charting.add(1, summed(measured(1.0, 1.0, 1.0, places=()), 1), 0, NOTHING)
+    line = charting.of_workload(0, ("app",), [], 0).lines[0]
+    assert len(line.used) == 2
+    assert math.isnan(line.used[1])
+    assert math.isnan(line.target[0])
+    assert (line.target[1], line.lower[1], line.upper[1]) == (1.0, 0.5, 2.0)
+
+
+def test_marks_say_why_and_those_that_do_not_fit_are_counted() -> None:
+    marking = Marking(1)
+    marking.because("uid", "OutsideBounds", "below")
+    for number in range(MOST_MARKS + 3):
+        marking.mark(0, float(number), "evicted", "uid")
+    marks, left_out = marking.of_workload(0)
+    assert (marks[0].why, marks[0].text, len(marks), left_out) == ("OutsideBounds", "below", MOST_MARKS, 3)
