@@ -22,10 +22,15 @@ def plain(text: str, _severity: Severity) -> str:
 
 
 def as_text(checked: Checked, paint: Paint = plain) -> Iterator[str]:
-    """One line per finding, in the form that editors can jump to, and one for the sum."""
-    for finding in checked.findings:
-        yield f"{_place(finding)}: {paint(finding.reason.severity, finding.reason.severity)}: {_told(finding)}"
+    """One line per finding, and one for the sum."""
+    yield from as_lines(checked.findings, paint)
     yield _summary(checked)
+
+
+def as_lines(findings: Iterable[Finding], paint: Paint = plain) -> Iterator[str]:
+    """One line per finding, in the form that editors can jump to."""
+    for finding in findings:
+        yield f"{_place(finding)}: {paint(finding.reason.severity, finding.reason.severity)}: {_told(finding)}"
 
 
 def _place(finding: Finding) -> str:

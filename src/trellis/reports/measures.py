@@ -1,0 +1,73 @@
+"""What is compared in a report, in what unit, and which way is better?
+
+A measure is declared once and so has one name, unit and meaning in tables, pages and CSV files.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Generic, TypeVar
+
+import msgspec
+
+from trellis.reports.figures import count, share, significant
+
+T = TypeVar("T")
+_SAME = 0.005  # a relative difference that is no more than chance
+
+
+class Compared(StrEnum):
+    """How two values are held against each other."""
+
+    RELATIVELY = "relatively"  # per cent of the first
+    IN_POINTS = "in points"  # shares: percentage points
+    BY_COUNT = "by count"  # so many more or fewer
+    NOT = "not"
+
+
+class Measure(msgspec.Struct, Generic[T], frozen=True):
+    """Something that is read off a result. `better` is -1 where less of it is better, 0 where it is neither."""
+
+    key: str
+    title: str
+    unit: str
+    meaning: str
+    read: Callable[[T], float]
+    show: Callable[[float], str]
+    compared: Compared = Compared.RELATIVELY
+    better: int = -1
+
+    def difference(self, value: float, first: float) -> str:
+        """How far off the first a value is, in words of one size: `-41 %`, `+0.3 pt`, `+12`, or nothing to say."""
+        if self.compared is Compared.NOT or not (math.isfinite(value) and math.isfinite(first)):
+            return ""
+        if value == first == 0:
+            return ""
+        if self.show(value) == self.show(first):
+            return "="
+        apart = value - first
+        if self.compared is Compared.BY_COUNT:
+            return f"{'+' if apart > 0 else '-'}{count(abs(apart))}"
+        if self.compared is Compared.IN_POINTS:
+            shown = share(abs(apart)).removesuffix(" %")
+            return "" if shown.startswith("<") else f"{'+' if apart > 0 else '-'}{shown} pt"
+        if first == 0:
+            return ""
+        if abs(apart / first) < _SAME:
+            return "="
+        if apart / first > 9.995:
+            return f"{significant(value / first)}x"
+        return f"{'+' if apart > 0 else '-'}{share(abs(apart / first))}"
+
+    def verdict(self, value: float, first: float) -> int:
+        """1 where a value is better than the first, -1 where it is worse, 0 where it is neither or the same."""
+        if self.difference(value, first) in ("", "="):
+            return 0
+        return self.better if value > first else -self.better
+
+    def titled(self, unit: str = "") -> str:
+        """The title with its unit, or with the one given in its stead."""
+        named = unit or self.unit
+        return f"{self.title}, {named}" if named else self.title

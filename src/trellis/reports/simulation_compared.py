@@ -1,0 +1,75 @@
+"""How do the variants of a simulation compare? Every measure of the fleet, side by side and against the first."""
+
+from __future__ import annotations
+
+import msgspec
+
+from trellis.reports.measures import Compared, Measure
+from trellis.reports.simulation_measures import (
+    COST,
+    DISRUPTION,
+    FOOTPRINTS,
+    MONEY_UNIT,
+    NODES,
+    OVERRUNS,
+    RISK,
+    SELDOM,
+    STARTS,
+)
+from trellis.sim.results import RunResult, Totals, VariantResult
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One measure in all variants, ready to be shown; differences and verdicts are against the first."""
+
+    title: str
+    meaning: str
+    values: list[str]
+    differences: list[str]
+    verdicts: list[int]
+    relative: bool
+
+    def percent(self, number: int) -> str:
+        """The difference where it is one in per cent: of shares and counts the figures themselves tell enough."""
+        return self.differences[number] if self.relative and number else ""
+
+
+class Group(msgspec.Struct, frozen=True):
+    """Rows that answer one question."""
+
+    title: str
+    rows: list[Row]
+
+
+def row(measure: Measure[Totals], totals: list[Totals], currency: str) -> Row:
+    """A measure of the same thing in each variant."""
+    return _row(measure, [measure.read(each) for each in totals], currency)
+
+
+def _row(measure: Measure[Totals] | Measure[VariantResult], values: list[float], currency: str) -> Row:
+    return Row(
+        measure.titled(currency if measure.unit == MONEY_UNIT else ""),
+        measure.meaning,
+        [measure.show(value) for value in values],
+        [measure.difference(value, values[0]) for value in values],
+        [measure.verdict(value, values[0]) for value in values],
+        measure.compared is Compared.RELATIVELY,
+    )
+
+
+def compared(result: RunResult, everything: bool) -> list[Group]:
+    """The fleet in each variant. What is nought in all of them is left out, if a reader would not miss it."""
+    fleets = [variant.fleet for variant in result.variants]
+
+    def rows(always: tuple[Measure[Totals], ...], more: tuple[Measure[Totals], ...] = ()) -> list[Row]:
+        told = [each for each in more if any(each.read(totals) > 0 for totals in fleets)]
+        return [row(each, fleets, result.currency) for each in (*always, *told)]
+
+    nodes = [each for each in NODES if everything and any(each.read(variant) > 0 for variant in result.variants)]
+    cost = rows(COST, FOOTPRINTS if everything else ())
+    cost += [_row(each, [each.read(variant) for variant in result.variants], result.currency) for each in nodes]
+    return [
+        Group("Cost", cost),
+        Group("Risk", rows(RISK, (*SELDOM, *OVERRUNS) if everything else SELDOM)),
+        Group("Disruption", rows(DISRUPTION, STARTS if everything else ())),
+    ]

@@ -1,0 +1,138 @@
+"""What is the answer of a simulation? Each variant's price and risk against the first, and where they come from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from trellis.reports.describe.words import counted, listed
+from trellis.reports.figures import count, days, money, share, span
+from trellis.reports.simulation_measures import CPU_OVER, CPU_REQUESTED, MEMORY_OVER, MEMORY_REQUESTED
+from trellis.sim.results import RunResult, Totals, VariantResult, WorkloadResult
+
+_SAME_COST = 0.005  # a difference that is not worth a word
+
+
+class Ranked(msgspec.Struct, frozen=True):
+    """One workload in all variants, and how much of what it is ranked by it has."""
+
+    workloads: list[WorkloadResult]
+    weight: float
+
+
+def called(variant: VariantResult) -> str:
+    """How a variant is spoken of."""
+    return variant.title or variant.name
+
+
+def facts(result: RunResult) -> list[str]:
+    """What was simulated, a few words each."""
+    workloads = max((len(variant.workloads) for variant in result.variants), default=0)
+    scored = result.end - result.scored_from
+    warm_up = result.scored_from - result.begin
+    told = [counted(workloads, "workload"), f"{days(scored)} scored"]
+    if warm_up > 0:
+        told.append(f"after {days(warm_up)} of warm-up")
+    return [*told, f"usage every {span(result.step)}"]
+
+
+def sentences(result: RunResult) -> Iterator[str]:
+    """Two for each variant after the first."""
+    if result.variants:
+        for variant in result.variants[1:]:
+            yield " ".join(sentence(variant, result.variants[0], result.currency))
+
+
+def sentence(variant: VariantResult, first: VariantResult, currency: str) -> tuple[str, str]:
+    """What a variant costs against the first, and what that does to the workloads."""
+    return _cost(variant, first, currency), _risk(variant, first)
+
+
+def cheapest(result: RunResult) -> int:
+    """The number of the variant that costs least, or requests the fewest cores where nothing has a price."""
+    priced = any(variant.fleet.money > 0 for variant in result.variants)
+    costs = [variant.fleet.money if priced else variant.fleet.requested.cpu for variant in result.variants]
+    return costs.index(min(costs)) if costs else 0
+
+
+def _cost(variant: VariantResult, first: VariantResult, currency: str) -> str:
+    """Its price against the first's, or its requests where nothing has a price."""
+    mine, theirs = variant.fleet, first.fleet
+    if theirs.money > 0:
+        apart = mine.money / theirs.money - 1
+        prices = f"{currency} {money(mine.money)} instead of {money(theirs.money)}"
+        if abs(apart) < _SAME_COST:
+            return f"{called(variant)} costs the same as {called(first)} ({currency} {money(mine.money)})."
+        return f"{called(variant)} costs {share(abs(apart))} {_way(apart)} than {called(first)} ({prices})."
+    requests = [
+        f"{measure.show(measure.read(mine))} {unit} instead of {measure.show(measure.read(theirs))}"
+        for measure, unit in ((CPU_REQUESTED, "cores"), (MEMORY_REQUESTED, "GiB"))
+    ]
+    return f"{called(variant)} requests {listed(requests)}."
+
+
+def _way(apart: float) -> str:
+    return "less" if apart < 0 else "more"
+
+
+def _risk(variant: VariantResult, first: VariantResult) -> str:
+    """What it does to the workloads, with the first's figure where that differs."""
+    mine, theirs = variant.fleet, first.fleet
+    cpu, memory = ((share(read(mine)), share(read(theirs))) for read in (CPU_OVER.read, MEMORY_OVER.read))
+    over = f"Over the CPU request {cpu[0]} of the time{_against(*cpu)}, "
+    over += f"over the memory request {memory[0]}{_against(*memory)}"
+    told = [f"{_counted(mine.oom_kills, 'OOM kill')}{_against(mine.oom_kills, theirs.oom_kills)}"]
+    if mine.evictions or theirs.evictions:
+        told.append(f"{_counted(mine.evictions, 'eviction')}{_against(mine.evictions, theirs.evictions)}")
+    if mine.resizes:
+        told.append(f"{_counted(mine.resizes, 'resize')} in place")
+    return f"{over}; {listed(told)}."
+
+
+def _against(mine: float | str, theirs: float | str) -> str:
+    return "" if mine == theirs else f" (against {theirs if isinstance(theirs, str) else count(theirs)})"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{count(number) if number else 'no'} {noun}{'' if number == 1 else 's'}"
+
+
+def by_money(result: RunResult, most: int) -> list[Ranked]:
+    """The workloads whose price differs most between variants; by requested cores where nothing has a price."""
+    priced = any(variant.fleet.money > 0 for variant in result.variants)
+    return _ranked(result, most, lambda totals: totals.money if priced else totals.requested.cpu, _range)
+
+
+def by_risk(result: RunResult, most: int) -> list[Ranked]:
+    """The workloads that suffer most in any variant: kills first, then evictions and time over requests."""
+    return _ranked(result, most, suffered, max)
+
+
+def suffered(totals: Totals) -> float:
+    """A kill outweighs evictions, and an eviction a tenth of the time over a request; only the order matters."""
+    return 10 * totals.oom_kills + totals.evictions + 10 * (totals.time_over.cpu + totals.time_over.memory)
+
+
+def _range(values: list[float]) -> float:
+    return max(values) - min(values)
+
+
+def _ranked(
+    result: RunResult, most: int, read: Callable[[Totals], float], weigh: Callable[[list[float]], float]
+) -> list[Ranked]:
+    found = []
+    for same in side_by_side(result):
+        weight = weigh([read(each.totals) for each in same])
+        if weight > 0:
+            found.append(Ranked(same, weight))
+    found.sort(key=lambda each: (-each.weight, each.workloads[0].namespace, each.workloads[0].name))
+    return found[:most]
+
+
+def side_by_side(result: RunResult) -> Iterator[list[WorkloadResult]]:
+    """Each workload that is in all variants: one that was stopped early may lack some."""
+    tables = [{(each.namespace, each.name): each for each in variant.workloads} for variant in result.variants]
+    for key in tables[0] if tables else ():
+        if all(key in table for table in tables):
+            yield [table[key] for table in tables]

@@ -1,0 +1,125 @@
+"""A simulation for a terminal: a table that is read at a glance, the answer in words, and the workloads behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from trellis.reports.figures import count, money, share, significant
+from trellis.reports.simulation_compared import Group, compared
+from trellis.reports.simulation_headline import Ranked, by_money, by_risk, called, facts, sentences, suffered
+from trellis.reports.text_tables import cut, lines, width, wrapped
+from trellis.sim.results import RunResult, WorkloadResult
+
+_WORKLOADS = 5
+_NAME = 34  # characters of a workload's name, and of fewer where there is no room
+_SHORTER = (_NAME, 26, 18)
+_NARROWEST = 80
+
+
+def as_text(result: RunResult, width: int = 100) -> list[str]:
+    """Lines without colour, none wider than `width`, which is taken as 80 at least."""
+    room = max(width, _NARROWEST)
+    told = [*wrapped(f"{result.scenario}: {', '.join(facts(result))}, seed {result.seed}", room)]
+    told += list(_warnings(result, room))
+    if not result.variants:
+        return told
+    told += ["", *_table(result, room), ""]
+    for sentence in sentences(result):
+        told += wrapped(sentence, room)
+    told += list(_workloads(result, room))
+    for note in result.notes:
+        told += ["", *wrapped(f"Note: {note}", room)]
+    return told
+
+
+def _warnings(result: RunResult, room: int) -> Iterator[str]:
+    if result.partial:
+        yield from wrapped("PARTIAL: it was stopped before its end; the figures are those until then.", room)
+    for variant in result.variants:
+        if variant.partial_until is not None:
+            share_done = (variant.partial_until - result.begin) / max(result.end - result.begin, 1.0)
+            yield from wrapped(f"PARTIAL: {called(variant)} got to {share(share_done)} of the time.", room)
+
+
+def _table(result: RunResult, room: int) -> list[str]:
+    """As few parts as fit: each has the first variant and some of the others."""
+    groups = compared(result, everything=False)
+    last = len(result.variants)
+    told: list[str] = []
+    begin = 1
+    while begin < last or not told:
+        end = last
+        while end > begin + 1 and width(_part(result, groups, begin, end)) > room:
+            end -= 1
+        told += ([""] if told else []) + _part(result, groups, begin, end)
+        begin = max(end, begin + 1)
+    if last > 1:
+        told += wrapped(f"Per cent beside a figure: against {result.variants[0].name}; = is within 0.5 %.", room)
+    return told
+
+
+def _part(result: RunResult, groups: list[Group], begin: int, end: int) -> list[str]:
+    """The first variant and those from `begin`: each value with its difference in one column, below one name."""
+    chosen = (0, *range(begin, end))
+    rows: list[list[str]] = [["", *(result.variants[number].name for number in chosen)]]
+    wide = max(len(row.percent(number)) for group in groups for row in group.rows for number in chosen)
+    for group in groups:
+        rows.append([group.title])
+        for row in group.rows:
+            beside = [f"{row.values[number]} {row.percent(number):>{wide}}" for number in chosen[1:]]
+            rows.append([f"  {row.title}", row.values[0], *beside])
+    return lines(rows)
+
+
+def _workloads(result: RunResult, room: int) -> Iterator[str]:
+    priced = any(variant.fleet.money > 0 for variant in result.variants)
+    title = f"Where the money goes, {result.currency}" if priced else "Where the cores go"
+    yield from _titled(title, _costs(result, priced, room))
+    yield from _titled(
+        "Where it hurts, each workload in its worst variant (over: time over its request)", _pains(result, room)
+    )
+
+
+def _titled(title: str, table: list[str]) -> Iterator[str]:
+    if table:
+        yield from ("", title, *table)
+
+
+def _costs(result: RunResult, priced: bool, room: int) -> list[str]:
+    """A row for each workload. Variants that do not fit are left out from the right: the page has them all."""
+    ranked = by_money(result, _WORKLOADS)
+    table: list[str] = []
+    for shown in range(len(result.variants), 0, -1):
+        rows = [["  Workload", *(variant.name for variant in result.variants[:shown])]]
+        rows += [[_named(each), *(_cost(workload, priced) for workload in each.workloads[:shown])] for each in ranked]
+        table = lines(rows)
+        if width(table) <= room:
+            break
+    return table if ranked else []
+
+
+def _cost(workload: WorkloadResult, priced: bool) -> str:
+    return money(workload.totals.money) if priced else significant(workload.totals.requested.cpu)
+
+
+def _pains(result: RunResult, room: int) -> list[str]:
+    worst = []
+    for each in by_risk(result, _WORKLOADS):
+        number = max(range(len(each.workloads)), key=lambda at: suffered(each.workloads[at].totals))
+        worst.append((each, result.variants[number].name, each.workloads[number].totals))
+    table: list[str] = []
+    for most in _SHORTER:
+        rows = [["  Workload", "variant", "OOM kills", "evictions", "over CPU", "over memory"]]
+        for each, variant, totals in worst:
+            over = [share(totals.time_over.cpu), share(totals.time_over.memory)]
+            counts = [count(totals.oom_kills), count(totals.evictions)]
+            rows.append([_named(each, most), cut(variant, most), *counts, *over])
+        table = lines(rows, left=2)
+        if width(table) <= room:
+            break
+    return table if worst else []
+
+
+def _named(each: Ranked, most: int = _NAME) -> str:
+    first = each.workloads[0]
+    return f"  {cut(f'{first.namespace}/{first.name}', most)}"
