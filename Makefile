@@ -23,7 +23,7 @@ setup: $(STAMP) ## Install Trellis and its tools into .venv
 	@$(BIN)/python -m compileall -q src
 
 .PHONY: demo
-demo: setup ## Check and explain the example manifests
+demo: setup ## Two weeks of a cluster, sized in four ways, with a report to look at
 	@$(BIN)/python tools/demo.py
 
 .PHONY: test

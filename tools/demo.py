@@ -1,4 +1,4 @@
-"""`make demo`: what Trellis says of the example manifests, and of a file with mistakes in it."""
+"""`make demo`: two weeks of a small company's cluster, sized in four ways, and a report to look at."""
 
 from __future__ import annotations
 
@@ -7,25 +7,27 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-STEPS = (
-    (
-        "What will these objects do? The manifests of the five proposals, explained:",
-        ["check", "--explain", "examples"],
-        0,
-    ),
-    ("And what is wrong with these?", ["check", "docs/guides/mistakes.yaml"], 1),
-)
+REPORT = "demo-report.html"
+SCENARIO = "examples/simulate/demo.yaml"
 
 
 def main() -> None:
-    """Run each step as a user would, showing the command."""
+    """Run it as a user would, showing the command."""
     trellis = str(Path(sys.executable).with_name("trellis"))
-    for title, arguments, expected in STEPS:
-        print(f"\n{title}\n\n$ trellis {' '.join(arguments)}\n", flush=True)
-        status = subprocess.run([trellis, *arguments], cwd=ROOT, check=False).returncode
-        if status != expected:
-            sys.exit(f"demo: exit status {status} instead of {expected}")
-    print("\nNext: README.md, docs/getting-started.md, or `trellis check` on manifests of your own.")
+    arguments = ["simulate", SCENARIO, "--html", REPORT]
+    print(
+        "Sixty workloads over two weeks: once with the requests people wrote, and once with each of three recommenders."
+        f"\nNothing but this machine is used.\n\n$ trellis {' '.join(arguments)}\n",
+        flush=True,
+    )
+    status = subprocess.run([trellis, *arguments], cwd=ROOT, check=False).returncode
+    if status:
+        sys.exit(status)
+    print(
+        f"\nThe report, with a chart for every workload: {ROOT / REPORT} (open it in a browser)"
+        "\n\nNext: docs/guides/simulate.md (your own workloads), docs/guides/backtest.md (your own usage),"
+        "\n      trellis check examples (manifests), make cluster (a real control plane to try it on)."
+    )
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from decisions import actuation_page  # noqa: E402
 from pages import cli_page, component_page, kinds_page, reasons_page, requirements_page  # noqa: E402
 from picture import picture  # noqa: E402
 from trellis.api.crds import crd  # noqa: E402
-from trellis.api.kinds import KINDS, Kind  # noqa: E402
+from trellis.api.kinds import ALL_KINDS, KINDS, Kind  # noqa: E402
 from trellis.controllers.admission.metrics import ADMISSION_METRICS  # noqa: E402
 from trellis.controllers.admission.settings import AdmissionSettings  # noqa: E402
 from trellis.controllers.recommender.metrics import RECOMMENDER_METRICS  # noqa: E402
@@ -29,6 +29,7 @@ from trellis.controllers.updater.metrics import UPDATER_METRICS  # noqa: E402
 from trellis.controllers.updater.settings import UpdaterSettings  # noqa: E402
 from trellis.core.recommend.built_in import built_in_recommenders  # noqa: E402
 from trellis.reports.manifests import as_yaml  # noqa: E402
+from usage_pictures import usage_picture  # noqa: E402
 
 
 def _crd_file(kind: Kind) -> Callable[[], str]:
@@ -40,7 +41,7 @@ def generated() -> dict[str, Callable[[], str]]:
     files: dict[str, Callable[[], str]] = {
         f"deploy/crds/{kind.group}_{kind.plural}.yaml": _crd_file(kind) for kind in KINDS
     }
-    for kind in KINDS:
+    for kind in ALL_KINDS:
         files[f"docs/reference/{kind.name.lower()}.md"] = lambda kind=kind: kinds_page(kind)  # type: ignore[misc]
     files["docs/reference/reasons.md"] = reasons_page
     files["docs/reference/cli.md"] = cli_page
@@ -58,6 +59,7 @@ def generated() -> dict[str, Callable[[], str]]:
     files["docs/images/boost-kinds.svg"] = lambda: boost_picture(
         BOOST_KINDS, "CPU request and limit over time, for a factor, a quantity, RequestsOnly and a recommendation"
     )
+    files["docs/images/usage-shapes.svg"] = usage_picture
     files[ACTUATION] = lambda: actuation_page(ROOT)
     files["docs/reference/requirements.md"] = lambda: requirements_page(ROOT)
     return files

@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from trellis import __version__
+from trellis.api.kinds import FILE_KINDS
 from trellis.base.reason import Severity
 from trellis.cli.access import access_options, connected
 from trellis.core.lint.check import Checked, check
@@ -50,8 +51,8 @@ def command(
     """Find what is wrong with autoscaling manifests.
 
     Reads any mix of manifests, offline: files, directories (every .yaml, .yml and .json below them) and - for standard
-    input. VerticalPodAutoscaler, Hvpa and Buffer objects are checked against every rule of their API; workloads and
-    HPAs are looked at where one of them refers to them; everything else is ignored.
+    input. VerticalPodAutoscaler, Hvpa and Buffer objects and Scenarios are checked against every rule of their API;
+    workloads and HPAs are looked at where one of them refers to them; everything else is ignored.
 
     \b
     Exit status: 0 no errors, 1 errors (with --strict also warnings), 2 the command could not run.
@@ -75,6 +76,8 @@ async def _asked(checked: Checked, kubeconfig: Path | None, context: str) -> lis
     findings: list[Finding] = []
     async with connected(kubeconfig, context, "trellis-check") as (client, namespace):
         for ours in checked.sound:
+            if ours.kind in FILE_KINDS:
+                continue
             manifest = ours.manifest
             where = manifest.namespace or namespace
             error = await dry_run(client, ours.kind, manifest.value, where)

@@ -25,6 +25,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Size and boost pods as they are made, and check autoscaling objects.",
     ),
     "updater": ("trellis.cli.updater", "Resize running pods to what is recommended, in place or by eviction."),
+    "simulate": ("trellis.cli.simulate", "Play a fleet through time, sized in several ways, and compare."),
+    "backtest": ("trellis.cli.backtest", "Score recommenders on recorded usage."),
     "recommenders": ("trellis.cli.recommenders", "List the recommenders that can be had, with their parameters."),
     "crds": ("trellis.cli.crds", "Print the CustomResourceDefinitions."),
 }

@@ -10,9 +10,9 @@ import pytest
 
 from bench.frontier_drawing import drawn as frontier
 from bench.pictured_runs import picture_of_runs
-from bench.quality_curves import FACTORS, Curve
 from bench.recommender_pictures import NAMES, PICTURES
 from bench.sizing_drawing import Chart, Line, drawn
+from trellis.core.recommend.curves import FACTORS, Curve
 
 ROOT = Path(__file__).resolve().parents[3]
 GUIDE = ROOT / "docs" / "guides" / "which-recommender.md"
@@ -46,7 +46,7 @@ def test_a_drawing_says_who_is_who_and_marks_what_was_too_little() -> None:
 
 def test_a_frontier_has_a_line_and_a_dot_for_each_recommender() -> None:
     falling = np.geomspace(0.05, 0.005, len(FACTORS))
-    curve = Curve("plain", FACTORS, falling, falling, 1.5 * FACTORS, falling, changes=1.0, worse=0.0)
+    curve = Curve("plain", FACTORS, falling, falling, 1.5 * FACTORS, falling, falling, changes=1.0, worse=0.0)
     root = ElementTree.fromstring(frontier({"all": [curve], "some": [curve]}))  # noqa: S314
     assert len(list(root.iter(f"{SVG}polyline"))) == len(list(root.iter(f"{SVG}circle"))) == 2
 

@@ -1,0 +1,278 @@
+"""`trellis backtest`: what recommenders would have requested for usage that was recorded, without a cluster."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from trellis.cli.interrupts import INTERRUPTED, asked_to_stop
+from trellis.cli.output_files import STANDARD_OUTPUT, check_writable, write_out
+from trellis.cli.progress import shown
+
+if TYPE_CHECKING:
+    from trellis.sim.backtest_request import Request
+    from trellis.sim.backtest_results import BacktestResult
+    from trellis.sources.series.tables import Found
+
+# Of a table where nobody says how wide it may be, and of any: longer lines are harder to follow.
+_USUAL, _WIDEST = 100, 140
+# As `trellis.sim.backtest_limits` has them, which --help does not wait for; a test compares.
+_MEASURES = ("footprint", "time-over", "overrun", "memory-footprint", "kills")
+
+
+@click.command(name="backtest")
+@click.argument("traces", nargs=-1, metavar="[FILE|DIR]...")
+@click.option(
+    "--recommenders",
+    default="default,seasonal,adaptive",
+    show_default=True,
+    metavar="NAME[,NAME...]",
+    help="What to replay. The others are held against the first.",
+)
+@click.option(
+    "--set",
+    "sets",
+    multiple=True,
+    metavar="NAME.PARAMETER=VALUE",
+    help="Another value for a parameter. `trellis recommenders` lists them.",
+)
+@click.option(
+    "--sweep",
+    "sweeps",
+    multiple=True,
+    metavar="NAME.PARAMETER=A:B:STEP",
+    help="One more variant for each value from A to B, or of a list with commas. `percentile` and `margin` are short "
+    "for the parameters they are part of.",
+)
+@click.option("--step", default="1h", show_default=True, metavar="DURATION", help="How often a recommender is asked.")
+@click.option(
+    "--warm-up",
+    default="7d",
+    show_default=True,
+    metavar="DURATION",
+    help="What is not scored at the beginning; of a short series at most two fifths.",
+)
+@click.option(
+    "--threshold",
+    type=click.FloatRange(0, 1),
+    default=0.05,
+    show_default=True,
+    help="By what fraction a recommendation must differ from what is requested to be applied.",
+)
+@click.option(
+    "--machine",
+    default="100,512Gi",
+    show_default=True,
+    metavar="CORES,MEMORY",
+    help="What fractions are of, in traces that have no other unit.",
+)
+@click.option("--prometheus-url", metavar="URL", help="Take series from Prometheus, or what speaks its HTTP API.")
+@click.option(
+    "--namespace", "namespaces", multiple=True, metavar="PATTERN", help="Only of such namespaces, as `team-*`."
+)
+@click.option("--history", default="14d", show_default=True, metavar="DURATION", help="How far back.")
+@click.option("--resolution", default="5m", show_default=True, metavar="DURATION", help="Time between two samples.")
+@click.option(
+    "--prometheus-config",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A YAML file of further settings of Prometheus, named like the flags of `trellis recommender`.",
+)
+@click.option(
+    "--processes",
+    type=click.IntRange(min=1),
+    default=lambda: len(os.sched_getaffinity(0)),
+    show_default="one for each core",
+    help="How many processes share the work.",
+)
+@click.option("--html", type=click.Path(path_type=Path), help="Write a report of one file to look at in a browser.")
+@click.option(
+    "--json", "json_", type=click.Path(path_type=Path), help="Write everything as JSON; - is standard output."
+)
+@click.option("--csv", "csv_", type=click.Path(path_type=Path), help="Write a row for each series under each variant.")
+@click.option(
+    "--fail-above",
+    multiple=True,
+    metavar="MEASURE=RATIO",
+    help=f"Fail if a variant has more than so many times what the first has. Measures: {', '.join(_MEASURES)}.",
+)
+@click.option("--quiet", is_flag=True, help="Show no progress.")
+def command(
+    traces: tuple[str, ...],
+    *,
+    html: Path | None,
+    json_: Path | None,
+    csv_: Path | None,
+    fail_above: tuple[str, ...],
+    processes: int,
+    quiet: bool,
+    **how: Any,
+) -> None:
+    """Score recommenders on recorded usage.
+
+    Each is asked again and again what to request, from what was used until then, and held against what was used next.
+    Usage is read from CSV files, as they are or compressed, from Parquet files, from directories of them, and from
+    Prometheus. A table needs a column `timestamp` and `cpu_cores`, `memory_bytes` or both; a column `series` where it
+    has more than one.
+
+    \b
+        trellis backtest usage.csv
+        trellis backtest traces/ --recommenders default,seasonal --set seasonal.horizon=2h --html report.html
+        trellis backtest traces/ --recommenders default --sweep default.percentile=0.8:0.99:0.05
+        trellis backtest --prometheus-url http://localhost:9090 --namespace 'team-*'
+
+    \b
+    Exit status: 0 done, 1 a series could not be used or --fail-above holds, 2 the command could not run,
+    130 stopped by Ctrl-C, with what there was so far.
+    """  # noqa: D301 -- click wants the backspace character itself
+    if not traces and not how["prometheus_url"]:
+        raise click.UsageError("give files or directories with usage, or --prometheus-url")
+    outputs = {"--html": html, "--json": json_, "--csv": csv_}
+    check_writable(outputs)
+    limits = _limits(fail_above)
+    result, is_stopped = _replayed(traces, processes, quiet=quiet, **how)
+    if result is None:
+        sys.exit(INTERRUPTED if is_stopped else 2)
+    _write(result, outputs)
+    from trellis.sim.backtest_limits import exceeded  # noqa: PLC0415 -- see below
+
+    worse = list(exceeded(result, limits))
+    for line in worse:
+        click.echo(f"trellis: {line}", err=True)
+    if is_stopped:
+        sys.exit(INTERRUPTED)
+    if worse or result.left_out:
+        sys.exit(1)
+
+
+def _replayed(
+    traces: tuple[str, ...], processes: int, *, quiet: bool, **how: Any
+) -> tuple[BacktestResult | None, bool]:
+    """What came of it, and whether it was stopped; None if there is nothing to show, which has been said."""
+    from trellis.sim.backtest import backtest  # noqa: PLC0415 -- NumPy comes with it, for which --help does not wait
+    from trellis.sources.series.reading import parts_of  # noqa: PLC0415
+
+    request = _request(**how)
+    parts = parts_of(traces)
+    found = _from_prometheus(quiet=quiet, **how) if how["prometheus_url"] else None
+    problems = [str(error) for error in (*parts.problems, *(found.problems if found else ()))]
+    with (
+        asked_to_stop("stopping; what there is so far follows") as is_asked,
+        shown(["replaying"], lambda samples: f"{samples / 1e3:,.0f} thousand samples/s", quiet=quiet) as tell,
+    ):
+        result = backtest(
+            request,
+            parts.parts,
+            found.series if found else (),
+            processes=processes,
+            progress=lambda each: tell("replaying", each.done, each.total),
+            stop=is_asked,
+        )
+        is_stopped = is_asked()
+    left_out = [*problems, *result.left_out]
+    if not result.facts:
+        for line in left_out or ["stopped before anything was finished"]:
+            click.echo(f"trellis: {line}", err=True)
+        return None, is_stopped
+    from msgspec.structs import replace  # noqa: PLC0415 -- see above
+
+    return replace(result, left_out=left_out, notes=[*(found.notes if found else ()), *result.notes]), is_stopped
+
+
+def _request(
+    *,
+    recommenders: str,
+    sets: tuple[str, ...],
+    sweeps: tuple[str, ...],
+    step: str,
+    warm_up: str,
+    threshold: float,
+    machine: str,
+    **_others: Any,
+) -> Request:
+    from trellis.controllers.recommender.plugins import installed_plugins  # noqa: PLC0415 -- see above
+    from trellis.sim.backtest_arguments import requested  # noqa: PLC0415
+    from trellis.sim.backtest_request import Terms  # noqa: PLC0415
+
+    terms = Terms(
+        step=_seconds("--step", step, least=60.0),
+        warm_up=_seconds("--warm-up", warm_up),
+        threshold=threshold,
+        machine=_machine(machine),
+    )
+    installed = {name: plugins[0].value for name, plugins in installed_plugins().items() if len(plugins) == 1}
+    names = [name.strip() for name in recommenders.split(",") if name.strip()]
+    return requested(names, sets, sweeps, terms, installed)
+
+
+def _from_prometheus(
+    *,
+    prometheus_url: str,
+    prometheus_config: Path | None,
+    namespaces: tuple[str, ...],
+    history: str,
+    resolution: str,
+    quiet: bool,
+    **_others: Any,
+) -> Found:
+    from trellis.cli.prometheus_series import series_from_prometheus  # noqa: PLC0415 -- for those who ask Prometheus
+    from trellis.runtime.setting_sources import Written  # noqa: PLC0415
+
+    flags = {
+        "prometheus-address": Written(prometheus_url, "flag --prometheus-url"),
+        "history-length": Written(history, "flag --history"),
+        "history-resolution": Written(resolution, "flag --resolution"),
+    }
+    return series_from_prometheus(flags, prometheus_config, namespaces, quiet=quiet)
+
+
+def _write(result: BacktestResult, outputs: dict[str, Path | None]) -> None:
+    from trellis.reports import backtest as report  # noqa: PLC0415 -- see above
+
+    if STANDARD_OUTPUT not in outputs.values():
+        for line in report.as_text(result, min(shutil.get_terminal_size((_USUAL, 24)).columns, _WIDEST)):
+            click.echo(line)
+    write_out(outputs["--html"], lambda: report.as_html(result).encode())
+    write_out(outputs["--json"], lambda: report.as_json(result))
+    write_out(outputs["--csv"], lambda: report.as_csv(result).encode())
+
+
+def _limits(texts: tuple[str, ...]) -> dict[str, float]:
+    from trellis.base.errors import InvalidInput  # noqa: PLC0415 -- see above
+    from trellis.sim.backtest_limits import read_limits  # noqa: PLC0415
+
+    try:
+        return read_limits(texts)
+    except InvalidInput as error:
+        raise click.BadParameter(str(error), param_hint="--fail-above") from error
+
+
+def _seconds(flag: str, text: str, least: float = 0.0) -> float:
+    from trellis.base.errors import InvalidDuration  # noqa: PLC0415 -- see above
+    from trellis.sources.prometheus.durations import parse_prometheus_duration  # noqa: PLC0415
+
+    try:
+        found = parse_prometheus_duration(text).total_seconds()
+    except InvalidDuration:
+        raise click.BadParameter(f'"{text}" is no duration such as 1h or 7d', param_hint=flag) from None
+    if found < least:
+        raise click.BadParameter(f'"{text}" is too short, {least:g} s is the least', param_hint=flag)
+    return found
+
+
+def _machine(text: str) -> Any:
+    from trellis.base.errors import InvalidInput  # noqa: PLC0415 -- see above
+    from trellis.base.quantity import Quantity  # noqa: PLC0415
+    from trellis.sources.series.headers import Machine  # noqa: PLC0415
+
+    cores, _, memory = text.partition(",")
+    try:
+        return Machine(float(Quantity.parse(cores).exact()), float(Quantity.parse(memory).exact()))
+    except InvalidInput as error:
+        raise click.BadParameter(
+            f"must be cores and memory, as in 64,256Gi: {error}", param_hint="--machine"
+        ) from error

@@ -1,0 +1,94 @@
+"""How far is it? Bars on a terminal, and a line now and then where there is none.
+
+Everything goes to standard error, so that results can be piped. Nobody who reads a log wants a line for each per cent:
+there, a part is told of when it begins to matter, and every quarter of it.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import IO, Any, Final
+
+# Which part, how much of it is done, and how much there is.
+Tell = Callable[[str, float, float], None]
+# What so much a second is in words.
+Speed = Callable[[float], str]
+
+_QUARTERS: Final = 4
+
+
+def plural(count: float, noun: str) -> str:
+    """So many of something."""
+    return f"{count:,.0f} {noun}" if count == 1 else f"{count:,.0f} {noun}s"
+
+
+@contextmanager
+def shown(parts: Sequence[str], speed: Speed, *, quiet: bool = False, stream: IO[str] | None = None) -> Iterator[Tell]:
+    """Show how far these parts are, while inside."""
+    where = stream or sys.stderr
+    if quiet:
+        yield lambda _part, _done, _total: None
+    elif where.isatty():
+        with _bars(parts, speed, where) as tell:
+            yield tell
+    else:
+        yield _Lines(speed, where)
+
+
+@contextmanager
+def _bars(parts: Sequence[str], speed: Speed, stream: IO[str]) -> Iterator[Tell]:
+    from rich.console import Console  # noqa: PLC0415 -- half of a command's start, for those who look at bars
+    from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    class SpeedColumn(ProgressColumn):
+        """The speed in the words of who asks."""
+
+        def render(self, task: Task) -> Text:
+            found = task.finished_speed or task.speed
+            return Text(speed(found) if found else "", style="dim")
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=None),
+        TextColumn("{task.percentage:>3.0f} %"),
+        SpeedColumn(),
+        TimeRemainingColumn(compact=True),
+    )
+    with Progress(*columns, console=Console(file=stream), expand=True) as progress:
+        tasks: dict[str, Any] = {part: progress.add_task(part, start=False, total=None) for part in parts}
+
+        def tell(part: str, done: float, total: float) -> None:
+            task = tasks[part]
+            if not progress.tasks[task].started:
+                progress.start_task(task)
+            progress.update(task, completed=done, total=total)
+
+        yield tell
+
+
+class _Lines:
+    """The same where nothing can be drawn."""
+
+    def __init__(self, speed: Speed, stream: IO[str]) -> None:
+        self._speed = speed
+        self._stream = stream
+        self._began: dict[str, float] = {}
+        self._told: dict[str, int] = {}
+
+    def __call__(self, part: str, done: float, total: float) -> None:
+        now = time.monotonic()
+        began = self._began.setdefault(part, now)
+        quarter = int(_QUARTERS * done / total) if total else _QUARTERS
+        if quarter <= self._told.get(part, 0):
+            return
+        self._told[part] = quarter
+        spent = now - began
+        rate = done / spent if spent > 0 else 0.0
+        remaining = (total - done) / rate if rate else 0.0
+        rest = f", {self._speed(rate)}" if rate else ""
+        rest += f", {remaining:,.0f} s to go" if done < total else f", took {spent:,.1f} s"
+        print(f"{part}: {100 * done / total if total else 100:.0f} %{rest}", file=self._stream, flush=True)
