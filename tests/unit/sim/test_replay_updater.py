@@ -63,6 +63,19 @@ def busy_world(*flags: str) -> World:
     return world
 
 
+def test_objects_with_warnings_are_read_again() -> None:
+    """The world is replayed when its play is over: what a warning is about can be anything."""
+    world = World()
+    world.add_workload(mode="Auto")
+    world.add_workload("odd", mode="Sometimes")
+
+    async def play(_updater: Updater) -> None:
+        await world.passes(2)
+        assert len(world.evictions) == 2
+
+    world.run(play)
+
+
 def changed(recording: bytes, kind: str, **fields: object) -> bytes:
     """The same recording with other values in all lines of a kind."""
     written = [(name, msgspec.json.decode(data)) for name, data in read_lines(recording)]

@@ -126,6 +126,9 @@ def _decoded(kind: Any, value: Any) -> Any:
     if getattr(kind, "__origin__", None) is np.ndarray:
         (of,) = kind.__args__[1].__args__
         return np.array(value, dtype=of)
+    if kind is object:
+        # What a warning was about: whatever JSON has.
+        return value
     raise NotImplementedError(f"{kind} cannot be read from a recording")
 
 
