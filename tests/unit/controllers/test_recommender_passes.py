@@ -300,6 +300,23 @@ def test_only_those_that_name_it_are_served_counted_and_written() -> None:
     world.run(play)
 
 
+def test_a_deprecated_mode_is_counted_apart_and_every_combination_has_a_series() -> None:
+    world = World()
+    world.add_workload("web")
+    world.add_vpa("web", updatePolicy={"updateMode": "Auto"})
+
+    async def play() -> None:
+        await world.passes(3)
+        served = 'has_recommendation="true",api="v1",matches_pods="true",unsupported_config="false"'
+        assert world.counted(f'vpa_recommender_vpa_objects_count{{update_mode="Auto",{served}}}') == 1
+        assert world.counted('vpa_quality_cpu_recommendations_cores_count{update_mode="Auto"}') > 0
+        series = [line for line in world.metrics.text().decode().splitlines() if "vpa_objects_count{" in line]
+        assert len(series) == 6 * 3 * 2**3
+        assert sum(float(line.rpartition(" ")[2]) for line in series) == 1
+
+    world.run(play)
+
+
 @pytest.mark.req("CR-16")
 def test_the_log_counts_those_that_are_served_and_does_not_go_on_about_the_others(
     caplog: pytest.LogCaptureFixture,

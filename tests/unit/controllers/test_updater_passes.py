@@ -374,6 +374,33 @@ def test_a_pod_of_another_controller_with_the_same_labels_is_nobodys_business() 
     world.run(play)
 
 
+def test_a_deprecated_mode_is_counted_apart() -> None:
+    world = World()
+    world.add_workload(mode="Auto")
+
+    async def play(_updater: Updater) -> None:
+        await world.passes(2)
+        assert world.counted('vpa_updater_controlled_pods_total{vpa_size_log2="1",update_mode="Auto"}') == 2
+        assert world.counted('vpa_updater_evicted_pods_total{vpa_size_log2="1",update_mode="Auto"') == 2
+
+    world.run(play)
+
+
+def test_pods_that_no_mode_would_change_are_not_counted_as_controlled() -> None:
+    world = World()
+    world.add_workload("first", pods=1, mode="Initial")
+    world.add_workload("second", pods=1, mode="Initial", startupBoost={"cpu": {"type": "Factor", "factor": 2}})
+
+    async def play(_updater: Updater) -> None:
+        await world.passes(2)
+        assert world.counted("vpa_updater_controlled_pods_total{") == 1
+        series = [line for line in world.metrics.text().decode().splitlines() if "updated_pods_total{" in line]
+        assert not [line for line in series if 'vpa_name="first"' in line]
+        assert [line for line in series if 'vpa_name="second"' in line]
+
+    world.run(play)
+
+
 def test_sizes_are_counted_as_upstream_does() -> None:
     world = World()
     world.add_workload(pods=5, cpu="100m")

@@ -26,9 +26,10 @@ from trellis.api.resolve.hvpa import (
 )
 from trellis.api.resolve.recommenders import DEFAULT_RECOMMENDER, selects
 from trellis.api.resolve.requirements import Change, Requirement
-from trellis.api.resolve.vpa import ContainerMeaning, EffectiveVpa, UpdateMode, resolve_vpa
+from trellis.api.resolve.vpa import COUNTED_MODES, ContainerMeaning, EffectiveVpa, UpdateMode, resolve_vpa
 
 __all__ = [
+    "COUNTED_MODES",
     "DEFAULT_RECOMMENDER",
     "Boost",
     "BoostKind",

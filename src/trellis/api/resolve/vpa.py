@@ -38,10 +38,13 @@ class UpdateMode(StrEnum):
     IN_PLACE = "InPlace"
 
 
+_AUTO = "Auto"
 _MODES = {mode.value: mode for mode in UpdateMode} | {
-    "Auto": UpdateMode.RECREATE,
+    _AUTO: UpdateMode.RECREATE,
     "InPlaceOnly": UpdateMode.IN_PLACE,
 }
+# What metrics tell apart: the deprecated name is one of its own there, as upstream has it.
+COUNTED_MODES = (*(mode.value for mode in UpdateMode), _AUTO)
 
 
 class ContainerMeaning(msgspec.Struct, frozen=True, gc=False):
@@ -63,6 +66,8 @@ class EffectiveVpa(msgspec.Struct, frozen=True, gc=False):
     """A VerticalPodAutoscaler with nothing left open. `None` stands for the flag of the component that reads it."""
 
     mode: UpdateMode
+    # Whether the mode was written with its deprecated name.
+    auto: bool
     min_replicas: int | None
     evict_after_oom: Duration | None
     requirements: tuple[Requirement, ...]
@@ -74,6 +79,11 @@ class EffectiveVpa(msgspec.Struct, frozen=True, gc=False):
     containers: Mapping[str, ContainerMeaning]
     others: ContainerMeaning
     warnings: tuple[Problem, ...]
+
+    @property
+    def counted_mode(self) -> str:
+        """The mode as metrics have it, one of `COUNTED_MODES`."""
+        return _AUTO if self.auto and self.mode is UpdateMode.RECREATE else self.mode.value
 
     @property
     def recommender(self) -> str:
@@ -103,6 +113,7 @@ def resolve_vpa(vpa: VerticalPodAutoscaler) -> EffectiveVpa:
     recommenders = tuple(spec.recommenders or ())
     return EffectiveVpa(
         mode=mode,
+        auto=policy.update_mode == _AUTO,
         min_replicas=policy.min_replicas,
         evict_after_oom=stored_seconds(policy.evict_after_oom_seconds),
         requirements=requirements,

@@ -9,24 +9,23 @@ from typing import Final
 
 import numpy as np
 
+from trellis.api.resolve import COUNTED_MODES
 from trellis.controllers.recommender import metrics as named
 from trellis.controllers.recommender.quality import Compared, observe_changes, observe_usage
 from trellis.core.recommend.amounts import CPU, MEMORY, MILLICORES, UNCAPPED
 from trellis.core.recommend.results import Columns, PassResult
 from trellis.core.recommend.served import StatusWrite
 from trellis.core.recommend.shadows import differences
-from trellis.core.recommend.vpas import MODES
 from trellis.core.usage.columns import FloatColumn, IntColumn
 from trellis.core.usage.model import Sizes
 from trellis.core.usage.ooms import OomRecord
 from trellis.core.usage.samples import Ingested
 from trellis.runtime.metrics import Metrics
 
-# The only version of the API that is served; upstream has a label for it.
+# The versions that upstream has a label for. Only the first is served, so that nobody has objects of the others.
 _API: Final = "v1"
+_APIS: Final = (_API, "v1beta2", "v1beta1")
 _ACCEPTED: Final = "Accepted"
-_NAMES: Final = tuple(map(str, MODES))
-_BOTH: Final = (True, False)
 
 
 class Counting:
@@ -51,23 +50,20 @@ class Counting:
             self._metrics.add(named.OOMS, number, code)
         if self._columns is not None:
             cpu, memory, modes = self._in_force(ingested.rows)
-            observe_usage(self._metrics, "cpu", Compared(ingested.cpu, cpu, modes, _NAMES))
-            observe_usage(self._metrics, "memory", Compared(ingested.memory, memory, modes, _NAMES))
+            observe_usage(self._metrics, "cpu", Compared(ingested.cpu, cpu, modes, COUNTED_MODES))
+            observe_usage(self._metrics, "memory", Compared(ingested.memory, memory, modes, COUNTED_MODES))
             _, memory, modes = self._in_force(ooms.rows)
-            observe_usage(self._metrics, "memory", Compared(ooms.memory, memory, modes, _NAMES), oom=True)
+            observe_usage(self._metrics, "memory", Compared(ooms.memory, memory, modes, COUNTED_MODES), oom=True)
 
     def count_advice(self, result: PassResult, written: Sequence[StatusWrite], now: float) -> None:
         """What was recommended."""
         self._columns = result.columns
-        zero = {
-            (mode, *(str(each).lower() for each in (has, matches, unsupported))): 0
-            for mode, has, matches, unsupported in product(_NAMES, _BOTH, _BOTH, _BOTH)
-        }
-        for key, number in result.counts.items():
-            zero[key.update_mode, *(str(each).lower() for each in key[1:])] = number
-        self._metrics.set_all(
-            named.OBJECTS, {(mode, has, _API, pods, bad): n for (mode, has, pods, bad), n in zero.items()}
-        )
+        flags = [str(each).lower() for each in (True, False)]
+        counts: dict[tuple[str, ...], float] = dict.fromkeys(product(COUNTED_MODES, flags, _APIS, flags, flags), 0.0)
+        for (mode, *others), number in result.counts.items():
+            has, matches, unsupported = (str(each).lower() for each in others)
+            counts[mode, has, _API, matches, unsupported] = number
+        self._metrics.set_all(named.OBJECTS, counts)
         first = [now - write.created for write in written if write.first]
         self._metrics.observe_all(named.FIRST_RECOMMENDATION, np.array(first, dtype=np.float64))
         self._count_changes(result.columns, written)
@@ -95,7 +91,7 @@ class Counting:
         places = places[places >= 0]
         if len(places):
             before, after = columns.previous[:, places], columns.amounts[UNCAPPED][:, places]
-            observe_changes(self._metrics, (before, after), columns.modes[places], columns.pods[places], _NAMES)
+            observe_changes(self._metrics, (before, after), columns.modes[places], columns.pods[places], COUNTED_MODES)
 
     def _count_shadows(self, result: PassResult) -> None:
         """How far shadows are from what was recommended."""

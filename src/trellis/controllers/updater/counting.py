@@ -32,6 +32,8 @@ class Look(msgspec.Struct, frozen=True):
     pods: int
     ways: Counter[tuple[str, str]]
     warnings: Counter[str]
+    # Whether the object lets the updater change running pods at all: others are not controlled, as upstream has it.
+    controls: bool
 
     def count(self, way: Way) -> int:
         """How many pods go this way."""
@@ -54,7 +56,9 @@ class Counting:
         ways = Counter((each.way.value, each.reason.code) for each in plan.verdicts)
         warnings = Counter(warning.code for each in plan.verdicts for warning in each.warnings)
         governor, pods = gathered.governor, len(gathered.pods)
-        look = Look(governor.name, governor.vpa.mode.value, size_label(pods), pods, ways, warnings)
+        vpa, size = governor.vpa, size_label(pods)
+        controls = vpa.boosts or vpa.mode not in (UpdateMode.OFF, UpdateMode.INITIAL)
+        look = Look(governor.name, vpa.counted_mode, size, pods, ways, warnings, controls)
         before = self.looks.get(gathered.workload)
         self.looks[gathered.workload] = look
         skipped = _skips(look) - (_skips(before) if before is not None else 0)
@@ -72,7 +76,7 @@ class Counting:
     def carried_out(self, gathered: Gathered, action: Action, outcome: Outcome, seconds: float) -> None:
         """An action was tried, and took so long."""
         governor = gathered.governor
-        size, mode = size_label(len(gathered.pods)), governor.vpa.mode.value
+        size, mode = size_label(len(gathered.pods)), governor.vpa.counted_mode
         whose = (governor.name, gathered.workload[0])
         if isinstance(action, UnmarkPod) or outcome.result is Result.SKIPPED:
             return
@@ -102,6 +106,10 @@ class Counting:
         verdicts: Counter[tuple[str, ...]] = Counter()
         warnings: Counter[tuple[str, ...]] = Counter()
         for workload, look in looks.items():
+            verdicts.update(look.ways)
+            warnings.update({(code,): count for code, count in look.warnings.items()})
+            if not look.controls:
+                continue
             where = (look.size, look.mode)
             evicts, resizes = look.count(Way.EVICT), look.count(Way.RESIZE)
             by_mode[named.CONTROLLED][where] += look.pods
@@ -111,8 +119,6 @@ class Counting:
             by_size[named.UPDATABLE][look.size,] += resizes
             by_size[named.WITH_UPDATABLE][look.size,] += resizes > 0
             by_size[named.WITH_UPDATED][look.size,] += workload in self._updated
-            verdicts.update(look.ways)
-            warnings.update({(code,): count for code, count in look.warnings.items()})
             self._zero(workload[0], look)
         for spec, counts in by_mode.items():
             zeros: dict[tuple[str, ...], float] = {(size, mode.value): 0.0 for size, mode in product(_SIZES, _MODES)}

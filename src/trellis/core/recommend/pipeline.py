@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from trellis.api.resolve import COUNTED_MODES
 from trellis.core.recommend.amounts import UNCAPPED
 from trellis.core.recommend.asking import ask
 from trellis.core.recommend.board import Board
@@ -22,7 +23,7 @@ from trellis.core.recommend.settings import PipelineSettings
 from trellis.core.recommend.shortages import shortages
 from trellis.core.recommend.status import Desired, status_writes
 from trellis.core.recommend.truths import truths
-from trellis.core.recommend.vpas import MODES, NO_GROUP
+from trellis.core.recommend.vpas import NO_GROUP
 from trellis.core.usage.columns import FloatColumn, IntColumn
 from trellis.core.usage.view import RowsView
 
@@ -86,7 +87,7 @@ def _counts(truth: IntColumn, board: Board) -> dict[Counted, int]:
     )
     codes, counts = np.unique(board.vpas.mode[served] * 8 + has * 4 + lacks * 2 + wrong, return_counts=True)
     return {
-        Counted(str(MODES[code // 8]), bool(code & 4), not code & 2, bool(code & 1)): count
+        Counted(COUNTED_MODES[code // 8], bool(code & 4), not code & 2, bool(code & 1)): count
         for code, count in zip(codes.tolist(), counts.tolist(), strict=True)
     }
 

@@ -8,15 +8,13 @@ from typing import TypeAlias
 
 import msgspec
 
-from trellis.api.resolve import UpdateMode
+from trellis.api.resolve import COUNTED_MODES
 from trellis.core.recommend.conditions import Texts, Transition
 from trellis.core.recommend.served import ServedVpa, VpaState
 from trellis.core.usage.columns import BoolColumn, FloatColumn, IntColumn
 from trellis.core.usage.tables import KeyedTable
 
 VpaKey: TypeAlias = tuple[str, str]  # namespace and name
-
-MODES = tuple(UpdateMode)
 
 NOT_OURS = -2  # a recommender that does not run here was named
 NO_GROUP = -1  # its parameters cannot be used
@@ -124,7 +122,7 @@ class ServedTable(KeyedTable[VpaKey]):
         entry = self.entries[number]
         state = entry.state
         self.generation[number] = entry.vpa.generation
-        self.mode[number] = MODES.index(entry.vpa.effective.mode)
+        self.mode[number] = COUNTED_MODES.index(entry.vpa.effective.counted_mode)
         if state is not None:
             self.pods[number] = state.pods
             self.problem[number] = bool(state.problem)
