@@ -32,10 +32,9 @@ class AccessSettings(Settings, frozen=True):
         float | None,
         Setting(
             "Most writes a second.",
-            why="Unset: no limit of our own, the API server's priority and fairness decides.",
+            why="Unset, 0 or less: no limit of our own, the API server's priority and fairness decides.",
             unit="writes/s",
             flag="kube-api-qps",
-            minimum=0.001,
         ),
     ] = None
     kube_api_burst: Annotated[
@@ -55,7 +54,7 @@ class AccessSettings(Settings, frozen=True):
     @property
     def write_rate(self) -> Rate | None:
         """Most writes a second, and at once; None if nobody has set a limit."""
-        if self.kube_api_qps is None:
+        if self.kube_api_qps is None or self.kube_api_qps <= 0.0:
             return None
         return Rate(self.kube_api_qps, int(self.kube_api_burst or max(1.0, self.kube_api_qps)))
 

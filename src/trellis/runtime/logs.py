@@ -60,6 +60,7 @@ class LogSettings(Settings, frozen=True):
     legacy_stderr_threshold_behavior: Annotated[bool, _UNUSED] = True
     logtostderr: Annotated[bool, _UNUSED] = True
     alsologtostderr: Annotated[bool, _UNUSED] = False
+    alsologtostderrthreshold: Annotated[str, _UNUSED] = ""
     log_dir: Annotated[str, _UNUSED] = ""
     log_file: Annotated[str, _UNUSED] = ""
     log_file_max_size: Annotated[int, _UNUSED] = 1800

@@ -17,6 +17,7 @@ from trellis.cli.main import main
 from trellis.cli.recommender import command
 from trellis.controllers.recommender.leading import lease_names
 from trellis.controllers.recommender.settings import RecommenderSettings
+from trellis.kube.token_bucket import Rate
 from trellis.runtime.setting_loading import Loaded
 from trellis.runtime.settings import declared
 
@@ -99,6 +100,7 @@ LOGGING = {
     "legacy-stderr-threshold-behavior": "true",
     "logtostderr": "true",
     "alsologtostderr": "false",
+    "alsologtostderrthreshold": "",
     "log-dir": "",
     "log-file": "",
     "log-file-max-size": "1800",
@@ -164,6 +166,9 @@ def test_requests_are_limited_only_if_somebody_says_so(reads: Reads) -> None:
     assert (reads().access.kube_api_qps, reads().access.kube_api_burst) == (None, None)
     asked = reads(*(f"--{name}={value}" for name, value in LIMITS.items()))
     assert (asked.access.kube_api_qps, asked.access.kube_api_burst) == (50.0, 100.0)
+    assert asked.access.write_rate == Rate(50.0, 100)
+    # As Kubernetes' own client has it.
+    assert reads("--kube-api-qps=-1").access.write_rate is None
 
 
 def test_flags_are_taken_as_upstreams_manifests_write_them(reads: Reads) -> None:

@@ -31,6 +31,7 @@ UPSTREAM = {
     "pod-update-threshold": "0.1",
     "in-recommendation-bounds-eviction-lifetime-threshold": "12h",
     "evict-after-oom-threshold": "10m",
+    "concurrent-cpu-startup-boost-syncs": "1",
     "vpa-object-namespace": "",
     "ignored-vpa-object-namespaces": "",
     "kubeconfig": "",
@@ -53,6 +54,11 @@ def test_every_flag_of_upstream_is_taken_and_has_its_default() -> None:
     assert UPSTREAM.keys() | TAKEN <= known.keys()
     given = {known[name].parameter: value for name, value in UPSTREAM.items()}
     assert load(UpdaterSettings, from_flags(UpdaterSettings, given)).settings == UpdaterSettings()
+
+
+def test_no_least_number_of_pods_is_a_number_too() -> None:
+    given = load(UpdaterSettings, from_flags(UpdaterSettings, {"min_replicas": "0"})).settings
+    assert update_settings(given, RESIZES, ServerVersion("1", "36")).min_replicas == 0
 
 
 def test_without_flags_plans_are_made_by_the_figures_of_the_core() -> None:

@@ -53,6 +53,10 @@ class LoopSettings(Settings, frozen=True):
             why="To see what would happen. No Events are posted, and no lease is taken.",
         ),
     ] = False
+    concurrent_cpu_startup_boost_syncs: Annotated[
+        int,
+        Setting("Taken for the sake of upstream's manifests.", why="Boosts end when it is time to.", obsolete=True),
+    ] = 1
 
 
 class DisruptionSettings(Settings, frozen=True):
@@ -60,7 +64,7 @@ class DisruptionSettings(Settings, frozen=True):
 
     min_replicas: Annotated[
         int,
-        Setting("Least pods of a controller before one of them is disturbed.", why="Upstream's figure.", minimum=1),
+        Setting("Least pods of a controller before one of them is disturbed.", why="Upstream's figure.", minimum=0),
     ] = 2
     eviction_tolerance: Annotated[
         float,
