@@ -255,7 +255,7 @@ def test_no_pod_fails_while_the_certificate_is_replaced_again_and_again(cluster:
                 await webhook.keeper.look()
             await asyncio.gather(*creating)
             assert len(webhook.reviews) == 50
-            loads = 'trellis_admission_certificate_loads_total{result="loaded"} 6.0'
+            loads = 'trellis_admission_certificate_loads_total{result="loaded"} 6'
             assert loads in webhook.metrics.text().decode()
 
     run(main())

@@ -2,13 +2,15 @@
 
 The client library's own writer will not do. It adds `_total` to every counter, and four of upstream's have no such
 ending, so that dashboards would look for them in vain. It also writes the time at which each series began, as one more
-series.
+series. And it writes numbers as Python does, 1.0 and 1000000.0, where Go's library, and so upstream, writes 1 and
+1e+06: in the bounds of a histogram these are different labels.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Iterator
+from decimal import Decimal
 from typing import Final
 
 from prometheus_client import Metric
@@ -18,6 +20,9 @@ CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _TOTAL: Final = "_total"
 # The library's names for types that this version of the format does not know.
 _TYPES: Final = {"unknown": "untyped", "info": "gauge", "stateset": "gauge", "gaugehistogram": "histogram"}
+# From here on Go writes an exponent.
+_LARGE: Final = 6
+_SMALL: Final = -4
 _HELP: Final = str.maketrans({"\\": r"\\", "\n": r"\n"})
 _VALUE: Final = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 
@@ -41,10 +46,19 @@ def _lines(family: Metric, declared: Collection[str]) -> Iterator[str]:
 
 def _line(name: str, sample: Sample) -> str:
     labels = ",".join(f'{label}="{value.translate(_VALUE)}"' for label, value in sample.labels.items())
-    return f"{name}{{{labels}}} {_number(sample.value)}\n" if labels else f"{name} {_number(sample.value)}\n"
+    return f"{name}{{{labels}}} {number_text(sample.value)}\n" if labels else f"{name} {number_text(sample.value)}\n"
 
 
-def _number(value: float) -> str:
-    if math.isfinite(value):
-        return repr(float(value))
-    return "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
+def number_text(value: float) -> str:
+    """A number as Go writes it: the fewest digits that tell it from others."""
+    if not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
+    value = float(value)
+    if value.is_integer() and abs(value) < 10**_LARGE:
+        return str(int(value))
+    # The shortest digits are Python's, too; only where it writes an exponent differs.
+    exact = Decimal(repr(value)).normalize()
+    power = exact.adjusted()
+    if _SMALL <= power < _LARGE:
+        return f"{exact:f}"
+    return f"{exact.scaleb(-power):f}e{power:+03d}"

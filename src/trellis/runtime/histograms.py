@@ -15,6 +15,8 @@ from prometheus_client import Metric
 from prometheus_client.metrics_core import HistogramMetricFamily
 from prometheus_client.registry import Collector
 
+from trellis.runtime.exposition import number_text
+
 _Values = npt.NDArray[np.float64]
 
 
@@ -26,7 +28,7 @@ class Histogram(Collector):
         self._text = text
         self._labels = labels
         self._bounds = np.array(bounds, dtype=np.float64)
-        self._edges = [*(repr(float(bound)) for bound in bounds), "+Inf"]
+        self._edges = [*(number_text(float(bound)) for bound in bounds), "+Inf"]
         self._counts: dict[tuple[str, ...], npt.NDArray[np.int64]] = {}
         self._sums: dict[tuple[str, ...], float] = {}
         self._lock = threading.Lock()

@@ -409,9 +409,9 @@ def test_sizes_are_counted_as_upstream_does() -> None:
         await asyncio.sleep(5.0)
         assert world.counted('vpa_updater_controlled_pods_total{vpa_size_log2="2",update_mode="Recreate"}') == 5
         text = world.metrics.text().decode()
-        assert 'vpa_updater_in_place_updatable_pods_total{vpa_size_log2="19"} 0.0' in text
+        assert 'vpa_updater_in_place_updatable_pods_total{vpa_size_log2="19"} 0\n' in text
         first = 'vpa_updater_evicted_pods_total{vpa_size_log2="2",update_mode="Recreate",vpa_name="web"'
-        assert f'{first},vpa_namespace="shop"}} 0.0' in text
+        assert f'{first},vpa_namespace="shop"}} 0' in text
 
     world.run(play)
 

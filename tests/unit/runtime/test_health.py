@@ -103,7 +103,7 @@ def test_every_path_is_served() -> None:
         assert (await get("/readyz"))[:2] == (200, "ok")
         status, text, kind = await get("/metrics")
         assert (status, kind) == (200, "text/plain; version=0.0.4; charset=utf-8")
-        assert "\ntrellis_test_total 3.0\n" in text
+        assert "\ntrellis_test_total 3\n" in text
         clock.now += 61
         assert (await get("/health-check"))[0] == 500
         assert (await get("/healthz"))[0] == 200

@@ -42,16 +42,16 @@ def test_names_are_served_as_they_were_declared() -> None:
     assert metrics.text().decode().splitlines() == [
         "# HELP vpa_updater_evicted_pods_total Pods evicted.",
         "# TYPE vpa_updater_evicted_pods_total counter",
-        'vpa_updater_evicted_pods_total{vpa_namespace="default",vpa_name="web"} 2.0',
+        'vpa_updater_evicted_pods_total{vpa_namespace="default",vpa_name="web"} 2',
         "# HELP vpa_recommender_metric_server_responses Answers.",
         "# TYPE vpa_recommender_metric_server_responses counter",
-        'vpa_recommender_metric_server_responses{is_error="false"} 1.0',
+        'vpa_recommender_metric_server_responses{is_error="false"} 1',
         "# HELP vpa_updater_controlled_pods_total Pods ruled by a VPA.",
         "# TYPE vpa_updater_controlled_pods_total gauge",
-        'vpa_updater_controlled_pods_total{update_mode="Recreate"} 7.0',
+        'vpa_updater_controlled_pods_total{update_mode="Recreate"} 7',
         "# HELP vpa_recommender_aggregate_container_states_count Aggregates.",
         "# TYPE vpa_recommender_aggregate_container_states_count gauge",
-        "vpa_recommender_aggregate_container_states_count 5.0",
+        "vpa_recommender_aggregate_container_states_count 5",
     ]
 
 
@@ -66,8 +66,8 @@ def test_a_histogram_counts_what_is_below_its_bounds() -> None:
     for value in (0.5, 3.0, 100.0):
         metrics.observe(LATENCY, value, "default", "web")
     assert samples(metrics) == {
-        "vpa_test_latency_seconds_bucket default web 1.0": 1.0,
-        "vpa_test_latency_seconds_bucket default web 5.0": 2.0,
+        "vpa_test_latency_seconds_bucket default web 1": 1.0,
+        "vpa_test_latency_seconds_bucket default web 5": 2.0,
         "vpa_test_latency_seconds_bucket default web +Inf": 3.0,
         "vpa_test_latency_seconds_count default web": 3.0,
         "vpa_test_latency_seconds_sum default web": 103.5,
@@ -81,7 +81,7 @@ def test_a_histogram_with_bounds_below_zero_has_a_sum_and_a_count_too() -> None:
     metrics.observe(changes, 0.5)
     assert samples(metrics) == {
         "vpa_test_changes_bucket -0.5": 1.0,
-        "vpa_test_changes_bucket 0.0": 1.0,
+        "vpa_test_changes_bucket 0": 1.0,
         "vpa_test_changes_bucket +Inf": 2.0,
         "vpa_test_changes_count": 2.0,
         "vpa_test_changes_sum": -0.25,
@@ -113,6 +113,43 @@ def test_a_gauge_set_as_a_whole_has_no_other_series() -> None:
     metrics.set_all(CONTROLLED, {("Recreate",): 1.0, ("Off",): 2.0})
     metrics.set_all(CONTROLLED, {("Off",): 0.0})
     assert samples(metrics) == {"vpa_updater_controlled_pods_total Off": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.0, "0"),
+        (-1.0, "-1"),
+        (0.5, "0.5"),
+        (0.01, "0.01"),
+        (0.0001, "0.0001"),
+        (0.000012658, "1.2658e-05"),
+        (163.84, "163.84"),
+        (999999.0, "999999"),
+        (1e6, "1e+06"),
+        (104857600.0, "1.048576e+08"),
+        (1763265342.25, "1.76326534225e+09"),
+        (-2.5e-100, "-2.5e-100"),
+        (1e300, "1e+300"),
+    ],
+)
+def test_numbers_are_written_as_go_writes_them(value: float, text: str) -> None:
+    metrics = of(STATES)
+    metrics.set(STATES, value)
+    assert metrics.text().decode().splitlines()[-1] == f"vpa_recommender_aggregate_container_states_count {text}"
+
+
+def test_bounds_are_labels_and_written_as_go_writes_them() -> None:
+    sizes = HistogramSpec("vpa_test_sizes_bytes", "How much.", buckets=(0.5, 1.0, 1e6, 1.6e7))
+    bounds = [line for line in of(sizes).text().decode().splitlines() if "_bucket" in line]
+    assert [line.split('"')[1] for line in bounds] == ["0.5", "1", "1e+06", "1.6e+07", "+Inf"]
+
+
+@pytest.mark.parametrize("value", [1e-320, 5e-324, 1.7976931348623157e308, 0.1 + 0.2, 1 / 3, 2.0**60])
+def test_no_digit_of_a_number_is_lost(value: float) -> None:
+    metrics = of(STATES)
+    metrics.set(STATES, value)
+    assert samples(metrics)["vpa_recommender_aggregate_container_states_count"] == value
 
 
 def test_odd_values_and_labels_survive() -> None:
@@ -150,7 +187,7 @@ def test_steps_are_timed_from_the_end_of_the_one_before_and_the_total_from_the_s
     name = "vpa_recommender_execution_latency_seconds"
     assert [found[f"{name}_sum {step}"] for step in ("LoadVPAs", "UpdateVPAs", "total")] == [0.5, 3.0, 10.0]
     bounds = [line.split()[-1] for line in found if line.startswith(f"{name}_bucket total")]
-    assert (bounds[0], bounds[-2], bounds[-1], len(bounds)) == ("0.01", "300.0", "+Inf", 24)
+    assert (bounds[0], bounds[-2], bounds[-1], len(bounds)) == ("0.01", "300", "+Inf", 24)
 
 
 def test_a_column_counts_like_its_values_one_by_one_and_skips_what_is_no_number() -> None:
@@ -160,4 +197,4 @@ def test_a_column_counts_like_its_values_one_by_one_and_skips_what_is_no_number(
         one_by_one.observe(LATENCY, value, "default", "web")
     at_once.observe_all(LATENCY, np.array([*values, np.nan]), "default", "web")
     assert at_once.text() == one_by_one.text()
-    assert b'vpa_test_latency_seconds_bucket{vpa_namespace="default",vpa_name="web",le="1.0"} 2.0' in at_once.text()
+    assert b'vpa_test_latency_seconds_bucket{vpa_namespace="default",vpa_name="web",le="1"} 2' in at_once.text()
