@@ -46,6 +46,16 @@ _PHRASES = {
     DUPLICATE.code: "Duplicate value",
     UNKNOWN_FIELD.code: "Unknown field",
 }
+# What the API server calls them where tools read it.
+_CAUSES = {
+    REQUIRED.code: "FieldValueRequired",
+    WRONG_TYPE.code: "FieldValueTypeInvalid",
+    UNSUPPORTED.code: "FieldValueNotSupported",
+    INVALID.code: "FieldValueInvalid",
+    FORBIDDEN.code: "FieldValueForbidden",
+    TOO_MANY.code: "FieldValueTooMany",
+    DUPLICATE.code: "FieldValueDuplicate",
+}
 # Where the value adds nothing to the phrase.
 _WITHOUT_VALUE = frozenset({REQUIRED.code, FORBIDDEN.code, UNKNOWN_FIELD.code})
 
@@ -74,6 +84,11 @@ class Problem(msgspec.Struct, frozen=True):
             parts.append(shown(self.value))
         text = ": ".join([*parts, self.rule])
         return f'{text} (did you mean "{self.suggestion}"?)' if self.suggestion else text
+
+    @property
+    def cause(self) -> str:
+        """The reason in the words of the API server, for tools that read its refusals."""
+        return _CAUSES.get(self.reason.code, self.reason.code)
 
     def below(self, prefix: Path) -> Problem:
         """The same problem seen from further up the object."""

@@ -78,6 +78,23 @@ def test_a_refusal_names_the_object_the_field_the_value_and_the_rule() -> None:
     assert [cause.field for cause in verdict.refusal.details.causes] == ["spec.updatePolicy.minReplicas"]
 
 
+@pytest.mark.parametrize(
+    ("spec", "reason"),
+    [
+        ({"updatePolicy": {"updateMode": "Recreate", "minReplicas": 0}}, "FieldValueInvalid"),
+        ({"updatePolicy": {"updateMode": "Sometimes"}}, "FieldValueNotSupported"),
+        ({"updatePolicy": {"updateMode": False}}, "FieldValueTypeInvalid"),
+        ({"resourcePolicy": {"containerPolicies": [{"containerName": ""}]}}, "FieldValueRequired"),
+        ({"recommenders": [{"name": "a"}, {"name": "b"}]}, "FieldValueTooMany"),
+        ({"startupBoost": {"cpu": {"type": "Factor", "factor": 2, "quantity": "1"}}}, "FieldValueForbidden"),
+    ],
+)
+def test_a_refusal_tells_tools_the_cause_as_the_api_server_does(spec: dict[str, Any], reason: str) -> None:
+    refusal = judged(vpa(**spec)).refusal
+    assert refusal is not None
+    assert [cause.reason for cause in refusal.details.causes] == [reason]
+
+
 def test_several_errors_are_told_at_once() -> None:
     policy = {"containerName": "", "mode": "Never"}
     verdict = judged(vpa(resourcePolicy={"containerPolicies": [policy]}, recommenders=[{"name": "a"}, {"name": "b"}]))

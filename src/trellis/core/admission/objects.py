@@ -57,7 +57,7 @@ def review_object(review: Review, gates: Gates) -> ObjectVerdict:
     old = parsed(review.old_object) if review.has_old_object else None
     found = _judged(kind, document, old if isinstance(old, dict) else None, gates)
     if found.errors:
-        causes = [Cause(each.reason.code, each.message, format_path(each.path)) for each in found.errors]
+        causes = [Cause(each.cause, each.message, format_path(each.path)) for each in found.errors]
         refusal = refused(kind.group, kind.name, _name(review, document), causes)
         return ObjectVerdict(OBJECT_REFUSED, warnings=found.warnings, refusal=refusal)
     patch = tuple(_defaults(kind, document))
