@@ -180,6 +180,8 @@ def test_foreign_kinds_are_left_alone() -> None:
     with standing() as world:
         response = answered(world, review_of({"a": 1}, {"group": "apps", "version": "v1", "kind": "Deployment"}))
         assert response == {"uid": UID, "allowed": True}
+        counted = 'vpa_admission_controller_admission_latency_seconds_count{status="error",resource="unknown"}'
+        assert world.counted(counted) == 1
 
 
 def test_vpa_is_defaulted_or_refused() -> None:
@@ -192,12 +194,18 @@ def test_vpa_is_defaulted_or_refused() -> None:
     }
     with standing() as world:
         response = answered(world, review_of(document, VPA))
-        assert apply(document, patch_in(response))["spec"]["updatePolicy"] == {"updateMode": "Recreate"}
+        document = apply(document, patch_in(response))
+        assert document["spec"]["updatePolicy"] == {"updateMode": "Recreate"}
+        assert answered(world, review_of(document, VPA)) == {"uid": UID, "allowed": True}
         document["spec"]["updatePolicy"] = {"updateMode": "Sometimes"}
         refused = answered(world, review_of(document, VPA))
         assert refused["allowed"] is False
         assert refused["status"]["code"] == 422
         assert world.counted('trellis_admission_reviews_total{resource="VPA",reason="ObjectRefused"}') == 1
+        # As upstream: whether it was changed is all that counts.
+        counted = "vpa_admission_controller_admission_latency_seconds_count"
+        assert world.counted(f'{counted}{{status="applied",resource="VPA"}}') == 1
+        assert world.counted(f'{counted}{{status="skipped",resource="VPA"}}') == 2
 
 
 _LEAVES: tuple[Any, ...] = (

@@ -124,10 +124,10 @@ class Answering:
             return self._decide_pod(review)
         resource = _OURS.get((kind.group, kind.kind))
         if resource is None:
-            return _Outcome(named.UNKNOWN, OBJECT_LEFT_ALONE)
+            return _Outcome(named.UNKNOWN, OBJECT_LEFT_ALONE, named.ERROR)
         verdict = review_object(review, self._gates)
-        # Upstream counts a refusal as skipped, and what it let through, defaulted or not, as applied.
-        status = named.SKIPPED if verdict.refusal or verdict.reason is OBJECT_LEFT_ALONE else named.APPLIED
+        # Upstream counts a refusal as skipped, and so what it let through as it came.
+        status = named.APPLIED if verdict.patch else named.SKIPPED
         return _Outcome(resource, verdict.reason, status, verdict.patch, verdict.warnings, verdict.refusal)
 
     def _decide_pod(self, review: Review) -> _Outcome | Awaitable[_Outcome]:
