@@ -205,6 +205,20 @@ def test_with_the_gate_off_a_stored_boost_raises_nothing() -> None:
     assert not any(key.startswith("vpaCpuStartupBoost/") for key in after["metadata"]["annotations"])
 
 
+@pytest.mark.req("SB-21")
+def test_a_limit_that_a_boost_leaves_alone_is_not_said_to_be_updated() -> None:
+    only = {"containerPolicies": [{"containerName": "*", "controlledValues": "RequestsOnly"}]}
+    after, _ = admitted(
+        pod(container("500m", "1")),
+        governor(startupBoost={"cpu": {"type": "Factor", "factor": 3}}, resourcePolicy=only),
+    )
+    assert resources(after) == {"requests": {"cpu": "999m"}, "limits": {"cpu": "1"}}
+    annotations = after["metadata"]["annotations"]
+    said = "container 0: cpu boost kept below container limit, cpu request"
+    assert annotations["vpaUpdates"] == f"Pod resources updated by web: {said}"
+    assert "limits" not in json.loads(annotations["trellis.x-k8s.io/sized"])["containers"]["app"]
+
+
 @pytest.mark.req("SB-03")
 def test_memory_is_the_same_with_and_without_a_boost() -> None:
     before = pod(with_memory(container("500m", "1"), "100Mi", "200Mi"))

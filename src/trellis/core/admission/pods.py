@@ -151,7 +151,8 @@ def _outcomes(shape: PodShape, size: PodSize, boost: PodBoost) -> list[_Outcome]
         limits = dict(own.limits) if own else {}
         if more is not None:
             requests["cpu"] = more.request
-            if more.limit is not None:
+            # A limit that stays as it came is nothing to tell.
+            if more.limit is not None and more.limit != limits.get("cpu", container.limits.get("cpu")):
                 limits["cpu"] = more.limit
         outcomes.append(
             _Outcome(container, requests, limits, (*(own.notes if own else ()), *notes), more.memory if more else "")
