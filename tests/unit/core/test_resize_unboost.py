@@ -82,7 +82,7 @@ def test_resize_first_and_the_mark_second_and_nothing_twice() -> None:
     (unmark,) = finishing.actions
     assert isinstance(unmark, UnmarkPod)
     done = apply_patch(lowered, unmark.patch)
-    assert done["metadata"]["annotations"] == {}
+    assert done["metadata"]["annotations"] == {"vpaInPlaceUpdated": "true"}
     assert said(decided(boosting(), done)) == [("Leave", "SizeAsRecommended")]
 
 

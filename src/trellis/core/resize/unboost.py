@@ -16,6 +16,7 @@ from trellis.base.reason import Reason, Severity
 from trellis.core.boost.lowering import Lowered, lowered
 from trellis.core.boost.memory import memory_key, read_memory
 from trellis.core.boost.phases import PodPhases
+from trellis.core.model.marks import IN_PLACE_UPDATED
 from trellis.core.model.patches import PatchOp, ResourceChange, annotation_ops, guarded_ops
 from trellis.core.resize.actions import Action, ResizePod, UnmarkPod
 from trellis.core.resize.attempts import Attempt
@@ -68,7 +69,8 @@ def end_boosts(view: WorkloadView, pod: PodView, phases: PodPhases, now: float, 
     )
     resized = _resize(pod, [each for each in ends if each.changes])
     marks = [memory_key(each.container) for each in ends if each.settled and not each.changes]
-    unmarked = tuple(annotation_ops(annotations, {}, marks))
+    # Upstream's mark of a pod that was resized goes on with the patch that is needed anyway.
+    unmarked = tuple(annotation_ops(annotations, {IN_PLACE_UPDATED: "true"}, marks)) if marks else ()
     possible: list[ResizePod | UnmarkPod] = [resized] if resized is not None else []
     if unmarked:
         possible.append(UnmarkPod(pod.ref, (PatchOp("test", "/metadata/uid", pod.ref.uid), *unmarked)))
