@@ -12,7 +12,7 @@ from model_server import pod_path
 from trellis.base.errors import Unreachable
 from trellis.controllers.updater.updater import Updater
 from trellis.kube.requests import Request
-from trellis.kube.scripted import Answer, refusal
+from trellis.kube.scripted import Answer, answer, refusal
 from updater_world import START, VPAS, World
 
 
@@ -126,8 +126,17 @@ def test_nothing_is_evicted_while_no_admission_controller_is_there_and_resizes_g
         assert world.evictions == []
         assert world.requests("api") == ["500m", "500m"]
         assert world.said("AdmissionAbsent") != []
+        passes = world.counted('vpa_updater_execution_latency_seconds_count{step="total"}')
+        assert passes >= 2
+        absent = "vpa_updater_admission_controller_status_invalid_total"
+        assert world.counted(f'{absent}{{reason="error"}}') == passes
+        stale = {"metadata": {"name": "vpa-admission-controller"}, "spec": {"renewTime": "2000-01-01T00:00:00.000000Z"}}
+        world.fault = lambda request: answer(stale) if "/leases/" in request.path else None
+        await world.passes(1)
+        assert world.counted(f'{absent}{{reason="invalid"}}') == 1
+        world.fault = lambda _request: None
         leases = sum("/leases/" in request.path for request in world.server.requests)
-        assert leases <= 2 * 60 / 5 + 2
+        assert leases <= 3 * 60 / 5 + 2
         world.admission_live = True
         await asyncio.sleep(10.0)
         assert len(world.evictions) >= 1

@@ -50,6 +50,8 @@ class Counting:
         self._updated: set[Workload] = set()
         for counter in (named.PLANS, named.PLAN_FAILURES, named.OUTDATED):
             metrics.add(counter, 0)
+        for reason in (named.STATUS_ERROR, named.STATUS_INVALID):
+            metrics.add(named.ABSENT_ADMISSION, 0, reason)
 
     def planned(self, gathered: Gathered, plan: Plan) -> None:
         """A plan was made."""

@@ -22,6 +22,10 @@ UPDATE_ERROR: Final = "InPlaceUpdateError"
 UPDATE_INFEASIBLE: Final = "InPlaceUpdateInfeasible"
 UNBOOST_ERROR: Final = "UnboostError"
 
+# Why the admission controller counts as absent, in upstream's words: its Lease could not be read, or is too old.
+STATUS_ERROR: Final = "error"
+STATUS_INVALID: Final = "invalid"
+
 # The sizes that are told apart: powers of two up to this one.
 LARGEST_SIZE: Final = 20
 
@@ -68,6 +72,11 @@ INFEASIBLE_SKIPS: Final = CounterSpec(
     (*_BY_SIZE, *OBJECT),
 )
 LATENCY: Final = execution_latency("vpa_updater")
+ABSENT_ADMISSION: Final = CounterSpec(
+    "vpa_updater_admission_controller_status_invalid_total",
+    "Passes without evictions, because the Lease of the admission controller is missing, too old or cannot be read.",
+    ("reason",),
+)
 
 VERDICTS: Final = GaugeSpec(
     "trellis_updater_pods", "Governed pods, by what was last decided about them and why.", ("way", "reason")
@@ -100,6 +109,7 @@ UPDATER_METRICS: Final[tuple[Spec, ...]] = (
     *CLUSTER_METRICS,
     *(CONTROLLED, EVICTABLE, WITH_EVICTABLE, WITH_EVICTED, EVICTED, FAILED_EVICTIONS),
     *(UPDATABLE, WITH_UPDATABLE, WITH_UPDATED, UPDATED, FAILED_UPDATES, INFEASIBLE_SKIPS, LATENCY),
+    ABSENT_ADMISSION,
     *(VERDICTS, WARNINGS, PLANS, PLANNING, PLAN_FAILURES, OUTDATED, UNBOOST_DELAY, WAITING, ADMISSION_LIVE),
 )
 

@@ -14,6 +14,7 @@ from typing import Final
 
 from trellis.api.kube.coordination import Lease
 from trellis.base.errors import KubeError, UnreadableObject
+from trellis.controllers.updater import metrics as named
 from trellis.controllers.updater.settings import AdmissionStatusSettings
 from trellis.kube.client import Client
 from trellis.kube.resources import LEASES
@@ -34,6 +35,8 @@ class AdmissionPresence:
         self._now = now
         self._asked = -math.inf
         self._why: str | None = "nobody has asked yet"
+        # The same in a word, for the metrics.
+        self.absence = ""
         self._asking = asyncio.Lock()
 
     @property
@@ -44,12 +47,12 @@ class AdmissionPresence:
     async def ask(self) -> bool:
         """Whether evictions may go on; the answer is a few seconds old at most."""
         if not self._settings.use_admission_controller_status:
-            self._why = None
+            self._why, self.absence = None, ""
             return True
         async with self._asking:
             clock = asyncio.get_running_loop().time()
             if clock - self._asked >= FRESH_SECONDS:
-                why = await self._why_absent()
+                self.absence, why = await self._why_absent()
                 if why != self._why:
                     _log.info("the admission controller is there") if why is None else _log.warning(
                         "nothing is evicted: the admission controller is absent", why=why
@@ -57,7 +60,7 @@ class AdmissionPresence:
                 self._why, self._asked = why, clock
         return self.is_live
 
-    async def _why_absent(self) -> str | None:
+    async def _why_absent(self) -> tuple[str, str | None]:
         given = self._settings
         name, namespace = (
             given.admission_controller_status_lease_name,
@@ -66,10 +69,10 @@ class AdmissionPresence:
         try:
             lease = await self._client.get(LEASES, name, namespace or "kube-system")
         except (KubeError, UnreadableObject) as error:
-            return str(error)
+            return named.STATUS_ERROR, str(error)
         if not _is_valid(lease, given.admission_controller_status_lease_timeout.total_seconds(), self._now()):
-            return f"the Lease {namespace}/{name} was not renewed for too long"
-        return None
+            return named.STATUS_INVALID, f"the Lease {namespace}/{name} was not renewed for too long"
+        return "", None
 
 
 def _is_valid(lease: Lease, timeout: float, now: float) -> bool:

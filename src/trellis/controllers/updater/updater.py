@@ -93,13 +93,14 @@ class Updater:
         self._planner = Planner(figures, Rooms(must_know=figures.require_fit) if rooms else None)
         remembered = (self._gathering, figures)
         self._memory = RecordedMemory(self._tape, *remembered) if recorder.is_on else Memory(*remembered)
+        self._presence = AdmissionPresence(client, settings.admission, now)
         telling = Telling(record)
         self._looking = Looking(
             self._memory,
             self._planner,
             self._thread,
             queue=WorkQueue(draw=draw),
-            presence=AdmissionPresence(client, settings.admission, now),
+            presence=self._presence,
             telling=telling,
             counting=self._counting,
             metrics=metrics,
@@ -179,8 +180,8 @@ class Updater:
         timer.step(named.LIST_VPAS)
         await self._thread.run(self._planner.forget, self.watching.pods.snapshot())
         timer.step(named.LIST_PODS)
-        if workloads:
-            await self._looking.ask_for_admission()
+        if not await self._looking.ask_for_admission():
+            self._metrics.add(named.ABSENT_ADMISSION, 1, self._presence.absence)
         timer.step(named.ADMISSION_INIT)
         round_ = await self._look_at(workloads)
         timer.step(named.FILTER_PODS)
