@@ -134,7 +134,7 @@ class World:
 
     def counted(self, series: str) -> float:
         """The value of a series, as it is served."""
-        self.admission.tally.enter()
+        self.metrics.gather()
         lines = self.metrics.text().decode().splitlines()
         return next((float(line.rpartition(" ")[2]) for line in lines if line.startswith(series)), 0.0)
 

@@ -115,6 +115,7 @@ def _paging(page: Page) -> _Handler:
 
 def _scraping(metrics: Metrics, threads: DaemonThreads) -> _Handler:
     async def handle(_request: web.Request) -> web.Response:
+        metrics.gather()
         # Ten thousand series are 50 ms of work: probes and leases do not wait for them.
         body = await asyncio.get_running_loop().run_in_executor(threads, metrics.text)
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})

@@ -12,7 +12,7 @@ A label that names an object makes one series for each that ever was, unless som
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TypeVar
 
 import msgspec
@@ -61,6 +61,7 @@ class Metrics:
         self._gauges: dict[str, Gauge] = {}
         self._histograms: dict[str, Histogram] = {}
         self._seen: dict[Spec, set[tuple[str, ...]]] = {}
+        self._holding: list[Callable[[], None]] = []
         for spec in specs:
             if any(spec.name == other.name for other in self._seen):
                 raise InternalError(f"the metric {spec.name} is declared twice")
@@ -104,6 +105,15 @@ class Metrics:
             self._remove(spec, gone)
             removed += len(gone)
         return removed
+
+    def hold(self, enter: Callable[[], None]) -> None:
+        """Somebody holds counts back to save time; `enter` puts them in, and is called before metrics are read."""
+        self._holding.append(enter)
+
+    def gather(self) -> None:
+        """Have everything put in that is held back. For whoever is about to read, on the event loop."""
+        for enter in self._holding:
+            enter()
 
     def text(self) -> bytes:
         """Everything in Prometheus's text format. It takes milliseconds for thousands of series: ask in a thread."""

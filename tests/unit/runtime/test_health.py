@@ -40,7 +40,9 @@ def served(
 
     async def main() -> None:
         metrics = Metrics([COUNT])
-        metrics.add(COUNT, 3)
+        metrics.add(COUNT, 2)
+        held = [1]
+        metrics.hold(lambda: metrics.add(COUNT, held.pop() if held else 0))
         context = serving(
             HealthSettings(address=address, profiling=profiling),
             metrics=metrics,

@@ -55,6 +55,15 @@ def test_names_are_served_as_they_were_declared() -> None:
     ]
 
 
+def test_what_is_held_back_is_put_in_before_metrics_are_read() -> None:
+    metrics = of(EVICTED)
+    held = [3, 4]
+    metrics.hold(lambda: metrics.add(EVICTED, held.pop(), "default", "web"))
+    for total in (4.0, 7.0):
+        metrics.gather()
+        assert samples(metrics) == {"vpa_updater_evicted_pods_total default web": total}
+
+
 def test_a_counter_of_zero_is_there_before_the_first_count() -> None:
     metrics = of(EVICTED)
     metrics.add(EVICTED, 0, "default", "web")
