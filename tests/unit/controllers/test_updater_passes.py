@@ -383,6 +383,33 @@ def test_a_pod_of_another_controller_with_the_same_labels_is_nobodys_business() 
     world.run(play)
 
 
+def test_all_pods_that_are_to_be_evicted_are_counted_and_not_only_those_whose_turn_it_is() -> None:
+    world = World()
+    world.add_workload(pods=6)
+    evictable = 'vpa_updater_evictable_pods_total{vpa_size_log2="2",update_mode="Recreate"}'
+
+    async def play(_updater: Updater) -> None:
+        await asyncio.sleep(1.0)
+        assert world.counted(evictable) == 6
+        assert (
+            world.counted('vpa_updater_vpas_with_evictable_pods_total{vpa_size_log2="2",update_mode="Recreate"}') == 1
+        )
+
+    world.run(play)
+
+
+def test_pods_that_a_budget_keeps_are_still_to_be_evicted() -> None:
+    world = World()
+    world.add_workload()
+    world.budget = lambda _pod: False
+
+    async def play(_updater: Updater) -> None:
+        await world.passes(3)
+        assert world.counted('vpa_updater_evictable_pods_total{vpa_size_log2="1",update_mode="Recreate"}') == 2
+
+    world.run(play)
+
+
 def test_a_deprecated_mode_is_counted_apart() -> None:
     world = World()
     world.add_workload(mode="Auto")

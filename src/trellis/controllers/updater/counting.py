@@ -12,14 +12,21 @@ from trellis.api.resolve import UpdateMode
 from trellis.controllers.updater import metrics as named
 from trellis.controllers.updater.metrics import size_label
 from trellis.core.resize.actions import Action, EvictPod, ResizePod, UnmarkPod
+from trellis.core.resize.attempts import BACKING_OFF
+from trellis.core.resize.budget import HOURLY_BUDGET_USED_UP, TOLERANCE_USED_UP
 from trellis.core.resize.gathering import Gathered
 from trellis.core.resize.governed import Workload
 from trellis.core.resize.inplace import RESIZE_INFEASIBLE, RESIZE_REFUSED, Way
+from trellis.core.resize.loops import EVICTION_LOOP
 from trellis.core.resize.plan import Plan
+from trellis.core.resize.withheld import ADMISSION_ABSENT
 from trellis.kube.outcomes import Outcome, Result
 from trellis.runtime.metrics import GaugeSpec, Metrics
 
 _SIZES = tuple(map(str, range(named.LARGEST_SIZE)))
+# Why pods that are to be changed wait for their turn.
+_IN_LINE = (BACKING_OFF, HOURLY_BUDGET_USED_UP)
+_EVICTING = ("Recreate", "Auto")
 _MODES = (UpdateMode.RECREATE, UpdateMode.IN_PLACE_OR_RECREATE, UpdateMode.IN_PLACE)
 
 
@@ -35,9 +42,16 @@ class Look(msgspec.Struct, frozen=True):
     # Whether the object lets the updater change running pods at all: others are not controlled, as upstream has it.
     controls: bool
 
-    def count(self, way: Way) -> int:
-        """How many pods go this way."""
-        return sum(count for (each, _), count in self.ways.items() if each == way.value)
+    def matching(self) -> tuple[int, int]:
+        """How many pods are to be evicted and resized: those whose turn it is, and those that wait for theirs."""
+        evicts, resizes = (
+            sum(count for (each, _), count in self.ways.items() if each == way.value) for way in (Way.EVICT, Way.RESIZE)
+        )
+        # Without any whose turn it is, it is others that are out of service, and nobody would be next.
+        next_ones = (*_IN_LINE, TOLERANCE_USED_UP) if evicts or resizes else _IN_LINE
+        waiting = sum(self.ways[Way.WAIT.value, reason.code] for reason in next_ones)
+        evicts += self.ways[Way.WAIT.value, ADMISSION_ABSENT.code] + self.ways[Way.LEAVE.value, EVICTION_LOOP.code]
+        return (evicts + waiting, resizes) if self.mode in _EVICTING else (evicts, resizes + waiting)
 
 
 class Counting:
@@ -113,7 +127,7 @@ class Counting:
             if not look.controls:
                 continue
             where = (look.size, look.mode)
-            evicts, resizes = look.count(Way.EVICT), look.count(Way.RESIZE)
+            evicts, resizes = look.matching()
             by_mode[named.CONTROLLED][where] += look.pods
             by_mode[named.EVICTABLE][where] += evicts
             by_mode[named.WITH_EVICTABLE][where] += evicts > 0

@@ -34,9 +34,11 @@ _BY_SIZE: Final = ("vpa_size_log2",)
 OBJECT: Final = ("vpa_name", "vpa_namespace")
 
 CONTROLLED: Final = GaugeSpec("vpa_updater_controlled_pods_total", "Pods that are governed.", _BY_MODE)
-EVICTABLE: Final = GaugeSpec("vpa_updater_evictable_pods_total", "Pods that the last pass would evict.", _BY_MODE)
+EVICTABLE: Final = GaugeSpec(
+    "vpa_updater_evictable_pods_total", "Pods that are to be evicted, their turn or not.", _BY_MODE
+)
 WITH_EVICTABLE: Final = GaugeSpec(
-    "vpa_updater_vpas_with_evictable_pods_total", "Objects with pods that the last pass would evict.", _BY_MODE
+    "vpa_updater_vpas_with_evictable_pods_total", "Objects with pods that are to be evicted.", _BY_MODE
 )
 WITH_EVICTED: Final = GaugeSpec(
     "vpa_updater_vpas_with_evicted_pods_total", "Objects with pods that the last pass evicted.", _BY_MODE
@@ -48,11 +50,11 @@ FAILED_EVICTIONS: Final = CounterSpec(
     (*_BY_MODE, "reason", *OBJECT),
 )
 UPDATABLE: Final = GaugeSpec(
-    "vpa_updater_in_place_updatable_pods_total", "Pods that the last pass would resize.", _BY_SIZE
+    "vpa_updater_in_place_updatable_pods_total", "Pods that are to be resized, their turn or not.", _BY_SIZE
 )
 WITH_UPDATABLE: Final = GaugeSpec(
     "vpa_updater_vpas_with_in_place_updatable_pods_total",
-    "Objects with pods that the last pass would resize.",
+    "Objects with pods that are to be resized.",
     _BY_SIZE,
 )
 WITH_UPDATED: Final = GaugeSpec(
