@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+import yaml
 
 from trellis.api.gates import Gates
 from trellis.cli.main import main
@@ -12,7 +15,7 @@ from trellis.core.resize.settings import UpdateSettings
 from trellis.kube.served import Served, ServedKind, ServerVersion
 from trellis.runtime.component_settings import ScopeSettings
 from trellis.runtime.setting_loading import load
-from trellis.runtime.setting_sources import from_flags
+from trellis.runtime.setting_sources import from_environment, from_flags
 from trellis.runtime.settings import declared
 
 # Upstream's own with their defaults.
@@ -46,6 +49,7 @@ UPSTREAM = {
 # Taken as well, with another default, or with none.
 TAKEN = {"feature-gates", "kube-api-qps", "kube-api-burst", "profiling", "v", "stderrthreshold"}
 
+DEPLOY = Path(__file__).parents[3] / "deploy"
 RESIZES = Served((ServedKind("", "v1", "pods", "Pod", True, subresources=("resize",)),))
 
 
@@ -54,6 +58,16 @@ def test_every_flag_of_upstream_is_taken_and_has_its_default() -> None:
     assert UPSTREAM.keys() | TAKEN <= known.keys()
     given = {known[name].parameter: value for name, value in UPSTREAM.items()}
     assert load(UpdaterSettings, from_flags(UpdaterSettings, given)).settings == UpdaterSettings()
+
+
+def test_the_lease_is_looked_for_where_the_updater_runs_itself() -> None:
+    given = load(UpdaterSettings, from_environment(UpdaterSettings, {"NAMESPACE": "vpa"})).settings
+    assert given.admission.admission_controller_status_lease_namespace == "vpa"
+    manifests = yaml.safe_load_all((DEPLOY / "updater.yaml").read_text())
+    [deployment] = [each for each in manifests if each["kind"] == "Deployment"]
+    [container] = deployment["spec"]["template"]["spec"]["containers"]
+    [variable] = container["env"]
+    assert variable == {"name": "NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}}
 
 
 def test_no_least_number_of_pods_is_a_number_too() -> None:
