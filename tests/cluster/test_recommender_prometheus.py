@@ -85,6 +85,9 @@ def test_history_of_a_real_prometheus_warms_the_model(
     assert checkpoint["status"]["totalSamplesCount"] >= 2 * (DAYS * 24 - 2)
     assert condition(cluster, namespace, "FetchingHistory") is None
     assert 'vpa_recommender_prometheus_client_api_requests_count{code="200",method="post"}' in running.metrics()
+    # A query may take five minutes.
+    slow = 'vpa_recommender_prometheus_client_api_requests_duration_seconds_bucket{code="200",method="post",le="300"}'
+    assert slow in running.metrics()
 
 
 def test_without_prometheus_checkpoints_are_used_and_a_condition_says_so(

@@ -58,7 +58,10 @@ PROMETHEUS_SECONDS: Final = HistogramSpec(
     "vpa_recommender_prometheus_client_api_requests_duration_seconds",
     "Time that requests to Prometheus took.",
     ("code", "method"),
-    buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
+    buckets=(
+        *(0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9),
+        *(1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0),
+    ),
 )
 RESOURCES_READ: Final = CounterSpec(
     "vpa_resources_get_resources_count", "Where the resources of containers were read from.", ("source",)
