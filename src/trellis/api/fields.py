@@ -75,13 +75,16 @@ class Field(msgspec.Struct, frozen=True):
 
 _DEFAULTS: dict[str, Any] = dict(zip(Field.__struct_fields__, Field.__struct_defaults__, strict=True))
 
+# What Kubernetes says itself of text that is no quantity, and upstream's users look for.
+_QUANTITIES_SAY = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+
 # Quantities stay as written: whoever computes with one parses it, and a patch never rewrites "1.5Gi" as "1536Mi".
 QuantityText: TypeAlias = Annotated[
     str | int,
     Field(
         quantity=True,
         pattern=QUANTITY_PATTERN,
-        pattern_says="must be a quantity such as 500m or 1.5Gi",
+        pattern_says=f"must be a quantity such as 500m or 1.5Gi: {_QUANTITIES_SAY}",
         max_length=32,
     ),
 ]

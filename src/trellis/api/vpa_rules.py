@@ -246,7 +246,7 @@ def bump_up_ratio_grows(policy: ContainerResourcePolicy) -> Iterator[Problem]:
     """A ratio below one would answer an out-of-memory kill with less memory."""
     ratio = policy.oom_bump_up_ratio
     if ratio is not None and Quantity.parse(ratio) < Quantity.parse(1):
-        yield Problem(("oomBumpUpRatio",), INVALID, "must be greater than or equal to 1.0", ratio)
+        yield Problem(("oomBumpUpRatio",), INVALID, "must be greater than or equal to 1.0", _as_number(ratio))
 
 
 @rule(
@@ -259,7 +259,13 @@ def bump_up_is_not_negative(policy: ContainerResourcePolicy) -> Iterator[Problem
     """The same for the least step."""
     step = policy.oom_min_bump_up
     if step is not None and Quantity.parse(step) < Quantity.parse(0):
-        yield Problem(("oomMinBumpUp",), INVALID, "must be greater than or equal to 0", step)
+        yield Problem(("oomMinBumpUp",), INVALID, "must be greater than or equal to 0", _as_number(step))
+
+
+def _as_number(text: str | int) -> float:
+    """Upstream tells these as numbers, to the third place."""
+    milli = Quantity.parse(text).milli
+    return milli // 1000 if milli % 1000 == 0 else milli / 1000
 
 
 @rule(PodResourcePolicy, "containerPolicies", says="two policies for one container")

@@ -422,10 +422,25 @@ def test_out_of_range_tuning_is_refused(field: str, value: Any) -> None:
     assert line.startswith(f"spec.resourcePolicy.containerPolicies[0].{field}")
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("oomBumpUpRatio", "0.5", "0.5: must be greater than or equal to 1.0"),
+        ("oomBumpUpRatio", "-1", "-1: must be greater than or equal to 1.0"),
+        ("oomBumpUpRatio", "999m", "0.999: must be greater than or equal to 1.0"),
+        ("oomMinBumpUp", "-1Ki", "-1024: must be greater than or equal to 0"),
+    ],
+)
+def test_tuning_is_refused_with_the_number_that_it_means(field: str, value: str, said: str) -> None:
+    place = f"spec.resourcePolicy.containerPolicies[0].{field}"
+    assert errors(policy(**{field: value})) == [f"{place}: Invalid value: {said}"]
+
+
 @pytest.mark.parametrize("value", ["1Kg", "NaN", "", "1_000", "0x10", "one", "\u0661"])
 def test_text_that_is_no_quantity_is_refused(value: str) -> None:
     (line,) = errors(policy(minAllowed={"cpu": value}))
     assert "must be a quantity" in line
+    assert line.endswith("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")
 
 
 @pytest.mark.parametrize("value", ["1e99999999999999999999", "-0", "1e-99999", "9" * 32])
