@@ -130,7 +130,8 @@ def _read(chunk: _Chunk) -> Document | BrokenDocument | None:
         rule = "only a comment may follow --- on its line; begin the document on the next one"
         error = InvalidDocument(f"---{chunk.marker}", rule, chunk.line - 1, 4)
         return BrokenDocument(chunk.number, chunk.line - 1, (error,))
-    text = chunk.text.removeprefix("\ufeff")
+    # However many: the parser passes over one itself, and what it says would stand elsewhere.
+    text = chunk.text.lstrip("\ufeff")
     content = _CONTENT.search(text)
     if content is None:
         return None

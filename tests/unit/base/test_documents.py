@@ -588,6 +588,7 @@ def paths(content: Any) -> list[tuple[str | int, ...]]:
 
 @given(st.text() | st.binary() | yaml_pieces | mutations())
 @example("\ufeff---\n\ufeff")
+@example("\ufeff\ufeff\ufeff\n@")
 @example("a: \ud83d")
 @example(b"\xff\xfe")
 @settings(deadline=None, max_examples=500)
