@@ -69,12 +69,13 @@ def pid_of(worker: Worker) -> int:
 
 
 def is_gone(pid: int) -> bool:
-    """Whether a process has ended; one that nobody has waited for yet has."""
+    """Whether a process has ended; one that was killed a moment ago may need another to end."""
     try:
-        status = Path(f"/proc/{pid}/stat").read_text(encoding="ascii")
-    except FileNotFoundError:
+        process = os.pidfd_open(pid)
+    except ProcessLookupError:
         return True
-    return status.rpartition(")")[2].split()[0] == "Z"
+    with os.fdopen(process) as ended:
+        return bool(select.select([ended], [], [], 5.0)[0])
 
 
 def test_what_it_declares_and_answers_comes_across_whole() -> None:
