@@ -116,6 +116,22 @@ def test_a_loop_is_known_also_while_pods_of_other_sizes_are_evicted() -> None:
     assert said(found)[0] == ("Leave", "EvictionLoop")
 
 
+def test_a_size_that_comes_back_is_no_loop_and_one_that_stays_is_found_again() -> None:
+    larger = PodRef("shop", "web-1-l", "larger")
+    # By day it is evicted for more, by night what came then for less: so the first eviction was of use.
+    night = EvictPod(larger, GROUP, {"app": {"cpu": 5000}}, created=NOW + 2)
+    memory = fold(after(EVICT, Told.APPLIED), Outcome(night, Told.APPLIED), NOW + 600, SETTINGS)
+    morning = running("web-1-m", container(), age=-601.0)
+    again = decided(governor(), *pair(morning), attempts=memory, now=NOW + 1200)
+    assert said(again)[0] == ("Evict", "EvictToRecreate")
+    (evict,) = (each for each in again.actions if each.pod.name == "web-1-m")
+    assert isinstance(evict, EvictPod)
+    assert not evict.again
+    memory = fold(memory, Outcome(evict, Told.APPLIED), NOW + 1200, SETTINGS)
+    same = running("web-1-n", container(), age=-1201.0)
+    assert said(decided(governor(), *pair(same), attempts=memory, now=NOW + 1300))[0] == ("Leave", "EvictionLoop")
+
+
 def test_no_more_than_a_few_sizes_are_remembered() -> None:
     memory = after(EVICT, Told.APPLIED)
     for number in range(20):

@@ -54,7 +54,7 @@ class EvictPod(msgspec.Struct, frozen=True, tag=True):
     """Ask for the pod to go, disruption budgets permitting.
 
     `had` are its requests by container; `again` says that it came after an eviction which changed nothing. `beside` are
-    the uids of pods that are as new as this decision.
+    the uids of pods that are as new as this decision; `created` is when the pod itself was made.
     """
 
     pod: PodRef
@@ -62,6 +62,7 @@ class EvictPod(msgspec.Struct, frozen=True, tag=True):
     had: Mapping[str, Counts]
     again: bool = False
     beside: tuple[str, ...] = ()
+    created: float | None = None
 
 
 Action: TypeAlias = ResizePod | UnmarkPod | EvictPod
