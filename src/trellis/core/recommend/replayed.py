@@ -73,11 +73,19 @@ class RecommenderRule:
         """Feed the model; a kill is one of the last moment of the step."""
         count, points = len(self._names), len(used)
         begin = self._clock.begin + step * self._clock.step
-        cpu, memory = used[:, :count].T, used[:, count:].T
-        which, when = np.nonzero(~(np.isnan(cpu) & np.isnan(memory)))
-        times = begin + when.astype(np.float64) * (self._clock.step / points)
         now = begin + self._clock.step
-        self._model.ingest_at(self._slots[which], Measured(times, cpu[which, when], memory[which, when]), now)
+        # By series, and for each of them by time.
+        slots, cpu, memory = (
+            np.repeat(self._slots, points),
+            used[:, :count].T.reshape(-1),
+            used[:, count:].T.reshape(-1),
+        )
+        times = np.tile(begin + np.arange(points) * (self._clock.step / points), count)
+        unknown = np.isnan(cpu) & np.isnan(memory)
+        if unknown.any():
+            known = np.flatnonzero(~unknown)
+            slots, times, cpu, memory = slots[known], times[known], cpu[known], memory[known]
+        self._model.ingest_at(slots, Measured(times, cpu, memory), now)
         killed = [self._names[number] for number in np.flatnonzero(~np.isnan(needed[count:])).tolist()]
         kills = [OomKill(_NAMESPACE, name, name, _CONTAINER, now - 1.0, math.nan) for name in killed]
         self._model.record_ooms(kills, now)

@@ -204,9 +204,13 @@ class Bank:
         for block, here, columns in self._blocks.parts(part.rows):
             buckets = part.buckets[here]
             counts = block.add(buckets, columns, part.weights[here]) >= EPSILON
-            rows, buckets = part.rows[here][counts], buckets[counts]
-            np.minimum.at(self._lowest, rows, buckets)
-            np.maximum.at(self._highest, rows, buckets)
+            rows = part.rows[here]
+            lower = counts & (buckets < self._lowest[rows])
+            higher = counts & (buckets > self._highest[rows])
+            if lower.any():
+                np.minimum.at(self._lowest, rows[lower], buckets[lower])
+            if higher.any():
+                np.maximum.at(self._highest, rows[higher], buckets[higher])
 
     def _shift(self, rows: IntColumn, references: FloatColumn) -> None:
         """Move the references of rows, each named once, and scale what they hold."""

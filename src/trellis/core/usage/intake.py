@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from trellis.core.usage.columns import BoolColumn, IntColumn, rounds
+from trellis.core.usage.columns import BoolColumn, FloatColumn, IntColumn, rounds
 from trellis.core.usage.history import CPU_SERIES, MEMORY_SERIES
 from trellis.core.usage.layout import MIN_WEIGHT
 from trellis.core.usage.peaks import add_peaks
@@ -38,29 +38,42 @@ def take_in(state: UsageState, samples: Measured, slots: IntColumn, now: float) 
         (samples.cpu, screened.cpu, _take_cpu, cpu),
         (samples.memory, screened.memory, _take_memory, memory),
     ):
-        here = np.flatnonzero(sound)
-        here = here[grouped(slots[here])]
-        worth = pods[state.rows.vpa[rows[here]]] if state.totals.size else np.broadcast_to(np.int64(1), here.shape)
-        found = take(state, Readings(slots[here], rows[here], samples.times[here], values[here], worth))
+        here = _grouped(slots, sound)
+        mine = rows[here]
+        worth = pods[state.rows.vpa[mine]] if state.totals.size else np.broadcast_to(np.int64(1), mine.shape)
+        found = take(state, Readings(slots[here], mine, samples.times[here], values[here], worth))
         for noted, new in zip(outcome, found, strict=True):
             noted[here] = new
     _add_history(state, rows, samples, cpu.taken, memory.taken)
     _add_runs(state, slots, rows, samples, (cpu.taken, memory.taken))
     state.history.close(now)
-    accepted = np.flatnonzero(cpu.taken | memory.taken)
+    taken = cpu.taken | memory.taken
+    accepted = slice(None) if taken.all() else np.flatnonzero(taken)
     touched = np.zeros(state.rows.capacity, dtype=np.bool_)
     touched[rows[accepted]] = True
     state.rows.mark_unsaved(np.flatnonzero(touched), now)
     order = {LATE_SAMPLE: cpu.late | memory.late, REPEATED_SAMPLE: cpu.repeated | memory.repeated}
     return Ingested(
-        accepted=len(accepted),
+        accepted=int(np.count_nonzero(taken)),
         dropped=screened.dropped | counted(order),
         touched=np.flatnonzero(touched),
         slots=slots[accepted],
         rows=rows[accepted],
-        cpu=np.where(cpu.taken, samples.cpu, np.nan)[accepted],
-        memory=np.where(memory.taken, samples.memory, np.nan)[accepted],
+        cpu=_only(samples.cpu, cpu.taken)[accepted],
+        memory=_only(samples.memory, memory.taken)[accepted],
     )
+
+
+def _grouped(slots: IntColumn, sound: BoolColumn) -> IntColumn | slice:
+    """The places of sound samples, those of one slot side by side; all of them where a batch came like that."""
+    if sound.all() and (slots[1:] >= slots[:-1]).all():
+        return slice(None)
+    here = np.flatnonzero(sound)
+    return here[grouped(slots[here])]
+
+
+def _only(values: FloatColumn, taken: BoolColumn) -> FloatColumn:
+    return values if taken.all() else np.where(taken, values, np.nan)
 
 
 def _take_cpu(state: UsageState, found: Readings) -> _Outcome:

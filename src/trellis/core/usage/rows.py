@@ -8,6 +8,7 @@ from typing import TypeAlias
 import numpy as np
 
 from trellis.core.usage.columns import BoolColumn, FloatColumn, IntColumn, RowKey
+from trellis.core.usage.sequences import begins
 from trellis.core.usage.settings import Tuning
 from trellis.core.usage.tables import KeyedTable
 
@@ -92,12 +93,14 @@ class RowTable(KeyedTable[RowKey]):
         self.oom_min_bump_up[row] = tuning.oom_min_bump_up
 
     def count_samples(self, rows: IntColumn, times: FloatColumn) -> None:
-        """Note CPU samples; rows may repeat."""
-        self.first[rows] = np.where(np.isnan(self.first[rows]), times, self.first[rows])
-        self.last[rows] = np.where(np.isnan(self.last[rows]), times, self.last[rows])
-        np.minimum.at(self.first, rows, times)
-        np.maximum.at(self.last, rows, times)
-        np.add.at(self.count, rows, 1)
+        """Note CPU samples; rows may repeat, and cost next to nothing where they repeat side by side."""
+        starts = begins(rows)
+        if not len(starts):
+            return
+        mine = rows[starts]
+        np.fmin.at(self.first, mine, np.minimum.reduceat(times, starts))
+        np.fmax.at(self.last, mine, np.maximum.reduceat(times, starts))
+        np.add.at(self.count, mine, np.diff(starts, append=len(rows)))
 
     def mark_unsaved(self, rows: IntColumn, now: float, *, killed: bool = False) -> None:
         """Note that rows have something new."""
