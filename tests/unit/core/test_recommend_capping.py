@@ -29,7 +29,7 @@ from trellis.core.recommend.capping import (
     read_limit_ranges,
 )
 from trellis.core.recommend.capping.limit_ranges import Range
-from trellis.core.recommend.capping.policy import cap
+from trellis.core.recommend.capping.policy import at_least, at_most, within_cluster
 from trellis.core.recommend.capping.proportions import proportional_limit
 from trellis.core.recommend.published import read_amounts
 from trellis.core.recommend.quantity_column import cpu_texts
@@ -78,7 +78,10 @@ def capped_column(values: list[float], meanings: list[ContainerMeaning], cluster
     caps = [compile_caps(each) for each in meanings]
     least, most = np.array([each.least for each in caps]).T, np.array([each.most for each in caps]).T
     amounts = np.array([[values, values]])
-    return [float(value) for value in cap(amounts, least, most, cluster)[0, 0]]
+    at_least(amounts, least)
+    at_most(amounts, most)
+    within_cluster(amounts, most, cluster)
+    return [float(value) for value in amounts[0, 0]]
 
 
 def test_the_policy_bounds_and_the_cluster_fills_what_the_policy_leaves_open() -> None:

@@ -16,7 +16,7 @@ import msgspec
 from trellis.api.checkpoint import CheckpointSpec, VerticalPodAutoscalerCheckpoint
 from trellis.api.kube.meta import KubeObject
 from trellis.base.errors import InvalidCheckpoint, KubeError, NotFound
-from trellis.core.usage.checkpoints import SavedRow, as_status, checkpoint_name, read_checkpoint
+from trellis.core.usage.checkpoints import KEPT_FROM, SavedRow, as_status, checkpoint_name, read_checkpoint
 from trellis.core.usage.columns import RowKey
 from trellis.kube.actions import Action, CreateObject, DeleteObject, PatchObject, Target, target_of
 from trellis.kube.client import Client
@@ -27,8 +27,6 @@ from trellis.kube.resources import CHECKPOINTS, VPAS, Resource
 from trellis.kube.writer import Writer
 from trellis.runtime.logs import Logger
 
-# Says of a copy which checkpoint it is a copy of; a checkpoint with it is nobody's history.
-KEPT_FROM: Final = "trellis.x-k8s.io/kept-from"
 KEPT_VERSION: Final = "trellis.x-k8s.io/kept-version"
 _KEPT_SUFFIX: Final = "-unreadable"
 # So many are written in every pass, however long that takes.

@@ -16,6 +16,7 @@ from trellis.controllers.recommender.workers import Worker
 from trellis.core.model.keys import Key
 from trellis.core.model.owners import ScaleAnswer, TargetRef
 from trellis.core.recommend import recording as lines
+from trellis.core.recommend.finishing import Watch
 from trellis.core.recommend.knowledge import Knowledge
 from trellis.core.recommend.last_pass import LastPass
 from trellis.core.recommend.presets import read_presets
@@ -108,10 +109,10 @@ class RecordedKnowledge(Knowledge):
         self._write(lines.DECIDED, gone)
         return gone
 
-    def recommend(self, now: float) -> PassResult:
+    def recommend(self, now: float, watch: Watch | None = None) -> PassResult:
         """What all VPAs should say."""
         self._write(lines.RECOMMEND, lines.AtLine(now))
-        result = super().recommend(now)
+        result = super().recommend(now, watch)
         self._write(lines.DECIDED, lines.decided_statuses(result))
         return result
 

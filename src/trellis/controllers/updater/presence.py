@@ -9,13 +9,12 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable
-from datetime import datetime
 from typing import Final
 
-from trellis.api.kube.coordination import Lease
 from trellis.base.errors import KubeError, UnreadableObject
 from trellis.controllers.updater import metrics as named
 from trellis.controllers.updater.settings import AdmissionStatusSettings
+from trellis.core.resize.withheld import is_renewed
 from trellis.kube.client import Client
 from trellis.kube.resources import LEASES
 from trellis.runtime.logs import Logger
@@ -70,12 +69,6 @@ class AdmissionPresence:
             lease = await self._client.get(LEASES, name, namespace or "kube-system")
         except (KubeError, UnreadableObject) as error:
             return named.STATUS_ERROR, str(error)
-        if not _is_valid(lease, given.admission_controller_status_lease_timeout.total_seconds(), self._now()):
+        if not is_renewed(lease, given.admission_controller_status_lease_timeout.total_seconds(), self._now()):
             return named.STATUS_INVALID, f"the Lease {namespace}/{name} was not renewed for too long"
         return "", None
-
-
-def _is_valid(lease: Lease, timeout: float, now: float) -> bool:
-    """As upstream: renewed, or made, a short while ago."""
-    times: tuple[datetime | None, ...] = (lease.spec.renew_time, lease.metadata.creation_timestamp)
-    return any(each is not None and each.timestamp() + timeout > now for each in times)

@@ -42,6 +42,9 @@ class Governors:
     def put(self, kind: str, namespace: str, name: str, governor: Governor | None) -> None:
         """An object is new, has changed or, without a governor, sizes nothing any more."""
         old = self._objects.pop((kind, namespace, name), None)
+        if old is not None and governor is not None and self._takes_over(old, governor):
+            self._objects[kind, namespace, name] = governor
+            return
         if old is not None:
             self._leave(old)
         if governor is not None:
@@ -79,6 +82,14 @@ class Governors:
         """Targets whose selector only their scale can tell."""
         claims = (governors[0].claim.target for governors in self._by_target.values())
         return {target for target in claims if target.kind not in WELL_KNOWN and target.name}
+
+    def _takes_over(self, old: Governor, new: Governor) -> bool:
+        """Whether one that is alone with its target only says something else now: that is nearly every change."""
+        target = _key(old.claim.target)
+        if new.claim != old.claim or len(self._by_target[target]) > 1:
+            return False
+        self._by_target[target] = (new,)
+        return True
 
     def _leave(self, old: Governor) -> None:
         target = _key(old.claim.target)

@@ -14,11 +14,11 @@ from functools import lru_cache
 
 import msgspec
 
-from trellis.api.kube.observed_pods import Amounts, ObservedPod
+from trellis.api.kube.observed_pods import Amounts, ObservedPod, ObservedResources
 from trellis.base.errors import InvalidQuantity
 from trellis.base.quantity import Quantity
 
-_NO_REQUESTS = Amounts()
+_NO_RESOURCES = ObservedResources()
 
 
 class FollowedContainer(msgspec.Struct, frozen=True, gc=False):
@@ -44,7 +44,7 @@ class FollowedPod(msgspec.Struct, frozen=True, gc=False):
 def followed(pod: ObservedPod, vpa: str) -> FollowedPod:
     """The pod as it is followed for the autoscaler that governs it."""
     metadata = pod.metadata
-    containers = tuple(_followed(each.name, _requests(pod, each.name)) for each in pod.spec.running)
+    containers = tuple(_followed(each.name, resources_now(pod, each.name).requests) for each in pod.spec.running)
     # Where a pod has to wait for room, it was made long before anything in it could run.
     started = pod.status.start_time or metadata.creation_timestamp
     return FollowedPod(
@@ -60,26 +60,26 @@ def followed(pod: ObservedPod, vpa: str) -> FollowedPod:
 
 def memory_request(pod: ObservedPod, container: str) -> float:
     """Bytes, as the node has them set aside now or else as the spec asks; NaN without a request."""
-    return memory_bytes(_requests(pod, container).memory)
+    return memory_bytes(resources_now(pod, container).requests.memory)
 
 
 def _followed(name: str, requests: Amounts) -> FollowedContainer:
     return FollowedContainer(name, memory_bytes(requests.memory), cpu_millicores(requests.cpu))
 
 
-def _requests(pod: ObservedPod, container: str) -> Amounts:
-    """What the node has set aside now, or else what the spec asks for.
+def resources_now(pod: ObservedPod, container: str) -> ObservedResources:
+    """What the node has set aside and enforces now, or else what the spec asks for.
 
     The two differ while a resize is under way. A status that lists resources counts even where it lists no memory.
     """
     status = pod.status
     for reported in (*status.container_statuses, *status.init_container_statuses):
         if reported.name == container and reported.resources is not None:
-            return reported.resources.requests
+            return reported.resources
     for declared in (*pod.spec.containers, *pod.spec.init_containers):
         if declared.name == container:
-            return declared.resources.requests
-    return _NO_REQUESTS
+            return declared.resources
+    return _NO_RESOURCES
 
 
 def where_resources_stand(pods: Iterable[ObservedPod]) -> Counter[str]:

@@ -79,12 +79,13 @@ def _selector_in(workload: KubeObject | Observed) -> Selector:
         case ReplicationController() | ObservedReplicationController():
             return selector_from_object(workload.spec.selector)
         case Deployment() | ReplicaSet() | StatefulSet() | DaemonSet() | Job() | ObservedWorkload():
-            return _from_object(workload.spec.selector)
+            return selector_of(workload.spec.selector)
         case _:
             raise InternalError(f"{type(workload).__name__} is no workload that says which pods are its own")
 
 
-def _from_object(selector: LabelSelector | None) -> Selector:
+def selector_of(selector: LabelSelector | None) -> Selector:
+    """A selector in its object form; none at all selects nothing."""
     if selector is None:
         return Selector.nothing()
     expressions = [MatchExpression(each.key, each.operator, each.values) for each in selector.match_expressions]

@@ -21,6 +21,7 @@ from trellis.core.model.owners import Owners, ScaleAnswer, TargetRef
 from trellis.core.model.pods import FollowedPod, where_resources_stand
 from trellis.core.recommend.board import Board
 from trellis.core.recommend.declaration import needs_runs
+from trellis.core.recommend.finishing import Watch
 from trellis.core.recommend.last_pass import LastPass
 from trellis.core.recommend.past import Past, PastOf
 from trellis.core.recommend.pipeline import recommend
@@ -84,6 +85,7 @@ class Knowledge:
         self._with_totals: set[Key] = set()
         self._haunted: set[str] = set()
         self._tuned: dict[Key, frozenset[str]] = {}
+        self._asks_anew = True
 
     @property
     def served(self) -> frozenset[Key]:
@@ -93,6 +95,7 @@ class Knowledge:
     def answered_by(self, recommenders: Mapping[str, Recommender]) -> None:
         """Who answers to which name from now on."""
         self._recommenders = recommenders
+        self._asks_anew = True
 
     def load_vpas(self, seen: Seen, scope: Scope, *, all_of_them: bool) -> frozenset[Key]:
         """Take in VPAs that changed, or all; the answer is which are served now and were not before."""
@@ -107,10 +110,20 @@ class Knowledge:
                 continue
             if known is None or known.uid != served.uid:
                 new.add(key)
+            # Most changes are of a status, which asks nobody else.
+            if known is None or known.effective is not served.effective or known.annotations != served.annotations:
+                self._asks_anew = True
             self._retarget(key, target_of_vpa(vpa))
             self._served[key] = served
             self.board.put(served)
         self._touched |= {key[0] for key in new}
+        if self._asks_anew:
+            self._asks_anew = False
+            self._keep_what_is_asked_for()
+        return frozenset(new)
+
+    def _keep_what_is_asked_for(self) -> None:
+        """History and runs are kept for those whose recommenders look at them."""
         with_history = {key for key, served in self._served.items() if self._needs_history(served)}
         if with_history != self._with_history:
             self._with_history = with_history
@@ -119,7 +132,6 @@ class Knowledge:
         if with_runs != self._with_runs:
             self._with_runs = with_runs
             self.model.keep_runs(with_runs)
-        return frozenset(new)
 
     def load_pods(
         self, seen: Seen, scales: Mapping[TargetRef, ScaleAnswer], waiting: Waiting, now: float
@@ -192,9 +204,9 @@ class Knowledge:
         gone = self.model.collect(self._served.keys() | self._with_totals, now)
         return [key for key in gone if (key.namespace, key.vpa) in self._served]
 
-    def recommend(self, now: float) -> PassResult:
-        """What all VPAs should say, and which statuses are to be written for it."""
-        return recommend(self.model.view(), self.board, self._recommenders, self._pipeline, now)
+    def recommend(self, now: float, watch: Watch | None = None) -> PassResult:
+        """What all VPAs should say, and which statuses are to be written for it; `watch` sees amounts come about."""
+        return recommend(self.model.view(), self.board, self._recommenders, self._pipeline, now, watch=watch)
 
     def published(self, result: PassResult, written: Sequence[tuple[StatusWrite, str]], now: float) -> LastPass:
         """Take note of statuses that were written, each with the version that made; the answer is what to remember."""
@@ -276,6 +288,7 @@ class Knowledge:
         """Serve a VPA no longer: it is gone, for a moment perhaps, or somebody else serves it."""
         if self._served.pop(key, None) is None:
             return
+        self._asks_anew = True
         self._touched.add(key[0])
         self._targets.pop(key, None)
         self._tuned.pop(key, None)

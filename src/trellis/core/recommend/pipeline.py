@@ -16,7 +16,7 @@ from trellis.core.recommend.asking import ask
 from trellis.core.recommend.board import Board
 from trellis.core.recommend.changes import changed
 from trellis.core.recommend.conditions import Holds
-from trellis.core.recommend.finishing import finish
+from trellis.core.recommend.finishing import Watch, finish
 from trellis.core.recommend.protocol import Recommender
 from trellis.core.recommend.results import Columns, Complaint, Counted, PassResult
 from trellis.core.recommend.settings import PipelineSettings
@@ -36,13 +36,15 @@ def recommend(
     recommenders: Mapping[str, Recommender],
     settings: PipelineSettings,
     now: float,
+    *,
+    watch: Watch | None = None,
 ) -> PassResult:
-    """One pass over all rows; the board learns of the writes when they are applied."""
+    """One pass over all rows; the board learns of the writes when they are applied. `watch` sees answers finished."""
     board.settle(recommenders)
     places = board.places(view.keys)
     answers = ask(view, places, board, recommenders, now)
     board.fail(answers.failures)
-    amounts = finish(answers, board, settings)
+    amounts = finish(answers, board, settings, watch)
     truth = truths(amounts, answers, board)
     reasons = changed(amounts, truth, board, settings, now)
     due = np.flatnonzero(reasons)

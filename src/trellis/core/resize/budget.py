@@ -55,6 +55,16 @@ class Disturbance(msgspec.Struct, frozen=True):
     ready: bool = True
 
 
+class GroupFigures(msgspec.Struct, frozen=True):
+    """Where a budget stands: how many pods there should be, live, are Ready, may be out of service and must live."""
+
+    configured: int
+    living: int
+    ready: int
+    tolerated: int
+    minimum: int
+
+
 class GroupBudget:
     """The budget of one group during one pass."""
 
@@ -85,6 +95,10 @@ class GroupBudget:
     def disturb(self, *, serving: bool) -> None:
         """Count a pod that is about to be disturbed."""
         self._disturbed += serving
+
+    def figures(self) -> GroupFigures:
+        """Where it stands now."""
+        return GroupFigures(self.configured, self.living, self.ready - self._disturbed, self.tolerated, self._minimum)
 
 
 class HourlyBudget:

@@ -79,15 +79,7 @@ def consider(
         return _leave(pod, POD_GOING, look=attempt.written_at + settings.catch_up if attempt and not pod.over else None)
     vpa, phases = view.governor.vpa, _NO_PHASES
     if pod.boosted:
-        phases = boost_phases(
-            pod.pod.metadata.annotations,
-            vpa,
-            now,
-            ready=pod.ready,
-            ready_since=pod.ready_since,
-            started=pod.started if pod.started is not None else math.inf,
-            enabled=settings.startup_boost,
-        )
+        phases = phases_of(pod, vpa, now, settings)
         held_back = phases.hold_back(vpa.mode, oom_killed=bool(pod.kills))
         if phases.due:
             step = _unboosted(view, pod, phases, now, settings)
@@ -103,8 +95,21 @@ def consider(
     return _judged(case, found, phases)
 
 
-def _leave(pod: PodView, reason: Reason, *, details: str = "", look: float | None = None) -> Step:
-    return Step(Verdict(pod.ref, Way.LEAVE, reason, details=details, look=look))
+def phases_of(pod: PodView, vpa: EffectiveVpa, now: float, settings: UpdateSettings) -> PodPhases:
+    """Where the boosts of a pod stand."""
+    return boost_phases(
+        pod.pod.metadata.annotations,
+        vpa,
+        now,
+        ready=pod.ready,
+        ready_since=pod.ready_since,
+        started=pod.started if pod.started is not None else math.inf,
+        enabled=settings.startup_boost,
+    )
+
+
+def _leave(pod: PodView, reason: Reason, *, details: str = "", look: float | None = None, apart: float = 0.0) -> Step:
+    return Step(Verdict(pod.ref, Way.LEAVE, reason, details=details, look=look, apart=apart))
 
 
 def _unboosted(view: WorkloadView, pod: PodView, phases: PodPhases, now: float, settings: UpdateSettings) -> Step:
@@ -139,7 +144,7 @@ def _judged(case: Case, group: GroupKey, phases: PodPhases) -> Step | Candidate:
     if isinstance(need, NoNeed) and isinstance(asked, NoNeed):
         if held and isinstance(need_of(case, case.pod.in_force, spared), Need):
             return _leave(case.pod, HELD_FOR_HPA, details=", ".join(sorted(case.view.hpa)))
-        return _leave(case.pod, need.reason, look=_earlier(need.until, phases.next_look))
+        return _leave(case.pod, need.reason, look=_earlier(need.until, phases.next_look), apart=need.difference)
     change, prospect = InPlaceChange(), Prospect.IMPOSSIBLE
     # What lifts the hold of a boost is a lack of memory, and a new pod is made for that: it is boosted again.
     mode = UpdateMode.RECREATE if boosted or not case.settings.resizes else case.view.governor.vpa.mode

@@ -52,10 +52,14 @@ class Need(msgspec.Struct, frozen=True):
 
 
 class NoNeed(msgspec.Struct, frozen=True):
-    """A pod should not change; `until` is when that may be otherwise without anything happening before."""
+    """A pod should not change; `until` is when that may be otherwise without anything happening before.
+
+    `difference` is how far requests are off all the same, as in `Need`.
+    """
 
     reason: Reason
     until: float | None = None
+    difference: float = 0.0
 
 
 class Gap(msgspec.Struct, frozen=True):
@@ -100,11 +104,11 @@ def judge(gap: Gap, *, started: float | None, quick_oom: bool, now: float, setti
         return NoNeed(SIZE_AS_RECOMMENDED)
     if not gap.outside and not quick_oom:
         if started is None:
-            return NoNeed(POD_TOO_YOUNG)
+            return NoNeed(POD_TOO_YOUNG, difference=gap.difference)
         if gap.difference < settings.update_threshold:
-            return NoNeed(CHANGE_TOO_SMALL)
+            return NoNeed(CHANGE_TOO_SMALL, difference=gap.difference)
         if now < started + settings.lifetime:
-            return NoNeed(POD_TOO_YOUNG, started + settings.lifetime)
+            return NoNeed(POD_TOO_YOUNG, started + settings.lifetime, gap.difference)
     return Need(_why(gap, quick_oom), gap.rises, gap.difference, gap.changes)
 
 

@@ -75,6 +75,9 @@ class Governed:
     def put(self, kind: str, namespace: str, name: str, governing: Governing | None) -> tuple[Workload, ...]:
         """An object is new, has changed or, without a governor, governs nothing; the answer is whom that concerns."""
         old = self._objects.pop((kind, namespace, name), None)
+        if old is not None and governing is not None and self._takes_over(old, governing):
+            self._objects[kind, namespace, name] = governing
+            return (workload_of(governing),)
         concerned: dict[Workload, None] = {}
         if old is not None:
             concerned[workload_of(old)] = None
@@ -88,6 +91,14 @@ class Governed:
             self._by_namespace.setdefault(namespace, {})[workload] = None
             concerned[workload] = None
         return tuple(concerned)
+
+    def _takes_over(self, old: Governing, new: Governing) -> bool:
+        """Whether one that is alone with its target only says something else now: that is nearly every change."""
+        workload = workload_of(old)
+        if new.governor.claim != old.governor.claim or len(self._by_target[workload]) > 1:
+            return False
+        self._by_target[workload] = (new,)
+        return True
 
     def _leave(self, old: Governing) -> None:
         workload = workload_of(old)

@@ -16,7 +16,14 @@ from trellis.base.reason import Reason, Severity
 from trellis.core.recommend.capping.limit_ranges import Counts
 from trellis.core.resize.actions import Action, EvictPod, GroupKey, ResizePod
 from trellis.core.resize.attempts import BACKING_OFF, Attempt
-from trellis.core.resize.budget import HOURLY_BUDGET_USED_UP, Disturbance, GroupBudget, HourlyBudget, minimum_of
+from trellis.core.resize.budget import (
+    HOURLY_BUDGET_USED_UP,
+    Disturbance,
+    GroupBudget,
+    GroupFigures,
+    HourlyBudget,
+    minimum_of,
+)
 from trellis.core.resize.candidates import POD_PENDING, Candidate
 from trellis.core.resize.eligibility import amounts_of
 from trellis.core.resize.inplace import RESIZE_UNDER_WAY, Stage, Way, stage_of
@@ -38,6 +45,7 @@ class _Stop(msgspec.Struct, frozen=True):
     reason: Reason
     look: float | None = None
     details: str = ""
+    budget: GroupFigures | None = None
 
 
 class Turns:
@@ -67,7 +75,8 @@ class Turns:
             return _step(candidate, candidate.way, candidate.reason, look=candidate.look)
         stop = self._stop(candidate)
         if stop is not None:
-            return _step(candidate, stop.way, stop.reason, look=stop.look, details=stop.details)
+            stopped = _step(candidate, stop.way, stop.reason, look=stop.look, details=stop.details)
+            return _with_budget(stopped, stop.budget) if stop.budget is not None else stopped
         warnings: tuple[Reason, ...] = ()
         if candidate.way is Way.EVICT and not self._fits(candidate):
             if self._settings.require_fit:
@@ -110,9 +119,10 @@ class Turns:
         if not self._is_counted(candidate):
             return None
         pod = candidate.pod
-        refused = self._groups[candidate.group].refuses(serving=not pod.pending, ready=not pod.unready)
+        group = self._groups[candidate.group]
+        refused = group.refuses(serving=not pod.pending, ready=not pod.unready)
         if refused is not None:
-            return _Stop(Way.WAIT, refused)
+            return _Stop(Way.WAIT, refused, budget=group.figures())
         if self._disrupts(candidate) and self._hourly.used_up:
             return _Stop(Way.WAIT, HOURLY_BUDGET_USED_UP, self._view.left.until)
         return None
@@ -148,7 +158,12 @@ class Turns:
                 pod.ref, change.patch, change.wanted, self._view.nodes.get(pod.node, {}), restarts=change.restarts
             )
         again = self._last(candidate) is not None
-        return EvictPod(pod.ref, candidate.group, amounts_of(pod.in_force), again=again, beside=self._newest)
+        had = amounts_of(pod.in_force)
+        return EvictPod(pod.ref, candidate.group, had, again=again, beside=self._newest, created=pod.created)
+
+
+def _with_budget(step: Step, budget: GroupFigures) -> Step:
+    return msgspec.structs.replace(step, verdict=msgspec.structs.replace(step.verdict, budget=budget))
 
 
 def _step(

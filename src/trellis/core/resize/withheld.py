@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import msgspec
 
+from trellis.api.kube.coordination import Lease
 from trellis.base.reason import Reason, Severity
 from trellis.core.resize.actions import Action, EvictPod
 from trellis.core.resize.inplace import Way
@@ -15,6 +18,12 @@ ADMISSION_ABSENT = Reason(
     "The pod is not evicted, because no admission controller is there to size the one that would take its place.",
     Severity.WARNING,
 )
+
+
+def is_renewed(lease: Lease, timeout: float, now: float) -> bool:
+    """Whether the admission controller is there, as its Lease has it: renewed, or made, a short while ago."""
+    times: tuple[datetime | None, ...] = (lease.spec.renew_time, lease.metadata.creation_timestamp)
+    return any(each is not None and each.timestamp() + timeout > now for each in times)
 
 
 def evicts(plan: Plan) -> bool:

@@ -50,14 +50,18 @@ _PHRASES: Final = {
 
 
 class SizeNote(msgspec.Struct, frozen=True):
-    """Something that made a size other than the recommendation; its text is the phrase of the pod's annotation."""
+    """Something that made a size other than the recommendation; its text is the phrase of the pod's annotation.
+
+    `request` is what is requested once it is done.
+    """
 
     resource: str
     reason: Reason
+    request: int
 
     def __str__(self) -> str:
         phrase = _PHRASES.get(self.reason.code)
-        return str(CapNote(self.resource, self.reason)) if phrase is None else f"{self.resource}{phrase}"
+        return str(CapNote(self.resource, self.reason, self.request)) if phrase is None else f"{self.resource}{phrase}"
 
 
 class ContainerSize(msgspec.Struct, frozen=True):
@@ -169,16 +173,19 @@ def _sizes(drafts: Sequence[Draft], capped: Mapping[str, CappedAdvice]) -> Itera
 
 def _notes(found: CappedAdvice, named: Sequence[tuple[str, Part]]) -> Iterator[SizeNote]:
     """In upstream's order: what bounded the recommendation, then what was done about limits."""
-    said = [SizeNote(note.resource, note.reason) for note in found.notes]
-    more = [SizeNote(resource, reason) for resource, part in named for reason in part.reasons]
+    said = [SizeNote(note.resource, note.reason, note.amount) for note in found.notes]
     yield from said
-    yield from (note for note in more if note not in said)
+    told = {(note.resource, note.reason.code) for note in said}
+    for resource, part in named:
+        yield from (
+            SizeNote(resource, each, part.request) for each in part.reasons if (resource, each.code) not in told
+        )
     if not any(part.follows for _, part in named):
         return
     for resource, part in named:
         if part.follows and part.limit == LARGEST_COUNT:
-            yield SizeNote(resource, LIMIT_AT_LARGEST)
+            yield SizeNote(resource, LIMIT_AT_LARGEST, part.request)
         elif not part.follows and not (part.had[1] or part.default):
-            yield SizeNote(resource, LIMIT_NOT_SET)
+            yield SizeNote(resource, LIMIT_NOT_SET, part.request)
         elif not part.follows and not found.target.get(resource):
-            yield SizeNote(resource, LIMIT_WITHOUT_REQUEST)
+            yield SizeNote(resource, LIMIT_WITHOUT_REQUEST, part.request)

@@ -26,6 +26,8 @@ from trellis.core.usage.bank import SavedHistogram
 from trellis.core.usage.columns import RowKey
 from trellis.core.usage.layout import CPU, CPU_TOTAL, MEMORY, MEMORY_TOTAL, Layout
 
+# Says of a copy which checkpoint it is a copy of; a checkpoint with it is nobody's history.
+KEPT_FROM = "trellis.x-k8s.io/kept-from"
 _NAME_LENGTH = 253
 _DECIMAL = re.compile(r"0|[1-9][0-9]{0,8}")
 _LARGEST_WEIGHT = 2**32 - 1  # upstream keeps weights in 32 bits, and writes 10000 at most

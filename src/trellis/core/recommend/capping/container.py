@@ -68,14 +68,14 @@ def bounds_of(container: PodContainer, meaning: ContainerMeaning, limits: Range)
     return {resource: _bounds(resource, container, meaning, caps, limits) for resource in RESOURCES}
 
 
-def cap_amount(amount: int, bounds: tuple[Bound, ...]) -> tuple[int, tuple[Reason, ...]]:
-    """An amount within its bounds, and why it is not the one that was recommended."""
-    reasons = []
+def cap_amount(amount: int, bounds: tuple[Bound, ...]) -> tuple[int, tuple[Bound, ...]]:
+    """An amount within its bounds, and those that made it another than was recommended."""
+    cutting = []
     for bound in bounds:
         if bound.cuts(amount):
             amount = bound.amount
-            reasons.append(bound.reason)
-    return amount, tuple(reasons)
+            cutting.append(bound)
+    return amount, tuple(cutting)
 
 
 def _bounds(

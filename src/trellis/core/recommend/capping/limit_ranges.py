@@ -61,7 +61,7 @@ def read_limit_ranges(ranges: Iterable[LimitRange]) -> NamespaceLimits:
     return NamespaceLimits(found["Container"], found["Pod"])
 
 
-def counts(written: Mapping[str, str]) -> dict[str, int]:
+def counts(written: Mapping[str, str | int] | Mapping[str, str]) -> dict[str, int]:
     """Quantities as counts; those that cannot be read, and all but CPU and memory, are left out."""
     found = {}
     for resource in RESOURCES:
@@ -73,9 +73,10 @@ def counts(written: Mapping[str, str]) -> dict[str, int]:
 
 # The amounts are few, as their texts are, and a new pod waits until all of its own are read.
 @lru_cache(maxsize=4096, typed=True)
-def _count(resource: str, text: str | None) -> int | None:
-    if text is None:
+def _count(resource: str, written: str | int | None) -> int | None:
+    if written is None:
         return None
+    text = written if isinstance(written, str) else str(written)
     # As recommendations are written, of which there are many: `25m`, and plain bytes.
     is_milli = resource == "cpu" and text.endswith("m")
     digits = text[:-1] if is_milli else text

@@ -55,10 +55,11 @@ class Advice(msgspec.Struct, frozen=True):
 
 
 class CapNote(msgspec.Struct, frozen=True):
-    """Something that changed the target of a resource."""
+    """Something that changed the target of a resource, and what it made of it."""
 
     resource: str
     reason: Reason
+    amount: int
 
     def __str__(self) -> str:
         return f"{self.resource} {_PHRASES[self.reason.code]}"
@@ -78,9 +79,7 @@ def read_advice(status: VerticalPodAutoscalerStatus | HvpaStatus | None) -> tupl
     """What a status recommends."""
     recommendation = status.recommendation if status is not None else None
     return tuple(
-        Advice(
-            each.container_name, _counts(each.target), _counts(each.lower_bound or {}), _counts(each.upper_bound or {})
-        )
+        Advice(each.container_name, counts(each.target), counts(each.lower_bound or {}), counts(each.upper_bound or {}))
         for each in (recommendation.container_recommendations if recommendation is not None else None) or ()
     )
 
@@ -125,20 +124,16 @@ def _fit(
         for name, amount in fit_pod(wanted, resource, containers, limits_follow, limits).items():
             if amount != wanted[name]:
                 ours[name][field][resource] = amount
-                yield name, CapNote(resource, FITTED_TO_POD_RANGE)
+                yield name, CapNote(resource, FITTED_TO_POD_RANGE, amount)
 
 
 def _cap(fields: Mapping[str, dict[str, int]], bounds: Mapping[str, tuple[Bound, ...]], notes: list[CapNote]) -> None:
     for field, amounts in fields.items():
         for resource, amount in amounts.items():
-            amounts[resource], reasons = cap_amount(amount, bounds[resource])
+            amounts[resource], cutting = cap_amount(amount, bounds[resource])
             if field == "target":
-                notes += [CapNote(resource, reason) for reason in reasons]
+                notes += [CapNote(resource, bound.reason, bound.amount) for bound in cutting]
 
 
 def _controlled(amounts: Counts, meaning: ContainerMeaning) -> dict[str, int]:
     return {resource: amounts[resource] for resource in meaning.controlled if resource in amounts}
-
-
-def _counts(written: Mapping[str, str | int]) -> Counts:
-    return counts({resource: text if isinstance(text, str) else str(text) for resource, text in written.items()})

@@ -18,9 +18,15 @@ import numpy as np
 from trellis.api.resolve import ContainerMeaning
 from trellis.base.quantity import Quantity
 from trellis.base.quantity_text import Format
+from trellis.base.reason import Reason
 from trellis.core.recommend.amounts import CPU, LARGEST_READ, MEMORY, MILLICORES, RESOURCES
 from trellis.core.recommend.quantity_column import cpu_texts, memory_texts
 from trellis.core.usage.columns import FloatColumn
+
+CAPPED_TO_CLUSTER_MAX = Reason(
+    "CappedToClusterMaximum",
+    "The recommendation was lowered to the recommender's maximum, because the policy leaves it open.",
+)
 
 _WRITTEN_AS = {"cpu": cpu_texts, "memory": memory_texts}
 
@@ -49,10 +55,22 @@ def compile_caps(meaning: ContainerMeaning) -> Caps:
     return Caps((least[CPU], least[MEMORY]), (most[CPU], most[MEMORY]), spelled | spelled_too)
 
 
-def cap(amounts: FloatColumn, least: FloatColumn, most: FloatColumn, cluster_most: tuple[float, float]) -> FloatColumn:
-    """Amounts (..., resource, container) within their policies; NaN stays NaN."""
+def at_least(amounts: FloatColumn, least: FloatColumn) -> None:
+    """Raise amounts (..., resource, container) to what policies ask for at least; NaN stays NaN."""
+    np.maximum(amounts, least, out=amounts)
+
+
+def at_most(amounts: FloatColumn, most: FloatColumn) -> None:
+    """Lower amounts to what policies allow at most, where they say so."""
+    np.minimum(amounts, np.where(np.isnan(most), math.inf, most), out=amounts)
+
+
+def within_cluster(amounts: FloatColumn, most: FloatColumn, cluster_most: tuple[float, float]) -> None:
+    """Lower amounts to what the cluster allows at most, where policies leave it open; 0 allows anything."""
+    if not any(bound > 0 for bound in cluster_most):
+        return
     cluster = np.array([[bound if bound > 0 else math.inf] for bound in cluster_most])
-    return np.minimum(np.maximum(amounts, least), np.where(np.isnan(most), cluster, most))
+    np.minimum(amounts, np.where(np.isnan(most), cluster, math.inf), out=amounts)
 
 
 def _bounds(
