@@ -40,7 +40,7 @@ class ModelServer:
         self.client = Client(self.transport)
         self._history: list[tuple[int, str, str, Document]] = []
         self._watches: list[tuple[StreamScript, str]] = []
-        self._lists: dict[str, list[Document]] = {}
+        self._lists: dict[tuple[str, str], list[Document]] = {}
         self._uids = 0
 
     @property
@@ -137,8 +137,8 @@ class ModelServer:
         limit = int(query.get("limit", 1_000_000))
         version, start = query.get("continue", f"{self.version}:0").split(":")
         if not int(start):
-            self._lists[version] = [doc for path, doc in self.objects.items() if _is_in(path, collection)]
-        found = self._lists[version]
+            self._lists[version, collection] = [doc for path, doc in self.objects.items() if _is_in(path, collection)]
+        found = self._lists[version, collection]
         end = int(start) + limit
         token = f"{version}:{end}" if end < len(found) else ""
         return page(found[int(start) : end], resource_version=version, continue_from=token)

@@ -1,0 +1,163 @@
+"""`trellis dump`: what there is to decide by in a cluster, in one file, without secrets."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from io import BufferedIOBase
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from trellis.cli.access import access_options, connected
+from trellis.cli.interrupts import INTERRUPTED
+from trellis.cli.output_files import check_writable
+from trellis.cli.progress import plural, shown
+from trellis.cli.whole_files import written_whole
+
+if TYPE_CHECKING:
+    from trellis.core.model.dump_lines import Missing
+    from trellis.sources.cluster.writing import Writing
+
+_PART = "asking the cluster"
+_SECRET_BYTES = 32
+
+
+@click.command(name="dump")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    show_default="trellis-dump-TIME.jsonl.gz",
+    help="Where to write; gzipped if the name ends in .gz.",
+)
+@click.option(
+    "-n",
+    "--namespace",
+    "namespaces",
+    multiple=True,
+    metavar="PATTERN",
+    help="Only such namespaces, as `team-*`; nodes and the components themselves come along.",
+)
+@click.option("--anonymous", is_flag=True, help="Give everything another name, the same one wherever it is named.")
+@click.option("--prometheus-url", metavar="URL", help="Take usage of the last days from Prometheus along.")
+@click.option("--history", default="7d", show_default=True, metavar="DURATION", help="How far back.")
+@click.option("--resolution", default="5m", show_default=True, metavar="DURATION", help="Time between two samples.")
+@click.option(
+    "--prometheus-config",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A YAML file of further settings of Prometheus, named like the flags of `trellis recommender`.",
+)
+@click.option("--quiet", is_flag=True, help="Show no progress.")
+@access_options
+def command(
+    output: Path | None,
+    *,
+    namespaces: tuple[str, ...],
+    anonymous: bool,
+    prometheus_url: str | None,
+    history: str,
+    resolution: str,
+    prometheus_config: Path | None,
+    quiet: bool,
+    kubeconfig: Path | None,
+    context: str,
+) -> None:
+    """Collect what decides about sizes in a cluster into one file.
+
+    For `trellis explain --dump`, `trellis simulate --dump` and reports of bugs. Objects are collected as far as Trellis
+    reads them: no Secrets, environments, commands, images and mounts, and only annotations that are known. What may not
+    be read is named and left out.
+
+    \b
+        trellis dump
+        trellis dump -n 'team-*' --anonymous -o dump.jsonl.gz
+        trellis dump --prometheus-url http://localhost:9090 --history 14d
+
+    \b
+    Exit status: 0 done, 2 the command could not run, 130 stopped by Ctrl-C; then there is no file.
+    """  # noqa: D301 -- click wants the backspace character itself
+    now = time.time()
+    path = output or Path(f"trellis-dump-{datetime.fromtimestamp(now, UTC):%Y%m%d-%H%M%S}.jsonl.gz")
+    check_writable({"--output": path})
+    from trellis.sources.cluster.masking import Mask  # noqa: PLC0415 -- NumPy comes with it; --help does not wait
+    from trellis.sources.cluster.writing import Writing  # noqa: PLC0415
+
+    writing = Writing(Mask(secrets.token_bytes(_SECRET_BYTES)) if anonymous else None)
+    try:
+        with written_whole(path) as file:
+            asyncio.run(_collect(file, writing, (kubeconfig, context), namespaces, now, quiet=quiet))
+            if prometheus_url:
+                asked = (prometheus_url, history, resolution)
+                file.writelines(_history(writing, asked, prometheus_config, namespaces, quiet=quiet))
+            file.write(writing.end())
+    except KeyboardInterrupt:
+        click.echo("trellis: stopped; nothing was written", err=True)
+        sys.exit(INTERRUPTED)
+    except OSError as error:
+        raise click.UsageError(f"{path}: {error.strerror or error}") from error
+    for line in _summary(writing):
+        click.echo(line, err=True)
+    click.echo(f"wrote {path}, {plural(path.stat().st_size, 'byte')}", err=True)
+
+
+async def _collect(
+    file: BufferedIOBase,
+    writing: Writing,
+    access: tuple[Path | None, str],
+    namespaces: tuple[str, ...],
+    now: float,
+    *,
+    quiet: bool,
+) -> None:
+    from trellis.sources.cluster.collecting import collect  # noqa: PLC0415 -- see above
+    from trellis.sources.cluster.where import Wanted  # noqa: PLC0415
+
+    with shown([_PART], lambda lists: f"{lists:,.0f} lists/s", quiet=quiet) as tell:
+        async with connected(*access, "trellis-dump") as (client, own):
+            wanted = Wanted(namespaces, own)
+            async for lines in collect(client, wanted, writing, now, lambda done, total: tell(_PART, done, total)):
+                file.write(lines)
+
+
+def _history(
+    writing: Writing, asked: tuple[str, str, str], config: Path | None, namespaces: Sequence[str], *, quiet: bool
+) -> Iterator[bytes]:
+    """What Prometheus has; if it has nothing, the rest of a dump is still worth having."""
+    from trellis.base.errors import InvalidSeries, PrometheusError  # noqa: PLC0415 -- see above
+    from trellis.cli.prometheus_series import series_from_prometheus  # noqa: PLC0415
+    from trellis.core.model.dump_lines import History, Missing  # noqa: PLC0415
+    from trellis.runtime.setting_sources import Written  # noqa: PLC0415
+
+    names = {"prometheus-address": "prometheus-url", "history-length": "history", "history-resolution": "resolution"}
+    flags = {name: Written(value, f"flag --{flag}") for (name, flag), value in zip(names.items(), asked, strict=True)}
+    try:
+        found = series_from_prometheus(flags, config, namespaces, quiet=quiet)
+    except (PrometheusError, InvalidSeries) as error:
+        yield writing.lacks(Missing("history", "", f"could not be read: {error}"))
+        return
+    for each in found.series:
+        namespace, pod, container = each.name.split("/")
+        yield writing.history(History(namespace, pod, container, each.times, each.cpu, each.memory))
+
+
+def _summary(writing: Writing) -> Iterator[str]:
+    """What is in the file, and what is not."""
+    counts = sorted(writing.counts.items())
+    yield ", ".join(f"{name} {count:,}" for name, count in counts)
+    if writing.missing:
+        yield "left out:"
+    for (where, why), whats in _grouped(writing.missing).items():
+        yield f"  {where or 'everywhere'}: {', '.join(whats)} {why}"
+
+
+def _grouped(missing: Sequence[Missing]) -> dict[tuple[str, str], list[str]]:
+    found: dict[tuple[str, str], list[str]] = {}
+    for each in missing:
+        found.setdefault((each.where, each.why), []).append(each.what)
+    return found

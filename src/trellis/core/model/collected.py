@@ -1,0 +1,210 @@
+"""What is known of a cluster, or of a part of it, at one time? Objects of all kinds that decide, and what they use.
+
+It comes from lines, of a dump or straight from a cluster: whoever works from it cannot tell the difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from trellis.api.checkpoint import VerticalPodAutoscalerCheckpoint
+from trellis.api.hvpa import Hvpa
+from trellis.api.kinds import CHECKPOINT, HVPA, VPA
+from trellis.api.kube.config_maps import ConfigMap
+from trellis.api.kube.coordination import Event, Lease, Namespace
+from trellis.api.kube.decode import decode_object
+from trellis.api.kube.meta import KubeObject
+from trellis.api.kube.nodes import Node
+from trellis.api.kube.observed_pods import ObservedPod
+from trellis.api.kube.pods import Pod
+from trellis.api.kube.policies import LimitRange, PodDisruptionBudget, ResourceQuota
+from trellis.api.kube.scaling import HorizontalPodAutoscaler
+from trellis.api.vpa import VerticalPodAutoscaler
+from trellis.base.errors import InvalidRecording, UnreadableObject
+from trellis.core.model import dump_lines
+from trellis.core.model.dump_lines import (
+    KINDS,
+    WORKLOADS,
+    About,
+    Component,
+    History,
+    Missing,
+    ScaleLine,
+    UsageColumns,
+)
+from trellis.core.model.keys import BY_NAMESPACE, BY_NODE, BY_OWNER, Key, in_namespace, key_of, on_node, owned_by
+from trellis.core.model.owners import Owners, ScaleAnswer, TargetRef
+from trellis.core.model.recording import HEADER, decode, read_header, read_lines
+from trellis.core.model.store import Snapshot, Store
+
+
+class Collected(msgspec.Struct, frozen=True):
+    """One state. Snapshots are indexed `BY_NAMESPACE` and `BY_OWNER`, pods also `BY_NODE`.
+
+    `observed_pods` are the same pods as `pods`, read as the recommender reads them. `freeze` is what the ConfigMap
+    says that stops all changes; None if there is none. An object that cannot be read is named in its snapshot.
+    """
+
+    about: About
+    release: str
+    missing: tuple[Missing, ...]
+    vpas: Snapshot[VerticalPodAutoscaler]
+    checkpoints: Snapshot[VerticalPodAutoscalerCheckpoint]
+    hvpas: Snapshot[Hvpa]
+    pods: Snapshot[Pod]
+    observed_pods: Snapshot[ObservedPod]
+    workloads: Mapping[str, Snapshot[KubeObject]]
+    scales: Mapping[TargetRef, ScaleAnswer]
+    limit_ranges: Snapshot[LimitRange]
+    quotas: Snapshot[ResourceQuota]
+    hpas: Snapshot[HorizontalPodAutoscaler]
+    pdbs: Snapshot[PodDisruptionBudget]
+    nodes: Snapshot[Node]
+    namespaces: Snapshot[Namespace]
+    leases: Snapshot[Lease]
+    events: Snapshot[Event]
+    freeze: Mapping[str, str] | None
+    components: tuple[Component, ...]
+    usage: UsageColumns
+    history: tuple[History, ...]
+    is_whole: bool = True
+    """Whether its last line is there: whoever wrote or copied it was not stopped."""
+
+    @classmethod
+    def of(cls, lines: bytes | Iterable[bytes]) -> Collected:
+        """What the lines of a dump say; raises `InvalidRecording` if they are something else."""
+        found = _Lines()
+        for number, (kind, data) in enumerate(read_lines(lines)):
+            if number == 0:
+                found.begin(data)
+            else:
+                found.take(kind, data)
+        return found.collected()
+
+    @property
+    def time(self) -> float:
+        """When it was collected, in seconds since 1970."""
+        return self.about.time
+
+    @property
+    def owners(self) -> Owners:
+        """Who controls whom."""
+        return Owners({kind: found.get for kind, found in self.workloads.items()}, self.scales)
+
+    def component(self, name: str) -> Component | None:
+        """The `recommender`, `updater` or `admission-controller`, if its Deployment could be seen."""
+        return next((each for each in self.components if each.component == name), None)
+
+    def missing_in(self, namespace: str) -> tuple[Missing, ...]:
+        """What is missing that has a say about a namespace."""
+        return tuple(each for each in self.missing if each.where in ("", namespace))
+
+
+class _Kind(msgspec.Struct):
+    """As little of a document as says what it is, and whose."""
+
+    class _Name(msgspec.Struct):
+        name: str = ""
+        namespace: str = ""
+
+    kind: str = ""
+    metadata: _Name = msgspec.field(default_factory=_Name)
+
+    @property
+    def key(self) -> Key:
+        return self.metadata.namespace, self.metadata.name
+
+
+class _Lines:
+    """What the lines so far have said."""
+
+    def __init__(self) -> None:
+        indexes = {BY_NAMESPACE: in_namespace, BY_OWNER: owned_by}
+        with_nodes: dict[str, Any] = {**indexes, BY_NODE: on_node}
+        self._stores: dict[str, Store[Any]] = {
+            kind: Store(with_nodes if struct is Pod else indexes) for kind, struct in KINDS.items()
+        }
+        self._observed: Store[ObservedPod] = Store(indexes)
+        self._release = ""
+        self._about: About | None = None
+        self._missing: list[Missing] = []
+        self._scales: dict[TargetRef, ScaleAnswer] = {}
+        self._components: list[Component] = []
+        self._usage: list[UsageColumns] = []
+        self._history: list[History] = []
+        self._ended = False
+
+    def begin(self, data: msgspec.Raw) -> None:
+        header = read_header(HEADER, data)
+        if header.component != dump_lines.DUMP:
+            raise InvalidRecording(header.component, "recorded this, and only what `trellis dump` wrote is a dump")
+        self._release = header.release
+
+    def take(self, kind: str, data: msgspec.Raw) -> None:
+        """One line. A kind that a later release added is no reason to refuse all the others."""
+        match kind:
+            case dump_lines.ABOUT:
+                self._about = decode(data, About)
+            case dump_lines.OBJECT:
+                self._object(data)
+            case dump_lines.SCALE:
+                line = decode(data, ScaleLine)
+                self._scales[line.target] = line.answer
+            case dump_lines.COMPONENT:
+                self._components.append(decode(data, Component))
+            case dump_lines.MISSING:
+                self._missing.append(decode(data, Missing))
+            case dump_lines.USAGE:
+                self._usage.append(decode(data, UsageColumns))
+            case dump_lines.HISTORY:
+                self._history.append(decode(data, History))
+            case dump_lines.END:
+                self._ended = True
+
+    def _object(self, data: msgspec.Raw) -> None:
+        said = decode(data, _Kind)
+        struct = KINDS.get(said.kind)
+        if struct is None:
+            return
+        store = self._stores[said.kind]
+        try:
+            found = decode_object(data, struct)
+            store.put(key_of(found), found)
+            if struct is Pod:
+                self._observed.put(key_of(found), decode_object(data, ObservedPod))
+        except UnreadableObject as error:
+            store.reject(said.key, str(error))
+
+    def collected(self) -> Collected:
+        if self._about is None:
+            raise InvalidRecording("", "has no line that says what it is about: whoever wrote this dump was stopped")
+        of = {kind: store.snapshot() for kind, store in self._stores.items()}
+        switches: Snapshot[ConfigMap] = of[ConfigMap.__name__]
+        return Collected(
+            about=self._about,
+            release=self._release,
+            missing=tuple(self._missing),
+            vpas=of[VPA.name],
+            checkpoints=of[CHECKPOINT.name],
+            hvpas=of[HVPA.name],
+            pods=of[Pod.__name__],
+            observed_pods=self._observed.snapshot(),
+            workloads={each.__name__: of[each.__name__] for each in WORKLOADS},
+            scales=self._scales,
+            limit_ranges=of[LimitRange.__name__],
+            quotas=of[ResourceQuota.__name__],
+            hpas=of[HorizontalPodAutoscaler.__name__],
+            pdbs=of[PodDisruptionBudget.__name__],
+            nodes=of[Node.__name__],
+            namespaces=of[Namespace.__name__],
+            leases=of[Lease.__name__],
+            events=of[Event.__name__],
+            freeze=next((each.data for each in switches), None),
+            components=tuple(self._components),
+            usage=UsageColumns.joined(self._usage),
+            history=tuple(self._history),
+            is_whole=self._ended,
+        )

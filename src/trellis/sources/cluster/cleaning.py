@@ -1,0 +1,89 @@
+"""What of an object may leave the cluster? What Trellis reads of its kind, without other people's text.
+
+Slices have no environments, commands, images and mounts. What they still have of free text are annotations, which
+anything may be kept in (the last applied manifest for one, with all its environment), and messages, in which a kubelet
+quotes what a probe or a registry said. Of both only those that are known are kept.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from trellis.api.kinds import HVPA, VPA
+from trellis.api.kube.coordination import Event
+from trellis.api.kube.pods import POD_SCHEDULED, RESIZE_IN_PROGRESS, RESIZE_PENDING
+from trellis.core.boost import memory
+from trellis.core.model.marks import IN_PLACE_UPDATED, OBSERVED, UPDATES
+from trellis.core.recommend import integer_cpu
+
+Document = dict[str, Any]
+
+# What the kubelet notes on an Event about a pod that it evicts.
+OFFENDERS: Final = "offending_containers"
+OFFENCE: Final = ("offending_containers_usage", "starved_resource")
+
+_KEPT: Final = frozenset({UPDATES, OBSERVED, IN_PLACE_UPDATED, OFFENDERS, *OFFENCE})
+_KEPT_PREFIXES: Final = ("trellis.x-k8s.io/", memory.PREFIX, integer_cpu.PREFIX)
+_TOLD: Final = frozenset({POD_SCHEDULED, RESIZE_PENDING, RESIZE_IN_PROGRESS})
+
+# Components of autoscalers, upstream's among them, by how their names begin.
+_OURS: Final = ("vpa-", "trellis")
+_NEWS: Final = frozenset(
+    {
+        "Evicted",
+        "FailedScheduling",
+        "OOMKilling",
+        "Preempted",
+        "ResizeCompleted",
+        "ResizeDeferred",
+        "ResizeError",
+        "ResizeInfeasible",
+        "ResizeStarted",
+        "SuccessfulRescale",
+    }
+)
+
+
+def clean(document: Document, kind: str) -> Document:
+    """The document of a slice, cleaned in place."""
+    _keep_known_annotations(document)
+    if kind == "Pod":
+        _keep_known_messages(document.get("status", {}))
+    return document
+
+
+def is_news(event: Event) -> bool:
+    """Whether an Event is about what autoscalers did or had to reckon with; probes and pulls are not."""
+    if event.involved_object.kind in (VPA.name, HVPA.name):
+        return True
+    by = event.reporting_component or event.source.component
+    return by.startswith(_OURS) or event.reason in _NEWS
+
+
+def _keep_known_annotations(value: object) -> None:
+    """On the object, and on templates within it."""
+    if isinstance(value, list):
+        for each in value:
+            _keep_known_annotations(each)
+    elif isinstance(value, dict):
+        for key, below in list(value.items()):
+            if key == "annotations" and isinstance(below, dict):
+                value[key] = {name: text for name, text in below.items() if _is_known(name)}
+            elif key == "finalizers":
+                del value[key]
+            else:
+                _keep_known_annotations(below)
+
+
+def _is_known(annotation: str) -> bool:
+    return annotation in _KEPT or annotation.startswith(_KEPT_PREFIXES)
+
+
+def _keep_known_messages(status: Document) -> None:
+    for condition in status.get("conditions", ()):
+        if condition.get("type") not in _TOLD:
+            condition.pop("message", None)
+    for part in ("initContainerStatuses", "containerStatuses"):
+        for container in status.get(part, ()):
+            for state in ("state", "lastState"):
+                container.get(state, {}).get("waiting", {}).pop("message", None)

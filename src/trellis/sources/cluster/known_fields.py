@@ -1,0 +1,171 @@
+"""Which fields say nothing about whose cluster it is? By their names, whatever object they are in."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from trellis.core.model.owners import WELL_KNOWN
+
+# Times, quantities, modes and words of Kubernetes' own.
+PLAIN: Final = frozenset(
+    {
+        "acquireTime",
+        "architecture",
+        "averageValue",
+        "begin",
+        "changeRequirement",
+        "completionTime",
+        "containerRuntimeVersion",
+        "controlledResources",
+        "controlledValues",
+        "cpu",
+        "creationTimestamp",
+        "declaredFeatures",
+        "deletionTimestamp",
+        "direction",
+        "duration",
+        "effect",
+        "end",
+        "eventTime",
+        "finishedAt",
+        "firstSampleStart",
+        "firstTimestamp",
+        "history",
+        "kernelVersion",
+        "kubeletVersion",
+        "lastSampleStart",
+        "lastScaleTime",
+        "lastTimestamp",
+        "lastTransitionTime",
+        "lastUpdateTime",
+        "max",
+        "maxUnavailable",
+        "medium",
+        "memory",
+        "min",
+        "minAvailable",
+        "mode",
+        "nodeAffinityPolicy",
+        "nodeTaintsPolicy",
+        "oomBumpUpRatio",
+        "oomMinBumpUp",
+        "operatingSystem",
+        "operator",
+        "phase",
+        "protocol",
+        "qosClass",
+        "quantity",
+        "reason",
+        "referenceTimestamp",
+        "renewTime",
+        "resourceName",
+        "resourceVersion",
+        "resources",
+        "restartPolicy",
+        "runs",
+        "schedule",
+        "scopeName",
+        "scopes",
+        "selectPolicy",
+        "sizeLimit",
+        "stabilizationWindow",
+        "startTime",
+        "startedAt",
+        "status",
+        "time",
+        "timeAdded",
+        "timeZone",
+        "tolerance",
+        "unhealthyPodEvictionPolicy",
+        "updateMode",
+        "value",
+        "version",
+        "whenUnsatisfiable",
+    }
+)
+# Maps from resources to amounts, and such.
+AMOUNTS: Final = frozenset(
+    {
+        "allocatable",
+        "allocatedResources",
+        "bucketWeights",
+        "capacity",
+        "default",
+        "defaultRequest",
+        "hard",
+        "limits",
+        "lowerBound",
+        "max",
+        "maxAllowed",
+        "maxLimitRequestRatio",
+        "min",
+        "minAllowed",
+        "overhead",
+        "requests",
+        "target",
+        "totalTarget",
+        "uncappedTarget",
+        "upperBound",
+        "used",
+    }
+)
+LABELS: Final = frozenset({"labels", "matchLabels", "nodeSelector", "selector"})
+# Keys of labels outside of a map.
+KEYS: Final = frozenset({"topologyKey", "matchLabelKeys", "mismatchLabelKeys"})
+NODES: Final = frozenset({"nodeName", "nominatedNodeName", "host"})
+# Sentences and addresses, which nothing is decided by.
+DROPPED: Final = frozenset({"message", "fieldPath", "providerID", "hostIP", "finalizers"})
+
+# By how the names of components begin that are called so everywhere.
+PUBLIC_COMPONENTS: Final = ("vpa-", "trellis", "kube", "default-scheduler", "horizontal-pod-autoscaler", "cluster-auto")
+
+PLAIN_NAMES: Final = WELL_KNOWN | {
+    "",
+    "*",
+    "Node",
+    "Rollout",
+    "Scale",
+    "default",
+    "default-scheduler",
+    "kube-node-lease",
+    "kube-public",
+    "kube-system",
+    "system-cluster-critical",
+    "system-node-critical",
+    "trellis-freeze",
+    "vpa-admission-controller",
+    "vpa-recommender",
+    "vpa-recommender-lease",
+    "vpa-updater",
+}
+# Labels whose values are the same everywhere.
+PLAIN_LABELS: Final = frozenset(
+    {"kubernetes.io/arch", "kubernetes.io/os", "node.kubernetes.io/instance-type", "app.kubernetes.io/managed-by"}
+)
+_PLAIN_KEYS: Final = frozenset(
+    {"app", "component", "controller-revision-hash", "controller-uid", "job-name", "k8s-app", "name"}
+    | {"pod-template-hash", "release", "tier", "track", "version"}
+)
+_PUBLIC_DOMAINS: Final = ("kubernetes.io", "k8s.io", "x-k8s.io", "nvidia.com", "amd.com", "intel.com")
+_PUBLIC_GROUPS: Final = ("argoproj.io", "knative.dev", "openkruise.io")
+
+
+def is_known_key(key: str) -> bool:
+    """Whether a label, or a resource, is called so in many clusters; a resource of Kubernetes' own has no domain."""
+    domain, slash, name = key.rpartition("/")
+    if slash:
+        return _is_within(domain, _PUBLIC_DOMAINS)
+    return name in _PLAIN_KEYS or name in _RESOURCES or name.isdecimal() or name.startswith(_RESOURCE_FAMILIES)
+
+
+def is_known_group(group: str) -> bool:
+    """Whether a group of kinds is one that many clusters have; those without a domain are Kubernetes' own."""
+    return "." not in group or _is_within(group, (*_PUBLIC_DOMAINS, *_PUBLIC_GROUPS))
+
+
+def _is_within(domain: str, known: tuple[str, ...]) -> bool:
+    return any(domain == each or domain.endswith(f".{each}") for each in known)
+
+
+_RESOURCES: Final = frozenset({"cpu", "memory", "pods", "ephemeral-storage", "storage"})
+_RESOURCE_FAMILIES: Final = ("hugepages-", "attachable-volumes-", "requests.", "limits.")

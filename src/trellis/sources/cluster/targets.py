@@ -1,0 +1,45 @@
+"""Whose scale has to be asked for? Targets and controllers of kinds that nobody knows, each once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trellis.api.hvpa import Hvpa
+from trellis.api.kube.meta import OwnerReference
+from trellis.api.vpa import VerticalPodAutoscaler
+from trellis.core.model.owners import WELL_KNOWN, TargetRef, controller_in
+
+_NODE = "Node"
+
+
+class Targets:
+    """Those that were seen, and which of them have been asked for."""
+
+    def __init__(self) -> None:
+        self._unasked: dict[TargetRef, None] = {}
+        self._asked: set[TargetRef] = set()
+
+    def see(self, found: Any) -> None:
+        """An object, which may have a target or a controller."""
+        metadata = found.metadata
+        if isinstance(found, VerticalPodAutoscaler | Hvpa):
+            target = found.spec.target_ref
+            if target is not None:
+                self._add(TargetRef(metadata.namespace, target.api_version or "", target.kind or "", target.name or ""))
+        self.see_controller(metadata.namespace, metadata.controller)
+
+    def see_controller(self, namespace: str, controller: OwnerReference | None) -> None:
+        """Who controls something."""
+        above = controller_in(namespace, controller)
+        if above is not None and above.namespace:
+            self._add(above)
+
+    def take_unasked(self) -> list[TargetRef]:
+        """Those that nobody has asked for yet."""
+        taken, self._unasked = list(self._unasked), {}
+        self._asked.update(taken)
+        return taken
+
+    def _add(self, target: TargetRef) -> None:
+        if target.kind and target.kind not in WELL_KNOWN and target.kind != _NODE and target not in self._asked:
+            self._unasked[target] = None

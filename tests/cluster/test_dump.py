@@ -1,0 +1,138 @@
+"""`trellis dump` on a real API server, by an account that may see little."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from cluster_vpas import USAGE, USAGE_SECONDS, vpa
+from testbed import workloads
+from testbed.cluster import Cluster
+from testbed.waiting import until
+from trellis.cli.main import trellis
+from trellis.core.model.collected import Collected
+from trellis.core.model.keys import BY_NAMESPACE
+from trellis.core.model.owners import TargetRef, controller_in
+from trellis.runtime.recording import recorded
+
+PASSWORD = "hunter2"  # noqa: S105 - that is the point of it
+
+
+@pytest.fixture
+def shop(cluster: Cluster, namespace: str) -> str:
+    """A Deployment with a password in its environment, its VPA, and usage that metrics.k8s.io knows."""
+    deployment = workloads.deployment("web", replicas=2, annotations=USAGE)
+    container = deployment["spec"]["template"]["spec"]["containers"][0]
+    container["env"] = [{"name": "PASSWORD", "value": PASSWORD}]
+    container["args"] = [f"--password={PASSWORD}"]
+    deployment["metadata"]["annotations"] = {"note": PASSWORD}
+    cluster.api.create(deployment, namespace)
+    cluster.api.create(vpa("web", updatePolicy={"updateMode": "Off"}), namespace)
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "stringData": {"password": PASSWORD}}
+    cluster.api.create(secret, namespace)
+    cluster.ready_pods(namespace, "web", 2)
+    return namespace
+
+
+@pytest.fixture
+def elsewhere(cluster: Cluster) -> Iterator[str]:
+    """A namespace that nobody may look into."""
+    name = cluster.create_namespace("hidden")
+    yield name
+    cluster.delete_namespace(name)
+
+
+def dump(kubeconfig: Path, path: Path, *arguments: str) -> tuple[Result, Collected]:
+    command = ["dump", "--quiet", "-o", str(path), "--kubeconfig", str(kubeconfig), *arguments]
+    result = CliRunner().invoke(trellis, command, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result, Collected.of(recorded(path))
+
+
+def restricted(cluster: Cluster, namespace: str) -> Path:
+    """An account that may list namespaces, and read pods and workloads in one of them."""
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "looker"}}
+    cluster.api.create(account, namespace)
+    group = "rbac.authorization.k8s.io"
+    subject = {"kind": "ServiceAccount", "name": "looker", "namespace": namespace}
+
+    def grant(kind: str, rules: list[dict[str, Any]], within: str) -> None:
+        name = f"looker-{namespace}"
+        role = {"apiVersion": f"{group}/v1", "kind": kind, "metadata": {"name": name}, "rules": rules}
+        reference = {"apiGroup": group, "kind": kind, "name": name}
+        binding = {"apiVersion": f"{group}/v1", "kind": f"{kind}Binding", "metadata": {"name": name}}
+        cluster.api.create(role, within)
+        cluster.api.create({**binding, "roleRef": reference, "subjects": [subject]}, within)
+
+    read = ["get", "list"]
+    grant("ClusterRole", [{"apiGroups": [""], "resources": ["namespaces"], "verbs": read}], "")
+    pods = {"apiGroups": [""], "resources": ["pods"], "verbs": read}
+    grant("Role", [pods, {"apiGroups": ["apps"], "resources": ["*"], "verbs": read}], namespace)
+    return cluster.kubeconfig_for("looker", namespace)
+
+
+def test_a_dump_has_what_is_there_and_no_secrets(cluster: Cluster, shop: str, tmp_path: Path) -> None:
+    def measured() -> Collected | None:
+        _, found = dump(cluster.kubeconfig, tmp_path / "dump.jsonl", "-n", shop)
+        return found if len(found.usage) == 2 else None
+
+    found = until("usage of both pods", measured, seconds=USAGE_SECONDS)
+    assert found.about.server.startswith("v1.")
+    assert found.about.resizes_pods
+    pods = found.pods.by(BY_NAMESPACE, shop)
+    assert len(pods) == 2
+    owner = controller_in(shop, pods[0].metadata.controller)
+    assert owner is not None
+    assert found.owners.follow(owner).topmost == TargetRef(shop, "apps/v1", "Deployment", "web")
+    assert [each.metadata.name for each in found.vpas] == ["web"]
+    assert len(found.nodes) >= 1
+    assert PASSWORD not in (tmp_path / "dump.jsonl").read_text()
+
+
+def test_what_an_account_may_not_see_is_named(cluster: Cluster, shop: str, elsewhere: str, tmp_path: Path) -> None:
+    account = restricted(cluster, shop)
+
+    def granted() -> tuple[Result, Collected] | None:
+        result, found = dump(account, tmp_path / "dump.jsonl", "-n", shop, "-n", elsewhere)
+        return (result, found) if len(found.pods) == 2 else None
+
+    result, found = until("the rights of the account", granted)
+    assert {each.metadata.namespace for each in found.pods} == {shop}
+    assert found.workloads["Deployment"].get(shop, "web") is not None
+    hidden = {(each.what, each.where): each.why for each in found.missing}
+    assert hidden["Pod", elsewhere] == "may not be read"
+    assert hidden["Node", ""] == "may not be read"
+    assert hidden["VerticalPodAutoscaler", ""] == "may not be read"
+    assert any(line.startswith(f"  {elsewhere}: ") and "Pod" in line for line in result.stderr.splitlines())
+
+
+def test_an_account_that_may_list_nothing_everywhere_gets_all_that_it_may(
+    cluster: Cluster, shop: str, tmp_path: Path
+) -> None:
+    account = restricted(cluster, shop)
+
+    def granted() -> Collected | None:
+        _, found = dump(account, tmp_path / "dump.jsonl")
+        return found if len(found.pods) == 2 else None
+
+    found = until("the rights of the account", granted)
+    assert shop in found.about.namespaces
+    assert ("Pod", "kube-system") in {(each.what, each.where) for each in found.missing}
+
+
+def test_a_dump_without_names_can_be_simulated(cluster: Cluster, shop: str, tmp_path: Path) -> None:
+    path = tmp_path / "dump.jsonl.gz"
+    _, found = dump(cluster.kubeconfig, path, "-n", shop, "--anonymous")
+    text = b"".join(recorded(path)).decode()
+    assert shop not in text
+    assert len(found.pods) == 2
+    output = tmp_path / "result.json"
+    command = ["simulate", "--dump", str(path), "--quiet", "--only", "fixed", "--json", str(output)]
+    result = CliRunner().invoke(trellis, command, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    assert json.loads(output.read_text())["variants"][0]["name"] == "fixed"

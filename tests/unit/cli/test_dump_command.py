@@ -1,0 +1,225 @@
+"""`trellis dump` as a user runs it, and what other commands read of it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import stat
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from dumped_cluster import HASH, NOW, SECRET, dump_of, example, hide, shop
+from model_server import ModelServer
+from trellis.base.errors import PrometheusUnreachable, Unreachable
+from trellis.cli import dump, prometheus_series
+from trellis.cli.main import trellis
+from trellis.core.model.collected import Collected
+from trellis.core.model.recording import HEADER, read_lines
+from trellis.kube.client import Client
+from trellis.runtime.recording import recorded
+from trellis.sources.cluster.masking import Mask
+from trellis.sources.series.series import Series
+from trellis.sources.series.tables import Found
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture
+def server() -> ModelServer:
+    return shop()
+
+
+@pytest.fixture
+def run(server: ModelServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+    @asynccontextmanager
+    async def connected(*_: object) -> AsyncIterator[tuple[Client, str]]:
+        yield server.client, "shop"
+
+    monkeypatch.setattr(dump, "connected", connected)
+    monkeypatch.chdir(tmp_path)
+    return lambda *arguments: CliRunner().invoke(trellis, ["dump", *arguments])
+
+
+def files() -> list[str]:
+    return sorted(each.name for each in Path().iterdir())
+
+
+def test_a_dump_is_one_file_for_its_owner_that_zcat_reads(run: Callable[..., Result]) -> None:
+    result = run("-o", "dump.jsonl.gz")
+    assert result.exit_code == 0, result.output
+    assert files() == ["dump.jsonl.gz"]
+    assert stat.S_IMODE(Path("dump.jsonl.gz").stat().st_mode) == 0o600
+    lines = gzip.decompress(Path("dump.jsonl.gz").read_bytes()).splitlines()
+    assert [json.loads(line)["kind"] for line in (lines[0], lines[1], lines[-1])] == ["header", "about", "end"]
+    assert "Pod 3" in result.stderr
+    assert "asking the cluster: 100 %" in result.stderr
+    assert "wrote dump.jsonl.gz, " in result.stderr
+    assert result.stdout == ""
+
+
+def test_without_a_name_the_file_says_when_it_was_made(run: Callable[..., Result]) -> None:
+    assert run("--quiet").exit_code == 0
+    (name,) = files()
+    assert name.startswith("trellis-dump-")
+    assert name.endswith(".jsonl.gz")
+
+
+def test_what_could_not_be_read_is_named_at_the_end(run: Callable[..., Result], server: ModelServer) -> None:
+    hide(server, "office")
+    result = run("--quiet", "-o", "dump.jsonl")
+    assert result.exit_code == 0
+    (line,) = [line for line in result.stderr.splitlines() if line.startswith("  office:")]
+    assert "Pod, " in line
+    assert line.endswith("may not be read")
+    assert "\nleft out:\n" in result.stderr
+
+
+def test_patterns_and_anonymous_go_together(run: Callable[..., Result]) -> None:
+    result = run("--quiet", "-n", "sh*", "--anonymous", "-o", "dump.jsonl")
+    assert result.exit_code == 0
+    assert b"web" not in Path("dump.jsonl").read_bytes()
+    found = Collected.of(recorded(Path("dump.jsonl")))
+    assert found.about.anonymous
+    assert len(found.pods) == 2
+
+
+def test_no_two_dumps_use_the_same_names(run: Callable[..., Result]) -> None:
+    for name in ("a.jsonl", "b.jsonl"):
+        run("--quiet", "--anonymous", "-o", name)
+    one, other = (next(iter(Collected.of(recorded(Path(name))).vpas)) for name in ("a.jsonl", "b.jsonl"))
+    assert one.metadata.name != other.metadata.name
+
+
+def test_a_server_that_does_not_answer_leaves_no_file(run: Callable[..., Result], server: ModelServer) -> None:
+    server.faults.append(Unreachable("no route to host"))
+    result = run("--quiet", "-o", "dump.jsonl.gz")
+    assert isinstance(result.exception, Unreachable)
+    assert files() == []
+
+
+def test_ctrl_c_leaves_what_was_there_before(run: Callable[..., Result], server: ModelServer) -> None:
+    Path("dump.jsonl.gz").write_text("yesterday's")
+
+    def press(request: Any) -> None:
+        if request.path.endswith("/pods"):
+            raise KeyboardInterrupt
+
+    server.before = press
+    result = run("--quiet", "-o", "dump.jsonl.gz")
+    assert result.exit_code == 130
+    assert "nothing was written" in result.stderr
+    assert files() == ["dump.jsonl.gz"]
+    assert Path("dump.jsonl.gz").read_text() == "yesterday's"
+
+
+def test_a_place_that_cannot_be_written_is_refused_before_anybody_is_asked(
+    run: Callable[..., Result], server: ModelServer
+) -> None:
+    result = run("-o", "nowhere/dump.jsonl.gz")
+    assert result.exit_code == 2
+    assert "there is no directory nowhere" in result.stderr
+    assert not server.requests
+
+
+def test_usage_of_the_last_days_comes_from_prometheus(
+    run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+
+    def found(flags: Any, config: Path | None, namespaces: Any, *, quiet: bool) -> Found:
+        asked.append(({name: each.value for name, each in flags.items()}, config, namespaces, quiet))
+        times = np.array([NOW - 60, NOW])
+        return Found([Series(f"shop/web-{HASH}-x2x9z/app", times, np.array([0.1, np.nan]), times, "")], [], [])
+
+    monkeypatch.setattr(prometheus_series, "series_from_prometheus", found)
+    result = run("--quiet", "-n", "shop", "-o", "d.jsonl", "--prometheus-url", "http://p", "--history", "14d")
+    assert result.exit_code == 0, result.output
+    values = {"prometheus-address": "http://p", "history-length": "14d", "history-resolution": "5m"}
+    assert asked == [(values, None, ("shop",), True)]
+    (history,) = Collected.of(recorded(Path("d.jsonl"))).history
+    assert (history.namespace, history.pod, history.container) == ("shop", f"web-{HASH}-x2x9z", "app")
+    assert history.cpu[0] == 0.1
+    assert np.isnan(history.cpu[1])
+
+
+def test_without_prometheus_the_rest_is_written(run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> Found:
+        raise PrometheusUnreachable("no such host")
+
+    monkeypatch.setattr(prometheus_series, "series_from_prometheus", refuse)
+    result = run("--quiet", "-o", "d.jsonl", "--prometheus-url", "http://p")
+    assert result.exit_code == 0
+    assert "  everywhere: history could not be read: no such host" in result.stderr
+    assert len(Collected.of(recorded(Path("d.jsonl"))).pods) == 3
+
+
+def explained(lines: list[bytes], path: Path) -> Any:
+    """What is said of the only VPA of a dump."""
+    path.write_bytes(b"".join(lines))
+    (vpa,) = Collected.of(lines).vpas
+    name = f"{vpa.metadata.namespace}/{vpa.metadata.name}"
+    result = CliRunner().invoke(trellis, ["explain", "vpa", name, "--dump", str(path), "--json"])
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def figures(value: Any) -> Any:
+    """Numbers, quantities and codes, without names and sentences."""
+    match value:
+        case dict():
+            return [figures(each) for each in value.values()]
+        case list():
+            return [figures(each) for each in value]
+        case str():
+            return value if re.fullmatch(r"[0-9.]+(m|[KMG]i)?|[A-Z][A-Za-z]+", value) else ""
+        case _:
+            return value
+
+
+def test_a_dump_without_names_explains_the_same(tmp_path: Path) -> None:
+    plain = explained(dump_of(shop(), "*"), tmp_path / "plain.jsonl")
+    masked = explained(dump_of(shop(), "*", mask=Mask(b"0")), tmp_path / "masked.jsonl")
+    assert plain != masked
+    assert "HpaConflict" in json.dumps(figures(plain))
+    assert figures(plain) == figures(masked)
+
+
+def test_a_dump_is_simulated_with_notes_on_what_was_assumed(run: Callable[..., Result], tmp_path: Path) -> None:
+    (tmp_path / "dump.jsonl").write_bytes(b"".join(example()))
+    result = CliRunner().invoke(
+        trellis, ["simulate", "--processes", "1", "--quiet", "--dump", "dump.jsonl", "--recommenders", "default"]
+    )
+    assert result.exit_code == 0, result.output
+    for words in ("fixed", "current", "default", "usage over time (1 container)", "what is requested"):
+        assert words in " ".join(result.stdout.split())
+
+
+@pytest.mark.usefixtures("run")
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "give a SCENARIO, a recording with --replay, or a dump with --dump"),
+        (["s.yaml", "--dump", "d"], "give a SCENARIO, a recording with --replay, or a dump with --dump"),
+        (["s.yaml", "--recommenders", "default"], "--recommenders goes with --dump"),
+    ],
+)
+def test_a_simulation_is_of_one_thing(arguments: list[str], said: str) -> None:
+    result = CliRunner().invoke(trellis, ["simulate", *arguments])
+    assert result.exit_code == 2
+    assert said in result.stderr
+
+
+def test_the_example_is_what_is_collected_today() -> None:
+    stored = list(recorded(ROOT / "examples" / "dump" / "shop.jsonl"))
+    kinds = [kind for kind, _ in read_lines(stored)]
+    assert kinds[0] == HEADER
+    # The header names the release that wrote it.
+    assert stored[1:] == example()[1:]
+    assert SECRET.encode() not in b"".join(stored)
