@@ -1,0 +1,187 @@
+"""What is there to say about an object? Codes, amounts and times; sentences are made of them by reports.
+
+Amounts are quantities as Kubernetes writes them, and times are RFC 3339. The fields are part of the interface: they are
+what `--json` prints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from trellis.base.reason import Reason
+
+# Quantities by resource.
+Amounts = Mapping[str, str]
+
+
+class Part(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A part of an explanation."""
+
+
+class Step(Part, frozen=True):
+    """Something that made another amount of one; without `before` there was none, without `after` there is none."""
+
+    resource: str
+    reason: Reason
+    before: str = ""
+    after: str = ""
+
+
+class Curve(Part, frozen=True):
+    """What was used of a resource, as some numbers to draw.
+
+    `source` says what they are: `series` and `hours` are usage over time from `since` to `until`, in cores or bytes,
+    null where nothing is known; `histogram` is how much of the samples' weight lies in even parts of what lies between
+    `least` and `most`, which are quantities in any case.
+    """
+
+    resource: str
+    source: str
+    values: tuple[float | None, ...]
+    least: str
+    most: str
+    since: str = ""
+    until: str = ""
+
+
+class Container(Part, frozen=True):
+    """A container of a VPA. `decided` is what a pass of the recommender decided about it, in the recommender's words.
+
+    `history` says where its usage comes from: a `checkpoint`, collected `series`, or what is used `now` alone.
+    """
+
+    name: str
+    decided: Mapping[str, Any]
+    steps: tuple[Step, ...] = ()
+    usage: tuple[Curve, ...] = ()
+    history: str = ""
+
+
+class Otherwise(Part, frozen=True):
+    """Something that would have to change for another verdict, by a code of ours, and the figures that go with it."""
+
+    code: str
+    values: Mapping[str, str | float | None] = {}
+
+
+class Boost(Part, frozen=True):
+    """The boost of a container: where it stands and why, when it is over if that is known, and what it had before."""
+
+    container: str
+    phase: str
+    reason: Reason
+    until: str = ""
+    before: Mapping[str, Amounts] = {}
+
+
+class Sized(Part, frozen=True):
+    """A container of a pod: what it requests, what it should, and what lies between the recommendation and that."""
+
+    container: str
+    requests: Amounts
+    targets: Amounts = {}
+    steps: tuple[Step, ...] = ()
+
+
+class Budget(Part, frozen=True):
+    """Where the disruption budget of a pod's controller stands, if it was refused its turn for it."""
+
+    configured: int
+    living: int
+    ready: int
+    tolerated: int
+    minimum: int
+
+
+class PodPart(Part, frozen=True):
+    """A pod: the verdict on it, what would have to change for another, and when it is looked at again.
+
+    `need` is why it should change, and `difference` how far its requests are off, as a share of them.
+    """
+
+    name: str
+    by: str
+    way: str
+    reason: Reason
+    node: str = ""
+    details: str = ""
+    need: Reason | None = None
+    difference: float = 0.0
+    warnings: tuple[Reason, ...] = ()
+    next_look: str = ""
+    containers: tuple[Sized, ...] = ()
+    otherwise: tuple[Otherwise, ...] = ()
+    boosts: tuple[Boost, ...] = ()
+    budget: Budget | None = None
+
+
+class NewPod(Part, frozen=True):
+    """What a new pod of a workload would get now: the verdict, and the account of it as the annotation has it."""
+
+    workload: str
+    reason: Reason
+    warnings: tuple[str, ...] = ()
+    account: Mapping[str, Any] = {}
+
+
+class Say(Part, frozen=True):
+    """Something else that has a say: an object by kind and name, and what there is to know about it."""
+
+    kind: str
+    name: str
+    values: Mapping[str, Any] = {}
+
+
+class Unseen(Part, frozen=True):
+    """What could not be seen, and so is not part of the answer."""
+
+    reason: Reason
+    details: str = ""
+
+
+class Happened(Part, frozen=True):
+    """An Event about the object or one of its pods."""
+
+    time: str
+    about: str
+    reason: str
+    message: str
+    count: int = 1
+
+
+class VpaPart(Part, frozen=True):
+    """A VPA: what it is about, what it means, and what the recommender says of it."""
+
+    name: str
+    target: str
+    mode: str
+    recommender: str
+    pods: int = 0
+    is_answered: bool = True
+    conditions: tuple[Mapping[str, Any], ...] = ()
+    stored_conditions: tuple[Mapping[str, Any], ...] = ()
+    problem: str = ""
+    rivals: tuple[str, ...] = ()
+    parameters: Mapping[str, Any] = {}
+    failure: str = ""
+    shadows_not_running: tuple[str, ...] = ()
+
+
+class Explained(Part, frozen=True):
+    """The answer about one VPA, pod or recommendation."""
+
+    kind: str
+    namespace: str
+    name: str
+    time: str
+    vpa: VpaPart | None = None
+    containers: tuple[Container, ...] = ()
+    pods: tuple[PodPart, ...] = ()
+    new_pods: tuple[NewPod, ...] = ()
+    says: tuple[Say, ...] = ()
+    events: tuple[Happened, ...] = ()
+    unseen: tuple[Unseen, ...] = ()
+    partial: bool = False

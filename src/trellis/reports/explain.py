@@ -1,0 +1,182 @@
+"""Why did it do that? An explanation as text: what is to be known first, then everything else by chapters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from trellis.core.explain.explained import Explained, Say, VpaPart
+from trellis.reports.describe.words import counted, listed
+from trellis.reports.explain_containers import container_lines
+from trellis.reports.explain_pods import new_pod_lines, pod_groups, pod_lines, pod_title, summary
+from trellis.reports.explain_words import amounts, moment, person, word
+from trellis.reports.text_tables import wrapped
+
+_KINDS: Final = {"vpa": "VerticalPodAutoscaler", "pod": "Pod", "recommendation": "Recommendation of"}
+_MODES: Final = {
+    "Off": "it recommends, and changes no pod",
+    "Initial": "new pods get what is recommended, and running pods are left alone",
+    "Recreate": "running pods that are too far off are evicted, and come back as recommended",
+    "InPlaceOrRecreate": "running pods are resized in place, and evicted where that fails",
+    "InPlace": "running pods are resized in place, and never evicted",
+}
+_INDENT: Final = "  "
+_POD: Final = "pod"
+
+
+def as_text(explained: Explained, width: int = 100, *, plain: bool = False) -> Iterator[str]:
+    """The lines of an explanation; `plain` draws with characters that every terminal has."""
+    for depth, line in _lines(explained, plain=plain):
+        inner = len(line) - len(line.lstrip(" "))
+        indent = _INDENT * depth + " " * inner
+        if "  " in line.strip() or not line:
+            yield f"{indent}{line.strip()}"  # a drawing
+            continue
+        yield from (f"{indent}{each}" for each in wrapped(line.strip(), max(width - len(indent), 20)))
+
+
+def as_json(explained: Explained) -> bytes:
+    """The explanation itself, as JSON."""
+    return msgspec.json.format(msgspec.json.encode(explained), indent=2) + b"\n"
+
+
+def _lines(explained: Explained, *, plain: bool) -> Iterator[tuple[int, str]]:
+    now, vpa = explained.time, explained.vpa
+    yield 0, f"{_KINDS[explained.kind]} {explained.namespace}/{explained.name}, at {now}"
+    if explained.partial:
+        yield 0, "This answer is partial: the end says what could not be seen."
+    yield 0, ""
+    if vpa is not None:
+        yield from ((0, line) for line in _vpa_lines(vpa, explained.kind))
+    yield from ((0, line) for line in summary(explained.pods, alone=explained.kind == _POD))
+    # What was asked about comes first.
+    if explained.kind == _POD:
+        yield from _pods(explained)
+    for container in explained.containers:
+        yield from _chapter(f"RECOMMENDATION FOR CONTAINER {container.name}")
+        parameters = vpa.parameters if vpa is not None else {}
+        yield from ((1, line) for line in container_lines(container, parameters, now, plain=plain))
+    if explained.kind != _POD:
+        yield from _pods(explained)
+    for new in explained.new_pods:
+        yield from _chapter(f"A NEW POD OF {new.workload}")
+        yield from ((1, line) for line in new_pod_lines(new))
+    yield from _around(explained)
+
+
+def _pods(explained: Explained) -> Iterator[tuple[int, str]]:
+    if explained.pods:
+        yield from _chapter("THE POD" if explained.kind == _POD else "PODS")
+    for group in pod_groups(explained.pods):
+        yield 1, pod_title(group)
+        yield from ((2, line) for line in pod_lines(group[0], explained.time))
+
+
+def _around(explained: Explained) -> Iterator[tuple[int, str]]:
+    now, vpa = explained.time, explained.vpa
+    if vpa is not None and (vpa.conditions or vpa.stored_conditions):
+        yield from _chapter("CONDITIONS")
+        yield from ((1, line) for line in _conditions(vpa))
+    if explained.says:
+        yield from _chapter("WHO ELSE HAS A SAY")
+        yield from ((1, _SAYS[say.kind](say, now)) for say in explained.says)
+    if explained.events:
+        yield from _chapter("WHAT HAPPENED LATELY")
+        for event in explained.events:
+            times = f" ({event.count} times)" if event.count > 1 else ""
+            yield 1, f"{moment(event.time, now)}: {event.about}, {event.reason}{times}: {event.message}"
+    if explained.unseen:
+        yield from _chapter("WHAT COULD NOT BE SEEN")
+        for unseen in explained.unseen:
+            details = f" ({unseen.details})" if unseen.details else ""
+            yield 1, f"{unseen.reason.code}: {person(unseen.reason.meaning)}{details}."
+
+
+def _chapter(title: str) -> Iterator[tuple[int, str]]:
+    yield 0, ""
+    yield 0, title
+
+
+def _vpa_lines(vpa: VpaPart, kind: str) -> Iterator[str]:
+    who = "It" if kind != _POD else f"VerticalPodAutoscaler {vpa.name}"
+    yield f"{who} governs {counted(vpa.pods, 'pod')} of {vpa.target} in mode {vpa.mode}: {_MODES[vpa.mode]}."
+    if vpa.is_answered:
+        yield f"The recommender {vpa.recommender} says what they should request."
+    else:
+        yield f"The recommender {vpa.recommender} is none that can be asked here."
+    if vpa.problem:
+        yield f"Its target cannot be used. {vpa.problem}."
+    if vpa.rivals:
+        yield f"Pods that it matches are governed by an older one: {listed(vpa.rivals)}."
+    if vpa.shadows_not_running:
+        yield f"No recommender answers to the names of these shadows: {listed(vpa.shadows_not_running)}."
+    if vpa.failure:
+        yield f"Its recommender failed: {vpa.failure}."
+
+
+def _conditions(vpa: VpaPart) -> Iterator[str]:
+    stored = {each["type"]: each for each in vpa.stored_conditions}
+    for each in vpa.conditions or vpa.stored_conditions:
+        why = ": ".join(text for text in (each.get("reason", ""), each.get("message", "")) if text)
+        kept = stored.get(each["type"])
+        differs = "" if kept is None or kept["status"] == each["status"] else f" (the status says {kept['status']})"
+        yield f"{each['type']} is {each['status']}{differs}{f', {why}' if why else ''}"
+
+
+def _hpa(say: Say, _now: str) -> str:
+    values = say.values
+    metrics = listed(values["metrics"]) or "no metric that is known"
+    by = values["byUtilizationOf"]
+    resources = listed([word(each) for each in by])
+    clash = f"; it looks at {resources} as a share of requests, so that a new one moves its scale point" if by else ""
+    range_ = f"between {values['minReplicas']} and {values['maxReplicas']} replicas, {values['replicas']} now"
+    return f"HPA {say.name} scales the same workload by {metrics}, {range_}{clash}."
+
+
+def _budget(say: Say, _now: str) -> str:
+    values = say.values
+    asked = [f"{name} {values[name]}" for name in ("minAvailable", "maxUnavailable") if name in values]
+    allowed = counted(values["disruptionsAllowed"], "disruption")
+    healthy = f"{counted(values['healthy'], 'pod')} healthy, and {values['desired']} must be"
+    return f"PodDisruptionBudget {say.name} ({listed(asked)}) allows {allowed} now: {healthy}."
+
+
+def _limits(say: Say, _now: str) -> str:
+    parts = [
+        f"{item['type']} {name} {amounts(bounds)}"
+        for item in say.values["limits"]
+        for name, bounds in item.items()
+        if isinstance(bounds, Mapping)
+    ]
+    return f"LimitRange {say.name}: {'; '.join(parts)}."
+
+
+def _quota(say: Say, _now: str) -> str:
+    hard: Mapping[str, Any] = say.values["hard"]
+    used: Mapping[str, Any] = say.values["used"]
+    parts = [f"{used.get(name, 0)} of {most} {name}" for name, most in hard.items()]
+    return f"ResourceQuota {say.name}: {', '.join(parts)} used."
+
+
+def _freeze(say: Say, _now: str) -> str:
+    why = f": {say.values['why']}" if say.values.get("why") else ""
+    return f"The {say.name} is frozen by {say.values['by']}{why}. No running pod is changed until that is lifted."
+
+
+def _admission(say: Say, now: str) -> str:
+    renewed = say.values["renewed"]
+    when = f"renewed at {moment(renewed, now)}" if renewed else "never renewed"
+    there = "New pods are sized" if say.values["there"] else "Nobody sizes new pods"
+    return f"{there}: the Lease {say.name} of the admission controller was {when}."
+
+
+_SAYS: Final = {
+    "HorizontalPodAutoscaler": _hpa,
+    "PodDisruptionBudget": _budget,
+    "LimitRange": _limits,
+    "ResourceQuota": _quota,
+    "Freeze": _freeze,
+    "AdmissionController": _admission,
+}

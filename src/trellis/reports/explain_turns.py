@@ -1,0 +1,107 @@
+"""What would have to change for another verdict, in sentences?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from trellis.core.explain.explained import Otherwise
+from trellis.core.explain.otherwise import Turn
+from trellis.reports.describe.words import listed
+from trellis.reports.explain_words import moment, word
+from trellis.reports.figures import count, share
+
+_Values = Mapping[str, str | float | None]
+
+_CHANGES: Final = {
+    "TargetHigherThanRequests": "is higher than the request",
+    "TargetHigherThanOrEqualToRequests": "is at least the request",
+    "TargetLowerThanRequests": "is lower than the request",
+    "TargetLowerThanOrEqualToRequests": "is at most the request",
+}
+_PLAIN: Final = {
+    Turn.POD_READY: "the pod becomes Ready",
+    Turn.GATE_ON: "the feature gate is switched on",
+    Turn.SERVER_RESIZES: "the API server can resize pods in place, as Kubernetes 1.33 can",
+    Turn.CONTROLLER_THERE: "a controller owns the pod, which would replace it",
+    Turn.NODE_ASSIGNED: "the pod is scheduled",
+    Turn.POD_STARTED: "the pod starts",
+    Turn.RECOMMENDATION_PUBLISHED: "a recommendation is published for its containers",
+    Turn.RECOMMENDATION_CHANGED: "something else is recommended",
+    Turn.OUTSIDE_BOUNDS: "its requests are outside of the recommended bounds, or it soon runs out of memory",
+    Turn.ROOM_MADE: "some node has room for the pod that would take its place",
+}
+
+
+def turn_sentence(turn: Otherwise, now: str) -> str:
+    """One thing, as what follows `The verdict is another when ...`."""
+    kind = Turn(turn.code)
+    return _PLAIN[kind] if kind in _PLAIN else _WITH_FIGURES[kind](turn.values, now)
+
+
+def _text(values: _Values, name: str) -> str:
+    return str(values.get(name) or "")
+
+
+def _number(values: _Values, name: str) -> str:
+    return count(float(values.get(name) or 0))
+
+
+def _freeze(values: _Values, _now: str) -> str:
+    why = f" ({values['why']})" if values.get("why") else ""
+    return f"{_text(values, 'by')} lifts the freeze of the {_text(values, 'where')}{why}"
+
+
+def _time(values: _Values, now: str) -> str:
+    return f"it is {moment(_text(values, 'at'), now)}" if values.get("at") else "some time has passed"
+
+
+def _difference(values: _Values, _now: str) -> str:
+    difference, threshold = float(values["difference"] or 0), float(values["threshold"] or 0)
+    return f"its requests are off by {share(threshold)} or more; they are off by {share(difference)}"
+
+
+def _others(values: _Values, _now: str) -> str:
+    least, ready = _number(values, "least"), _number(values, "ready")
+    return f"more pods of its controller are in service than the {least} that must stay; there are {ready}"
+
+
+def _replicas(values: _Values, _now: str) -> str:
+    living, least = _number(values, "living"), _number(values, "minimum")
+    return f"{least} pods of its controller live; there are {living} (`minReplicas` says how many there must be)"
+
+
+def _hourly(values: _Values, _now: str) -> str:
+    given = [f"{_number(values, name)} {where}" for name, where in _HOURLY.items() if name in values]
+    return f"more than {listed(given)} may be disturbed within an hour"
+
+
+_HOURLY: Final = {"perHour": "in the cluster", "perHourInNamespace": "in the namespace"}
+
+
+def _requirements(values: _Values, _now: str) -> str:
+    resources = listed([word(each) for each in _text(values, "resources").split(",")], "or")
+    change = _text(values, "change")
+    return f"the target for {resources} {_CHANGES.get(change, 'compares as the object asks')}"
+
+
+def _hpa(values: _Values, _now: str) -> str:
+    resources = listed([word(each) for each in _text(values, "resources").split(",")])
+    return f"no HPA scales the workload by the utilization of {resources}"
+
+
+_WITH_FIGURES: Final[Mapping[Turn, Callable[[_Values, str], str]]] = {
+    Turn.FREEZE_LIFTED: _freeze,
+    Turn.TIME_PASSED: _time,
+    Turn.MODE_CHANGED: lambda values, _now: f"the update mode is another than {_text(values, 'mode')}",
+    Turn.DIFFERENCE_LARGER: _difference,
+    Turn.REPLICAS_ADDED: _replicas,
+    Turn.OTHERS_READY: _others,
+    Turn.BUDGET_RAISED: _hourly,
+    Turn.ADMISSION_THERE: lambda values, _now: f"an admission controller renews the Lease {_text(values, 'lease')}",
+    Turn.REQUIREMENTS_MET: _requirements,
+    Turn.HPA_CHANGED: _hpa,
+    Turn.NODE_ANSWERED: lambda values, _now: (
+        f"the kubelet of {_text(values, 'node')} carries out what it was asked for"
+    ),
+}

@@ -1,0 +1,100 @@
+"""How do the amounts, times and curves of an explanation read?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+from trellis.base.errors import InvalidQuantity
+from trellis.base.quantity import Quantity
+from trellis.base.times import parse_time
+from trellis.reports.describe.words import RESOURCE_WORDS, listed
+from trellis.reports.figures import trimmed
+
+# From little to much. A terminal that has no such characters gets the others.
+_BLOCKS: Final = "▁▂▃▄▅▆▇█"
+_PLAIN: Final = ".:-=+*%#"
+_UNKNOWN: Final = " "
+_UNITS: Final = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+# An amount of memory with so many digits is rounded.
+_MANY_DIGITS: Final = 5
+_BINARY: Final = ((2**40, "Ti"), (2**30, "Gi"), (2**20, "Mi"), (2**10, "Ki"))
+
+
+def amount(resource: str, text: str) -> str:
+    """A quantity for people: memory of many digits is rounded to three digits."""
+    digits = text.rstrip("kKMGTPEim")
+    if resource != "memory" or len(digits) < _MANY_DIGITS:
+        return text or "none"
+    try:
+        found = Quantity.parse(text).units
+    except InvalidQuantity:
+        return text
+    for size, suffix in _BINARY:
+        if found >= size:
+            return f"{trimmed(found / size)}{suffix}"
+    return text
+
+
+def amounts(found: Mapping[str, str]) -> str:
+    """`CPU 500m and memory 1Gi`."""
+    return listed([f"{word(resource)} {amount(resource, text)}" for resource, text in found.items()])
+
+
+def word(resource: str) -> str:
+    """A resource in a sentence."""
+    return RESOURCE_WORDS.get(resource, resource)
+
+
+def moment(text: str, now: str) -> str:
+    """A time, and how far it is from the time of the explanation: `14:05 UTC, in 3 min`."""
+    there, here = parse_time(text), parse_time(now)
+    away = (there - here).total_seconds()
+    shown = clock(there, here)
+    if abs(away) < 1:
+        return f"{shown}, now"
+    return f"{shown}, in {long(away)}" if away > 0 else f"{shown}, {long(-away)} ago"
+
+
+def between(since: str, until: str) -> str:
+    """How much time lies between two times."""
+    return long((parse_time(until) - parse_time(since)).total_seconds())
+
+
+def long(seconds: float) -> str:
+    """A span of time in its two largest units: `2 d 3 h`, `1 min 40 s`."""
+    parts: list[str] = []
+    left = round(seconds)
+    for size, unit in _UNITS:
+        whole, left = divmod(left, size)
+        if parts or whole:
+            parts.append(f"{whole} {unit}" if whole else "")
+        if len(parts) == 2:
+            break
+    return " ".join(part for part in parts if part) or "0 s"
+
+
+def clock(there: datetime, here: datetime) -> str:
+    """The time of day, with the date where it is another one."""
+    at = there.astimezone(UTC)
+    day = "" if at.date() == here.astimezone(UTC).date() else f"{at:%Y-%m-%d} "
+    return f"{day}{at:%H:%M} UTC"
+
+
+def sparkline(values: Sequence[float | None], *, plain: bool = False) -> str:
+    """Numbers as a line of blocks, the highest of them as the tallest; a gap where nothing is known."""
+    known = [value for value in values if value is not None]
+    highest = max(known, default=0.0)
+    steps = _PLAIN if plain else _BLOCKS
+    if highest <= 0:
+        return steps[0] * len(values)
+    last = len(steps) - 1
+    return "".join(_UNKNOWN if value is None else steps[round(last * value / highest)] for value in values)
+
+
+def person(text: str) -> str:
+    """A meaning as a part of a longer sentence: without its full stop, and beginning small."""
+    short = text.removesuffix(".")
+    head, _, _ = short.partition(" ")
+    return short if head[1:] != head[1:].lower() else short[:1].lower() + short[1:]

@@ -1,0 +1,106 @@
+"""By which figures do the components of a cluster decide, as far as their flags were collected?
+
+A flag that cannot be read stands for its default, and is named.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from trellis.api.gates import Gates
+from trellis.base.durations import parse_duration
+from trellis.base.errors import InvalidInput
+from trellis.core.explain.settings import Components
+from trellis.core.model.collected import Collected
+from trellis.core.recommend.presets import read_presets
+from trellis.sim.figures import FLAGS, read_figures
+
+_GATES: Final = {"CPUStartupBoost": "cpu_startup_boost", "InPlace": "in_place", "PerVPAConfig": "per_vpa_config"}
+_SERVER: Final = re.compile(r"v?(\d+)\.(\d+)")
+# From this version on a memory limit may be lowered without a restart.
+_LOWERS_MEMORY_LIMITS: Final = (1, 34)
+_NEWEST: Final = (99, 0)
+
+
+def components_of(collected: Collected) -> Components:
+    """What their flags say, and what the API server can do."""
+    flags = {name: value for each in collected.components for name, value in each.flags.items()}
+    known, problems = _known(flags)
+    figures, gates = read_figures(known), _gates(flags.get("feature-gates", ""))
+    about = collected.about
+    names = tuple(name for name in flags.get("recommender-name", "").split(",") if name)
+    presets, odd = _presets(flags.get("set", ""), names or ("default",))
+    standard = Components()
+    namespace, name = standard.admission_lease
+    return Components(
+        usage=figures.usage,
+        estimates=figures.estimates,
+        pipeline=figures.pipeline,
+        updates=msgspec.structs.replace(
+            figures.updates,
+            resizes=about.resizes_pods,
+            lowers_memory_limits=_version(about.server) >= _LOWERS_MEMORY_LIMITS,
+            in_place=gates.in_place,
+            startup_boost=gates.cpu_startup_boost,
+            per_vpa_config=gates.per_vpa_config,
+        ),
+        boosts=msgspec.structs.replace(figures.boosts, enabled=gates.cpu_startup_boost and about.resizes_pods),
+        gates=gates,
+        names=names,
+        presets=presets,
+        heeds_admission=figures.admission.is_heeded,
+        admission_lease=(
+            flags.get("admission-controller-status-lease-namespace", namespace),
+            flags.get("admission-controller-status-lease-name", name),
+        ),
+        admission_timeout=_seconds(
+            flags.get("admission-controller-status-lease-timeout", ""), standard.admission_timeout
+        ),
+        seen=tuple(each.component for each in collected.components),
+        problems=(*problems, *odd),
+    )
+
+
+def _known(flags: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """Those that change a decision and can be read, and what is wrong with the others."""
+    known: dict[str, str] = {}
+    problems: list[str] = []
+    for name, value in flags.items():
+        if name not in FLAGS:
+            continue
+        try:
+            read_figures({name: value})
+            known[name] = value
+        except InvalidInput as error:
+            problems.append(f"--{name}: {error}")
+    return known, problems
+
+
+def _gates(text: str) -> Gates:
+    given = dict(each.split("=", 1) for each in text.split(",") if "=" in each)
+    changed = {_GATES[name]: value.lower() == "true" for name, value in given.items() if name in _GATES}
+    return msgspec.structs.replace(Gates(), **changed)
+
+
+def _presets(text: str, names: tuple[str, ...]) -> tuple[dict[str, dict[str, str]], list[str]]:
+    try:
+        return read_presets([each for each in text.split(",") if each], names), []
+    except InvalidInput as error:
+        return {}, [f"--set: {error}"]
+
+
+def _seconds(text: str, default: float) -> float:
+    try:
+        return parse_duration(text).total_seconds() if text else default
+    except InvalidInput:
+        return default
+
+
+def _version(server: str) -> tuple[int, int]:
+    """Of the API server; one that does not say is taken for a new one."""
+    found = _SERVER.match(server)
+    return (int(found[1]), int(found[2])) if found else _NEWEST

@@ -1,0 +1,110 @@
+"""`trellis explain` as a user runs it, from a dump."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from explained_world import Cluster
+from trellis.base.errors import InvalidInput, InvalidRecording
+from trellis.cli.main import trellis
+from trellis.core.model.dump_lines import Component, Missing
+
+
+def dumped(path: Path, cluster: Cluster | None = None) -> Path:
+    """A cluster with a pod that is too small, as a file."""
+    if cluster is None:
+        cluster = Cluster()
+        cluster.add_workload()
+        cluster.add_vpa("web", {"app": {"cpu": "2", "memory": "2Gi"}})
+        cluster.add_checkpoint()
+        cluster.use("web-1-0")
+    file = path / "dump.jsonl.gz"
+    file.write_bytes(gzip.compress(b"".join(cluster.lines())))
+    return file
+
+
+def explain(*arguments: object) -> Result:
+    return CliRunner().invoke(trellis, ["explain", *map(str, arguments)])
+
+
+def test_a_vpa_a_pod_and_a_recommendation_are_explained(tmp_path: Path) -> None:
+    file = dumped(tmp_path)
+    for kind, name, told in (
+        ("vpa", "web", "It governs 2 pods of Deployment web in mode Recreate"),
+        ("pod", "shop/web-1-0", "EvictToRecreate"),
+        ("recommendation", "web", "RECOMMENDATION FOR CONTAINER app"),
+    ):
+        result = explain(kind, name, "--dump", file)
+        assert (result.exit_code, told in result.output) == (0, True), result.output
+
+
+def test_json_is_the_structure(tmp_path: Path) -> None:
+    result = explain("vpa", "web", "-n", "shop", "--dump", dumped(tmp_path), "--json")
+    found = json.loads(result.output)
+    assert result.exit_code == 0
+    assert (found["kind"], found["vpa"]["mode"], len(found["pods"])) == ("vpa", "Recreate", 2)
+
+
+def test_the_flags_of_the_components_count(tmp_path: Path) -> None:
+    cluster = Cluster()
+    cluster.add_workload()
+    cluster.add_vpa("web", {"app": {"cpu": "2", "memory": "2Gi"}})
+    cluster.use("web-1-0")
+    cluster.components = [Component("updater", "kube-system", "updater", flags={"min-replicas": "3"})]
+    result = explain("pod", "web-1-0", "--dump", dumped(tmp_path, cluster))
+    assert "TooFewReplicas" in result.output
+
+
+def test_a_partial_answer_is_marked_and_tells_by_its_exit_status(tmp_path: Path) -> None:
+    cluster = Cluster()
+    cluster.add_workload()
+    cluster.add_vpa()
+    cluster.use("web-1-0")
+    cluster.missing = [Missing("Event", "shop", "is forbidden")]
+    result = explain("vpa", "web", "--dump", dumped(tmp_path, cluster))
+    assert result.exit_code == 1
+    assert "This answer is partial" in result.output
+    assert "Event in shop: is forbidden" in result.output
+
+
+def test_an_unknown_name_is_answered_with_the_nearest(tmp_path: Path) -> None:
+    result = explain("vpa", "wbe", "--dump", dumped(tmp_path))
+    assert isinstance(result.exception, InvalidInput)
+    assert 'did you mean "web"' in str(result.exception)
+
+
+def test_of_several_namespaces_one_has_to_be_chosen(tmp_path: Path) -> None:
+    cluster = Cluster()
+    cluster.add_workload()
+    cluster.add_vpa()
+    cluster.put("Pod", "lonely", namespace="cellar")
+    file = dumped(tmp_path, cluster)
+    result = explain("vpa", "web", "--dump", file)
+    assert result.exit_code == 2
+    assert "the dump has cellar, shop" in result.output
+    assert "governs" in explain("vpa", "shop/web", "--dump", file).output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("vpa", "web", "--container", "app"), "--container goes with a recommendation"),
+        (("vpa", "shop/web", "-n", "other"), "in another namespace than -n other"),
+        (("vpa", "web", "--prometheus-url", "http://p"), "a dump has its history with it"),
+        (("node", "n1"), "is not one of"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(tmp_path: Path, arguments: tuple[str, ...], told: str) -> None:
+    result = explain(*arguments, "--dump", dumped(tmp_path))
+    assert (result.exit_code, told in result.output) == (2, True), result.output
+
+
+def test_a_file_that_is_no_dump_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "notes.txt"
+    file.write_text("hello\n")
+    assert isinstance(explain("vpa", "web", "--dump", file).exception, InvalidRecording)

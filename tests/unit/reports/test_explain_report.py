@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from explained_world import BOOST, NAMESPACE, Cluster, shop
+from golden_files import assert_golden
+from resize_world import DAY, NOW, container, time
+from trellis.core.explain import Explained, explain_pod, explain_recommendation, explain_vpa
+from trellis.core.explain.explained import Otherwise, PodPart
+from trellis.core.explain.otherwise import Turn
+from trellis.core.model.dump_lines import Missing
+from trellis.core.resize.candidates import MODE_LEAVES_PODS
+from trellis.reports.explain import as_json, as_text
+from trellis.reports.explain_turns import turn_sentence
+from trellis.reports.explain_words import amount, moment, sparkline
+
+AT = time(NOW)
+
+
+def boosted() -> Cluster:
+    cluster = Cluster()
+    annotations = {BOOST: '{"requests":{"cpu":"200m","memory":"1Gi"}}'}
+    cluster.add_workload("job", 1, container(cpu="1"), annotations=annotations, ready_for=20.0)
+    cluster.add_vpa("job", startupBoost={"cpu": {"type": "Factor", "factor": 5, "duration": "2m"}})
+    cluster.missing = [Missing("PodDisruptionBudget", NAMESPACE, "is forbidden")]
+    return cluster
+
+
+def text(explained: Explained, width: int = 100) -> str:
+    return "\n".join(as_text(explained, width)) + "\n"
+
+
+@pytest.mark.parametrize("kind", ["vpa", "pod", "recommendation"])
+def test_explanations_are_as_approved(kind: str) -> None:
+    evidence = shop().evidence()
+    explained = {
+        "vpa": lambda: explain_vpa(evidence, "web"),
+        "pod": lambda: explain_pod(evidence, "web-1-0"),
+        "recommendation": lambda: explain_recommendation(evidence, "web", "app"),
+    }[kind]()
+    assert_golden(f"explain-{kind}.txt", text(explained))
+    assert_golden(f"explain-{kind}.json", as_json(explained).decode())
+
+
+def test_a_boost_and_a_partial_answer_are_as_approved() -> None:
+    assert_golden("explain-boosted.txt", text(explain_pod(boosted().evidence(), "job-1-0")))
+
+
+def test_no_line_is_wider_than_asked_for_but_a_drawing() -> None:
+    for line in as_text(explain_vpa(shop().evidence(), "web"), 60):
+        assert len(line) <= 60 or any(block in line for block in "▁▂▃▄▅▆▇█")
+
+
+def test_a_terminal_without_blocks_gets_plain_characters() -> None:
+    lines = list(as_text(explain_vpa(shop().evidence(), "web"), 100, plain=True))
+    assert "\n".join(lines).isascii()
+    assert sparkline([0.0, 0.5, None, 1.0], plain=True) == ".+ #"
+    assert sparkline([0.0, 0.0]) == "▁▁"
+
+
+def test_pods_of_which_the_same_is_said_are_told_of_together() -> None:
+    cluster = Cluster()
+    cluster.add_workload("web", 12)
+    cluster.add_vpa("web", {"app": {"cpu": "500m", "memory": "1Gi"}})
+    told = text(explain_vpa(cluster.evidence(), "web"))
+    assert "12 pods are left alone: the pod has what is recommended" in told
+    assert "web-1-0, web-1-1, web-1-2 and 9 others" in told
+    assert told.count("SizeAsRecommended") == 1
+
+
+@pytest.mark.parametrize("turn", list(Turn))
+def test_everything_that_could_change_has_a_sentence(turn: Turn) -> None:
+    values: dict[str, str | float | None] = {
+        "by": "alice",
+        "where": "cluster",
+        "why": "incident 7",
+        "at": AT,
+        "mode": "Off",
+        "lease": "a/b",
+        "resources": "cpu,memory",
+        "change": "TargetLowerThanRequests",
+        "node": "n1",
+        "difference": 0.04,
+        "threshold": 0.1,
+        "living": 1.0,
+        "minimum": 2.0,
+        "ready": 1.0,
+        "least": 2.0,
+        "perHour": 5.0,
+    }
+    found = turn_sentence(Otherwise(turn.value, values), AT)
+    assert found
+    assert not found.endswith(".")
+
+
+def test_amounts_and_times_read_as_people_write_them() -> None:
+    assert amount("memory", "442809964") == "422Mi"
+    assert amount("memory", "256Mi") == "256Mi"
+    assert amount("memory", "1986499Ki") == "1.89Gi"
+    assert amount("memory", "1536Mi") == "1536Mi"
+    assert amount("memory", "351199559680m") == "335Mi"
+    assert amount("cpu", "") == "none"
+    assert moment(time(NOW + 180), AT) == "08:03 UTC, in 3 min"
+    assert moment(time(NOW + 100), AT) == "08:01 UTC, in 1 min 40 s"
+    assert moment(time(NOW + 90_061), AT) == "2027-01-16 09:01 UTC, in 1 d 1 h"
+    assert moment(time(NOW - 2 * DAY), AT) == "2027-01-13 08:00 UTC, 2 d ago"
+
+
+def test_json_has_the_codes_and_nothing_that_is_empty() -> None:
+    part = PodPart("p", "", "Leave", MODE_LEAVES_PODS)
+    found = json.loads(as_json(Explained("pod", "shop", "p", AT, pods=(part,))))
+    assert found == {
+        "kind": "pod",
+        "namespace": "shop",
+        "name": "p",
+        "time": AT,
+        "pods": [
+            {
+                "name": "p",
+                "by": "",
+                "way": "Leave",
+                "reason": {
+                    "code": "ModeLeavesPods",
+                    "meaning": "The update mode leaves pods that run as they are.",
+                    "severity": "info",
+                },
+            }
+        ],
+    }
