@@ -17,6 +17,7 @@ from bench import (
     pod_list,
     quality,
     quantity_columns,
+    recommend_prometheus,
     recommender_cost,
     recommender_pass,
     recommender_side_by_side,
@@ -43,6 +44,7 @@ MEASUREMENTS: dict[str, Callable[[], list[Row]]] = {
     "quality": quality.measure,
     "backtest": backtest.measure,
     "closed_loop": closed_loop.measure,
+    "recommend_prometheus": recommend_prometheus.measure,
 }
 
 # Taken only when named: each takes more than ten minutes.

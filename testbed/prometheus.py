@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import http.client
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -45,10 +45,13 @@ class Prometheus:
 
 
 @contextmanager
-def serving(directory: Path, openmetrics: str, *flags: str) -> Iterator[Prometheus]:
-    """A server that knows these samples, with its files in an existing, empty directory."""
+def serving(directory: Path, openmetrics: str | Iterable[str], *flags: str, block: str = "2h") -> Iterator[Prometheus]:
+    """A server that knows these samples, a text or pieces of one, with its files in an existing, empty directory.
+
+    Writing a block of so long a time takes a look at all of the text: many samples want long ones.
+    """
     programs = ensure([PROMETHEUS, PROMTOOL])
-    _write_blocks(programs[PROMTOOL.name], directory, openmetrics)
+    _write_blocks(programs[PROMTOOL.name], directory, openmetrics, block)
     configuration = directory / "prometheus.yml"
     configuration.write_text("scrape_configs: []\n")
     [port] = free_ports(1)
@@ -72,12 +75,19 @@ def serving(directory: Path, openmetrics: str, *flags: str) -> Iterator[Promethe
         process.kill()
 
 
-def _write_blocks(promtool: Path, directory: Path, openmetrics: str) -> None:
+def _write_blocks(promtool: Path, directory: Path, openmetrics: str | Iterable[str], block: str) -> None:
     """Without a sample there is no block; Prometheus then starts empty."""
     text = directory / "history.txt"
-    text.write_text(openmetrics if openmetrics.endswith(END) else openmetrics + END)
+    with text.open("w") as file:
+        last = ""
+        for piece in [openmetrics] if isinstance(openmetrics, str) else openmetrics:
+            file.write(piece)
+            last = piece
+        if not last.endswith(END):
+            file.write(END)
     data = directory / "data"
-    command: list[str | Path] = [promtool, "tsdb", "create-blocks-from", "openmetrics", "--quiet", text, data]
+    how = ["--quiet", f"--max-block-duration={block}"]
+    command: list[str | Path] = [promtool, "tsdb", "create-blocks-from", "openmetrics", *how, text, data]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise HarnessError(f"promtool refused the samples: {(done.stderr or done.stdout).strip()[-2000:]}")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+from bisect import bisect_right
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,8 +19,8 @@ Container = tuple[str, str, str]
 
 _LOOKBACK = 300.0
 _QUERY = re.compile(
-    r"max by \((?P<by>[a-z_, ]+)\) \((?:(?P<function>rate|timestamp)\()?(?P<metric>[a-z_]+)\{(?P<selector>.*)\}"
-    r"(?:\[(?P<window>[0-9a-z]+)\])?\)*"
+    r"max by \((?P<by>[a-z_, ]+)\) \((?:(?P<function>rate|timestamp|max_over_time)\()?(?P<metric>[a-z_]+)"
+    r"\{(?P<selector>.*)\}(?:\[(?P<window>[0-9a-z]+)\])?\)*"
 )
 _MATCHER = re.compile(r'([a-z_]+)(=~|!=|=)"([^"]*)"')
 
@@ -49,8 +50,7 @@ class ModelPrometheus:
     async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request."""
         form: Mapping[str, Any] = await request.post() if request.method == "POST" else request.query
-        parameters = {name: str(value) for name, value in form.items()}
-        self.asked.append(Asked(request.method, request.path, dict(request.headers), parameters))
+        parameters = self.note(request, form)
         query = parameters["query"]
         if query in self.raw:
             return _success(self.raw[query])
@@ -70,6 +70,12 @@ class ModelPrometheus:
         result = [{"metric": labels, "values": values} for labels, values in series]
         return _success({"resultType": "matrix", "result": result})
 
+    def note(self, request: web.BaseRequest, form: Mapping[str, Any]) -> dict[str, str]:
+        """Remember a request; its parameters."""
+        parameters = {name: str(value) for name, value in form.items()}
+        self.asked.append(Asked(request.method, request.path, dict(request.headers), parameters))
+        return parameters
+
     def _series(self, query: str, times: Any) -> list[tuple[dict[str, str], list[list[object]]]]:
         form = _QUERY.fullmatch(query)
         assert form, f"not a query of ours: {query}"
@@ -81,9 +87,11 @@ class ModelPrometheus:
             if not all(_matches({"job": "kubernetes-cadvisor", **labels}, *matcher) for matcher in matchers):
                 continue
             values: list[list[object]] = []
+            known = sorted(samples)
             for time in times.tolist():
-                newest = max((t for t in samples if time - _LOOKBACK < t <= time), default=None)
-                if newest is not None:
+                place = bisect_right(known, time)
+                newest = known[place - 1] if place else -math.inf
+                if newest > time - _LOOKBACK:
                     value = newest if form["function"] == "timestamp" else samples[newest]
                     values.append([time, f"{value:.17g}"])
             if values:

@@ -64,6 +64,8 @@ def test_headers_are_names_and_values() -> None:
     ("flag", "value", "rule"),
     [
         ("prometheus_address", "prometheus:9090", "must be a URL such as"),
+        ("prometheus_address", "http://prometheus:371571", "Port out of range"),
+        ("prometheus_address", "http://[prometheus", "must be a URL such as"),
         ("prometheus_address", "http://prometheus/?query=up", "neither query nor fragment"),
         ("history_length", "8 days", "a duration of Prometheus, such as 8d"),
         ("history_resolution", "0s", "longer than 0s"),

@@ -59,6 +59,11 @@ class _Body(msgspec.Struct):
     data: _Data
 
 
+class _LabelSets(msgspec.Struct):
+    status: str
+    data: list[dict[str, str]]
+
+
 class _Series(msgspec.Struct, gc=False):
     metric: dict[str, str] = {}
     values: msgspec.Raw = _NOTHING
@@ -67,6 +72,7 @@ class _Series(msgspec.Struct, gc=False):
 
 _BODIES: Final = msgspec.json.Decoder(_Body)
 _SERIES: Final = msgspec.json.Decoder(list[_Series])
+_LABELS: Final = msgspec.json.Decoder(_LabelSets)
 _NUMBERS: Final = msgspec.json.Decoder(list[float | None])
 
 
@@ -78,8 +84,7 @@ def read_answer(body: bytes) -> Answer:
             raise PrometheusRefused(f"a {data.result_type} was answered, where series of numbers were expected", 200)
         series = _SERIES.decode(data.result)
     except _UNREADABLE as error:
-        excerpt = shown(body[:400].decode("utf-8", "replace"))
-        raise PrometheusRefused(f"the answer is none of Prometheus: {error}: {excerpt}", 200) from error
+        raise _unreadable(body, error) from error
     if data.result_type == _VECTOR:
         raws = [bytes(each.value) for each in series]
         counts = np.array([1 if len(raw) > 2 else 0 for raw in raws], dtype=np.int64)
@@ -93,6 +98,14 @@ def read_answer(body: bytes) -> Answer:
     return Answer([each.metric for each in series], counts, flat[0::2].copy(), flat[1::2].copy())
 
 
+def read_label_sets(body: bytes) -> list[dict[str, str]]:
+    """Series without their samples; raises `PrometheusRefused`."""
+    try:
+        return _LABELS.decode(body).data
+    except _UNREADABLE as error:
+        raise _unreadable(body, error) from error
+
+
 def read_error(body: bytes) -> ErrorAnswer | None:
     """What Prometheus says of an error, in its own words; None if somebody else answered."""
     try:
@@ -100,6 +113,11 @@ def read_error(body: bytes) -> ErrorAnswer | None:
     except _UNREADABLE:
         return None
     return found if found.error else None
+
+
+def _unreadable(body: bytes, error: Exception) -> PrometheusRefused:
+    excerpt = shown(body[:400].decode("utf-8", "replace"))
+    return PrometheusRefused(f"the answer is none of Prometheus: {error}: {excerpt}", 200)
 
 
 def _numbers(raws: Sequence[bytes]) -> FloatColumn:

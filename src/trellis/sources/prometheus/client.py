@@ -13,7 +13,7 @@ import ssl
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self, TypeAlias
+from typing import Final, Self, TypeAlias, TypeVar
 
 import aiohttp
 from yarl import URL
@@ -25,13 +25,15 @@ from trellis.kube.connection import Connection
 from trellis.kube.network_failures import NETWORK_FAILURES, what_happened
 from trellis.kube.proxies import proxy_from
 from trellis.kube.tls import make_context
-from trellis.sources.prometheus.answers import Answer, read_answer
+from trellis.sources.prometheus.answers import Answer, read_answer, read_label_sets
 from trellis.sources.prometheus.credentials import PrometheusCredentials
 from trellis.sources.prometheus.refusals import is_temporary, refusal, retry_after
 from trellis.sources.prometheus.settings import PrometheusSettings
 
 # Told of every request: the status of HTTP as text, the method in lower case, and how long it took.
 Observe: TypeAlias = Callable[[str, str, float], None]
+
+T = TypeVar("T")
 
 CONNECT_SECONDS: Final = 10.0
 # Prometheus is told how long a query may take. It shall be the one to say that it took longer.
@@ -46,7 +48,10 @@ _LONGEST_WAIT_SECONDS: Final = 60.0
 
 
 class PrometheusClient:
-    """One Prometheus. To be made and used within one event loop; a context that closes its connections."""
+    """One Prometheus. To be made and used within one event loop; a context that closes its connections.
+
+    `queries` counts what was asked, `attempts` how often it had to be.
+    """
 
     def __init__(
         self,
@@ -72,6 +77,8 @@ class PrometheusClient:
         self._backoff = backoff
         self._draw = draw
         self._method = "POST"
+        self.queries = 0
+        self.attempts = 0
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
@@ -93,18 +100,24 @@ class PrometheusClient:
 
     async def query(self, query: str, time: float) -> Answer:
         """What a query says at one time; raises `PrometheusError`."""
-        return await self._asked("/api/v1/query", {"query": query, "time": _instant(time)})
+        return await self._asked("/api/v1/query", {"query": query, "time": _instant(time)}, read_answer)
 
     async def query_range(self, query: str, start: float, end: float, step: float) -> Answer:
         """What a query says from start to end, both included; raises `PrometheusError`."""
         parameters = {"query": query, "start": _instant(start), "end": _instant(end), "step": f"{step:.3f}"}
-        return await self._asked("/api/v1/query_range", parameters)
+        return await self._asked("/api/v1/query_range", parameters, read_answer)
 
-    async def _asked(self, path: str, parameters: Mapping[str, str]) -> Answer:
+    async def series(self, selector: str, start: float, end: float) -> list[dict[str, str]]:
+        """The labels of series that had samples between two times, which costs no samples; raises `PrometheusError`."""
+        parameters = {"match[]": selector, "start": _instant(start), "end": _instant(end)}
+        return await self._asked("/api/v1/series", parameters, read_label_sets)
+
+    async def _asked(self, path: str, parameters: Mapping[str, str], read: Callable[[bytes], T]) -> T:
         parameters = {**parameters, "timeout": f"{round(self._query_seconds * 1000)}ms"}
+        self.queries += 1
         body = await self._body(path, parameters)
         try:
-            return read_answer(body) if len(body) < _SHORT_BYTES else await asyncio.to_thread(read_answer, body)
+            return read(body) if len(body) < _SHORT_BYTES else await asyncio.to_thread(read, body)
         except PrometheusRefused as error:
             raise PrometheusRefused(f"{self._address}: {error}", error.status) from error
 
@@ -113,6 +126,7 @@ class PrometheusClient:
         failures = 0
         while True:
             failures += 1
+            self.attempts += 1
             wait: float | None = None
             try:
                 status, headers, body = await self._answered(path, parameters)

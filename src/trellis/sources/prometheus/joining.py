@@ -25,6 +25,11 @@ class Joined(msgspec.Struct, frozen=True):
     columns: Sequence[FloatColumn]
     unread: int
 
+    @property
+    def size(self) -> int:
+        """How many values there are in all columns."""
+        return sum(int(np.count_nonzero(~np.isnan(column))) for column in self.columns)
+
     def samples(self, times: FloatColumn, cpu: FloatColumn, memory: FloatColumn) -> Samples:
         """The entries under the names of their containers."""
         names = [np.array(part, dtype=object) for part in zip(*self.containers, strict=True)] or [self.rows] * 3

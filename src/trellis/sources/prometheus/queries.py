@@ -30,6 +30,12 @@ def memory_query(settings: PrometheusSettings, namespaces: Sequence[str] | None)
     return _by_container(settings, f"{settings.history_memory_metric}{{{_selector(settings, namespaces)}}}")
 
 
+def memory_peak_query(settings: PrometheusSettings, namespaces: Sequence[str] | None, window: str) -> str:
+    """Memory in bytes, the most within a window: what lies between two samples is not lost."""
+    used = f"{settings.history_memory_metric}{{{_selector(settings, namespaces)}}}[{window}]"
+    return _by_container(settings, f"max_over_time({used})")
+
+
 def memory_time_query(settings: PrometheusSettings, namespaces: Sequence[str] | None) -> str:
     """When memory was measured: the time of an answer is that of the question."""
     measured = f"timestamp({settings.history_memory_metric}{{{_selector(settings, namespaces)}}})"
@@ -56,11 +62,14 @@ def _selector(settings: PrometheusSettings, namespaces: Sequence[str] | None) ->
     namespace, pod, name = container_labels(settings)
     matchers = [f"job={quoted(settings.prometheus_cadvisor_job_name)}"] if settings.prometheus_cadvisor_job_name else []
     matchers += [f'{pod}=~".+"', f'{name}!="POD"', f'{name}!=""']
-    if namespaces is not None and len(namespaces) == 1:
-        matchers.append(f"{namespace}={quoted(namespaces[0])}")
-    elif namespaces is not None:
-        matchers.append(f"{namespace}=~{quoted('|'.join(map(_literal, namespaces)))}")
+    if namespaces is not None:
+        matchers.append(among(namespace, namespaces))
     return ", ".join(matchers)
+
+
+def among(label: str, names: Sequence[str]) -> str:
+    """A matcher: the label has one of these values."""
+    return f"{label}={quoted(names[0])}" if len(names) == 1 else f"{label}=~{quoted('|'.join(map(_literal, names)))}"
 
 
 def quoted(text: str) -> str:

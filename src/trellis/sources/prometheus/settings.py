@@ -19,7 +19,11 @@ _HEADER: Final = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+)[=:]\s*([\x20-\x7e\t]
 
 
 def _why_not_address(value: str) -> str | None:
-    address = urlsplit(value)
+    try:
+        address = urlsplit(value)
+        _ = address.port
+    except ValueError as error:
+        return f"must be a URL such as http://prometheus.monitoring.svc: {error}"
     if address.scheme not in ("http", "https") or not address.hostname:
         return "must be a URL such as http://prometheus.monitoring.svc"
     return "must have neither query nor fragment" if address.query or address.fragment else None

@@ -1,0 +1,55 @@
+"""What does a core or a GiB cost? Money for an hour of one, which is all that requests are weighed by."""
+
+from __future__ import annotations
+
+import msgspec
+
+from trellis.base.errors import InvalidInput
+
+GIB = 2.0**30
+HOURS_IN_A_MONTH = 730.0
+_RULE = "must be the price of a core-hour, of a GiB-hour, and perhaps a currency, as in 0.0316,0.0042,USD"
+
+
+class Prices(msgspec.Struct, frozen=True):
+    """Money for an hour of one core and of one GiB, and in what currency."""
+
+    name: str
+    currency: str
+    core_hour: float
+    gib_hour: float
+
+    def hourly(self, cores: float, bytes_: float) -> float:
+        """What so much costs in an hour."""
+        return cores * self.core_hour + bytes_ / GIB * self.gib_hour
+
+    def monthly(self, cores: float, bytes_: float) -> float:
+        """What so much costs in a month."""
+        return self.hourly(cores, bytes_) * HOURS_IN_A_MONTH
+
+    @property
+    def are_free(self) -> bool:
+        """Whether nothing costs anything."""
+        return self.core_hour == 0 and self.gib_hour == 0
+
+
+EXAMPLE_PRICES = Prices("example", "USD", 0.0316, 0.0042)
+
+
+def weights(prices: Prices) -> Prices:
+    """Prices by which CPU can be held against memory: where nothing costs anything, those of the example."""
+    return EXAMPLE_PRICES if prices.are_free else prices
+
+
+def read_prices(text: str) -> Prices:
+    """Prices as they are written on a command line: `0.0316,0.0042` or `0.03,0.004,EUR`."""
+    parts = [part.strip() for part in text.split(",")]
+    if len(parts) not in {2, 3} or not all(parts):
+        raise InvalidInput(text, _RULE)
+    try:
+        core, gib = float(parts[0]), float(parts[1])
+    except ValueError:
+        raise InvalidInput(text, _RULE) from None
+    if not (0 <= core < float("inf") and 0 <= gib < float("inf")):
+        raise InvalidInput(text, "a price is a number that is not negative")
+    return Prices("given", parts[2] if len(parts) == 3 else "USD", core, gib)

@@ -1,0 +1,97 @@
+"""What comes of a survey: old and new sizes of every container, what they save and risk, and what they move?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from trellis.base.prices import Prices
+from trellis.base.reason import Reason
+from trellis.core.advice.judging import Change
+from trellis.core.advice.policy import Policy
+from trellis.core.advice.scale_points import ScalePoint
+from trellis.core.advice.surveyed import Amount, Surveyed, SurveyedContainer, SurveyedWorkload
+
+
+class ContainerAdvice(msgspec.Struct, frozen=True):
+    """One container: what to change, and why. `reason` is the worse one of its resources.
+
+    `difference` is for all pods together, more or less than before, and `money` what that is in a month.
+    """
+
+    surveyed: SurveyedContainer
+    cpu: Change
+    memory: Change
+    reason: Reason
+    difference: Amount
+    money: float
+
+    def of(self, resource: str) -> Change:
+        """What to change of one resource, by its name."""
+        return self.cpu if resource == "cpu" else self.memory
+
+    @property
+    def is_change(self) -> bool:
+        """Whether anything should be other than it is."""
+        return self.cpu.is_change or self.memory.is_change
+
+
+class WorkloadAdvice(msgspec.Struct, frozen=True):
+    """A workload with its containers. `pods` is how many are counted: those that run, or else those it asks for."""
+
+    surveyed: SurveyedWorkload
+    pods: int
+    containers: tuple[ContainerAdvice, ...]
+    scale_points: tuple[ScalePoint, ...] = ()
+
+    @property
+    def is_change(self) -> bool:
+        """Whether any container should be other than it is."""
+        return any(container.is_change for container in self.containers)
+
+
+class Row(msgspec.Struct, frozen=True):
+    """A container with its workload; `weight` is what it matters among others of its severity."""
+
+    workload: WorkloadAdvice
+    container: ContainerAdvice
+    weight: float
+
+
+class Totals(msgspec.Struct, frozen=True):
+    """Requests of all pods together: `before`, `after`, `saved` where they fall and `short` where they rise.
+
+    The same in money for a month. `reasons` counts containers by the codes of their reasons.
+    """
+
+    workloads: int
+    containers: int
+    pods: int
+    before: Amount
+    after: Amount
+    saved: Amount
+    short: Amount
+    money_before: float
+    money_after: float
+    money_saved: float
+    money_short: float
+    saved_share: float
+    reasons: Mapping[str, int]
+
+
+class Advised(msgspec.Struct, frozen=True):
+    """Everything. `rows` are all containers, what matters most first; `namespaces` go by what they could save.
+
+    `parameters` are those of the recommender that somebody has set, as they were written.
+    """
+
+    surveyed: Surveyed
+    policy: Policy
+    prices: Prices
+    now: float
+    workloads: tuple[WorkloadAdvice, ...]
+    rows: tuple[Row, ...]
+    namespaces: tuple[tuple[str, Totals], ...]
+    total: Totals
+    parameters: Mapping[str, str] = {}

@@ -1,0 +1,111 @@
+"""What does a survey keep, so that one that was interrupted can go on? The rows of each namespace that was read.
+
+They are lines as recordings have them. A file that was written for other figures is refused: half of a survey at one
+resolution and half at another would be a survey of nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from trellis.base.errors import InvalidRecording
+from trellis.core.advice.counting import UsedRow
+from trellis.core.advice.surveyed import Amount
+from trellis.core.model.recording import FORMAT, HEADER, Header, decode, encode_line, read_header, read_lines
+from trellis.core.usage.recorded_rows import RowLine
+
+SURVEY: Final = "survey"
+_BEGIN: Final = "begin"
+_NAMESPACE: Final = "namespace"
+
+
+class _Begin(msgspec.Struct, frozen=True):
+    time: float
+
+
+class _UsedLine(msgspec.Struct, frozen=True):
+    row: RowLine
+    highest: tuple[float | None, float | None]
+    kills: int
+    last_kill: float | None
+
+    @classmethod
+    def of(cls, used: UsedRow) -> _UsedLine:
+        highest = (_number(used.highest.cpu), _number(used.highest.memory))
+        return cls(RowLine.of(used.row), highest, used.kills, _number(used.last_kill))
+
+    def used(self) -> UsedRow:
+        return UsedRow(self.row.saved(), Amount(*map(_nan, self.highest)), self.kills, _nan(self.last_kill))
+
+
+class _NamespaceLine(msgspec.Struct, frozen=True):
+    namespace: str
+    rows: tuple[_UsedLine, ...]
+    samples: int
+    series: int
+
+
+class KeptNamespace(msgspec.Struct, frozen=True):
+    """A namespace of which all was read: its rows, and how many samples of how many series they took."""
+
+    namespace: str
+    rows: tuple[UsedRow, ...]
+    samples: int = 0
+    series: int = 0
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """A survey as far as it has come; `time` is when it began, and what it is a survey of."""
+
+    time: float
+    namespaces: Mapping[str, KeptNamespace]
+
+
+def first_lines(time: float, figures: Mapping[str, str], release: str) -> bytes:
+    """How a file begins: the figures by which usage is read and counted."""
+    return encode_line(HEADER, Header(FORMAT, SURVEY, release, figures)) + encode_line(_BEGIN, _Begin(time))
+
+
+def namespace_line(found: KeptNamespace) -> bytes:
+    """What is written when all of a namespace was read."""
+    rows = tuple(map(_UsedLine.of, found.rows))
+    return encode_line(_NAMESPACE, _NamespaceLine(found.namespace, rows, found.samples, found.series))
+
+
+def read_kept(lines: bytes | Iterable[bytes], figures: Mapping[str, str]) -> Kept:
+    """What a file has of a survey by the same figures; raises `InvalidRecording`."""
+    time = math.nan
+    found: dict[str, KeptNamespace] = {}
+    for kind, data in read_lines(lines):
+        if kind == HEADER:
+            _refuse(read_header(kind, data), figures)
+        elif kind == _BEGIN:
+            time = decode(data, _Begin).time
+        elif kind == _NAMESPACE:
+            line = decode(data, _NamespaceLine)
+            rows = tuple(each.used() for each in line.rows)
+            found[line.namespace] = KeptNamespace(line.namespace, rows, line.samples, line.series)
+    if math.isnan(time):
+        raise InvalidRecording("", "does not say when the survey began: whoever wrote it was stopped")
+    return Kept(time, found)
+
+
+def _refuse(header: Header, figures: Mapping[str, str]) -> None:
+    if header.component != SURVEY:
+        raise InvalidRecording(header.component, "wrote this, and only a survey can be gone on with")
+    for name in sorted(header.settings.keys() | figures.keys()):
+        before, now = header.settings.get(name, ""), figures.get(name, "")
+        if before != now:
+            raise InvalidRecording(before, f"was the {name} of this survey, and now it is {now!r}: begin a new one")
+
+
+def _number(value: float) -> float | None:
+    return None if math.isnan(value) else value
+
+
+def _nan(value: float | None) -> float:
+    return math.nan if value is None else value

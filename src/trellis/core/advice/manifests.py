@@ -1,0 +1,173 @@
+"""Which manifests carry advice out? A strategic-merge patch for each workload, or a VerticalPodAutoscaler for it.
+
+Only what changes is in a patch, so that it can be laid over whatever else is in a manifest; a limit that is to go is
+null there. What cannot be patched that way is left out, with the reason.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from trellis.api.vpa import ANY_CONTAINER
+from trellis.base.names import why_not_label, why_not_subdomain
+from trellis.base.quantity import Quantity
+from trellis.core.advice.advised import Advised, ContainerAdvice, WorkloadAdvice
+from trellis.core.advice.judging import Change
+from trellis.core.advice.policy import RESOURCES, Policy, part
+from trellis.core.advice.surveyed import Amount, SurveyedWorkload
+
+Document = dict[str, Any]
+
+_DEFAULT_RECOMMENDER = "default"
+# Where a kind has its pod template. A patch of any other kind would replace its list of containers as a whole, because
+# only of these does the API server know how lists merge.
+_TEMPLATES: Mapping[str, tuple[str, ...]] = {
+    "Deployment": ("spec", "template", "spec"),
+    "StatefulSet": ("spec", "template", "spec"),
+    "DaemonSet": ("spec", "template", "spec"),
+    "ReplicaSet": ("spec", "template", "spec"),
+    "ReplicationController": ("spec", "template", "spec"),
+    "CronJob": ("spec", "jobTemplate", "spec", "template", "spec"),
+}
+
+
+class LeftOut(msgspec.Struct, frozen=True):
+    """A workload without a manifest, and why."""
+
+    workload: SurveyedWorkload
+    why: str
+
+
+class Manifests(msgspec.Struct, frozen=True):
+    """Objects by the workload they are for, and the workloads that have none."""
+
+    objects: tuple[tuple[SurveyedWorkload, Document], ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
+
+
+def patches(advised: Advised) -> Manifests:
+    """A patch for each workload that should change."""
+    objects, left_out = [], []
+    for advice in advised.workloads:
+        if not advice.is_change:
+            continue
+        why = _unnamable(advice.surveyed) or _unpatchable(advice.surveyed)
+        if why:
+            left_out.append(LeftOut(advice.surveyed, why))
+        else:
+            objects.append((advice.surveyed, _patch(advice)))
+    return Manifests(tuple(objects), tuple(left_out))
+
+
+def vpas(advised: Advised, update_mode: str = "Off") -> Manifests:
+    """A VerticalPodAutoscaler for each workload that has none."""
+    workloads = [advice.surveyed for advice in advised.workloads]
+    taken = Counter((each.namespace, each.name) for each in workloads)
+    objects, left_out = [], []
+    for workload in workloads:
+        why = _unnamable(workload) or _ungovernable(workload)
+        if why:
+            left_out.append(LeftOut(workload, why))
+            continue
+        shared = taken[workload.namespace, workload.name] > 1
+        name = f"{workload.name}-{workload.kind.lower()}" if shared else workload.name
+        objects.append((workload, _vpa(advised, workload, name, update_mode)))
+    return Manifests(tuple(objects), tuple(left_out))
+
+
+def quantity(resource: str, amount: float) -> Quantity:
+    """An amount the way manifests have it: millicores, and bytes with binary suffixes. Fractions are rounded up."""
+    whole = math.ceil(amount - 1e-9)
+    return Quantity.from_milli(whole) if resource == "cpu" else Quantity.from_units(whole, binary=True)
+
+
+def _unnamable(workload: SurveyedWorkload) -> str:
+    """Names may come from files and metrics, and these end up in paths and manifests."""
+    for what, wrong in (
+        ("its namespace", why_not_label(workload.namespace)),
+        ("its name", why_not_subdomain(workload.name)),
+        ("its kind", None if workload.kind.isalnum() and workload.api_version else "is not known"),
+    ):
+        if wrong:
+            return f"{what} {wrong}"
+    return ""
+
+
+def _unpatchable(workload: SurveyedWorkload) -> str:
+    if workload.kind == "Pod":
+        return "nobody makes this pod anew; change it where it comes from"
+    if workload.kind == "Job":
+        return "the template of a Job cannot be changed; change it where the Job comes from"
+    if workload.kind not in _TEMPLATES:
+        return f"a patch of a {workload.kind} would replace all its containers; change it where it comes from"
+    return ""
+
+
+def _ungovernable(workload: SurveyedWorkload) -> str:
+    if workload.kind == "Pod":
+        return "a VerticalPodAutoscaler needs an owner of the pod"
+    if workload.group:
+        return f"{workload.members} Jobs have no owner that a VerticalPodAutoscaler could point at"
+    if workload.vpas:
+        return f"it has a VerticalPodAutoscaler already: {workload.vpas[0]}"
+    return ""
+
+
+def _identity(api_version: str, kind: str, name: str, namespace: str) -> Document:
+    return {"apiVersion": api_version, "kind": kind, "metadata": {"name": name, "namespace": namespace}}
+
+
+def _patch(advice: WorkloadAdvice) -> Document:
+    workload = advice.surveyed
+    containers: Document = {}
+    for field, is_sidecar in (("initContainers", True), ("containers", False)):
+        changed = [each for each in advice.containers if each.is_change and each.surveyed.is_sidecar is is_sidecar]
+        if changed:
+            containers[field] = [{"name": each.surveyed.name, "resources": _resources(each)} for each in changed]
+    nested = containers
+    for field in reversed(_TEMPLATES[workload.kind]):
+        nested = {field: nested}
+    return _identity(workload.api_version, workload.kind, workload.name, workload.namespace) | nested
+
+
+def _resources(container: ContainerAdvice) -> Document:
+    changes = [(resource, container.of(resource)) for resource in RESOURCES]
+    changed = [(resource, change) for resource, change in changes if change.is_change]
+    found = {"requests": {resource: str(quantity(resource, change.request)) for resource, change in changed}}
+    limits = dict(_limits(changed))
+    return found | ({"limits": limits} if limits else {})
+
+
+def _limits(changed: list[tuple[str, Change]]) -> Iterator[tuple[str, str | None]]:
+    for resource, change in changed:
+        if not math.isnan(change.limit):
+            yield resource, str(quantity(resource, change.limit))
+        elif not math.isnan(change.limit_before):
+            yield resource, None
+
+
+def _vpa(advised: Advised, workload: SurveyedWorkload, name: str, update_mode: str) -> Document:
+    target = {"apiVersion": workload.api_version, "kind": workload.kind, "name": workload.name}
+    spec: Document = {"targetRef": target, "updatePolicy": {"updateMode": update_mode}}
+    allowed = _allowed(advised.policy)
+    if allowed:
+        spec["resourcePolicy"] = {"containerPolicies": [{"containerName": ANY_CONTAINER, **allowed}]}
+    recommender, parameters = advised.surveyed.recommender, dict(advised.parameters)
+    if recommender != _DEFAULT_RECOMMENDER or parameters:
+        spec["recommenders"] = [{"name": recommender, **({"parameters": parameters} if parameters else {})}]
+    return _identity("autoscaling.k8s.io/v1", "VerticalPodAutoscaler", name, workload.namespace) | {"spec": spec}
+
+
+def _allowed(policy: Policy) -> Document:
+    found = {"minAllowed": _amounts(policy.least), "maxAllowed": _amounts(policy.most)}
+    return {field: amounts for field, amounts in found.items() if amounts}
+
+
+def _amounts(amount: Amount) -> dict[str, str]:
+    named = ((resource, part(amount, resource)) for resource in RESOURCES)
+    return {resource: str(quantity(resource, value)) for resource, value in named if not math.isnan(value)}

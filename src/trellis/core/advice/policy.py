@@ -1,0 +1,97 @@
+"""By what rules does an estimate become a request and a limit? What a user may choose, with what holds otherwise.
+
+Without CPU limits nobody is throttled while a core is idle, and a pod under pressure still gets its share by its
+request. Memory cannot be taken back: with a limit at the request, who needs more is killed alone and at once, instead
+of a neighbour at some other time.
+"""
+
+from __future__ import annotations
+
+import math
+from enum import StrEnum
+
+import msgspec
+
+from trellis.base.errors import InvalidInput
+from trellis.base.names import nearest
+from trellis.core.advice.surveyed import Amount
+
+DAY = 86_400.0
+RESOURCES = ("cpu", "memory")
+
+
+def part(amount: Amount, resource: str) -> float:
+    """So much of one resource, by its name."""
+    return amount.cpu if resource == "cpu" else amount.memory
+
+
+class LimitRule(StrEnum):
+    """What becomes of a limit."""
+
+    NONE = "none"  # there is none
+    REQUEST = "request"  # the same as the request
+    KEEP = "keep"  # as it is, and never below the request
+    KEEP_RATIO = "keep-ratio"  # as many times the request as before
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """The rule for each resource."""
+
+    cpu: LimitRule = LimitRule.NONE
+    memory: LimitRule = LimitRule.REQUEST
+
+    def rule(self, resource: str) -> LimitRule:
+        """That of one resource, by its name."""
+        return self.cpu if resource == "cpu" else self.memory
+
+    def __str__(self) -> str:
+        return f"cpu={self.cpu},memory={self.memory}"
+
+
+class Policy(msgspec.Struct, frozen=True):
+    """How advice is made. `least` and `most` bound requests, NaN is no bound.
+
+    What differs by less than `tolerance` of what it is, or by less than `slight`, is left alone: each change costs
+    somebody a rollout. A container with less than `history` seconds of usage is left alone too. Requests are rounded
+    up to steps of `step`.
+    """
+
+    limits: Limits = Limits()
+    least: Amount = Amount()
+    most: Amount = Amount()
+    tolerance: float = 0.1
+    slight: Amount = Amount(5.0, 8.0 * 2**20)
+    history: float = DAY
+    step: Amount = Amount(1.0, 2.0**20)
+
+    def bounded(self, resource: str, amount: float) -> float:
+        """An amount rounded up to a whole step and put between the bounds."""
+        step = part(self.step, resource)
+        # Comparing with NaN, which is no bound, leaves the first.
+        found = max(math.ceil(amount / step - 1e-9) * step, part(self.least, resource))
+        return min(found, part(self.most, resource))
+
+
+def read_limit_rules(text: str) -> Limits:
+    """Rules as they are written on a command line: one for both resources, or `cpu=none,memory=keep`."""
+    if "=" not in text:
+        return Limits(_rule(text, text), _rule(text, text))
+    found: dict[str, LimitRule] = {}
+    for part in text.split(","):
+        resource, _, rule = (each.strip() for each in part.partition("="))
+        if resource not in RESOURCES:
+            raise InvalidInput(text, f'"{resource}" is not cpu or memory')
+        if resource in found:
+            raise InvalidInput(text, f"{resource} is there twice")
+        found[resource] = _rule(text, rule)
+    return Limits(**found)
+
+
+def _rule(text: str, rule: str) -> LimitRule:
+    try:
+        return LimitRule(rule)
+    except ValueError:
+        guess = nearest(rule, [each.value for each in LimitRule])
+        hint = f' (did you mean "{guess}"?)' if guess else ""
+        listed = ", ".join(LimitRule)
+        raise InvalidInput(text, f'"{rule}" is no rule for limits{hint}; there are {listed}') from None

@@ -1,0 +1,57 @@
+"""What is there now that has to do with sizes? Pods, what makes them, and who else sizes or scales them.
+
+It comes from a cluster, from a dump of one, or from what Prometheus knows of one; what follows from it is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+import msgspec
+
+from trellis.api.kube.meta import KubeObject
+from trellis.api.kube.observed_pods import ObservedPod
+from trellis.api.kube.observed_workloads import Observed
+from trellis.api.kube.scaling import HorizontalPodAutoscaler
+from trellis.api.vpa import VerticalPodAutoscaler
+from trellis.core.model.collected import Collected
+from trellis.core.model.dump_lines import Missing
+from trellis.core.model.ooms import OomKill
+
+Workload: TypeAlias = KubeObject | Observed
+
+
+class Present(msgspec.Struct, frozen=True):
+    """Everything in the namespaces that are asked about.
+
+    `workloads` are by kind. An object whose kind has a pod template may be without it, where nobody could read it.
+    `gone` are pods that ran within the time asked about and do not any more; `makers` are what made those and others,
+    which may be gone too. `kills` are those that no pod shows any more.
+    """
+
+    namespaces: tuple[str, ...] = ()
+    pods: Sequence[ObservedPod] = ()
+    workloads: Mapping[str, Sequence[Workload]] = {}
+    hpas: Sequence[HorizontalPodAutoscaler] = ()
+    vpas: Sequence[VerticalPodAutoscaler] = ()
+    gone: Sequence[ObservedPod] = ()
+    makers: Mapping[str, Sequence[Workload]] = {}
+    kills: Sequence[OomKill] = ()
+    missing: tuple[Missing, ...] = ()
+
+
+def present_in(collected: Collected) -> Present:
+    """What a dump shows."""
+    pods = tuple(collected.observed_pods)
+    workloads = {kind: tuple(found) for kind, found in collected.workloads.items()}
+    namespaces = {pod.metadata.namespace for pod in pods}
+    namespaces |= {each.metadata.namespace for found in workloads.values() for each in found}
+    return Present(
+        namespaces=tuple(sorted(namespaces)),
+        pods=pods,
+        workloads=workloads,
+        hpas=tuple(collected.hpas),
+        vpas=tuple(collected.vpas),
+        missing=collected.missing,
+    )

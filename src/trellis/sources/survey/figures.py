@@ -1,0 +1,29 @@
+"""By which figures is Prometheus asked for a survey? By those that suit one look at everything.
+
+They differ from the recommender's: cAdvisor's labels as they are in most clusters, two weeks, and a sample for every
+five minutes. An hour would hide what is shorter, and a minute is five times the work for hardly another answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from trellis.runtime.setting_loading import load
+from trellis.runtime.setting_sources import Written
+from trellis.sources.prometheus.settings import PrometheusSettings
+
+SURVEY_FIGURES: Final[Mapping[str, str]] = {
+    "history-length": "14d",
+    "history-resolution": "5m",
+    "history-chunk": "1y",
+    "container-pod-name-label": "pod",
+    "container-name-label": "container",
+    "prometheus-cadvisor-job-name": "",
+}
+
+
+def survey_settings(*sources: Mapping[str, Written]) -> PrometheusSettings:
+    """Settings from these sources, of which the first wins, on top of what suits a survey."""
+    suits = {name: Written(value, "the survey's default") for name, value in SURVEY_FIGURES.items()}
+    return load(PrometheusSettings, *sources, suits).settings
