@@ -26,7 +26,7 @@ from testbed.workloads import container, deployment
 from trellis.core.model.recording import read_lines
 from trellis.core.recommend import recording
 from trellis.runtime.recording import recorded
-from trellis.sim.replaying import ReplayReport, replay
+from trellis.sim.replay.replaying import ReplayReport, replay
 
 Start = Callable[..., Controller]
 

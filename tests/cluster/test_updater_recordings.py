@@ -15,7 +15,7 @@ from testbed.cluster import Cluster
 from testbed.waiting import until
 from testbed.workloads import container, deployment, disruption_budget
 from trellis.runtime.recording import recorded
-from trellis.sim.replaying import replay
+from trellis.sim.replay.replaying import replay
 
 OFTEN = "--updater-interval=2s"
 BOOST = {"startupBoost": {"cpu": {"type": "Factor", "factor": 3}}}

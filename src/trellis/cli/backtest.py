@@ -15,13 +15,13 @@ from trellis.cli.output_files import STANDARD_OUTPUT, check_writable, write_out
 from trellis.cli.progress import shown
 
 if TYPE_CHECKING:
-    from trellis.sim.backtest_request import Request
-    from trellis.sim.backtest_results import BacktestResult
+    from trellis.sim.backtest.request import Request
+    from trellis.sim.backtest.results import BacktestResult
     from trellis.sources.series.tables import Found
 
 # Of a table where nobody says how wide it may be, and of any: longer lines are harder to follow.
 _USUAL, _WIDEST = 100, 140
-# As `trellis.sim.backtest_limits` has them, which --help does not wait for; a test compares.
+# As `trellis.sim.backtest.limits` has them, which --help does not wait for; a test compares.
 _MEASURES = ("footprint", "time-over", "overrun", "memory-footprint", "kills")
 
 
@@ -138,7 +138,7 @@ def command(
     if result is None:
         sys.exit(INTERRUPTED if is_stopped else 2)
     _write(result, outputs)
-    from trellis.sim.backtest_limits import exceeded  # noqa: PLC0415 -- see below
+    from trellis.sim.backtest.limits import exceeded  # noqa: PLC0415 -- see below
 
     worse = list(exceeded(result, limits))
     for line in worse:
@@ -153,7 +153,7 @@ def _replayed(
     traces: tuple[str, ...], processes: int, *, quiet: bool, **how: Any
 ) -> tuple[BacktestResult | None, bool]:
     """What came of it, and whether it was stopped; None if there is nothing to show, which has been said."""
-    from trellis.sim.backtest import backtest  # noqa: PLC0415 -- NumPy comes with it, for which --help does not wait
+    from trellis.sim.backtest.run import backtest  # noqa: PLC0415 -- NumPy comes with it, for which --help does not wait
     from trellis.sources.series.reading import parts_of  # noqa: PLC0415
 
     request = _request(**how)
@@ -162,7 +162,7 @@ def _replayed(
     problems = [str(error) for error in (*parts.problems, *(found.problems if found else ()))]
     with (
         asked_to_stop("stopping; what there is so far follows") as is_asked,
-        shown(["replaying"], lambda samples: f"{samples / 1e3:,.0f} thousand samples/s", quiet=quiet) as tell,
+        shown(["replaying"], lambda samples: f"{samples:,.0f} samples/s", quiet=quiet) as tell,
     ):
         result = backtest(
             request,
@@ -195,8 +195,8 @@ def _request(
     **_others: Any,
 ) -> Request:
     from trellis.controllers.recommender.plugins import installed_plugins  # noqa: PLC0415 -- see above
-    from trellis.sim.backtest_arguments import requested  # noqa: PLC0415
-    from trellis.sim.backtest_request import Terms  # noqa: PLC0415
+    from trellis.sim.backtest.arguments import requested  # noqa: PLC0415
+    from trellis.sim.backtest.request import Terms  # noqa: PLC0415
 
     terms = Terms(
         step=_seconds("--step", step, least=60.0),
@@ -243,7 +243,7 @@ def _write(result: BacktestResult, outputs: dict[str, Path | None]) -> None:
 
 def _limits(texts: tuple[str, ...]) -> dict[str, float]:
     from trellis.base.errors import InvalidInput  # noqa: PLC0415 -- see above
-    from trellis.sim.backtest_limits import read_limits  # noqa: PLC0415
+    from trellis.sim.backtest.limits import read_limits  # noqa: PLC0415
 
     try:
         return read_limits(texts)

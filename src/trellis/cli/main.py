@@ -27,6 +27,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "updater": ("trellis.cli.updater", "Resize running pods to what is recommended, in place or by eviction."),
     "simulate": ("trellis.cli.simulate", "Play a fleet through time, sized in several ways, and compare."),
     "backtest": ("trellis.cli.backtest", "Score recommenders on recorded usage."),
+    "explain": ("trellis.cli.explain", "Say why a VPA, a pod or a recommendation is as it is."),
+    "recommend": ("trellis.cli.recommend", "Say what workloads should request, and what that saves or risks."),
+    "dump": ("trellis.cli.dump", "Collect what decides about sizes in a cluster into one file."),
     "recommenders": ("trellis.cli.recommenders", "List the recommenders that can be had, with their parameters."),
     "crds": ("trellis.cli.crds", "Print the CustomResourceDefinitions."),
 }

@@ -18,6 +18,8 @@ Tell = Callable[[str, float, float], None]
 Speed = Callable[[float], str]
 
 _QUARTERS: Final = 4
+# Seconds before a speed says anything: news of other processes comes in bursts.
+_SOON: Final = 0.2
 
 
 def plural(count: float, noun: str) -> str:
@@ -76,19 +78,22 @@ class _Lines:
     def __init__(self, speed: Speed, stream: IO[str]) -> None:
         self._speed = speed
         self._stream = stream
-        self._began: dict[str, float] = {}
+        self._began: dict[str, tuple[float, float]] = {}
         self._told: dict[str, int] = {}
 
     def __call__(self, part: str, done: float, total: float) -> None:
         now = time.monotonic()
-        began = self._began.setdefault(part, now)
+        began, already = self._began.setdefault(part, (now, done))
         quarter = int(_QUARTERS * done / total) if total else _QUARTERS
         if quarter <= self._told.get(part, 0):
             return
         self._told[part] = quarter
         spent = now - began
-        rate = done / spent if spent > 0 else 0.0
-        remaining = (total - done) / rate if rate else 0.0
+        # What was done before anybody was told of it says nothing about speed either.
+        rate = (done - already) / spent if spent > _SOON else 0.0
         rest = f", {self._speed(rate)}" if rate else ""
-        rest += f", {remaining:,.0f} s to go" if done < total else f", took {spent:,.1f} s"
+        if done >= total:
+            rest += f", took {spent:,.1f} s"
+        elif rate:
+            rest += f", {(total - done) / rate:,.0f} s to go"
         print(f"{part}: {100 * done / total if total else 100:.0f} %{rest}", file=self._stream, flush=True)

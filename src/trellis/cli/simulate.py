@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from trellis.cli.output_files import STANDARD_OUTPUT, check_writable, write_out
 from trellis.cli.progress import Speed, shown
 
 if TYPE_CHECKING:
+    from trellis.sim.fleet import Fleet
     from trellis.sim.results import RunResult
 
 _DAY = 86_400.0
@@ -23,7 +25,7 @@ _USUAL, _WIDEST = 100, 140
 
 
 @click.command(name="simulate")
-@click.argument("scenario", required=False, metavar="SCENARIO", type=click.Path(path_type=Path))
+@click.argument("scenario", required=False, metavar="[SCENARIO]", type=click.Path(path_type=Path))
 @click.option("--html", type=click.Path(path_type=Path), help="Write a report of one file to look at in a browser.")
 @click.option(
     "--json", "json_", type=click.Path(path_type=Path), help="Write everything as JSON; - is standard output."
@@ -45,6 +47,18 @@ _USUAL, _WIDEST = 100, 140
     metavar="FILE",
     help="Decide again what a component that ran with --record saw, and compare. Takes no SCENARIO.",
 )
+@click.option(
+    "--dump",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Play the cluster that `trellis dump` has collected, with its own VPAs. Takes no SCENARIO.",
+)
+@click.option(
+    "--recommenders",
+    metavar="NAME[,NAME...]",
+    default="",
+    help="With --dump: also with a VPA over every workload, by each of these recommenders.",
+)
 def command(
     scenario: Path | None,
     *,
@@ -56,6 +70,8 @@ def command(
     processes: int,
     quiet: bool,
     replay: Path | None,
+    dump: Path | None,
+    recommenders: str,
 ) -> None:
     """Play a fleet through time, sized in several ways, and compare.
 
@@ -64,26 +80,36 @@ def command(
     are a model. The same scenario and seed give the same result.
 
     \b
+        trellis simulate examples/simulate/small.yaml --html report.html
+        trellis simulate fleet.yaml --only fixed,seasonal --csv figures.csv
+        trellis simulate --replay updater.jsonl.gz
+        trellis simulate --dump cluster.jsonl.gz --recommenders default,seasonal --html report.html
+
+    \b
     Exit status: 0 done, 1 the scenario has errors, a variant failed or a replay differs,
     2 the command could not run, 130 stopped by Ctrl-C, with what there was so far.
     """  # noqa: D301 -- click wants the backspace character itself
-    if (scenario is None) == (replay is None):
-        raise click.UsageError("give a SCENARIO, or a recording with --replay")
+    if [scenario, replay, dump].count(None) != 2:
+        raise click.UsageError("give a SCENARIO, a recording with --replay, or a dump with --dump")
+    if recommenders and dump is None:
+        raise click.UsageError("--recommenders goes with --dump; a SCENARIO names them in its variants")
     if replay is not None:
         _replay(replay)
         return
-    assert scenario is not None  # noqa: S101 -- said above
     outputs = {"--html": html, "--json": json_, "--csv": csv_}
     check_writable(outputs)
-    _simulate(scenario, outputs, [name for name in only.split(",") if name], seed, processes, quiet=quiet)
+    names = [name for name in recommenders.split(",") if name]
+    notes: Sequence[str] = ()
+    if scenario is not None:
+        fleet = _from_scenario(scenario, seed)
+    elif dump is not None:
+        fleet, notes = _from_dump(dump, names, seed)
+    _simulate(fleet, notes, outputs, [name for name in only.split(",") if name], processes, quiet=quiet)
 
 
-def _simulate(
-    scenario: Path, outputs: dict[str, Path | None], only: list[str], seed: int | None, processes: int, *, quiet: bool
-) -> None:
-    from trellis.reports.findings import as_lines  # noqa: PLC0415 -- NumPy comes with it, for which --help does not wait
-    from trellis.sim.run import simulate  # noqa: PLC0415
-    from trellis.sim.scenario_files import load_scenario, with_variants  # noqa: PLC0415
+def _from_scenario(scenario: Path, seed: int | None) -> Fleet:
+    from trellis.reports.findings import as_lines  # noqa: PLC0415 -- NumPy comes with it; --help does not wait
+    from trellis.sim.scenario.files import load_scenario  # noqa: PLC0415
 
     try:
         loaded = load_scenario(scenario, seed=seed)
@@ -91,16 +117,46 @@ def _simulate(
         raise click.UsageError(f"{scenario}: {error.strerror or error}") from error
     for line in as_lines(loaded.findings):
         click.echo(line, err=True)
-    fleet = loaded.fleet
-    if fleet is None:
+    if loaded.fleet is None:
         sys.exit(1)
+    return loaded.fleet
+
+
+def _from_dump(dump: Path, recommenders: Sequence[str], seed: int | None) -> tuple[Fleet, Sequence[str]]:
+    """The fleet, and what had to be assumed."""
+    from trellis.core.model.collected import Collected  # noqa: PLC0415 -- see above
+    from trellis.runtime.recording import recorded  # noqa: PLC0415
+    from trellis.sim.dump.fleet import fleet_from_dump  # noqa: PLC0415
+
+    collected = Collected.of(recorded(dump))
+    found = fleet_from_dump(collected, dump.name, recommenders=recommenders, seed=seed)
+    cut = [] if collected.is_whole else ["the dump is cut off: what came after its last line is missing"]
+    return found.fleet, [*cut, *found.notes, *(f"not in the dump: {each}" for each in collected.missing)]
+
+
+def _simulate(
+    fleet: Fleet,
+    notes: Sequence[str],
+    outputs: dict[str, Path | None],
+    only: list[str],
+    processes: int,
+    *,
+    quiet: bool,
+) -> None:
+    from msgspec.structs import replace  # noqa: PLC0415 -- see above
+
+    from trellis.reports.describe.words import counted  # noqa: PLC0415
+    from trellis.reports.figures import days  # noqa: PLC0415
+    from trellis.sim.run import simulate  # noqa: PLC0415
+    from trellis.sim.scenario.files import with_variants  # noqa: PLC0415
+
     fleet = with_variants(fleet, only) if only else fleet
     clock = fleet.clock
-    days = clock.steps * clock.step / _DAY
-    what = f"{len(fleet.workloads)} workloads, {days:g} days, {len(fleet.variants)} variants"
+    what = [counted(len(fleet.workloads), "workload"), days(clock.steps * clock.step)]
+    what.append(counted(len(fleet.variants), "variant"))
     with asked_to_stop("stopping; what there is so far follows") as is_asked:
         if not quiet:
-            click.echo(f"{fleet.name}: {what}", err=True)
+            click.echo(f"{fleet.name}: {', '.join(what)}", err=True)
         with shown([each.name for each in fleet.variants], _speed(clock.step), quiet=quiet) as tell:
             result = simulate(
                 fleet,
@@ -108,7 +164,7 @@ def _simulate(
                 stop=is_asked,
                 processes=processes,
             )
-    _write(result, outputs)
+    _write(replace(result, notes=[*notes, *result.notes]), outputs)
     if is_asked():
         sys.exit(INTERRUPTED)
     if result.partial:
@@ -132,10 +188,16 @@ def _speed(step: float) -> Speed:
 
 
 def _replay(recording: Path) -> None:
-    from trellis.runtime.recording import recorded  # noqa: PLC0415 -- see above
-    from trellis.sim.replaying import replay  # noqa: PLC0415
+    from trellis.base.errors import InvalidRecording  # noqa: PLC0415 -- see above
+    from trellis.runtime.recording import recorded  # noqa: PLC0415
+    from trellis.sim.replay.replaying import replay  # noqa: PLC0415
 
-    report = replay(recorded(recording))
+    try:
+        report = replay(recorded(recording))
+    except InvalidRecording as error:
+        if error.value == str(recording):
+            raise
+        raise InvalidRecording(str(recording), str(error)) from error
     click.echo(f"{report.component} of release {report.release}: {report}")
     if report.different:
         sys.exit(1)

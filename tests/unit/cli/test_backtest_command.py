@@ -12,7 +12,7 @@ from announcing import announce
 from trellis.base.errors import InvalidInput
 from trellis.cli.backtest import command
 from trellis.cli.main import main
-from trellis.sim.backtest_limits import MEASURES
+from trellis.sim.backtest.limits import MEASURES
 
 HEADER = "timestamp,series,cpu_cores,memory_bytes\n"
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from trellis.base.errors import InvalidRecording
 from trellis.cli.main import trellis
 
 SCENARIO = """\
@@ -105,9 +106,9 @@ def test_a_typo_is_one_line_with_file_line_and_the_nearest_name(folder: Path) ->
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([], "give a SCENARIO, or a recording with --replay"),
+        ([], "give a SCENARIO, a recording with --replay, or a dump with --dump"),
         (["nowhere.yaml"], "nowhere.yaml: No such file or directory"),
-        (["tiny.yaml", "--replay", "x"], "give a SCENARIO, or a recording with --replay"),
+        (["tiny.yaml", "--replay", "x"], "give a SCENARIO, a recording with --replay, or a dump with --dump"),
         (["tiny.yaml", "--html", "no/r.html"], "--html no/r.html: there is no directory no"),
         (["tiny.yaml", "--csv", "."], "--csv .: is a directory; name a file"),
         (["tiny.yaml", "--csv", "-", "--json", "-"], "--json and --csv cannot both go to standard output"),
@@ -120,13 +121,20 @@ def test_what_cannot_work_is_said_before_any_work(folder: Path, arguments: list[
     assert list(folder.iterdir()) == [folder / "tiny.yaml"]
 
 
+def test_what_is_no_recording_is_named_with_its_file(folder: Path) -> None:
+    (folder / "usage.csv").write_text("timestamp,cpu_cores\n")
+    for name, said in (("usage.csv", "line 1 is no line of a recording"), ("nowhere.gz", "No such file or directory")):
+        with pytest.raises(InvalidRecording, match=f'"{name}": .*{said}'):
+            CliRunner().invoke(trellis, ["simulate", "--replay", name], catch_exceptions=False)
+
+
 def test_ctrl_c_leaves_what_there_is_so_far_marked_as_partial(folder: Path) -> None:
     (folder / "endless.yaml").write_text(ENDLESS)
     command = [sys.executable, "-m", "trellis", "simulate", "endless.yaml", "--processes", "1", "--json", "r.json"]
     with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as process:
         assert process.stderr is not None
         # The first line comes when the scenario is read; Ctrl-C is heard from then on.
-        assert process.stderr.readline().startswith("tiny: 1 workloads")
+        assert process.stderr.readline().startswith("tiny: 1 workload, 3,650 days, 2 variants")
         os.kill(process.pid, signal.SIGINT)
         said = process.stderr.read()
     assert process.returncode == 130

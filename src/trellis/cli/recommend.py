@@ -1,0 +1,141 @@
+"""`trellis recommend`: what workloads should request, whether anything autoscales them or not."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from trellis.cli.access import access_options
+from trellis.cli.advice_options import Amounts, advice_options
+from trellis.cli.emitting import check_directory, write_all
+from trellis.cli.interrupts import INTERRUPTED
+from trellis.cli.output_files import check_writable, write_out
+from trellis.cli.progress import plural
+
+if TYPE_CHECKING:
+    from trellis.cli.surveying import Found
+    from trellis.core.advice.advised import Advised
+    from trellis.core.advice.policy import Policy
+
+# Of a table where nobody says how wide it may be, and of any: longer lines are harder to follow.
+_USUAL, _WIDEST = 100, 140
+_LEFT_OUT = 10  # lines
+
+
+@click.command(name="recommend")
+@click.argument("traces", nargs=-1, metavar="[FILE|DIR]...")
+@advice_options
+@access_options
+def command(
+    traces: tuple[str, ...],
+    *,
+    output: str,
+    output_file: Path | None,
+    emit: tuple[str, Path] | None,
+    update_mode: str,
+    fail_over: float | None,
+    top: int,
+    limits: str,
+    bounds: Amounts,
+    min_history: float,
+    tolerance: float,
+    prices: str,
+    **how: Any,
+) -> None:
+    """Say what workloads should request, and what that saves or risks.
+
+    No autoscaler needs to be there. Workloads and what they request are read from the cluster, and what they used from
+    its Prometheus, Thanos, VictoriaMetrics or Mimir, which is found by the labels of its Service; or everything from
+    Prometheus alone, with --no-cluster; or usage from files, as for `trellis backtest`. Nothing is changed.
+
+    \b
+        trellis recommend
+        trellis recommend --namespace 'team-*' --recommender seasonal -o html --output-file sizes.html
+        trellis recommend --prometheus-url http://localhost:9090 --no-cluster --top 20
+        trellis recommend --vpas --emit kustomize sizes/
+        trellis recommend --fail-over 20% -o markdown
+
+    \b
+    Exit status: 0 done, also if something could not be seen, 1 --fail-over holds, 2 the command could not run,
+    130 stopped by Ctrl-C, with what there was so far.
+    """  # noqa: D301 -- click wants the backspace character itself
+    check_writable({"--output-file": output_file})
+    if emit is not None:
+        check_directory("--emit", emit[1])
+    from trellis.base.prices import EXAMPLE_PRICES, read_prices  # noqa: PLC0415 -- NumPy comes with the rest
+    from trellis.core.advice.advise import advise  # noqa: PLC0415
+
+    policy = _policy(limits, bounds, min_history, tolerance)
+    priced = _read("--prices", prices, read_prices) if prices else EXAMPLE_PRICES
+    try:
+        found = _found(traces, **how)
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+    advised = advise(found.surveyed, policy, priced, found.surveyed.time, parameters=found.parameters)
+    _write(advised, output, output_file, top)
+    if emit is not None:
+        _emit(advised, emit[0], emit[1], update_mode)
+    if found.is_stopped:
+        sys.exit(INTERRUPTED)
+    if fail_over is not None and advised.total.saved_share > fail_over:
+        share = 100 * advised.total.saved_share
+        click.echo(
+            f"trellis: {share:.1f} % of what is requested is not needed, and {100 * fail_over:g} % is the most",
+            err=True,
+        )
+        sys.exit(1)
+
+
+def _found(traces: tuple[str, ...], **how: Any) -> Found:
+    from trellis.cli.surveying import surveyed  # noqa: PLC0415 -- see above
+
+    return surveyed(traces, **how)
+
+
+def _policy(limits: str, bounds: Amounts, min_history: float, tolerance: float) -> Policy:
+    from trellis.core.advice.policy import Policy, read_limit_rules  # noqa: PLC0415 -- see above
+    from trellis.core.advice.surveyed import Amount  # noqa: PLC0415
+
+    rules = _read("--limits", limits, read_limit_rules) if limits else None
+    policy = Policy(least=Amount(*bounds.least), most=Amount(*bounds.most), tolerance=tolerance, history=min_history)
+    if rules is None:
+        return policy
+    from msgspec.structs import replace  # noqa: PLC0415 -- see above
+
+    return replace(policy, limits=rules)
+
+
+def _read(option: str, text: str, read: Any) -> Any:
+    from trellis.base.errors import InvalidInput  # noqa: PLC0415 -- see above
+
+    try:
+        return read(text)
+    except InvalidInput as error:
+        raise click.BadParameter(str(error), param_hint=option) from error
+
+
+def _write(advised: Advised, output: str, output_file: Path | None, top: int) -> None:
+    from trellis.reports.advice import written  # noqa: PLC0415 -- see above
+
+    width = min(shutil.get_terminal_size((_USUAL, 24)).columns, _WIDEST)
+    if output_file is not None:
+        write_out(output_file, lambda: written(advised, output, width, top).encode())
+    else:
+        click.echo(written(advised, output, width, top), nl=False)
+
+
+def _emit(advised: Advised, form: str, directory: Path, update_mode: str) -> None:
+    from trellis.reports.advice import Emitted, manifest_files  # noqa: PLC0415 -- see above
+
+    files = manifest_files(advised, Emitted(form), update_mode)
+    write_all(directory, files.texts)
+    click.echo(f"wrote {plural(len(files.texts), 'file')} below {directory}", err=True)
+    for each in files.left_out[:_LEFT_OUT]:
+        workload = each.workload
+        click.echo(f"no file for {workload.kind} {workload.namespace}/{workload.name}: {each.why}", err=True)
+    if len(files.left_out) > _LEFT_OUT:
+        click.echo(f"... and {len(files.left_out) - _LEFT_OUT} more without a file", err=True)

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import expect
+
+from opened_pages import Open
+from sample_surveys import NOW, many, shop
+from trellis.base.prices import EXAMPLE_PRICES
+from trellis.core.advice.advise import advise
+from trellis.core.advice.policy import Policy
+from trellis.reports.advice import written
+
+PAGE = written(advise(shop(), Policy(), EXAMPLE_PRICES, NOW), "html")
+LARGE = written(advise(many(300), Policy(), EXAMPLE_PRICES, NOW), "html")
+
+
+def test_it_says_nothing_in_the_console_and_asks_nobody_for_anything(opened: Open) -> None:
+    report = opened(PAGE)
+    expect(report.page.locator("#containers-count")).to_have_text("8 in all")
+    assert report.said == []
+    assert [url for url in report.asked if not url.startswith(("file:", "data:"))] == []
+
+
+def test_containers_are_sorted_by_a_click(opened: Open) -> None:
+    page = opened(PAGE).page
+    rows = page.locator("#containers-table tbody tr")
+    assert rows.first.locator("td").nth(2).inner_text() == "MemoryAtRisk"
+    for column in ("3", "7", "12"):
+        page.locator(f"#containers-table th[data-column='{column}']").get_by_role("button").click()
+        values = [row.locator("td").nth(int(column)).get_attribute("data-v") or "nan" for row in rows.all()]
+        assert values == sorted(values, key=float, reverse=True)
+
+
+def test_containers_are_found_by_name_kind_and_reason(opened: Open) -> None:
+    page = opened(LARGE).page
+    field = page.locator("#containers-filter")
+    field.fill("team-03/")
+    expect(page.locator("#containers-count")).to_have_text("20 of 300 shown")
+    field.fill("deployment memoryatrisk")
+    shown = page.locator("#containers-table tbody tr:not([hidden]) td:nth-child(3)").all_inner_texts()
+    assert set(shown) == {"MemoryAtRisk"}
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_nothing_but_tables_is_wider_than_the_window(opened: Open, width: int) -> None:
+    page = opened(PAGE, viewport={"width": width, "height": 900}).page
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_without_scripts_every_figure_is_there(opened: Open) -> None:
+    page = opened(PAGE, java_script_enabled=False).page
+    assert page.locator("#containers-table tbody tr:visible").count() == 8
+    assert page.locator("#namespaces tbody tr").count() == 4
+    assert not page.locator("#containers-filter").is_visible()
