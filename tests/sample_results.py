@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from trellis.core.usage.columns import FloatColumn
-from trellis.sim.backtest_results import (
+from trellis.sim.backtest.results import (
     BacktestResult,
     ChartLine,
     Curve,

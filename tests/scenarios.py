@@ -6,8 +6,8 @@ from typing import Any
 
 from trellis.api.kinds import SCENARIO
 from trellis.api.validate import validate
-from trellis.sim.compiling import compile_scenario, scenario_of
 from trellis.sim.fleet import Fleet
+from trellis.sim.scenario.compiling import compile_scenario, scenario_of
 
 WEB: dict[str, Any] = {
     "name": "web",

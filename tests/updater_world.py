@@ -37,8 +37,8 @@ from trellis.runtime.metrics import Metrics
 from trellis.runtime.recording import Recorder
 from trellis.runtime.setting_loading import load
 from trellis.runtime.setting_sources import from_flags
-from trellis.sim.replay_updater import replay_updater
-from trellis.sim.replayed import Replayed
+from trellis.sim.replay.replayed import Replayed
+from trellis.sim.replay.updater import replay_updater
 
 START = 1_800_000_000.0
 MINUTE = 60.0

@@ -14,8 +14,8 @@ import numpy as np
 
 from trellis.api.scenario import Scenario
 from trellis.core.usage.columns import FloatColumn
-from trellis.sim.compiling import compile_scenario
 from trellis.sim.fleet import Workload
+from trellis.sim.scenario.compiling import compile_scenario
 
 _WIDTH, _HEIGHT = 300, 172
 _LEFT, _RIGHT, _TOP, _BOTTOM = 40, 14, 48, 26

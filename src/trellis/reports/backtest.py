@@ -9,7 +9,7 @@ import msgspec
 from trellis.reports.backtest_html import as_html
 from trellis.reports.backtest_text import as_text
 from trellis.reports.result_files import Cell, csv_document, json_document
-from trellis.sim.backtest_results import BacktestResult, Figures
+from trellis.sim.backtest.results import BacktestResult, Figures
 
 __all__ = ["as_csv", "as_html", "as_json", "as_text"]
 

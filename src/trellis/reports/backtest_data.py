@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from trellis.reports.html.columns import Columns
-from trellis.sim.backtest_results import BacktestResult, ChartLine, SeriesChart
+from trellis.sim.backtest.results import BacktestResult, ChartLine, SeriesChart
 
 
 def page_data(result: BacktestResult) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from trellis.reports.describe.words import listed
 from trellis.reports.figures import days, share, span
-from trellis.sim.backtest_results import BacktestResult, Overall, VariantScore
+from trellis.sim.backtest.results import BacktestResult, Overall, VariantScore
 
 _SAME = 0.005
 

@@ -11,7 +11,7 @@ from trellis.reports.backtest_series import series_section
 from trellis.reports.html.frontier import Track, drawing
 from trellis.reports.html.page import banner, header, page, section
 from trellis.reports.html.typeset import difference, number_cell, typeset
-from trellis.sim.backtest_results import BacktestResult, Curve, VariantScore
+from trellis.sim.backtest.results import BacktestResult, Curve, VariantScore
 
 _MOST_CARDS = 6
 _MOST_CURVES = 8

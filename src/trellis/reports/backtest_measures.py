@@ -8,7 +8,7 @@ import msgspec
 
 from trellis.reports.figures import NOTHING, factor, rate, share
 from trellis.reports.measures import Compared, Measure
-from trellis.sim.backtest_results import BacktestResult, Figures, Overall, VariantScore
+from trellis.sim.backtest.results import BacktestResult, Figures, Overall, VariantScore
 
 FOOTPRINT = Measure[Figures](
     "footprint",

@@ -8,7 +8,7 @@ from trellis.reports.backtest_headline import best
 from trellis.reports.backtest_measures import measures_of
 from trellis.reports.html.page import field, needs_script, search, section, switch
 from trellis.reports.html.typeset import number_cell
-from trellis.sim.backtest_results import BacktestResult, Figures, SeriesScore
+from trellis.sim.backtest.results import BacktestResult, Figures, SeriesScore
 
 _MOST_ROWS = 3000  # of all variants together: about a megabyte of page
 _NOTHING = Figures()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from trellis.reports.backtest_headline import best, facts, partial, sentence
 from trellis.reports.backtest_measures import measures_of, scored
 from trellis.reports.text_tables import cut, lines, width, wrapped
-from trellis.sim.backtest_results import BacktestResult
+from trellis.sim.backtest.results import BacktestResult
 
 _NARROWEST = 80
 _SHORTEST_NAME = 16

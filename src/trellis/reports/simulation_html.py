@@ -125,7 +125,7 @@ def _workloads(result: RunResult, shown: int) -> str:
         f"{needs_script('The chart is missing:')}"
     )
     narrow = search("workload", "name, kind or label")
-    lead = "The dearest first. A heading sorts the table, a name shows its workload over time."
+    lead = "The most expensive first. A heading sorts the table, a name shows its workload over time."
     told = f'<p class="note scripted">{lead}</p>'
     return section("workloads", "Each workload", controls + chart + narrow + told + workload_table(result))
 

@@ -23,9 +23,9 @@ def as_text(result: RunResult, width: int = 100) -> list[str]:
     told += list(_warnings(result, room))
     if not result.variants:
         return told
-    told += ["", *_table(result, room), ""]
-    for sentence in sentences(result):
-        told += wrapped(sentence, room)
+    told += ["", *_table(result, room)]
+    for number, sentence in enumerate(sentences(result)):
+        told += ([] if number else [""]) + wrapped(sentence, room)
     told += list(_workloads(result, room))
     for note in result.notes:
         told += ["", *wrapped(f"Note: {note}", room)]
@@ -53,9 +53,15 @@ def _table(result: RunResult, room: int) -> list[str]:
             end -= 1
         told += ([""] if told else []) + _part(result, groups, begin, end)
         begin = max(end, begin + 1)
-    if last > 1:
-        told += wrapped(f"Per cent beside a figure: against {result.variants[0].name}; = is within 0.5 %.", room)
+    told += wrapped(" ".join(_legend(result)), room)
     return told
+
+
+def _legend(result: RunResult) -> Iterator[str]:
+    if len(result.variants) > 1:
+        yield f"Per cent beside a figure: against {result.variants[0].name}; = is within 0.5 %."
+    if any(variant.fleet.money > 0 for variant in result.variants):
+        yield f"Prices: {result.prices}."
 
 
 def _part(result: RunResult, groups: list[Group], begin: int, end: int) -> list[str]:

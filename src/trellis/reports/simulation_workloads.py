@@ -47,7 +47,7 @@ def workload_table(result: RunResult) -> str:
         f'<thead><tr><td colspan="2"></td>{over}</tr><tr><th scope="col" data-sort="text" data-column="0">Workload</th>'
         f'<th scope="col" class="left" data-sort="text" data-column="1">What it is</th>{heads}</tr></thead>'
     )
-    # Numbered as the page's data have them, and the dearest first.
+    # Numbered as the page's data have them, and the most expensive first.
     together = sorted(enumerate(side_by_side(result)), key=lambda each: (-each[1][0].totals.money, each[0]))
     bodies = "".join(
         _body(called(variant), number, together, len(titles) + 2) for number, variant in enumerate(result.variants)

@@ -121,7 +121,8 @@ def recorded(path: Path) -> Iterator[bytes]:
         # Whoever wrote it was killed. What was flushed could be read.
         return
     except (OSError, zlib.error) as error:
-        raise InvalidRecording(str(path), f"cannot be read: {error}") from error
+        why = (error.strerror if isinstance(error, OSError) else None) or error
+        raise InvalidRecording(str(path), f"cannot be read: {why}") from error
 
 
 class _Compressed(gzip.GzipFile):

@@ -11,12 +11,12 @@ from typing import Final
 import msgspec
 import numpy as np
 
+from trellis.base.prices import Prices
 from trellis.core.usage.columns import BoolColumn, FloatColumn, IntColumn
-from trellis.sim.fleet import Fleet, Prices
+from trellis.sim.fleet import Fleet
 from trellis.sim.results import Amounts, Totals
 
 _HOUR: Final = 3600.0
-_GIB: Final = 2.0**30
 
 # What is summed for each resource: the first axis of the sums.
 REQUESTED: Final = 0
@@ -144,8 +144,7 @@ class Accounting:
 
 def money(requested: FloatColumn, seconds: float, prices: Prices) -> float:
     """What so many cores and bytes cost for so long."""
-    hourly = float(requested[0]) * prices.core_hour + float(requested[1]) / _GIB * prices.gib_hour
-    return hourly * seconds / _HOUR
+    return prices.hourly(float(requested[0]), float(requested[1])) * seconds / _HOUR
 
 
 def _ratio(above: FloatColumn, below: FloatColumn) -> FloatColumn:

@@ -56,6 +56,7 @@ class Deciding:
             (each.namespace, each.kind, each.name): number for number, each in enumerate(fleet.workloads)
         }
         self._named_at = -1
+        self._named: IntColumn = np.zeros(0, dtype=np.int64)
         self._names: Names = ([], [], [])
         self._governors: dict[tuple[str, str], Governor | None] = {}
         self.decides = bool(policies.vpas)
@@ -96,8 +97,8 @@ class Deciding:
         if not self.decides:
             return
         end = usage.time + usage.seconds
-        if rows.version != self._named_at or len(usage) != len(self._names[0]):
-            self._named_at, self._names = rows.version, rows.names(usage.rows)
+        if rows.version != self._named_at or not np.array_equal(usage.rows, self._named):
+            self._named_at, self._named, self._names = rows.version, usage.rows, rows.names(usage.rows)
         names, cpu, memory = self._names, usage.used_cpu, usage.used_memory
         gaps = [each for each in self._faults.of(METRICS_GAP) if each.begin <= end < each.end]
         if gaps:

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from trellis.base.prices import EXAMPLE_PRICES, Prices
 from trellis.core.usage.columns import FloatColumn
 
 Document = Mapping[str, Any]
@@ -123,15 +124,6 @@ class Variant(msgspec.Struct, frozen=True):
     parameters: Mapping[str, Mapping[str, str]] = {}
 
 
-class Prices(msgspec.Struct, frozen=True):
-    """Money for an hour of one core and of one GiB, and in what currency."""
-
-    name: str
-    currency: str
-    core_hour: float
-    gib_hour: float
-
-
 class Fleet(msgspec.Struct, frozen=True):
     """Everything that is simulated."""
 
@@ -143,4 +135,4 @@ class Fleet(msgspec.Struct, frozen=True):
     workloads: tuple[Workload, ...]
     variants: tuple[Variant, ...]
     faults: tuple[Fault, ...] = ()
-    prices: Prices = Prices("example", "USD", 0.0316, 0.0042)
+    prices: Prices = EXAMPLE_PRICES

@@ -128,12 +128,15 @@ class Recommending:
                 slots[id(names)] = model.slots(*names)
         if self._samples:
             measured = [each for _, each in self._samples]
+            found = np.concatenate([slots[id(names)] for names, _ in self._samples])
+            # Those of one container side by side, as the model wants them; who is followed by nobody comes first.
+            order = np.argsort(found, kind="stable")[np.count_nonzero(found < 0) :]
             joined = Measured(
-                np.concatenate([each.times for each in measured]),
-                np.concatenate([each.cpu for each in measured]),
-                np.concatenate([each.memory for each in measured]),
+                np.concatenate([each.times for each in measured])[order],
+                np.concatenate([each.cpu for each in measured])[order],
+                np.concatenate([each.memory for each in measured])[order],
             )
-            model.ingest_at(np.concatenate([slots[id(names)] for names, _ in self._samples]), joined, now)
+            model.ingest_at(found[order], joined, now)
             self._samples.clear()
         model.record_ooms([kill.what for kill in kills], now)
 
@@ -163,3 +166,9 @@ def recommenders_of(
         name: preset(built_in.get(name) or DefaultRecommender(figures.estimates, name), parameters.get(name, {}))
         for name in names
     }
+
+
+def stand_ins(vpas: Iterable[VerticalPodAutoscaler]) -> list[str]:
+    """Names of recommenders for which the default algorithm stands in, because they do not come with Trellis."""
+    known = built_in_recommenders()
+    return sorted({resolve_vpa(vpa).recommender for vpa in vpas} - known.keys())

@@ -15,6 +15,8 @@ import msgspec
 
 from trellis.base.errors import TrellisError
 from trellis.sim.fleet import Fleet, Variant
+from trellis.sim.policies import read_policies
+from trellis.sim.recommending import stand_ins
 from trellis.sim.results import RunResult, VariantResult
 from trellis.sim.variant import Progress, run_variant
 
@@ -42,6 +44,7 @@ def simulate(
             notes.append(f"variant {name} could not be run: {outcome}")
         else:
             found[name] = outcome
+    notes += [note for each in fleet.variants if each.name in found for note in _stand_ins(each, fleet.clock.begin)]
     variants = [found[each.name] for each in fleet.variants if each.name in found]
     clock = fleet.clock
     return RunResult(
@@ -57,6 +60,11 @@ def simulate(
         partial=len(variants) < len(fleet.variants) or any(each.partial_until is not None for each in variants),
         notes=sorted(notes),
     )
+
+
+def _stand_ins(variant: Variant, begin: float) -> Iterator[str]:
+    for name in stand_ins(read_policies(variant.objects, begin).vpas):
+        yield f"variant {variant.name}: recommender {name} does not come with Trellis; the default algorithm stood in"
 
 
 def _one_by_one(

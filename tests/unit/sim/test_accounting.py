@@ -109,10 +109,26 @@ def test_a_chart_shows_gaps_and_ends_where_the_run_was_stopped() -> None:
     assert (line.target[1], line.lower[1], line.upper[1]) == (1.0, 0.5, 2.0)
 
 
-def test_marks_say_why_and_those_that_do_not_fit_are_counted() -> None:
+def test_marks_say_why() -> None:
     marking = Marking(1)
     marking.because("uid", "OutsideBounds", "below")
-    for number in range(MOST_MARKS + 3):
-        marking.mark(0, float(number), "evicted", "uid")
+    marking.mark(0, 1.0, "evicted", "uid")
+    marking.mark(0, 2.0, "killed")
     marks, left_out = marking.of_workload(0)
-    assert (marks[0].why, marks[0].text, len(marks), left_out) == ("OutsideBounds", "below", MOST_MARKS, 3)
+    assert [(each.what, each.why, each.text) for each in marks] == [
+        ("evicted", "OutsideBounds", "below"),
+        ("killed", "", ""),
+    ]
+    assert left_out == 0
+
+
+def test_of_too_many_marks_the_rare_ones_are_kept_and_others_spread_over_time() -> None:
+    marking = Marking(1)
+    for number in range(10 * MOST_MARKS):
+        marking.mark(0, float(number), "killed" if number % 500 == 0 else "resized")
+    marks, left_out = marking.of_workload(0)
+    assert len(marks) + left_out == 10 * MOST_MARKS
+    assert len(marks) == MOST_MARKS
+    assert sum(each.what == "killed" for each in marks) == 4
+    assert [each.time for each in marks] == sorted(each.time for each in marks)
+    assert marks[-1].time > 9.9 * MOST_MARKS

@@ -19,12 +19,12 @@ from trellis.core.recommend.replay import DAY, HOUR, replay
 from trellis.core.recommend.replay import Terms as ReplayTerms
 from trellis.core.recommend.replayed import Clock, RecommenderRule
 from trellis.core.recommend.scores import score
-from trellis.sim.backtest import Progress, backtest
-from trellis.sim.backtest_arguments import requested
-from trellis.sim.backtest_charts import charted
-from trellis.sim.backtest_layout import laid_out, points_of
-from trellis.sim.backtest_request import Request, Terms
-from trellis.sim.backtest_results import BacktestResult, SeriesScore
+from trellis.sim.backtest.arguments import requested
+from trellis.sim.backtest.charts import charted
+from trellis.sim.backtest.layout import laid_out, points_of
+from trellis.sim.backtest.request import Request, Terms
+from trellis.sim.backtest.results import BacktestResult, SeriesScore
+from trellis.sim.backtest.run import Progress, backtest
 from trellis.sources.series.reading import parts_of
 from trellis.sources.series.series import Series
 

@@ -15,7 +15,7 @@ from trellis.api.kube.decode import convert_object
 from trellis.api.kube.pods import PodTemplateSpec
 from trellis.api.scenario_workloads import DrawnFactor, DrawnSize, FleetMix, MixShares, OverRequests, ScenarioWorkload
 from trellis.base.quantity import Quantity
-from trellis.sim.drawn_workloads import drawn_workloads, sorts_of
+from trellis.sim.scenario.drawn_workloads import drawn_workloads, sorts_of
 
 
 def drawn(mix: FleetMix, seed: int = 1) -> list[ScenarioWorkload]:

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from trellis.sim.backtest import backtest
-from trellis.sim.backtest_arguments import requested
-from trellis.sim.backtest_request import Terms
+from trellis.sim.backtest.arguments import requested
+from trellis.sim.backtest.request import Terms
+from trellis.sim.backtest.run import backtest
 from trellis.sources.series.reading import parts_of, read_part
 from trellis.sources.series.series import Series
 

@@ -16,8 +16,8 @@ from trellis.core.recommend import recording
 from trellis.core.recommend.shadows import SHADOW_RECOMMENDERS
 from trellis.kube.scripted import refusal
 from trellis.runtime.recording import NO_RECORDER, Recorder
-from trellis.sim.replay_recommender import replay_recommender
-from trellis.sim.replaying import difference, replay
+from trellis.sim.replay.recommender import replay_recommender
+from trellis.sim.replay.replaying import difference, replay
 
 FLAGS = ("--recommender-name=default,seasonal,adaptive,phases,own", "--set=default.recommendation-margin-fraction=0.2")
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"

@@ -19,8 +19,8 @@ from trellis.controllers.updater.updater import Updater
 from trellis.core.model.recording import FORMAT, HEADER, UPDATER, Header, encode_line, read_lines
 from trellis.core.resize.recorded import KINDS
 from trellis.runtime.recording import Recorder, recorded, recorder
-from trellis.sim.replay_updater import replay_updater
-from trellis.sim.replaying import replay
+from trellis.sim.replay.replaying import replay
+from trellis.sim.replay.updater import replay_updater
 from updater_world import FREEZE, MINUTE, World
 
 

@@ -105,19 +105,26 @@ def test_pods_are_boosted_while_they_start() -> None:
 
 
 def test_the_same_seed_gives_the_same_bytes() -> None:
-    made = shop(FIXED, sized("InPlaceOrRecreate"), spread=0.3)
+    made = shop(FIXED, sized("InPlaceOrRecreate"), spread=0.3, cpu=steps_of(0.2, 0.2))
     once, again = (msgspec.json.encode(simulate(made)) for _ in range(2))
     assert once == again
     other = msgspec.json.encode(simulate(msgspec.structs.replace(made, seed=8)))
     assert other != once
 
 
-def test_processes_give_what_one_process_gives() -> None:
-    made = shop(FIXED, sized())
+def test_processes_give_what_one_process_gives_and_one_that_fails_costs_no_other_its_result() -> None:
+    broken = Variant("broken", settings={"min-replica": "2"})
+    made = shop(FIXED, broken, sized(), cpu=steps_of(0.2))
     seen: list[Progress] = []
     apart = simulate(made, progress=seen.append, processes=2)
     assert msgspec.json.encode(apart) == msgspec.json.encode(simulate(made))
     assert {each.variant for each in seen if each.done == each.steps} == {"fixed", "default"}
+    assert [each.name for each in apart.variants] == ["fixed", "default"]
+    assert apart.partial
+    assert apart.notes == [
+        'variant broken could not be run: "min-replica": is no setting that a simulation knows '
+        "(did you mean min-replicas?)"
+    ]
 
 
 @pytest.mark.parametrize("processes", [1, 2])
@@ -136,15 +143,12 @@ def test_who_stops_gets_what_there_is_marked_as_partial(processes: int) -> None:
     assert len(first.chart.times) > 0
 
 
-@pytest.mark.parametrize("processes", [1, 2])
-def test_a_variant_that_cannot_be_run_is_told_and_the_others_go_on(processes: int) -> None:
-    broken = Variant("broken", settings={"min-replica": "2"})
-    result = simulate(shop(FIXED, broken), processes=processes)
-    assert [each.name for each in result.variants] == ["fixed"]
-    assert result.partial
+def test_a_recommender_that_is_not_here_is_told_of() -> None:
+    variant = sized("Off", recommenders=[{"name": "of-others"}])
+    result = simulate(shop(variant, cpu=steps_of(0.2)))
+    assert cpu_line(result.variants[0]).target[-1] > 0.0
     assert result.notes == [
-        'variant broken could not be run: "min-replica": is no setting that a simulation knows '
-        "(did you mean min-replicas?)"
+        "variant default: recommender of-others does not come with Trellis; the default algorithm stood in"
     ]
 
 

@@ -16,8 +16,8 @@ from scenarios import WEB, compiled, scenario, usage, workload
 from trellis.api.kinds import SCENARIO
 from trellis.api.validate import validate
 from trellis.base.errors import InvalidInput, InvalidScenario
-from trellis.sim.compiling import compile_scenario, scenario_of
 from trellis.sim.fleet import Fleet
+from trellis.sim.scenario.compiling import compile_scenario, scenario_of
 from trellis.sources.series.series import Series
 
 GIB = 2.0**30

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from trellis.sim.scenario_files import load_scenario
+from trellis.sim.scenario.files import load_scenario
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "simulate"
 GOOD = """\

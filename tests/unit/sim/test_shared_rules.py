@@ -33,8 +33,8 @@ def test_a_governor_with_new_advice_is_the_one_compiled_anew(mode: str) -> None:
 
 
 def test_a_governor_that_only_boosts_has_no_advice() -> None:
-    boost = {"startupBoost": {"cpu": {"type": "Factor", "factor": 3}}}
-    (first,) = read_policies([vpa("web", "Off", **boost)], 0.0).vpas
+    boost = {"cpu": {"type": "Factor", "factor": 3}}
+    (first,) = read_policies([vpa("web", "Off", startupBoost=boost)], 0.0).vpas
     governor = vpa_governor(first)
     assert governor is not None
     assert readvised(governor, advised(first, "250m").status) == vpa_governor(advised(first, "250m"))

@@ -11,11 +11,11 @@ from contextlib import suppress
 
 import msgspec
 
-from trellis.sim.backtest_charts import charted
-from trellis.sim.backtest_layout import blocks_of
-from trellis.sim.backtest_request import Request
-from trellis.sim.backtest_results import SeriesChart, SeriesFacts
-from trellis.sim.backtest_scoring import Scored, Tell, put_scores, replay_block
+from trellis.sim.backtest.charts import charted
+from trellis.sim.backtest.layout import blocks_of
+from trellis.sim.backtest.request import Request
+from trellis.sim.backtest.results import SeriesChart, SeriesFacts
+from trellis.sim.backtest.scoring import Scored, Tell, put_scores, replay_block
 from trellis.sources.series.reading import Part, read_part
 from trellis.sources.series.series import Series
 from trellis.sources.series.tables import Found

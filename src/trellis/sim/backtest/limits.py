@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from trellis.base.errors import InvalidInput
 from trellis.base.names import nearest
-from trellis.sim.backtest_results import BacktestResult, VariantScore
+from trellis.sim.backtest.results import BacktestResult, VariantScore
 
 # What can be limited, and where it stands.
 MEASURES: Mapping[str, tuple[str, str]] = {

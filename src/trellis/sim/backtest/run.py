@@ -11,11 +11,11 @@ from typing import Final
 
 import msgspec
 
-from trellis.sim.backtest_batch import Batch, BatchResult, distinct_names
-from trellis.sim.backtest_processes import Failed, run_batches
-from trellis.sim.backtest_request import Request
-from trellis.sim.backtest_results import BacktestResult, Frontier, SeriesChart
-from trellis.sim.backtest_totals import Columns, curves, series_scores, variant_scores
+from trellis.sim.backtest.batch import Batch, BatchResult, distinct_names
+from trellis.sim.backtest.processes import Failed, run_batches
+from trellis.sim.backtest.request import Request
+from trellis.sim.backtest.results import BacktestResult, Frontier, SeriesChart
+from trellis.sim.backtest.totals import Columns, curves, series_scores, variant_scores
 from trellis.sources.series.reading import Part, read_part
 from trellis.sources.series.series import Series
 from trellis.sources.series.tables import Found
@@ -63,7 +63,8 @@ def backtest(
             failures.append(f"{_about(batches[number])} could not be replayed: {outcome.why}")
         else:
             ended[number] = outcome
-        told(number, 1.0)
+        if isinstance(outcome, Failed) or not outcome.partial:
+            told(number, 1.0)
     result = _result(request, [ended[number] for number in sorted(ended)])
     return msgspec.structs.replace(
         result,

@@ -16,7 +16,7 @@ import numpy as np
 
 from trellis.core.recommend.replay import DAY, Usage
 from trellis.core.usage.columns import BoolColumn, FloatColumn, IntColumn
-from trellis.sim.backtest_request import Terms
+from trellis.sim.backtest.request import Terms
 from trellis.sources.series.series import Series
 
 _MONDAY: Final = 1_790_035_200.0
@@ -24,6 +24,8 @@ _WEEK: Final = 7 * DAY
 _FINEST: Final = 60.0
 # Numbers that are laid out at once: with what is made of them, 0.7 GB.
 _SAMPLES_AT_ONCE: Final = 24_000_000
+# And series: enough to share what a step costs, and so few that twice the time takes twice as long.
+_SERIES_AT_ONCE: Final = 512
 
 
 class Block(msgspec.Struct, frozen=True):
@@ -65,7 +67,7 @@ def blocks_of(series: Sequence[Series], terms: Terms) -> Iterator[tuple[Block, i
         end, size = begin, 0.0
         while end < len(order) and points_of(series[order[end]], step) == points:
             size += series[order[end]].span / step * points
-            if end > begin and size > _SAMPLES_AT_ONCE:
+            if end > begin and (size > _SAMPLES_AT_ONCE or end - begin == _SERIES_AT_ONCE):
                 break
             end += 1
         places = order[begin:end]

@@ -19,9 +19,9 @@ from trellis.base.errors import InvalidInput, UnreadableObject
 from trellis.base.names import nearest
 from trellis.core.recommend.built_in import built_in_recommenders
 from trellis.core.recommend.parameters import Parameter, read_parameters
-from trellis.sim.compiling_workloads import DEFAULT_NAMESPACE
 from trellis.sim.figures import read_figures
 from trellis.sim.fleet import Document, Variant, Workload
+from trellis.sim.scenario.workloads import DEFAULT_NAMESPACE
 
 FIXED = "fixed"
 # The bytes of a file that a scenario names; `InvalidInput` says why there are none.
@@ -125,7 +125,7 @@ def compile_variants(spec: ScenarioSpec, policies: Policies) -> tuple[Variant, .
         each.name: policies.objects(each, ("policies", number)) for number, each in enumerate(spec.policies or ())
     }
     written = spec.variants or [
-        ScenarioVariant(name=FIXED, title="Requests as written"),
+        ScenarioVariant(name=FIXED, title="requests as written"),
         *(ScenarioVariant(name=each.name, policies=[each.name]) for each in spec.policies or ()),
     ]
     return tuple(

@@ -8,8 +8,8 @@ from typing import Final
 import numpy as np
 
 from trellis.core.usage.columns import FloatColumn, IntColumn
-from trellis.sim.backtest_layout import Block
-from trellis.sim.backtest_results import ChartLine, SeriesChart
+from trellis.sim.backtest.layout import Block
+from trellis.sim.backtest.results import ChartLine, SeriesChart
 
 MOST_POINTS: Final = 336
 _RESOURCES: Final = ("cpu", "memory")

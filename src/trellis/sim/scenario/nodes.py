@@ -9,8 +9,9 @@ from typing import Any, Final, TypeAlias
 from trellis.api.kube.decode import convert_object
 from trellis.api.kube.pods import PodTemplateSpec
 from trellis.api.scenario import ScenarioNodes
-from trellis.sim.compiling_usage import amount
-from trellis.sim.fleet import NodeShape, Prices, Workload
+from trellis.base.prices import Prices
+from trellis.sim.fleet import NodeShape, Workload
+from trellis.sim.scenario.usage import amount
 
 # Room for rollouts, boosts and growth above what is requested first.
 _ROOM: Final = 4 / 3
@@ -37,7 +38,7 @@ def compile_nodes(
         asked = [max(0.0, want - have * count / _ROOM) for want, have in zip(asked, offered, strict=True)]
         price = shape.price
         if price is None:
-            price = offered[0] * prices.core_hour + offered[1] / _GIB * prices.gib_hour
+            price = prices.hourly(offered[0], offered[1])
         counted.append(NodeShape(shape.name, count, _document(shape), price))
     return tuple(counted)
 

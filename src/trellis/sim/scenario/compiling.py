@@ -15,18 +15,18 @@ from trellis.api.problems import DUPLICATE, INVALID, Path, Problem
 from trellis.api.scenario import Scenario, ScenarioFault, ScenarioPrices, ScenarioSpec
 from trellis.api.scenario_rules import DEFAULT_STEP
 from trellis.base.errors import InvalidInput, InvalidScenario
+from trellis.base.prices import EXAMPLE_PRICES, Prices
 from trellis.base.times import parse_time
-from trellis.sim.compiling_nodes import compile_nodes, pods_that_fit_nowhere
-from trellis.sim.compiling_policies import FileReader, Policies, compile_variants
-from trellis.sim.compiling_usage import TraceReader, UsageLayout, span
-from trellis.sim.compiling_workloads import compile_workload
-from trellis.sim.drawn_workloads import drawn_workloads
-from trellis.sim.fleet import Clock, Fault, Fleet, Intervals, Prices, Workload
+from trellis.sim.fleet import Clock, Fault, Fleet, Intervals, Workload
+from trellis.sim.scenario.drawn_workloads import drawn_workloads
+from trellis.sim.scenario.nodes import compile_nodes, pods_that_fit_nowhere
+from trellis.sim.scenario.policies import FileReader, Policies, compile_variants
+from trellis.sim.scenario.usage import TraceReader, UsageLayout, span
+from trellis.sim.scenario.workloads import compile_workload
 from trellis.sources.series.series import Series
 
 DEFAULT_SEED = 1
 DEFAULT_START = "2026-06-01T00:00:00Z"
-EXAMPLE_PRICES = Prices("example", "USD", 0.0316, 0.0042)
 
 
 def no_files(name: str) -> NoReturn:

@@ -19,8 +19,8 @@ from trellis.core.recommend.replay import Terms as ReplayTerms
 from trellis.core.recommend.replayed import Clock, RecommenderRule
 from trellis.core.recommend.scores import score
 from trellis.core.usage.columns import FloatColumn
-from trellis.sim.backtest_layout import Block
-from trellis.sim.backtest_request import Asked, Terms
+from trellis.sim.backtest.layout import Block
+from trellis.sim.backtest.request import Asked, Terms
 
 _TOLD_EVERY: Final = 24  # steps
 _WEEK_DAYS: Final = 7.0

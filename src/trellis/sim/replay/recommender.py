@@ -22,7 +22,7 @@ from trellis.core.recommend.results import PassResult
 from trellis.core.recommend.seen import Seen
 from trellis.core.recommend.sightings import SeenLine, Sight
 from trellis.core.recommend.unavailable import Unavailable
-from trellis.sim.replayed import Replayed
+from trellis.sim.replay.replayed import Replayed
 
 T = TypeVar("T")
 

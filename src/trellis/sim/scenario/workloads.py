@@ -15,9 +15,9 @@ from trellis.api.scenario_usage import ContainerUsage
 from trellis.api.scenario_workloads import Rollouts, Runs, ScenarioContainer, ScenarioWorkload, Startup
 from trellis.base.errors import UnreadableObject
 from trellis.core.usage.columns import FloatColumn
-from trellis.sim.compiling_usage import Steps, UsageLayout, amount, drawing, span
 from trellis.sim.fleet import Clock, Start, Workload
 from trellis.sim.generators.levels import drawn_factors, versions
+from trellis.sim.scenario.usage import Steps, UsageLayout, amount, drawing, span
 
 DEFAULT_NAMESPACE = "default"
 _SHAPES = ("trace", "weekly", "daily", "spiky", "trend", "phases", "steady")

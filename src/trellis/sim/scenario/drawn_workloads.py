@@ -12,9 +12,9 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from trellis.api.scenario_workloads import DrawnFactor, DrawnSize, FleetMix, MixShares, ScenarioWorkload
-from trellis.sim.compiling_usage import amount, drawing
-from trellis.sim.compiling_workloads import DEFAULT_NAMESPACE
-from trellis.sim.drawn_sorts import SORTS, Size, written_workload
+from trellis.sim.scenario.drawn_sorts import SORTS, Size, written_workload
+from trellis.sim.scenario.usage import amount, drawing
+from trellis.sim.scenario.workloads import DEFAULT_NAMESPACE
 
 _SHARES: Final = MixShares(steady=12, daily=14, weekly=9, spiky=6, trend=4, leak=3, batch=4, deploys=5, slow_start=3)
 _CPU: Final = DrawnSize(median="150m", spread=1.0)

@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from trellis.base.errors import TrellisError
-from trellis.sim.backtest_batch import Batch, BatchResult, Stopped, run_batch
+from trellis.sim.backtest.batch import Batch, BatchResult, Stopped, run_batch
 
 # How often somebody who might want to stop is asked, in seconds.
 _ASKED_EVERY: Final = 0.1

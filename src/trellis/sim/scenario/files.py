@@ -16,9 +16,9 @@ from trellis.core.lint.check import check
 from trellis.core.lint.findings import Finding
 from trellis.core.lint.manifests import Source
 from trellis.core.lint.traps import Ours
-from trellis.sim.compiling import compile_scenario, scenario_of
-from trellis.sim.compiling_usage import TraceReader
 from trellis.sim.fleet import Fleet
+from trellis.sim.scenario.compiling import compile_scenario, scenario_of
+from trellis.sim.scenario.usage import TraceReader
 from trellis.sources.series.reading import parts_of, read_part
 from trellis.sources.series.series import Series
 

@@ -13,9 +13,9 @@ import msgspec
 
 from trellis.base.errors import InvalidRecording, shown
 from trellis.core.model.recording import RECOMMENDER, UPDATER, read_header, read_lines
-from trellis.sim.replay_recommender import replay_recommender
-from trellis.sim.replay_updater import replay_updater
-from trellis.sim.replayed import Replayed
+from trellis.sim.replay.recommender import replay_recommender
+from trellis.sim.replay.replayed import Replayed
+from trellis.sim.replay.updater import replay_updater
 
 _NOTHING: Final = object()
 _LONGEST: Final = 200

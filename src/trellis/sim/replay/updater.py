@@ -24,7 +24,7 @@ from trellis.core.resize.governed import Workload
 from trellis.core.resize.memory import Memory
 from trellis.core.resize.planning import Planned, Planner
 from trellis.core.resize.rooms import Rooms
-from trellis.sim.replayed import Replayed
+from trellis.sim.replay.replayed import Replayed
 
 _NULL: Final = b"null"
 

@@ -18,7 +18,7 @@ from trellis.core.recommend.declaration import needs_runs
 from trellis.core.recommend.parameters import Parameter, ParameterKind
 from trellis.core.recommend.presets import with_defaults
 from trellis.core.recommend.protocol import Recommender
-from trellis.sim.backtest_request import Asked, Request, Sweep, Terms, made
+from trellis.sim.backtest.request import Asked, Request, Sweep, Terms, made
 
 MOST_VARIANTS: Final = 200
 # What is nearly always meant by a short word; each sets those of the recommender's parameters that it has.

@@ -13,10 +13,10 @@ from trellis.core.recommend.curves import AS_SHIPPED, FACTORS, SAME, clipped_rat
 from trellis.core.recommend.curves import Curve as ComparedCurve
 from trellis.core.recommend.scores import Scores
 from trellis.core.usage.columns import BoolColumn, FloatColumn
-from trellis.sim.backtest_batch import BatchResult
-from trellis.sim.backtest_request import Request
-from trellis.sim.backtest_results import Curve, Figures, Overall, SeriesScore, VariantScore
-from trellis.sim.backtest_scoring import Scored
+from trellis.sim.backtest.batch import BatchResult
+from trellis.sim.backtest.request import Request
+from trellis.sim.backtest.results import Curve, Figures, Overall, SeriesScore, VariantScore
+from trellis.sim.backtest.scoring import Scored
 
 FOOTPRINT, TIME_OVER, OVERRUN, CHANGES, KILLS = range(5)
 _CPU, _MEMORY = 0, 1

@@ -1,0 +1,130 @@
+"""What is there to report of a run so far? Sums of the time that is scored, charts of all of it, marks and counts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from trellis.api.kube.pods import Pod
+from trellis.core.boost.memory import is_boosted
+from trellis.core.usage.columns import FloatColumn, IntColumn
+from trellis.sim.accounting import Accounting, Places, StepAmounts, summed
+from trellis.sim.charting import Charting
+from trellis.sim.cluster.cluster import Cluster
+from trellis.sim.cluster.templates import Template
+from trellis.sim.cluster.usage import StepUsage
+from trellis.sim.cluster.watching import What
+from trellis.sim.fleet import Fleet, Variant
+from trellis.sim.marking import Marking
+from trellis.sim.results import Totals, VariantResult, WorkloadResult
+
+_HOUR: Final = 3600.0
+# A chart for each of more workloads nobody would look at; those that request the most have one.
+MOST_CHARTS: Final = 300
+
+_BOOSTED: Final = "boosted"
+# What is neither said in totals alone, nor the usual course of a pod's life.
+_MARKED: Final = frozenset(
+    {
+        What.KILLED,
+        What.EVICTED,
+        What.PRESSED_OUT,
+        What.RESIZED,
+        What.RESIZE_DEFERRED,
+        What.RESIZE_INFEASIBLE,
+        What.LOST,
+    }
+)
+
+
+class Scoring:
+    """Everything that is written down of one variant. It begins before anything has happened in the cluster."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+        self._places = Places([Template.of(each).containers for each in fleet.workloads])
+        self._accounting = Accounting(fleet, self._places)
+        self._charting = Charting(fleet.clock, self._places)
+        self.marking = Marking(len(fleet.workloads))
+        self._boosts = np.zeros(len(fleet.workloads), dtype=np.int64)
+        self._before: dict[str, FloatColumn | IntColumn] = {}
+        self._node_hours = self._node_money = 0.0
+
+    def advised(self, containers: Sequence[tuple[int, str]], amounts: FloatColumn) -> None:
+        """What is recommended for containers from now on: cores and bytes as (bound, resource, container)."""
+        places = np.array([self._places.find(*each) for each in containers], dtype=np.int64)
+        known = places >= 0
+        self._charting.advice[:, :, places[known]] = amounts[:, :, known]
+
+    def happened(self, now: float, workload: int, what: What, pod: Pod, text: str) -> None:
+        """Something happened to a pod."""
+        if what in _MARKED:
+            self.marking.mark(workload, now, what.value, pod.metadata.uid, text)
+        elif what is What.MADE and is_boosted(pod.metadata.annotations):
+            self._boosts[workload] += 1
+            self.marking.mark(workload, now, _BOOSTED)
+
+    def step(self, usage: StepUsage, cluster: Cluster) -> None:
+        """One step of usage."""
+        clock, nodes = self._fleet.clock, cluster.nodes
+        sums = summed(_amounts(usage, cluster), len(self._places))
+        offered: FloatColumn = np.array((nodes.cores[nodes.up].sum(), nodes.bytes[nodes.up].sum()))
+        self._charting.add(usage.number, sums, cluster.pending, offered)
+        if usage.time < clock.scored_from:
+            return
+        if usage.number and not self._accounting.seconds:
+            # What has happened until now is not scored.
+            self._before = self._counted(cluster)
+        self._accounting.add(sums)
+        self._node_hours += float(nodes.up.sum()) * clock.step / _HOUR
+        self._node_money += float(nodes.prices[nodes.up].sum()) * clock.step / _HOUR
+
+    def result(
+        self, variant: Variant, cluster: Cluster, verdicts: dict[str, int], partial_until: float | None
+    ) -> VariantResult:
+        """What came of it so far."""
+        numbers = range(len(self._fleet.workloads))
+        counted = self._counted(cluster)
+        for name, column in self._before.items():
+            counted[name] = counted[name] - column
+        counts = [Totals(**{name: column[number].item() for name, column in counted.items()}) for number in numbers]
+        totals = [self._accounting.of_workload(number, counts[number]) for number in numbers]
+        charted = set(sorted(numbers, key=lambda number: (-totals[number].money, number))[:MOST_CHARTS])
+        return VariantResult(
+            name=variant.name,
+            title=variant.title,
+            fleet=self._accounting.of_fleet(Totals(**{name: column.sum().item() for name, column in counted.items()})),
+            chart=self._charting.of_fleet(self._places.begin[:-1].tolist()),
+            workloads=[self._workload(number, totals[number], number in charted) for number in numbers],
+            node_hours=self._node_hours,
+            node_money=self._node_money,
+            verdicts=dict(sorted(verdicts.items())),
+            partial_until=partial_until,
+        )
+
+    def _workload(self, number: int, totals: Totals, is_charted: bool) -> WorkloadResult:
+        about = self._fleet.workloads[number]
+        marks, left_out = self.marking.of_workload(number)
+        first = self._places.names[int(self._places.begin[number])]
+        chart = self._charting.of_workload(number, (first,), marks, left_out) if is_charted else None
+        return WorkloadResult(about.namespace, about.name, about.kind, about.label, totals, chart)
+
+    def _counted(self, cluster: Cluster) -> dict[str, FloatColumn | IntColumn]:
+        """What has happened so far, by what `Totals` calls it; who still waits for a node has waited until now."""
+        tally = cluster.tally.copy()
+        counted = {name: getattr(tally, name) for name in tally.__struct_fields__}
+        counted["pending_seconds"] = tally.pending_seconds + cluster.pending_seconds()
+        return {**counted, "boosts": self._boosts.copy()}
+
+
+def _amounts(usage: StepUsage, cluster: Cluster) -> StepAmounts:
+    rows = cluster.rows
+    return StepAmounts(
+        places=usage.series,
+        requested=np.stack((rows.cpu_request[usage.rows], rows.memory_request[usage.rows])),
+        wanted=np.stack((usage.wanted_cpu, usage.wanted_memory)),
+        used=np.stack((usage.used_cpu, usage.used_memory)),
+        throttled=usage.throttled,
+    )
