@@ -1,7 +1,8 @@
 """Every command and every manifest in the documentation works, and prints what the page says it prints.
 
 A ```console block is a transcript: lines that start with `$ ` are run, what follows is compared. A line `...` stands
-for any number of lines. Commands of `make` are left out here: they run this test, among others.
+for any number of lines. Commands of `make` are left out here: they run this test, among others, and the demo has a test
+of its own.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from pathlib import Path
 
 import pytest
 
+from transcripts import BLOCK, Step, agrees, steps
 from trellis.core.lint.check import check
 from trellis.core.lint.manifests import Source
 from wheels import build_wheel, install
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
-BLOCK = re.compile(r"^```(\w+)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def blocks(language: str) -> Iterator[tuple[str, str]]:
@@ -32,18 +33,9 @@ def blocks(language: str) -> Iterator[tuple[str, str]]:
                 yield f"{page.relative_to(ROOT)}#{number}", match[2]
 
 
-def transcripts() -> list[tuple[str, list[tuple[str, list[str]]]]]:
+def transcripts() -> list[tuple[str, list[Step]]]:
     """The console blocks, each as commands with the lines they print."""
-    found = []
-    for name, text in blocks("console"):
-        steps: list[tuple[str, list[str]]] = []
-        for line in text.splitlines():
-            if line.startswith("$ "):
-                steps.append((line[2:], []))
-            elif steps:
-                steps[-1][1].append(line)
-        found.append((name, steps))
-    return found
+    return [(name, steps(text)) for name, text in blocks("console")]
 
 
 def manifests() -> list[tuple[str, str]]:
@@ -81,19 +73,13 @@ def printed(command: str, folder: Path, beside: Path) -> list[str]:
     return done.stdout.splitlines()
 
 
-def agrees(found: list[str], expected: list[str]) -> bool:
-    """Whether the lines are the expected ones, `...` standing for any number of them."""
-    pattern = "".join(r"(?:.*\n)*" if line.strip() == "..." else re.escape(line.rstrip()) + r"\n" for line in expected)
-    return re.fullmatch(pattern, "".join(f"{line.rstrip()}\n" for line in found)) is not None
-
-
-@pytest.mark.parametrize(("name", "steps"), transcripts(), ids=lambda value: value if isinstance(value, str) else "")
+@pytest.mark.parametrize(("name", "commands"), transcripts(), ids=lambda value: value if isinstance(value, str) else "")
 def test_a_transcript_is_true(
-    name: str, steps: list[tuple[str, list[str]]], checkout: Path, tmp_path: Path, request: pytest.FixtureRequest
+    name: str, commands: list[Step], checkout: Path, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     installs = "write-a-recommender" in name
     beside = request.getfixturevalue("beside") if installs else tmp_path / "nothing"
-    for command, expected in steps:
+    for command, expected in commands:
         if command.split()[0] in {"make", "git", "kubectl", "pip", "pipx", "uv"}:
             continue
         found = printed(command, checkout, beside)

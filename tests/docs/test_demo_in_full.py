@@ -1,0 +1,17 @@
+"""The README shows what `make demo` prints. This is the one test that plays two weeks of sixty workloads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import demo_shown
+from transcripts import agrees
+
+
+@pytest.mark.timeout(600)
+def test_the_demo_prints_what_the_readme_shows(tmp_path: Path) -> None:
+    printed = demo_shown.demo(tmp_path / "report.html")
+    expected = demo_shown.shown()
+    assert agrees(printed, expected), "run `python tools/demo_shown.py` and look at it:\n" + "\n".join(printed)

@@ -1,0 +1,80 @@
+"""What the README shows of `make demo`: the beginning of what it prints, and a picture of its report.
+
+    python tools/demo_shown.py
+
+runs the demo, puts both where they belong and takes a minute or two. The picture needs Chromium.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "README.md"
+PICTURE = ROOT / "docs" / "images" / "demo-report.png"
+BEGIN, END = "```console\n$ make demo\n", "```\n"
+# What comes after it names workloads and a path of the machine.
+LAST = "Where the money goes"
+# As much as shows the charts of the whole fleet.
+VIEWPORT = {"width": 1280, "height": 996}
+
+
+def demo(report: Path, *options: str, timeout: float = 600.0) -> list[str]:
+    """The lines that the demo prints where a terminal has 100 columns; how far it is goes elsewhere."""
+    done = subprocess.run(
+        [sys.executable, "tools/demo.py", "--report", report, *options],
+        cwd=ROOT,
+        env={**os.environ, "COLUMNS": "100"},
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+    if done.returncode:
+        sys.exit(f"the demo failed:\n{done.stderr}")
+    return done.stdout.replace(str(report), "demo-report.html").splitlines()
+
+
+def shortened(lines: list[str]) -> list[str]:
+    """As much as a newcomer reads."""
+    end = next(number for number, line in enumerate(lines) if line.startswith(LAST))
+    return [*lines[:end], "..."]
+
+
+def shown() -> list[str]:
+    """What the README shows of it now."""
+    _, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+    return rest.partition(END)[0].splitlines()
+
+
+def photograph(report: Path, picture: Path) -> None:
+    """The top of a report, as a browser with light colours shows it."""
+    from playwright.sync_api import sync_playwright  # noqa: PLC0415 -- nobody else needs it
+
+    with sync_playwright() as playwright:
+        # Root, as in a container of CI, has no sandbox.
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        page = browser.new_page(viewport=VIEWPORT, color_scheme="light")  # type: ignore[arg-type]
+        page.goto(report.as_uri())
+        page.screenshot(path=picture)
+        browser.close()
+
+
+def main() -> None:
+    """Run it, and put in what it printed and what it looks like."""
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "demo-report.html"
+        lines = shortened(demo(report))
+        before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+        _, _, after = rest.partition(END)
+        PAGE.write_text(before + BEGIN + "\n".join([*lines, END]) + after, encoding="utf-8")
+        photograph(report, PICTURE)
+
+
+if __name__ == "__main__":
+    main()
