@@ -118,6 +118,8 @@ class ModelServer:
                 return self._list(request.path, query)
             case "POST":
                 return self._create(request)
+            case "PUT" if request.path in self.objects:
+                return self._replace(request)
             case "PATCH" if request.path.removesuffix("/status") in self.objects:
                 return self._patch(request)
             case "DELETE" if request.path in self.objects:
@@ -149,6 +151,12 @@ class ModelServer:
         if path in self.objects:
             return refusal(409, "AlreadyExists", f"{path} already exists")
         return answer(self.put(path, document), 201)
+
+    def _replace(self, request: Request) -> Response:
+        document = msgspec.json.decode(request.body or b"")
+        if document["metadata"].get("resourceVersion") != self.objects[request.path]["metadata"]["resourceVersion"]:
+            return refusal(409, "Conflict", "the object has been modified")
+        return answer(self.put(request.path, document))
 
     def _patch(self, request: Request) -> Response:
         path = request.path.removesuffix("/status")

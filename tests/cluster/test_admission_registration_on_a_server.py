@@ -312,6 +312,7 @@ def test_the_status_lease_is_what_upstreams_updater_looks_for(cluster: Cluster) 
     async def main() -> None:
         async with replica(cluster) as webhook:
             presence = Presence(
+                webhook.client,
                 webhook.writer,
                 PresenceSettings(),
                 namespace="kube-system",

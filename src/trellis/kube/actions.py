@@ -24,6 +24,7 @@ from trellis.kube.requests import (
     build_eviction,
     build_get,
     build_patch,
+    build_replace,
 )
 from trellis.kube.resources import PODS, Resource
 
@@ -92,6 +93,16 @@ class CreateObject(msgspec.Struct, frozen=True):
     document: Mapping[str, Any]
 
 
+class ReplaceObject(msgspec.Struct, frozen=True):
+    """Put a whole object in the place of the one that was read, for those who may not patch.
+
+    The version in the document is what must still be true.
+    """
+
+    target: Target
+    document: Mapping[str, Any]
+
+
 class DeleteObject(msgspec.Struct, frozen=True):
     """Delete an object. `propagation` is Background, Foreground or Orphan, and the kind's own if empty."""
 
@@ -100,7 +111,9 @@ class DeleteObject(msgspec.Struct, frozen=True):
     propagation: str = ""
 
 
-Action: TypeAlias = PatchObject | PatchStatus | ResizePod | EvictPod | SetScale | CreateObject | DeleteObject
+Action: TypeAlias = (
+    PatchObject | PatchStatus | ResizePod | EvictPod | SetScale | CreateObject | ReplaceObject | DeleteObject
+)
 
 
 def target_of(resource: Resource[Any], seen: AnyObject, *, at_this_version: bool = True) -> Target:
@@ -125,6 +138,8 @@ def describe(action: Action) -> str:
             return f"scale {target} to {replicas}"
         case CreateObject(target=target):
             return f"create {target}"
+        case ReplaceObject(target=target):
+            return f"replace {target}"
         case DeleteObject(target=target):
             return f"delete {target}"
 
@@ -154,6 +169,10 @@ def build_request(action: Action, *, dry_run: bool = False, field_manager: str =
         case CreateObject(document=document):
             return build_create(
                 target.resource, document, target.namespace, field_manager=field_manager, dry_run=dry_run
+            )
+        case ReplaceObject(document=document):
+            return build_replace(
+                target.resource, target.name, document, target.namespace, field_manager=field_manager, dry_run=dry_run
             )
         case DeleteObject(grace_period_seconds=grace, propagation=propagation):
             return build_delete(

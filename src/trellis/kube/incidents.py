@@ -25,6 +25,8 @@ class IncidentKind(StrEnum):
     TROUBLE = "trouble"
     # In contact again. `seconds` is how long it was not, and so how stale everything had become.
     RECOVERED = "recovered"
+    # What the API server had forbidden is watched now.
+    GRANTED = "granted"
     # An object cannot be read.
     REJECTED = "rejected"
     # A handler raised an error: it has missed this change.

@@ -30,11 +30,12 @@ import msgspec
 
 from trellis.api.kube.coordination import LeaseSpec
 from trellis.base.errors import InvalidInput, KubeError, NotFound, UnreadableObject
-from trellis.kube.actions import Action, CreateObject, PatchObject, Target
+from trellis.kube.actions import CreateObject, Target
 from trellis.kube.backoff import Draw
 from trellis.kube.client import Client
 from trellis.kube.lease_record import Seen, document, free_at, look, released, renewed, taken
-from trellis.kube.patches import merge_patch
+from trellis.kube.lease_writes import LeaseWrites
+from trellis.kube.outcomes import Outcome
 from trellis.kube.resources import LEASES
 from trellis.kube.writer import Writer
 
@@ -82,6 +83,7 @@ class Election:
         self.trouble = ""
         self._client = client
         self._writer = writer
+        self._writes = LeaseWrites(client, writer)
         self._lease = Target(LEASES, name, namespace)
         self._now = now
         self._draw = draw
@@ -172,7 +174,7 @@ class Election:
     async def _write(self, spec: LeaseSpec) -> bool:
         sent = _clock()
         self._ours.append(spec)
-        outcome = await self._writer.write(self._action(spec))
+        outcome = await self._put(spec)
         if outcome.applied:
             self._seen = Seen(spec, outcome.resource_version, _clock())
             self._renewed_at = sent
@@ -186,16 +188,16 @@ class Election:
             return
         with suppress(TimeoutError):
             async with asyncio.timeout(_RELEASE_SECONDS):
-                await self._writer.write(self._action(released(self._seen.spec, self._now())))
+                await self._put(released(self._seen.spec, self._now()))
 
-    def _action(self, spec: LeaseSpec) -> Action:
+    async def _put(self, spec: LeaseSpec) -> Outcome:
         """Write the record, on condition that it is still the one that was seen."""
         if self._seen is None:
             metadata = {"name": self._lease.name, "namespace": self._lease.namespace}
             lease = {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": metadata}
-            return CreateObject(self._lease, lease | {"spec": document(spec)})
+            return await self._writer.write(CreateObject(self._lease, lease | {"spec": document(spec)}))
         target = msgspec.structs.replace(self._lease, resource_version=self._seen.resource_version)
-        return PatchObject(target, merge_patch({"spec": document(spec)}))
+        return await self._writes.write(target, document(spec))
 
     def _is_ours(self, seen: Seen) -> bool:
         return seen.spec in self._ours

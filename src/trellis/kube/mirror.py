@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Generic, TypeAlias
 
 from trellis.api.kube.decode import DecodedList, Rejected
-from trellis.base.errors import KubeError, UnreadableObject
+from trellis.base.errors import Forbidden, KubeError, UnreadableObject
 from trellis.core.model.keys import IndexFunction, T, key_of
 from trellis.core.model.store import Store
 from trellis.kube.changes import Change, differences
@@ -45,6 +45,7 @@ class Mirror(Generic[T]):
         self._slim = slim
         self._listed: Store[T] = self.store.emptied()
         self._nameless = 0
+        self._forbidden = False
 
     def list_began(self) -> None:
         """Whatever an earlier list brought and did not finish is void."""
@@ -81,6 +82,9 @@ class Mirror(Generic[T]):
         """From here on silence means that nothing happens."""
         self._heard(at)
         self.contact.connected = True
+        if self._forbidden:
+            self._forbidden = False
+            self._log.note(Incident(IncidentKind.GRANTED, "was forbidden, and is watched from now on", at))
 
     def event_came(self, event: WatchEvent[T], at: float) -> None:
         """One change, or a bookmark."""
@@ -97,6 +101,7 @@ class Mirror(Generic[T]):
     def failed(self, error: KubeError | UnreadableObject, wait: float, at: float) -> None:
         """No list, or no watch any more."""
         self.contact.lost()
+        self._forbidden |= isinstance(error, Forbidden)
         message = f"{error}; next attempt in {wait:.1f} s"
         self._log.note(Incident(IncidentKind.TROUBLE, message, at, error=error))
 

@@ -128,6 +128,20 @@ def build_create(
     return _sending("POST", resource, resource.path(namespace, name, subresource), document, query)
 
 
+def build_replace(
+    resource: Resource[Any],
+    name: str,
+    document: object,
+    namespace: str = "",
+    *,
+    field_manager: str = "",
+    dry_run: bool = False,
+) -> Request:
+    """A whole object in the place of the one of its name, if that still has the version in the document."""
+    query = _query(fieldManager=field_manager) + _dry_run(dry_run)
+    return _sending("PUT", resource, resource.path(namespace, name), document, query)
+
+
 def build_patch(
     resource: Resource[Any],
     name: str,

@@ -77,13 +77,20 @@ class Writer:
 
     async def write(self, action: Action) -> Outcome:
         """Carry one action out."""
-        if self._settings.read_only:
-            outcome = _skipped(action, READ_ONLY, "read-only: not done")
-        else:
-            async with self._seats:
-                outcome = await self._attempt(action)
-        self._record(outcome)
+        outcome = await self.attempt(action)
+        self.record(outcome)
         return outcome
+
+    async def attempt(self, action: Action) -> Outcome:
+        """The same without a record, for those who have another way if it is refused."""
+        if self._settings.read_only:
+            return _skipped(action, READ_ONLY, "read-only: not done")
+        async with self._seats:
+            return await self._attempt(action)
+
+    def record(self, outcome: Outcome) -> None:
+        """Pass on how something went that was attempted."""
+        self._record(outcome)
 
     async def write_all(self, actions: Iterable[Action]) -> tuple[Outcome, ...]:
         """Carry all out, side by side; those on one object in the order given. Outcomes stand as the actions do."""

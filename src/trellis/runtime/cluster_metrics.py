@@ -29,6 +29,9 @@ EVENT_AGE: Final = GaugeSpec(
 OBJECTS: Final = GaugeSpec("trellis_informer_objects", "Objects that are known.", _OF)
 REJECTED: Final = GaugeSpec("trellis_informer_rejected_objects", "Objects that exist and cannot be read.", _OF)
 LISTS: Final = GaugeSpec("trellis_informer_lists", "Lists it took; more than one means a watch was not resumed.", _OF)
+UNSEEN: Final = GaugeSpec(
+    "trellis_unseen_resources", "1 while a kind is done without because it may not be read, 0 once it may.", _OF
+)
 WRITES: Final = CounterSpec(
     "trellis_writes_total", "Writes by kind of object, action and result.", ("resource", "action", "result")
 )
@@ -40,6 +43,7 @@ CLUSTER_METRICS: Final[tuple[Spec, ...]] = (
     OBJECTS,
     REJECTED,
     LISTS,
+    UNSEEN,
     WRITES,
 )
 

@@ -18,6 +18,11 @@ from trellis.runtime.settings import Conflict, Setting, Settings
 LEASES_LOCK: Final = "leases"
 
 
+def why_no_time(found: Duration) -> str | None:
+    """What is wrong with an interval: as upstream, it may be as short as one likes."""
+    return None if found > Duration(0) else "must be longer than 0s"
+
+
 class AccessSettings(Settings, frozen=True):
     """How the API server is reached, and how hard it is worked."""
 

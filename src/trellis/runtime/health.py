@@ -6,7 +6,7 @@ and the kubelet restarts it. `/healthz` and `/readyz` go by named checks, as tho
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 import msgspec
@@ -15,6 +15,8 @@ from trellis.base.durations import Duration
 
 # Says what is wrong, or None. It must not wait: it reads what others have found out.
 Check: TypeAlias = Callable[[], str | None]
+# What is worth knowing though nothing is wrong, each as a line.
+Remarks: TypeAlias = Callable[[], Sequence[str]]
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -56,10 +58,11 @@ def health_check(activity: Activity) -> Answer:
     return Answer(500, f"Error: {wrong}") if wrong else Answer(200, "OK")
 
 
-def checked(name: str, checks: Mapping[str, Check], *, verbose: bool) -> Answer:
+def checked(name: str, checks: Mapping[str, Check], *, verbose: bool, remarks: Sequence[str] = ()) -> Answer:
     """The verdict of several checks; in full if asked for, or if one of them fails."""
     results = {each: check() for each, check in checks.items()}
     lines = [f"[-]{each} failed: {wrong}" if wrong else f"[+]{each} ok" for each, wrong in results.items()]
+    lines += [f"[!]{remark}" for remark in remarks]
     if any(results.values()):
         return Answer(500, "\n".join([*lines, f"{name} check failed"]) + "\n")
     return Answer(200, "\n".join([*lines, f"{name} check passed"]) + "\n" if verbose else "ok")

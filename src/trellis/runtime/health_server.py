@@ -15,7 +15,7 @@ from aiohttp import web
 from trellis.base.errors import InvalidInput
 from trellis.runtime.addresses import Address, parse_address, why_not_address
 from trellis.runtime.exposition import CONTENT_TYPE
-from trellis.runtime.health import Activity, Answer, Check, checked, health_check
+from trellis.runtime.health import Activity, Answer, Check, Remarks, checked, health_check
 from trellis.runtime.metrics import Metrics
 from trellis.runtime.settings import Setting, Settings
 from trellis.runtime.threads import DaemonThreads
@@ -60,11 +60,13 @@ async def serving(
     activity: Activity,
     alive: Mapping[str, Check],
     ready: Mapping[str, Check],
+    remarks: Remarks = tuple,
     pages: Mapping[str, Page] = {},
 ) -> AsyncIterator[Address]:
     """Serve while the context is open; the value is the address, with the port that was found for port 0.
 
-    `pages` are the component's own, by their paths, such as `/pods/{namespace}/{name}`.
+    `remarks` stand in the full answer to whether it is ready, and change nothing about it. `pages` are the component's
+    own, by their paths, such as `/pods/{namespace}/{name}`.
     """
     asked = parse_address(settings.address)
     try:
@@ -78,7 +80,10 @@ async def serving(
             web.get("/health-check", _answering(lambda _: health_check(activity))),
             web.get("/healthz", _answering(lambda verbose: checked("healthz", alive, verbose=verbose))),
             web.get("/livez", _answering(lambda verbose: checked("livez", alive, verbose=verbose))),
-            web.get("/readyz", _answering(lambda verbose: checked("readyz", ready, verbose=verbose))),
+            web.get(
+                "/readyz",
+                _answering(lambda verbose: checked("readyz", ready, verbose=verbose, remarks=remarks())),
+            ),
             web.get("/metrics", _scraping(metrics, scraping)),
         ]
     )

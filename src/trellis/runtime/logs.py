@@ -37,6 +37,8 @@ class Format(StrEnum):
 # Everything goes to stderr here, and into one stream. Upstream's manifests may say otherwise, and must still start.
 _UNUSED: Final = Setting("Taken for the sake of upstream's manifests.", why="Logs go to stderr.", obsolete=True)
 
+_EVERYTHING: Final = 10
+
 
 class LogSettings(Settings, frozen=True):
     """What of the logs can be set; the rest are flags of upstream's logger, which are read and have no effect."""
@@ -49,7 +51,6 @@ class LogSettings(Settings, frozen=True):
             flag="v",
             letter="v",
             minimum=0,
-            maximum=10,
         ),
     ] = 4
     format: Annotated[
@@ -140,7 +141,8 @@ def configure(settings: LogSettings, stream: TextIO) -> logging.Handler:
     for former in list(root.handlers):
         root.removeHandler(former)
     root.addHandler(handler)
-    root.setLevel(logging.INFO - settings.verbosity)
+    # There is no more than everything, and klog takes any number.
+    root.setLevel(logging.INFO - min(settings.verbosity, _EVERYTHING))
     return handler
 
 

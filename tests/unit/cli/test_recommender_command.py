@@ -180,6 +180,14 @@ def test_flags_are_taken_as_upstreams_manifests_write_them(reads: Reads) -> None
 
 
 @pytest.mark.req("CR-08")
+def test_times_are_as_short_and_logs_as_long_as_upstream_takes_them(reads: Reads) -> None:
+    short = ("recommender-interval", "checkpoints-gc-interval", "checkpoints-timeout", "confidence-interval-cpu")
+    found = reads(*(f"--{name}=500ms" for name in short), "-v=12")
+    assert found.loop.recommender_interval.total_seconds() == 0.5
+    assert found.storage.checkpoints_timeout.total_seconds() == 0.5
+    assert found.logs.verbosity == 12
+
+
 def test_the_name_is_default_or_what_is_given_once_or_several_times(reads: Reads) -> None:
     assert reads().loop.recommender_name == ("default",)
     assert reads("--recommender-name=frugal").loop.recommender_name == ("frugal",)
@@ -227,9 +235,9 @@ def test_window_and_percentile_can_be_set_for_cpu_and_for_memory(reads: Reads) -
         (["--recommender-name="], "must name at least one recommender"),
         (["--leader-elect", "--recommender-name=Weekly"], "the lease of Weekly would be vpa-recommender-lease-Weekly"),
         (["--leader-elect-lease-duration=5s"], "must be longer than --leader-elect-renew-deadline"),
-        (["--recommender-interval=0s"], "must be at least 1s"),
-        (["--confidence-interval-cpu=-1h"], "must be at least 1s"),
-        (["--checkpoints-timeout=-1s"], "must be at least 1s"),
+        (["--recommender-interval=0s"], "must be longer than 0s"),
+        (["--confidence-interval-cpu=-1h"], "must be longer than 0s"),
+        (["--checkpoints-timeout=-1s"], "must be longer than 0s"),
         (["--target-cpu-percentile=90"], "must be at most 1"),
         (["--memory-aggregation-interval=0s"], "must be longer than 0s"),
         (["--container-recommendation-max-allowed-cpu=-1"], "must be at least 0"),

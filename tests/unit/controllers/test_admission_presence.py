@@ -34,6 +34,7 @@ class World:
     def replica(self, name: str = "web-0", *, read_only: bool = False, **settings: Any) -> Presence:
         writer = Writer(self.server.client, record=lambda _: None, settings=WriterSettings(read_only=read_only))
         return Presence(
+            self.server.client,
             writer,
             PresenceSettings(**settings),
             namespace="kube-system",

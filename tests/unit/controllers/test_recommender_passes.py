@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import pytest
 
@@ -296,6 +297,24 @@ def test_only_those_that_name_it_are_served_counted_and_written() -> None:
         served = 'update_mode="Recreate",has_recommendation="true",api="v1",matches_pods="true"'
         assert world.counted(f"vpa_recommender_vpa_objects_count{{{served}") == 0
         assert world.counted(f'vpa_recommender_vpa_objects_count{{{served},unsupported_config="false"}}') == 1
+
+    world.run(play)
+
+
+@pytest.mark.parametrize(("policy", "mode"), [(None, ""), ({"minReplicas": 2}, ""), ({"updateMode": "Off"}, "Off")])
+def test_quality_is_told_apart_by_the_mode_that_is_written(policy: Any, mode: str) -> None:
+    world = World()
+    world.add_workload("web")
+    world.add_vpa("web", **({"updatePolicy": policy} if policy else {}))
+
+    async def play() -> None:
+        await world.passes(3)
+        assert world.counted(f'vpa_quality_cpu_recommendations_cores_count{{update_mode="{mode}"}}') > 0
+        assert world.counted(f'vpa_quality_usage_recommendation_relative_diffs_count{{update_mode="{mode}"') > 0
+        # Objects are counted by the mode that holds.
+        served = 'has_recommendation="true",api="v1",matches_pods="true",unsupported_config="false"'
+        holds = mode or "Recreate"
+        assert world.counted(f'vpa_recommender_vpa_objects_count{{update_mode="{holds}",{served}}}') == 1
 
     world.run(play)
 

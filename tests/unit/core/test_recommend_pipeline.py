@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from recommend_world import DAY, NAMESPACE, START, World
+from trellis.api.resolve import NO_MODE, WRITTEN_MODES
 from trellis.core.recommend.board import Board
 from trellis.core.recommend.results import CONTAINER_OFF, NOT_SERVED_HERE, RECOMMENDATION_KEPT, RECOMMENDED
 from trellis.core.recommend.settings import PipelineSettings
@@ -391,7 +392,8 @@ def test_samples_can_be_compared_with_what_was_recommended() -> None:
     assert np.array_equal(columns.previously()[:, order.index("web")], [1168, 1238659775])
     rows = columns.rows[[order.index("stranger"), order.index("web"), order.index("web")]]
     assert np.array_equal(columns.uncapped_of(rows)[0], [np.nan, 1168, 1168], equal_nan=True)
-    assert columns.modes_of(rows).tolist() == [-1, 2, 2]
+    unwritten = WRITTEN_MODES.index(NO_MODE)
+    assert columns.modes_of(rows).tolist() == [-1, unwritten, unwritten]
 
 
 def test_every_container_can_be_explained() -> None:

@@ -362,25 +362,25 @@ def test_it_says_how_stale_it_is_and_afterwards_how_stale_it_was() -> None:
     assert "no route to host" in reported[-2].message
 
 
-def test_100_000_changes_at_once_end_in_the_truth_while_others_get_their_turn() -> None:
+def test_20_000_changes_at_once_end_in_the_truth_while_others_get_their_turn() -> None:
     server = serving(*(f"web-{i}" for i in range(100)))
     turns = 0
 
     async def work(informer: Informer[Pod]) -> None:
         nonlocal turns
-        for i in range(1_000):
+        for i in range(200):
             for k in range(100):
                 server.put(pod_path(f"web-{k}"), pod(f"node-{i}"))
-        while informer.events < 100_000:
+        while informer.events < 20_000:
             turns += 1
             await asyncio.sleep(0)
         assert versions(informer) == truth(server)
         # One state per pod is kept, not one per change.
         assert len(informer.snapshot()) == 100
-        assert set(informer.snapshot().groups(BY_NODE)) == {"node-999"}
+        assert set(informer.snapshot().groups(BY_NODE)) == {"node-199"}
 
     on(server, work)
-    assert turns >= 1_000
+    assert turns >= 200
 
 
 def test_a_snapshot_taken_for_a_pass_stays_the_same_while_a_thread_reads_it() -> None:

@@ -418,7 +418,7 @@ def test_times_that_cannot_work_are_refused(times: tuple[float, float, float]) -
         LeaseTimes(*times)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     cuts=st.lists(st.tuples(st.integers(0, 2), st.floats(0.1, 40), st.booleans()), max_size=25),
 )

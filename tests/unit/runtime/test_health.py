@@ -90,6 +90,15 @@ def test_checks_are_listed_if_asked_for_or_if_one_fails() -> None:
     assert answer.text == "[+]lease ok\n[-]informers failed: pods are not synced\nreadyz check failed\n"
 
 
+def test_remarks_stand_in_the_full_answer_and_change_nothing_about_it() -> None:
+    good: dict[str, Check] = {"lease": lambda: None}
+    remarks = ["hvpas unseen: Hvpas do not size pods"]
+    assert checked("readyz", good, verbose=False, remarks=remarks).text == "ok"
+    answer = checked("readyz", good, verbose=True, remarks=remarks)
+    assert answer.status == 200
+    assert answer.text == "[+]lease ok\n[!]hvpas unseen: Hvpas do not size pods\nreadyz check passed\n"
+
+
 def test_every_path_is_served() -> None:
     clock = Clock()
     activity = Activity(60.0, clock)

@@ -26,11 +26,21 @@ from trellis.api.resolve.hvpa import (
 )
 from trellis.api.resolve.recommenders import DEFAULT_RECOMMENDER, selects
 from trellis.api.resolve.requirements import Change, Requirement
-from trellis.api.resolve.vpa import COUNTED_MODES, ContainerMeaning, EffectiveVpa, UpdateMode, resolve_vpa
+from trellis.api.resolve.vpa import (
+    COUNTED_MODES,
+    NO_MODE,
+    WRITTEN_MODES,
+    ContainerMeaning,
+    EffectiveVpa,
+    UpdateMode,
+    resolve_vpa,
+)
 
 __all__ = [
     "COUNTED_MODES",
     "DEFAULT_RECOMMENDER",
+    "NO_MODE",
+    "WRITTEN_MODES",
     "Boost",
     "BoostKind",
     "Capacity",

@@ -45,6 +45,9 @@ _MODES = {mode.value: mode for mode in UpdateMode} | {
 }
 # What metrics tell apart: the deprecated name is one of its own there, as upstream has it.
 COUNTED_MODES = (*(mode.value for mode in UpdateMode), _AUTO)
+# What some of them tell apart besides: an object that names no mode at all.
+NO_MODE = ""
+WRITTEN_MODES = (*COUNTED_MODES, NO_MODE)
 
 
 class ContainerMeaning(msgspec.Struct, frozen=True, gc=False):
@@ -68,6 +71,8 @@ class EffectiveVpa(msgspec.Struct, frozen=True, gc=False):
     mode: UpdateMode
     # Whether the mode was written with its deprecated name.
     auto: bool
+    # Whether any was written.
+    mode_given: bool
     min_replicas: int | None
     evict_after_oom: Duration | None
     requirements: tuple[Requirement, ...]
@@ -84,6 +89,11 @@ class EffectiveVpa(msgspec.Struct, frozen=True, gc=False):
     def counted_mode(self) -> str:
         """The mode as metrics have it, one of `COUNTED_MODES`."""
         return _AUTO if self.auto and self.mode is UpdateMode.RECREATE else self.mode.value
+
+    @property
+    def written_mode(self) -> str:
+        """The same as it was written, one of `WRITTEN_MODES`."""
+        return self.counted_mode if self.mode_given else NO_MODE
 
     @property
     def recommender(self) -> str:
@@ -114,6 +124,7 @@ def resolve_vpa(vpa: VerticalPodAutoscaler) -> EffectiveVpa:
     return EffectiveVpa(
         mode=mode,
         auto=policy.update_mode == _AUTO,
+        mode_given=spec.update_policy is not None and spec.update_policy.update_mode is not None,
         min_replicas=policy.min_replicas,
         evict_after_oom=stored_seconds(policy.evict_after_oom_seconds),
         requirements=requirements,

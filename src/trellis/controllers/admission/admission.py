@@ -26,7 +26,6 @@ from trellis.controllers.admission.watching import Watching
 from trellis.core.boost.raising import BoostSettings, CpuCeiling
 from trellis.kube.backoff import Draw
 from trellis.kube.client import Client
-from trellis.kube.incidents import Incident, IncidentKind
 from trellis.kube.resources import HVPAS
 from trellis.kube.scales import ScaleLookups
 from trellis.kube.served import Served
@@ -34,6 +33,7 @@ from trellis.runtime.addresses import Address
 from trellis.runtime.cluster_metrics import export_informer
 from trellis.runtime.logs import Logger
 from trellis.runtime.metrics import Metrics
+from trellis.runtime.unseen import Unseen
 
 _EXPORT_SECONDS: Final = 5.0
 _DISCOVERY_SECONDS: Final = 2.0
@@ -61,13 +61,14 @@ class Admission:
         boost = boost_settings(settings, served)
         rooms = Rooms(must_fit=settings.reviews.require_fit) if boost.enabled else None
         self.tally = Tally(metrics)
+        self.unseen = Unseen(metrics, _log)
         self.watching = Watching(
             client,
             settings.scope,
             hvpas_served=served.serves(HVPAS),
             rooms=rooms,
             draw=draw,
-            report=_report,
+            unseen=self.unseen,
         )
         self._lookups = Lookups(
             client,
@@ -157,8 +158,3 @@ async def discover(client: Client) -> Served:
 
 def _no_ceiling(_pod: Pod) -> CpuCeiling | None:
     return None
-
-
-def _report(resource: str, incident: Incident) -> None:
-    log = _log.info if incident.kind is IncidentKind.RECOVERED else _log.warning
-    log("watching", what=resource, incident=incident.kind.value, why=incident.message)

@@ -14,10 +14,11 @@ from typing import Final
 from trellis.api.kube.coordination import LeaseSpec
 from trellis.base.times import in_utc
 from trellis.controllers.admission.registration_settings import PresenceSettings
-from trellis.kube.actions import CreateObject, PatchObject, Target
+from trellis.kube.actions import CreateObject, Target
+from trellis.kube.client import Client
 from trellis.kube.lease_record import document
+from trellis.kube.lease_writes import LeaseWrites
 from trellis.kube.outcomes import Outcome, Result
-from trellis.kube.patches import merge_patch
 from trellis.kube.resources import LEASES
 from trellis.kube.writer import Writer
 from trellis.runtime.logs import Logger
@@ -31,6 +32,7 @@ class Presence:
 
     def __init__(
         self,
+        client: Client,
         writer: Writer,
         settings: PresenceSettings,
         *,
@@ -40,6 +42,7 @@ class Presence:
         now: Callable[[], datetime],
     ) -> None:
         self._writer = writer
+        self._writes = LeaseWrites(client, writer)
         self._lease = Target(LEASES, settings.status_lease_name, settings.status_lease_namespace or namespace)
         self._identity = identity
         self._why_absent = why_absent
@@ -60,15 +63,15 @@ class Presence:
             self._said = why
             _log.info("the status Lease rests", why=why) if why else _log.info("the status Lease is renewed")
         if why is None:
-            outcome = await self._patch()
+            outcome = await self._set()
             if outcome.result is Result.GONE:
                 await self._create()
 
-    async def _patch(self) -> Outcome:
+    async def _set(self) -> Outcome:
         """Without a version: which replica was last does not matter."""
         fields = {"holderIdentity", "leaseDurationSeconds", "renewTime"}
         record = {name: value for name, value in document(self._record()).items() if name in fields}
-        return await self._writer.write(PatchObject(self._lease, merge_patch({"spec": record})))
+        return await self._writes.write(self._lease, record)
 
     async def _create(self) -> Outcome:
         metadata = {"name": self._lease.name, "namespace": self._lease.namespace}

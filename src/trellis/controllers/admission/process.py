@@ -9,6 +9,7 @@ import socket
 from datetime import UTC, datetime
 from typing import Final
 
+from trellis.base.collector import set_aside
 from trellis.controllers.admission.admission import Admission, discover
 from trellis.controllers.admission.certificates import keep_certificates
 from trellis.controllers.admission.metrics import ADMISSION_METRICS
@@ -20,7 +21,6 @@ from trellis.kube.connected import connected
 from trellis.kube.outcomes import Outcome, Result
 from trellis.kube.writer import Writer, WriterSettings
 from trellis.runtime.cluster_metrics import count_write
-from trellis.runtime.collector import set_aside
 from trellis.runtime.health import Activity
 from trellis.runtime.health_server import serving
 from trellis.runtime.logs import Logger
@@ -54,6 +54,7 @@ async def run_webhook(client: Client, settings: AdmissionSettings, stop: Shutdow
         activity=activity,
         alive={"ping": lambda: None},
         ready={"informers": webhook.why_blind, "certificate": webhook.keeper.why_not_ready},
+        remarks=webhook.remarks,
     ) as address:
         _log.info("started", port=settings.reviews.port, address=address)
         working = asyncio.create_task(webhook.run(), name="webhook")
@@ -92,6 +93,7 @@ class _Webhook:
             client, self._writer, registration, scope=settings.scope, bundle=self.keeper.ca_bundle, metrics=metrics
         )
         self._presence = Presence(
+            client,
             self._writer,
             settings.presence,
             namespace=registration.namespace,
@@ -140,6 +142,10 @@ class _Webhook:
     def why_blind(self) -> str | None:
         """What is not known yet of the cluster."""
         return self._admission.why_not_ready() if self._admission else "the API server has not said what it serves"
+
+    def remarks(self) -> list[str]:
+        """What it goes on without."""
+        return self._admission.unseen.remarks() if self._admission else []
 
     def _why_absent(self) -> str | None:
         return self.why_blind() or self.keeper.why_not_ready() or self._registration.why_not_registered()

@@ -24,7 +24,6 @@ from trellis.core.sizing.governors import Governor
 from trellis.kube.backoff import Draw
 from trellis.kube.changes import Change
 from trellis.kube.client import Client
-from trellis.kube.incidents import Incident
 from trellis.kube.informer import Informer
 from trellis.kube.reflector import Selection
 from trellis.kube.resources import (
@@ -42,6 +41,7 @@ from trellis.kube.resources import (
     Resource,
 )
 from trellis.runtime.component_settings import ScopeSettings
+from trellis.runtime.unseen import Dispensable, Unseen
 
 WORKLOADS: Final[tuple[Resource[Any], ...]] = (
     OBSERVED_DEPLOYMENTS,
@@ -52,6 +52,9 @@ WORKLOADS: Final[tuple[Resource[Any], ...]] = (
     OBSERVED_CRON_JOBS,
     OBSERVED_REPLICATION_CONTROLLERS,
 )
+
+# Upstream's role has no rule for them.
+_NO_HVPAS: Final = Dispensable("Hvpas do not size pods")
 
 _UNLIMITED: Final = NamespaceLimits()
 
@@ -67,28 +70,34 @@ class Watching:
         hvpas_served: bool,
         rooms: Rooms | None,
         draw: Draw,
-        report: Callable[[str, Incident], None],
+        unseen: Unseen,
     ) -> None:
-        def informer(resource: Resource[Any], slim: Callable[[Any], Any] | None = None) -> Informer[Any]:
+        def informer(
+            resource: Resource[Any],
+            slim: Callable[[Any], Any] | None = None,
+            dispensable: Dispensable | None = None,
+        ) -> Informer[Any]:
             return Informer(
                 client,
                 resource,
                 draw=draw,
                 indexes={BY_NAMESPACE: in_namespace} if resource is LIMIT_RANGES else None,
                 selection=Selection(namespace=scope.vpa_object_namespace if resource.namespaced else ""),
-                report=lambda incident: report(resource.full_name, incident),
+                report=unseen.reporting(resource, dispensable),
                 slim=slim,
             )
 
         self.governors = Governors()
+        self._unseen = unseen
         self._scope = scope
         self._limits: dict[str, NamespaceLimits] = {}
         # Called when an object is new, and its target perhaps as well.
         self.on_new_target: Callable[[], None] = lambda: None
         self.vpas: Informer[VerticalPodAutoscaler] = informer(VPAS, slim_vpa)
+        unseen.after(self.vpas)
         self.limit_ranges: Informer[LimitRange] = informer(LIMIT_RANGES)
         self.workloads = {each.kind: informer(each, WorkloadSlimmer().slim) for each in WORKLOADS}
-        self.hvpas: Informer[Hvpa] | None = informer(HVPAS, slim_hvpa) if hvpas_served else None
+        self.hvpas: Informer[Hvpa] | None = informer(HVPAS, slim_hvpa, _NO_HVPAS) if hvpas_served else None
         self.nodes: Informer[Node] | None = informer(NODES) if rooms is not None else None
         self._subscribe(rooms)
 
@@ -105,13 +114,13 @@ class Watching:
                 group.create_task(informer.run(), name=f"watch {informer.resource.full_name}")
 
     async def wait_until_synced(self) -> None:
-        """Return once everything has been seen."""
+        """Return once everything has been seen that may be."""
         for informer in self.informers:
-            await informer.wait_until_synced()
+            await self._unseen.wait_for(informer)
 
     def unseen(self) -> list[str]:
-        """The kinds of which not everything has been seen."""
-        return [each.resource.full_name for each in self.informers if not each.synced]
+        """The kinds of which not everything has been seen that may be."""
+        return self._unseen.not_yet_seen(self.informers)
 
     def limits(self, namespace: str) -> NamespaceLimits:
         """What LimitRanges say there."""

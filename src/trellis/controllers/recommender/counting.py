@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from trellis.api.resolve import COUNTED_MODES
+from trellis.api.resolve import COUNTED_MODES, WRITTEN_MODES
 from trellis.controllers.recommender import metrics as named
 from trellis.controllers.recommender.quality import Compared, observe_changes, observe_usage
 from trellis.core.recommend.amounts import CPU, MEMORY, MILLICORES, UNCAPPED
@@ -50,10 +50,10 @@ class Counting:
             self._metrics.add(named.OOMS, number, code)
         if self._columns is not None:
             cpu, memory, modes = self._in_force(ingested.rows)
-            observe_usage(self._metrics, "cpu", Compared(ingested.cpu, cpu, modes, COUNTED_MODES))
-            observe_usage(self._metrics, "memory", Compared(ingested.memory, memory, modes, COUNTED_MODES))
+            observe_usage(self._metrics, "cpu", Compared(ingested.cpu, cpu, modes, WRITTEN_MODES))
+            observe_usage(self._metrics, "memory", Compared(ingested.memory, memory, modes, WRITTEN_MODES))
             _, memory, modes = self._in_force(ooms.rows)
-            observe_usage(self._metrics, "memory", Compared(ooms.memory, memory, modes, COUNTED_MODES), oom=True)
+            observe_usage(self._metrics, "memory", Compared(ooms.memory, memory, modes, WRITTEN_MODES), oom=True)
 
     def count_advice(self, result: PassResult, written: Sequence[StatusWrite], now: float) -> None:
         """What was recommended."""
@@ -91,7 +91,7 @@ class Counting:
         places = places[places >= 0]
         if len(places):
             before, after = columns.previous[:, places], columns.amounts[UNCAPPED][:, places]
-            observe_changes(self._metrics, (before, after), columns.modes[places], columns.pods[places], COUNTED_MODES)
+            observe_changes(self._metrics, (before, after), columns.modes[places], columns.pods[places], WRITTEN_MODES)
 
     def _count_shadows(self, result: PassResult) -> None:
         """How far shadows are from what was recommended."""

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Final
 from uuid import uuid4
 
+from trellis.base.collector import set_aside
 from trellis.controllers.recommender.hosting import Hosted, host
 from trellis.controllers.recommender.leading import Leading, lease_names
 from trellis.controllers.recommender.metrics import RECOMMENDER_METRICS
@@ -23,7 +24,6 @@ from trellis.kube.leases import Election, LeaseTimes
 from trellis.kube.outcomes import Outcome, Result
 from trellis.kube.writer import Writer, WriterSettings
 from trellis.runtime.cluster_metrics import count_write
-from trellis.runtime.collector import set_aside
 from trellis.runtime.component_settings import LeaderSettings
 from trellis.runtime.health import Activity
 from trellis.runtime.health_server import serving
@@ -35,6 +35,8 @@ from trellis.runtime.shutdown import Main, Shutdown
 FIELD_MANAGER: Final = "trellis-recommender"
 # A pass that has not ended for so many intervals is taken for dead, as upstream's is.
 _PATIENCE: Final = 5
+# Passes that follow one another faster than this are given as much time as if they did not.
+_SHORTEST: Final = 1.0
 
 _log: Final = Logger("trellis.recommender")
 
@@ -65,7 +67,7 @@ async def _run(
     recording: Recorder,
 ) -> None:
     clock = asyncio.get_running_loop().time
-    activity = Activity(_PATIENCE * settings.loop.recommender_interval.total_seconds(), clock)
+    activity = Activity(_PATIENCE * max(settings.loop.recommender_interval.total_seconds(), _SHORTEST), clock)
 
     def record(outcome: Outcome) -> None:
         count_write(metrics, outcome)
@@ -93,6 +95,7 @@ async def _run(
         activity=activity,
         alive={"passes": activity.check},
         ready={"informers": recommender.why_not_ready},
+        remarks=recommender.unseen.remarks,
         pages=recommender.answering.pages,
     ) as address:
         names = ",".join(settings.loop.recommender_name)

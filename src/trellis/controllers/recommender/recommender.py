@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from trellis.api.resolve import resolve_vpa
+from trellis.base.collector import paused
 from trellis.base.errors import KubeError
 from trellis.controllers.recommender import metrics as named
 from trellis.controllers.recommender.answering import Answering
@@ -36,14 +37,12 @@ from trellis.core.usage.checkpoints import SavedRow
 from trellis.kube.actions import PatchStatus, Target
 from trellis.kube.backoff import Draw
 from trellis.kube.client import Client
-from trellis.kube.incidents import Incident, IncidentKind
 from trellis.kube.outcomes import Outcome
 from trellis.kube.resources import HVPAS, VPAS
 from trellis.kube.scales import ScaleLookups
 from trellis.kube.served import Served
 from trellis.kube.writer import Writer
 from trellis.runtime.cluster_metrics import export_informer
-from trellis.runtime.collector import paused
 from trellis.runtime.health import Activity
 from trellis.runtime.logs import Logger
 from trellis.runtime.loops import PassReport, Periodic
@@ -52,6 +51,7 @@ from trellis.runtime.passes import PassThread
 from trellis.runtime.recording import NO_RECORDER, Recorder
 from trellis.runtime.shutdown import Shutdown
 from trellis.runtime.steps import StepTimer
+from trellis.runtime.unseen import Unseen
 
 _log: Final = Logger("trellis.recommender")
 
@@ -103,6 +103,7 @@ class Recommender:
         interval = settings.loop.recommender_interval.total_seconds()
         self._loop = Periodic("recommender", self._pass, interval, on_pass=self._passed, jitter=0.0)
         leading.wake = self._loop.wake
+        self.unseen = Unseen(metrics, _log)
         self._watching: Watching | None = None
         self._warming = Warming(settings, metrics, now)
         self._source: LiveUsage | None = None
@@ -114,7 +115,7 @@ class Recommender:
         """What probes are told while not everything has been seen."""
         if self._watching is None:
             return "not started"
-        missing = [each.resource.full_name for each in self._watching.informers if not each.synced]
+        missing = self._watching.unseen()
         return f"not yet seen: {', '.join(missing)}" if missing else None
 
     def _chosen_by(self, namespace: str, name: str) -> str | None:
@@ -132,7 +133,7 @@ class Recommender:
             namespace=scope.vpa_object_namespace,
             hvpas_served=served is not None and served.serves(HVPAS),
             draw=self._draw,
-            report=_report,
+            unseen=self.unseen,
         )
         async with live_usage(self._client, self._settings, self._metrics) as source:
             self._source = source
@@ -343,8 +344,3 @@ def _tell(writes: Sequence[StatusWrite]) -> None:
     for write in writes:
         why = ",".join(reason.code for reason in write.reasons)
         _log.detail(5, "wrote a status", namespace=write.namespace, vpa=write.name, why=why)
-
-
-def _report(resource: str, incident: Incident) -> None:
-    log = _log.info if incident.kind is IncidentKind.RECOVERED else _log.warning
-    log("watching", what=resource, incident=incident.kind.value, why=incident.message)

@@ -10,7 +10,7 @@ from trellis.base.durations import Duration
 from trellis.base.names import why_not_subdomain
 from trellis.base.quantity import Quantity
 from trellis.controllers.recommender.leading import lease_names
-from trellis.runtime.component_settings import AccessSettings, LeaderSettings, ScopeSettings
+from trellis.runtime.component_settings import AccessSettings, LeaderSettings, ScopeSettings, why_no_time
 from trellis.runtime.health_server import HealthSettings
 from trellis.runtime.logs import LogSettings
 from trellis.runtime.recording import RecordSettings
@@ -21,7 +21,6 @@ FROM_PROMETHEUS: Final = "prometheus"
 
 LEASE: Final = "vpa-recommender-lease"
 _SHARE: Final[dict[str, Any]] = {"minimum": 0.0, "maximum": 1.0}
-_SECOND: Final = Duration.from_seconds(1)
 
 
 class LoopSettings(Settings, frozen=True):
@@ -36,7 +35,9 @@ class LoopSettings(Settings, frozen=True):
     ] = (DEFAULT_RECOMMENDER,)
     recommender_interval: Annotated[
         Duration,
-        Setting("How often to take in metrics and recommend.", why="Metrics are a minute old anyway.", minimum=_SECOND),
+        Setting(
+            "How often to take in metrics and recommend.", why="Metrics are a minute old anyway.", check=why_no_time
+        ),
     ] = Duration.from_seconds(60)
     update_worker_count: Annotated[
         int,
@@ -56,14 +57,12 @@ class LoopSettings(Settings, frozen=True):
     ] = 10
 
     def conflicts(self) -> Iterator[Conflict]:
-        """A recommender without a name would serve nobody, and one without an interval never rest."""
+        """A recommender without a name would serve nobody."""
         names = self.recommender_name
         if not names:
             yield Conflict("recommender-name", "must name at least one recommender")
         if len(set(names)) < len(names):
             yield Conflict("recommender-name", "must not name a recommender twice")
-        if self.recommender_interval <= Duration(0):
-            yield Conflict("recommender-interval", "must be longer than 0s")
 
 
 class PluginSettings(Settings, frozen=True):
@@ -144,7 +143,7 @@ class EstimateSettings(Settings, frozen=True):
         Setting(
             "As much history as makes the CPU bounds trusted; with less they are wider.",
             why="A day has every hour in it once.",
-            minimum=_SECOND,
+            check=why_no_time,
         ),
     ] = Duration.from_seconds(86400)
     confidence_interval_memory: Annotated[
@@ -152,7 +151,7 @@ class EstimateSettings(Settings, frozen=True):
         Setting(
             "As much history as makes the memory bounds trusted; with less they are wider.",
             why="A day has every hour in it once.",
-            minimum=_SECOND,
+            check=why_no_time,
         ),
     ] = Duration.from_seconds(86400)
     humanize_memory: Annotated[
@@ -229,11 +228,11 @@ class StorageSettings(Settings, frozen=True):
     ] = ""
     checkpoints_gc_interval: Annotated[
         Duration,
-        Setting("How often checkpoints without a VPA are removed.", why="Upstream's figure.", minimum=_SECOND),
+        Setting("How often checkpoints without a VPA are removed.", why="Upstream's figure.", check=why_no_time),
     ] = Duration.from_seconds(600)
     checkpoints_timeout: Annotated[
         Duration,
-        Setting("How long writing checkpoints may take in a pass.", why="Upstream's figure.", minimum=_SECOND),
+        Setting("How long writing checkpoints may take in a pass.", why="Upstream's figure.", check=why_no_time),
     ] = Duration.from_seconds(60)
     checkpoint_writes_per_pass: Annotated[
         int,

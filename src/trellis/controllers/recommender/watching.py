@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any, Final
 
 from trellis.api.hvpa import Hvpa
@@ -15,7 +14,6 @@ from trellis.core.recommend.seen import Noticing, Seen
 from trellis.kube.backoff import Draw
 from trellis.kube.changes import Change
 from trellis.kube.client import Client
-from trellis.kube.incidents import Incident
 from trellis.kube.informer import Informer
 from trellis.kube.reflector import Selection
 from trellis.kube.resources import (
@@ -32,6 +30,7 @@ from trellis.kube.resources import (
     VPAS,
     Resource,
 )
+from trellis.runtime.unseen import Dispensable, Unseen
 
 # The kinds whose selector is read from their own spec; any other must have a scale.
 WORKLOADS: Final[tuple[Resource[Any], ...]] = (
@@ -48,6 +47,9 @@ WORKLOADS: Final[tuple[Resource[Any], ...]] = (
 _RUNNING: Final = "status.phase!=Pending"
 _EVICTIONS: Final = "reason=Evicted,involvedObject.kind=Pod"
 
+# Upstream's role has no rule for them.
+_NO_HVPAS: Final = Dispensable("no totals are written to Hvpas")
+
 # After so long without contact what is known of the VPAs is no longer trusted.
 TRUSTED_SECONDS: Final = 5.0
 
@@ -62,24 +64,28 @@ class Watching:
         namespace: str,
         hvpas_served: bool,
         draw: Draw,
-        report: Callable[[str, Incident], None],
+        unseen: Unseen,
     ) -> None:
-        def informer(resource: Resource[Any], field_selector: str = "") -> Informer[Any]:
+        def informer(
+            resource: Resource[Any], field_selector: str = "", dispensable: Dispensable | None = None
+        ) -> Informer[Any]:
             return Informer(
                 client,
                 resource,
                 draw=draw,
                 indexes={BY_NAMESPACE: in_namespace},
                 selection=Selection(namespace=namespace, field_selector=field_selector),
-                report=lambda incident: report(resource.full_name, incident),
+                report=unseen.reporting(resource, dispensable),
             )
 
         self.vpas: Informer[VerticalPodAutoscaler] = informer(VPAS)
+        unseen.after(self.vpas)
         self.pods: Informer[ObservedPod] = informer(OBSERVED_PODS, _RUNNING)
         self.evictions: Informer[Event] = informer(EVENTS, _EVICTIONS)
-        self.hvpas: Informer[Hvpa] = informer(HVPAS)
+        self.hvpas: Informer[Hvpa] = informer(HVPAS, dispensable=_NO_HVPAS)
         self.workloads: dict[str, Informer[Any]] = {resource.kind: informer(resource) for resource in WORKLOADS}
         self._hvpas_served = hvpas_served
+        self._unseen = unseen
         self._noticing = Noticing()
         self._subscribe()
 
@@ -96,9 +102,13 @@ class Watching:
                 group.create_task(informer.run(), name=f"watch {informer.resource.full_name}")
 
     async def wait_until_synced(self) -> None:
-        """Return once everything has been seen."""
+        """Return once everything has been seen that may be."""
         for informer in self.informers:
-            await informer.wait_until_synced()
+            await self._unseen.wait_for(informer)
+
+    def unseen(self) -> list[str]:
+        """The kinds of which not everything has been seen that may be."""
+        return self._unseen.not_yet_seen(self.informers)
 
     def why_not_trusted(self) -> str | None:
         """Why a pass must not go by what is known of the VPAs, if it must not."""

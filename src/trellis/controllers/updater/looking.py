@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from trellis.base.collector import paused
 from trellis.controllers.updater import metrics as named
 from trellis.controllers.updater.carrying import Carried, Carrying
 from trellis.controllers.updater.counting import Counting
@@ -21,7 +22,6 @@ from trellis.core.resize.looks import SETTLING_SECONDS, SOONEST_SECONDS
 from trellis.core.resize.memory import Memory
 from trellis.core.resize.planning import Batch, Planned, Planner
 from trellis.core.resize.withheld import evicts
-from trellis.runtime.collector import paused
 from trellis.runtime.health import Activity
 from trellis.runtime.logs import Logger
 from trellis.runtime.metrics import Metrics

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Final
 from uuid import uuid4
 
+from trellis.base.collector import set_aside
 from trellis.base.errors import KubeError, UnreadableObject
 from trellis.controllers.updater.figures import update_settings
 from trellis.controllers.updater.metrics import UPDATER_METRICS
@@ -25,7 +26,6 @@ from trellis.kube.outcomes import Outcome, Result
 from trellis.kube.served import Served, ServerVersion
 from trellis.kube.writer import Writer, WriterSettings
 from trellis.runtime.cluster_metrics import count_write
-from trellis.runtime.collector import set_aside
 from trellis.runtime.component_settings import LeaderSettings
 from trellis.runtime.health import Activity
 from trellis.runtime.health_server import serving
@@ -38,6 +38,8 @@ FIELD_MANAGER: Final = "trellis-updater"
 COMPONENT: Final = "vpa-updater"
 # A pass that has not ended for so many intervals is taken for dead, as upstream's is.
 _PATIENCE: Final = 5
+# Passes that follow one another faster than this are given as much time as if they did not.
+_SHORTEST: Final = 1.0
 _DISCOVERY_SECONDS: Final = 2.0
 # Events are posted beside the work, and must not take the API server's time from it.
 _EVENTS_AT_ONCE: Final = 2
@@ -65,7 +67,7 @@ async def run_updater(
     """Answer probes and work until it is time to stop."""
     metrics = Metrics(UPDATER_METRICS)
     clock = asyncio.get_running_loop().time
-    activity = Activity(_PATIENCE * settings.loop.updater_interval.total_seconds(), clock)
+    activity = Activity(_PATIENCE * max(settings.loop.updater_interval.total_seconds(), _SHORTEST), clock)
     process = _Process(client, settings, metrics, activity, stop, recording=recording)
     async with serving(
         settings.health,
@@ -73,6 +75,7 @@ async def run_updater(
         activity=activity,
         alive={"passes": activity.check},
         ready={"informers": process.why_not_ready},
+        remarks=process.remarks,
     ) as address:
         _log.info("started", address=address, lease=settings.leader.leader_elect)
         working = asyncio.create_task(process.run(), name="updater")
@@ -115,6 +118,10 @@ class _Process:
     def why_not_ready(self) -> str | None:
         """What is not known yet of the cluster."""
         return self._updater.why_not_ready() if self._updater else "the API server has not said what it serves"
+
+    def remarks(self) -> list[str]:
+        """What it goes on without."""
+        return self._updater.unseen.remarks() if self._updater else []
 
     async def run(self) -> None:
         """Work until cancelled. What is written is finished before the lease is given back."""

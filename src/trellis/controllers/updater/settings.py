@@ -9,7 +9,7 @@ from trellis.base.durations import Duration
 from trellis.base.names import why_not_label, why_not_subdomain
 from trellis.core.resize.freezing import CONFIG_MAP
 from trellis.core.resize.settings import HpaConflict
-from trellis.runtime.component_settings import AccessSettings, LeaderSettings, ScopeSettings
+from trellis.runtime.component_settings import AccessSettings, LeaderSettings, ScopeSettings, why_no_time
 from trellis.runtime.health_server import HealthSettings
 from trellis.runtime.logs import LogSettings
 from trellis.runtime.recording import RecordSettings
@@ -27,7 +27,7 @@ class LoopSettings(Settings, frozen=True):
         Setting(
             "How often to look at all pods.",
             why="Changes and moments that are known in advance are acted on at once, whatever this says.",
-            minimum=_SECOND,
+            check=why_no_time,
         ),
     ] = Duration.from_seconds(60)
     concurrent_writes: Annotated[

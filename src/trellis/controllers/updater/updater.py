@@ -32,7 +32,6 @@ from trellis.core.resize.rooms import Rooms
 from trellis.core.resize.settings import UpdateSettings
 from trellis.kube.backoff import Draw
 from trellis.kube.client import Client
-from trellis.kube.incidents import Incident, IncidentKind
 from trellis.kube.scales import ScaleLookups
 from trellis.kube.served import Served
 from trellis.kube.token_bucket import Rate
@@ -46,6 +45,7 @@ from trellis.runtime.passes import PassThread
 from trellis.runtime.queue import WorkQueue
 from trellis.runtime.recording import NO_RECORDER, Recorder
 from trellis.runtime.steps import StepTimer
+from trellis.runtime.unseen import Unseen
 
 # Writes that have begun are waited for at the end for so long.
 _DRAIN_SECONDS: Final = 0.5
@@ -83,7 +83,8 @@ class Updater:
         self._thread = PassThread("updater")
         self._line = Line(settings.loop.concurrent_writes)
         self._counting = Counting(metrics)
-        self.watching = Watching(client, settings, served, draw=draw, report=_report)
+        self.unseen = Unseen(metrics, _log)
+        self.watching = Watching(client, settings, served, draw=draw, unseen=self.unseen)
         rooms = self.watching.knows_rooms
         self._tape = Tape(recorder)
         self._tape.write(Began(figures, rooms))
@@ -238,8 +239,3 @@ def _rate(settings: UpdaterSettings) -> Rate | None:
 async def _failing_with(task: asyncio.Task[None]) -> None:
     """An error of the line ends everything: who cannot write must not go on deciding."""
     await asyncio.shield(task)
-
-
-def _report(resource: str, incident: Incident) -> None:
-    log = _log.info if incident.kind is IncidentKind.RECOVERED else _log.warning
-    log("watching", what=resource, incident=incident.kind.value, why=incident.message)

@@ -26,7 +26,6 @@ from trellis.controllers.updater.slimming import (
 from trellis.core.model.keys import BY_NAMESPACE, in_namespace
 from trellis.kube.backoff import Draw
 from trellis.kube.client import Client
-from trellis.kube.incidents import Incident
 from trellis.kube.informer import Informer
 from trellis.kube.reflector import Selection
 from trellis.kube.resources import (
@@ -47,6 +46,7 @@ from trellis.kube.resources import (
     Resource,
 )
 from trellis.kube.served import Served
+from trellis.runtime.unseen import Dispensable, Unseen
 
 WORKLOADS: Final[tuple[Resource[Any], ...]] = (
     DEPLOYMENTS,
@@ -62,6 +62,11 @@ CONFIG_MAPS: Final = Resource("", "v1", "configmaps", "ConfigMap", True, ConfigM
 # Upstream's: pods that have a node and have not ended.
 _RUNNING: Final = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
 
+# Upstream's roles have no rules for these.
+_NO_HVPAS: Final = Dispensable("Hvpas do not size pods")
+_NO_HPAS: Final = Dispensable("an HPA that scales by the same resource is not noticed")
+_NO_NAMESPACES: Final = Dispensable("the freeze annotation on namespaces is not seen")
+
 # After so long without contact what is known is no longer acted on.
 TRUSTED_SECONDS: Final = 5.0
 
@@ -76,7 +81,7 @@ class Watching:
         served: Served,
         *,
         draw: Draw,
-        report: Callable[[str, Incident], None],
+        unseen: Unseen,
     ) -> None:
         own = settings.scope.vpa_object_namespace
 
@@ -86,6 +91,7 @@ class Watching:
             *,
             namespace: str = own,
             field_selector: str = "",
+            dispensable: Dispensable | None = None,
         ) -> Informer[Any]:
             return Informer(
                 client,
@@ -93,14 +99,16 @@ class Watching:
                 draw=draw,
                 indexes={BY_NAMESPACE: in_namespace} if resource is LIMIT_RANGES else None,
                 selection=Selection(namespace=namespace if resource.namespaced else "", field_selector=field_selector),
-                report=lambda incident: report(resource.full_name, incident),
+                report=unseen.reporting(resource, dispensable),
                 slim=slim,
             )
 
+        self._unseen = unseen
         # Whether a successor fits depends on the pods of all namespaces.
         everywhere = settings.disruption.require_fit or not own
         self.knows_rooms = everywhere
         self.vpas: Informer[VerticalPodAutoscaler] = informer(VPAS, slim_vpa)
+        unseen.after(self.vpas)
         self.pods: Informer[Pod] = informer(
             PODS, slim_pod, namespace="" if everywhere else own, field_selector=_RUNNING
         )
@@ -108,14 +116,24 @@ class Watching:
         self.limit_ranges: Informer[LimitRange] = informer(LIMIT_RANGES)
         self.nodes: Informer[Node] = informer(NODES)
         self.namespaces: Informer[KubeObject] = informer(
-            NAMESPACES.as_metadata(), slim_namespace, field_selector=f"metadata.name={own}" if own else ""
+            NAMESPACES.as_metadata(),
+            slim_namespace,
+            field_selector=f"metadata.name={own}" if own else "",
+            dispensable=_NO_NAMESPACES,
         )
-        self.hvpas: Informer[Hvpa] | None = informer(HVPAS, slim_hvpa) if served.serves(HVPAS) else None
-        self.hpas: Informer[HorizontalPodAutoscaler] | None = informer(HPAS, slim_hpa) if served.serves(HPAS) else None
+        self.hvpas: Informer[Hvpa] | None = None
+        if served.serves(HVPAS):
+            self.hvpas = informer(HVPAS, slim_hvpa, dispensable=_NO_HVPAS)
+        self.hpas: Informer[HorizontalPodAutoscaler] | None = None
+        if served.serves(HPAS):
+            self.hpas = informer(HPAS, slim_hpa, dispensable=_NO_HPAS)
         self.switch: Informer[ConfigMap] | None = None
         if settings.disruption.freeze_config_map:
             place, _, name = settings.disruption.freeze_config_map.partition("/")
-            self.switch = informer(CONFIG_MAPS, namespace=place, field_selector=f"metadata.name={name}")
+            lack = Dispensable(f"the freeze switch in the ConfigMap {place}/{name} is not seen", place, name)
+            self.switch = informer(
+                CONFIG_MAPS, namespace=place, field_selector=f"metadata.name={name}", dispensable=lack
+            )
 
     @property
     def informers(self) -> tuple[Informer[Any], ...]:
@@ -131,17 +149,19 @@ class Watching:
                 group.create_task(informer.run(), name=f"watch {informer.resource.full_name}")
 
     async def wait_until_synced(self) -> None:
-        """Return once everything has been seen."""
+        """Return once everything has been seen that may be."""
         for informer in self.informers:
-            await informer.wait_until_synced()
+            await self._unseen.wait_for(informer)
 
     def unseen(self) -> list[str]:
-        """The kinds of which not everything has been seen."""
-        return [each.resource.full_name for each in self.informers if not each.synced]
+        """The kinds of which not everything has been seen that may be."""
+        return self._unseen.not_yet_seen(self.informers)
 
     def why_not_trusted(self) -> str | None:
         """Why nothing may be done by what is known, if so: who has lost sight of pods must not disturb them."""
         for informer in self.informers:
+            if self._unseen.is_lacking(informer):
+                continue
             staleness = informer.staleness()
             if not staleness.synced:
                 return f"{informer.resource.full_name} could not be listed yet"

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from trellis.api.resolve import COUNTED_MODES
+from trellis.api.resolve import COUNTED_MODES, NO_MODE, WRITTEN_MODES, UpdateMode
 from trellis.core.recommend.amounts import UNCAPPED
 from trellis.core.recommend.asking import ask
 from trellis.core.recommend.board import Board
@@ -87,7 +87,10 @@ def _counts(truth: IntColumn, board: Board) -> dict[Counted, int]:
     has, lacks, wrong = (
         (bits & bit > 0).astype(np.int64) for bit in (Holds.PROVIDED, Holds.NO_PODS, Holds.UNSUPPORTED_CONFIG)
     )
-    codes, counts = np.unique(board.vpas.mode[served] * 8 + has * 4 + lacks * 2 + wrong, return_counts=True)
+    modes = board.vpas.mode[served]
+    # Only quality is told apart by whether a mode was written.
+    modes = np.where(modes == WRITTEN_MODES.index(NO_MODE), COUNTED_MODES.index(UpdateMode.RECREATE), modes)
+    codes, counts = np.unique(modes * 8 + has * 4 + lacks * 2 + wrong, return_counts=True)
     return {
         Counted(COUNTED_MODES[code // 8], bool(code & 4), not code & 2, bool(code & 1)): count
         for code, count in zip(codes.tolist(), counts.tolist(), strict=True)

@@ -101,7 +101,7 @@ class Columns(msgspec.Struct, frozen=True):
         return _gathered(self.amounts[UNCAPPED], self._places_of(rows))
 
     def modes_of(self, rows: IntColumn) -> IntColumn:
-        """The update mode of their VPAs, as a number in `COUNTED_MODES`; -1 for those of nobody on the board."""
+        """The update mode of their VPAs, as a number in `WRITTEN_MODES`; -1 for those of nobody on the board."""
         places = self._places_of(rows)
         return np.where(places >= 0, self.modes[places], -1) if len(self.modes) else places
 

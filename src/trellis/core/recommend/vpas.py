@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from trellis.api.resolve import COUNTED_MODES
+from trellis.api.resolve import WRITTEN_MODES
 from trellis.core.recommend.conditions import Texts, Transition
 from trellis.core.recommend.served import ServedVpa, VpaState
 from trellis.core.usage.columns import BoolColumn, FloatColumn, IntColumn
@@ -122,7 +122,7 @@ class ServedTable(KeyedTable[VpaKey]):
         entry = self.entries[number]
         state = entry.state
         self.generation[number] = entry.vpa.generation
-        self.mode[number] = COUNTED_MODES.index(entry.vpa.effective.counted_mode)
+        self.mode[number] = WRITTEN_MODES.index(entry.vpa.effective.written_mode)
         if state is not None:
             self.pods[number] = state.pods
             self.problem[number] = bool(state.problem)

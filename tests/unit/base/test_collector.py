@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from trellis.runtime.collector import paused
+from trellis.base.collector import paused
 
 
 def test_the_collector_is_off_meanwhile_and_on_again_afterwards() -> None:

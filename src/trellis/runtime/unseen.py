@@ -1,0 +1,138 @@
+"""What does a component go on without, because it may not read it?
+
+Whoever changes upstream's images for ours and keeps upstream's roles has no rule for the kinds that upstream does not
+read. Each of them can be done without: that is said once, with the rule that is missing, and tried again every half a
+minute or so until the rule is there. Nothing has to be started anew.
+
+An API server that has just started forbids everything for a moment. So a refusal counts only while VPAs are being
+watched, and only if another one came before it.
+
+    unseen = Unseen(metrics, log)
+    hpas = Informer(client, HPAS, report=unseen.reporting(HPAS, Dispensable("HPAs are not taken into account")), ...)
+    unseen.after(vpas)
+    await unseen.wait_for(hpas)
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+import msgspec
+
+from trellis.base.errors import Forbidden
+from trellis.kube.incidents import Incident, IncidentKind
+from trellis.kube.informer import Informer
+from trellis.kube.resources import Resource
+from trellis.runtime.cluster_metrics import UNSEEN
+from trellis.runtime.logs import Logger
+from trellis.runtime.metrics import Metrics
+
+# Between the first refusal that counts and the one that is believed. Less than between an informer's second attempt and
+# its third, so that nobody waits for more than three.
+_SURE_SECONDS: Final = 1.5
+
+_GOOD: Final = (IncidentKind.RECOVERED, IncidentKind.GRANTED)
+_ABOUT_CONTACT: Final = (IncidentKind.TROUBLE, IncidentKind.RECOVERED)
+
+
+class Dispensable(msgspec.Struct, frozen=True):
+    """What does not work without a kind, as a sentence, and the one object of it that is read if it is only one."""
+
+    without: str
+    namespace: str = ""
+    name: str = ""
+
+
+class Unseen:
+    """Which kinds one component goes on without. To be used on the event loop of its informers."""
+
+    def __init__(self, metrics: Metrics, log: Logger) -> None:
+        self._metrics = metrics
+        self._log = log
+        self._essential: Informer[Any] | None = None
+        self._dispensable: dict[str, Dispensable] = {}
+        self._refused: dict[str, float] = {}
+        self._lacking: dict[str, str] = {}
+        self._changed = asyncio.Event()
+
+    def after(self, essential: Informer[Any]) -> None:
+        """Believe no refusal before this one is being watched."""
+        self._essential = essential
+
+    def reporting(self, resource: Resource[Any], dispensable: Dispensable | None = None) -> Callable[[Incident], None]:
+        """What an informer of this kind reports to. One that is not dispensable is only logged."""
+        if dispensable is not None:
+            self._dispensable[resource.full_name] = dispensable
+        return lambda incident: self._note(resource, incident)
+
+    def is_lacking(self, informer: Informer[Any]) -> bool:
+        """Whether the component goes on without it at the moment."""
+        return informer.resource.full_name in self._lacking
+
+    def not_yet_seen(self, informers: Iterable[Informer[Any]]) -> list[str]:
+        """The kinds of which not everything has been seen, and that are not done without."""
+        return [each.resource.full_name for each in informers if not each.synced and not self.is_lacking(each)]
+
+    async def wait_for(self, informer: Informer[Any]) -> None:
+        """Return once it has seen everything, or is done without."""
+        if informer.resource.full_name not in self._dispensable:
+            await informer.wait_until_synced()
+            return
+        synced = asyncio.create_task(informer.wait_until_synced())
+        try:
+            while not synced.done() and not self.is_lacking(informer):
+                changed = asyncio.create_task(self._changed.wait())
+                try:
+                    await asyncio.wait({synced, changed}, return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    changed.cancel()
+        finally:
+            synced.cancel()
+
+    def remarks(self) -> list[str]:
+        """What probes are told of it, each as a line."""
+        return [f"{name} unseen: {without}" for name, without in self._lacking.items()]
+
+    def _note(self, resource: Resource[Any], incident: Incident) -> None:
+        name = resource.full_name
+        if incident.kind is IncidentKind.GRANTED:
+            self._refused.pop(name, None)
+            if self._lacking.pop(name, None) is not None:
+                self._metrics.set(UNSEEN, 0.0, name)
+                self._log.info("a kind that could not be read is seen from now on", what=name)
+                return
+        elif incident.kind in _ABOUT_CONTACT and name in self._lacking:
+            return
+        elif isinstance(incident.error, Forbidden) and name in self._dispensable:
+            if self._is_refused_for_good(name, incident.at):
+                self._do_without(resource, self._dispensable[name])
+            else:
+                self._log.detail(4, "a kind is refused for now", what=name, why=incident.message)
+            return
+        log = self._log.info if incident.kind in _GOOD else self._log.warning
+        log("watching", what=name, incident=incident.kind.value, why=incident.message)
+
+    def _is_refused_for_good(self, name: str, at: float) -> bool:
+        if self._essential is None or not self._essential.staleness().connected:
+            self._refused.pop(name, None)
+            return False
+        return at - self._refused.setdefault(name, at) >= _SURE_SECONDS
+
+    def _do_without(self, resource: Resource[Any], dispensable: Dispensable) -> None:
+        name = resource.full_name
+        self._lacking[name] = dispensable.without
+        self._metrics.set(UNSEEN, 1.0, name)
+        rule = rule_for(resource, dispensable)
+        self._log.warning("going on without a kind that may not be read", what=name, lacks=rule, so=dispensable.without)
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+
+def rule_for(resource: Resource[Any], dispensable: Dispensable) -> str:
+    """The rule that lets a role read a kind, as YAML has it."""
+    named = f", resourceNames: [{dispensable.name}]" if dispensable.name else ""
+    group = resource.group or '""'
+    rule = f"{{apiGroups: [{group}], resources: [{resource.plural}]{named}, verbs: [get, list, watch]}}"
+    return f"{rule} in namespace {dispensable.namespace}" if dispensable.namespace else rule
