@@ -22,6 +22,7 @@ from trellis.api.gates import Gates
 from trellis.api.kube.decode import decode_list
 from trellis.api.kube.observed_pods import ObservedPod
 from trellis.api.vpa import VerticalPodAutoscaler, VerticalPodAutoscalerStatus
+from trellis.base.collector import paused, set_aside
 from trellis.controllers.recommender.counting import Counting
 from trellis.controllers.recommender.figures import default_settings, pipeline_settings, usage_settings
 from trellis.controllers.recommender.metrics import RECOMMENDER_METRICS
@@ -38,7 +39,6 @@ from trellis.core.usage.checkpoints import SavedRow, read_checkpoint
 from trellis.core.usage.model import Sizes
 from trellis.kube.actions import PatchStatus, Target, build_request
 from trellis.kube.resources import CHECKPOINTS, OBSERVED_PODS, VPAS, Resource
-from trellis.runtime.collector import paused, set_aside
 from trellis.runtime.metrics import Metrics
 from trellis.sources.metrics_api import read_pod_metrics
 

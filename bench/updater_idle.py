@@ -19,12 +19,12 @@ from trellis.api.kube.pods import Pod
 from trellis.api.kube.policies import LimitRange
 from trellis.api.kube.workloads import Deployment, ReplicaSet
 from trellis.api.vpa import VerticalPodAutoscaler
+from trellis.base.collector import paused, set_aside
 from trellis.controllers.updater.counting import Counting
 from trellis.controllers.updater.metrics import UPDATER_METRICS
 from trellis.controllers.updater.slimming import slim_pod
 from trellis.core.resize import Batch, Gathering, Memory, Planned, Planner, Rooms, UpdateSettings
 from trellis.core.sizing.governors import Governor, vpa_governor
-from trellis.runtime.collector import paused, set_aside
 from trellis.runtime.metrics import Metrics
 
 WORKLOADS = 20_000

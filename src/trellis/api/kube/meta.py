@@ -37,7 +37,10 @@ class ObjectMeta(Slice, frozen=True):
     @property
     def controller(self) -> OwnerReference | None:
         """The owner that keeps this object as it should be, if there is one."""
-        return next((owner for owner in self.owner_references if owner.controller), None)
+        for owner in self.owner_references:
+            if owner.controller:
+                return owner
+        return None
 
 
 class KubeObject(Slice, frozen=True):

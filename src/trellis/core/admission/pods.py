@@ -26,6 +26,7 @@ from trellis.core.model.marks import OBSERVED, UPDATES
 from trellis.core.model.patches import PatchOp, ResourceChange, annotation_ops, quantity_text, resource_ops
 from trellis.core.recommend.amounts import RESOURCES
 from trellis.core.recommend.capping import NamespaceLimits
+from trellis.core.recommend.capping.limit_ranges import Counts
 from trellis.core.sizing.governors import Governor
 from trellis.core.sizing.shapes import ContainerShape, Place, PodShape
 from trellis.core.sizing.sizes import PodSize, SizeNote, size_pod
@@ -54,8 +55,8 @@ class _Outcome(msgspec.Struct, frozen=True):
     """What one container gets, and everything there is to say about it."""
 
     container: ContainerShape
-    requests: dict[str, int]
-    limits: dict[str, int]
+    requests: Counts
+    limits: Counts
     notes: tuple[SizeNote | BoostNote, ...] = ()
     memory: str = ""
 
@@ -82,7 +83,7 @@ def admit_pod(
     if shape is not own and not _goes_with(outcomes, shape, own):
         # Anybody may write an annotation: one that does not go with the pod is not believed.
         size, boost, outcomes = _decide(own, governor, limits, settings, ceiling, resizable=resizable)
-    resources = resource_ops(each.change for each in outcomes)
+    resources = resource_ops([each.change for each in outcomes])
     # What is told already stays: asked a second time, there is nothing to tell that was not so the first time.
     wanted = _marks(pod, outcomes) | (_told(governor, outcomes) if resources or SIZED not in annotations else {})
     stale = [key for key in map(memory_key, memory) if key not in wanted]
@@ -90,12 +91,7 @@ def admit_pod(
         _reason(size, boost, changed=bool(resources)),
         (*annotation_ops(annotations, wanted, stale), *resources),
         applied=bool(resources),
-        warnings=tuple(
-            f"{each.container.name}: {note}"
-            for each in outcomes
-            for note in each.notes
-            if note.reason.severity is Severity.WARNING
-        ),
+        warnings=_warnings(outcomes),
     )
 
 
@@ -139,6 +135,8 @@ def _goes_with(outcomes: Iterable[_Outcome], then: PodShape, own: PodShape) -> b
 
 def _outcomes(shape: PodShape, size: PodSize, boost: PodBoost) -> list[_Outcome]:
     """By container of the pod, without those of which there is nothing to say."""
+    if not boost.raised and not boost.notes:
+        return [_Outcome(each.container, each.requests, each.limits, each.notes) for each in size.containers]
     sized = {each.container.name: each for each in size.containers}
     raised = {each.container.name: each for each in boost.raised}
     outcomes = []
@@ -174,35 +172,35 @@ def _told(governor: Governor, outcomes: Sequence[_Outcome]) -> dict[str, str]:
     containers = {each.container.name: _account(each) for each in outcomes}
     account = {"by": f"{governor.kind}/{governor.name}", "containers": containers}
     told = {SIZED: msgspec.json.encode(account).decode()}
-    changed = "; ".join(_sentence(each) for each in outcomes if each.requests or each.limits)
+    changed = "; ".join([_sentence(each) for each in outcomes if each.requests or each.limits])
     if changed:
         told[UPDATES] = f"Pod resources updated by {governor.name}: {changed}"
     return told
+
+
+def _warnings(outcomes: Iterable[_Outcome]) -> tuple[str, ...]:
+    told = [(each.container.name, note) for each in outcomes for note in each.notes]
+    return tuple([f"{name}: {note}" for name, note in told if note.reason.severity is Severity.WARNING])
 
 
 def _sentence(outcome: _Outcome) -> str:
     """What upstream says of a container: notes first, then what was set."""
     container = outcome.container
     which = "container" if container.place is Place.CONTAINERS else "init container"
-    set_ = (
-        f"{resource} {what}"
-        for what, amounts in (("request", outcome.requests), ("limit", outcome.limits))
-        for resource in RESOURCES
-        if resource in amounts
-    )
-    return f"{which} {container.index}: {', '.join((*map(str, outcome.notes), *set_))}"
+    said = [str(note) for note in outcome.notes]
+    said += [f"{resource} request" for resource in RESOURCES if resource in outcome.requests]
+    said += [f"{resource} limit" for resource in RESOURCES if resource in outcome.limits]
+    return f"{which} {container.index}: {', '.join(said)}"
 
 
 def _account(outcome: _Outcome) -> dict[str, Any]:
     """The same for machines: what was there, what is there now, and the reasons by their codes."""
     container = outcome.container
     account: dict[str, Any] = {}
-    for field, had, has in (
-        ("requests", container.requests, outcome.requests),
-        ("limits", container.limits, outcome.limits),
-    ):
-        if has:
-            account[field] = {name: [_text(name, had.get(name)), _text(name, amount)] for name, amount in has.items()}
+    if outcome.requests:
+        account["requests"] = _changes(container.requests, outcome.requests)
+    if outcome.limits:
+        account["limits"] = _changes(container.limits, outcome.limits)
     if outcome.notes:
         account["why"] = [f"{note.resource} {note.reason.code}" for note in outcome.notes]
     if outcome.memory:
@@ -210,8 +208,11 @@ def _account(outcome: _Outcome) -> dict[str, Any]:
     return account
 
 
-def _text(resource: str, amount: int | None) -> str | None:
-    return None if amount is None else quantity_text(resource, amount)
+def _changes(had: Counts, has: Counts) -> dict[str, tuple[str | None, str]]:
+    return {
+        resource: (quantity_text(resource, had[resource]) if resource in had else None, quantity_text(resource, amount))
+        for resource, amount in has.items()
+    }
 
 
 def _reason(size: PodSize, boost: PodBoost, *, changed: bool) -> Reason:

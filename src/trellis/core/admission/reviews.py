@@ -6,7 +6,6 @@ it is, and most of what is sent along (managed fields, the user, a copy of the o
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -18,7 +17,7 @@ from trellis.core.model.patches import PatchOp
 VERSION: Final = "admission.k8s.io/v1"
 _KIND: Final = "AdmissionReview"
 _NOTHING: Final = msgspec.Raw()
-_NULL: Final = b"null"
+_ABSENT: Final = (b"", b"null")
 # A server cuts longer warnings off itself, in the middle of a word.
 _LONGEST_WARNING: Final = 250
 
@@ -56,12 +55,12 @@ class Review(_Part, frozen=True):
     @property
     def has_object(self) -> bool:
         """Whether there is an object to look at."""
-        return len(bytes(self.object)) > 0 and bytes(self.object) != _NULL
+        return bytes(self.object) not in _ABSENT
 
     @property
     def has_old_object(self) -> bool:
         """Whether there is one that is stored already."""
-        return len(bytes(self.old_object)) > 0 and bytes(self.old_object) != _NULL
+        return bytes(self.old_object) not in _ABSENT
 
 
 class _Envelope(_Part, frozen=True):
@@ -89,7 +88,8 @@ class _Response(_Part, frozen=True, omit_defaults=True):
     uid: str | None = None
     allowed: bool | None = None
     status: _Status | None = None
-    patch: str = ""
+    # Bytes are written as base64, as the API server wants a patch.
+    patch: bytes = b""
     patch_type: str = ""
     warnings: tuple[str, ...] = ()
 
@@ -126,7 +126,7 @@ def answer(
         uid=uid,
         allowed=refusal is None,
         status=_status(refusal),
-        patch=base64.b64encode(_encoder.encode(patch)).decode() if patch else "",
+        patch=_encoder.encode(patch) if patch else b"",
         patch_type="JSONPatch" if patch else "",
         warnings=tuple(map(_shortened, warnings)),
     )

@@ -87,7 +87,7 @@ class Owners:
         passed: list[TargetRef] = []
         at: TargetRef | None = start
         while at is not None and at.kind != _NODE:
-            if any(at.is_same(each) for each in passed):
+            if passed and any(at.is_same(each) for each in passed):
                 return Chain(trouble="cycle detected in ownership chain")
             if at.kind in WELL_KNOWN:
                 found = self.find(at)

@@ -58,10 +58,12 @@ def annotation_ops(
     kept = existing or {}
     gone = [key for key in dict.fromkeys(removed) if key in kept and key not in values]
     ops = [PatchOp("remove", f"{_ANNOTATIONS}/{escaped(key)}") for key in gone]
-    wanted = {key: value for key, value in values.items() if kept.get(key) != value}
-    if wanted and not kept:
+    if values and not kept:
         ops.append(PatchOp("add", _ANNOTATIONS, {}))
-    return ops + [PatchOp("add", f"{_ANNOTATIONS}/{escaped(key)}", value) for key, value in wanted.items()]
+    for key, value in values.items():
+        if kept.get(key) != value:
+            ops.append(PatchOp("add", f"{_ANNOTATIONS}/{escaped(key)}", value))
+    return ops
 
 
 def guarded_ops(uid: str, changes: Sequence[ResourceChange]) -> list[PatchOp]:
@@ -94,31 +96,25 @@ def escaped(key: str) -> str:
     return key.replace("~", "~0").replace("/", "~1")
 
 
-def _container_ops(change: ResourceChange) -> Iterator[PatchOp]:
-    written = change.written
-    wanted = [
-        ("requests", written.requests, _different(change.requests, written.requests)),
-        ("limits", written.limits, _different(change.limits, written.limits)),
-    ]
-    if not any(texts for _, _, texts in wanted):
-        return
-    path = f"{change.path}/resources"
+def _container_ops(change: ResourceChange) -> list[PatchOp]:
+    written, path = change.written, f"{change.path}/resources"
+    ops = _map_ops(f"{path}/requests", change.requests, written.requests)
+    ops += _map_ops(f"{path}/limits", change.limits, written.limits)
     # A container may have neither requests nor limits and still claim devices, which must not be lost.
-    if written == _NOTHING_WRITTEN:
-        yield PatchOp("add", path, {})
-    for field, present, texts in wanted:
-        if texts and not present:
-            yield PatchOp("add", f"{path}/{field}", {})
-        for resource, text in texts.items():
-            yield PatchOp("add", f"{path}/{field}/{escaped(resource)}", text)
+    if ops and written == _NOTHING_WRITTEN:
+        ops.insert(0, PatchOp("add", path, {}))
+    return ops
 
 
-def _different(wanted: Mapping[str, int], written: Mapping[str, str]) -> dict[str, str]:
-    return {
-        resource: quantity_text(resource, wanted[resource])
-        for resource in sorted(wanted)
-        if resource not in written or _amount(resource, written[resource]) != wanted[resource]
-    }
+def _map_ops(path: str, wanted: Mapping[str, int], written: Mapping[str, str]) -> list[PatchOp]:
+    ops = []
+    for resource in sorted(wanted):
+        amount, text = wanted[resource], written.get(resource)
+        if text is None or _amount(resource, text) != amount:
+            ops.append(PatchOp("add", f"{path}/{escaped(resource)}", quantity_text(resource, amount)))
+    if ops and not written:
+        ops.insert(0, PatchOp("add", path, {}))
+    return ops
 
 
 @lru_cache(maxsize=4096)

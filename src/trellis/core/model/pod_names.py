@@ -16,7 +16,6 @@ from trellis.core.model.owners import TargetRef
 _DRAWN: Final = "[bcdfghjklmnpqrstvwxz2456789]"
 _ENDINGS: Final = {
     "Deployment": f"-{_DRAWN}{{1,10}}-{_DRAWN}{{5}}",
-    "Rollout": f"-{_DRAWN}{{1,10}}-{_DRAWN}{{5}}",  # of Argo, which makes ReplicaSets as a Deployment does
     "ReplicaSet": f"-{_DRAWN}{{5}}",
     "ReplicationController": f"-{_DRAWN}{{5}}",
     "DaemonSet": f"-{_DRAWN}{{5}}",

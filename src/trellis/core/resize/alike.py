@@ -7,7 +7,7 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
-from trellis.core.recommend.capping import Advice, NamespaceLimits, PodContainer, cap_for_pod
+from trellis.core.recommend.capping import Advice, NamespaceLimits, cap_for_pod
 from trellis.core.resize.eligibility import Gap, Part, gap_of
 from trellis.core.sizing.governors import Governor
 from trellis.core.sizing.shapes import PodShape
@@ -60,8 +60,7 @@ class Sizes:
 
     def _made(self, shape: PodShape, spared: frozenset[Part]) -> Gap:
         vpa, advice = self._governor.vpa, _without(self._governor.advice, spared)
-        containers = [PodContainer(each.name, each.requests, each.limits) for each in shape.containers]
-        capped = cap_for_pod(advice, containers, vpa, self._limits)
+        capped = cap_for_pod(advice, shape.containers, vpa, self._limits)
         # What pods have as a whole changes what LimitRanges mean for a size, and not for bounds.
         size = size_pod(shape, advice, vpa, self._limits, capped=None if shape.pod_limits else capped)
         return gap_of(shape, size, {each.container: each for each in capped})

@@ -20,6 +20,7 @@ class Part(msgspec.Struct):
     containers without one.
     """
 
+    resource: str
     container: ContainerShape
     spec: tuple[int, int]
     had: tuple[int, int]
@@ -28,7 +29,7 @@ class Part(msgspec.Struct):
     limit: int
     sized: bool = False
     follows: bool = False
-    reasons: list[Reason] = []
+    reasons: tuple[Reason, ...] = ()
 
     def ask(self, request: int, *, follows: bool) -> None:
         """Sets the request, and the limit in proportion if there is one to set."""
@@ -48,12 +49,12 @@ class Part(msgspec.Struct):
         """Leaves everything as the spec has it."""
         self.sized = self.follows = False
         self.request, self.limit = self.spec
-        self.reasons = [*self.reasons, reason]
+        self.reasons = (*self.reasons, reason)
 
     def note(self, reason: Reason) -> None:
         """Says why it is not what was recommended; once is enough."""
         if reason not in self.reasons:
-            self.reasons = [*self.reasons, reason]
+            self.reasons = (*self.reasons, reason)
 
 
 class Draft(msgspec.Struct):
@@ -61,25 +62,35 @@ class Draft(msgspec.Struct):
 
     resource: str
     parts: list[Part]
-    stages: tuple[Stage, ...]
-    init_requests: list[int]
-    init_limits: list[int]
+    shape: PodShape
     own_request: int | None
     own_limit: int | None
 
     @classmethod
-    def of(cls, resource: str, shape: PodShape, stages: tuple[Stage, ...], default: int) -> Draft:
+    def of(cls, resource: str, shape: PodShape, default: int) -> Draft:
         """The pod as it stands."""
-        inits = [each.in_spec for each in shape.plain_inits]
         return cls(
             resource,
             [_part(resource, each, default) for each in shape.containers],
-            stages,
-            [each.requests.get(resource, 0) for each in inits],
-            [each.limits.get(resource, 0) for each in inits],
+            shape,
             shape.pod_requests.get(resource),
             shape.pod_limits.get(resource),
         )
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """Which of the parts run at the same time."""
+        return self.shape.stages
+
+    @property
+    def init_requests(self) -> list[int]:
+        """What init containers that end request."""
+        return [each.requests.get(self.resource, 0) for each in self.shape.plain_inits]
+
+    @property
+    def init_limits(self) -> list[int]:
+        """Their limits."""
+        return [each.limits.get(self.resource, 0) for each in self.shape.plain_inits]
 
     def requested(self) -> int:
         """What all containers together request, at the most."""
@@ -99,4 +110,4 @@ def _part(resource: str, container: ContainerShape, default: int) -> Part:
     had = container.requests.get(resource, 0), container.limits.get(resource, 0)
     declared = container.declared
     spec = had if declared is None else (declared.requests.get(resource, 0), declared.limits.get(resource, 0))
-    return Part(container, spec, had, default, *spec)
+    return Part(resource, container, spec, had, default, *spec)

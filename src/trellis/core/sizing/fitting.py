@@ -40,7 +40,7 @@ def fit(draft: Draft, limits: NamespaceLimits) -> None:
     """Changes what is sized so that the pod is taken, unless it would not be taken in any case."""
     for part in draft.parts:
         if part.sized:
-            _fit_container(part, draft.resource, draft.own_limit, limits.container)
+            _fit_container(part, draft.own_limit, limits.container)
     if limits == _NO_LIMITS and draft.own_request is None and draft.own_limit is None:
         return  # nothing else is asked of it
     if draft.own_request is not None:
@@ -61,8 +61,8 @@ def leave(draft: Draft, reason: Reason) -> None:
             part.leave(reason)
 
 
-def _fit_container(part: Part, resource: str, own_limit: int | None, bounds: Range) -> None:
-    least, most = bounds.least.get(resource, 0), bounds.most.get(resource, 0)
+def _fit_container(part: Part, own_limit: int | None, bounds: Range) -> None:
+    least, most = bounds.least.get(part.resource, 0), bounds.most.get(part.resource, 0)
     if part.follows:
         if most and part.limit > most:
             part.limit = most
@@ -77,7 +77,7 @@ def _fit_container(part: Part, resource: str, own_limit: int | None, bounds: Ran
     if part.request < least:
         part.request = least
         part.note(CAPPED_TO_RANGE_MIN)
-    ratio = bounds.ratio.get(resource)
+    ratio = bounds.ratio.get(part.resource)
     if ratio is not None and part.limit > part.request * ratio:
         if part.follows:
             part.limit = math.floor(part.request * ratio)

@@ -30,9 +30,12 @@ def qos_of(resources: Iterable[tuple[Counts, Counts]]) -> QosClass:
 
 def _one(requests: Counts, limits: Counts) -> QosClass:
     """Zero is "not set"."""
-    if any(requests.get(resource, 0) != limits.get(resource, 0) for resource in RESOURCES):
-        return QosClass.BURSTABLE
-    limited = sum(limits.get(resource, 0) > 0 for resource in RESOURCES)
+    limited = 0
+    for resource in RESOURCES:
+        limit = limits.get(resource, 0)
+        if requests.get(resource, 0) != limit:
+            return QosClass.BURSTABLE
+        limited += limit > 0
     if not limited:
         return QosClass.BEST_EFFORT
     return QosClass.GUARANTEED if limited == len(RESOURCES) else QosClass.BURSTABLE

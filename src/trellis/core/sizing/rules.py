@@ -27,8 +27,9 @@ def newly_refused(draft: Draft, limits: NamespaceLimits) -> bool:
 
 
 def _invalid(draft: Draft) -> bool:
-    if any(part.limit and part.request > part.limit for part in draft.parts):
-        return True
+    for part in draft.parts:
+        if part.limit and part.request > part.limit:
+            return True
     if draft.own_request is not None and draft.requested() > draft.own_request:
         return True
     return draft.own_limit is not None and any(
@@ -37,8 +38,9 @@ def _invalid(draft: Draft) -> bool:
 
 
 def _out_of_range(draft: Draft, limits: NamespaceLimits) -> bool:
-    if any(_outside(draft.resource, part.request, part.limit, limits.container) for part in draft.parts):
-        return True
+    for part in draft.parts:
+        if _outside(draft.resource, part.request, part.limit, limits.container):
+            return True
     return limits.pod != _NO_RANGE and _pod_outside(draft, limits.pod)
 
 

@@ -23,6 +23,7 @@ from trellis.core.sizing.qos import QosClass, qos_of
 from trellis.core.sizing.totals import Stage, most_needed, stages
 
 _NONE: Counts = {}
+_NEVER: frozenset[str] = frozenset()
 _RESTARTS = "RestartContainer"
 
 
@@ -33,26 +34,23 @@ class Place(StrEnum):
     INIT = "initContainers"
 
 
-class ContainerShape(msgspec.Struct, frozen=True):
+class ContainerShape(PodContainer, frozen=True):
     """A container: where it stands, what it has, and what its spec says in the spec's own words.
 
     `requests` and `limits` are what sizes are made from: those of the spec, or others (`PodShape.with_resources`).
     `written` is always the spec's, because patches change the spec, and so is `declared` where it differs.
     """
 
-    name: str
     place: Place = Place.CONTAINERS
     index: int = 0
-    requests: Counts = _NONE
-    limits: Counts = _NONE
-    restarts_on: frozenset[str] = frozenset()
+    restarts_on: frozenset[str] = _NEVER
     written: Resources = Resources()
     declared: PodContainer | None = None
 
     @property
     def in_spec(self) -> PodContainer:
         """What the spec says, in millicores and bytes: what the API server judges."""
-        return self.declared or PodContainer(self.name, self.requests, self.limits)
+        return self.declared or self
 
 
 class PodShape(msgspec.Struct, frozen=True):
@@ -74,6 +72,9 @@ class PodShape(msgspec.Struct, frozen=True):
     def of(cls, spec: PodSpec) -> PodShape:
         """The shape of a pod, or of a template."""
         ordinary = [_shape(each, Place.CONTAINERS, index) for index, each in enumerate(spec.containers)]
+        if not spec.init_containers and spec.resources is None:
+            # As most pods are.
+            return cls(tuple(ordinary), qos=qos_of(_amounts(ordinary)))
         inits = [_shape(each, Place.INIT, index) for index, each in enumerate(spec.init_containers)]
         sidecars = [each for each in inits if spec.init_containers[each.index].is_sidecar]
         plain = [each for each in inits if not spec.init_containers[each.index].is_sidecar]
@@ -108,13 +109,17 @@ def _shape(container: Container, place: Place, index: int) -> ContainerShape:
     requests, limits = counts(written.requests), counts(written.limits)
     return ContainerShape(
         container.name,
-        place,
-        index,
         limits | requests if limits else requests,
         limits,
-        frozenset(each.resource_name for each in container.resize_policy if each.restart_policy == _RESTARTS),
+        place,
+        index,
+        _restarts(container) if container.resize_policy else _NEVER,
         written,
     )
+
+
+def _restarts(container: Container) -> frozenset[str]:
+    return frozenset(each.resource_name for each in container.resize_policy if each.restart_policy == _RESTARTS)
 
 
 def _with_resources(container: ContainerShape, resources: Resources) -> ContainerShape:

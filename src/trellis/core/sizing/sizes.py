@@ -16,9 +16,9 @@ from trellis.api.resolve import EffectiveVpa
 from trellis.base.quantity_text import LARGEST_COUNT
 from trellis.base.reason import Reason, Severity
 from trellis.core.recommend.amounts import RESOURCES
-from trellis.core.recommend.capping import Advice, CappedAdvice, NamespaceLimits, PodContainer, cap_for_pod
+from trellis.core.recommend.capping import Advice, CappedAdvice, NamespaceLimits, cap_for_pod
 from trellis.core.recommend.capping.limit_ranges import Counts, Range, is_rounded
-from trellis.core.recommend.capping.pod import CapNote
+from trellis.core.recommend.capping.pod import TARGET, CapNote
 from trellis.core.sizing.drafts import Draft, Part
 from trellis.core.sizing.fitting import (
     CAPPED_TO_POD_LIMIT,
@@ -100,13 +100,9 @@ def size_pod(
     by_name = {each.container: each for each in found}
     if not by_name:
         return PodSize()
-    stages = shape.stages
-    follow = {name: vpa.container(name).limits_follow for name in by_name}
-    drafts = [
-        Draft.of(resource, shape, stages, limits.container.default_limit.get(resource, 0)) for resource in RESOURCES
-    ]
+    drafts = [Draft.of(resource, shape, limits.container.default_limit.get(resource, 0)) for resource in RESOURCES]
     for draft in drafts:
-        _ask(draft, by_name, follow)
+        _ask(draft, by_name)
         fit(draft, limits)
     if keep_qos:
         keep_class(drafts, shape, limits)
@@ -117,9 +113,7 @@ def _capped(
     shape: PodShape, advice: Sequence[Advice], vpa: EffectiveVpa, limits: NamespaceLimits
 ) -> tuple[CappedAdvice, ...]:
     """The targets; what is recommended as bounds is for those who decide about changes, and costs as much again."""
-    targets = [Advice(each.container, each.target) for each in advice]
-    containers = [PodContainer(each.name, each.requests, each.limits) for each in shape.containers]
-    return cap_for_pod(targets, containers, vpa, _without_pod(limits, shape.pod_limits))
+    return cap_for_pod(advice, shape.containers, vpa, _without_pod(limits, shape.pod_limits), fields=(TARGET,))
 
 
 def _without_pod(limits: NamespaceLimits, own: Counts) -> NamespaceLimits:
@@ -134,13 +128,12 @@ def _without_pod(limits: NamespaceLimits, own: Counts) -> NamespaceLimits:
     return NamespaceLimits(limits.container, Range(least, most, pod.default_limit, pod.ratio))
 
 
-def _ask(draft: Draft, capped: Mapping[str, CappedAdvice], follow: Mapping[str, bool]) -> None:
+def _ask(draft: Draft, capped: Mapping[str, CappedAdvice]) -> None:
     for part in draft.parts:
-        name = part.container.name
-        found = capped.get(name)
+        found = capped.get(part.container.name)
         if found is None or draft.resource not in found.target:
             continue
-        part.ask(found.target[draft.resource], follows=follow[name])
+        part.ask(found.target[draft.resource], follows=found.limits_follow)
         if not part.follows and part.request and _is_below(draft.resource, part.container, part.request):
             part.leave(SIZE_NOT_ADMISSIBLE)
 
@@ -157,35 +150,42 @@ def _is_below(resource: str, container: ContainerShape, request: int) -> bool:
 
 
 def _sizes(drafts: Sequence[Draft], capped: Mapping[str, CappedAdvice]) -> Iterator[ContainerSize]:
-    for parts in zip(*(draft.parts for draft in drafts), strict=True):
+    for parts in zip(*[draft.parts for draft in drafts], strict=True):
         container = parts[0].container
         found = capped.get(container.name)
         if found is None:
             continue
-        named = list(zip(RESOURCES, parts, strict=True))
-        yield ContainerSize(
-            container,
-            {resource: part.request for resource, part in named if part.sized},
-            {resource: part.limit for resource, part in named if part.follows},
-            tuple(_notes(found, named)),
-        )
+        requests, limits = {}, {}
+        for part in parts:
+            if part.sized:
+                requests[part.resource] = part.request
+            if part.follows:
+                limits[part.resource] = part.limit
+        notes = _notes(found, parts)
+        if limits:
+            notes += _limit_notes(found, parts)
+        yield ContainerSize(container, requests, limits, tuple(notes))
 
 
-def _notes(found: CappedAdvice, named: Sequence[tuple[str, Part]]) -> Iterator[SizeNote]:
-    """In upstream's order: what bounded the recommendation, then what was done about limits."""
-    said = [SizeNote(note.resource, note.reason, note.amount) for note in found.notes]
-    yield from said
-    told = {(note.resource, note.reason.code) for note in said}
-    for resource, part in named:
-        yield from (
-            SizeNote(resource, each, part.request) for each in part.reasons if (resource, each.code) not in told
-        )
-    if not any(part.follows for _, part in named):
-        return
-    for resource, part in named:
-        if part.follows and part.limit == LARGEST_COUNT:
-            yield SizeNote(resource, LIMIT_AT_LARGEST, part.request)
-        elif not part.follows and not (part.had[1] or part.default):
-            yield SizeNote(resource, LIMIT_NOT_SET, part.request)
-        elif not part.follows and not found.target.get(resource):
-            yield SizeNote(resource, LIMIT_WITHOUT_REQUEST, part.request)
+def _notes(found: CappedAdvice, parts: Sequence[Part]) -> list[SizeNote]:
+    """What bounded the recommendation. It comes before what was done about limits, as upstream has it."""
+    notes = [SizeNote(note.resource, note.reason, note.amount) for note in found.notes]
+    for part in parts:
+        if part.reasons:
+            told = [note.reason for note in found.notes if note.resource == part.resource]
+            notes += [SizeNote(part.resource, each, part.request) for each in part.reasons if each not in told]
+    return notes
+
+
+def _limit_notes(found: CappedAdvice, parts: Sequence[Part]) -> list[SizeNote]:
+    """What was done about the limits of a container, if some limit of it is set."""
+    notes = []
+    for part in parts:
+        if part.follows:
+            if part.limit == LARGEST_COUNT:
+                notes.append(SizeNote(part.resource, LIMIT_AT_LARGEST, part.request))
+        elif not (part.had[1] or part.default):
+            notes.append(SizeNote(part.resource, LIMIT_NOT_SET, part.request))
+        elif not found.target.get(part.resource):
+            notes.append(SizeNote(part.resource, LIMIT_WITHOUT_REQUEST, part.request))
+    return notes

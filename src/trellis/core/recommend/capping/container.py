@@ -7,16 +7,18 @@ A later bound wins, as upstream has it: a policy may break a LimitRange. Where l
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 import msgspec
 
 from trellis.api.kube.containers import Resources
 from trellis.api.resolve import ContainerMeaning
+from trellis.base.quantity_text import Format
 from trellis.base.reason import Reason
 from trellis.core.recommend.amounts import RESOURCES
 from trellis.core.recommend.capping.limit_ranges import Counts, Range, counts
-from trellis.core.recommend.capping.policy import UNBOUNDED, Caps, compile_caps
+from trellis.core.recommend.capping.policy import read_bound
 from trellis.core.recommend.capping.proportions import request_at_limit
 
 CAPPED_TO_MIN_ALLOWED = Reason("CappedToMinAllowed", "The recommendation was raised to the policy's minAllowed.")
@@ -57,44 +59,64 @@ class Bound(msgspec.Struct, frozen=True):
         return amount > self.amount if self.is_maximum else amount < self.amount
 
 
-_NOTHING_BOUND: Mapping[str, tuple[Bound, ...]] = {}
+_NOTHING_BOUND: Mapping[str, Sequence[Bound]] = {}
 
 
-def bounds_of(container: PodContainer, meaning: ContainerMeaning, limits: Range) -> Mapping[str, tuple[Bound, ...]]:
+def bounds_of(container: PodContainer, meaning: ContainerMeaning, limits: Range) -> Mapping[str, Sequence[Bound]]:
     """What bounds each resource of a container, in the order in which it is applied; nothing for most containers."""
-    caps = compile_caps(meaning)
-    if caps is UNBOUNDED and meaning.limits_follow and not limits.least and not limits.most:
+    least, most = meaning.min_allowed, meaning.max_allowed
+    if meaning.limits_follow and not (least or most or limits.least or limits.most):
         return _NOTHING_BOUND
-    return {resource: _bounds(resource, container, meaning, caps, limits) for resource in RESOURCES}
+    found = {}
+    for resource in RESOURCES:
+        low, high, limit = least.get(resource), most.get(resource), container.limits.get(resource, 0)
+        bounds = _range_bounds(resource, container, meaning, limits)
+        bounds += _policy_bounds(resource, low.nanos if low is not None else 0, high.nanos if high is not None else 0)
+        if limit > 0 and not meaning.limits_follow:
+            bounds.append(Bound(limit, True, CAPPED_TO_LIMIT))
+        found[resource] = bounds
+    return found
 
 
-def cap_amount(amount: int, bounds: tuple[Bound, ...]) -> tuple[int, tuple[Bound, ...]]:
-    """An amount within its bounds, and those that made it another than was recommended."""
-    cutting = []
+def cutting(amount: int, bounds: Sequence[Bound]) -> Sequence[Bound]:
+    """Those that make an amount another than was recommended, one after the other; the last of them tells which."""
+    found = []
     for bound in bounds:
         if bound.cuts(amount):
             amount = bound.amount
-            cutting.append(bound)
-    return amount, tuple(cutting)
+            found.append(bound)
+    return found
 
 
-def _bounds(
-    resource: str, container: PodContainer, meaning: ContainerMeaning, caps: Caps, limits: Range
-) -> tuple[Bound, ...]:
-    which = RESOURCES.index(resource)
+def _range_bounds(resource: str, container: PodContainer, meaning: ContainerMeaning, limits: Range) -> list[Bound]:
+    """A bound for the limit holds for the request in proportion, if the limit follows it."""
+    found = []
     low, high = limits.least.get(resource, 0), limits.most.get(resource, 0)
-    own = container.requests.get(resource, 0), container.limits.get(resource, 0), limits.default_limit.get(resource, 0)
-    if meaning.limits_follow:
+    if low > 0:
         # Both request and limit must reach a minimum, so that the higher of the two requests counts.
-        low = max(low, request_at_limit(low, *own, at_least=True))
-        high = request_at_limit(high, *own, at_least=False)
-    most = caps.most[which]
-    every = (
-        (low, False, CAPPED_TO_RANGE_MIN),
-        (high, True, CAPPED_TO_RANGE_MAX),
-        (int(caps.least[which]), False, CAPPED_TO_MIN_ALLOWED),
-        (int(most) if math.isfinite(most) else 0, True, CAPPED_TO_MAX_ALLOWED),
-        (0 if meaning.limits_follow else own[1], True, CAPPED_TO_LIMIT),
-    )
-    # Zero bounds nothing.
-    return tuple(Bound(*each) for each in every if each[0] > 0)
+        request = (
+            max(low, _request_at(low, resource, container, limits, at_least=True)) if meaning.limits_follow else low
+        )
+        found.append(Bound(request, False, CAPPED_TO_RANGE_MIN))
+    if high > 0:
+        request = _request_at(high, resource, container, limits, at_least=False) if meaning.limits_follow else high
+        # Without a limit there is none that could be too high.
+        if request > 0:
+            found.append(Bound(request, True, CAPPED_TO_RANGE_MAX))
+    return found
+
+
+def _request_at(bound: int, resource: str, container: PodContainer, limits: Range, *, at_least: bool) -> int:
+    request, limit = container.requests.get(resource, 0), container.limits.get(resource, 0)
+    return request_at_limit(bound, request, limit, limits.default_limit.get(resource, 0), at_least=at_least)
+
+
+# A cluster has few different policies, and a new pod waits until all of its own are read.
+@lru_cache(maxsize=4096)
+def _policy_bounds(resource: str, least: int, most: int) -> tuple[Bound, ...]:
+    """What `minAllowed` and `maxAllowed` of so many nanos come to; zero bounds nothing."""
+    low, _ = read_bound(least, Format.DECIMAL_SI, resource, upper=False)
+    high, _ = read_bound(most, Format.DECIMAL_SI, resource, upper=True)
+    lower = (Bound(int(low), False, CAPPED_TO_MIN_ALLOWED),) if low > 0 else ()
+    upper = (Bound(int(high), True, CAPPED_TO_MAX_ALLOWED),) if math.isfinite(high) else ()
+    return lower + upper

@@ -6,7 +6,7 @@ under `mode: Off`, or without a recommendation, is left out of the answer and ou
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -24,7 +24,7 @@ from trellis.core.recommend.capping.container import (
     Bound,
     PodContainer,
     bounds_of,
-    cap_amount,
+    cutting,
 )
 from trellis.core.recommend.capping.limit_ranges import Counts, NamespaceLimits, Range, counts
 from trellis.core.recommend.capping.pod_range import fit_pod
@@ -42,7 +42,8 @@ _PHRASES = {
     CAPPED_TO_LIMIT.code: "capped to container limit",
     FITTED_TO_POD_RANGE.code: "scaled to fit pod LimitRange",
 }
-_FIELDS = ("target", "lower", "upper")
+TARGET = "target"
+FIELDS = (TARGET, "lower", "upper")
 
 
 class Advice(msgspec.Struct, frozen=True):
@@ -66,13 +67,34 @@ class CapNote(msgspec.Struct, frozen=True):
 
 
 class CappedAdvice(msgspec.Struct, frozen=True):
-    """The same for one pod; the notes are about the target alone."""
+    """The same for one pod; the notes are about the target alone. Limits follow unless the policy says otherwise."""
 
     container: str
     target: Counts
-    lower: Counts
-    upper: Counts
+    lower: Counts = {}
+    upper: Counts = {}
     notes: tuple[CapNote, ...] = ()
+    limits_follow: bool = True
+
+
+class _Bounded(msgspec.Struct):
+    """What is recommended for a container, by field, while it is being bounded."""
+
+    container: PodContainer
+    meaning: ContainerMeaning
+    amounts: dict[str, dict[str, int]]
+    notes: list[CapNote] = []
+
+    def change(self, field: str, resource: str, amount: int, reason: Reason) -> None:
+        """Set an amount; of targets it is told."""
+        self.amounts[field][resource] = amount
+        if field == TARGET:
+            self.notes.append(CapNote(resource, reason, amount))
+
+    def capped(self) -> CappedAdvice:
+        """What has become of it."""
+        name, follow = self.container.name, self.meaning.limits_follow
+        return CappedAdvice(name, **self.amounts, notes=tuple(self.notes), limits_follow=follow)
 
 
 def read_advice(status: VerticalPodAutoscalerStatus | HvpaStatus | None) -> tuple[Advice, ...]:
@@ -85,54 +107,54 @@ def read_advice(status: VerticalPodAutoscalerStatus | HvpaStatus | None) -> tupl
 
 
 def cap_for_pod(
-    advice: Sequence[Advice], containers: Sequence[PodContainer], vpa: EffectiveVpa, limits: NamespaceLimits
+    advice: Sequence[Advice],
+    containers: Sequence[PodContainer],
+    vpa: EffectiveVpa,
+    limits: NamespaceLimits,
+    *,
+    fields: Sequence[str] = FIELDS,
 ) -> tuple[CappedAdvice, ...]:
-    """The advice for a pod's containers, in the order of the pod."""
-    meanings = {each.name: vpa.container(each.name) for each in containers}
+    """The advice for a pod's containers, in the order of the pod; only those fields of it that are asked for."""
     given = {each.container: each for each in advice}
-    ours = {
-        each.name: {field: _controlled(getattr(given[each.name], field), meanings[each.name]) for field in _FIELDS}
-        for each in containers
-        if each.name in given and meanings[each.name].scaled
-    }
-    notes: dict[str, list[CapNote]] = {name: [] for name in ours}
+    ours: dict[str, _Bounded] = {}
+    for container in containers:
+        found, meaning = given.get(container.name), vpa.container(container.name)
+        if found is not None and meaning.scaled:
+            amounts = {field: _controlled(getattr(found, field), meaning) for field in fields}
+            ours[container.name] = _Bounded(container, meaning, amounts)
     # Most namespaces have no LimitRange for whole pods.
     if limits.pod.least or limits.pod.most:
-        follow = {name: meaning.limits_follow for name, meaning in meanings.items()}
-        for field in _FIELDS:
-            for name, note in _fit(field, ours, containers, follow, limits.pod):
-                if field == "target":
-                    notes[name].append(note)
-    for container in containers:
-        if container.name in ours:
-            bounds = bounds_of(container, meanings[container.name], limits.container)
-            if bounds:
-                _cap(ours[container.name], bounds, notes[container.name])
-    return tuple(CappedAdvice(name, **fields, notes=tuple(notes[name])) for name, fields in ours.items())
+        follow = {each.name: vpa.container(each.name).limits_follow for each in containers}
+        for field in fields:
+            _fit(field, ours, containers, follow, limits.pod)
+    for each in ours.values():
+        _cap(each, bounds_of(each.container, each.meaning, limits.container))
+    return tuple([each.capped() for each in ours.values()])
 
 
 def _fit(
     field: str,
-    ours: Mapping[str, Mapping[str, dict[str, int]]],
+    ours: Mapping[str, _Bounded],
     containers: Sequence[PodContainer],
     limits_follow: Mapping[str, bool],
     limits: Range,
-) -> Iterator[tuple[str, CapNote]]:
-    """Changes what is recommended in one field; what was changed for whom."""
+) -> None:
+    """Changes what is recommended in one field so that the whole pod fits."""
     for resource in RESOURCES:
-        wanted = {name: fields[field][resource] for name, fields in ours.items() if resource in fields[field]}
+        wanted = {name: each.amounts[field][resource] for name, each in ours.items() if resource in each.amounts[field]}
         for name, amount in fit_pod(wanted, resource, containers, limits_follow, limits).items():
             if amount != wanted[name]:
-                ours[name][field][resource] = amount
-                yield name, CapNote(resource, FITTED_TO_POD_RANGE, amount)
+                ours[name].change(field, resource, amount, FITTED_TO_POD_RANGE)
 
 
-def _cap(fields: Mapping[str, dict[str, int]], bounds: Mapping[str, tuple[Bound, ...]], notes: list[CapNote]) -> None:
-    for field, amounts in fields.items():
+def _cap(each: _Bounded, bounds: Mapping[str, Sequence[Bound]]) -> None:
+    """Changes what is recommended for a container so that it is within its own bounds."""
+    if not bounds:
+        return
+    for field, amounts in each.amounts.items():
         for resource, amount in amounts.items():
-            amounts[resource], cutting = cap_amount(amount, bounds[resource])
-            if field == "target":
-                notes += [CapNote(resource, bound.reason, bound.amount) for bound in cutting]
+            for bound in cutting(amount, bounds[resource]):
+                each.change(field, resource, bound.amount, bound.reason)
 
 
 def _controlled(amounts: Counts, meaning: ContainerMeaning) -> dict[str, int]:

@@ -84,7 +84,7 @@ def _bounds(
         if amount is None:
             numbers.append(absent)
             continue
-        number, text = _bound(amount.nanos, amount.format, resource, upper)
+        number, text = read_bound(amount.nanos, amount.format, resource, upper)
         numbers.append(number)
         if text:
             spelled[resource, number] = text
@@ -93,8 +93,8 @@ def _bounds(
 
 # A cluster has few different bounds, and reading one takes as long as ten containers take in a pass.
 @lru_cache(maxsize=4096)
-def _bound(nanos: int, form: Format, resource: str, upper: bool) -> tuple[float, str]:
-    """A bound as a number, and its text where the number alone would be printed otherwise."""
+def read_bound(nanos: int, form: Format, resource: str, upper: bool) -> tuple[float, str]:
+    """A bound as a number, and its text where the number alone would be printed otherwise; infinite is none."""
     amount = Quantity(nanos, form)
     exact = amount.exact() * (int(MILLICORES) if resource == "cpu" else 1)
     number = min(float(max(math.floor(exact) if upper else math.ceil(exact), 0)), LARGEST_READ)
