@@ -1,0 +1,53 @@
+"""What is remembered of an Hvpa from one plan to the next?
+
+All of it may be lost: a controller that starts anew reads no wish at its first look, takes what runs as what was asked
+for, and waits a whole window before it shrinks anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from trellis.core.hvpa.steps import Shape
+from trellis.core.hvpa.windows import Window
+from trellis.core.recommend.capping.limit_ranges import Counts
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """What was decided last, and what there was before it.
+
+    `since` is when it changed, `grew` when its count last rose and `scaled` when its count last moved.
+    """
+
+    shape: Shape
+    came: Shape
+    since: float
+    grew: float | None = None
+    scaled: float | None = None
+
+
+class Memory(msgspec.Struct, frozen=True):
+    """What is known of earlier plans, per resource where it is a mapping.
+
+    `hpa` holds the HPA's totals of the scale-down window and `vpa` the VPA's; `low` holds the totals of the scale-up
+    window. `settled` are the totals that the last plan went by. `held` stands for a VPA's total that nobody has told
+    yet. `left` is what `spec.replicas` says after the last plan; None if that is not known. `told` is when the HPA's
+    total last changed, and `repaired` when somebody else's count was last set back.
+    """
+
+    hpa: Mapping[str, Window] = {}
+    vpa: Mapping[str, Window] = {}
+    low: Mapping[str, Window] = {}
+    settled: Counts = {}
+    held: Counts = {}
+    decided: Decision | None = None
+    left: int | None = None
+    told: float | None = None
+    repaired: float | None = None
+
+
+def unwritten(memory: Memory) -> Memory:
+    """After a write to `spec.replicas` that may not have happened: what stands there is read by nobody."""
+    return msgspec.structs.replace(memory, left=None)

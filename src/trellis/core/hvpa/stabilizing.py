@@ -1,0 +1,73 @@
+"""Which total counts now? Not a dip on the way down, and not a spike on the way up.
+
+Of the scale-down window the highest total counts, of the scale-up window the lowest, and between the two the total that
+the last plan went by. The HPA's total in force is the highest of that window already. An out-of-memory kill ends the
+waiting on the way up, of memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from trellis.api.buckets import RESOURCES
+from trellis.base.reason import Reason
+from trellis.core.hvpa.views import View
+from trellis.core.hvpa.windows import Window, aged, changes_at, extreme, seen
+from trellis.core.recommend.capping.limit_ranges import Counts
+
+OOM_OVERRIDES = Reason(
+    "OomOverridesWindow",
+    "A pod was killed for memory, so that more memory does not wait for the scale-up window.",
+)
+
+
+class Settled(msgspec.Struct, frozen=True):
+    """The totals to go by, those of this very moment, and the windows to remember."""
+
+    totals: Counts
+    present: Counts
+    vpa: Mapping[str, Window]
+    low: Mapping[str, Window]
+    notes: tuple[Reason, ...] = ()
+    looks: tuple[float, ...] = ()
+
+
+def settled(view: View, by_vpa: Counts, by_hpa: Counts, has: Counts, now: float) -> Settled:
+    """The higher of both sources, stabilized. Windows start with what all replicas have now."""
+    begin = {name: view.at_most_held(name, total) for name, total in has.items()}
+    down = view.meaning.hvpa.down.stabilization.total_seconds()
+    up = view.meaning.hvpa.up.stabilization.total_seconds()
+    totals: dict[str, int] = {}
+    present: dict[str, int] = {}
+    high: dict[str, Window] = {}
+    low: dict[str, Window] = {}
+    notes: list[Reason] = []
+    for name in RESOURCES:
+        window = _high(view.memory.vpa.get(name, ()), by_vpa.get(name), begin.get(name), now, down)
+        sources = [window[-1].amount] if window else []
+        sources += [by_hpa[name]] if name in by_hpa else []
+        if not sources:
+            continue
+        present[name] = max(sources)
+        start = begin.get(name, present[name])
+        low[name] = seen(view.memory.low.get(name) or seen((), start, now, up), present[name], now, up, lowest=True)
+        lowest, highest = extreme(low[name]), max(extreme(window) if window else 0, by_hpa.get(name, 0))
+        if name == "memory" and view.oom is not None and now - view.oom < up and lowest < present[name]:
+            lowest = present[name]
+            notes.append(OOM_OVERRIDES)
+        totals[name] = min(max(view.memory.settled.get(name, start), lowest), highest)
+        if window:
+            high[name] = window
+    looks = [changes_at(window, down) for window in high.values()] + [changes_at(window, up) for window in low.values()]
+    return Settled(totals, present, high, low, tuple(notes), tuple(at for at in looks if at is not None))
+
+
+def _high(before: Window, total: int | None, begin: int | None, now: float, length: float) -> Window:
+    """The window of the VPA's totals. One that says nothing any more counts for as long as the window is."""
+    if total is None:
+        return aged(before, now, length)
+    if not before and begin is not None:
+        before = seen((), begin, now, length)
+    return seen(before, total, now, length)

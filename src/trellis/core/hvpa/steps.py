@@ -1,0 +1,111 @@
+"""Which way does a step go, is that way open, and is the step worth it?
+
+A step goes up if there are more replicas or any resource gets more in total, and down if there is less of anything; it
+may do both.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from enum import StrEnum
+
+import msgspec
+
+from trellis.api.resolve import EffectiveHvpa, ScaleMode, ScalePolicy
+from trellis.base.reason import Reason
+from trellis.base.times import DailyWindow
+from trellis.core.hvpa.ladders import Ladders
+from trellis.core.recommend.capping.limit_ranges import Counts
+
+STABILIZATION_WINDOW = Reason(
+    "StabilizationWindow", "The demand has not been there, or gone, for as long as the stabilization window is."
+)
+MAINTENANCE_WINDOW = Reason(
+    "MaintenanceWindow", "Steps of this direction are taken inside the maintenance window only."
+)
+UPDATE_POLICY = Reason("UpdatePolicy", "Steps of this direction are switched off by updateMode.")
+MIN_CHANGE = Reason("MinChange", "The size would fall by less than minChangePercent at the same count.")
+NO_RECOMMENDATION = Reason("NoRecommendation", "Neither an HPA nor a VPA has said how much the workload needs.")
+
+
+class Direction(StrEnum):
+    """Where a step goes."""
+
+    UP = "Up"
+    DOWN = "Down"
+
+
+class Shape(msgspec.Struct, frozen=True):
+    """How many replicas, and what each of them has."""
+
+    count: int
+    size: Counts
+
+    @property
+    def totals(self) -> Counts:
+        """What all of them have."""
+        return {name: self.count * amount for name, amount in self.size.items()}
+
+    def __str__(self) -> str:
+        parts = [f"{self.size[name]}{unit}" for name, unit in (("cpu", "m"), ("memory", "")) if name in self.size]
+        return f"{self.count} x ({', '.join(parts)})" if parts else str(self.count)
+
+
+class Blocked(msgspec.Struct, frozen=True):
+    """A step, or a part of one, that is not taken."""
+
+    direction: Direction
+    reason: Reason
+    details: str = ""
+
+
+def ways(before: Shape, after: Shape) -> tuple[Direction, ...]:
+    """The directions of a step. Where the count moves, less than a unit for each replica is rounding and no step."""
+    had, gets = before.totals, after.totals
+    rounding = max(before.count, after.count) - 1 if before.count != after.count else 0
+    up = after.count > before.count or any(total > had.get(name, 0) + rounding for name, total in gets.items())
+    down = after.count < before.count or any(total < had.get(name, 0) - rounding for name, total in gets.items())
+    return (Direction.UP,) * up + (Direction.DOWN,) * down
+
+
+def closed(hvpa: EffectiveHvpa, now: float) -> dict[Direction, Reason]:
+    """The directions in which no step is taken now, and why."""
+    policies = {Direction.UP: hvpa.up, Direction.DOWN: hvpa.down}
+    found = {direction: _closed(policy, hvpa.window, now) for direction, policy in policies.items()}
+    return {direction: reason for direction, reason in found.items() if reason is not None}
+
+
+def opens_at(hvpa: EffectiveHvpa, now: float) -> float | None:
+    """When the maintenance window opens or closes next."""
+    change = hvpa.window.next_change(datetime.fromtimestamp(now, UTC)) if hvpa.window is not None else None
+    return change.timestamp() if change is not None else None
+
+
+def is_too_small(before: Shape, after: Shape, ladders: Ladders, percent: int) -> bool:
+    """Whether a fall is not worth a change: same count, nothing rises, and nothing falls by as much as this.
+
+    What is above its bucket always has to come down to it.
+    """
+    if after == before or after.count != before.count or Direction.UP in ways(before, after):
+        return False
+    if any(amount > ladders.by_resource[name].most_of_bucket(after.count) for name, amount in before.size.items()):
+        return False
+    had = before.size
+    return all(
+        amount == had.get(name, 0) or 100 * amount > (100 - percent) * had.get(name, 0)
+        for name, amount in after.size.items()
+    )
+
+
+def shown(before: Shape, after: Shape) -> str:
+    """A step in words."""
+    return f"{before} to {after}"
+
+
+def _closed(policy: ScalePolicy, window: DailyWindow | None, now: float) -> Reason | None:
+    if policy.mode is ScaleMode.OFF:
+        return UPDATE_POLICY
+    if policy.mode is ScaleMode.AUTO:
+        return None
+    inside = window is not None and window.contains(datetime.fromtimestamp(now, UTC))
+    return None if inside else MAINTENANCE_WINDOW

@@ -1,0 +1,265 @@
+"""Workloads for tests of an Hvpa's decisions, and a closed loop around them on virtual time.
+
+`view` makes a workload of equal pods, and `decided` asks for a plan. `World` lives: an HPA and a VPA look at what its
+pods use, the Hvpa decides, pods come and become Ready, and an updater resizes them in place. The HPA is modelled after
+the controller of Kubernetes 1.36: whole percentages, tolerance, unready pods, bounds, limits per step, and silence when
+nothing is to change. The VPA sees growth at once and forgets slowly, once for a pod and once for the whole workload.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from typing import Any
+
+import msgspec
+
+from manifests import hvpa as hvpa_document
+from trellis.api.hvpa import Hvpa
+from trellis.api.kube.scaling import (
+    HorizontalPodAutoscaler,
+    HorizontalPodAutoscalerSpec,
+    HorizontalPodAutoscalerStatus,
+    Metric,
+    MetricSource,
+    MetricTarget,
+    MetricValue,
+)
+from trellis.api.resolve import resolve_hvpa
+from trellis.core.hvpa import (
+    ContainerView,
+    HvpaSettings,
+    Meaning,
+    Memory,
+    Plan,
+    SetScale,
+    View,
+    WriteBack,
+    plan,
+    read_hpa,
+)
+from trellis.core.recommend.capping.limit_ranges import Counts, counts
+
+NOW = 1_800_000_000.0
+GIGA = 10**9
+SETTINGS = HvpaSettings()
+TICK = 5.0
+
+
+def meaning(*buckets: Any, **spec: Any) -> Meaning:
+    """What an Hvpa with these buckets means; story 1 without any."""
+    return Meaning.of(resolve_hvpa(msgspec.convert(hvpa_document(*buckets, **spec), Hvpa)))
+
+
+def amounts(cpu: str | None = None, memory: str | None = None) -> Counts:
+    """Millicores and bytes."""
+    return counts({name: text for name, text in (("cpu", cpu), ("memory", memory)) if text is not None})
+
+
+def view(replicas: int, size: Counts, target: Counts | None = None, total: Counts | None = None, **more: Any) -> View:
+    """A workload of one container, whose pods are Ready and as they were published. The meaning is story 1's."""
+    container = ContainerView("app", True, target or {}, total or {}, size, size, size)
+    fields = {"meaning": meaning(), "pods": replicas, "ready": replicas, "containers": (container,), **more}
+    return View(replicas=replicas, **fields)
+
+
+def decided(seen: View, now: float = NOW, settings: HvpaSettings = SETTINGS) -> Plan:
+    return plan(seen, now, settings)
+
+
+def shape(made: Plan) -> tuple[int, int | None, int | None]:
+    """Count, millicores and bytes."""
+    return made.shape.count, made.shape.size.get("cpu"), made.shape.size.get("memory")
+
+
+class PodModel(msgspec.Struct):
+    """A pod; it has become Ready by `ready_at`."""
+
+    ready_at: float
+    requests: dict[str, int]
+
+
+class HpaModel(msgspec.Struct):
+    """An HPA on utilization, in percent by resource. `waits` is its own window on the way down, in seconds."""
+
+    percent: Mapping[str, int]
+    min_replicas: int = 1
+    max_replicas: int = 16
+    waits: float = 0.0
+    said: list[tuple[float, int]] = []
+    seen: dict[str, int] = {}
+
+    def proposal(self, current: int, usage: Mapping[str, Fraction], pods: list[PodModel], now: float) -> int:
+        """What it would write; the current count if there is nothing to do."""
+        if current > self.max_replicas:
+            return self.max_replicas
+        if current < self.min_replicas:
+            return self.min_replicas
+        ready = [pod for pod in pods if pod.ready_at <= now]
+        if not ready:
+            return current
+        wish = max(self._by(name, current, usage[name], pods, ready) for name in self.percent)
+        self.said = [each for each in self.said if each[0] > now - self.waits] + [(now, wish)]
+        if wish < current:
+            wish = min(current, max(said for _, said in self.said))
+        return max(self.min_replicas, min(wish, max(2 * current, current + 4), self.max_replicas))
+
+    def _by(self, name: str, current: int, usage: Fraction, pods: list[PodModel], ready: list[PodModel]) -> int:
+        self.seen[name] = math.floor(usage / len(ready))
+        ratio = self._ratio(name, usage, ready)
+        unready = len(pods) - len(ready)
+        if abs(ratio - 1) <= 0.1:
+            return current
+        if ratio < 1 or not unready:
+            return math.ceil(ratio * len(ready))
+        rebalanced = self._ratio(name, usage, pods)
+        if rebalanced <= 1.1:
+            return current
+        return max(current, math.ceil(rebalanced * len(pods)))
+
+    def _ratio(self, name: str, usage: Fraction, pods: list[PodModel]) -> float:
+        """Whole percentages, as the controller has them."""
+        return (100 * math.floor(usage) // sum(pod.requests[name] for pod in pods)) / self.percent[name]
+
+    def as_object(self) -> HorizontalPodAutoscaler:
+        """What the API server shows of it."""
+        wanted = [_metric(name, target=MetricTarget(type="Utilization", average_utilization=percent))
+                  for name, percent in self.percent.items()]  # fmt: skip
+        seen = [
+            _metric(name, current=MetricValue(average_value=f"{amount}m" if name == "cpu" else str(amount)))
+            for name, amount in self.seen.items()
+        ]
+        spec = HorizontalPodAutoscalerSpec(
+            min_replicas=self.min_replicas, max_replicas=self.max_replicas, metrics=tuple(wanted)
+        )
+        return HorizontalPodAutoscaler(spec=spec, status=HorizontalPodAutoscalerStatus(current_metrics=tuple(seen)))
+
+
+def _metric(name: str, **source: Any) -> Metric:
+    return Metric(type="Resource", resource=MetricSource(name=name, **source))
+
+
+class VpaModel(msgspec.Struct):
+    """A VPA: what it saw with a margin, of which it forgets so much at each look. `whole` is if anybody sums it up."""
+
+    margin: Fraction = Fraction(1)
+    keeps: Fraction = Fraction(99, 100)
+    resources: tuple[str, ...] = ("cpu", "memory")
+    whole: bool = True
+    target: dict[str, int] = {}
+    total: dict[str, int] = {}
+
+    def look(self, usage: Mapping[str, Fraction], ready: int) -> None:
+        """Sample the Ready pods, all of which use the same."""
+        for name in self.resources:
+            need = self.margin * usage[name]
+            self.target[name] = max(math.ceil(need / ready), math.floor(self.target.get(name, 0) * self.keeps))
+            self.total[name] = max(math.ceil(need), math.floor(self.total.get(name, 0) * self.keeps))
+
+
+class World:
+    """One workload. CPU is used by all Ready pods alike, and memory so, but for a base that each of them has."""
+
+    def __init__(
+        self,
+        means: Meaning,
+        replicas: int,
+        size: Counts,
+        *,
+        cpu: int = 0,
+        memory: int = 0,
+        base: int = 0,
+        hpa: HpaModel | None = None,
+        vpa: VpaModel | None = None,
+        startup: float = 0.0,
+        told: Callable[[float], Counts] = lambda _: {},
+    ) -> None:
+        self.now = NOW
+        self.means, self.hpa, self.vpa, self.startup, self.told = means, hpa, vpa, startup, told
+        self.cpu, self.memory, self.base = cpu, memory, base
+        self.replicas, self.wish = replicas, replicas
+        self.published: dict[str, int] = {}
+        self.pods = [PodModel(NOW, dict(size)) for _ in range(replicas)]
+        self.kept = Memory()
+        self.states: list[tuple[int, int, int]] = []
+        self.least: list[Counts] = []
+        self.writes = 0
+        self.last: Plan | None = None
+
+    def run(self, seconds: float, step: Callable[[World], None] | None = None) -> World:
+        """Let time pass; `step` is called before each tick."""
+        until = self.now + seconds
+        while self.now < until:
+            if step is not None:
+                step(self)
+            self._tick()
+            self.now += TICK
+        return self
+
+    @property
+    def state(self) -> tuple[int, int, int]:
+        """Count, millicores and bytes that the Hvpa has decided."""
+        assert self.last is not None
+        found = self.last.shape
+        return found.count, found.size.get("cpu", 0), found.size.get("memory", 0)
+
+    @property
+    def ready(self) -> list[PodModel]:
+        return [pod for pod in self.pods if pod.ready_at <= self.now]
+
+    def usage(self) -> dict[str, Fraction]:
+        """Of all Ready pods together."""
+        return {"cpu": Fraction(self.cpu), "memory": Fraction(self.memory + self.base * len(self.ready))}
+
+    def path(self) -> list[tuple[int, int, int]]:
+        """The states it went through, each once in a row."""
+        return [state for at, state in enumerate(self.states) if not at or self.states[at - 1] != state]
+
+    def _tick(self) -> None:
+        if self.hpa is not None and (self.now - NOW) % 15 == 5:
+            said = self.hpa.proposal(self.wish, self.usage(), self.pods, self.now)
+            self.writes += said != self.wish
+            self.wish = said
+        if self.vpa is not None and (self.now - NOW) % 60 == 0 and self.ready:
+            self.vpa.look(self.usage(), len(self.ready))
+        self.last = made = decided(self._view(), self.now)
+        self.kept = made.memory
+        for action in made.actions:
+            if isinstance(action, SetScale):
+                self.replicas = action.replicas
+            elif isinstance(action, WriteBack):
+                self.writes += 1
+                self.wish = action.replicas
+        self.published = dict(made.containers.get("app", self.published))
+        self._settle()
+        self.states.append(self.state)
+        self.least.append({name: sum(pod.requests[name] for pod in self.ready) for name in ("cpu", "memory")})
+
+    def _settle(self) -> None:
+        """What the workload's controller, admission and the updater do."""
+        for pod in self.pods:
+            pod.requests.update(self.published)
+        kept = self.pods[: self.replicas]
+        new = [PodModel(self.now + self.startup, dict(self.pods[0].requests)) for _ in range(self.replicas - len(kept))]
+        self.pods = kept + new
+
+    def _view(self) -> View:
+        pods = self.pods
+        average = {
+            name: math.ceil(Fraction(sum(pod.requests[name] for pod in pods), len(pods))) for name in pods[0].requests
+        }
+        least = {name: min(pod.requests[name] for pod in pods) for name in pods[0].requests}
+        target = dict(self.vpa.target) if self.vpa is not None else {}
+        total = dict(self.vpa.total) if self.vpa is not None and self.vpa.whole else {}
+        return View(
+            meaning=self.means,
+            replicas=self.replicas,
+            pods=len(pods),
+            ready=len(self.ready),
+            containers=(ContainerView("app", True, target, total, average, least, self.published),),
+            wish=self.wish,
+            hpa=read_hpa(self.hpa.as_object(), {"app": average}, owned=True) if self.hpa is not None else None,
+            totals=self.told(self.now),
+            memory=self.kept,
+        )

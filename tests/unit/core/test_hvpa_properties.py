@@ -1,0 +1,273 @@
+"""What holds for any buckets, states and demand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fractions import Fraction
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hvpa_world import NOW, HpaModel, VpaModel, World, decided, meaning, view
+from manifests import bucket
+from trellis.api.buckets import RESOURCES, falling, steps
+from trellis.api.hvpa import Bucket
+from trellis.core.hvpa import Ladders, Meaning, Memory, Plan, SetScale
+from trellis.core.hvpa.counts import count_for
+from trellis.core.hvpa.plan import LIMITED
+from trellis.core.hvpa.splitting import split
+from trellis.core.hvpa.windows import Window, extreme, seen
+from trellis.core.recommend.capping.limit_ranges import Counts
+
+FEW = settings(max_examples=40, deadline=None)
+FEWER = settings(max_examples=8, deadline=None)
+AT_ONCE = {"stabilizationWindow": "0s", "minChangePercent": 0, "overlapPercent": 0}
+SIZINGS = st.sampled_from(["Share", "AtLeastRecommended"])
+
+
+@st.composite
+def spans(draw: st.DrawFn, ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Bounds per replica, one pair for each range of counts, whose totals do not fall."""
+    found: list[tuple[int, int]] = []
+    for at, (first, last) in enumerate(ranges):
+        low, high = draw(st.integers(0, 40)), draw(st.integers(0, 400))
+        if at:
+            below, (least, most) = ranges[at - 1][1], found[-1]
+            low += -(-below * least // first)
+            high += max(0, -(-below * most // first) - low) * (last - first + 1)
+        found.append((low, low + high))
+    return found
+
+
+@st.composite
+def buckets(draw: st.DrawFn) -> list[dict[str, Any]]:
+    ranges: list[tuple[int, int]] = []
+    for _ in range(draw(st.integers(1, 3))):
+        first = (ranges[-1][1] if ranges else 0) + draw(st.integers(1, 3))
+        ranges.append((first, first + draw(st.integers(0, 5))))
+    cpu, memory = draw(spans(ranges)), draw(spans(ranges))
+    return [
+        bucket(counts, (f"{a}m", f"{b}m"), (c, d)) for counts, (a, b), (c, d) in zip(ranges, cpu, memory, strict=True)
+    ]
+
+
+@st.composite
+def totals(draw: st.DrawFn) -> Counts:
+    return {name: draw(st.integers(0, 6000)) for name in RESOURCES}
+
+
+@st.composite
+def sizings(draw: st.DrawFn) -> dict[str, str]:
+    return {name: draw(SIZINGS) for name in RESOURCES}
+
+
+@st.composite
+def shapes(draw: st.DrawFn) -> tuple[int, Counts]:
+    """How many pods there are at first, and what each has."""
+    return draw(st.integers(1, 20)), draw(totals())
+
+
+def asked(means: Meaning, replicas: int, size: Counts, total: Counts, target: Counts) -> Plan:
+    return decided(view(replicas, size, target, total, meaning=means))
+
+
+def held(made: Plan) -> Counts:
+    return made.shape.totals
+
+
+class Follower:
+    """A workload that does at once what is planned for it, a minute after the other."""
+
+    def __init__(self, means: Meaning, replicas: int, size: Counts) -> None:
+        self.means, self.replicas, self.size, self.memory, self.now = means, replicas, dict(size), Memory(), NOW
+
+    def follow(self, total: Counts, target: Counts) -> Plan:
+        made = decided(
+            view(self.replicas, self.size, target, total, meaning=self.means, memory=self.memory), now=self.now
+        )
+        for action in made.actions:
+            self.replicas = action.replicas if isinstance(action, SetScale) else self.replicas
+        self.size = dict(made.containers.get("app", self.size))
+        self.memory, self.now = made.memory, self.now + 60
+        return made
+
+    @property
+    def state(self) -> tuple[int, Counts]:
+        return self.replicas, self.size
+
+
+@pytest.mark.req("HV-07")
+@FEW
+@given(buckets(), totals())
+def test_the_count_is_the_smallest_that_holds_every_total(written: list[dict[str, Any]], total: Counts) -> None:
+    read = [msgspec.convert(each, Bucket) for each in written]
+    assert not any(falling(read, name) for name in RESOURCES)
+    units = {"cpu": 1000, "memory": 1}
+    wanted = 0
+    for name in RESOURCES:
+        rungs = [rung for each in read for rung in steps(each, name)]
+        holding = [rung.count for rung in rungs if rung.most_total * units[name] >= total[name]]
+        wanted = max(wanted, min(holding, default=rungs[-1].count))
+    assert count_for(Ladders.of(read), total) == wanted
+
+
+@pytest.mark.req("HV-08", "HV-15", "HV-16", "HV-30")
+@FEW
+@given(buckets(), totals(), totals(), sizings(), st.integers(1, 20))
+def test_what_is_allocated_is_what_was_asked_for_within_the_bounds(
+    written: list[dict[str, Any]], total: Counts, target: Counts, sizing: dict[str, str], replicas: int
+) -> None:
+    means = meaning(*written, replicaSize=sizing, scaleDown=AT_ONCE)
+    made = asked(means, replicas, total, total, target)
+    count, limited = made.shape.count, LIMITED in made.verdict.notes
+    for name in RESOURCES:
+        size, ladder = made.shape.size[name], means.ladders.by_resource[name]
+        assert ladder.least(count) <= size <= ladder.most_of_bucket(count)
+        assert limited or count * size >= total[name]
+        if sizing[name] == "Share":
+            assert size <= max(ladder.most_of_count(count), ladder.least(count))
+            assert count * size < total[name] + count or size == ladder.least(count)
+        else:
+            assert size >= min(target[name], ladder.most_of_bucket(count))
+
+
+@pytest.mark.req("HV-34")
+@FEW
+@given(buckets(), totals(), st.integers(0, 500), totals(), st.tuples(st.integers(1, 20), st.integers(0, 100)))
+def test_more_demand_never_gets_less_of_anything(
+    written: list[dict[str, Any]], total: Counts, more: int, target: Counts, present: tuple[int, int]
+) -> None:
+    replicas, overlap = present
+    means = meaning(*written, scaleDown={**AT_ONCE, "overlapPercent": overlap})
+    before = asked(means, replicas, total, total, target)
+    after = asked(means, replicas, total, {**total, "cpu": total["cpu"] + more}, target)
+    for name in RESOURCES:
+        assert held(after)[name] >= held(before)[name] - (before.shape.count - 1)
+
+
+@FEW
+@given(buckets(), totals(), totals(), shapes(), shapes())
+def test_outside_the_bands_the_plan_depends_on_totals_alone(
+    written: list[dict[str, Any]], total: Counts, target: Counts, one: tuple[int, Counts], other: tuple[int, Counts]
+) -> None:
+    means = meaning(*written, scaleDown=AT_ONCE)
+    assert asked(means, *one, total, target).shape == asked(means, *other, total, target).shape
+
+
+@pytest.mark.req("HV-33")
+@FEW
+@given(buckets(), totals(), totals(), sizings(), shapes())
+def test_a_plan_is_its_own_fixed_point(
+    written: list[dict[str, Any]], total: Counts, target: Counts, sizing: dict[str, str], begins: tuple[int, Counts]
+) -> None:
+    follower = Follower(meaning(*written, replicaSize=sizing), *begins)
+    for _ in range(8):  # the window of five minutes, and what is begun after it
+        follower.follow(total, target)
+    state = follower.state
+    for _ in range(8):
+        made = follower.follow(total, target)
+        assert (follower.state, made.actions[1:]) == (state, ())
+    held_back = {each.reason.code for each in made.verdict.blocked}
+    assert held_back <= {"MinChange"}
+    assert made.next_look is None
+
+
+@FEW
+@given(buckets(), st.lists(st.tuples(totals(), totals(), st.booleans()), min_size=3, max_size=12), sizings())
+def test_no_path_of_demand_starves_or_runs_away_even_if_memory_is_lost(
+    written: list[dict[str, Any]], path: list[tuple[Counts, Counts, bool]], sizing: dict[str, str]
+) -> None:
+    means = meaning(*written, replicaSize=sizing)
+    first = means.ladders.ranges[0][0]
+    follower, highest = Follower(means, first, {"cpu": 0, "memory": 0}), first
+    for total, target, lost in path:
+        highest = max(highest, count_for(means.ladders, total))
+        follower.memory = Memory() if lost else follower.memory
+        made = follower.follow(total, target)
+        assert made.shape.count <= highest
+        if LIMITED not in made.verdict.notes:
+            assert all(held(made)[name] >= total[name] for name in RESOURCES)
+
+
+@FEW
+@given(
+    buckets(),
+    st.lists(st.tuples(totals(), totals()), min_size=2, max_size=10),
+    sizings(),
+    st.sampled_from(["scaleUp", "scaleDown"]),
+    shapes(),
+)
+def test_a_way_that_is_shut_is_not_gone(
+    written: list[dict[str, Any]],
+    path: list[tuple[Counts, Counts]],
+    sizing: dict[str, str],
+    shut: str,
+    begins: tuple[int, Counts],
+) -> None:
+    follower = Follower(meaning(*written, replicaSize=sizing, **{shut: {"updateMode": "Off"}}), *begins)
+    had: Counts = {name: begins[0] * amount for name, amount in begins[1].items()}
+    for total, target in path:
+        made = follower.follow(total, target)
+        gets, rounding = held(made), 20
+        for name in RESOURCES:
+            if shut == "scaleDown":
+                assert gets[name] >= had[name] - rounding
+            else:
+                assert gets[name] <= had[name] + rounding
+                assert gets[name] >= min(had[name], total[name]) - rounding or LIMITED in made.verdict.notes
+        had = gets if follower.replicas == made.shape.count else had  # else the step is still on its way
+    settled = [follower.follow(*path[-1]).shape for _ in range(10)][-3:]
+    assert settled[0] == settled[1] == settled[2]
+
+
+@pytest.mark.req("HV-33")
+@FEWER
+@given(
+    st.sampled_from([20, 50, 80, 120]),
+    st.lists(st.integers(10, 150_000), min_size=1, max_size=3),
+    st.sampled_from([0.0, 30.0, 300.0]),
+    st.tuples(st.booleans(), st.booleans()),
+)
+def test_with_an_hpa_constant_demand_comes_to_rest(
+    percent: int, demand: list[int], startup: float, choices: tuple[bool, bool]
+) -> None:
+    hpa, (recommended, forgets) = HpaModel({"cpu": percent}), choices
+    vpa = VpaModel(Fraction(115, 100), Fraction(1, 2)) if recommended else None
+    world = World(meaning(), 1, {"cpu": 1000, "memory": 10**9}, memory=10**9, hpa=hpa, vpa=vpa, startup=startup)
+    for cpu in demand:
+        world.cpu = cpu
+        world.run(900)
+        world.kept = Memory() if forgets else world.kept
+    world.run(1800)
+    rested, begun = world.state, len(world.states)
+    world.run(600)
+    assert set(world.states[begun:]) == {rested}
+    count, cpu, _ = rested
+    assert count * cpu * Fraction(percent, 100) * Fraction(111, 100) >= world.cpu or count == 8, "but for its tolerance"
+
+
+@pytest.mark.req("HV-25")
+@FEW
+@given(st.integers(0, 10**12), st.lists(st.integers(0, 10**9), min_size=1, max_size=6))
+def test_containers_sum_to_the_size_and_none_is_off_by_a_unit(amount: int, weights: list[int]) -> None:
+    parts = split(amount, weights)
+    assert sum(parts) == amount
+    whole = sum(weights) or len(weights)
+    shares = [Fraction(amount * weight, whole) for weight in (weights if sum(weights) else [1] * len(weights))]
+    assert all(abs(part - share) < 1 for part, share in zip(parts, shares, strict=True))
+
+
+@FEW
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(1, 40)), min_size=1), st.booleans())
+def test_a_window_knows_the_extreme_of_what_was_present_in_it(path: list[tuple[int, int]], lowest: bool) -> None:
+    window: Window = ()
+    now, present = 0.0, list[tuple[int, float]]()
+    for amount, later in path:
+        now += later
+        present = [*present[:-1], *((each, now) for each, _ in present[-1:]), (amount, now)]
+        window = seen(window, amount, now, 60, lowest=lowest)
+        inside: Iterable[int] = [each for each, until in present if until > now - 60]
+        assert extreme(window) == (min(inside) if lowest else max(inside))
