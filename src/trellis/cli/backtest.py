@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from trellis.cli.interrupts import INTERRUPTED, asked_to_stop
-from trellis.cli.output_files import STANDARD_OUTPUT, check_writable, write_out
+from trellis.cli.output_files import Forms, check_writable, write_all
 from trellis.cli.progress import shown
 
 if TYPE_CHECKING:
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
     from trellis.sim.backtest.results import BacktestResult
     from trellis.sources.series.tables import Found
 
-# Of a table where nobody says how wide it may be, and of any: longer lines are harder to follow.
-_USUAL, _WIDEST = 100, 140
 # As `trellis.sim.backtest.limits` has them, which --help does not wait for; a test compares.
 _MEASURES = ("footprint", "time-over", "overrun", "memory-footprint", "kills")
 
@@ -219,26 +216,25 @@ def _from_prometheus(
     quiet: bool,
     **_others: Any,
 ) -> Found:
-    from trellis.cli.prometheus_series import series_from_prometheus  # noqa: PLC0415 -- for those who ask Prometheus
-    from trellis.runtime.setting_sources import Written  # noqa: PLC0415
+    from trellis.cli.prometheus_series import (  # noqa: PLC0415 -- for those who ask Prometheus
+        AskedPrometheus,
+        series_from_prometheus,
+    )
 
-    flags = {
-        "prometheus-address": Written(prometheus_url, "flag --prometheus-url"),
-        "history-length": Written(history, "flag --history"),
-        "history-resolution": Written(resolution, "flag --resolution"),
-    }
-    return series_from_prometheus(flags, prometheus_config, namespaces, quiet=quiet)
+    asked = AskedPrometheus(prometheus_url, history, resolution, prometheus_config)
+    return series_from_prometheus(asked, namespaces, quiet=quiet)
 
 
 def _write(result: BacktestResult, outputs: dict[str, Path | None]) -> None:
     from trellis.reports import backtest as report  # noqa: PLC0415 -- see above
 
-    if STANDARD_OUTPUT not in outputs.values():
-        for line in report.as_text(result, min(shutil.get_terminal_size((_USUAL, 24)).columns, _WIDEST)):
-            click.echo(line)
-    write_out(outputs["--html"], lambda: report.as_html(result).encode())
-    write_out(outputs["--json"], lambda: report.as_json(result))
-    write_out(outputs["--csv"], lambda: report.as_csv(result).encode())
+    forms = Forms(
+        text=lambda width: report.as_text(result, width),
+        html=lambda: report.as_html(result),
+        json=lambda: report.as_json(result),
+        csv=lambda: report.as_csv(result),
+    )
+    write_all(forms, outputs)
 
 
 def _limits(texts: tuple[str, ...]) -> dict[str, float]:

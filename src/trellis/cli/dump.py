@@ -21,6 +21,7 @@ from trellis.cli.progress import plural, shown
 from trellis.cli.whole_files import written_whole
 
 if TYPE_CHECKING:
+    from trellis.cli.prometheus_series import AskedPrometheus
     from trellis.core.model.dump_lines import Missing
     from trellis.sources.cluster.writing import Writing
 
@@ -93,8 +94,10 @@ def command(
         with written_whole(path) as file:
             asyncio.run(_collect(file, writing, (kubeconfig, context), namespaces, now, quiet=quiet))
             if prometheus_url:
-                asked = (prometheus_url, history, resolution)
-                file.writelines(_history(writing, asked, prometheus_config, namespaces, quiet=quiet))
+                from trellis.cli.prometheus_series import AskedPrometheus  # noqa: PLC0415 -- see above
+
+                asked = AskedPrometheus(prometheus_url, history, resolution, prometheus_config)
+                file.writelines(_history(writing, asked, namespaces, quiet=quiet))
             file.write(writing.end())
     except KeyboardInterrupt:
         click.echo("trellis: stopped; nothing was written", err=True)
@@ -125,25 +128,13 @@ async def _collect(
                 file.write(lines)
 
 
-def _history(
-    writing: Writing, asked: tuple[str, str, str], config: Path | None, namespaces: Sequence[str], *, quiet: bool
-) -> Iterator[bytes]:
-    """What Prometheus has; if it has nothing, the rest of a dump is still worth having."""
-    from trellis.base.errors import InvalidSeries, PrometheusError  # noqa: PLC0415 -- see above
-    from trellis.cli.prometheus_series import series_from_prometheus  # noqa: PLC0415
-    from trellis.core.model.dump_lines import History, Missing  # noqa: PLC0415
-    from trellis.runtime.setting_sources import Written  # noqa: PLC0415
+def _history(writing: Writing, asked: AskedPrometheus, namespaces: Sequence[str], *, quiet: bool) -> Iterator[bytes]:
+    """What Prometheus has."""
+    from trellis.cli.prometheus_series import history_from_prometheus  # noqa: PLC0415 -- see above
 
-    names = {"prometheus-address": "prometheus-url", "history-length": "history", "history-resolution": "resolution"}
-    flags = {name: Written(value, f"flag --{flag}") for (name, flag), value in zip(names.items(), asked, strict=True)}
-    try:
-        found = series_from_prometheus(flags, config, namespaces, quiet=quiet)
-    except (PrometheusError, InvalidSeries) as error:
-        yield writing.lacks(Missing("history", "", f"could not be read: {error}"))
-        return
-    for each in found.series:
-        namespace, pod, container = each.name.split("/")
-        yield writing.history(History(namespace, pod, container, each.times, each.cpu, each.memory))
+    history, missing = history_from_prometheus(asked, namespaces, quiet=quiet)
+    yield from map(writing.history, history)
+    yield from map(writing.lacks, missing)
 
 
 def _summary(writing: Writing) -> Iterator[str]:

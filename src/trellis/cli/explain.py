@@ -14,6 +14,7 @@ import click
 from trellis.cli.access import access_options, connected
 
 if TYPE_CHECKING:
+    from trellis.cli.prometheus_series import AskedPrometheus
     from trellis.core.explain import Evidence, Explained
     from trellis.core.model.collected import Collected
 
@@ -85,7 +86,10 @@ def command(
     else:
         collected, own = asyncio.run(_from_cluster((kubeconfig, context), where or namespace))
     if prometheus_url:
-        collected = _with_history(collected, own, (prometheus_url, history, resolution), prometheus_config)
+        from trellis.cli.prometheus_series import AskedPrometheus  # noqa: PLC0415 -- for those who ask Prometheus
+
+        asked = AskedPrometheus(prometheus_url, history, resolution, prometheus_config)
+        collected = _with_history(collected, own, asked)
     explained = _explained(collected, own, kind, short, container)
     _print(explained, json_=json_)
     if explained.partial:
@@ -94,10 +98,9 @@ def command(
 
 def _from_dump(path: Path, namespace: str) -> tuple[Collected, str]:
     """What a dump has, and the namespace that is meant: the only one there is, if nobody says."""
-    from trellis.core.model.collected import Collected  # noqa: PLC0415 -- NumPy comes with it; --help does not wait
-    from trellis.runtime.recording import recorded  # noqa: PLC0415
+    from trellis.cli.recorded_files import collected_from  # noqa: PLC0415 -- NumPy comes with it; --help does not wait
 
-    collected = Collected.of(recorded(path))
+    collected = collected_from(path)
     there = sorted({key[0] for key in collected.vpas.objects} | {key[0] for key in collected.pods.objects})
     if not namespace and len(there) != 1:
         raise click.UsageError(f"say in which namespace with -n: the dump has {', '.join(there) or 'none'}")
@@ -113,27 +116,15 @@ async def _from_cluster(access: tuple[Path | None, str], namespace: str) -> tupl
         return await collected(client, Wanted((chosen,), chosen), time.time()), chosen
 
 
-def _with_history(collected: Collected, namespace: str, asked: tuple[str, str, str], config: Path | None) -> Collected:
-    """The same with what Prometheus has; if it has nothing, the rest of an explanation is still worth having."""
+def _with_history(collected: Collected, namespace: str, asked: AskedPrometheus) -> Collected:
+    """The same with what Prometheus has."""
     import msgspec  # noqa: PLC0415 -- see above
 
-    from trellis.base.errors import InvalidSeries, PrometheusError  # noqa: PLC0415
-    from trellis.cli.prometheus_series import series_from_prometheus  # noqa: PLC0415
-    from trellis.core.model.dump_lines import History, Missing  # noqa: PLC0415
-    from trellis.runtime.setting_sources import Written  # noqa: PLC0415
+    from trellis.cli.prometheus_series import history_from_prometheus  # noqa: PLC0415
 
-    names = {"prometheus-address": "prometheus-url", "history-length": "history", "history-resolution": "resolution"}
-    flags = {name: Written(value, f"flag --{flag}") for (name, flag), value in zip(names.items(), asked, strict=True)}
-    try:
-        found = series_from_prometheus(flags, config, [namespace], quiet=True)
-    except (PrometheusError, InvalidSeries) as error:
-        lacking = Missing("history", "", f"could not be read: {error}")
-        return msgspec.structs.replace(collected, missing=(*collected.missing, lacking))
-    history = []
-    for each in found.series:
-        where, pod, container = each.name.split("/")
-        history.append(History(where, pod, container, each.times, each.cpu, each.memory))
-    return msgspec.structs.replace(collected, history=tuple(history))
+    history, lacking = history_from_prometheus(asked, [namespace], quiet=True)
+    missing = (*collected.missing, *lacking)
+    return msgspec.structs.replace(collected, history=tuple(history), missing=missing)
 
 
 def _explained(collected: Collected, namespace: str, kind: str, name: str, container: str) -> Explained:

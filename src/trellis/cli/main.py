@@ -11,6 +11,7 @@ import click
 from trellis import __version__
 from trellis.base.errors import TrellisError
 from trellis.base.names import nearest
+from trellis.cli.interrupts import INTERRUPTED
 
 # Name, module and the line that `trellis --help` shows. The line stands here, and a test compares it with the
 # command's own help, because reading it from the command would import them all.
@@ -61,6 +62,14 @@ class LazyGroup(click.Group):
         if guess is not None:
             ctx.fail(f'there is no command "{args[0]}" (did you mean "{guess}"?)')
         return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the command; one that Ctrl-C ends with nothing to show says so, and its status tells."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            click.echo("\ntrellis: stopped", err=True)
+            return ctx.exit(INTERRUPTED)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The list of commands, without importing one."""

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+import shutil
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import click
 
 STANDARD_OUTPUT: Final = Path("-")
+# Of a table where nobody says how wide it may be, and of any: longer lines are harder to follow.
+_USUAL, _WIDEST = 100, 140
 
 
 def check_writable(outputs: Mapping[str, Path | None]) -> None:
@@ -26,6 +29,25 @@ def check_writable(outputs: Mapping[str, Path | None]) -> None:
     shared = [option for option, path in outputs.items() if path == STANDARD_OUTPUT]
     if len(shared) > 1:
         raise click.UsageError(f"{' and '.join(shared)} cannot both go to standard output")
+
+
+class Forms(NamedTuple):
+    """A result as a table of some width, as a page, and for programs."""
+
+    text: Callable[[int], Iterable[str]]
+    html: Callable[[], str]
+    json: Callable[[], bytes]
+    csv: Callable[[], str]
+
+
+def write_all(forms: Forms, outputs: Mapping[str, Path | None]) -> None:
+    """Print the table, unless something else goes to standard output, and write what is wanted into files."""
+    if STANDARD_OUTPUT not in outputs.values():
+        for line in forms.text(min(shutil.get_terminal_size((_USUAL, 24)).columns, _WIDEST)):
+            click.echo(line)
+    write_out(outputs["--html"], lambda: forms.html().encode())
+    write_out(outputs["--json"], forms.json)
+    write_out(outputs["--csv"], lambda: forms.csv().encode())
 
 
 def write_out(path: Path | None, make: Callable[[], bytes]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from trellis.cli.interrupts import INTERRUPTED, asked_to_stop
-from trellis.cli.output_files import STANDARD_OUTPUT, check_writable, write_out
+from trellis.cli.output_files import Forms, check_writable, write_all
 from trellis.cli.progress import Speed, shown
 
 if TYPE_CHECKING:
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
     from trellis.sim.results import RunResult
 
 _DAY = 86_400.0
-# Of a table where nobody says how wide it may be, and of any: longer lines are harder to follow.
-_USUAL, _WIDEST = 100, 140
 
 
 @click.command(name="simulate")
@@ -124,11 +121,10 @@ def _from_scenario(scenario: Path, seed: int | None) -> Fleet:
 
 def _from_dump(dump: Path, recommenders: Sequence[str], seed: int | None) -> tuple[Fleet, Sequence[str]]:
     """The fleet, and what had to be assumed."""
-    from trellis.core.model.collected import Collected  # noqa: PLC0415 -- see above
-    from trellis.runtime.recording import recorded  # noqa: PLC0415
+    from trellis.cli.recorded_files import collected_from  # noqa: PLC0415 -- see above
     from trellis.sim.dump.fleet import fleet_from_dump  # noqa: PLC0415
 
-    collected = Collected.of(recorded(dump))
+    collected = collected_from(dump)
     found = fleet_from_dump(collected, dump.name, recommenders=recommenders, seed=seed)
     cut = [] if collected.is_whole else ["the dump is cut off: what came after its last line is missing"]
     return found.fleet, [*cut, *found.notes, *(f"not in the dump: {each}" for each in collected.missing)]
@@ -174,12 +170,13 @@ def _simulate(
 def _write(result: RunResult, outputs: dict[str, Path | None]) -> None:
     from trellis.reports import simulation  # noqa: PLC0415 -- see above
 
-    if STANDARD_OUTPUT not in outputs.values():
-        for line in simulation.as_text(result, min(shutil.get_terminal_size((_USUAL, 24)).columns, _WIDEST)):
-            click.echo(line)
-    write_out(outputs["--html"], lambda: simulation.as_html(result).encode())
-    write_out(outputs["--json"], lambda: simulation.as_json(result))
-    write_out(outputs["--csv"], lambda: simulation.as_csv(result).encode())
+    forms = Forms(
+        text=lambda width: simulation.as_text(result, width),
+        html=lambda: simulation.as_html(result),
+        json=lambda: simulation.as_json(result),
+        csv=lambda: simulation.as_csv(result),
+    )
+    write_all(forms, outputs)
 
 
 def _speed(step: float) -> Speed:
@@ -188,16 +185,12 @@ def _speed(step: float) -> Speed:
 
 
 def _replay(recording: Path) -> None:
-    from trellis.base.errors import InvalidRecording  # noqa: PLC0415 -- see above
+    from trellis.cli.recorded_files import about  # noqa: PLC0415 -- see above
     from trellis.runtime.recording import recorded  # noqa: PLC0415
     from trellis.sim.replay.replaying import replay  # noqa: PLC0415
 
-    try:
+    with about(recording):
         report = replay(recorded(recording))
-    except InvalidRecording as error:
-        if error.value == str(recording):
-            raise
-        raise InvalidRecording(str(recording), str(error)) from error
     click.echo(f"{report.component} of release {report.release}: {report}")
     if report.different:
         sys.exit(1)

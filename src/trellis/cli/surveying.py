@@ -161,7 +161,9 @@ async def _from_prometheus(
 def _followed(*, quiet: bool) -> Iterator[Any]:
     """How to tell how far it is, and whether somebody wants it to end."""
     with (
-        asked_to_stop("stopping after this namespace; what there is so far follows") as is_asked,
+        asked_to_stop(
+            "stopping after this namespace, or at once by another Ctrl-C; what there is so far follows"
+        ) as is_asked,
         shown([_PART], lambda rate: f"{rate:,.1f} namespaces/s", quiet=quiet) as tell,
     ):
 

@@ -88,8 +88,15 @@ def answer(advised: Advised) -> Iterator[str]:
         needed = listed([text for text in (_cores(total.after.cpu), _gib(total.after.memory)) if text])
         whose = "" if unknown == total.containers else f" of {counted(unknown, 'container')}"
         yield f"{needed or 'Nothing'} are needed in all; what is requested now{whose} could not be seen."
-    if unknown == total.containers:
-        return
+    early = sum(total.reasons.get(each.code, 0) for each in (LOW_CONFIDENCE, NO_USAGE_KNOWN))
+    if unknown != total.containers:
+        yield from _sums(advised, is_judged=early < total.containers)
+    if early:
+        yield f"Of {counted(early, 'container')} there is too little history to say more."
+
+
+def _sums(advised: Advised, *, is_judged: bool) -> Iterator[str]:
+    total = advised.total
     if _is_some(total, "saved"):
         cost = ""
         if total.money_before > 0:
@@ -97,7 +104,7 @@ def answer(advised: Advised) -> Iterator[str]:
             cost = f", {advised.prices.currency} {paid} a month"
         saved = listed([text for text in (_cores(total.saved.cpu), _gib(total.saved.memory)) if text])
         yield f"{saved} are requested and not needed{cost} ({share(total.saved_share)})."
-    else:
+    elif is_judged:
         yield "Nothing is requested that is not needed."
     if _is_some(total, "short"):
         short = listed([text for text in (_cores(total.short.cpu), _gib(total.short.memory)) if text])

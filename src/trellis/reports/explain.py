@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from trellis.core.explain.explained import Explained, Say, VpaPart
+from trellis.core.resize.inplace import Way
 from trellis.reports.describe.words import counted, listed
 from trellis.reports.explain_containers import container_lines
 from trellis.reports.explain_pods import new_pod_lines, pod_groups, pod_lines, pod_title, summary
@@ -24,6 +25,7 @@ _MODES: Final = {
 }
 _INDENT: Final = "  "
 _POD: Final = "pod"
+_BUDGET: Final = "PodDisruptionBudget"
 
 
 def as_text(explained: Explained, width: int = 100, *, plain: bool = False) -> Iterator[str]:
@@ -51,6 +53,7 @@ def _lines(explained: Explained, *, plain: bool) -> Iterator[tuple[int, str]]:
     if vpa is not None:
         yield from ((0, line) for line in _vpa_lines(vpa, explained.kind))
     yield from ((0, line) for line in summary(explained.pods, alone=explained.kind == _POD))
+    yield from ((0, line) for line in _refused(explained))
     # What was asked about comes first.
     if explained.kind == _POD:
         yield from _pods(explained)
@@ -64,6 +67,14 @@ def _lines(explained: Explained, *, plain: bool) -> Iterator[tuple[int, str]]:
         yield from _chapter(f"A NEW POD OF {new.workload}")
         yield from ((1, line) for line in new_pod_lines(new))
     yield from _around(explained)
+
+
+def _refused(explained: Explained) -> Iterator[str]:
+    """Budgets under which the API server does not let a pod go that the updater wants to evict."""
+    if any(pod.way == Way.EVICT.value for pod in explained.pods):
+        for say in explained.says:
+            if say.kind == _BUDGET and not say.values["disruptionsAllowed"]:
+                yield f"But PodDisruptionBudget {say.name} allows no disruption now: the API server refuses evictions."
 
 
 def _pods(explained: Explained) -> Iterator[tuple[int, str]]:
@@ -101,13 +112,13 @@ def _chapter(title: str) -> Iterator[tuple[int, str]]:
 
 def _vpa_lines(vpa: VpaPart, kind: str) -> Iterator[str]:
     who = "It" if kind != _POD else f"VerticalPodAutoscaler {vpa.name}"
+    if vpa.problem:
+        yield f"Its target cannot be used. {vpa.problem}."
     yield f"{who} governs {counted(vpa.pods, 'pod')} of {vpa.target} in mode {vpa.mode}: {_MODES[vpa.mode]}."
     if vpa.is_answered:
         yield f"The recommender {vpa.recommender} says what they should request."
     else:
         yield f"The recommender {vpa.recommender} is none that can be asked here."
-    if vpa.problem:
-        yield f"Its target cannot be used. {vpa.problem}."
     if vpa.rivals:
         yield f"Pods that it matches are governed by an older one: {listed(vpa.rivals)}."
     if vpa.shadows_not_running:
@@ -174,7 +185,7 @@ def _admission(say: Say, now: str) -> str:
 
 _SAYS: Final = {
     "HorizontalPodAutoscaler": _hpa,
-    "PodDisruptionBudget": _budget,
+    _BUDGET: _budget,
     "LimitRange": _limits,
     "ResourceQuota": _quota,
     "Freeze": _freeze,

@@ -47,10 +47,14 @@ def _result(decided: Mapping[str, Any]) -> Iterator[str]:
         yield f"Recommended now: {amounts(recommended)}."
     if published and recommended != published:
         yield f"Published: {amounts(published)}, which is what pods are sized by."
-    bounds = {name: decided["recommended"].get(name) for name in ("lowerBound", "upperBound")}
-    if recommended and all(bounds.values()):
-        low, high = (amounts(found) for found in bounds.values())
-        yield f"Bounds, outside of which a pod is changed at once: {low}, to {high}."
+    low, high = (decided["recommended"].get(name, {}) for name in ("lowerBound", "upperBound"))
+    ranges = [
+        f"{word(resource)} {amount(resource, low[resource])} to {amount(resource, high[resource])}"
+        for resource in low
+        if resource in high
+    ]
+    if recommended and ranges:
+        yield f"Bounds, outside of which a pod is changed at once: {', '.join(ranges)}."
 
 
 def _history(container: Container, now: str) -> Iterator[str]:

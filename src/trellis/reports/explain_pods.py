@@ -83,13 +83,16 @@ def pod_lines(pod: PodPart, now: str) -> Iterator[str]:
 def _sized(sized: Sized) -> Iterator[str]:
     parts = []
     for resource in dict.fromkeys([*sized.requests, *sized.targets]):
-        had, has = sized.requests.get(resource, ""), sized.targets.get(resource)
-        same = has is None or has == had
-        shown = amount(resource, had) if same else f"{amount(resource, had)} -> {amount(resource, has or '')}"
-        parts.append(f"{word(resource)} {shown}")
+        had = sized.requests.get(resource, "")
+        parts.append(_change(resource, had, sized.targets.get(resource, had)))
     yield f"{sized.container} requests {', '.join(parts) or 'nothing'}"
     for step in sized.steps:
         yield f"  {step_sentence(step)}"
+
+
+def _change(resource: str, had: str, has: str) -> str:
+    same = amount(resource, had)
+    return f"{word(resource)} {same if had == has else f'{same} -> {amount(resource, has)}'}"
 
 
 def _boost(boost: Boost, now: str) -> str:
@@ -107,8 +110,7 @@ def new_pod_lines(new: NewPod) -> Iterator[str]:
     for name, account in containers.items():
         for field, noun in (("requests", "requests"), ("limits", "is limited to")):
             changes = [
-                f"{word(resource)} {amount(resource, had or '')} -> {amount(resource, has or '')}"
-                for resource, (had, has) in account.get(field, {}).items()
+                _change(resource, had or "", has or "") for resource, (had, has) in account.get(field, {}).items()
             ]
             if changes:
                 yield f"{name} {noun} {', '.join(changes)}"

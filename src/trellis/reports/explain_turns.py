@@ -58,17 +58,17 @@ def _time(values: _Values, now: str) -> str:
 
 def _difference(values: _Values, _now: str) -> str:
     difference, threshold = float(values["difference"] or 0), float(values["threshold"] or 0)
-    return f"its requests are off by {share(threshold)} or more; they are off by {share(difference)}"
+    return f"its requests are off by {share(threshold)} or more ({share(difference)} now)"
 
 
 def _others(values: _Values, _now: str) -> str:
     least, ready = _number(values, "least"), _number(values, "ready")
-    return f"more pods of its controller are in service than the {least} that must stay; there are {ready}"
+    return f"more pods of its controller are in service than the {least} that must stay ({ready} now)"
 
 
 def _replicas(values: _Values, _now: str) -> str:
     living, least = _number(values, "living"), _number(values, "minimum")
-    return f"{least} pods of its controller live; there are {living} (`minReplicas` says how many there must be)"
+    return f"{least} pods of its controller live ({living} now; `minReplicas` says how many there must be)"
 
 
 def _hourly(values: _Values, _now: str) -> str:

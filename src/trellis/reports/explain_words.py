@@ -17,20 +17,23 @@ _BLOCKS: Final = "▁▂▃▄▅▆▇█"
 _PLAIN: Final = ".:-=+*%#"
 _UNKNOWN: Final = " "
 _UNITS: Final = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
-# An amount of memory with so many digits is rounded.
+# An amount with so many digits is rounded.
 _MANY_DIGITS: Final = 5
 _BINARY: Final = ((2**40, "Ti"), (2**30, "Gi"), (2**20, "Mi"), (2**10, "Ki"))
 
 
 def amount(resource: str, text: str) -> str:
-    """A quantity for people: memory of many digits is rounded to three digits."""
+    """A quantity for people: CPU and memory of many digits are rounded to three digits."""
     digits = text.rstrip("kKMGTPEim")
-    if resource != "memory" or len(digits) < _MANY_DIGITS:
+    if resource not in RESOURCE_WORDS or len(digits) < _MANY_DIGITS:
         return text or "none"
     try:
-        found = Quantity.parse(text).units
+        quantity = Quantity.parse(text)
     except InvalidQuantity:
         return text
+    if resource == "cpu":
+        return trimmed(quantity.milli / 1000)
+    found = quantity.units
     for size, suffix in _BINARY:
         if found >= size:
             return f"{trimmed(found / size)}{suffix}"

@@ -35,7 +35,7 @@ def _period(result: RunResult) -> list[str]:
 
 
 def _warnings(result: RunResult) -> list[str]:
-    told = ["Partial: it was stopped before its end, and the figures are those until then."] if result.partial else []
+    told = ["Partial: not every variant came to its end, and the figures are what there is."] if result.partial else []
     for variant in result.variants:
         if variant.partial_until is not None:
             done = (variant.partial_until - result.begin) / max(result.end - result.begin, 1.0)

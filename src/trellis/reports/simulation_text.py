@@ -27,14 +27,15 @@ def as_text(result: RunResult, width: int = 100) -> list[str]:
     for number, sentence in enumerate(sentences(result)):
         told += ([] if number else [""]) + wrapped(sentence, room)
     told += list(_workloads(result, room))
+    told += [""] if result.notes else []
     for note in result.notes:
-        told += ["", *wrapped(f"Note: {note}", room)]
+        told += wrapped(f"Note: {note}", room)
     return told
 
 
 def _warnings(result: RunResult, room: int) -> Iterator[str]:
     if result.partial:
-        yield from wrapped("PARTIAL: it was stopped before its end; the figures are those until then.", room)
+        yield from wrapped("PARTIAL: not every variant came to its end; the figures are what there is.", room)
     for variant in result.variants:
         if variant.partial_until is not None:
             share_done = (variant.partial_until - result.begin) / max(result.end - result.begin, 1.0)

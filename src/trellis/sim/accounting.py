@@ -51,21 +51,31 @@ class Places:
 
 
 class StepAmounts(msgspec.Struct, frozen=True):
-    """All running containers during one step: where each is counted, and cores and bytes as (resource, container)."""
+    """All running containers during one step: where each is counted, and cores and bytes as (resource, container).
+
+    `halted` are those that wait to be started again after a kill, which keep their room on the node, and `held` is what
+    they request.
+    """
 
     places: IntColumn
     requested: FloatColumn
     wanted: FloatColumn
     used: FloatColumn
     throttled: BoolColumn
+    halted: IntColumn
+    held: FloatColumn
 
 
 class Sums(msgspec.Struct, frozen=True):
-    """One step, by place: what is summed as (what, resource, place), throttled containers, and all containers."""
+    """One step, by place: what is summed as (what, resource, place), throttled containers, and all containers.
+
+    All of that is of containers that run; `held` is what those request that wait to be started again.
+    """
 
     amounts: FloatColumn
     throttled: FloatColumn
     containers: FloatColumn
+    held: FloatColumn
 
 
 def summed(step: StepAmounts, places: int) -> Sums:
@@ -88,6 +98,7 @@ def summed(step: StepAmounts, places: int) -> Sums:
         amounts,
         np.bincount(where, step.throttled, places).astype(np.float64),
         np.bincount(where, minlength=places).astype(np.float64),
+        np.stack([np.bincount(step.halted, held, places) for held in step.held]),
     )
 
 
@@ -112,6 +123,7 @@ class Accounting:
         """One step that is scored."""
         self._steps += 1
         self._amounts += sums.amounts
+        self._amounts[[REQUESTED, SLACK]] += sums.held
         self._throttled += sums.throttled
         self._containers += sums.containers
 

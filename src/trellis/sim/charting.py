@@ -37,8 +37,8 @@ class Charting:
         self._containers = np.zeros((self._points, len(places)))
         self._advice = np.full((self._points, _BOUNDS, 2, len(places)), np.nan)
         self._steps = np.zeros(self._points)
-        # Pods that wait for a node, and what nodes offer: cores and bytes.
-        self._beside = np.zeros((self._points, 3))
+        # Pods that wait for a node; what nodes offer, and what is held by who waits for a restart: cores and bytes.
+        self._beside = np.zeros((self._points, 5))
 
     def add(self, number: int, sums: Sums, pending: int, offered: FloatColumn) -> None:
         """One step."""
@@ -52,7 +52,8 @@ class Charting:
             np.fmax(self._peaks[at], sums.amounts[USED] / containers, out=self._peaks[at])
         self._advice[at] = self.advice
         self._beside[at, 0] += pending
-        self._beside[at, 1:] += offered
+        self._beside[at, 1:3] += offered
+        self._beside[at, 3:] += sums.held.sum(axis=1)
 
     def of_workload(self, workload: int, pods: Sequence[str], marks: Sequence[Mark], left_out: int) -> Chart:
         """The chart of one workload; `pods` are the containers by which its pods are counted."""
@@ -72,9 +73,9 @@ class Charting:
         return FleetChart(
             times=self._times(),
             used_cpu=sums[0, :, 0].tolist(),
-            requested_cpu=sums[1, :, 0].tolist(),
+            requested_cpu=(sums[1, :, 0] + beside[:, 3]).tolist(),
             used_memory=sums[0, :, 1].tolist(),
-            requested_memory=sums[1, :, 1].tolist(),
+            requested_memory=(sums[1, :, 1] + beside[:, 4]).tolist(),
             offered_cpu=beside[:, 1].tolist(),
             offered_memory=beside[:, 2].tolist(),
             pods=pods.tolist(),

@@ -6,7 +6,6 @@ A flag that cannot be read stands for its default, and is named.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -28,8 +27,8 @@ _NEWEST: Final = (99, 0)
 
 def components_of(collected: Collected) -> Components:
     """What their flags say, and what the API server can do."""
-    flags = {name: value for each in collected.components for name, value in each.flags.items()}
-    known, problems = _known(flags)
+    flags = _flags(collected)
+    known, problems = known_flags(collected)
     figures, gates = read_figures(known), _gates(flags.get("feature-gates", ""))
     about = collected.about
     names = tuple(name for name in flags.get("recommender-name", "").split(",") if name)
@@ -65,11 +64,11 @@ def components_of(collected: Collected) -> Components:
     )
 
 
-def _known(flags: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """Those that change a decision and can be read, and what is wrong with the others."""
+def known_flags(collected: Collected) -> tuple[dict[str, str], list[str]]:
+    """Flags of components that change a decision and can be read, and what is wrong with those that cannot."""
     known: dict[str, str] = {}
     problems: list[str] = []
-    for name, value in flags.items():
+    for name, value in _flags(collected).items():
         if name not in FLAGS:
             continue
         try:
@@ -78,6 +77,10 @@ def _known(flags: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
         except InvalidInput as error:
             problems.append(f"--{name}: {error}")
     return known, problems
+
+
+def _flags(collected: Collected) -> dict[str, str]:
+    return {name: value for each in collected.components for name, value in each.flags.items()}
 
 
 def _gates(text: str) -> Gates:

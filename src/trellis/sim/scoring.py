@@ -121,10 +121,13 @@ class Scoring:
 
 def _amounts(usage: StepUsage, cluster: Cluster) -> StepAmounts:
     rows = cluster.rows
+    halted = rows.halted()
     return StepAmounts(
         places=usage.series,
         requested=np.stack((rows.cpu_request[usage.rows], rows.memory_request[usage.rows])),
         wanted=np.stack((usage.wanted_cpu, usage.wanted_memory)),
         used=np.stack((usage.used_cpu, usage.used_memory)),
         throttled=usage.throttled,
+        halted=rows.series[halted],
+        held=np.stack((rows.cpu_request[halted], rows.memory_request[halted])),
     )

@@ -6,9 +6,7 @@ once. The same fleet and variant give the same result, whoever runs them.
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -18,6 +16,7 @@ from trellis.api.kube.coordination import Event
 from trellis.api.kube.meta import KubeObject
 from trellis.api.kube.nodes import Node
 from trellis.api.kube.pods import Pod
+from trellis.base.collector import paused
 from trellis.sim.cluster.cluster import Cluster
 from trellis.sim.cluster.watching import What
 from trellis.sim.deciding import Deciding
@@ -48,7 +47,8 @@ def run_variant(
 ) -> VariantResult:
     """One variant from beginning to end, or until `stop` says so; `InvalidInput` if it cannot be meant."""
     clock = fleet.clock
-    with _collector_paused():
+    # Nothing that a run makes is in a cycle, and to look for such things takes a tenth of its time.
+    with paused():
         run = _Run(fleet, variant)
         for number in range(clock.steps):
             reached = clock.begin + number * clock.step
@@ -60,18 +60,6 @@ def run_variant(
         run.end(clock.end)
         progress(Progress(variant.name, clock.steps, clock.steps, clock.end))
         return run.result(partial_until=None)
-
-
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Nothing that a run makes is in a cycle, and to look for such things takes a tenth of its time."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 class _Run:

@@ -53,6 +53,15 @@ def test_an_error_of_ours_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: p
     assert capsys.readouterr().err == 'trellis: "1Kg": must be a quantity\n'
 
 
+def test_a_command_that_is_stopped_says_so_and_never_shows_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(**_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(importlib.import_module("trellis.cli.crds").command, "callback", stop)
+    result = CliRunner().invoke(trellis, ["crds"])
+    assert (result.exit_code, result.stderr) == (130, "\ntrellis: stopped\n")
+
+
 def test_crds_prints_one_document_per_kind() -> None:
     result = CliRunner().invoke(trellis, ["crds"])
     documents = list(yaml.safe_load_all(result.output))

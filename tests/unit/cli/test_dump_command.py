@@ -20,6 +20,7 @@ from model_server import ModelServer
 from trellis.base.errors import PrometheusUnreachable, Unreachable
 from trellis.cli import dump, prometheus_series
 from trellis.cli.main import trellis
+from trellis.cli.prometheus_series import AskedPrometheus
 from trellis.core.model.collected import Collected
 from trellis.core.model.recording import HEADER, read_lines
 from trellis.kube.client import Client
@@ -133,16 +134,15 @@ def test_usage_of_the_last_days_comes_from_prometheus(
 ) -> None:
     asked: list[Any] = []
 
-    def found(flags: Any, config: Path | None, namespaces: Any, *, quiet: bool) -> Found:
-        asked.append(({name: each.value for name, each in flags.items()}, config, namespaces, quiet))
+    def found(whom: AskedPrometheus, namespaces: Any, *, quiet: bool) -> Found:
+        asked.append((whom, namespaces, quiet))
         times = np.array([NOW - 60, NOW])
         return Found([Series(f"shop/web-{HASH}-x2x9z/app", times, np.array([0.1, np.nan]), times, "")], [], [])
 
     monkeypatch.setattr(prometheus_series, "series_from_prometheus", found)
     result = run("--quiet", "-n", "shop", "-o", "d.jsonl", "--prometheus-url", "http://p", "--history", "14d")
     assert result.exit_code == 0, result.output
-    values = {"prometheus-address": "http://p", "history-length": "14d", "history-resolution": "5m"}
-    assert asked == [(values, None, ("shop",), True)]
+    assert asked == [(AskedPrometheus("http://p", "14d", "5m"), ("shop",), True)]
     (history,) = Collected.of(recorded(Path("d.jsonl"))).history
     assert (history.namespace, history.pod, history.container) == ("shop", f"web-{HASH}-x2x9z", "app")
     assert history.cpu[0] == 0.1

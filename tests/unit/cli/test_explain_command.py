@@ -107,4 +107,17 @@ def test_what_makes_no_sense_is_refused(tmp_path: Path, arguments: tuple[str, ..
 def test_a_file_that_is_no_dump_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "notes.txt"
     file.write_text("hello\n")
-    assert isinstance(explain("vpa", "web", "--dump", file).exception, InvalidRecording)
+    refused = explain("vpa", "web", "--dump", file).exception
+    assert isinstance(refused, InvalidRecording)
+    assert str(refused).startswith(f'"{file}": "hello": line 1 is no line of a recording')
+
+
+def test_an_answer_from_a_dump_that_is_cut_off_is_partial(tmp_path: Path) -> None:
+    lines = gzip.decompress(dumped(tmp_path).read_bytes()).splitlines(keepends=True)
+    file = tmp_path / "cut.jsonl"
+    file.write_bytes(b"".join(lines[:-1]))
+    result = explain("vpa", "web", "--dump", file)
+    assert result.exit_code == 1
+    assert "DumpCutOff: the dump is cut off: what came after its last line is missing." in result.output
+    file.write_bytes(b"".join(lines[:2]))
+    assert "in namespace shop (the dump is cut off)" in str(explain("vpa", "shop/web", "--dump", file).exception)

@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import json
 
+import msgspec
 import pytest
 
 from explained_world import BOOST, NAMESPACE, Cluster, shop
 from golden_files import assert_golden
 from resize_world import DAY, NOW, container, time
 from trellis.core.explain import Explained, explain_pod, explain_recommendation, explain_vpa
-from trellis.core.explain.explained import Otherwise, PodPart
+from trellis.core.explain.explained import Otherwise, PodPart, Say, VpaPart
 from trellis.core.explain.otherwise import Turn
 from trellis.core.model.dump_lines import Missing
 from trellis.core.resize.candidates import MODE_LEAVES_PODS
@@ -70,6 +71,26 @@ def test_pods_of_which_the_same_is_said_are_told_of_together() -> None:
     assert told.count("SizeAsRecommended") == 1
 
 
+def test_a_budget_that_forbids_the_eviction_is_told_of_at_once() -> None:
+    cluster = Cluster()
+    cluster.add_workload("web", 3)
+    cluster.add_vpa("web", {"app": {"cpu": "2", "memory": "1Gi"}})
+    explained = explain_vpa(cluster.evidence(), "web")
+    assert {pod.way for pod in explained.pods} >= {"Evict"}
+    refused = "But PodDisruptionBudget web allows no disruption now: the API server refuses evictions."
+    for allowed, told in ((0, True), (1, False)):
+        values = {"minAvailable": 3, "disruptionsAllowed": allowed, "healthy": 3, "desired": 3}
+        budget = Say("PodDisruptionBudget", "web", values)
+        first, _, _ = text(msgspec.structs.replace(explained, says=(budget,)), 120).partition("RECOMMENDATION")
+        assert (refused in first) == told
+
+
+def test_a_target_that_cannot_be_used_comes_before_what_it_would_mean() -> None:
+    part = VpaPart("web", "Deployment wbe", "Recreate", "default", problem="Deployment shop/wbe does not exist")
+    lines = list(as_text(Explained("vpa", "shop", "web", AT, vpa=part)))
+    assert lines[2] == "Its target cannot be used. Deployment shop/wbe does not exist."
+
+
 @pytest.mark.parametrize("turn", list(Turn))
 def test_everything_that_could_change_has_a_sentence(turn: Turn) -> None:
     values: dict[str, str | float | None] = {
@@ -102,6 +123,9 @@ def test_amounts_and_times_read_as_people_write_them() -> None:
     assert amount("memory", "1536Mi") == "1536Mi"
     assert amount("memory", "351199559680m") == "335Mi"
     assert amount("cpu", "") == "none"
+    assert amount("cpu", "2359m") == "2359m"
+    assert amount("cpu", "53202m") == "53.2"
+    assert amount("nvidia.com/gpu", "10000") == "10000"
     assert moment(time(NOW + 180), AT) == "08:03 UTC, in 3 min"
     assert moment(time(NOW + 100), AT) == "08:01 UTC, in 1 min 40 s"
     assert moment(time(NOW + 90_061), AT) == "2027-01-16 09:01 UTC, in 1 d 1 h"

@@ -20,15 +20,19 @@ from trellis.sim.results import Totals
 NOTHING = np.zeros(2)
 
 
-def measured(requested: float, wanted: float, used: float, *, places: tuple[int, ...] = (0,)) -> StepAmounts:
+def measured(
+    requested: float, wanted: float, used: float, *, places: tuple[int, ...] = (0,), halted: tuple[int, ...] = ()
+) -> StepAmounts:
     """So many containers alike; of CPU as given, of memory a quarter of what was requested."""
-    ones = np.ones(len(places))
+    ones, others = np.ones(len(places)), np.ones(len(halted))
     return StepAmounts(
         np.array(places, dtype=np.int64),
         np.stack((ones * requested, ones * 4.0)),
         np.stack((ones * wanted, ones)),
         np.stack((ones * used, ones)),
         ones * wanted > ones * used,
+        np.array(halted, dtype=np.int64),
+        np.stack((others * requested, others * 4.0)),
     )
 
 
@@ -51,6 +55,21 @@ def test_means_shares_and_money_are_of_the_time_that_is_scored() -> None:
     assert accounting.of_fleet(Totals()) == msgspec.structs.replace(totals, oom_kills=0)
 
 
+def test_who_waits_to_be_started_again_is_paid_for_and_wants_nothing() -> None:
+    running, waiting = one_of(1), one_of(1)
+    running.add(summed(measured(1.0, 1.5, 1.0), 1))
+    waiting.add(summed(measured(1.0, 1.5, 1.0, halted=(0, 0)), 1))
+    alone, more = running.of_fleet(Totals()), waiting.of_fleet(Totals())
+    assert (more.requested.cpu, more.requested.memory) == (3.0, 12.0)
+    assert (more.slack.cpu, more.slack.memory) == (2.0, 11.0)
+    assert more.money == pytest.approx(3 * alone.money)
+    assert (more.used, more.time_over, more.container_seconds) == (alone.used, alone.time_over, alone.container_seconds)
+    charting = Charting(Clock(BEGIN, 3600.0, 1, BEGIN), Places([("app",)]))
+    charting.add(0, summed(measured(1.0, 1.5, 1.0, halted=(0, 0)), 1), 0, NOTHING)
+    assert charting.of_fleet([0]).requested_cpu == [3.0]
+    assert charting.of_workload(0, ("app",), [], 0).lines[0].requested == [1.0]
+
+
 def test_nothing_used_has_no_footprint_and_nothing_scored_is_nothing() -> None:
     accounting = one_of(1)
     assert accounting.of_fleet(Totals()).requested.cpu == 0.0
@@ -64,7 +83,9 @@ def test_nothing_used_has_no_footprint_and_nothing_scored_is_nothing() -> None:
 def test_sums_of_places_are_those_of_all_containers(rows: list[tuple[int, float, float]]) -> None:
     places, requested, used = (np.array(column) for column in zip(*rows, strict=True)) if rows else np.zeros((3, 0))
     both = np.stack((requested, requested)), np.stack((used, used))
-    step = StepAmounts(places.astype(np.int64), both[0], both[1], both[1], np.zeros(len(rows), dtype=np.bool_))
+    nobody = np.zeros(0, dtype=np.int64)
+    nothing = np.zeros(len(rows), dtype=np.bool_)
+    step = StepAmounts(places.astype(np.int64), both[0], both[1], both[1], nothing, nobody, np.zeros((2, 0)))
     sums = summed(step, 3)
     assert sums.containers.sum() == len(rows)
     assert np.allclose(sums.amounts.sum(axis=2)[0], requested.sum())

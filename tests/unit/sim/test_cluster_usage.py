@@ -149,6 +149,15 @@ def test_pauses_between_restarts_double_up_to_five_minutes_and_are_forgotten() -
     assert np.diff(late[:3]).tolist() == [1.0, 10.0]
 
 
+def test_who_is_killed_for_weeks_is_still_started_again_every_five_minutes() -> None:
+    app = container(limits={"memory": "1Gi"})
+    found = workload("web", 1, app, demand=(wants(0.1, 2.0 * GIB, steps=100),), start=Start(0.0))
+    world = World(fleet(found, steps=100, step=3600.0)).run(100 * 60 * MINUTE - 1)
+    kills = world.times(What.KILLED)
+    assert len(kills) > 1100
+    assert set(np.diff(kills[8:]).tolist()) == {300.0}
+
+
 def test_a_leak_grows_until_the_container_is_killed_and_begins_anew() -> None:
     app = container(limits={"memory": "1Gi"})
     demand = wants(0.1, 0.5 * GIB, leak=0.5 * GIB / 900.0)

@@ -127,6 +127,8 @@ def _unknown(what: str, name: str, evidence: Evidence, among: Snapshot) -> Inval
     hint = f' (did you mean "{guess}"?)' if guess else ""
     if elsewhere:
         hint = f" (there is one in {', '.join(elsewhere)})"
+    elif not guess and not collected.is_whole:
+        hint = " (the dump is cut off)"
     return InvalidInput(name, f"there is no {what} of that name in namespace {namespace}{hint}")
 
 

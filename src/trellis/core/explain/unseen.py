@@ -30,6 +30,7 @@ FLAG_UNREADABLE = Reason(
     "FlagUnreadable", "A flag of a component could not be read, so that its default stands for it.", Severity.WARNING
 )
 OBJECTS_UNSEEN = Reason("ObjectsUnseen", "Some objects could not be read.", Severity.WARNING)
+DUMP_CUT_OFF = Reason("DumpCutOff", "The dump is cut off: what came after its last line is missing.", Severity.WARNING)
 CHECKPOINT_UNREADABLE = Reason(
     "CheckpointUnreadable", "A checkpoint could not be read, so that its history is missing.", Severity.WARNING
 )
@@ -47,6 +48,8 @@ _COMPONENTS: Final = ("recommender", "updater", "admission-controller")
 def unseen_by(evidence: Evidence, containers: tuple[Container, ...], *, verdicts: bool) -> Iterator[Unseen]:
     """All of it, what makes an answer partial first; without `verdicts`, only what concerns recommendations."""
     collected, recommended = evidence.collected, evidence.recommended
+    if not collected.is_whole:
+        yield Unseen(DUMP_CUT_OFF)
     for missing in _missing(evidence):
         yield Unseen(OBJECTS_UNSEEN, str(missing))
     for name, why in sorted(recommended.unread.items()):

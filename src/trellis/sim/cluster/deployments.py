@@ -42,12 +42,8 @@ class DeploymentController:
 
     def begin(self) -> None:
         """Make the Deployment and its pods."""
-        state, mine = self._state, self._state.fleet.workloads[self._workload]
-        template = state.templates[self._workload]
-        metadata = ObjectMeta(
-            name=mine.name, namespace=mine.namespace, uid=self._uid, creation_timestamp=moment(state.now)
-        )
-        metadata = msgspec.structs.replace(metadata, labels=template.metadata.labels, resource_version=state.version())
+        state, template = self._state, self._state.templates[self._workload]
+        metadata = state.metadata(self._workload, self._uid)
         spec = DeploymentSpec(self._wanted, template.selector, PodTemplateSpec(template.metadata, template.spec))
         state.watcher.workload("Deployment", None, Deployment(metadata, spec))
         self._add_set(self._wanted)

@@ -14,6 +14,7 @@ from trellis.api.kube.containers import ContainerState, Running
 from trellis.api.kube.coordination import Event
 from trellis.api.kube.meta import ObjectMeta, ObjectReference
 from trellis.api.kube.observed_pods import OOM_KILLED
+from trellis.core.resize.settings import backoff
 from trellis.sim.cluster.living import Living, Unit
 from trellis.sim.cluster.making import Making
 from trellis.sim.cluster.pods import FAILED, PENDING, SUCCEEDED, ended, moment, over, reported, with_container
@@ -98,7 +99,7 @@ class Ending:
         if living.pod.spec.restart_policy == "Never":
             self._fail(living, "")
             return
-        pause = min(_FIRST_PAUSE * 2.0 ** (unit.failures - 1), _LONGEST_PAUSE) if unit.failures else _AT_ONCE
+        pause = backoff(unit.failures, _FIRST_PAUSE, _LONGEST_PAUSE) if unit.failures else _AT_ONCE
         unit.failures += 1
         unit.ticket = state.kernel.after(pause, partial(self._restart, unit))
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from itertools import count
 
-from trellis.api.kube.meta import ObjectMeta, OwnerReference
+from trellis.api.kube.meta import OwnerReference
 from trellis.api.kube.pods import PodTemplateSpec
 from trellis.api.kube.workloads import Job, JobSpec
 from trellis.sim.cluster.living import Living
 from trellis.sim.cluster.making import Making
-from trellis.sim.cluster.pods import SUCCEEDED, moment
+from trellis.sim.cluster.pods import SUCCEEDED
 from trellis.sim.cluster.state import State
 from trellis.sim.cluster.templates import ending
 from trellis.sim.kernel import Priority
@@ -34,14 +34,7 @@ class JobController:
     def begin(self) -> None:
         """Make the Job, and have its runs begin in time."""
         state, template = self._state, self._state.templates[self._workload]
-        metadata = ObjectMeta(
-            name=self._mine.name,
-            namespace=self._mine.namespace,
-            uid=self._uid,
-            resource_version=state.version(),
-            creation_timestamp=moment(state.now),
-            labels=template.metadata.labels,
-        )
+        metadata = state.metadata(self._workload, self._uid)
         pods = PodTemplateSpec(template.metadata, template.spec)
         spec = JobSpec(parallelism=self._mine.replicas, selector=template.selector, template=pods)
         state.watcher.workload("Job", None, Job(metadata, spec))

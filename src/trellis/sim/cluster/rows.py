@@ -101,6 +101,11 @@ class RowTable(Table):
             raise InternalError(f"row {row} is not in use")
         return found
 
+    def halted(self) -> IntColumn:
+        """Containers that have run and do not run now: they wait to be started again, and have their room meanwhile."""
+        some = slice(self.reach)
+        return np.flatnonzero(self.used[some] & (self.stage[some] == Stage.DOWN) & ~np.isnan(self.started[some]))
+
     def holds(self, unit: Unit) -> bool:
         """Whether a container still has its row."""
         return 0 <= unit.row < len(self._units) and self._units[unit.row] is unit

@@ -10,10 +10,12 @@ from typing import TypeAlias
 import msgspec
 import numpy as np
 
+from trellis.api.kube.meta import ObjectMeta
 from trellis.api.kube.pods import Pod
 from trellis.core.fit import Demand, held_by
 from trellis.sim.cluster.living import Living
 from trellis.sim.cluster.nodes import Nodes
+from trellis.sim.cluster.pods import moment
 from trellis.sim.cluster.rows import RowTable
 from trellis.sim.cluster.tally import Tally
 from trellis.sim.cluster.templates import Template
@@ -65,6 +67,18 @@ class State:
     def version(self) -> str:
         """One that is later than all others."""
         return str(next(self._versions))
+
+    def metadata(self, workload: int, uid: str) -> ObjectMeta:
+        """Of the controller of a workload, as it is made now."""
+        mine = self.fleet.workloads[workload]
+        return ObjectMeta(
+            name=mine.name,
+            namespace=mine.namespace,
+            uid=uid,
+            resource_version=self.version(),
+            creation_timestamp=moment(self.now),
+            labels=self.templates[workload].metadata.labels,
+        )
 
     def add(self, living: Living) -> None:
         """Store a new pod."""

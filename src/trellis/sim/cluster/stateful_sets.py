@@ -6,12 +6,11 @@ first, and waits for what is not Ready.
 
 from __future__ import annotations
 
-from trellis.api.kube.meta import ObjectMeta, OwnerReference
+from trellis.api.kube.meta import OwnerReference
 from trellis.api.kube.pods import PodTemplateSpec
 from trellis.api.kube.workloads import StatefulSet, StatefulSetSpec
 from trellis.sim.cluster.living import Living
 from trellis.sim.cluster.making import Making
-from trellis.sim.cluster.pods import moment
 from trellis.sim.cluster.state import State
 
 
@@ -29,14 +28,7 @@ class StatefulSetController:
     def begin(self) -> None:
         """Make the StatefulSet and its first pod."""
         state, template = self._state, self._state.templates[self._workload]
-        metadata = ObjectMeta(
-            name=self._mine.name,
-            namespace=self._mine.namespace,
-            uid=self._uid,
-            resource_version=state.version(),
-            creation_timestamp=moment(state.now),
-            labels=template.metadata.labels,
-        )
+        metadata = state.metadata(self._workload, self._uid)
         pods = PodTemplateSpec(template.metadata, template.spec)
         spec = StatefulSetSpec(self._mine.replicas, template.selector, pods)
         state.watcher.workload("StatefulSet", None, StatefulSet(metadata, spec))

@@ -109,7 +109,7 @@ def _workload(found: Found, usage: DumpUsage) -> Workload:
         demand=tuple(usage.demand(found, container) for container in found.containers),
         start=Start(probe=probed),
         max_unavailable=found.max_unavailable,
-        label=found.target.kind,
+        label="" if found.target.kind == found.kind else found.target.kind,
     )
 
 

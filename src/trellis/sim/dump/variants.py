@@ -9,11 +9,10 @@ import msgspec
 
 from trellis.api.kinds import HVPA, VPA
 from trellis.api.resolve import DEFAULT_RECOMMENDER
-from trellis.base.errors import InvalidInput
 from trellis.core.model.collected import Collected
 from trellis.core.model.recording import encode
+from trellis.sim.collected_figures import known_flags
 from trellis.sim.dump.workloads import Found, counted
-from trellis.sim.figures import FLAGS, read_figures
 from trellis.sim.fleet import Document, Variant
 
 FIXED: Final = "fixed"
@@ -37,7 +36,7 @@ def variants_of(
         )
     if len(collected.hvpas):
         notes.append(f"left out, because not modelled: {counted(len(collected.hvpas), HVPA.name)}")
-    settings = _settings(collected)
+    settings, _ = known_flags(collected)
     variants = [Variant(FIXED, "requests as written", around, settings)]
     if vpas:
         variants.append(Variant(CURRENT, "Sizing by its own VPAs", (*around, *vpas), settings))
@@ -84,17 +83,3 @@ def _vpa(found: Found, recommender: str, mode: str) -> Document:
         spec["recommenders"] = [{"name": recommender}]
     metadata = {"namespace": found.target.namespace, "name": found.name}
     return {"apiVersion": VPA.api_version, "kind": VPA.name, "metadata": metadata, "spec": spec}
-
-
-def _settings(collected: Collected) -> dict[str, str]:
-    """What the components in the cluster are told by flags, as far as it says something in a model."""
-    found: dict[str, str] = {}
-    for component in collected.components:
-        for flag, value in component.flags.items():
-            if flag in FLAGS:
-                try:
-                    read_figures({flag: value})
-                except InvalidInput:
-                    continue
-                found[flag] = value
-    return found

@@ -13,13 +13,16 @@ from trellis.runtime.setting_loading import load
 from trellis.runtime.setting_sources import Written
 from trellis.sources.prometheus.settings import PrometheusSettings
 
+USUAL_LABELS: Final[Mapping[str, str]] = {
+    "container-pod-name-label": "pod",
+    "container-name-label": "container",
+    "prometheus-cadvisor-job-name": "",
+}
 SURVEY_FIGURES: Final[Mapping[str, str]] = {
     "history-length": "14d",
     "history-resolution": "5m",
     "history-chunk": "1y",
-    "container-pod-name-label": "pod",
-    "container-name-label": "container",
-    "prometheus-cadvisor-job-name": "",
+    **USUAL_LABELS,
 }
 
 
