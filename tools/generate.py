@@ -23,6 +23,8 @@ from trellis.api.crds import crd  # noqa: E402
 from trellis.api.kinds import ALL_KINDS, KINDS, Kind  # noqa: E402
 from trellis.controllers.admission.metrics import ADMISSION_METRICS  # noqa: E402
 from trellis.controllers.admission.settings import AdmissionSettings  # noqa: E402
+from trellis.controllers.hvpa.metrics import HVPA_METRICS  # noqa: E402
+from trellis.controllers.hvpa.settings import HvpaControllerSettings  # noqa: E402
 from trellis.controllers.recommender.metrics import RECOMMENDER_METRICS  # noqa: E402
 from trellis.controllers.recommender.settings import RecommenderSettings  # noqa: E402
 from trellis.controllers.updater.metrics import UPDATER_METRICS  # noqa: E402
@@ -52,6 +54,9 @@ def generated() -> dict[str, Callable[[], str]]:
         "admission-controller", AdmissionSettings, ADMISSION_METRICS, guide="admission"
     )
     files["docs/reference/updater.md"] = lambda: component_page("updater", UpdaterSettings, UPDATER_METRICS)
+    files["docs/reference/hvpa-controller.md"] = lambda: component_page(
+        "hvpa", HvpaControllerSettings, HVPA_METRICS, guide="hvpa"
+    )
     files["docs/images/check.svg"] = lambda: picture(ROOT)
     files["docs/images/boost-probes.svg"] = lambda: boost_picture(
         PROBES, "CPU request and limit over time, with and without a probe and a duration"

@@ -26,6 +26,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Size and boost pods as they are made, and check autoscaling objects.",
     ),
     "updater": ("trellis.cli.updater", "Resize running pods to what is recommended, in place or by eviction."),
+    "hvpa": ("trellis.cli.hvpa", "Decide how many replicas a workload has and how big each is, by buckets."),
     "simulate": ("trellis.cli.simulate", "Play a fleet through time, sized in several ways, and compare."),
     "backtest": ("trellis.cli.backtest", "Score recommenders on recorded usage."),
     "explain": ("trellis.cli.explain", "Say why a VPA, a pod or a recommendation is as it is."),

@@ -1,0 +1,181 @@
+"""What is done at a look at one Hvpa? Its own HPA and VPA are kept, a plan is made, and the plan is carried out.
+
+The target's scale is written first, then the Hvpa's `spec.replicas`, then its status. Whoever is killed in between does
+no harm: the next look reads no wish that may have been acted on, and finds the count that is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from trellis.api.hvpa import Hvpa, HvpaStatus
+from trellis.api.kube.meta import ObjectReference
+from trellis.base.reason import Reason, Severity
+from trellis.controllers.hvpa import metrics as named
+from trellis.controllers.hvpa.keeping import Keeping, Known, written
+from trellis.controllers.hvpa.publishing import Said, status_action, status_of_plan, status_without_plan
+from trellis.controllers.hvpa.sources import Sources
+from trellis.controllers.hvpa.targets import Scaled, Targets
+from trellis.controllers.hvpa.viewing import Surroundings, pods_of, view_of
+from trellis.controllers.hvpa.watching import Watching
+from trellis.core.hvpa import HvpaSettings, Meaning, Plan, SetScale, View, WriteBack, plan, unwritten
+from trellis.core.hvpa.plan import AS_DECIDED, SCALED_TO_ZERO
+from trellis.core.hvpa.steps import NO_RECOMMENDATION
+from trellis.core.model.keys import Key
+from trellis.kube import actions
+from trellis.kube.events import reference_to
+from trellis.kube.outcomes import Outcome, Result
+from trellis.kube.patches import json_patch
+from trellis.kube.resources import HVPAS
+from trellis.kube.writer import Writer
+from trellis.runtime.metrics import Metrics
+
+HVPA_REFUSED = Reason("HvpaRefused", "The Hvpa breaks a rule, and its target is left alone.", Severity.WARNING)
+SCALE_REFUSED = Reason("ScaleRefused", "The target's count could not be written.", Severity.WARNING)
+
+# A write that failed is tried again after so long, and one that somebody else was faster than at once.
+_RETRY_SECONDS: Final = 5.0
+_CONFLICT_SECONDS: Final = 0.2
+
+Record = Callable[[ObjectReference, Reason, str], None]
+
+
+class Looking:
+    """Looks at Hvpas, one at a time each."""
+
+    def __init__(
+        self,
+        watching: Watching,
+        targets: Targets,
+        writer: Writer,
+        keeping: Keeping,
+        figures: HvpaSettings,
+        *,
+        metrics: Metrics,
+        record: Record,
+        now: Callable[[], float],
+    ) -> None:
+        self._watching = watching
+        self._targets = targets
+        self._writer = writer
+        self._keeping = keeping
+        self._sources = Sources(writer, now)
+        self._figures = figures
+        self._metrics = metrics
+        self._record = record
+        self._now = now
+
+    async def look(self, key: Key) -> float | None:
+        """Look at one; the answer is in how many seconds to look again, None if only a change is a reason to."""
+        hvpa = self._watching.hvpas.get(*key)
+        if hvpa is None or hvpa.metadata.deletion_timestamp is not None:
+            self._keeping.forget(key)
+            return None
+        known = self._keeping.of(hvpa, self._now())
+        if known.meaning is None:
+            return await self._not_decided(hvpa, known, Said(HVPA_REFUSED, known.refused), [])
+        namespace = hvpa.metadata.namespace
+        watching = self._watching
+        around = Surroundings(watching.hvpas_in(namespace), watching.hpas_in(namespace), watching.vpas_in(namespace))
+        notes = await self._sources.keep(hvpa, known, known.meaning.hvpa, around)
+        found = await self._targets.find(hvpa)
+        if isinstance(found, Said):
+            return await self._not_decided(hvpa, known, found, notes)
+        return await self._decide(hvpa, known, known.meaning, found, around, notes=notes)
+
+    async def _decide(
+        self, hvpa: Hvpa, known: Known, meaning: Meaning, found: Scaled, around: Surroundings, *, notes: list[Said]
+    ) -> float | None:
+        uid = found.scale.metadata.uid
+        if known.target and known.target != uid:
+            known.memory = msgspec.structs.replace(known.memory, decided=None, left=None, repaired=None)
+        known.target, known.selector = uid, found.selector
+        now = self._now()
+        view = view_of(
+            hvpa,
+            meaning,
+            found.scale,
+            pods_of(self._watching.pods_in(hvpa.metadata.namespace), found.selector),
+            around,
+            wish=known.wish(hvpa),
+            published=known.published(hvpa),
+            memory=known.memory,
+        )
+        made = plan(view, now, self._figures)
+        self._metrics.add(named.PLANS, 1)
+        failed = await self._carry_out(hvpa, known, found, view, made)
+        if failed is not None and failed.result is Result.CONFLICT:
+            return _CONFLICT_SECONDS
+        if failed is not None:
+            return await self._not_decided(hvpa, known, Said(SCALE_REFUSED, failed.message), notes)
+        notes += [Said(each) for each in made.verdict.notes if each.severity is not Severity.INFO]
+        active = view.yields is None and made.verdict.reason is not SCALED_TO_ZERO
+        if not active or made.verdict.reason is NO_RECOMMENDATION:
+            notes.append(Said(made.verdict.reason))
+        status = status_of_plan(hvpa, found.scale, made, notes, active=active, now=now)
+        await self._publish(hvpa, known, status)
+        known.blocked = tuple((each.direction.value, each.reason.code) for each in made.verdict.blocked)
+        self._tell(hvpa, known, Said(made.verdict.reason, made.verdict.details), notes)
+        return None if made.next_look is None else max(made.next_look - now, _CONFLICT_SECONDS)
+
+    async def _carry_out(self, hvpa: Hvpa, known: Known, found: Scaled, view: View, made: Plan) -> Outcome | None:
+        """Do what the plan says and remember it; what failed, if the target could not be scaled."""
+        memory = made.memory
+        for action in made.actions:
+            if isinstance(action, SetScale):
+                metadata = found.scale.metadata
+                target = actions.Target(
+                    found.resource,
+                    hvpa.spec.target_ref.name,
+                    hvpa.metadata.namespace,
+                    metadata.uid,
+                    metadata.resource_version,
+                )
+                outcome = await self._writer.write(actions.SetScale(target, action.replicas))
+                if not outcome.applied:
+                    return outcome
+                self._metrics.add(named.SCALED, 1, "Up" if action.replicas > view.replicas else "Down")
+            elif isinstance(action, WriteBack):
+                outcome = await self._writer.write(_write_back(hvpa, view.wish, action.replicas))
+                known.replicas = written(outcome, replicas=action.replicas)
+                if not outcome.applied:
+                    memory = unwritten(memory)
+        known.memory = memory
+        return None
+
+    async def _not_decided(self, hvpa: Hvpa, known: Known, why: Said, notes: list[Said]) -> float | None:
+        status = status_without_plan(hvpa, why, [*notes, why], self._now())
+        await self._publish(hvpa, known, status)
+        known.blocked = ()
+        self._tell(hvpa, known, why, notes)
+        return _RETRY_SECONDS
+
+    async def _publish(self, hvpa: Hvpa, known: Known, status: HvpaStatus) -> None:
+        action = status_action(hvpa, status)
+        if action is not None:
+            outcome = await self._writer.write(action)
+            known.size = written(outcome, size=status.recommendation) or known.size
+
+    def _tell(self, hvpa: Hvpa, known: Known, verdict: Said, notes: list[Said]) -> None:
+        """One Event for each verdict that is new, and for each condition that is."""
+        about = reference_to(HVPAS, hvpa)
+        said = (verdict.reason.code, verdict.details)
+        if said != known.verdict and verdict.reason is not AS_DECIDED:
+            self._record(about, verdict.reason, verdict.message)
+        for each in notes:
+            if each.reason.code not in known.notes and each.reason is not verdict.reason:
+                self._record(about, each.reason, each.message)
+        known.verdict, known.notes = said, frozenset(each.reason.code for each in notes)
+
+
+def _write_back(hvpa: Hvpa, seen: int | None, replicas: int) -> actions.Action:
+    """Set `spec.replicas`, but only if it still says what was read: an HPA may have written in the meantime."""
+    operations: list[dict[str, object]] = []
+    if seen is not None:
+        operations.append({"op": "test", "path": "/spec/replicas", "value": seen})
+    operations.append({"op": "add", "path": "/spec/replicas", "value": replicas})
+    target = actions.target_of(HVPAS, hvpa, at_this_version=seen is None)
+    return actions.PatchObject(target, json_patch(operations))

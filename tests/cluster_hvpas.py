@@ -1,0 +1,99 @@
+"""What does a test do with the Hvpa controller on a real control plane? It starts it, and reads what came of it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from testbed import shipped
+from testbed.client import Json
+from testbed.cluster import Cluster
+from testbed.controllers import Controller, running
+from testbed.workloads import container, deployment
+from trellis.base.quantity import Quantity
+
+Start = Callable[..., Controller]
+
+GROUP = "/apis/autoscaling.x-k8s.io/v1alpha1"
+BUCKET = {"replicas": {"min": 1, "max": 8}, "cpu": {"min": "0", "max": "24"}, "memory": {"min": "500M", "max": "25G"}}
+
+
+@contextmanager
+def hvpa_controllers(cluster: Cluster, directory: Path) -> Iterator[Start]:
+    """Start `trellis hvpa` under the account that Trellis ships. A right that is missing, or a bug, is an error."""
+    started: list[Controller] = []
+    with ExitStack() as controllers:
+
+        def start(namespace: str, *flags: str) -> Controller:
+            log = directory / f"hvpa-{len(started)}.log"
+            own = [f"--vpa-object-namespace={namespace}", "--hvpa-interval=5s", *flags]
+            command = [str(Path(sys.executable).with_name("trellis")), "hvpa"]
+            kubeconfig = shipped.account(cluster, "hvpa")
+            started.append(controllers.enter_context(running(command, kubeconfig, log, own)))
+            return started[-1]
+
+        yield start
+    for controller in started:
+        logs = controller.logs()
+        sys.stdout.write(f"{controller.process.log.name}:\n{logs}\n")
+        assert "forbidden" not in logs.lower(), f"a right is missing: see {controller.process.log.name}"
+        assert "Traceback" not in logs
+        assert "a look failed" not in logs
+
+
+def hvpa(name: str, *buckets: Json, kind: str = "Deployment", **spec: Any) -> Json:
+    """An Hvpa for the workload of its name; the bucket is that of story 1."""
+    target = {"apiVersion": "apps/v1", "kind": kind, "name": name}
+    return {
+        "apiVersion": "autoscaling.x-k8s.io/v1alpha1",
+        "kind": "Hvpa",
+        "metadata": {"name": name},
+        "spec": {"targetRef": target, "buckets": list(buckets or (BUCKET,)), **spec},
+    }
+
+
+def workload(kind: str, cpu: str, memory: str, replicas: int, notes: Mapping[str, str] | None = None) -> Json:
+    """A Deployment or StatefulSet called web, of pods with one container."""
+    found = deployment("web", container(cpu=cpu, memory=memory), replicas=replicas, annotations=notes)
+    more = {"serviceName": "web", "podManagementPolicy": "Parallel"} if kind == "StatefulSet" else {}
+    return {**found, "kind": kind, "spec": {**found["spec"], **more}}
+
+
+def hvpa_path(namespace: str, name: str) -> str:
+    return f"{GROUP}/namespaces/{namespace}/hvpas/{name}"
+
+
+def hpa_path(namespace: str, name: str) -> str:
+    return f"/apis/autoscaling/v2/namespaces/{namespace}/horizontalpodautoscalers/{name}"
+
+
+def workload_path(namespace: str, name: str, plural: str = "deployments") -> str:
+    return f"/apis/apps/v1/namespaces/{namespace}/{plural}/{name}"
+
+
+def replicas_of(cluster: Cluster, namespace: str, name: str, plural: str = "deployments") -> int:
+    count: int = cluster.api.get(workload_path(namespace, name, plural))["spec"]["replicas"]
+    return count
+
+
+def status_of(cluster: Cluster, namespace: str, name: str) -> Json:
+    found: Json = cluster.api.get(hvpa_path(namespace, name)).get("status", {})
+    return found
+
+
+def size_of(cluster: Cluster, namespace: str, name: str) -> tuple[int, int] | None:
+    """What the status says of a pod, in millicores and bytes."""
+    parts = status_of(cluster, namespace, name).get("recommendation", {}).get("containerRecommendations", [])
+    target = parts[0]["target"] if parts else {}
+    if not {"cpu", "memory"} <= target.keys():
+        return None
+    return Quantity.parse(target["cpu"]).milli, Quantity.parse(target["memory"]).units
+
+
+def conditions_of(cluster: Cluster, namespace: str, name: str) -> dict[str, tuple[str, str]]:
+    """Status and reason of each condition by its type."""
+    found = status_of(cluster, namespace, name).get("conditions", [])
+    return {each["type"]: (each["status"], each["reason"]) for each in found}
