@@ -21,7 +21,10 @@ DAY = 86_400.0
 MIB = 2.0**20
 HASH = "7d4b9c6f5d"
 
-_GROUP = re.compile(r"group by \((?P<by>[a-z_, ]+)\) \((?P<metric>[a-z_]+)(?:\{(?P<selector>.*)\})?\)")
+_GROUP = re.compile(
+    r"group by \((?P<by>[a-z_, ]+)\) \((?P<past>last_over_time\()?(?P<metric>[a-z_]+)"
+    r"(?:\{(?P<selector>.*)\})?(?(past)\[[0-9a-z]+\]\))\)"
+)
 _PLAIN = re.compile(r"(?:last_over_time\()?(?P<metric>[a-z_]*)\{(?P<selector>.*?)\}(?:\[[0-9a-z]+\]\))?(?: == 1)?")
 _MATCHER = re.compile(r'([a-z_]+)(=~|!=|=)"([^"]*)"')
 
@@ -48,7 +51,7 @@ class SurveyedPrometheus(ModelPrometheus):
             names = form_["by"].split(", ")
             groups = {
                 tuple((name, labels[name]) for name in names if name in labels)
-                for labels in (*(labels for labels, _ in self.state), *self._usage())
+                for labels in (*(labels for labels, _ in self.state), *self._usage(is_past=bool(form_["past"])))
                 if labels["__name__"] == form_["metric"] and _all_match(form_["selector"] or "", labels)
             }
             return self._vector([(dict(group), 1.0) for group in sorted(groups)])
@@ -57,8 +60,11 @@ class SurveyedPrometheus(ModelPrometheus):
             return self._vector([(labels, value) for labels, value in self.state if self._is_meant(query, labels)])
         return await super().__call__(request)
 
-    def _usage(self) -> Iterable[dict[str, str]]:
-        for namespace, pod, container in self.usage["memory"]:
+    def _usage(self, *, is_past: bool) -> Iterable[dict[str, str]]:
+        """Of those that have samples now, or ever had."""
+        for (namespace, pod, container), samples in self.usage["memory"].items():
+            if not is_past and max(samples) < NOW - STEP:
+                continue
             name = "container_memory_working_set_bytes"
             yield {"__name__": name, "namespace": namespace, "pod": pod, "container": container}
 

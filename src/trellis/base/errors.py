@@ -114,6 +114,10 @@ class InvalidSeries(InvalidInput):
     # As of a kubeconfig: a path that is cut off names no file.
     longest_shown = 4096
 
+    def __init__(self, value: object, rule: str) -> None:
+        # Rules quote names of columns and series, and a file that is none of usage may have anything there.
+        super().__init__(value, printable(rule))
+
 
 class InvalidScenario(InvalidInput):
     """A scenario that cannot be played; `problems` is all that is wrong with it, the rule the first of them."""
@@ -249,9 +253,14 @@ class InternalError(TrellisError):
     """A promise of our own code does not hold. Please report it."""
 
 
+def printable(text: str) -> str:
+    """A text that does nothing to a terminal but appear on it: what is not printable is escaped."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 def shown(value: object, limit: int = 80) -> str:
     """A value as it belongs into a message: as JSON has it, on one line, cut if it is long."""
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    if not text.isprintable():
-        text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    text = printable(json.dumps(value, ensure_ascii=False, default=str))
     return text if len(text) <= limit else text[: limit - 3] + "..."

@@ -53,7 +53,7 @@ def series_from_prometheus(asked: AskedPrometheus, namespaces: Sequence[str], *,
     settings = asked.settings()
 
     async def read() -> Found:
-        async with PrometheusClient(settings) as client:
+        async with PrometheusClient(settings, hasty=True) as client:
             with shown([_PART], lambda steps: f"{steps:,.0f} steps/s", quiet=quiet) as tell:
                 return await read_prometheus(
                     client, settings, namespaces, time.time(), lambda each: tell(_PART, each.done, each.total)

@@ -115,14 +115,14 @@ def _check(traces: Sequence[str], wanted: Wanted) -> None:
 async def _surveyed(wanted: Wanted, asked: Asked, now: float) -> Found:
     choice, settings = wanted.choice, wanted.settings()
     if wanted.no_cluster:
-        async with PrometheusClient(settings) as prometheus:
+        async with PrometheusClient(settings, hasty=True) as prometheus:
             return await _from_prometheus(wanted, prometheus, settings, asked=asked, now=now)
     async with connected(wanted.kubeconfig, wanted.context, _FIELD_MANAGER) as (client, home):
         present = await cluster_present(client, choice, home)
         if wanted.vpas:
             return Found(_from_vpas(present, choice, now))
         if wanted.prometheus_url:
-            async with PrometheusClient(settings) as prometheus:
+            async with PrometheusClient(settings, hasty=True) as prometheus:
                 return await _from_prometheus(wanted, prometheus, settings, asked=asked, now=now, present=present)
         async with found_prometheus(client, settings, now) as (prometheus, place):
             found = await _from_prometheus(wanted, prometheus, settings, asked=asked, now=now, present=present)

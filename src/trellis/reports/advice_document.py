@@ -42,6 +42,7 @@ _COLUMNS = (
     "samples",
     "confidence",
     "kills",
+    *(f"{resource}_capped_by" for resource in RESOURCES),
 )
 
 
@@ -163,7 +164,12 @@ def _change(resource: str, change: Change, difference: float) -> Document:
         "limit": _step(resource, change.limit_before, change.limit),
         "difference": _plain(resource, difference),
         "found": _text(resource, change.found),
+        "cappedBy": _capped(change),
     }
+
+
+def _capped(change: Change) -> str | None:
+    return change.capped.code if change.capped is not None else None
 
 
 def _step(resource: str, before: float, after: float) -> Document:
@@ -198,4 +204,5 @@ def _rows(advised: Advised) -> Iterator[list[Cell]]:
             cells.append(_plain(resource, part(advice.difference, resource)))
         surveyed = advice.surveyed
         cells += [_number(advice.money, 2), _number(surveyed.days, 2), surveyed.samples]
-        yield [*cells, _number(surveyed.estimate.confidence, 3), surveyed.kills]
+        cells += [_number(surveyed.estimate.confidence, 3), surveyed.kills]
+        yield [*cells, *(_capped(advice.of(resource)) for resource in RESOURCES)]

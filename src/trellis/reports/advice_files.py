@@ -38,7 +38,7 @@ def manifest_files(advised: Advised, form: Emitted, update_mode: str = "Off") ->
     made = patches(advised)
     texts = dict(_texts(made))
     if form is Emitted.KUSTOMIZE:
-        listed = {"patches": [{"path": path} for path in texts]} if texts else {}
+        listed = {"patches": [_listed(workload) for workload, _ in made.objects]} if texts else {}
         texts = {"kustomization.yaml": as_yaml([{**_COMPONENT, **listed}]), **texts}
     return Files(texts, made.left_out)
 
@@ -46,6 +46,15 @@ def manifest_files(advised: Advised, form: Emitted, update_mode: str = "Off") ->
 def _texts(made: Manifests) -> Iterator[tuple[str, str]]:
     for workload, manifest in made.objects:
         yield _path(workload), as_yaml([manifest])
+
+
+def _listed(workload: SurveyedWorkload) -> dict[str, object]:
+    """A patch with what it is for: without a target, kustomize fails where a kustomization has no such workload."""
+    name = workload.name.replace(".", r"\.")  # it is a regular expression there
+    return {
+        "path": _path(workload),
+        "target": {"kind": workload.kind, "name": name, "namespace": workload.namespace},
+    }
 
 
 def _path(workload: SurveyedWorkload) -> str:

@@ -128,14 +128,14 @@ def _row(row: Row) -> str:
         f'<td title="{escape(kind)}">{escape(named(workload))}</td>',
         f'<td class="word">{escape(advice.surveyed.name)}</td>',
         f'<td class="word"><span class="{_CLASSES[reason.severity]}" title="{escape(reason.meaning)}">'
-        f"{escape(reason.code)}</span></td>",
+        f"{escape(advice.why)}</span></td>",
         number_cell(count(workload.pods), workload.pods),
     ]
     for _, resource, _ in _RESOURCES:
         cells += _resource(row, resource)
     cells.append(number_cell(signed_money(advice.money), advice.money, begins=True))
     cells.append(number_cell(rounded_days(advice), advice.surveyed.days))
-    words = escape(f"{kind} {advice.surveyed.name} {reason.code}".lower())
+    words = escape(f"{kind} {advice.surveyed.name} {advice.why}".lower())
     return f'<tr data-words="{words}">{"".join(cells)}</tr>'
 
 

@@ -57,7 +57,7 @@ def _table(rows: Sequence[Row]) -> Iterator[str]:
         cells = [plain(named(row.workload)), plain(one_line(container.surveyed.name)), count(row.workload.pods)]
         for resource, apart in (("cpu", container.difference.cpu), ("memory", container.difference.memory)):
             cells += [step(resource, container.of(resource)).replace("->", "→"), difference(resource, apart)]
-        cells += [container.reason.code, rounded_days(container)]
+        cells += [container.why, rounded_days(container)]
         yield f"| {' | '.join(cells)} |"
 
 

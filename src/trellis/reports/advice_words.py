@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trellis.base.reason import Severity
-from trellis.core.advice.advised import Advised, ContainerAdvice, Totals, WorkloadAdvice
+from trellis.core.advice.advised import Advised, ContainerAdvice, Row, Totals, WorkloadAdvice
 from trellis.core.advice.judging import (
     LOW_CONFIDENCE,
     MEMORY_AT_RISK,
@@ -14,7 +14,7 @@ from trellis.core.advice.judging import (
     REQUEST_UNKNOWN,
     UNDER_REQUESTED,
 )
-from trellis.core.advice.policy import LimitRule, Limits
+from trellis.core.advice.policy import RESOURCES, LimitRule, Limits
 from trellis.core.advice.scale_points import SCALE_POINT_MISSING, ScalePoint
 from trellis.core.advice.surveyed import Effort
 from trellis.reports.advice_amounts import amount
@@ -158,9 +158,20 @@ def remarks(advised: Advised) -> Iterator[str]:
         rest = f" and {len(governed) - _NAMED} more" if len(governed) > _NAMED else ""
         names = ", ".join(named(each) for each in governed[:_NAMED])
         yield f"Note: VerticalPodAutoscalers may set other requests: {names}{rest}"
+    for row in advised.rows:
+        yield from _bounds(row)
     mixed = sum(row.container.surveyed.differing > 0 for row in advised.rows)
     if mixed:
         yield f"Note: {counted(mixed, 'container')} with pods of several sizes; most of the pods count"
+
+
+def _bounds(row: Row) -> Iterator[str]:
+    for resource in RESOURCES:
+        change = row.container.of(resource)
+        if change.capped is not None:
+            found, left = amount(resource, change.found), amount(resource, change.request)
+            what = f"{named(row.workload)} {one_line(row.container.surveyed.name)}: {RESOURCE_WORDS[resource]}"
+            yield f"Note: {what} of {found} is needed, {left} is allowed ({change.capped.code})"
 
 
 def effort(used: Effort) -> str:

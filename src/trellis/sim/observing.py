@@ -33,6 +33,7 @@ def observed_pod(pod: Pod) -> ObservedPod:
             uid=metadata.uid,
             resource_version=metadata.resource_version,
             owner_references=metadata.owner_references,
+            generation=metadata.generation,
             creation_timestamp=metadata.creation_timestamp,
             deletion_timestamp=metadata.deletion_timestamp,
             labels=metadata.labels,

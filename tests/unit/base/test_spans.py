@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trellis.base.errors import InvalidDuration
-from trellis.base.spans import format_span, parse_span
+from trellis.base.spans import format_span, parse_span, written_span
 
 
 @pytest.mark.parametrize(
@@ -27,6 +27,10 @@ def test_what_is_no_span_is_refused_with_an_example(text: str) -> None:
 @given(st.integers(0, 10**8))
 def test_what_is_written_is_read_again(seconds: int) -> None:
     assert parse_span(format_span(seconds)) == seconds
+
+
+def test_a_span_in_a_sentence_has_units_set_apart() -> None:
+    assert [written_span(each) for each in (0, 90, 360_000)] == ["0 s", "1 min 30 s", "4 d 4 h"]
 
 
 def test_a_span_is_written_as_people_would() -> None:

@@ -10,8 +10,7 @@ from click.testing import CliRunner, Result
 
 from announcing import announce
 from trellis.base.errors import InvalidInput
-from trellis.cli.backtest import command
-from trellis.cli.main import main
+from trellis.cli.main import main, trellis
 from trellis.sim.backtest.limits import MEASURES
 
 HEADER = "timestamp,series,cpu_cores,memory_bytes\n"
@@ -31,7 +30,7 @@ def usage(tmp_path: Path) -> str:
 
 
 def run(*arguments: str) -> Result:
-    return CliRunner().invoke(command, [*arguments, "--quiet", "--processes=1", "--step=4h"])
+    return CliRunner().invoke(trellis, ["backtest", *arguments, "--quiet", "--processes=1", "--step=4h"])
 
 
 def test_a_table_for_people_is_printed(usage: str) -> None:
@@ -94,13 +93,13 @@ def test_a_limit_that_is_passed_fails(usage: str) -> None:
     ],
 )
 def test_options_that_cannot_be_meant_are_refused(arguments: list[str], message: str) -> None:
-    result = CliRunner().invoke(command, arguments)
+    result = CliRunner().invoke(trellis, ["backtest", *arguments])
     assert result.exit_code == 2
     assert message in " ".join(result.stderr.split())
 
 
 def test_a_step_too_short_is_refused() -> None:
-    result = CliRunner().invoke(command, ["a.csv", "--step=1s"])
+    result = CliRunner().invoke(trellis, ["backtest", "a.csv", "--step=1s"])
     assert '"1s" is too short, 60 s is the least' in result.stderr
 
 
@@ -139,9 +138,9 @@ def test_who_presses_ctrl_c_gets_what_is_finished_and_130(usage: str, monkeypatc
 
 def test_settings_of_prometheus_are_checked_before_it_is_asked() -> None:
     with pytest.raises(InvalidInput, match="flag --prometheus-url: must be a URL such as"):
-        CliRunner().invoke(command, ["--prometheus-url=nowhere", "--quiet"], catch_exceptions=False)
+        CliRunner().invoke(trellis, ["backtest", "--prometheus-url=nowhere", "--quiet"], catch_exceptions=False)
 
 
 def test_help_names_every_measure_that_can_be_limited() -> None:
-    text = "".join(CliRunner().invoke(command, ["--help"]).stdout.split())
+    text = "".join(CliRunner().invoke(trellis, ["backtest", "--help"]).stdout.split())
     assert f"Measures:{','.join(MEASURES)}." in text

@@ -16,8 +16,7 @@ from announcing import announce
 from sample_surveys import shop
 from trellis.api.vpa import UPDATE_MODES
 from trellis.cli import advice_options, surveying
-from trellis.cli.main import main
-from trellis.cli.recommend import command
+from trellis.cli.main import main, trellis
 from trellis.core.advice.surveyed import Surveyed
 from trellis.reports.advice import FORMS, Emitted
 
@@ -51,7 +50,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 def run(*arguments: str) -> Result:
-    return CliRunner().invoke(command, [*arguments, "--quiet"])
+    return CliRunner().invoke(trellis, ["recommend", *arguments, "--quiet"])
 
 
 def test_files_of_usage_are_enough(usage: str) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -128,8 +131,37 @@ def test_a_component_lists_every_patch_and_nothing_else() -> None:
     component = yaml.safe_load(texts.pop("kustomization.yaml"))
     assert component["kind"] == "Component"
     assert [patch["path"] for patch in component["patches"]] == list(texts)
+    first = component["patches"][0]
+    patched = yaml.safe_load(texts[first["path"]])
+    assert first["target"] == {"kind": patched["kind"], **patched["metadata"]}
     nothing = manifest_files(only(workload("web")), Emitted.KUSTOMIZE).texts
     assert "patches" not in yaml.safe_load(nothing["kustomization.yaml"])
+
+
+def test_a_name_with_dots_is_no_pattern_for_others() -> None:
+    # A target's name is a regular expression to kustomize.
+    found = manifest_files(only(workload("web.v1", container(target=(100, GIB)))), Emitted.KUSTOMIZE).texts
+    (patch,) = yaml.safe_load(found["kustomization.yaml"])["patches"]
+    assert patch["target"]["name"] == r"web\.v1"
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="there is no kubectl to run kustomize")
+def test_a_kustomization_may_lack_some_of_the_workloads(tmp_path: Path) -> None:
+    for path, text in manifest_files(advised(many(30)), Emitted.KUSTOMIZE).texts.items():
+        file = tmp_path / "sizes" / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    (tmp_path / "base").mkdir()
+    one = yaml.safe_load((tmp_path / "sizes" / "kustomization.yaml").read_text())["patches"][0]["path"]
+    patch = yaml.safe_load((tmp_path / "sizes" / one).read_text())
+    wanted = patch["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]
+    own = {**patch, "spec": {"template": {"spec": {"containers": [{"name": "app", "image": "web"}]}}}}
+    (tmp_path / "base" / "own.yaml").write_text(yaml.safe_dump(own))
+    kustomization = {"resources": ["own.yaml"], "components": ["../sizes"]}
+    (tmp_path / "base" / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
+    command = ["kubectl", "kustomize", str(tmp_path / "base")]
+    built = yaml.safe_load(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    assert built["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"] == wanted
 
 
 def test_a_patch_laid_over_its_template_gives_what_was_advised() -> None:

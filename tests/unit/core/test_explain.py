@@ -332,6 +332,9 @@ def test_room_on_nodes_is_not_judged_by_a_part_of_the_pods() -> None:
     explained = explain_vpa(found.evidence(), "web")
     assert not any(part.warnings for part in explained.pods)
     assert "RoomUnseen" in codes(explained)
+    content = cluster({"app": {"cpu": "500m", "memory": "1Gi"}})
+    content.patterns = (NAMESPACE,)
+    assert "RoomUnseen" not in codes(explain_vpa(content.evidence(), "web")), "nobody is evicted: room does not matter"
 
 
 def test_flags_that_nobody_saw_and_checkpoints_that_nobody_can_read_are_named() -> None:

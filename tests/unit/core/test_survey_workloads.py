@@ -6,8 +6,10 @@ import math
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import pytest
 
+from trellis.api.kube.containers import Container, Resources
 from trellis.api.kube.meta import KubeObject, ObjectMeta, OwnerReference
 from trellis.api.kube.observed_pods import (
     Amounts,
@@ -21,11 +23,14 @@ from trellis.api.kube.observed_pods import (
     ObservedResources,
     ObservedState,
 )
+from trellis.api.kube.pods import PodSpec, PodTemplateSpec
+from trellis.api.kube.workloads import StatefulSet, StatefulSetSpec
 from trellis.base.errors import InvalidInput
 from trellis.core.advice.choice import Choice
 from trellis.core.advice.present import Present
 from trellis.core.advice.surveyed import SurveyedWorkload
 from trellis.core.advice.workloads import Found, find_workloads
+from trellis.core.model.ooms import OomKill
 
 THEN = datetime(2026, 7, 1, tzinfo=UTC)
 
@@ -155,6 +160,19 @@ def test_kills_that_pods_show_are_told() -> None:
     what = found(pods=(pod("a", owner("StatefulSet", "db"), container_statuses=(status,)),), StatefulSet=[made("db")])
     [kill] = what.kills
     assert (kill.pod, kill.container, kill.time, kill.memory) == ("a", "app", THEN.timestamp(), 2**30)
+
+
+def test_a_kill_from_before_a_resize_is_not_taken_to_have_had_what_the_pod_has_now() -> None:
+    status = ObservedContainerStatus("app", last_state=ObservedState(Ended("OOMKilled", THEN)))
+    grown = pod("a", owner("StatefulSet", "db"), requests=("1", "3Gi"), container_statuses=(status,))
+    grown = msgspec.structs.replace(grown, metadata=msgspec.structs.replace(grown.metadata, generation=2))
+    told = OomKill("shop", "a", "", "app", THEN.timestamp())
+    resources = Resources(requests={"memory": "2Gi"})
+    template = PodTemplateSpec(spec=PodSpec(containers=(Container(name="app", resources=resources),)))
+    db = StatefulSet(ObjectMeta(name="db", namespace="shop"), StatefulSetSpec(template=template))
+    for objects, memory in (([db], 2 * 2.0**30), ([made("db")], 0.0)):
+        present = Present(pods=(grown,), workloads={"StatefulSet": objects}, kills=(told,))
+        assert [kill.memory for kill in find_workloads(present, Choice()).kills] == [memory, memory]
 
 
 def test_labels_choose_workloads_by_their_own_or_else_by_their_pods() -> None:

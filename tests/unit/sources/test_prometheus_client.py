@@ -39,9 +39,9 @@ TOO_MANY = "query processing would load too many samples into memory in query ex
 @asynccontextmanager
 async def talking_to(url: str, **settings: Any) -> AsyncIterator[PrometheusClient]:
     observe = settings.pop("observe", None)
-    environment = settings.pop("environment", {})
+    how = {"environment": settings.pop("environment", {}), "hasty": settings.pop("hasty", False)}
     made = PrometheusSettings(prometheus_address=url, **settings)
-    async with PrometheusClient(made, observe=observe, environment=environment, backoff=AT_ONCE) as client:
+    async with PrometheusClient(made, observe=observe, backoff=AT_ONCE, **how) as client:
         yield client
 
 
@@ -208,6 +208,20 @@ def test_tls_trusts_the_authority_that_is_set_and_no_other(tmp_path: Path) -> No
     asyncio.run(main())
 
 
+def test_who_is_hasty_gives_up_at_once_if_nobody_is_there_to_begin_with() -> None:
+    async def main() -> tuple[int, int]:
+        async with serving(Scripted(fine, failing(503), fine)) as url, talking_to(url, hasty=True) as client:
+            await client.query("up", 5.0)
+            await client.query("up", 5.0)  # whoever was there is waited for
+            known = client.attempts
+        async with talking_to(url, hasty=True) as client:
+            with pytest.raises(PrometheusUnreachable, match="cannot be connected to: Connection refused"):
+                await client.query("up", 5.0)
+            return known, client.attempts
+
+    assert asyncio.run(main()) == (3, 1)
+
+
 def test_an_authority_that_cannot_be_used_is_refused_at_start(tmp_path: Path) -> None:
     file = tmp_path / "ca.crt"
     settings = PrometheusSettings(prometheus_address="https://prometheus", prometheus_ca_file=str(file))
@@ -295,9 +309,9 @@ def test_a_failure_that_stays_is_said_in_the_servers_words() -> None:
     [
         (refusing(400, "bad_data", 'invalid parameter "query": parse error'), 'invalid parameter "query": parse error'),
         (refusing(422, "execution", "found duplicate series"), "found duplicate series"),
-        (failing(401), "401: it asks for other credentials; see --prometheus-bearer-token-file and --username"),
-        (failing(403, "RBAC: access denied"), 'not allowed to ask; see .* \\("RBAC: access denied"\\)'),
-        (failing(404, "404 page not found"), "no API of Prometheus at this address; see --prometheus-address"),
+        (failing(401), "401: it asks for other credentials; set prometheus-bearer-token-file, or username"),
+        (failing(403, "RBAC: access denied"), 'to ask; set .* --prometheus-config \\("RBAC: access denied"\\)'),
+        (failing(404, "404 page not found"), "at this address; see --prometheus-address .* --prometheus-url"),
         (failing(302, Location="https://sso/login"), "it sends us to https://sso/login; see --prometheus-address"),
         (failing(418), "418: no reason"),
         (lambda: web.Response(text="<html>Grafana</html>"), "none of Prometheus.*Grafana"),

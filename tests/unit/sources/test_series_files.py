@@ -199,9 +199,16 @@ def test_gaps_and_values_that_nobody_measured_are_told_and_fine(tmp_path: Path) 
     found = read(written(tmp_path, HEAD + rows))
     assert len(found.series) == 1
     gap, unknown = found.notes
-    assert gap.endswith("a gap of 2h0m0s after row 4")
+    assert gap.endswith("a gap of 2 h after row 4")
     assert unknown.endswith("column cpu_cores: 1 of 4 values are empty or NaN, the first in row 3")
     assert found.series[0].missing > 0.9
+
+
+def test_what_is_no_text_is_refused_without_a_word_of_it_on_the_terminal(tmp_path: Path) -> None:
+    said = refusal(written(tmp_path, "\x1b]0;owned\x07,time,cpu\n0,1,2\n"))
+    assert said.endswith("row 1 is no text: character 1 is a control character")
+    named = read(written(tmp_path, "timestamp,series,cpu\n0,\x1b[2Jbad,1\n60,\x1b[2Jbad,-1\n"))
+    assert "(series \\x1b[2Jbad): -1 is negative" in str(named.problems[0])
 
 
 amounts = st.floats(0.001, 1000.0).map(lambda value: round(value, 6))

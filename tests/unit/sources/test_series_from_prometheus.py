@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import Sequence
 
 import pytest
+from aiohttp import web
 
 from local_server import serving
-from model_prometheus import Container, ModelPrometheus
+from model_prometheus import Container, ModelPrometheus, error
 from trellis.base.errors import InvalidSeries
 from trellis.sources.prometheus.client import PrometheusClient
 from trellis.sources.prometheus.settings import PrometheusSettings
@@ -17,6 +18,7 @@ from trellis.sources.series.tables import Found
 
 NOW = 1_785_585_600.0
 MINUTE = 60.0
+MEMORY = "container_memory_working_set_bytes"
 APP: Container = ("team-a", "web-1", "app")
 DB: Container = ("data", "db-0", "postgres")
 
@@ -27,13 +29,13 @@ def served() -> ModelPrometheus:
     for container, cores in ((APP, 0.5), (DB, 2.0)):
         server.put("cpu", container, dict.fromkeys(times, cores))
         server.put("memory", container, dict.fromkeys(times[:3], 1e9))
-    labels = [{"namespace": name} for name in ("team-a", "data")]
-    result = [{"metric": each, "value": [NOW, "1"]} for each in labels]
-    server.raw["group by (namespace) (container_memory_working_set_bytes)"] = {
-        "resultType": "vector",
-        "result": result,
-    }
+    server.raw[f"group by (namespace) (last_over_time({MEMORY}[3m]))"] = known_namespaces("team-a", "data")
     return server
+
+
+def known_namespaces(*names: str) -> object:
+    result = [{"metric": {"namespace": name}, "value": [NOW, "1"]} for name in names]
+    return {"resultType": "vector", "result": result}
 
 
 def read(server: ModelPrometheus, patterns: Sequence[str] = ()) -> Found:
@@ -57,6 +59,26 @@ def test_every_container_of_every_pod_is_a_series() -> None:
 
 def test_a_pattern_chooses_namespaces() -> None:
     assert [each.name for each in read(served(), ["team-*"]).series] == ["team-a/web-1/app"]
+
+
+def test_a_namespace_without_samples_at_this_moment_is_found_by_its_past() -> None:
+    server = served()
+    server.raw[f"group by (namespace) ({MEMORY})"] = known_namespaces("data")
+    assert [each.name for each in read(server, ["team-*"]).series] == ["team-a/web-1/app"]
+
+
+def test_where_the_past_is_too_much_to_ask_the_namespaces_of_now_are_taken() -> None:
+    class Limited(ModelPrometheus):
+        async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
+            form = await request.post()
+            if "last_over_time" in str(form["query"]):
+                return error(422, "execution", "query processing would load too many samples into memory")
+            return await super().__call__(request)
+
+    server = Limited()
+    server.usage = served().usage
+    server.raw[f"group by (namespace) ({MEMORY})"] = known_namespaces("data")
+    assert [each.name for each in read(server, ["*"]).series] == ["data/db-0/postgres"]
 
 
 def test_a_pattern_that_matches_nothing_and_a_prometheus_that_knows_nothing_are_told() -> None:

@@ -121,6 +121,15 @@ def test_a_namespace_takes_one_query_per_resource_however_many_containers_it_has
     assert found.effort.one_by_one == 24
 
 
+def test_a_namespace_where_nothing_runs_at_this_moment_is_found_by_its_past() -> None:
+    server = SurveyedPrometheus()
+    server.say("kube_deployment_spec_replicas", 0, {"namespace": "night", "deployment": "report"})
+    times = [NOW - DAY + STEP * number for number in range(12)]
+    for resource, used in (("cpu", 0.2), ("memory", 100 * MIB)):
+        server.put(resource, ("night", f"report-{HASH}-x2k9b", "app"), dict.fromkeys(times, used))
+    assert names(survey(server, Choice.of(["ni*"]))) == [("night", "Deployment", "report")]
+
+
 def test_namespaces_are_chosen_by_patterns_and_kinds() -> None:
     server = SurveyedPrometheus()
     for namespace in ("team-a", "team-b", "kube-system"):
@@ -284,6 +293,17 @@ def test_no_metrics_at_all_is_said() -> None:
     assert math.isnan(container.estimate.target.cpu)
     assert len(found.notes) == 1
     assert "has no usage of them" in found.notes[0]
+
+
+def test_cpu_that_is_scraped_too_seldom_for_a_rate_is_said() -> None:
+    server = SurveyedPrometheus()
+    server.deploy("shop", "web")
+    server.usage["cpu"] = {}
+    found = survey(server)
+    assert math.isnan(one(found)[1].highest.cpu)
+    (note,) = found.notes
+    assert "has memory and no CPU of them" in note
+    assert "take a longer --resolution" in note
 
 
 def test_too_many_samples_are_asked_for_in_parts() -> None:

@@ -15,6 +15,7 @@ from trellis.core.advice.choice import Choice
 from trellis.core.advice.present import Present, present_in
 from trellis.core.advice.surveyed import SurveyedWorkload
 from trellis.core.advice.workloads import find_workloads
+from trellis.core.recommend.capping import NamespaceLimits
 from trellis.kube.requests import Request
 from trellis.kube.responses import Response
 from trellis.kube.scripted import Answer, refusal
@@ -69,6 +70,15 @@ def test_without_the_right_to_see_replica_sets_labels_tell_whose_the_pods_are() 
     found = present(server)
     assert workloads(found)["shop/Deployment/web"].pods == 2
     assert [each.what for each in found.missing] == ["ReplicaSet"]
+
+
+def test_limit_ranges_are_read_and_whoever_may_not_is_told() -> None:
+    assert workloads(present(shop()))["shop/Deployment/web"].limits != NamespaceLimits()
+    server = shop()
+    server.before = lambda request: _refused() if request.path.endswith("/limitranges") else None
+    found = present(server)
+    assert workloads(found)["shop/Deployment/web"].limits == NamespaceLimits()
+    assert [str(each) for each in found.missing] == ["LimitRange: may not be read"]
 
 
 def test_a_namespace_that_does_not_exist_is_said_with_the_nearest_that_does() -> None:

@@ -20,8 +20,9 @@ OOM_KILLED: Final = "OOMKilled"
 
 
 class ObservedPodMeta(OwnedMeta, frozen=True):
-    """Name, owners and labels."""
+    """Name, owners and labels. `generation` is above 1 once the spec was changed, by a resize for one."""
 
+    generation: int = 0
     creation_timestamp: Time | None = None
     deletion_timestamp: Time | None = None
     labels: Labels = NOTHING

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from trellis.base.prices import Prices, weights
 from trellis.base.reason import Severity
 from trellis.core.advice.advised import Advised, ContainerAdvice, Row, WorkloadAdvice
+from trellis.core.advice.bounding import Changes, bounded
 from trellis.core.advice.judging import ORDER, REQUEST_UNKNOWN, judged
 from trellis.core.advice.policy import RESOURCES, Policy
 from trellis.core.advice.scale_points import moved_points
@@ -40,8 +41,13 @@ def advise(
 
 
 def _workload(workload: SurveyedWorkload, policy: Policy, prices: Prices) -> WorkloadAdvice:
-    containers = tuple(_container(each, workload, policy, prices) for each in workload.containers)
-    changes = {(each.surveyed.name, resource): each.of(resource) for each in containers for resource in RESOURCES}
+    judgements = {
+        (each.name, resource): judged(each, resource, policy, is_sized=workload.is_sized)
+        for each in workload.containers
+        for resource in RESOURCES
+    }
+    changes = bounded(workload, judgements, policy)
+    containers = tuple(_container(each, workload, changes, prices) for each in workload.containers)
     return WorkloadAdvice(workload, _pods(workload), containers, tuple(moved_points(workload, changes)))
 
 
@@ -50,9 +56,9 @@ def _pods(workload: SurveyedWorkload) -> int:
 
 
 def _container(
-    container: SurveyedContainer, workload: SurveyedWorkload, policy: Policy, prices: Prices
+    container: SurveyedContainer, workload: SurveyedWorkload, changes: Changes, prices: Prices
 ) -> ContainerAdvice:
-    cpu, memory = (judged(container, resource, policy, is_sized=workload.is_sized) for resource in RESOURCES)
+    cpu, memory = (changes[container.name, resource] for resource in RESOURCES)
     pods = _pods(workload)
     difference = Amount(cpu.difference * pods, memory.difference * pods)
     return ContainerAdvice(

@@ -32,6 +32,12 @@ class ContainerAdvice(msgspec.Struct, frozen=True):
         return self.cpu if resource == "cpu" else self.memory
 
     @property
+    def why(self) -> str:
+        """The codes of its reason, and of what bounds its requests."""
+        capped = dict.fromkeys(each.capped.code for each in (self.cpu, self.memory) if each.capped is not None)
+        return ", ".join([self.reason.code, *capped])
+
+    @property
     def is_change(self) -> bool:
         """Whether anything should be other than it is."""
         return self.cpu.is_change or self.memory.is_change

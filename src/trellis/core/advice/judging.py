@@ -11,7 +11,7 @@ import math
 import msgspec
 
 from trellis.base.reason import Reason, Severity
-from trellis.core.advice.policy import DAY, LimitRule, Policy, part
+from trellis.core.advice.policy import DAY, LimitRule, Policy, new_limit, part
 from trellis.core.advice.surveyed import SurveyedContainer
 
 MEMORY_AT_RISK = Reason(
@@ -45,7 +45,8 @@ _LEAST_SAMPLES = 24
 class Change(msgspec.Struct, frozen=True):
     """One resource of a container: request and limit as they are and as they should be, of one pod.
 
-    `found` is what the recommender says, before bounds and steps. CPU is in millicores, and NaN is none.
+    `found` is what the recommender says, before bounds and steps. CPU is in millicores, and NaN is none. `capped` is
+    what bounds the request, if a LimitRange does.
     """
 
     reason: Reason
@@ -54,6 +55,7 @@ class Change(msgspec.Struct, frozen=True):
     limit_before: float
     limit: float
     found: float
+    capped: Reason | None = None
 
     @property
     def is_change(self) -> bool:
@@ -86,7 +88,7 @@ def judged(container: SurveyedContainer, resource: str, policy: Policy, *, is_si
         reason = REQUEST_UNKNOWN
     if reason in {FINE, LOW_CONFIDENCE, NO_USAGE_KNOWN}:
         return Change(reason, before, before, limit, limit, found)
-    limited = _limit(resource, (before, limit), wanted, policy)
+    limited = new_limit(policy, resource, (before, limit), wanted)
     if resource == "memory" and limited < container.highest.memory:
         limited = max(policy.bounded(resource, container.highest.memory), limited)
     return Change(reason, before, wanted, limit, limited, found)
@@ -125,21 +127,6 @@ def _is_young(container: SurveyedContainer, policy: Policy) -> bool:
     if math.isnan(container.first):
         return not container.estimate.confidence >= 1.0
     return container.samples < _LEAST_SAMPLES or container.days * DAY < policy.history
-
-
-def _limit(resource: str, now: tuple[float, float], wanted: float, policy: Policy) -> float:
-    """The limit that goes with a new request. Kubernetes takes a limit without a request for both."""
-    before, limit = now
-    rule = policy.limits.rule(resource)
-    if rule is LimitRule.REQUEST:
-        return wanted
-    if rule is LimitRule.NONE or math.isnan(limit):
-        return math.nan
-    if rule is LimitRule.KEEP:
-        return max(limit, wanted)
-    ratio = limit / before if before > 0 else 1.0
-    step = part(policy.step, resource)
-    return max(math.ceil(wanted * ratio / step - 1e-9) * step, wanted)
 
 
 def _same(one: float, other: float) -> bool:

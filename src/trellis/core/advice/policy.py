@@ -72,6 +72,21 @@ class Policy(msgspec.Struct, frozen=True):
         return min(found, part(self.most, resource))
 
 
+def new_limit(policy: Policy, resource: str, now: tuple[float, float], wanted: float) -> float:
+    """The limit that goes with a new request. Kubernetes takes a limit without a request for both."""
+    before, limit = now
+    rule = policy.limits.rule(resource)
+    if rule is LimitRule.REQUEST:
+        return wanted
+    if rule is LimitRule.NONE or math.isnan(limit):
+        return math.nan
+    if rule is LimitRule.KEEP:
+        return max(limit, wanted)
+    ratio = limit / before if before > 0 else 1.0
+    step = part(policy.step, resource)
+    return max(math.ceil(wanted * ratio / step - 1e-9) * step, wanted)
+
+
 def read_limit_rules(text: str) -> Limits:
     """Rules as they are written on a command line: one for both resources, or `cpu=none,memory=keep`."""
     if "=" not in text:

@@ -13,6 +13,7 @@ import msgspec
 from trellis.api.kube.meta import KubeObject
 from trellis.api.kube.observed_pods import ObservedPod
 from trellis.api.kube.observed_workloads import Observed
+from trellis.api.kube.policies import LimitRange
 from trellis.api.kube.scaling import HorizontalPodAutoscaler
 from trellis.api.vpa import VerticalPodAutoscaler
 from trellis.core.model.collected import Collected
@@ -35,6 +36,7 @@ class Present(msgspec.Struct, frozen=True):
     workloads: Mapping[str, Sequence[Workload]] = {}
     hpas: Sequence[HorizontalPodAutoscaler] = ()
     vpas: Sequence[VerticalPodAutoscaler] = ()
+    limit_ranges: Sequence[LimitRange] = ()
     gone: Sequence[ObservedPod] = ()
     makers: Mapping[str, Sequence[Workload]] = {}
     kills: Sequence[OomKill] = ()
@@ -53,5 +55,6 @@ def present_in(collected: Collected) -> Present:
         workloads=workloads,
         hpas=tuple(collected.hpas),
         vpas=tuple(collected.vpas),
+        limit_ranges=tuple(collected.limit_ranges),
         missing=collected.missing,
     )

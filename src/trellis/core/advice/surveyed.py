@@ -12,6 +12,7 @@ from collections.abc import Mapping
 import msgspec
 
 from trellis.core.model.dump_lines import Missing
+from trellis.core.recommend.capping import NamespaceLimits
 from trellis.core.recommend.parameters import ParameterValues
 
 _DAY = 86_400.0
@@ -95,7 +96,7 @@ class SurveyedWorkload(msgspec.Struct, frozen=True):
     A group of Jobs has kind Job, the name that they share, and in `group` the label and value that it stands for
     (`app=report`); `members` is how many objects it has. `pods` run now; `wanted` is how many replicas it asks for, -1
     if that means nothing. `vpas` are the VerticalPodAutoscalers that point at it. Where nobody could say what is
-    requested now, `is_sized` is false.
+    requested now, `is_sized` is false. `limits` are what LimitRanges of its namespace demand.
     """
 
     namespace: str
@@ -111,6 +112,7 @@ class SurveyedWorkload(msgspec.Struct, frozen=True):
     group: str = ""
     members: int = 1
     is_sized: bool = True
+    limits: NamespaceLimits = NamespaceLimits()
 
 
 class Effort(msgspec.Struct, frozen=True):

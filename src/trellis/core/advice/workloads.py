@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
 from trellis.api.kube.observed_pods import ObservedPod
 from trellis.api.kube.pods import PodTemplateSpec
+from trellis.api.kube.policies import LimitRange
 from trellis.api.kube.workloads import CronJob, DaemonSet, Job
 from trellis.core.advice.choice import Choice
 from trellis.core.advice.current import current_sizes, template_sizes
@@ -19,6 +20,7 @@ from trellis.core.advice.whose import JOB, Whose
 from trellis.core.model.keys import Key
 from trellis.core.model.ooms import OomKill, observed
 from trellis.core.model.owners import TargetRef
+from trellis.core.recommend.capping import NamespaceLimits, read_limit_ranges
 
 _ENDED: Final = ("Succeeded", "Failed")
 _API_VERSIONS: Final = {
@@ -83,7 +85,7 @@ def find_workloads(present: Present, choice: Choice) -> Found:
         for key, made in sorted(making.items())
         if choice.wants(made.target.kind, _labels(made)) and _is_there(made)
     }
-    kills = (*present.kills, *(kill for pod in present.pods for kill in observed(None, pod)))
+    kills = _kills(present, lambda pod: _made_with(making[pod[0], owner[pod]]) if pod in owner else {})
     mine = {pod: key for pod, key in owner.items() if (pod[0], key) in found}
     namespaces = {namespace for namespace, _ in found}
     return Found(found, mine, tuple(kill for kill in kills if kill.namespace in namespaces))
@@ -110,6 +112,28 @@ def _objects(present: Present, choice: Choice) -> Iterator[tuple[TargetRef, Work
                 yield TargetRef(namespace, _API_VERSIONS.get(kind, ""), kind, name), each
 
 
+def _kills(present: Present, made_with: Callable[[Key], Mapping[str, float]]) -> Iterator[OomKill]:
+    """All kills. A pod that was resized since may have had less then than it has now: what it was made with counts.
+
+    Where that is not known either, it is the usage around the kill alone.
+    """
+    resized = {(pod.metadata.namespace, pod.metadata.name) for pod in present.pods if pod.metadata.generation > 1}
+    for kill in (*present.kills, *(kill for pod in present.pods for kill in observed(None, pod))):
+        if (kill.namespace, kill.pod) in resized:
+            had = made_with((kill.namespace, kill.pod)).get(kill.container, 0.0)
+            # Of NaN, which is not known, the first stays.
+            yield msgspec.structs.replace(kill, memory=min(had, kill.memory))
+        else:
+            yield kill
+
+
+def _made_with(made: _Making) -> Mapping[str, float]:
+    """The memory that containers request by their template, as far as it is known."""
+    template = _newest_template(made.objects)
+    sizes = template_sizes(template) if template is not None else ()
+    return {each.name: each.request.memory for each in sizes if each.request.memory >= 0}
+
+
 def _is_there(made: _Making) -> bool:
     """A Job that is over and a pod that is gone are past, unless others like them may come."""
     running = any(pod.status.phase not in _ENDED for pod in made.pods)
@@ -126,10 +150,11 @@ def _labels(made: _Making) -> Mapping[str, str]:
 
 
 class _Others(msgspec.Struct, frozen=True):
-    """Who else sizes or scales a workload, by namespace, kind and name."""
+    """Who else sizes or scales a workload, by namespace, kind and name, and what bounds its namespace."""
 
     hpas: Mapping[tuple[str, str, str], list[SurveyedHpa]]
     vpas: Mapping[tuple[str, str, str], list[str]]
+    limits: Mapping[str, NamespaceLimits]
 
     @classmethod
     def of(cls, present: Present) -> _Others:
@@ -141,7 +166,10 @@ class _Others(msgspec.Struct, frozen=True):
         for vpa in present.vpas:
             ref = vpa.spec.target_ref
             vpas.setdefault((vpa.metadata.namespace, ref.kind or "", ref.name or ""), []).append(vpa.metadata.name)
-        return cls(hpas, vpas)
+        ranges: dict[str, list[LimitRange]] = {}
+        for each in present.limit_ranges:
+            ranges.setdefault(each.metadata.namespace, []).append(each)
+        return cls(hpas, vpas, {namespace: read_limit_ranges(some) for namespace, some in ranges.items()})
 
 
 def _surveyed(made: _Making, others: _Others) -> SurveyedWorkload:
@@ -161,6 +189,7 @@ def _surveyed(made: _Making, others: _Others) -> SurveyedWorkload:
         labels=dict(_labels(made)),
         group=made.group,
         members=max(1, len(made.objects)) if made.group else 1,
+        limits=others.limits.get(target.namespace, NamespaceLimits()),
     )
 
 
@@ -168,8 +197,12 @@ def _containers(running: Sequence[ObservedPod], made: _Making) -> tuple[Surveyed
     """As pods have them that run, or else as the template says, or else as pods had them that are over."""
     if running:
         return current_sizes(running)
-    templates = [template for each in made.objects if (template := _template(each)) is not None]
-    return template_sizes(templates[-1]) if templates else current_sizes(made.pods)
+    template = _newest_template(made.objects)
+    return template_sizes(template) if template is not None else current_sizes(made.pods)
+
+
+def _newest_template(objects: Sequence[Workload]) -> PodTemplateSpec | None:
+    return next((template for each in reversed(objects) if (template := _template(each)) is not None), None)
 
 
 def _template(workload: Workload) -> PodTemplateSpec | None:

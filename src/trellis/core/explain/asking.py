@@ -81,7 +81,8 @@ class _Subject(msgspec.Struct, frozen=True):
 
 def _answer(evidence: Evidence, about: _Subject) -> Explained:
     vpa, pods, target = about.vpa, about.pods, about.target
-    unseen = tuple(unseen_by(evidence, about.containers, verdicts=about.kind != RECOMMENDATION_KIND))
+    parts = tuple(_pod_parts(evidence, pods))
+    unseen = tuple(unseen_by(evidence, about.containers, parts, verdicts=about.kind != RECOMMENDATION_KIND))
     if vpa is not None and not vpa.is_answered:
         unseen = (Unseen(RECOMMENDER_ELSEWHERE, vpa.recommender), *unseen)
     explained = Explained(
@@ -91,7 +92,7 @@ def _answer(evidence: Evidence, about: _Subject) -> Explained:
         time=time_text(evidence.now),
         vpa=vpa,
         containers=about.containers,
-        pods=tuple(_pod_parts(evidence, pods)),
+        pods=parts,
         unseen=unseen,
         partial=is_partial(unseen),
     )

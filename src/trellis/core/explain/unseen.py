@@ -7,8 +7,9 @@ from typing import Final
 
 from trellis.base.reason import Reason, Severity
 from trellis.core.explain.evidence import Evidence
-from trellis.core.explain.explained import Container, Unseen
+from trellis.core.explain.explained import Container, PodPart, Unseen
 from trellis.core.model.dump_lines import Missing
+from trellis.core.resize.inplace import Way
 
 ATTEMPTS_UNSEEN = Reason(
     "AttemptsUnseen", "What became of the updater's earlier attempts is known to its process alone, and not looked at."
@@ -45,7 +46,9 @@ _ABOUT_COMPONENTS: Final = ("ConfigMap", "Lease", "Deployments of components")
 _COMPONENTS: Final = ("recommender", "updater", "admission-controller")
 
 
-def unseen_by(evidence: Evidence, containers: tuple[Container, ...], *, verdicts: bool) -> Iterator[Unseen]:
+def unseen_by(
+    evidence: Evidence, containers: tuple[Container, ...], pods: tuple[PodPart, ...], *, verdicts: bool
+) -> Iterator[Unseen]:
     """All of it, what makes an answer partial first; without `verdicts`, only what concerns recommendations."""
     collected, recommended = evidence.collected, evidence.recommended
     if not collected.is_whole:
@@ -65,7 +68,7 @@ def unseen_by(evidence: Evidence, containers: tuple[Container, ...], *, verdicts
         yield Unseen(SAMPLES_UNSEEN)
     if verdicts and evidence.updated.plans:
         yield Unseen(ATTEMPTS_UNSEEN)
-        if not evidence.updated.rooms:
+        if not evidence.updated.rooms and any(pod.way == Way.EVICT.value for pod in pods):
             yield Unseen(ROOM_UNSEEN)
         if evidence.updated.sized is None:
             yield Unseen(ADMISSION_UNSEEN)

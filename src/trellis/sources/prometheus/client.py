@@ -50,7 +50,8 @@ _LONGEST_WAIT_SECONDS: Final = 60.0
 class PrometheusClient:
     """One Prometheus. To be made and used within one event loop; a context that closes its connections.
 
-    `queries` counts what was asked, `attempts` how often it had to be.
+    `queries` counts what was asked, `attempts` how often it had to be. Who is `hasty` gives up at once if nobody is
+    there to begin with: somebody sits in front of a command, and the address may be wrong.
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class PrometheusClient:
         backoff: Backoff = _PATIENCE,
         draw: Draw = random.random,
         grace_seconds: float = GRACE_SECONDS,
+        hasty: bool = False,
     ) -> None:
         address = URL(settings.prometheus_address.rstrip("/"))
         self._address = str(address.with_user(None))
@@ -77,6 +79,7 @@ class PrometheusClient:
         self._backoff = backoff
         self._draw = draw
         self._method = "POST"
+        self._hasty = hasty
         self.queries = 0
         self.attempts = 0
         self._session: aiohttp.ClientSession | None = None
@@ -132,10 +135,11 @@ class PrometheusClient:
                 status, headers, body = await self._answered(path, parameters)
             except NETWORK_FAILURES as error:
                 # A query that got no answer in minutes will get none in the next ones.
-                if failures > self._retries or _took_too_long(error):
+                if failures > self._retries or _took_too_long(error) or (self._hasty and _is_nobody(error)):
                     what = what_happened(error, self._seconds)
                     raise PrometheusUnreachable(f"Prometheus at {self._address} {what}") from error
             else:
+                self._hasty = False
                 if status == 200:
                     return body
                 refused = refusal(self._address, status, headers, body)
@@ -222,6 +226,11 @@ def _tls(settings: PrometheusSettings, address: str) -> ssl.SSLContext | bool:
 
 def _took_too_long(error: Exception) -> bool:
     return isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ConnectionTimeoutError)
+
+
+def _is_nobody(error: Exception) -> bool:
+    """Whether there was no connection at all."""
+    return isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
 
 
 def _instant(time: float) -> str:

@@ -15,10 +15,16 @@ _TIMEOUT: Final = "timeout"
 _TOO_MUCH: Final = re.compile(
     r"too (?:many|much|large|long|big)|larger than|exceed|limit|maximum|timed out|deadline|-search\.max", re.IGNORECASE
 )
+# The recommender has a flag for each setting; a command takes most of them from a file.
+_CREDENTIALS: Final = (
+    "set prometheus-bearer-token-file, or username and password: for the recommender by flags, for other commands in "
+    "the file of --prometheus-config"
+)
+_ADDRESS: Final = "see --prometheus-address of the recommender, --prometheus-url of other commands"
 _ADVICE: Final = {
-    401: "it asks for other credentials; see --prometheus-bearer-token-file and --username",
-    403: "these credentials are not allowed to ask; see --prometheus-bearer-token-file and --username",
-    404: "there is no API of Prometheus at this address; see --prometheus-address",
+    401: f"it asks for other credentials; {_CREDENTIALS}",
+    403: f"these credentials are not allowed to ask; {_CREDENTIALS}",
+    404: f"there is no API of Prometheus at this address; {_ADDRESS}",
 }
 _REDIRECTS: Final = range(300, 400)
 
@@ -29,7 +35,7 @@ def refusal(address: str, status: int, headers: Mapping[str, str], body: bytes) 
     said = found.error if found else _excerpt(body)
     kind = found.error_type if found else ""
     if status in _REDIRECTS:
-        said = f"it sends us to {headers.get('Location', 'elsewhere')}; see --prometheus-address"
+        said = f"it sends us to {headers.get('Location', 'elsewhere')}; {_ADDRESS}"
     elif status in _ADVICE and not kind:
         said = f"{_ADVICE[status]}{f' ({said})' if said else ''}"
     message = f"Prometheus at {address} answers {status}: {said or 'no reason'}"

@@ -11,8 +11,8 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from trellis.base.durations import Duration
 from trellis.base.errors import InvalidSeries
+from trellis.base.spans import written_span
 from trellis.core.usage.columns import BoolColumn, FloatColumn, IntColumn
 from trellis.core.usage.samples import MOST_BYTES, MOST_CORES
 from trellis.sources.series.series import Series
@@ -69,7 +69,7 @@ def notes_on(series: Series, origin: Origin) -> Iterator[str]:
     if len(gaps):
         longest = int(gaps[np.argmax(apart[gaps])])
         many = f"{len(gaps)} gaps, the longest" if len(gaps) > 1 else "a gap"
-        length = Duration(round(float(apart[longest])) * 10**9)
+        length = written_span(float(apart[longest]))
         yield f"{about}: {many} of {length} after row {origin.rows[longest]}"
     for values, column in ((series.cpu, origin.cpu), (series.memory, origin.memory)):
         unknown = np.isnan(values)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterator
 from typing import BinaryIO, Final, TypeAlias
 
@@ -25,6 +26,7 @@ _PIECE: Final = 32 << 20
 _LINE: Final = 10
 _SEPARATORS: Final = (",", ";", "\t")
 _LONGEST: Final = 512  # bytes of a field; what is longer is not of a table of usage
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 
@@ -56,6 +58,8 @@ def header_of(source: str, stream: BinaryIO) -> tuple[list[str], str]:
         text = line.decode("utf-8").strip()
     except UnicodeDecodeError as error:
         raise InvalidSeries(source, f"row 1 is no text: byte {error.start + 1} is not UTF-8") from error
+    if (wrong := _CONTROL.search(text)) is not None:
+        raise InvalidSeries(source, f"row 1 is no text: character {wrong.start() + 1} is a control character")
     separator = max(_SEPARATORS, key=text.count)
     return next(csv.reader([text], delimiter=separator)), separator
 

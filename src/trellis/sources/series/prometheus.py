@@ -12,6 +12,7 @@ from trellis.core.usage.columns import FloatColumn
 from trellis.core.usage.samples import Samples
 from trellis.sources.prometheus.client import PrometheusClient
 from trellis.sources.prometheus.history import HistoryProgress, history
+from trellis.sources.prometheus.namespaces import labels_over_history
 from trellis.sources.prometheus.settings import PrometheusSettings
 from trellis.sources.series.series import Series
 from trellis.sources.series.tables import Found
@@ -41,8 +42,8 @@ async def _namespaces(
     client: PrometheusClient, settings: PrometheusSettings, patterns: Sequence[str], now: float
 ) -> list[str]:
     label = settings.container_namespace_label
-    known = await client.query(f"group by ({label}) ({settings.history_memory_metric})", now)
-    names = {each.get(label, "") for each in known.labels} - {""}
+    known = await labels_over_history(client, settings, settings.history_memory_metric, [label], now)
+    names = {each.get(label, "") for each in known} - {""}
     return sorted(name for name in names if any(fnmatchcase(name, pattern) for pattern in patterns))
 
 

@@ -1,7 +1,7 @@
 """What is there, going by the API server? What may not be read is named and left out.
 
 Nobody needs all of the rights: without ReplicaSets the names of pods tell whose they are, and without HPAs nobody knows
-what a new request does to them.
+what a new request does to them, nor without LimitRanges whether it is allowed.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from trellis.kube.resources import (
     DEPLOYMENTS,
     HPAS,
     JOBS,
+    LIMIT_RANGES,
     OBSERVED_PODS,
     REPLICA_SETS,
     REPLICATION_CONTROLLERS,
@@ -58,9 +59,10 @@ async def cluster_present(client: Client, choice: Choice, own: str = "") -> Pres
     """All that is asked about; `own` is the namespace of who asks. Raises `KubeError` if nobody answers."""
     patterns = tuple(each for each in choice.namespaces if not each.startswith("!"))
     places = await find_places(client, Wanted(patterns, own))
-    every = (OBSERVED_PODS, *_WORKLOADS, HPAS, VPAS)
-    pods, *workloads, hpas, vpas = await asyncio.gather(*(_list(client, each, places, choice) for each in every))
-    found = (pods, *workloads, hpas)
+    every = (OBSERVED_PODS, *_WORKLOADS, HPAS, LIMIT_RANGES, VPAS)
+    listed = await asyncio.gather(*(_list(client, each, places, choice) for each in every))
+    pods, *workloads, hpas, ranges, vpas = listed
+    found = (pods, *workloads, hpas, ranges)
     here = {each.metadata.namespace for some in (pods, *workloads) for each in some.objects}
     # Where nobody has VPAs, nothing is missing.
     others = [each for each in vpas.missing if each.why != NOT_SERVED]
@@ -70,6 +72,7 @@ async def cluster_present(client: Client, choice: Choice, own: str = "") -> Pres
         workloads={each.kind: some.objects for each, some in zip(_WORKLOADS, workloads, strict=True)},
         hpas=hpas.objects,
         vpas=vpas.objects,
+        limit_ranges=ranges.objects,
         missing=(*places.missing, *(each for some in found for each in some.missing), *others),
     )
 

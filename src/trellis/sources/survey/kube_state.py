@@ -14,6 +14,7 @@ from trellis.core.advice.present import Present
 from trellis.core.model.dump_lines import Missing
 from trellis.core.model.ooms import OomKill
 from trellis.sources.prometheus.client import PrometheusClient
+from trellis.sources.prometheus.namespaces import labels_over_history
 from trellis.sources.prometheus.queries import among
 from trellis.sources.prometheus.settings import PrometheusSettings, seconds_of
 from trellis.sources.survey.groups import ask_in_groups
@@ -72,7 +73,7 @@ class KubeState:
 
     async def gone(self, namespaces: Sequence[str]) -> tuple[list[ObservedPod], StateSeries]:
         """Pods that there were, and what is known of who made them; raises `PrometheusError`."""
-        await self._namespaces()
+        await self._told()
         series = StateSeries(self._spelling)
         for found in await self._in_groups(namespaces, self._owners):
             series.take_past(found)
@@ -88,13 +89,19 @@ class KubeState:
 
     async def _namespaces(self) -> list[str]:
         """Of which anything is known: by kube-state-metrics, which also shows how its labels are spelled, or by use."""
-        answer = await self._client.query(f"group by (namespace, exported_namespace) ({POD_OWNER})", self._now)
-        if any("exported_namespace" in labels for labels in answer.labels):
-            self._spelling = Spelling("exported_")
-        known = {self._spelling.of(labels, "namespace") for labels in answer.labels}
+        known = await self._told()
         label = self._settings.container_namespace_label
-        used = await self._client.query(f"group by ({label}) ({self._settings.history_memory_metric})", self._now)
-        return sorted((known | {labels.get(label, "") for labels in used.labels}) - {""})
+        metric = self._settings.history_memory_metric
+        used = await labels_over_history(self._client, self._settings, metric, [label], self._now)
+        return sorted((known | {labels.get(label, "") for labels in used}) - {""})
+
+    async def _told(self) -> set[str]:
+        """The namespaces that kube-state-metrics told of."""
+        labels = ("namespace", "exported_namespace")
+        found = await labels_over_history(self._client, self._settings, POD_OWNER, labels, self._now)
+        if any("exported_namespace" in each for each in found):
+            self._spelling = Spelling("exported_")
+        return {self._spelling.of(each, "namespace") for each in found}
 
     async def _in_groups(self, namespaces: Sequence[str], ask: Callable[[tuple[str, ...]], Awaitable[T]]) -> list[T]:
         return await ask_in_groups(namespaces, self._settings.prometheus_namespaces_per_query, ask)

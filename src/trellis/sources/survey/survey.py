@@ -154,6 +154,11 @@ class Survey:
         await self._keeping.keep(read)
         return read
 
+    def _lacks_cpu(self) -> bool:
+        """Whether memory is known of some container, and CPU of none."""
+        highest = [each.highest for one in self._workloads for each in one.containers]
+        return any(each.memory > 0 for each in highest) and not any(each.cpu >= 0 for each in highest)
+
     def _notes(self) -> Iterator[str]:
         settings = self._settings
         if not self._workloads:
@@ -163,6 +168,11 @@ class Survey:
                 f"Prometheus has no usage of them: it was asked for {settings.history_memory_metric} and "
                 f"{settings.history_cpu_metric} with the labels {settings.container_pod_name_label} and "
                 f"{settings.container_name_label}"
+            )
+        elif self._lacks_cpu():
+            yield (
+                f"Prometheus has memory and no CPU of them: {settings.history_cpu_metric} needs two samples within "
+                f"{settings.history_resolution}; if it is scraped less often, take a longer --resolution"
             )
 
 
