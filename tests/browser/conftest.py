@@ -15,8 +15,9 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shuti
 QUIET = ["--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    """As long as a module needs it: Playwright's event loop runs meanwhile, and no other test could run one."""
     if CHROMIUM is None:
         pytest.skip("there is no Chromium; `python3 tools/browser.py` installs Debian's")
     with sync_playwright() as playwright:
