@@ -148,7 +148,13 @@ def all_reasons() -> dict[str, list[tuple[str, Reason]]]:
         if module.name.endswith("__main__"):
             continue
         tree = ast.parse(Path(importlib.import_module(module.name).__file__ or "").read_text())
-        assigned = {t.id for n in tree.body if isinstance(n, ast.Assign) for t in n.targets if isinstance(t, ast.Name)}
+        targets = [
+            target
+            for node in tree.body
+            if isinstance(node, ast.Assign | ast.AnnAssign)
+            for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+        ]
+        assigned = {target.id for target in targets if isinstance(target, ast.Name)}
         for name, value in vars(importlib.import_module(module.name)).items():
             if isinstance(value, Reason) and name in assigned:
                 found[value.code].append((module.name, value))
