@@ -14,7 +14,7 @@ from simulated import Played, fixed, vpa
 from trellis.base.documents import Document, read_documents
 from trellis.sim.fleet import Start, Workload
 
-EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "startup-boost"
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "startup-boost"
 BOOSTED = "boosted-container-name"
 DAY = 86_400.0
 MIB = 2.0**20

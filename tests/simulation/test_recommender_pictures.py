@@ -14,7 +14,7 @@ from bench.recommender_pictures import NAMES, PICTURES
 from bench.sizing_drawing import Chart, Line, drawn
 from trellis.core.recommend.curves import FACTORS, Curve
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 GUIDE = ROOT / "docs" / "guides" / "which-recommender.md"
 SVG = "{http://www.w3.org/2000/svg}"
 
