@@ -15,8 +15,9 @@ from trellis.controllers.hvpa.keeping import Keeping
 from trellis.controllers.hvpa.looking import Looking, Record
 from trellis.controllers.hvpa.settings import HvpaControllerSettings
 from trellis.controllers.hvpa.targets import Targets
-from trellis.controllers.hvpa.viewing import is_about
-from trellis.controllers.hvpa.watching import HvpaPod, Watching
+from trellis.controllers.hvpa.watching import Watching
+from trellis.core.hvpa.surroundings import is_about
+from trellis.core.hvpa.viewing import HvpaPod
 from trellis.core.model.keys import Key
 from trellis.kube.backoff import Draw
 from trellis.kube.changes import Change

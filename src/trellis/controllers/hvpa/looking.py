@@ -19,11 +19,12 @@ from trellis.controllers.hvpa.keeping import Keeping, Known, written
 from trellis.controllers.hvpa.publishing import Said, status_action, status_of_plan, status_without_plan
 from trellis.controllers.hvpa.sources import Sources
 from trellis.controllers.hvpa.targets import Scaled, Targets
-from trellis.controllers.hvpa.viewing import Surroundings, pods_of, view_of
 from trellis.controllers.hvpa.watching import Watching
 from trellis.core.hvpa import HvpaSettings, Meaning, Plan, SetScale, View, WriteBack, plan, unwritten
 from trellis.core.hvpa.plan import AS_DECIDED, SCALED_TO_ZERO
 from trellis.core.hvpa.steps import NO_RECOMMENDATION
+from trellis.core.hvpa.surroundings import Surroundings
+from trellis.core.hvpa.viewing import pods_of, view_of
 from trellis.core.model.keys import Key
 from trellis.kube import actions
 from trellis.kube.events import reference_to

@@ -12,13 +12,14 @@ import msgspec
 
 from trellis.api.hvpa import Hvpa
 from trellis.api.kube.decode import convert_object
-from trellis.api.kube.meta import ObjectMeta
 from trellis.api.kube.scaling import HorizontalPodAutoscaler, HorizontalPodAutoscalerSpec, Metric
 from trellis.api.resolve import EffectiveHvpa
 from trellis.api.vpa import VerticalPodAutoscaler, VerticalPodAutoscalerSpec
 from trellis.base.errors import InvalidQuantity, UnreadableObject
 from trellis.base.quantity import Quantity
 from trellis.base.reason import Reason, Severity
+from trellis.core.hvpa.sources import hpa_spec, vpa_spec
+from trellis.core.hvpa.surroundings import is_owned
 from trellis.kube.actions import Action, CreateObject, DeleteObject, PatchObject, Target, target_of
 from trellis.kube.patches import json_patch
 from trellis.kube.resources import HPAS, HVPAS, VPAS, Resource
@@ -40,29 +41,6 @@ class Upkeep(msgspec.Struct, frozen=True):
 
     actions: tuple[Action, ...] = ()
     taken: str = ""
-
-
-def is_owned(metadata: ObjectMeta, hvpa: Hvpa) -> bool:
-    """Whether an object is this Hvpa's, and not that of one with the same name before it."""
-    controller = metadata.controller
-    return controller is not None and bool(controller.uid) and controller.uid == hvpa.metadata.uid
-
-
-def hpa_spec(hvpa: Hvpa, meaning: EffectiveHvpa) -> dict[str, Any]:
-    """The template, pointed at the Hvpa. It does not wait before it scales down: the Hvpa does."""
-    spec = dict(meaning.hpa_spec)
-    behavior = dict(spec.get("behavior") or {})
-    behavior["scaleDown"] = {"stabilizationWindowSeconds": 0, **(behavior.get("scaleDown") or {})}
-    reference = {"apiVersion": HVPAS.api_version, "kind": HVPAS.kind, "name": hvpa.metadata.name}
-    most = max((each.replicas.max or 1 for each in meaning.buckets), default=1)
-    return {"maxReplicas": 2 * most, **spec, "scaleTargetRef": reference, "behavior": behavior}
-
-
-def vpa_spec(hvpa: Hvpa, meaning: EffectiveHvpa) -> dict[str, Any]:
-    """The template for the Hvpa's target, in mode `Off`."""
-    spec = meaning.vpa_spec
-    policy = {**(spec.get("updatePolicy") or {}), "updateMode": "Off"}
-    return {**spec, "targetRef": msgspec.to_builtins(hvpa.spec.target_ref), "updatePolicy": policy}
 
 
 def hpa_upkeep(hvpa: Hvpa, meaning: EffectiveHvpa, hpas: Iterable[HorizontalPodAutoscaler]) -> Upkeep:

@@ -10,7 +10,7 @@ from trellis.api.resolve import EffectiveHvpa
 from trellis.controllers.hvpa.keeping import Known
 from trellis.controllers.hvpa.owned import NAME_TAKEN, SOURCE_REFUSED, Upkeep, hpa_upkeep, vpa_upkeep
 from trellis.controllers.hvpa.publishing import Said
-from trellis.controllers.hvpa.viewing import Surroundings
+from trellis.core.hvpa.surroundings import Surroundings
 from trellis.kube.actions import Action
 from trellis.kube.outcomes import Result
 from trellis.kube.writer import Writer

@@ -10,11 +10,10 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from trellis.api.hvpa import Hvpa
-from trellis.api.kube.observed_pods import ObservedPod, ObservedPodMeta
 from trellis.api.kube.scaling import HorizontalPodAutoscaler
-from trellis.api.kube.slices import NOTHING, Labels
 from trellis.api.vpa import VerticalPodAutoscaler
 from trellis.controllers.hvpa.settings import HvpaControllerSettings
+from trellis.core.hvpa.viewing import HvpaPod
 from trellis.core.model.keys import BY_NAMESPACE, in_namespace
 from trellis.kube.backoff import Draw
 from trellis.kube.client import Client
@@ -26,18 +25,6 @@ from trellis.runtime.unseen import Unseen
 
 # After so long without contact what is known is no longer acted on.
 _TRUSTED_SECONDS: Final = 10.0
-
-
-class HvpaPodMeta(ObservedPodMeta, frozen=True):
-    """With annotations: they tell which containers are boosted."""
-
-    annotations: Labels = NOTHING
-
-
-class HvpaPod(ObservedPod, frozen=True):
-    """A pod, as far as its Hvpa asks for it."""
-
-    metadata: HvpaPodMeta = HvpaPodMeta()
 
 
 HVPA_PODS: Final = PODS.read_as(HvpaPod)

@@ -6,74 +6,35 @@ import math
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
-import msgspec
-
 from trellis.api.hvpa import Hvpa, HvpaStatus, ResourceTotals
-from trellis.api.kube.meta import ObjectMeta
-from trellis.api.kube.scaling import HorizontalPodAutoscaler, Scale
-from trellis.api.parts import TargetReference
-from trellis.api.resolve import EffectiveVpa, UpdateMode, resolve_hvpa_pods, resolve_vpa
+from trellis.api.kube.observed_pods import ObservedPod, ObservedPodMeta
+from trellis.api.kube.scaling import Scale
+from trellis.api.kube.slices import NOTHING, Labels
+from trellis.api.resolve import EffectiveVpa, resolve_hvpa_pods, resolve_vpa
 from trellis.api.vpa import PodRecommendation, VerticalPodAutoscaler
-from trellis.base.reason import Reason
 from trellis.base.selectors import Selector
-from trellis.controllers.hvpa.owned import is_owned
-from trellis.controllers.hvpa.watching import HvpaPod
 from trellis.core.boost.memory import read_memory
-from trellis.core.hvpa import ContainerView, Meaning, Memory, View, read_hpa, yields_to
+from trellis.core.hvpa.hpas import read_hpa
+from trellis.core.hvpa.memory import Memory
+from trellis.core.hvpa.surroundings import Surroundings, hpa_of, is_owned, vpa_of, why_yields
+from trellis.core.hvpa.views import ContainerView, Meaning, View
 from trellis.core.model.ooms import observed
 from trellis.core.model.pods import resources_now
 from trellis.core.recommend.capping.limit_ranges import Counts, counts
-from trellis.kube.resources import HVPAS
 
 _OVER = ("Succeeded", "Failed")
 
 
-class Surroundings(msgspec.Struct, frozen=True):
-    """The autoscalers of a namespace."""
+class HvpaPodMeta(ObservedPodMeta, frozen=True):
+    """With annotations: they tell which containers are boosted."""
 
-    hvpas: Sequence[Hvpa]
-    hpas: Sequence[HorizontalPodAutoscaler]
-    vpas: Sequence[VerticalPodAutoscaler]
+    annotations: Labels = NOTHING
 
 
-def is_about(target: TargetReference, kind: str, name: str) -> bool:
-    """Whether a reference means the target; the version is not compared, because people write any."""
-    return (target.kind, target.name) == (kind, name)
+class HvpaPod(ObservedPod, frozen=True):
+    """A pod, as far as its Hvpa asks for it."""
 
-
-def vpa_of(hvpa: Hvpa, vpas: Iterable[VerticalPodAutoscaler]) -> VerticalPodAutoscaler | None:
-    """The VPA that recommends for an Hvpa: its own, or the oldest of the user's in mode `Off`."""
-    found = [each for each in vpas if _shares(hvpa, each)]
-    owned = next((each for each in found if is_owned(each.metadata, hvpa)), None)
-    others = [each for each in found if resolve_vpa(each).mode is UpdateMode.OFF]
-    return owned or min(others, key=lambda each: _age(each.metadata), default=None)
-
-
-def hpa_of(hvpa: Hvpa, hpas: Iterable[HorizontalPodAutoscaler]) -> HorizontalPodAutoscaler | None:
-    """The HPA that drives an Hvpa: its own, or the oldest of the user's."""
-    name = hvpa.metadata.name
-    found = [each for each in hpas if each.spec.scale_target_ref.kind == HVPAS.kind]
-    found = [each for each in found if each.spec.scale_target_ref.name == name]
-    owned = next((each for each in found if is_owned(each.metadata, hvpa)), None)
-    return owned or min(found, key=lambda each: _age(each.metadata), default=None)
-
-
-def why_yields(hvpa: Hvpa, around: Surroundings) -> Reason | None:
-    """Which other autoscaler comes first, if one does."""
-    target = hvpa.spec.target_ref
-    acting = any(
-        _shares(hvpa, each) and not is_owned(each.metadata, hvpa) and resolve_vpa(each).mode is not UpdateMode.OFF
-        for each in around.vpas
-    )
-    on_target = any(
-        is_about(target, each.spec.scale_target_ref.kind, each.spec.scale_target_ref.name) for each in around.hpas
-    )
-    elder = any(
-        is_about(target, each.spec.target_ref.kind, each.spec.target_ref.name)
-        and _age(each.metadata) < _age(hvpa.metadata)
-        for each in around.hvpas
-    )
-    return yields_to(acting_vpa=acting, hpa_on_target=on_target, elder_hvpa=elder)
+    metadata: HvpaPodMeta = HvpaPodMeta()
 
 
 def pods_of(pods: Iterable[HvpaPod], selector: Selector) -> list[HvpaPod]:
@@ -167,12 +128,3 @@ def _average(had: Sequence[Counts]) -> Counts:
 def _least(had: Sequence[Counts]) -> Counts:
     names = sorted({name for each in had for name in each})
     return {name: min(each.get(name, 0) for each in had) for name in names}
-
-
-def _shares(hvpa: Hvpa, vpa: VerticalPodAutoscaler) -> bool:
-    return is_about(hvpa.spec.target_ref, vpa.spec.target_ref.kind, vpa.spec.target_ref.name)
-
-
-def _age(metadata: ObjectMeta) -> tuple[float, str]:
-    created = metadata.creation_timestamp
-    return created.timestamp() if created is not None else math.inf, metadata.name

@@ -1,0 +1,28 @@
+"""What are the HPA and the VPA that an Hvpa owns to say? Its templates, completed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from trellis.api.hvpa import Hvpa
+from trellis.api.kinds import HVPA
+from trellis.api.resolve import EffectiveHvpa
+
+
+def hpa_spec(hvpa: Hvpa, meaning: EffectiveHvpa) -> dict[str, Any]:
+    """The template, pointed at the Hvpa. It does not wait before it scales down: the Hvpa does."""
+    spec = dict(meaning.hpa_spec)
+    behavior = dict(spec.get("behavior") or {})
+    behavior["scaleDown"] = {"stabilizationWindowSeconds": 0, **(behavior.get("scaleDown") or {})}
+    reference = {"apiVersion": HVPA.api_version, "kind": HVPA.name, "name": hvpa.metadata.name}
+    most = max((each.replicas.max or 1 for each in meaning.buckets), default=1)
+    return {"maxReplicas": 2 * most, **spec, "scaleTargetRef": reference, "behavior": behavior}
+
+
+def vpa_spec(hvpa: Hvpa, meaning: EffectiveHvpa) -> dict[str, Any]:
+    """The template for the Hvpa's target, in mode `Off`."""
+    spec = meaning.vpa_spec
+    policy = {**(spec.get("updatePolicy") or {}), "updateMode": "Off"}
+    return {**spec, "targetRef": msgspec.to_builtins(hvpa.spec.target_ref), "updatePolicy": policy}
