@@ -178,7 +178,7 @@ def _wait(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
 
 async def _take(url: str, size: Size) -> Cost:
     from trellis.base.collector import set_aside  # noqa: PLC0415
-    from trellis.controllers.admission.admission import Admission, discover  # noqa: PLC0415
+    from trellis.controllers.admission.admission import Admission  # noqa: PLC0415
     from trellis.controllers.admission.connections import Reply  # noqa: PLC0415
     from trellis.controllers.admission.metrics import ADMISSION_METRICS  # noqa: PLC0415
     from trellis.controllers.admission.settings import AdmissionSettings  # noqa: PLC0415
@@ -190,9 +190,9 @@ async def _take(url: str, size: Size) -> Cost:
 
     client = Client(AiohttpTransport(Connection(url, "the benchmark"), environment={}))
     settings, metrics = AdmissionSettings(), Metrics(ADMISSION_METRICS)
-    admission = Admission(client, settings, metrics, await discover(client), draw=lambda: 0.5, on_settled=set_aside)
+    admission = Admission(client, settings, metrics, await client.discover(), draw=lambda: 0.5, on_settled=set_aside)
     running = asyncio.create_task(admission.run())
-    await admission.watching.wait_until_synced()
+    await admission.informers.wait_until_synced()
     while admission.why_not_ready():  # noqa: ASYNC110 - a benchmark
         await asyncio.sleep(0.01)
     bodies = [review(number * 37, size) for number in range(_BODIES)]

@@ -27,7 +27,6 @@ from trellis.controllers.recommender.counting import Counting
 from trellis.controllers.recommender.figures import default_settings, pipeline_settings, usage_settings
 from trellis.controllers.recommender.metrics import RECOMMENDER_METRICS
 from trellis.controllers.recommender.settings import RecommenderSettings
-from trellis.controllers.recommender.watching import WORKLOADS
 from trellis.core.model.keys import BY_NAMESPACE, Key, in_namespace, key_of
 from trellis.core.model.store import Store
 from trellis.core.recommend.default import DefaultRecommender
@@ -38,7 +37,7 @@ from trellis.core.recommend.served import StatusWrite
 from trellis.core.usage.checkpoints import SavedRow, read_checkpoint
 from trellis.core.usage.model import Sizes
 from trellis.kube.actions import PatchStatus, Target, build_request
-from trellis.kube.resources import CHECKPOINTS, OBSERVED_PODS, VPAS, Resource
+from trellis.kube.resources import CHECKPOINTS, OBSERVED_PODS, OBSERVED_WORKLOADS, VPAS, Resource
 from trellis.runtime.metrics import Metrics
 from trellis.sources.metrics_api import read_pod_metrics
 
@@ -78,7 +77,7 @@ class RecommenderInMemory:
         self._ask = ask
         self._vpas: Store[VerticalPodAutoscaler] = self._filled(VPAS)
         self._pods: Store[ObservedPod] = self._filled(OBSERVED_PODS)
-        self._workloads = {resource.kind: self._filled(resource) for resource in WORKLOADS}
+        self._workloads = {resource.kind: self._filled(resource) for resource in OBSERVED_WORKLOADS}
         self._changed: set[Key] = set()
         self._touched: set[str] = set()
         self._has_worked = False

@@ -15,7 +15,7 @@ import msgspec
 
 import virtual_time
 from model_server import Document, ModelServer
-from trellis.controllers.admission.admission import Admission, discover
+from trellis.controllers.admission.admission import Admission
 from trellis.controllers.admission.connections import Reply
 from trellis.controllers.admission.metrics import ADMISSION_METRICS
 from trellis.controllers.admission.settings import AdmissionSettings
@@ -157,7 +157,7 @@ class World:
     @asynccontextmanager
     async def admitting(self, *, settled: bool = True) -> AsyncIterator[Admission]:
         """The webhook while it works, from when it has seen everything."""
-        served = await discover(self.server.client)
+        served = await self.server.client.discover()
         self._admission = Admission(self.server.client, self.settings, self.metrics, served, draw=lambda: 0.5)
         task = asyncio.create_task(self.admission.run())
         try:

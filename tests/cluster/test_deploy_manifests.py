@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from cluster_rights import Account, account_of
 from testbed import shipped
 from testbed.client import Json
 from testbed.cluster import Cluster
-from testbed.waiting import until
 
 MANIFESTS = sorted((shipped.ROOT / "deploy").glob("*.yaml"))
 
@@ -19,24 +19,14 @@ def documents(file: Path) -> list[Json]:
     return [document for document in yaml.safe_load_all(file.read_text()) if document]
 
 
-def user_of(cluster: Cluster, component: str, name: str, *first: str) -> str:
-    """The user that a component is, with the rights of its manifest."""
-    shipped.account(cluster, component)
-    user = f"system:serviceaccount:kube-system:{name}"
-    # The API server decides by what it has seen of roles, a moment later.
-    for right in (*first, "create leases.coordination.k8s.io kube-system/"):
-        until(f"the right to {right}", lambda right=right: allowed(cluster, user, right))  # type: ignore[misc]
-    return user
+@pytest.fixture
+def recommender(cluster: Cluster) -> Account:
+    return account_of(cluster, "recommender", "vpa-recommender", "list pods.metrics.k8s.io")
 
 
 @pytest.fixture
-def recommender(cluster: Cluster) -> str:
-    return user_of(cluster, "recommender", "vpa-recommender", "list pods.metrics.k8s.io")
-
-
-@pytest.fixture
-def admission(cluster: Cluster) -> str:
-    return user_of(cluster, "admission", "vpa-admission-controller", "watch limitranges")
+def admission(cluster: Cluster) -> Account:
+    return account_of(cluster, "admission", "vpa-admission-controller", "watch limitranges")
 
 
 @pytest.mark.parametrize("file", MANIFESTS, ids=lambda file: file.stem)
@@ -60,7 +50,6 @@ def test_pods_meet_the_strictest_pod_security_standard(cluster: Cluster, namespa
         assert all(one["securityContext"]["readOnlyRootFilesystem"] for one in created["spec"]["containers"])
 
 
-# As in `kubectl auth can-i`: verb, resource.group/subresource, and where there is one namespace/name.
 NEEDED = [
     "list pods.metrics.k8s.io",
     "get queue-length.external.metrics.k8s.io",
@@ -104,13 +93,13 @@ DENIED = [
 
 
 @pytest.mark.parametrize("right", NEEDED)
-def test_the_recommender_may_do_its_work(cluster: Cluster, recommender: str, right: str) -> None:
-    assert allowed(cluster, recommender, right)
+def test_the_recommender_may_do_its_work(recommender: Account, right: str) -> None:
+    assert recommender.may(right)
 
 
 @pytest.mark.parametrize("right", DENIED)
-def test_the_recommender_may_do_nothing_else(cluster: Cluster, recommender: str, right: str) -> None:
-    assert not allowed(cluster, recommender, right)
+def test_the_recommender_may_do_nothing_else(recommender: Account, right: str) -> None:
+    assert not recommender.may(right)
 
 
 NEEDED_FOR_ADMISSION = [
@@ -160,29 +149,10 @@ DENIED_TO_ADMISSION = [
 
 
 @pytest.mark.parametrize("right", NEEDED_FOR_ADMISSION)
-def test_the_webhook_may_do_its_work(cluster: Cluster, admission: str, right: str) -> None:
-    assert allowed(cluster, admission, right)
+def test_the_webhook_may_do_its_work(admission: Account, right: str) -> None:
+    assert admission.may(right)
 
 
 @pytest.mark.parametrize("right", DENIED_TO_ADMISSION)
-def test_the_webhook_may_do_nothing_else(cluster: Cluster, admission: str, right: str) -> None:
-    assert not allowed(cluster, admission, right)
-
-
-def allowed(cluster: Cluster, user: str, right: str) -> bool:
-    verb, what, *where = right.split()
-    named, _, subresource = what.partition("/")
-    resource, _, group = named.partition(".")
-    namespace, _, name = "".join(where).partition("/")
-    attributes = {"verb": verb, "group": group, "resource": resource, "subresource": subresource}
-    review = {
-        "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SubjectAccessReview",
-        "spec": {
-            "user": user,
-            "groups": ["system:authenticated"],
-            "resourceAttributes": attributes | {"namespace": namespace, "name": name},
-        },
-    }
-    answer: bool = cluster.api.create(review)["status"]["allowed"]
-    return answer
+def test_the_webhook_may_do_nothing_else(admission: Account, right: str) -> None:
+    assert not admission.may(right)

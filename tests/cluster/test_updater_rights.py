@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from testbed import shipped
+from cluster_rights import Account, account_of
 from testbed.cluster import Cluster
-from testbed.waiting import until
 
-USER = "system:serviceaccount:kube-system:vpa-updater"
-
-# As in `kubectl auth can-i`: verb, resource.group/subresource, and where there is one namespace/name.
 NEEDED = [
     "watch pods",
     "watch nodes",
@@ -57,39 +53,15 @@ DENIED = [
 
 
 @pytest.fixture(scope="module")
-def rights(cluster: Cluster) -> Cluster:
-    """The cluster, with the account and its roles."""
-    shipped.account(cluster, "updater")
-    # The API server decides by what it has seen of roles, a moment later.
-    for right in ("create pods/eviction", "create leases.coordination.k8s.io kube-system/"):
-        until(f"the right to {right}", lambda right=right: allowed(cluster, right))  # type: ignore[misc]
-    return cluster
+def account(cluster: Cluster) -> Account:
+    return account_of(cluster, "updater", "vpa-updater", "create pods/eviction")
 
 
 @pytest.mark.parametrize("right", NEEDED)
-def test_the_updater_may_do_its_work(rights: Cluster, right: str) -> None:
-    assert allowed(rights, right)
+def test_the_updater_may_do_its_work(account: Account, right: str) -> None:
+    assert account.may(right)
 
 
 @pytest.mark.parametrize("right", DENIED)
-def test_the_updater_may_do_nothing_else(rights: Cluster, right: str) -> None:
-    assert not allowed(rights, right)
-
-
-def allowed(cluster: Cluster, right: str) -> bool:
-    verb, what, *where = right.split()
-    named, _, subresource = what.partition("/")
-    resource, _, group = named.partition(".")
-    namespace, _, name = "".join(where).partition("/")
-    attributes = {"verb": verb, "group": group, "resource": resource, "subresource": subresource}
-    review = {
-        "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SubjectAccessReview",
-        "spec": {
-            "user": USER,
-            "groups": ["system:authenticated"],
-            "resourceAttributes": attributes | {"namespace": namespace, "name": name},
-        },
-    }
-    answer: bool = cluster.api.create(review)["status"]["allowed"]
-    return answer
+def test_the_updater_may_do_nothing_else(account: Account, right: str) -> None:
+    assert not account.may(right)

@@ -25,6 +25,8 @@ _OBJECT_OPERATORS = {
     "DoesNotExist": Operator.DOES_NOT_EXIST,
 }
 
+_LISTS_VALUES = (Operator.EQUALS, Operator.DOUBLE_EQUALS, Operator.IN)
+
 
 class Selector(msgspec.Struct, frozen=True, gc=False):
     """All of its requirements at once; none of them selects everything."""
@@ -45,6 +47,11 @@ class Selector(msgspec.Struct, frozen=True, gc=False):
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Whether an object with these labels is selected."""
         return not self.selects_nothing and all(r.matches(labels) for r in self.requirements)
+
+    @property
+    def wanted(self) -> tuple[Requirement, ...]:
+        """The requirements that list the values a label must have: by one of them an index finds who may be meant."""
+        return tuple(each for each in self.requirements if each.operator in _LISTS_VALUES)
 
     def __str__(self) -> str:
         return ",".join(map(str, self.requirements))

@@ -11,11 +11,12 @@ from typing import Any, Final
 import msgspec
 
 from trellis.api.kinds import Kind
+from trellis.api.kube.pods import Pod
 from trellis.base.errors import KubeError
 from trellis.kube.client import Client
 from trellis.kube.patches import apply_patch
 from trellis.kube.requests import build_create, build_patch
-from trellis.kube.resources import resource_of
+from trellis.kube.resources import PODS, resource_of
 
 # What a stored object carries and an apply must not: the server fills it in, or refuses to be told.
 _SERVERS_OWN: Final = ("managedFields", "resourceVersion", "uid", "creationTimestamp", "generation", "selfLink")
@@ -39,3 +40,11 @@ async def dry_run(client: Client, kind: Kind, document: Mapping[str, Any], names
     except KubeError as error:
         return error
     return None
+
+
+async def dry_run_pod(client: Client, document: Mapping[str, Any], namespace: str) -> Pod | KubeError:
+    """The pod that the API server would make of a document, or why it would not."""
+    try:
+        return await client.create(PODS, document, namespace, dry_run=True)
+    except KubeError as error:
+        return error

@@ -79,6 +79,15 @@ class Informer(Generic[T]):
         """One object as it is now; for several, take a snapshot."""
         return self._mirror.store.get((namespace, name))
 
+    def by(self, index: str, group: str) -> tuple[T, ...]:
+        """The objects of a group as they are now. A question for each change is cheap here, as no snapshot is."""
+        found = map(self._mirror.store.get, self._mirror.store.group(index, group))
+        return tuple(each for each in found if each is not None)
+
+    def count(self, index: str, group: str) -> int:
+        """How many objects a group has now."""
+        return len(self._mirror.store.group(index, group))
+
     def staleness(self) -> Staleness:
         """How far all this can be trusted now."""
         return self._mirror.contact.staleness(asyncio.get_running_loop().time(), synced=self.synced)

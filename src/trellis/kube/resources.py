@@ -5,7 +5,7 @@ A `Resource` carries the slice it is decoded to, so that whoever asks for `PODS`
 
 from __future__ import annotations
 
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -136,3 +136,23 @@ OBSERVED_DAEMON_SETS: Final = DAEMON_SETS.read_as(ObservedWorkload)
 OBSERVED_JOBS: Final = JOBS.read_as(ObservedWorkload)
 OBSERVED_CRON_JOBS: Final = CRON_JOBS.read_as(ObservedCronJob)
 OBSERVED_REPLICATION_CONTROLLERS: Final = REPLICATION_CONTROLLERS.read_as(ObservedReplicationController)
+
+# The kinds whose selector is read from their own spec; any other must have a scale.
+WORKLOADS: Final[tuple[Resource[Any], ...]] = (
+    DEPLOYMENTS,
+    REPLICA_SETS,
+    STATEFUL_SETS,
+    DAEMON_SETS,
+    JOBS,
+    CRON_JOBS,
+    REPLICATION_CONTROLLERS,
+)
+OBSERVED_WORKLOADS: Final[tuple[Resource[Any], ...]] = (
+    OBSERVED_DEPLOYMENTS,
+    OBSERVED_REPLICA_SETS,
+    OBSERVED_STATEFUL_SETS,
+    OBSERVED_DAEMON_SETS,
+    OBSERVED_JOBS,
+    OBSERVED_CRON_JOBS,
+    OBSERVED_REPLICATION_CONTROLLERS,
+)

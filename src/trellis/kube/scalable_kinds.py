@@ -47,19 +47,26 @@ class ScalableKinds:
         self._served = Served()
         self._failure: TargetProblem | None = None
         self._asked_at = -math.inf
+        self._doubted = False
 
     async def find(self, target: TargetRef) -> ServedKind | TargetProblem:
         """The kind to ask for a scale, or why there is none. A kind found once stays while discovery fails."""
         async with self._lock:
             found = find_scalable(self._served, target)
-            patience = self._times.retry if isinstance(found, TargetProblem) else self._times.fresh
+            is_fresh = not self._doubted and not isinstance(found, TargetProblem)
+            patience = self._times.fresh if is_fresh else self._times.retry
             if asyncio.get_running_loop().time() - self._asked_at >= patience:
                 await self._discover()
                 found = find_scalable(self._served, target)
             return (self._failure or found) if isinstance(found, TargetProblem) else found
 
+    def doubt(self) -> None:
+        """Something was not found: its kind may be served in another version by now, or no longer."""
+        self._doubted = True
+
     async def _discover(self) -> None:
         self._failure = None
+        self._doubted = False
         try:
             self._served = await self._client.discover()
         except (KubeError, UnreadableObject) as error:

@@ -89,6 +89,8 @@ class ScaleLookups:
                 whole = msgspec.structs.replace(kind.resource, metadata_only=False)
                 scale = await self._client.get_scale(whole, target.name, target.namespace)
             except (KubeError, UnreadableObject) as error:
+                if isinstance(error, NotFound):
+                    self._kinds.doubt()
                 return ScaleAnswer(problem=_problem(target, error))
         return ScaleAnswer(scale.status.selector, scale.metadata.controller)
 

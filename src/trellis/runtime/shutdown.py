@@ -116,6 +116,20 @@ async def supervise(main: Main, stop: Shutdown, *, drain: float, unwind: float) 
     return Ending(stop.reason, drained, abandoned)
 
 
+async def until_stopped(stop: Shutdown, work: Coroutine[Any, Any, None], name: str) -> None:
+    """Do this work until it is over or a stop is requested, and then see it unwind. An error of it is raised here."""
+    working = asyncio.create_task(work, name=name)
+    stopping = asyncio.create_task(stop.wait(), name="stopping")
+    try:
+        await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        stopping.cancel()
+        working.cancel()
+        await asyncio.wait({working})
+    if not working.cancelled():
+        working.result()
+
+
 async def _cancel_all(seconds: float) -> tuple[str, ...]:
     """Cancel every other task of the loop; the names of those that are still there after so many seconds."""
     tasks = asyncio.all_tasks() - {asyncio.current_task()}

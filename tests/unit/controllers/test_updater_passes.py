@@ -459,11 +459,11 @@ def test_the_first_pass_waits_until_everything_has_been_seen() -> None:
 
     async def play(updater: Updater) -> None:
         await asyncio.sleep(5.0)
-        assert updater.why_not_ready() == "not yet seen: limitranges"
+        assert updater.informers.why_not_ready() == "not yet seen: limitranges"
         assert world.evictions == []
         world.fault = lambda _request: None
         await asyncio.sleep(60.0)
-        assert updater.why_not_ready() is None
+        assert updater.informers.why_not_ready() is None
         assert world.evictions[0][0] > START + 5.0
 
     world.run(play)

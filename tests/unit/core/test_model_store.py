@@ -41,6 +41,15 @@ def test_objects_are_found_by_name_namespace_owner_and_node() -> None:
     assert set(found.groups(BY_NODE)) == {"n1", "n2"}
 
 
+def test_a_group_can_be_read_as_it_is_now_while_snapshots_stay_as_they_were() -> None:
+    store = filled(make("a", node="n1"), make("b", node="n2"))
+    before = store.snapshot()
+    store.put(("shop", "b"), make("b", node="n1"))
+    assert list(store.group(BY_NODE, "n1")) == [("shop", "a"), ("shop", "b")]
+    assert list(store.group(BY_NODE, "n2")) == []
+    assert names(before, BY_NODE, "n1") == ["a"]
+
+
 def test_any_function_makes_an_index_and_an_object_may_be_in_many_groups() -> None:
     store: Store[Pod] = Store({"letters": lambda pod: tuple(pod.metadata.name)})
     store.put(("shop", "ab"), make("ab"))

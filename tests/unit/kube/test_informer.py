@@ -86,6 +86,9 @@ def test_it_sees_what_is_there_and_every_change_after_that() -> None:
         await asyncio.sleep(0.1)
         assert versions(informer) == truth(server)
         assert {found.metadata.name for found in informer.snapshot().by(BY_NODE, "node-2")} == {"b", "c"}
+        assert {found.metadata.name for found in informer.by(BY_NODE, "node-2")} == {"b", "c"}
+        assert informer.count(BY_NODE, "node-2") == 2
+        assert (informer.by(BY_NODE, "node-9"), informer.count(BY_NODE, "node-9")) == ((), 0)
         assert (informer.get("shop", "a"), informer.get("shop", "c")) == (None, informer.snapshot().get("shop", "c"))
         assert (informer.lists, informer.events) == (1, 3)
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 import virtual_time
@@ -288,6 +289,20 @@ def test_a_kind_that_was_missing_is_found_a_minute_after_it_is_installed(cluster
         return [each.selector for each in answers]
 
     assert run(cluster, ask) == ["", "app=web"]
+
+
+def test_a_kind_whose_version_was_replaced_is_found_in_the_new_one_a_minute_later(cluster: Cluster) -> None:
+    async def ask(lookups: ScaleLookups) -> list[str]:
+        answers = [await lookups.find(target())]
+        cluster.kinds[0] = msgspec.structs.replace(ROLLOUT, version="v1")
+        cluster.put("other", "app=other")
+        cluster.scales = {path.replace("v1alpha1", "v1"): scale for path, scale in cluster.scales.items()}
+        for _ in range(2):
+            await asyncio.sleep(61)
+            answers.append(await lookups.find(target("other")))
+        return [each.selector for each in answers]
+
+    assert run(cluster, ask) == ["app=web", "", "app=other"]
 
 
 @pytest.mark.parametrize("trouble", [refusal(500, "InternalError"), Unreachable("no route to host")])

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from trellis.api.kube.pods import Pod
-from trellis.base.errors import KubeError, UnreadableObject
 from trellis.controllers.admission import metrics as named
 from trellis.controllers.admission.answering import Answering
 from trellis.controllers.admission.connections import Service
@@ -30,13 +29,12 @@ from trellis.kube.resources import HVPAS
 from trellis.kube.scales import ScaleLookups
 from trellis.kube.served import Served
 from trellis.runtime.addresses import Address
-from trellis.runtime.cluster_metrics import export_informer
+from trellis.runtime.informers import Informers
 from trellis.runtime.logs import Logger
 from trellis.runtime.metrics import Metrics
 from trellis.runtime.unseen import Unseen
 
 _EXPORT_SECONDS: Final = 5.0
-_DISCOVERY_SECONDS: Final = 2.0
 
 _log: Final = Logger("trellis.admission")
 
@@ -61,15 +59,9 @@ class Admission:
         boost = boost_settings(settings, served)
         rooms = Rooms(must_fit=settings.reviews.require_fit) if boost.enabled else None
         self.tally = Tally(metrics)
-        self.unseen = Unseen(metrics, _log)
-        self.watching = Watching(
-            client,
-            settings.scope,
-            hvpas_served=served.serves(HVPAS),
-            rooms=rooms,
-            draw=draw,
-            unseen=self.unseen,
-        )
+        own = settings.scope.vpa_object_namespace
+        self.informers = Informers(client, Unseen(metrics, _log), draw=draw, namespace=own)
+        self.watching = Watching(self.informers, settings.scope, hvpas_served=served.serves(HVPAS), rooms=rooms)
         self._lookups = Lookups(
             client,
             self.watching.lookups(),
@@ -87,10 +79,7 @@ class Admission:
 
     def why_not_ready(self) -> str | None:
         """What probes are told while not everything has been seen."""
-        unseen = self.watching.unseen()
-        if unseen:
-            return f"not yet seen: {', '.join(unseen)}"
-        return None if self.decisions.is_ready else "not started"
+        return self.informers.why_not_ready() or (None if self.decisions.is_ready else "not started")
 
     def server(self, context: ssl.SSLContext | None) -> ReviewServer:
         """Who takes reviews."""
@@ -103,7 +92,7 @@ class Admission:
     async def run(self, server: ReviewServer | None = None) -> None:
         """Follow the cluster, until cancelled."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self.watching.run(), name="watching")
+            group.create_task(self.informers.run(), name="watching")
             group.create_task(self._settle(), name="settling")
             group.create_task(self._keep_scales(), name="scales")
             group.create_task(self.tally.run(), name="tally")
@@ -112,14 +101,14 @@ class Admission:
                 group.create_task(server.watch(), name="connections")
 
     async def _settle(self) -> None:
-        await self.watching.wait_until_synced()
+        await self.informers.wait_until_synced()
         self.decisions.is_ready = True
         _log.info("everything has been seen", governors=len(self.watching.governors))
         self._on_settled()
 
     async def _keep_scales(self) -> None:
         governors = self.watching.governors
-        await self.watching.wait_until_synced()
+        await self.informers.wait_until_synced()
 
         def known(targets: Any) -> None:
             for target in targets:
@@ -129,8 +118,7 @@ class Admission:
 
     async def _export(self, server: ReviewServer | None) -> None:
         while True:
-            for informer in self.watching.informers:
-                export_informer(self._metrics, informer)
+            self.informers.export(self._metrics)
             counts = self.watching.governors.counts()
             self._metrics.set_all(named.GOVERNORS, {(kind,): float(count) for kind, count in counts.items()})
             self._metrics.set(named.CONNECTIONS, float(len(server)) if server is not None else 0.0)
@@ -144,16 +132,6 @@ def boost_settings(settings: AdmissionSettings, served: Served) -> BoostSettings
         enabled=settings.scope.feature_gates.cpu_startup_boost and served.resizes_pods,
         max_cpu=most.milli if most is not None else None,
     )
-
-
-async def discover(client: Client) -> Served:
-    """What the API server has; asked for until it says so, because nothing can be watched before that either."""
-    while True:
-        try:
-            return await client.discover()
-        except (KubeError, UnreadableObject) as error:
-            _log.warning("cannot ask what the API server has", why=error, again_in=_DISCOVERY_SECONDS)
-            await asyncio.sleep(_DISCOVERY_SECONDS)
 
 
 def _no_ceiling(_pod: Pod) -> CpuCeiling | None:

@@ -6,11 +6,12 @@ import asyncio
 import math
 import random
 import socket
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final
 
 from trellis.base.collector import set_aside
-from trellis.controllers.admission.admission import Admission, discover
+from trellis.controllers.admission.admission import Admission
 from trellis.controllers.admission.certificates import keep_certificates
 from trellis.controllers.admission.metrics import ADMISSION_METRICS
 from trellis.controllers.admission.presence import Presence
@@ -18,14 +19,15 @@ from trellis.controllers.admission.registration import Registration
 from trellis.controllers.admission.settings import AdmissionSettings
 from trellis.kube.client import Client
 from trellis.kube.connected import connected
-from trellis.kube.outcomes import Outcome, Result
 from trellis.kube.writer import Writer, WriterSettings
-from trellis.runtime.cluster_metrics import count_write
+from trellis.runtime.asking import answered
+from trellis.runtime.component import NOT_YET_ASKED
 from trellis.runtime.health import Activity
 from trellis.runtime.health_server import serving
 from trellis.runtime.logs import Logger
 from trellis.runtime.metrics import Metrics
-from trellis.runtime.shutdown import Main, Shutdown
+from trellis.runtime.shutdown import Main, Shutdown, until_stopped
+from trellis.runtime.write_reports import reporting
 
 FIELD_MANAGER: Final = "trellis-admission-controller"
 
@@ -57,16 +59,7 @@ async def run_webhook(client: Client, settings: AdmissionSettings, stop: Shutdow
         remarks=webhook.remarks,
     ) as address:
         _log.info("started", port=settings.reviews.port, address=address)
-        working = asyncio.create_task(webhook.run(), name="webhook")
-        stopping = asyncio.create_task(stop.wait(), name="stopping")
-        try:
-            await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            stopping.cancel()
-            working.cancel()
-            await asyncio.wait({working})
-        if not working.cancelled():
-            working.result()
+        await until_stopped(stop, webhook.run(), "webhook")
 
 
 class _Webhook:
@@ -128,7 +121,7 @@ class _Webhook:
         self._seen.set()
 
     async def _answer(self) -> None:
-        served = await discover(self._client)
+        served = await answered(self._client.discover, _log)
         admission = self._admission = Admission(
             self._client, self._settings, self._metrics, served, draw=random.random, on_settled=self._settled
         )
@@ -141,11 +134,11 @@ class _Webhook:
 
     def why_blind(self) -> str | None:
         """What is not known yet of the cluster."""
-        return self._admission.why_not_ready() if self._admission else "the API server has not said what it serves"
+        return self._admission.why_not_ready() if self._admission else NOT_YET_ASKED
 
-    def remarks(self) -> list[str]:
+    def remarks(self) -> Sequence[str]:
         """What it goes on without."""
-        return self._admission.unseen.remarks() if self._admission else []
+        return self._admission.informers.remarks() if self._admission else ()
 
     def _why_absent(self) -> str | None:
         return self.why_blind() or self.keeper.why_not_ready() or self._registration.why_not_registered()
@@ -153,10 +146,5 @@ class _Webhook:
 
 def _writer(client: Client, settings: AdmissionSettings, metrics: Metrics) -> Writer:
     access = settings.access
-
-    def record(outcome: Outcome) -> None:
-        count_write(metrics, outcome)
-        if outcome.result not in (Result.APPLIED, Result.CONFLICT, Result.GONE, Result.SKIPPED):
-            _log.warning("not written", what=outcome.action.target, result=outcome.result, why=outcome.message)
-
-    return Writer(client, record=record, settings=WriterSettings(read_only=access.read_only, rate=access.write_rate))
+    writing = WriterSettings(read_only=access.read_only, rate=access.write_rate)
+    return Writer(client, record=reporting(metrics, _log), settings=writing)

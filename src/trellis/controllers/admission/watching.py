@@ -6,7 +6,6 @@ as columns. Pods are not watched: a webhook is shown each of them once, and that
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -21,37 +20,19 @@ from trellis.core.model.keys import BY_NAMESPACE, in_namespace
 from trellis.core.model.owners import Lookup
 from trellis.core.recommend.capping import NamespaceLimits, read_limit_ranges
 from trellis.core.sizing.governors import Governor
-from trellis.kube.backoff import Draw
 from trellis.kube.changes import Change
-from trellis.kube.client import Client
 from trellis.kube.informer import Informer
-from trellis.kube.reflector import Selection
 from trellis.kube.resources import (
     HVPAS,
     LIMIT_RANGES,
     NODES,
-    OBSERVED_CRON_JOBS,
-    OBSERVED_DAEMON_SETS,
-    OBSERVED_DEPLOYMENTS,
-    OBSERVED_JOBS,
-    OBSERVED_REPLICA_SETS,
-    OBSERVED_REPLICATION_CONTROLLERS,
-    OBSERVED_STATEFUL_SETS,
+    OBSERVED_WORKLOADS,
     VPAS,
     Resource,
 )
 from trellis.runtime.component_settings import ScopeSettings
-from trellis.runtime.unseen import Dispensable, Unseen
-
-WORKLOADS: Final[tuple[Resource[Any], ...]] = (
-    OBSERVED_DEPLOYMENTS,
-    OBSERVED_REPLICA_SETS,
-    OBSERVED_STATEFUL_SETS,
-    OBSERVED_DAEMON_SETS,
-    OBSERVED_JOBS,
-    OBSERVED_CRON_JOBS,
-    OBSERVED_REPLICATION_CONTROLLERS,
-)
+from trellis.runtime.informers import Informers
+from trellis.runtime.unseen import Dispensable
 
 # Upstream's role has no rule for them.
 _NO_HVPAS: Final = Dispensable("Hvpas do not size pods")
@@ -60,67 +41,22 @@ _UNLIMITED: Final = NamespaceLimits()
 
 
 class Watching:
-    """All informers, and what is made of them. `run` in a task of its own."""
+    """All that is followed, and what is made of it."""
 
-    def __init__(
-        self,
-        client: Client,
-        scope: ScopeSettings,
-        *,
-        hvpas_served: bool,
-        rooms: Rooms | None,
-        draw: Draw,
-        unseen: Unseen,
-    ) -> None:
-        def informer(
-            resource: Resource[Any],
-            slim: Callable[[Any], Any] | None = None,
-            dispensable: Dispensable | None = None,
-        ) -> Informer[Any]:
-            return Informer(
-                client,
-                resource,
-                draw=draw,
-                indexes={BY_NAMESPACE: in_namespace} if resource is LIMIT_RANGES else None,
-                selection=Selection(namespace=scope.vpa_object_namespace if resource.namespaced else ""),
-                report=unseen.reporting(resource, dispensable),
-                slim=slim,
-            )
-
+    def __init__(self, informers: Informers, scope: ScopeSettings, *, hvpas_served: bool, rooms: Rooms | None) -> None:
         self.governors = Governors()
-        self._unseen = unseen
         self._scope = scope
         self._limits: dict[str, NamespaceLimits] = {}
         # Called when an object is new, and its target perhaps as well.
         self.on_new_target: Callable[[], None] = lambda: None
-        self.vpas: Informer[VerticalPodAutoscaler] = informer(VPAS, slim_vpa)
-        unseen.after(self.vpas)
-        self.limit_ranges: Informer[LimitRange] = informer(LIMIT_RANGES)
-        self.workloads = {each.kind: informer(each, WorkloadSlimmer().slim) for each in WORKLOADS}
-        self.hvpas: Informer[Hvpa] | None = informer(HVPAS, slim_hvpa, _NO_HVPAS) if hvpas_served else None
-        self.nodes: Informer[Node] | None = informer(NODES) if rooms is not None else None
+        self.vpas: Informer[VerticalPodAutoscaler] = informers.follow(VPAS, slim_vpa)
+        self.limit_ranges: Informer[LimitRange] = informers.follow(LIMIT_RANGES, indexes={BY_NAMESPACE: in_namespace})
+        self.workloads: dict[str, Informer[Any]] = {
+            each.kind: informers.follow(each, WorkloadSlimmer().slim) for each in OBSERVED_WORKLOADS
+        }
+        self.hvpas: Informer[Hvpa] = informers.follow(HVPAS, slim_hvpa, dispensable=_NO_HVPAS, served=hvpas_served)
+        self.nodes: Informer[Node] | None = informers.follow(NODES) if rooms is not None else None
         self._subscribe(rooms)
-
-    @property
-    def informers(self) -> tuple[Informer[Any], ...]:
-        """All that are followed."""
-        sometimes = tuple(each for each in (self.hvpas, self.nodes) if each is not None)
-        return (self.vpas, self.limit_ranges, *self.workloads.values(), *sometimes)
-
-    async def run(self) -> None:
-        """Follow the cluster until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            for informer in self.informers:
-                group.create_task(informer.run(), name=f"watch {informer.resource.full_name}")
-
-    async def wait_until_synced(self) -> None:
-        """Return once everything has been seen that may be."""
-        for informer in self.informers:
-            await self._unseen.wait_for(informer)
-
-    def unseen(self) -> list[str]:
-        """The kinds of which not everything has been seen that may be."""
-        return self._unseen.not_yet_seen(self.informers)
 
     def limits(self, namespace: str) -> NamespaceLimits:
         """What LimitRanges say there."""
@@ -135,8 +71,7 @@ class Watching:
         self.limit_ranges.subscribe(self._limits_changed)
         for kind, informer in self.workloads.items():
             informer.subscribe(self._workload_changed(kind))
-        if self.hvpas is not None:
-            self.hvpas.subscribe(self._hvpa_changed)
+        self.hvpas.subscribe(self._hvpa_changed)
         if self.nodes is not None and rooms is not None:
             self.nodes.subscribe(rooms.node_changed)
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
-import socket
 from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime
 from typing import Final
-from uuid import uuid4
 
 from trellis.base.collector import set_aside
 from trellis.controllers.recommender.hosting import Hosted, host
@@ -20,23 +17,19 @@ from trellis.controllers.recommender.settings import RecommenderSettings
 from trellis.core.model.recording import RECOMMENDER
 from trellis.kube.client import Client
 from trellis.kube.connected import connected
-from trellis.kube.leases import Election, LeaseTimes
-from trellis.kube.outcomes import Outcome, Result
+from trellis.kube.leases import Election
+from trellis.kube.outcomes import Outcome
 from trellis.kube.writer import Writer, WriterSettings
-from trellis.runtime.cluster_metrics import count_write
-from trellis.runtime.component_settings import LeaderSettings
-from trellis.runtime.health import Activity
+from trellis.runtime.elections import candidate, identity
 from trellis.runtime.health_server import serving
 from trellis.runtime.logs import Logger
 from trellis.runtime.metrics import Metrics
+from trellis.runtime.pass_reports import passes_expected
 from trellis.runtime.recording import Recorder, recorder
 from trellis.runtime.shutdown import Main, Shutdown
+from trellis.runtime.write_reports import reporting
 
 FIELD_MANAGER: Final = "trellis-recommender"
-# A pass that has not ended for so many intervals is taken for dead, as upstream's is.
-_PATIENCE: Final = 5
-# Passes that follow one another faster than this are given as much time as if they did not.
-_SHORTEST: Final = 1.0
 
 _log: Final = Logger("trellis.recommender")
 
@@ -66,16 +59,10 @@ async def _run(
     *,
     recording: Recorder,
 ) -> None:
-    clock = asyncio.get_running_loop().time
-    activity = Activity(_PATIENCE * max(settings.loop.recommender_interval.total_seconds(), _SHORTEST), clock)
-
-    def record(outcome: Outcome) -> None:
-        count_write(metrics, outcome)
-        if outcome.result not in (Result.APPLIED, Result.CONFLICT, Result.GONE, Result.SKIPPED):
-            _log.warning("not written", what=outcome.action.target, result=outcome.result, why=outcome.message)
-
-    leading = _leading(client, settings, Writer(client, record=record), stop)
-    writer = Writer(client, record=record, may_write=leading.may_write, settings=_writer_settings(settings))
+    activity = passes_expected(settings.loop.recommender_interval.total_seconds())
+    report = reporting(metrics, _log)
+    leading = _leading(client, settings, report, stop)
+    writer = Writer(client, record=report, may_write=leading.may_write, settings=_writer_settings(settings))
     recommender = Recommender(
         client,
         writer,
@@ -95,7 +82,7 @@ async def _run(
         activity=activity,
         alive={"passes": activity.check},
         ready={"informers": recommender.why_not_ready},
-        remarks=recommender.unseen.remarks,
+        remarks=recommender.informers.remarks,
         pages=recommender.answering.pages,
     ) as address:
         names = ",".join(settings.loop.recommender_name)
@@ -109,24 +96,16 @@ def _writer_settings(settings: RecommenderSettings) -> WriterSettings:
     return WriterSettings(read_only=access.read_only, concurrency=writes, rate=access.write_rate)
 
 
-def _leading(client: Client, settings: RecommenderSettings, writer: Writer, stop: Shutdown) -> Leading:
-    """Who may serve which name. The writer has no fence: whoever is not leading must be able to take a lease."""
+def _leading(
+    client: Client, settings: RecommenderSettings, report: Callable[[Outcome], None], stop: Shutdown
+) -> Leading:
+    """Who may serve which name."""
     leader, names = settings.leader, settings.loop.recommender_name
     leases = lease_names(names, leader.leader_elect_resource_name)
-    identity = f"{socket.gethostname()}_{uuid4()}"
+    who = identity()
 
     def elect(name: str, on_change: Callable[[bool], None]) -> Election:
-        return Election(
-            client,
-            writer,
-            name=leases[name],
-            namespace=leader.leader_elect_resource_namespace,
-            identity=identity,
-            now=lambda: datetime.now(UTC),
-            draw=random.random,
-            times=_times(leader),
-            on_change=on_change,
-        )
+        return candidate(client, leader, report=report, on_change=on_change, identity=who, lease=leases[name])
 
     def lost(name: str) -> None:
         if stop.reason is None:
@@ -137,15 +116,7 @@ def _leading(client: Client, settings: RecommenderSettings, writer: Writer, stop
         names,
         # Who writes nothing takes no lease either, and so never stops the one who does the work.
         elect if leader.leader_elect and not settings.access.read_only else None,
-        on_won=lambda name: _log.info("leading", recommender=name, identity=identity),
+        on_won=lambda name: _log.info("leading", recommender=name, identity=who),
         on_lost=lost,
     )
     return leading
-
-
-def _times(leader: LeaderSettings) -> LeaseTimes:
-    return LeaseTimes(
-        leader.leader_elect_lease_duration.total_seconds(),
-        leader.leader_elect_renew_deadline.total_seconds(),
-        leader.leader_elect_retry_period.total_seconds(),
-    )

@@ -42,10 +42,11 @@ from trellis.kube.resources import HVPAS, VPAS
 from trellis.kube.scales import ScaleLookups
 from trellis.kube.served import Served
 from trellis.kube.writer import Writer
-from trellis.runtime.cluster_metrics import export_informer
+from trellis.runtime import pass_reports
 from trellis.runtime.health import Activity
+from trellis.runtime.informers import Informers
 from trellis.runtime.logs import Logger
-from trellis.runtime.loops import PassReport, Periodic
+from trellis.runtime.loops import Periodic
 from trellis.runtime.metrics import Metrics
 from trellis.runtime.passes import PassThread
 from trellis.runtime.recording import NO_RECORDER, Recorder
@@ -86,9 +87,7 @@ class Recommender:
         self._hosted = hosted
         self._leading = leading
         self._metrics = metrics
-        self._activity = activity
         self._now = now
-        self._draw = draw
         # Called when much has been built up that will stay: all objects are seen, the first pass is over.
         self._on_settled = on_settled
         self._has_worked = False
@@ -101,9 +100,12 @@ class Recommender:
         self._recorder = recorder
         self._knowledge = knowledge_of(settings, hosted.current(), recorder)
         interval = settings.loop.recommender_interval.total_seconds()
-        self._loop = Periodic("recommender", self._pass, interval, on_pass=self._passed, jitter=0.0)
+        self._loop = Periodic(
+            "recommender", self._pass, interval, on_pass=pass_reports.reporting(activity, _log), jitter=0.0
+        )
         leading.wake = self._loop.wake
-        self.unseen = Unseen(metrics, _log)
+        own = settings.scope.vpa_object_namespace
+        self.informers = Informers(client, Unseen(metrics, _log), draw=draw, namespace=own)
         self._watching: Watching | None = None
         self._warming = Warming(settings, metrics, now)
         self._source: LiveUsage | None = None
@@ -115,8 +117,7 @@ class Recommender:
         """What probes are told while not everything has been seen."""
         if self._watching is None:
             return "not started"
-        missing = self._watching.unseen()
-        return f"not yet seen: {', '.join(missing)}" if missing else None
+        return self.informers.why_not_ready()
 
     def _chosen_by(self, namespace: str, name: str) -> str | None:
         """Which recommender a VPA names; None if there is no such VPA."""
@@ -125,20 +126,14 @@ class Recommender:
 
     async def run(self, stop: Shutdown) -> None:
         """Work until it is time to stop."""
-        scope = self._settings.scope
         served = await self._discover()
         self._knowledge.can_boost = served is None or served.resizes_pods
-        watching = self._watching = Watching(
-            self._client,
-            namespace=scope.vpa_object_namespace,
-            hvpas_served=served is not None and served.serves(HVPAS),
-            draw=self._draw,
-            unseen=self.unseen,
-        )
+        hvpas_served = served is not None and served.serves(HVPAS)
+        watching = self._watching = Watching(self.informers, hvpas_served=hvpas_served)
         async with live_usage(self._client, self._settings, self._metrics) as source:
             self._source = source
             tasks = [
-                asyncio.create_task(watching.run(), name="watching"),
+                asyncio.create_task(self.informers.run(), name="watching"),
                 asyncio.create_task(self._leading.run(), name="leading"),
                 asyncio.create_task(self._passes(watching), name="passes"),
             ]
@@ -159,7 +154,7 @@ class Recommender:
             raise failures[0]
 
     async def _passes(self, watching: Watching) -> None:
-        await watching.wait_until_synced()
+        await self.informers.wait_until_synced()
         await self._thread.run(self._hosted.start, self._settings.plugins.recommender_deadline.total_seconds())
         _log.info("everything has been seen", vpas=len(watching.vpas.snapshot()), pods=len(watching.pods.snapshot()))
         self._on_settled()
@@ -172,11 +167,6 @@ class Recommender:
         except KubeError as error:
             _log.warning("cannot ask which kinds there are; Hvpas are not looked at", why=error)
             return None
-
-    def _passed(self, report: PassReport) -> None:
-        self._activity.touch()
-        if report.error is not None:
-            _log.error("pass failed", number=report.number, failures=report.failures, error=report.error)
 
     async def _pass(self) -> None:
         watching = self._watching
@@ -194,8 +184,7 @@ class Recommender:
             watching.look_again(seen)
             raise
         await self._thread.run(self._recorder.flush)
-        for informer in watching.informers:
-            export_informer(self._metrics, informer)
+        self.informers.export(self._metrics)
 
     async def _work(self, seen: Seen, names: frozenset[str], now: float) -> None:
         timer = StepTimer(self._metrics, named.LATENCY, asyncio.get_running_loop().time)

@@ -38,16 +38,14 @@ class Knowledge:
     def _subscribe(self) -> None:
         watching = self._watching
         watching.vpas.subscribe(self._vpa_changed)
-        if watching.hvpas is not None:
-            watching.hvpas.subscribe(self._hvpa_changed)
+        watching.hvpas.subscribe(self._hvpa_changed)
         for kind, informer in watching.workloads.items():
             informer.subscribe(self._workload_changed(kind))
         watching.pods.subscribe(self._pod_changed)
         watching.limit_ranges.subscribe(self._limits_changed)
         watching.nodes.subscribe(self._node_changed)
         watching.namespaces.subscribe(self._namespace_changed)
-        if watching.hpas is not None:
-            watching.hpas.subscribe(self._hpa_changed)
+        watching.hpas.subscribe(self._hpa_changed)
         if watching.switch is not None:
             watching.switch.subscribe(self._switched)
 

@@ -7,8 +7,8 @@ it needs is told once when it begins, for all pods of a workload together: a hun
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
-from typing import Any, Final, TypeAlias
+from collections.abc import Collection, Iterable
+from typing import Any, Final
 
 from trellis.api.kinds import HVPA, VPA
 from trellis.api.kube.meta import ObjectReference
@@ -24,6 +24,7 @@ from trellis.core.resize.verdicts import Verdict
 from trellis.core.sizing.governors import Governor
 from trellis.kube.outcomes import Outcome, Result
 from trellis.runtime.logs import Logger
+from trellis.runtime.posting import Record
 
 EVICTED_BY_VPA = Reason("EvictedByVPA", "Pod was evicted by VPA Updater to apply resource recommendation.")
 EVICTED_POD = Reason("EvictedPod", "VPA Updater evicted a Pod to apply resource recommendation.")
@@ -32,7 +33,6 @@ UPDATE_REFUSED = Reason(
     "PodUpdateRefused", "The API server did not carry out a change of a pod that was asked for.", Severity.WARNING
 )
 
-Record: TypeAlias = Callable[[ObjectReference, Reason, str], None]
 
 # What happens every day, and is refused again a minute later, is no news for the log at its usual detail.
 _USUAL: Final = frozenset({Result.CONFLICT, Result.GONE, Result.SKIPPED, Result.REFUSED})

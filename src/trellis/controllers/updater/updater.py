@@ -21,7 +21,7 @@ from trellis.controllers.updater.recording import RecordedGathering, RecordedMem
 from trellis.controllers.updater.rounds import Round
 from trellis.controllers.updater.scaling import Scaling
 from trellis.controllers.updater.settings import UpdaterSettings
-from trellis.controllers.updater.telling import Record, Telling
+from trellis.controllers.updater.telling import Telling
 from trellis.controllers.updater.watching import Watching
 from trellis.core.resize.gathering import Gathering
 from trellis.core.resize.governed import Workload
@@ -36,12 +36,15 @@ from trellis.kube.scales import ScaleLookups
 from trellis.kube.served import Served
 from trellis.kube.token_bucket import Rate
 from trellis.kube.writer import Writer
-from trellis.runtime.cluster_metrics import export_informer
+from trellis.runtime import pass_reports
+from trellis.runtime.component import Controller
 from trellis.runtime.health import Activity
+from trellis.runtime.informers import Informers
 from trellis.runtime.logs import Logger
-from trellis.runtime.loops import PassReport, Periodic
+from trellis.runtime.loops import Periodic
 from trellis.runtime.metrics import Metrics
 from trellis.runtime.passes import PassThread
+from trellis.runtime.posting import Record
 from trellis.runtime.queue import WorkQueue
 from trellis.runtime.recording import NO_RECORDER, Recorder
 from trellis.runtime.steps import StepTimer
@@ -53,7 +56,7 @@ _DRAIN_SECONDS: Final = 0.5
 _log: Final = Logger("trellis.updater")
 
 
-class Updater:
+class Updater(Controller):
     """One process's updater."""
 
     def __init__(
@@ -75,7 +78,6 @@ class Updater:
     ) -> None:
         self._settings = settings
         self._metrics = metrics
-        self._activity = activity
         self._may_act = may_act
         # Called when all objects have been seen, and looked at: much has been built up that will stay.
         self._on_settled = on_settled
@@ -83,8 +85,9 @@ class Updater:
         self._thread = PassThread("updater")
         self._line = Line(settings.loop.concurrent_writes)
         self._counting = Counting(metrics)
-        self.unseen = Unseen(metrics, _log)
-        self.watching = Watching(client, settings, served, draw=draw, unseen=self.unseen)
+        own = settings.scope.vpa_object_namespace
+        self.informers = Informers(client, Unseen(metrics, _log), draw=draw, namespace=own)
+        self.watching = Watching(self.informers, settings, served)
         rooms = self.watching.knows_rooms
         self._tape = Tape(recorder)
         self._tape.write(Began(figures, rooms))
@@ -123,12 +126,9 @@ class Updater:
             call=self._looking.changed,
         )
         self._interval = settings.loop.updater_interval.total_seconds()
-        self._loop = Periodic("updater", self._pass, self._interval, on_pass=self._passed, jitter=0.0)
-
-    def why_not_ready(self) -> str | None:
-        """What probes are told while not everything has been seen."""
-        unseen = self.watching.unseen()
-        return f"not yet seen: {', '.join(unseen)}" if unseen else None
+        self._loop = Periodic(
+            "updater", self._pass, self._interval, on_pass=pass_reports.reporting(activity, _log), jitter=0.0
+        )
 
     @property
     def is_busy(self) -> bool:
@@ -137,7 +137,7 @@ class Updater:
 
     def begin_anew(self) -> None:
         """Look at everything now: this process has become the leader."""
-        if not self.watching.unseen():
+        if self.informers.synced:
             self._looking.wake(anew=True)
             self._loop.wake()
 
@@ -146,7 +146,7 @@ class Updater:
         writing = asyncio.create_task(self._line.run(), name="writing")
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self.watching.run(), name="watching")
+                group.create_task(self.informers.run(), name="watching")
                 group.create_task(self._begin(), name="passes")
                 group.create_task(self._looking.run(), name="looking")
                 group.create_task(_failing_with(writing), name="line")
@@ -157,7 +157,7 @@ class Updater:
             self._thread.close()
 
     async def _begin(self) -> None:
-        await self.watching.wait_until_synced()
+        await self.informers.wait_until_synced()
         await self._scaling.ask()
         _log.info("everything has been seen", workloads=len(self._gathering.governed))
         self._on_settled()
@@ -168,7 +168,7 @@ class Updater:
 
     def _why_not(self) -> str | None:
         """Why nothing may be decided at the moment, if so."""
-        return self.watching.why_not_trusted() if self._may_act() else "not leading"
+        return self.informers.why_not_trusted() if self._may_act() else "not leading"
 
     async def _pass(self) -> None:
         """Look at everything that is not at rest."""
@@ -222,13 +222,7 @@ class Updater:
 
     def _export(self) -> None:
         self._metrics.set(named.WAITING, float(len(self._line)))
-        for informer in self.watching.informers:
-            export_informer(self._metrics, informer)
-
-    def _passed(self, report: PassReport) -> None:
-        self._activity.touch()
-        if report.error is not None:
-            _log.error("pass failed", number=report.number, failures=report.failures, error=report.error)
+        self.informers.export(self._metrics)
 
 
 def _rate(settings: UpdaterSettings) -> Rate | None:

@@ -89,6 +89,10 @@ class Store(Generic[T]):
         """What is known under that key."""
         return self._objects.map.get(key)
 
+    def group(self, index: str, group: str) -> Collection[Key]:
+        """The keys of a group as they are now, to be read before the next change."""
+        return self._indexes[index].members(group)
+
     def put(self, key: Key, new: T) -> T | None:
         """Know an object; returns what was known before."""
         objects = self._objects.writable()
@@ -151,6 +155,9 @@ class _Index(Generic[T]):
         self._function = function
         self._groups: _Lent[str, dict[Key, None]] = _Lent()
         self._own: set[str] = set()
+
+    def members(self, group: str) -> Collection[Key]:
+        return self._groups.map.get(group, ())
 
     def lend(self) -> Mapping[str, Collection[Key]]:
         self._own = set()

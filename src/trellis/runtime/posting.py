@@ -9,13 +9,14 @@ import asyncio
 import math
 from collections import deque
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeAlias
 
 from trellis.api.kube.meta import ObjectReference
 from trellis.base.reason import Reason
 from trellis.kube.events import EventRecorder
-from trellis.kube.outcomes import Outcome, Result
+from trellis.kube.outcomes import Outcome
 from trellis.runtime.logs import Logger
+from trellis.runtime.write_reports import is_usual
 
 # What waits at most; what came first is dropped first.
 _MOST: Final = 10_000
@@ -25,27 +26,27 @@ _LOOK_SECONDS: Final = 0.25
 _RETRY_SECONDS: Final = 5.0
 _SILENT_SECONDS: Final = 60.0
 
-# A name that is taken, and a series that the API server has forgotten: both are tried again at once.
-_USUAL: Final = frozenset({Result.APPLIED, Result.CONFLICT, Result.GONE, Result.SKIPPED})
-
-_log: Final = Logger("trellis.updater")
+Record: TypeAlias = Callable[[ObjectReference, Reason, str], None]
 
 
 class EventTrouble:
     """Says that Events cannot be written: once in a while, however many they are."""
 
-    def __init__(self) -> None:
+    def __init__(self, log: Logger) -> None:
+        self._log = log
         self._unsaid = 0
         self._silent_until = -math.inf
 
     def note(self, outcome: Outcome) -> None:
         """Take note of what became of an Event."""
-        if outcome.result in _USUAL:
+        # A name that is taken, and a series that the API server has forgotten, are tried again at once.
+        if is_usual(outcome):
             return
         self._unsaid += 1
         now = asyncio.get_running_loop().time()
         if now >= self._silent_until:
-            _log.warning("events cannot be written", failed=self._unsaid, result=outcome.result, why=outcome.message)
+            failed = self._unsaid
+            self._log.warning("events cannot be written", failed=failed, result=outcome.result, why=outcome.message)
             self._unsaid, self._silent_until = 0, now + _SILENT_SECONDS
 
 

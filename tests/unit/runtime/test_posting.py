@@ -10,13 +10,14 @@ import pytest
 import virtual_time
 from model_server import ModelServer
 from trellis.api.kube.meta import ObjectReference
-from trellis.controllers.updater.posting import EventTrouble, Posting
 from trellis.controllers.updater.telling import EVICTED_BY_VPA
 from trellis.kube.actions import CreateObject, Target
 from trellis.kube.events import EventRecorder, Reporter
 from trellis.kube.outcomes import Outcome, Result
 from trellis.kube.resources import EVENTS
 from trellis.kube.writer import Writer
+from trellis.runtime.logs import Logger
+from trellis.runtime.posting import EventTrouble, Posting
 
 
 def test_events_wait_while_changes_are_written_and_are_posted_after_ten_seconds_in_any_case() -> None:
@@ -58,7 +59,7 @@ def test_events_that_cannot_be_written_are_told_of_once_a_minute_with_their_numb
     action = CreateObject(Target(EVENTS, "web.1", "shop"), {})
 
     async def main() -> None:
-        trouble = EventTrouble()
+        trouble = EventTrouble(Logger("trellis.updater"))
         for _ in range(50):
             trouble.note(Outcome(action, Result.FORBIDDEN, message="events are not for you"))
             trouble.note(Outcome(action, Result.APPLIED))

@@ -1,0 +1,199 @@
+"""A component answers probes, holds its lease while its controller works, and ends with it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import virtual_time
+from model_server import ModelServer
+from trellis.api.kube.meta import ObjectReference
+from trellis.base.errors import InternalError
+from trellis.base.reason import Reason
+from trellis.kube.actions import CreateObject, Target
+from trellis.kube.outcomes import Result
+from trellis.kube.resources import PODS
+from trellis.kube.scripted import refusal
+from trellis.runtime.asking import answered
+from trellis.runtime.cluster_metrics import CLUSTER_METRICS
+from trellis.runtime.component import Component, Controller
+from trellis.runtime.component_settings import AccessSettings, LeaderSettings
+from trellis.runtime.health_server import HealthSettings
+from trellis.runtime.informers import Informers
+from trellis.runtime.logs import Logger
+from trellis.runtime.metrics import Metrics
+from trellis.runtime.settings import Settings
+from trellis.runtime.shutdown import Shutdown
+from trellis.runtime.unseen import Unseen
+
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/gardener"
+WATERED = Reason("Watered", "It was dry.")
+
+log = Logger("trellis.gardener")
+
+
+class GardenerSettings(Settings, frozen=True):
+    """All that a component needs."""
+
+    access: AccessSettings = AccessSettings()
+    leader: LeaderSettings = LeaderSettings(leader_elect=True, leader_elect_resource_name="gardener")
+    health: HealthSettings = HealthSettings(address="127.0.0.1:0")
+
+
+class Gardener(Controller):
+    """Does nothing by itself."""
+
+    def __init__(self, server: ModelServer, component: Component) -> None:
+        self.component = component
+        self.informers = Informers(server.client, Unseen(component.metrics, log), draw=lambda: 0.5)
+        self.informers.follow(PODS)
+        self.writer = component.writer()
+        self.fails = asyncio.Event()
+        self.began = 0
+        self.held_at_the_end = False
+        self._server = server
+
+    def begin_anew(self) -> None:
+        self.began += 1
+
+    async def run(self) -> None:
+        following = asyncio.create_task(self.informers.run())
+        try:
+            await self.fails.wait()
+            raise InternalError("the well is dry")
+        finally:
+            following.cancel()
+            held: dict[str, Any] = self._server.objects.get(LEASE, {"spec": {}})["spec"]
+            self.held_at_the_end = bool(held.get("holderIdentity"))
+
+
+class World:
+    """A gardener and its cluster."""
+
+    def __init__(self, settings: GardenerSettings = GardenerSettings(), *, idle: bool = False) -> None:  # noqa: B008
+        self.server = ModelServer()
+        self.settings = settings
+        self.idle = idle
+        self.gardener: Gardener | None = None
+        self.stop: Shutdown
+
+    async def begin(self) -> asyncio.Task[None]:
+        """Start it, and wait until it works."""
+        self.stop = Shutdown()
+        component = Component(
+            self.server.client,
+            self.settings,
+            self.stop,
+            name="gardener",
+            log=log,
+            metrics=Metrics(CLUSTER_METRICS, about_process=False),
+            interval=60.0,
+            idle=self.idle,
+        )
+
+        async def make() -> Gardener:
+            self.gardener = Gardener(self.server, component)
+            return self.gardener
+
+        running = asyncio.create_task(component.run(make))
+        await asyncio.sleep(1.0)
+        return running
+
+    @property
+    def works(self) -> Gardener:
+        assert self.gardener is not None
+        return self.gardener
+
+    async def plant(self) -> Result:
+        """Write something, and say so."""
+        action = CreateObject(Target(PODS, "rose", "shop"), {"metadata": {"name": "rose"}})
+        outcome = await self.works.writer.write(action)
+        self.works.component.record(ObjectReference("Pod", "shop", "rose", "uid", "v1"), WATERED, "")
+        await asyncio.sleep(1.0)
+        return outcome.result
+
+    def events(self) -> list[str]:
+        return [each["reason"] for path, each in self.server.objects.items() if "/events/" in path]
+
+    def run(self, play: Callable[[], Any]) -> None:
+        virtual_time.run(play())
+
+
+def test_it_leads_writes_posts_and_gives_the_lease_back_after_its_controller_has_ended() -> None:
+    world = World()
+
+    async def play() -> None:
+        running = await world.begin()
+        assert world.server.objects[LEASE]["spec"]["holderIdentity"]
+        assert world.works.began == 1
+        assert world.works.component.may_act()
+        assert await world.plant() is Result.APPLIED
+        assert world.events() == ["Watered"]
+        world.stop.request("the test is over")
+        await running
+        assert world.works.held_at_the_end
+        assert not world.server.objects[LEASE]["spec"].get("holderIdentity")
+
+    world.run(play)
+
+
+def test_a_component_that_lost_its_lease_writes_nothing_and_asks_for_its_end() -> None:
+    world = World()
+
+    async def play() -> None:
+        running = await world.begin()
+        found = world.server.objects[LEASE]
+        world.server.put(LEASE, {**found, "spec": {**found["spec"], "holderIdentity": "somebody else"}})
+        await asyncio.sleep(5.0)
+        assert world.stop.reason == "lost the lease"
+        assert await world.plant() is Result.SKIPPED
+        await running
+        assert world.server.objects[LEASE]["spec"]["holderIdentity"] == "somebody else"
+
+    world.run(play)
+
+
+@pytest.mark.parametrize("how", ["idle", "read-only"])
+def test_who_changes_nothing_takes_no_lease_and_posts_no_events(how: str) -> None:
+    access = AccessSettings(read_only=how == "read-only")
+    world = World(GardenerSettings(access=access), idle=how == "idle")
+
+    async def play() -> None:
+        running = await world.begin()
+        await world.plant()
+        assert world.events() == []
+        assert LEASE not in world.server.objects
+        world.stop.request("the test is over")
+        await running
+
+    world.run(play)
+
+
+def test_an_error_of_the_controller_ends_the_component_with_it() -> None:
+    world = World()
+
+    async def play() -> None:
+        running = await world.begin()
+        world.works.fails.set()
+        with pytest.raises(InternalError, match="the well is dry"):
+            await running
+        assert not world.server.objects[LEASE]["spec"].get("holderIdentity")
+
+    world.run(play)
+
+
+def test_an_api_server_that_does_not_answer_is_asked_again() -> None:
+    server = ModelServer()
+    server.put("/api/v1/namespaces/shop/pods/rose", {})
+    server.faults.extend([refusal(500, "InternalError"), refusal(503, "ServiceUnavailable")])
+
+    async def play() -> None:
+        clock = asyncio.get_running_loop().time
+        found = await answered(lambda: server.client.get(PODS, "rose", "shop"), log)
+        assert found.metadata.name == "rose"
+        assert clock() == pytest.approx(4.0)
+
+    virtual_time.run(play())

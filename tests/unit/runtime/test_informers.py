@@ -1,0 +1,154 @@
+"""Informers that are followed together are waited for, trusted and told of together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import virtual_time
+from model_server import ModelServer, pod_path
+from trellis.kube.requests import Request
+from trellis.kube.resources import HPAS, HVPAS, NODES, PODS, VPAS
+from trellis.kube.scripted import Answer, answer, refusal
+from trellis.runtime.cluster_metrics import CLUSTER_METRICS
+from trellis.runtime.informers import Informers
+from trellis.runtime.logs import Logger
+from trellis.runtime.metrics import Metrics
+from trellis.runtime.unseen import Dispensable, Unseen
+
+HVPA = f"/apis/{HVPAS.api_version}/namespaces/shop/{HVPAS.plural}/web"
+
+
+class World:
+    """A component of one namespace that follows VPAs, pods and, if it may, HPAs."""
+
+    def __init__(self, namespace: str = "") -> None:
+        self.server = ModelServer()
+        self.server.before = self._before
+        self.refused: dict[str, Answer] = {}
+        self.installed = False
+        self.metrics = Metrics(CLUSTER_METRICS, about_process=False)
+        unseen = Unseen(self.metrics, Logger("trellis.test"))
+        self.informers = Informers(self.server.client, unseen, draw=lambda: 0.5, namespace=namespace)
+        self.vpas = self.informers.follow(VPAS)
+        self.pods = self.informers.follow(PODS)
+        self.hpas = self.informers.follow(HPAS, dispensable=Dispensable("HPAs are not noticed"))
+        self.hvpas = self.informers.follow(HVPAS, served=False)
+
+    def _before(self, request: Request) -> Answer | None:
+        if request.path == "/apis" and self.installed:
+            version = {"groupVersion": HVPAS.api_version, "version": HVPAS.version}
+            return answer({"groups": [{"versions": [version], "preferredVersion": version}]})
+        if request.path == f"/apis/{HVPAS.api_version}":
+            return answer({"resources": [{"name": HVPAS.plural, "kind": HVPAS.kind, "namespaced": True}]})
+        if request.path in ("/api", "/apis"):
+            return answer({"versions": [], "groups": []})
+        return self.refused.get(request.path.rpartition("/")[2])
+
+    def run(self, play: Callable[[], Awaitable[None]]) -> None:
+        async def main() -> None:
+            following = asyncio.create_task(self.informers.run())
+            try:
+                await play()
+            finally:
+                following.cancel()
+                await asyncio.wait({following})
+
+        virtual_time.run(main())
+
+
+def test_all_are_waited_for_and_a_kind_that_is_not_served_stays_empty() -> None:
+    world = World()
+    world.server.put(pod_path("web-0"), {})
+
+    async def play() -> None:
+        assert not world.informers.synced
+        assert world.informers.why_not_ready() == (
+            "not yet seen: verticalpodautoscalers.autoscaling.k8s.io, pods, horizontalpodautoscalers.autoscaling"
+        )
+        await world.informers.wait_until_synced()
+        assert world.informers.why_not_ready() is None
+        assert len(world.pods.snapshot()) == 1
+        assert len(world.hvpas.snapshot()) == 0
+        assert not any("hvpas" in request.path for request in world.server.requests)
+
+    world.run(play)
+
+
+def test_a_kind_that_is_installed_later_is_followed_from_then_on() -> None:
+    world = World()
+    world.server.put(HVPA, {"spec": {"targetRef": {"kind": "Deployment", "name": "web"}, "buckets": []}})
+
+    async def play() -> None:
+        await world.informers.wait_until_synced()
+        await asyncio.sleep(70.0)
+        assert len(world.hvpas.snapshot()) == 0
+        world.installed = True
+        await asyncio.sleep(120.0)
+        assert world.informers.why_not_ready() is None
+        assert [each.metadata.name for each in world.hvpas.snapshot()] == ["web"]
+        asked = len([request for request in world.server.requests if request.path == "/apis"])
+        await asyncio.sleep(600.0)
+        assert len([request for request in world.server.requests if request.path == "/apis"]) == asked
+
+    world.run(play)
+
+
+def test_a_component_of_one_namespace_asks_for_no_other_and_for_kinds_that_have_none() -> None:
+    world = World("shop")
+    world.informers.follow(NODES)
+
+    async def play() -> None:
+        await world.informers.wait_until_synced()
+        asked = {request.path for request in world.server.requests}
+        assert "/api/v1/namespaces/shop/pods" in asked
+        assert "/api/v1/pods" not in asked
+        assert "/api/v1/nodes" in asked
+
+    world.run(play)
+
+
+def test_a_kind_that_may_not_be_read_is_done_without_and_remarked_on() -> None:
+    world = World()
+    world.refused["horizontalpodautoscalers"] = refusal(403, "Forbidden", "no such rule")
+
+    async def play() -> None:
+        await world.informers.wait_until_synced()
+        assert world.informers.why_not_trusted() is None
+        assert world.informers.remarks() == ["horizontalpodautoscalers.autoscaling unseen: HPAs are not noticed"]
+
+    world.run(play)
+
+
+def test_nothing_is_trusted_before_it_was_listed_nor_five_seconds_after_its_watch_broke() -> None:
+    world = World()
+    world.refused["pods"] = refusal(500, "InternalError", "out of order")
+
+    async def play() -> None:
+        await asyncio.sleep(1.0)
+        assert "pods could not be listed yet: " in (world.informers.why_not_trusted() or "")
+        world.refused.clear()
+        await world.informers.wait_until_synced()
+        assert world.informers.why_not_trusted() is None
+        world.refused["pods"] = refusal(500, "InternalError", "out of order")
+        world.server.break_watches()
+        await asyncio.sleep(3.0)
+        assert world.informers.why_not_trusted() is None
+        await asyncio.sleep(3.0)
+        assert world.informers.why_not_trusted() == "pods could not be watched for 6 s"
+
+    world.run(play)
+
+
+def test_how_all_are_doing_is_exported() -> None:
+    world = World()
+
+    async def play() -> None:
+        await world.informers.wait_until_synced()
+        world.informers.export(world.metrics)
+        text = world.metrics.text().decode()
+        for resource in ("pods", "horizontalpodautoscalers.autoscaling"):
+            assert f'trellis_informer_synced{{resource="{resource}"}} 1' in text
+        assert 'trellis_informer_synced{resource="hvpas' not in text
+
+    world.run(play)
