@@ -57,6 +57,17 @@ def test_a_workload_without_ready_pods_counts_each_sample_by_itself(model: Usage
     assert totals(model) == ends(1.0, 1e9)
 
 
+@pytest.mark.req("HV-36")
+def test_who_has_just_become_ready_multiplies_no_sample_of_those_that_had_all_of_the_load(model: UsageModel) -> None:
+    model.follow("shop", [pod("a"), pod("b")], START)
+    model.ingest(batch(("a", "app", START, 10.0, 1e9), ("b", "app", START, 10.0, 1e9)), START)
+    for minute, cpu in enumerate([(10.0, 10.0, 0.1), (6.7, 6.7, 6.7), (6.7, 6.7, 6.7)], start=1):
+        now = START + 60 * minute
+        model.follow("shop", [pod("a"), pod("b"), pod("c")], now)
+        model.ingest(batch(*((name, "app", now, used, 1e9) for name, used in zip("abc", cpu, strict=True))), now)
+    assert totals(model) == ends(20.1, 3e9)
+
+
 def test_a_total_has_a_range_of_its_own(model: UsageModel) -> None:
     names = [f"web-{n}" for n in range(200)]
     model.follow("shop", [pod(name) for name in names], START)
@@ -80,7 +91,8 @@ def test_more_pods_raise_the_total_of_a_window_without_higher_usage(model: Usage
     model.follow("shop", [pod("a")], START)
     model.ingest(batch(("a", "app", START, 0.1, 1e9)), START)
     model.follow("shop", [pod("a"), pod("b")], START + 60)
-    model.ingest(batch(*((name, "app", START + 60, 0.1, 1e9) for name in "ab")), START + 60)
+    for now in (START + 60, START + 120):
+        model.ingest(batch(*((name, "app", now, 0.1, 1e9) for name in "ab")), now)
     view = model.view(row(model))
     assert totals(model)[1] == ends(0, 2e9)[1]
     assert view.memory_total.percentiles([0.01], view.total_rows)[0, 0] == ends(0, 2e9)[1]

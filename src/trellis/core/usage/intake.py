@@ -107,14 +107,23 @@ def _take_memory(state: UsageState, found: Readings) -> _Outcome:
 
 
 def _ready_pods(state: UsageState, slots: IntColumn) -> IntColumn:
-    """By VPA, how much a sample is worth for the whole workload: the Ready pods in the batch, or itself alone."""
+    """By VPA, how much a sample is worth for the whole workload: the Ready pods in the batch, or itself alone.
+
+    Who has become Ready since the batch before has not shared the load for as long as this one tells of. Counted with
+    the samples of those who had all of it, more would seem to be needed with each replica that comes.
+    """
     pods = np.ones(state.vpas.capacity, dtype=np.int64)
     if not state.totals.size:
         return pods
     sampled = np.zeros(state.slots.capacity, dtype=np.bool_)
     sampled[state.slots.leader[slots]] = True
-    sampled &= state.slots.ready
-    ready = np.bincount(state.rows.vpa[state.slots.row[sampled]], minlength=len(pods))
+    ready_now, ready_before = sampled & state.slots.ready, sampled & state.slots.was_ready
+    state.slots.was_ready[sampled] = state.slots.ready[sampled]
+    steady, alone = (
+        np.bincount(state.rows.vpa[state.slots.row[which]], minlength=len(pods))
+        for which in (ready_now & ready_before, ready_now)
+    )
+    ready = np.where(steady > 0, steady, alone)
     state.vpas.pods[ready > 0] = ready[ready > 0]
     return np.maximum(pods, ready)
 

@@ -17,6 +17,7 @@ class SlotTable(Table):
         "row": -1,
         "leader": -1,
         "ready": False,
+        "was_ready": False,
         "request": math.nan,
         "cpu_request": math.nan,
         "started": math.nan,
@@ -34,6 +35,8 @@ class SlotTable(Table):
     leader: IntColumn
     """The slot of the pod's first container: one number for all containers of a pod."""
     ready: BoolColumn
+    was_ready: BoolColumn
+    """Whether its pod was Ready when it was sampled before. Told of leaders alone."""
     request: FloatColumn
     """The memory request in bytes; NaN if there is none."""
     cpu_request: FloatColumn
