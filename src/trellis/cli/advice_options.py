@@ -158,6 +158,11 @@ _BY_WHICH_RULES = (
     ),
 )
 _IN_WHICH_FORM = (
+    click.option(
+        "--suggest-buckets",
+        is_flag=True,
+        help="Propose an Hvpa with buckets for each workload that can be scaled, with its cost beside the present one.",
+    ),
     click.option("-o", "--output", type=click.Choice(FORMS), default="table", show_default=True, help="Form of it."),
     click.option("--output-file", type=_PATH, help="Write it there instead of to standard output."),
     click.option(

@@ -44,6 +44,7 @@ def command(
     min_history: float,
     tolerance: float,
     prices: str,
+    suggest_buckets: bool,
     **how: Any,
 ) -> None:
     """Say what workloads should request, and what that saves or risks.
@@ -58,6 +59,7 @@ def command(
         trellis recommend --prometheus-url http://localhost:9090 --no-cluster --top 20
         trellis recommend --vpas --emit kustomize sizes/
         trellis recommend --fail-over 20% -o markdown
+        trellis recommend -n shop --suggest-buckets -o yaml --output-file buckets.yaml
 
     \b
     Exit status: 0 done, also if something could not be seen, 1 --fail-over holds, 2 the command could not run,
@@ -65,6 +67,8 @@ def command(
     """  # noqa: D301 -- click wants the backspace character itself
     check_writable({"--output-file": output_file})
     if emit is not None:
+        if suggest_buckets:
+            raise click.UsageError("--suggest-buckets has its manifests with -o yaml, and --emit has others")
         check_directory("--emit", emit[1])
     from trellis.base.prices import EXAMPLE_PRICES, read_prices  # noqa: PLC0415 -- NumPy comes with the rest
     from trellis.core.advice.advise import advise  # noqa: PLC0415
@@ -72,11 +76,11 @@ def command(
     policy = _policy(limits, bounds, min_history, tolerance)
     priced = _read("--prices", prices, read_prices) if prices else EXAMPLE_PRICES
     try:
-        found = _found(traces, **how)
+        found = _found(traces, suggest_buckets=suggest_buckets, **how)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     advised = advise(found.surveyed, policy, priced, found.surveyed.time, parameters=found.parameters)
-    _write(advised, output, output_file, top)
+    _write(advised, output, output_file, top, buckets=suggest_buckets)
     if emit is not None:
         _emit(advised, emit[0], emit[1], update_mode)
     if found.is_stopped:
@@ -118,8 +122,11 @@ def _read(option: str, text: str, read: Any) -> Any:
         raise click.BadParameter(str(error), param_hint=option) from error
 
 
-def _write(advised: Advised, output: str, output_file: Path | None, top: int) -> None:
-    from trellis.reports.advice import written  # noqa: PLC0415 -- see above
+def _write(advised: Advised, output: str, output_file: Path | None, top: int, *, buckets: bool) -> None:
+    if buckets:
+        from trellis.reports.buckets import written  # noqa: PLC0415 -- see above
+    else:
+        from trellis.reports.advice import written  # noqa: PLC0415 -- see above
 
     width = min(shutil.get_terminal_size((_USUAL, 24)).columns, _WIDEST)
     if output_file is not None:

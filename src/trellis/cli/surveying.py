@@ -57,6 +57,7 @@ class Wanted(msgspec.Struct, frozen=True):
     recommender: str
     sets: tuple[str, ...]
     quiet: bool
+    suggest_buckets: bool
     kubeconfig: Path | None
     context: str
 
@@ -95,7 +96,7 @@ def surveyed(traces: Sequence[str], **how: Any) -> Found:
     wanted = Wanted(**how)
     _check(traces, wanted)
     chosen = chosen_recommender(wanted.recommender, wanted.sets)
-    asked = Asked(chosen.recommender)
+    asked = Asked(chosen.recommender, totals=wanted.suggest_buckets)
     if traces:
         found = Found(survey_files(parts_of(traces), ", ".join(traces), wanted.choice, asked))
     else:
@@ -106,6 +107,8 @@ def surveyed(traces: Sequence[str], **how: Any) -> Found:
 def _check(traces: Sequence[str], wanted: Wanted) -> None:
     if wanted.vpas and (traces or wanted.no_cluster or wanted.prometheus_url):
         raise click.UsageError("--vpas takes everything from the cluster: neither files nor Prometheus are asked")
+    if wanted.suggest_buckets and (traces or wanted.vpas):
+        raise click.UsageError("--suggest-buckets needs to know how many pods there were, which only Prometheus tells")
     if traces and (wanted.prometheus_url or wanted.no_cluster or wanted.resume):
         raise click.UsageError("give files with usage, or ask Prometheus, but not both")
     if wanted.no_cluster and not wanted.prometheus_url:
@@ -118,7 +121,7 @@ async def _surveyed(wanted: Wanted, asked: Asked, now: float) -> Found:
         async with PrometheusClient(settings, hasty=True) as prometheus:
             return await _from_prometheus(wanted, prometheus, settings, asked=asked, now=now)
     async with connected(wanted.kubeconfig, wanted.context, _FIELD_MANAGER) as (client, home):
-        present = await cluster_present(client, choice, home)
+        present = await cluster_present(client, choice, home, nodes=wanted.suggest_buckets)
         if wanted.vpas:
             return Found(_from_vpas(present, choice, now))
         if wanted.prometheus_url:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from aiohttp import web
 
@@ -34,7 +35,7 @@ LENGTH = "2d"
 
 
 def survey(handler: Handler, choice: Choice = Choice(), resume: Path | None = None, **how: Any) -> Surveyed:  # noqa: B008
-    asked = Asked(built_in_recommenders()[how.pop("recommender", "default")])
+    asked = Asked(built_in_recommenders()[how.pop("recommender", "default")], totals=how.pop("totals", False))
     present: Present | None = how.pop("present", None)
 
     async def main() -> Surveyed:
@@ -409,6 +410,45 @@ def test_an_interrupted_survey_goes_on_and_ends_as_if_it_had_not_been(tmp_path: 
     assert resumed.workloads == whole.workloads
     assert resumed.time == NOW
     assert survey(server, resume=file).workloads == whole.workloads
+
+
+def test_what_workloads_used_as_a_whole_is_counted_if_somebody_asks() -> None:
+    server = SurveyedPrometheus()
+    server.deploy("shop", "web", pods=3, cpu=0.2, memory=400 * MIB)
+    gone = f"web-{HASH}-zzzzz"
+    server.put("cpu", ("shop", gone, "app"), dict.fromkeys([NOW - DAY, NOW - 1.5 * DAY], 0.5))
+    assert one(survey(server))[0].totals is None
+    totals = one(survey(server, totals=True))[0].totals
+    assert totals is not None
+    assert (totals.step, totals.start, len(totals.pods)) == (STEP, NOW - 2 * DAY, 577)
+    assert totals.pods.tolist() == [0] * 144 + [1] + [0] * 143 + [4] + [3] * 288
+    assert totals.cpu[[144, 288, 289, 576]].tolist() == pytest.approx([500, 1100, 600, 600])
+    assert totals.memory[[288, 576]].tolist() == [1200 * MIB] * 2
+    assert math.isnan(totals.cpu[0])
+    assert math.isnan(totals.memory[144])
+
+
+def test_only_what_can_be_scaled_is_counted_as_a_whole() -> None:
+    server = SurveyedPrometheus()
+    server.own("shop", "agent-x2k9b", "DaemonSet", "agent")
+    server.use("shop", "agent-x2k9b", "app", days=0.1)
+    assert one(survey(server, totals=True))[0].totals is None
+
+
+def test_what_was_counted_as_a_whole_outlives_an_interruption(tmp_path: Path) -> None:
+    server = SurveyedPrometheus()
+    server.deploy("shop", "web", pods=2, days=0.5)
+    whole = one(survey(server, resume=tmp_path / "survey", totals=True))[0].totals
+    server.asked.clear()
+    again = one(survey(server, resume=tmp_path / "survey", totals=True))[0].totals
+    assert not any(each.path == "/api/v1/query_range" for each in server.asked)
+    assert whole is not None
+    assert again is not None
+    assert again.pods.tolist() == whole.pods.tolist()
+    np.testing.assert_array_equal(again.cpu, whole.cpu)
+    np.testing.assert_array_equal(again.memory, whole.memory)
+    with pytest.raises(InvalidRecording, match="totals of workloads"):
+        survey(server, resume=tmp_path / "survey")
 
 
 def test_a_file_of_another_survey_is_refused(tmp_path: Path) -> None:

@@ -81,6 +81,23 @@ def test_limit_ranges_are_read_and_whoever_may_not_is_told() -> None:
     assert [str(each) for each in found.missing] == ["LimitRange: may not be read"]
 
 
+def with_nodes(server: ModelServer) -> Present:
+    return run(cluster_present(server.client, Choice(), "shop", nodes=True))
+
+
+def test_the_largest_node_is_looked_at_if_somebody_asks_and_whoever_may_not_is_told() -> None:
+    server = shop()
+    server.put("/api/v1/nodes/large", {"status": {"allocatable": {"cpu": "30", "memory": "1Gi"}}})
+    assert math.isnan(present(server).largest_node.cpu)
+    found = with_nodes(server)
+    assert found.largest_node.cpu == 30_000
+    assert found.largest_node.memory > 2**30
+    server.before = lambda request: _refused() if request.path.endswith("/nodes") else None
+    refused = with_nodes(server)
+    assert math.isnan(refused.largest_node.memory)
+    assert [str(each) for each in refused.missing] == ["Node: may not be read"]
+
+
 def test_a_namespace_that_does_not_exist_is_said_with_the_nearest_that_does() -> None:
     found = present(shop(), "shopp")
     assert found.pods == []

@@ -11,11 +11,15 @@ from trellis.core.usage.settings import UsageSettings
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """A recommender with its parameters as they are for everybody, how usage is counted, and what follows an answer."""
+    """A recommender with its parameters as they are for everybody, how usage is counted, and what follows an answer.
+
+    `totals` is whether anybody wants to know what workloads used as a whole, time by time.
+    """
 
     recommender: Recommender
     usage: UsageSettings = UsageSettings()
     pipeline: PipelineSettings = PipelineSettings()
+    totals: bool = False
 
     @property
     def values(self) -> ParameterValues:

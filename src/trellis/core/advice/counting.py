@@ -15,6 +15,7 @@ import numpy as np
 
 from trellis.core.advice.asked import Asked
 from trellis.core.advice.surveyed import Amount, SurveyedWorkload
+from trellis.core.advice.totals import Totals, TotalsCounter
 from trellis.core.model.ooms import OomKill
 from trellis.core.model.owners import TargetRef
 from trellis.core.model.past_pods import PastPods
@@ -40,7 +41,8 @@ class UsedRow(msgspec.Struct, frozen=True):
 class NamespaceUsage:
     """Counts samples of one namespace, and the out-of-memory kills there.
 
-    `workloads` are by key, `pods` is whose those are that are known.
+    `workloads` are by key, `pods` is whose those are that are known. `totals` sums up what they used as a whole,
+    if anybody wants to know.
     """
 
     def __init__(
@@ -50,8 +52,11 @@ class NamespaceUsage:
         pods: Mapping[str, str],
         asked: Asked,
         kills: Sequence[OomKill] = (),
+        *,
+        totals: TotalsCounter | None = None,
     ) -> None:
         self._namespace = namespace
+        self._totals = totals
         self._model = UsageModel(asked.usage)
         keys = [(namespace, key) for key in workloads]
         if asked.recommender.needs_history:
@@ -82,6 +87,9 @@ class NamespaceUsage:
         """
         self._meet(containers, which, measured, now)
         names = [self._names[each] for each in containers]
+        if self._totals is not None:
+            keys = [self._ghosts[name].vpa if name else "" for name in names]
+            self._totals.take_in(keys, [pod for pod, _ in containers], which, measured)
         slots = self._model.slots([self._namespace] * len(names), names, [name for _, name in containers])
         accepted = 0
         for some in self._stretches(measured.times):
@@ -125,6 +133,10 @@ class NamespaceUsage:
         had = self._requests.get((self._ghosts[name].vpa, kill.container), math.nan)
         memory = had if math.isnan(kill.memory) else kill.memory
         return msgspec.structs.replace(kill, pod=name, uid=name, memory=memory)
+
+    def totals(self) -> dict[str, Totals]:
+        """What workloads used as a whole, by key; nothing if nobody wanted to know."""
+        return self._totals.found() if self._totals is not None else {}
 
     def rows(self, now: float) -> list[UsedRow]:
         """What came of it."""

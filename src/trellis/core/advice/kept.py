@@ -11,10 +11,12 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
+import numpy as np
 
 from trellis.base.errors import InvalidRecording
 from trellis.core.advice.counting import UsedRow
 from trellis.core.advice.surveyed import Amount
+from trellis.core.advice.totals import Totals
 from trellis.core.model.recording import FORMAT, HEADER, Header, decode, encode_line, read_header, read_lines
 from trellis.core.usage.recorded_rows import RowLine
 
@@ -42,20 +44,48 @@ class _UsedLine(msgspec.Struct, frozen=True):
         return UsedRow(self.row.saved(), Amount(*map(_nan, self.highest)), self.kills, _nan(self.last_kill))
 
 
+class _TotalsLine(msgspec.Struct, frozen=True):
+    """Whole millicores and bytes, and -1 where nobody measured."""
+
+    start: float
+    step: float
+    pods: tuple[int, ...]
+    cpu: tuple[int, ...]
+    memory: tuple[int, ...]
+
+    @classmethod
+    def of(cls, totals: Totals) -> _TotalsLine:
+        cpu, memory = (
+            tuple(np.where(np.isnan(each), -1, np.rint(each)).astype(np.int64).tolist())
+            for each in (totals.cpu, totals.memory)
+        )
+        return cls(totals.start, totals.step, tuple(totals.pods.tolist()), cpu, memory)
+
+    def totals(self) -> Totals:
+        cpu, memory = (np.array(each, dtype=np.float64) for each in (self.cpu, self.memory))
+        pods = np.array(self.pods, dtype=np.int64)
+        return Totals(self.start, self.step, pods, np.where(cpu < 0, np.nan, cpu), np.where(memory < 0, np.nan, memory))
+
+
 class _NamespaceLine(msgspec.Struct, frozen=True):
     namespace: str
     rows: tuple[_UsedLine, ...]
     samples: int
     series: int
+    totals: dict[str, _TotalsLine] = {}
 
 
 class KeptNamespace(msgspec.Struct, frozen=True):
-    """A namespace of which all was read: its rows, and how many samples of how many series they took."""
+    """A namespace of which all was read: its rows, and how many samples of how many series they took.
+
+    `totals` are by the keys of workloads.
+    """
 
     namespace: str
     rows: tuple[UsedRow, ...]
     samples: int = 0
     series: int = 0
+    totals: Mapping[str, Totals] = {}
 
 
 class Kept(msgspec.Struct, frozen=True):
@@ -73,7 +103,8 @@ def first_lines(time: float, figures: Mapping[str, str], release: str) -> bytes:
 def namespace_line(found: KeptNamespace) -> bytes:
     """What is written when all of a namespace was read."""
     rows = tuple(map(_UsedLine.of, found.rows))
-    return encode_line(_NAMESPACE, _NamespaceLine(found.namespace, rows, found.samples, found.series))
+    totals = {key: _TotalsLine.of(each) for key, each in found.totals.items()}
+    return encode_line(_NAMESPACE, _NamespaceLine(found.namespace, rows, found.samples, found.series, totals))
 
 
 def read_kept(lines: bytes | Iterable[bytes], figures: Mapping[str, str]) -> Kept:
@@ -88,7 +119,8 @@ def read_kept(lines: bytes | Iterable[bytes], figures: Mapping[str, str]) -> Kep
         elif kind == _NAMESPACE:
             line = decode(data, _NamespaceLine)
             rows = tuple(each.used() for each in line.rows)
-            found[line.namespace] = KeptNamespace(line.namespace, rows, line.samples, line.series)
+            totals = {key: each.totals() for key, each in line.totals.items()}
+            found[line.namespace] = KeptNamespace(line.namespace, rows, line.samples, line.series, totals)
     if math.isnan(time):
         raise InvalidRecording("", "does not say when the survey began: whoever wrote it was stopped")
     return Kept(time, found)

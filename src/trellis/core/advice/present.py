@@ -16,6 +16,7 @@ from trellis.api.kube.observed_workloads import Observed
 from trellis.api.kube.policies import LimitRange
 from trellis.api.kube.scaling import HorizontalPodAutoscaler
 from trellis.api.vpa import VerticalPodAutoscaler
+from trellis.core.advice.surveyed import Amount
 from trellis.core.model.collected import Collected
 from trellis.core.model.dump_lines import Missing
 from trellis.core.model.ooms import OomKill
@@ -28,7 +29,8 @@ class Present(msgspec.Struct, frozen=True):
 
     `workloads` are by kind. An object whose kind has a pod template may be without it, where nobody could read it.
     `gone` are pods that ran within the time asked about and do not any more; `makers` are what made those and others,
-    which may be gone too. `kills` are those that no pod shows any more.
+    which may be gone too. `kills` are those that no pod shows any more. `largest_node` is how much pods may request of
+    each resource on one node, where somebody looked.
     """
 
     namespaces: tuple[str, ...] = ()
@@ -41,6 +43,7 @@ class Present(msgspec.Struct, frozen=True):
     makers: Mapping[str, Sequence[Workload]] = {}
     kills: Sequence[OomKill] = ()
     missing: tuple[Missing, ...] = ()
+    largest_node: Amount = Amount()
 
 
 def present_in(collected: Collected) -> Present:

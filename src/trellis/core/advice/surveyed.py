@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from trellis.core.advice.totals import Totals
 from trellis.core.model.dump_lines import Missing
 from trellis.core.recommend.capping import NamespaceLimits
 from trellis.core.recommend.parameters import ParameterValues
@@ -96,7 +97,8 @@ class SurveyedWorkload(msgspec.Struct, frozen=True):
     A group of Jobs has kind Job, the name that they share, and in `group` the label and value that it stands for
     (`app=report`); `members` is how many objects it has. `pods` run now; `wanted` is how many replicas it asks for, -1
     if that means nothing. `vpas` are the VerticalPodAutoscalers that point at it. Where nobody could say what is
-    requested now, `is_sized` is false. `limits` are what LimitRanges of its namespace demand.
+    requested now, `is_sized` is false. `limits` are what LimitRanges of its namespace demand. `totals` is what all its
+    pods used together, if anybody wanted to know.
     """
 
     namespace: str
@@ -113,6 +115,7 @@ class SurveyedWorkload(msgspec.Struct, frozen=True):
     members: int = 1
     is_sized: bool = True
     limits: NamespaceLimits = NamespaceLimits()
+    totals: Totals | None = None
 
 
 class Effort(msgspec.Struct, frozen=True):
@@ -127,7 +130,10 @@ class Effort(msgspec.Struct, frozen=True):
 
 
 class Surveyed(msgspec.Struct, frozen=True):
-    """Everything that was found out, at a time, by namespace and name. Where something is `missing`, it is a part."""
+    """Everything that was found out, at a time, by namespace and name. Where something is `missing`, it is a part.
+
+    `largest_node` is how much pods may request of each resource on one node, where somebody looked.
+    """
 
     time: float
     source: str
@@ -137,6 +143,7 @@ class Surveyed(msgspec.Struct, frozen=True):
     missing: tuple[Missing, ...] = ()
     notes: tuple[str, ...] = ()
     effort: Effort = Effort()
+    largest_node: Amount = Amount()
 
     @property
     def is_partial(self) -> bool:

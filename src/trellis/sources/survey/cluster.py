@@ -7,16 +7,20 @@ what a new request does to them, nor without LimitRanges whether it is allowed.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
 
+from trellis.api.kube.nodes import Node
 from trellis.base.errors import KubeError, Unreachable, UnreadableObject
 from trellis.core.advice.choice import Choice
 from trellis.core.advice.present import Present
+from trellis.core.advice.surveyed import Amount
 from trellis.core.model.dump_lines import Missing
 from trellis.core.model.keys import key_of
+from trellis.core.model.pods import cpu_millicores, memory_bytes
 from trellis.kube.client import Client
 from trellis.kube.resources import (
     CRON_JOBS,
@@ -25,6 +29,7 @@ from trellis.kube.resources import (
     HPAS,
     JOBS,
     LIMIT_RANGES,
+    NODES,
     OBSERVED_PODS,
     REPLICA_SETS,
     REPLICATION_CONTROLLERS,
@@ -55,8 +60,11 @@ class _Listed(msgspec.Struct, frozen=True):
     missing: list[Missing]
 
 
-async def cluster_present(client: Client, choice: Choice, own: str = "") -> Present:
-    """All that is asked about; `own` is the namespace of who asks. Raises `KubeError` if nobody answers."""
+async def cluster_present(client: Client, choice: Choice, own: str = "", *, nodes: bool = False) -> Present:
+    """All that is asked about; `own` is the namespace of who asks. Raises `KubeError` if nobody answers.
+
+    `nodes` is whether to look how large they are.
+    """
     patterns = tuple(each for each in choice.namespaces if not each.startswith("!"))
     places = await find_places(client, Wanted(patterns, own))
     every = (OBSERVED_PODS, *_WORKLOADS, HPAS, LIMIT_RANGES, VPAS)
@@ -66,6 +74,7 @@ async def cluster_present(client: Client, choice: Choice, own: str = "") -> Pres
     here = {each.metadata.namespace for some in (pods, *workloads) for each in some.objects}
     # Where nobody has VPAs, nothing is missing.
     others = [each for each in vpas.missing if each.why != NOT_SERVED]
+    largest, unread = await _largest_node(client) if nodes else (Amount(), [])
     return Present(
         namespaces=tuple(sorted(here)),
         pods=pods.objects,
@@ -73,8 +82,25 @@ async def cluster_present(client: Client, choice: Choice, own: str = "") -> Pres
         hpas=hpas.objects,
         vpas=vpas.objects,
         limit_ranges=ranges.objects,
-        missing=(*places.missing, *(each for some in found for each in some.missing), *others),
+        missing=(*places.missing, *(each for some in found for each in some.missing), *others, *unread),
+        largest_node=largest,
     )
+
+
+async def _largest_node(client: Client) -> tuple[Amount, list[Missing]]:
+    """How much pods may request of each resource on one node; nothing is known if nobody may see nodes."""
+    found: list[Node] = []
+    try:
+        async for page in pages_of(client, NODES):
+            found += page.items
+    except Unreachable:
+        raise
+    except (KubeError, UnreadableObject) as error:
+        return Amount(), [Missing(NODES.kind, "", why_not(error, NODES))]
+    sizes = [each.status.allocatable for each in found]
+    cpu = max((cpu_millicores(each.get("cpu", "")) for each in sizes), default=math.nan)
+    memory = max((memory_bytes(each.get("memory", "")) for each in sizes), default=math.nan)
+    return Amount(cpu, memory), []
 
 
 async def _list(client: Client, resource: Resource[Any], places: Places, choice: Choice) -> _Listed:

@@ -53,6 +53,7 @@ def figures_of(settings: PrometheusSettings, asked: Asked) -> dict[str, str]:
         "runs": str(needs_runs(asked.recommender)).lower(),
         "half-lives": f"{usage.cpu_half_life:g} {usage.memory_half_life:g}",
         "memory windows": f"{usage.memory_window:g} {usage.memory_windows}",
+        **({"totals of workloads": "true"} if asked.totals else {}),
     }
 
 

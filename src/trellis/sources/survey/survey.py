@@ -7,7 +7,7 @@ those that are done outlives an interruption, if there is a file for it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final, TypeAlias
 
 import msgspec
@@ -20,10 +20,13 @@ from trellis.core.advice.estimating import estimated
 from trellis.core.advice.kept import KeptNamespace
 from trellis.core.advice.present import Present
 from trellis.core.advice.surveyed import Effort, Surveyed, SurveyedWorkload
+from trellis.core.advice.totals import TotalsCounter
 from trellis.core.advice.workloads import Found, find_workloads
+from trellis.core.hvpa.suggesting.unsuited import is_scaled
 from trellis.core.model.dump_lines import Missing
 from trellis.core.model.ooms import OomKill
 from trellis.sources.prometheus.client import PrometheusClient
+from trellis.sources.prometheus.history import Times
 from trellis.sources.prometheus.settings import PrometheusSettings
 from trellis.sources.survey.keeping import Keeping
 from trellis.sources.survey.kube_state import KubeState
@@ -98,6 +101,7 @@ class Survey:
                 one_by_one=2 * sum(len(each.containers) for each in self._workloads),
                 seconds=clock() - began,
             ),
+            largest_node=known.largest_node,
         )
 
     async def _all(self, found: Found) -> None:
@@ -124,7 +128,10 @@ class Survey:
         """Only what a recommender makes of the rows is kept of them: they may be many."""
         workloads = {(read.namespace, key): each for key, each in found.of(read.namespace).items()}
         result = await asyncio.to_thread(estimated, workloads, read.rows, self._asked, self._now)
-        self._workloads += result.workloads
+        self._workloads += (
+            msgspec.structs.replace(each, totals=read.totals.get(key))
+            for (_, key), each in zip(workloads, result.workloads, strict=True)
+        )
         self._missing += result.missing
         self._samples += read.samples
         self._series += read.series
@@ -133,7 +140,14 @@ class Survey:
         pods = {pod: key for (where, pod), key in found.pods.items() if where == namespace}
         workloads = found.of(namespace)
         kills: list[OomKill] = [kill for kill in found.kills if kill.namespace == namespace]
-        counting = NamespaceUsage(namespace, workloads, pods, self._asked, kills)
+        counting = NamespaceUsage(
+            namespace,
+            workloads,
+            pods,
+            self._asked,
+            kills,
+            totals=self._totals(workloads) if self._asked.totals else None,
+        )
         before = self._samples
         total = len(found.namespaces)
 
@@ -153,6 +167,11 @@ class Survey:
         )
         await self._keeping.keep(read)
         return read
+
+    def _totals(self, workloads: Mapping[str, SurveyedWorkload]) -> TotalsCounter:
+        times = Times.until(self._now, self._settings)
+        scaled = [key for key, each in workloads.items() if is_scaled(each.kind, each.api_version)]
+        return TotalsCounter(scaled, times.start, times.step, times.count)
 
     def _lacks_cpu(self) -> bool:
         """Whether memory is known of some container, and CPU of none."""

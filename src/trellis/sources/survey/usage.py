@@ -61,4 +61,4 @@ async def read_usage(
         samples += joined.size
         report(UsageProgress(total - pieces.size, total, samples))
     rows = await asyncio.to_thread(counting.rows, now)
-    return KeptNamespace(namespace, tuple(rows), samples, counting.series)
+    return KeptNamespace(namespace, tuple(rows), samples, counting.series, counting.totals())
