@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+from cluster_vpas import vpa_path
 from testbed import shipped
 from testbed.client import Json
 from testbed.cluster import Cluster
@@ -55,10 +56,20 @@ def hvpa(name: str, *buckets: Json, kind: str = "Deployment", **spec: Any) -> Js
     }
 
 
-def workload(kind: str, cpu: str, memory: str, replicas: int, notes: Mapping[str, str] | None = None) -> Json:
-    """A Deployment or StatefulSet called web, of pods with one container."""
-    found = deployment("web", container(cpu=cpu, memory=memory), replicas=replicas, annotations=notes)
-    more = {"serviceName": "web", "podManagementPolicy": "Parallel"} if kind == "StatefulSet" else {}
+def workload(
+    kind: str,
+    cpu: str,
+    memory: str,
+    replicas: int,
+    notes: Mapping[str, str] | None = None,
+    *,
+    name: str = "web",
+    node: str = "",
+) -> Json:
+    """A Deployment or StatefulSet of pods with one container; `node` is where they go, whatever keeps others away."""
+    placed = {"nodeSelector": {"kubernetes.io/hostname": node}, "tolerations": [{"operator": "Exists"}]} if node else {}
+    found = deployment(name, container(cpu=cpu, memory=memory), replicas=replicas, annotations=notes, **placed)
+    more = {"serviceName": name, "podManagementPolicy": "Parallel"} if kind == "StatefulSet" else {}
     return {**found, "kind": kind, "spec": {**found["spec"], **more}}
 
 
@@ -97,3 +108,10 @@ def conditions_of(cluster: Cluster, namespace: str, name: str) -> dict[str, tupl
     """Status and reason of each condition by its type."""
     found = status_of(cluster, namespace, name).get("conditions", [])
     return {each["type"]: (each["status"], each["reason"]) for each in found}
+
+
+def advise(cluster: Cluster, namespace: str, target: int, total: int, *, name: str = "web", memory: str = "2G") -> None:
+    """What a recommender would write for a pod and for all of them together, in millicores. Memory is for a pod."""
+    both = {"target": {"cpu": f"{target}m", "memory": memory}, "totalTarget": {"cpu": f"{total}m", "memory": memory}}
+    status = {"recommendation": {"containerRecommendations": [{"containerName": "app", **both}]}}
+    cluster.api.patch(f"{vpa_path(namespace, name)}/status", {"status": status})

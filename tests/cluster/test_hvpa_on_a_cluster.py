@@ -10,6 +10,7 @@ import pytest
 
 from cluster_hvpas import (
     Start,
+    advise,
     conditions_of,
     hpa_path,
     hvpa,
@@ -40,14 +41,6 @@ AT_ONCE = {"stabilizationWindow": "0s"}
 def controller(cluster: Cluster, tmp_path: Path) -> Iterator[Start]:
     with hvpa_controllers(cluster, tmp_path) as start:
         yield start
-
-
-def advise(cluster: Cluster, namespace: str, cpu: str, replicas: int, name: str = "web") -> None:
-    """What a recommender would write for a pod, and for all of them together."""
-    total = {"cpu": f"{int(cpu) * replicas}", "memory": f"{2 * replicas}G"}
-    part = {"containerName": "app", "target": {"cpu": cpu, "memory": "2G"}, "totalTarget": total}
-    status = {"recommendation": {"containerRecommendations": [part]}}
-    cluster.api.patch(f"{vpa_path(namespace, name)}/status", {"status": status})
 
 
 def exists(cluster: Cluster, path: str) -> bool:
@@ -99,13 +92,14 @@ def test_an_hvpa_makes_repairs_and_removes_what_it_owns(cluster: Cluster, namesp
 @pytest.mark.req("HV-31")
 def test_a_recommendation_is_acted_on_by_the_buckets(cluster: Cluster, namespace: str, controller: Start) -> None:
     workload(cluster, namespace, "web", 2)
-    cluster.api.create(hvpa("web", vpa={"deploy": True}, scaleDown=AT_ONCE), namespace)
+    hpa = {"deploy": False, "template": {"spec": {"maxReplicas": 16, "metrics": [CPU_METRIC]}}}
+    cluster.api.create(hvpa("web", hpa=hpa, vpa={"deploy": True}, scaleDown=AT_ONCE), namespace)
     controller(namespace)
     until("its VPA", lambda: exists(cluster, vpa_path(namespace, "web")))
     until("a seed", lambda: cluster.api.get(hvpa_path(namespace, "web"))["spec"].get("replicas") == 2)
     assert conditions_of(cluster, namespace, "web")["NoRecommendation"] == ("True", "NoRecommendation")
 
-    advise(cluster, namespace, "12", 2)
+    advise(cluster, namespace, 12_000, 24_000)
     until("three replicas", lambda: replicas_of(cluster, namespace, "web") == 3, 5.0)
     cluster.ready_pods(namespace, "web", 3)
     until("8 cores each", lambda: size_of(cluster, namespace, "web") == (8000, 2_000_000_000))
@@ -139,6 +133,8 @@ def test_story_2_grows_one_replica_and_then_their_number(cluster: Cluster, names
     recommend("1", "2100M")
     until("a second one", lambda: replicas_of(cluster, namespace, "web", "statefulsets") == 2)
     until("their size", lambda: size_of(cluster, namespace, "web") == (1000, 2_100_000_000))
+    status = status_of(cluster, namespace, "web")
+    assert (status["bucket"], bool(status["lastScaleTime"])) == (1, True)
 
 
 def test_of_two_controllers_one_works_and_the_other_takes_over(
@@ -155,10 +151,10 @@ def test_of_two_controllers_one_works_and_the_other_takes_over(
     cluster.api.create(hvpa("web", vpa={"deploy": True}, scaleDown=AT_ONCE), namespace)
     until("its VPA", lambda: exists(cluster, vpa_path(namespace, "web")))
     controller(namespace, *leads, *short)
-    advise(cluster, namespace, "12", 2)
+    advise(cluster, namespace, 12_000, 24_000)
     until("three replicas", lambda: replicas_of(cluster, namespace, "web") == 3)
     first.process.kill()
-    advise(cluster, namespace, "10", 3)
+    advise(cluster, namespace, 10_000, 30_000)
     until("four replicas", lambda: replicas_of(cluster, namespace, "web") == 4, 30.0)
 
 
@@ -169,7 +165,7 @@ def test_a_controller_that_starts_anew_changes_nothing_by_itself(
     cluster.api.create(hvpa("web", vpa={"deploy": True}), namespace)
     first = controller(namespace)
     until("its VPA", lambda: exists(cluster, vpa_path(namespace, "web")))
-    advise(cluster, namespace, "12", 2)
+    advise(cluster, namespace, 12_000, 24_000)
     until("three replicas", lambda: replicas_of(cluster, namespace, "web") == 3)
     cluster.ready_pods(namespace, "web", 3)
     first.process.kill()
@@ -189,7 +185,7 @@ def test_a_target_that_somebody_scaled_to_zero_stays_there(cluster: Cluster, nam
     cluster.api.create(hvpa("web", vpa={"deploy": True}), namespace)
     second = controller(namespace)
     until("its VPA", lambda: exists(cluster, vpa_path(namespace, "web")))
-    advise(cluster, namespace, "12", 2)
+    advise(cluster, namespace, 12_000, 24_000)
     until("three replicas", lambda: replicas_of(cluster, namespace, "web") == 3)
     cluster.api.patch(workload_path(namespace, "web"), {"spec": {"replicas": 0}})
     until("zero to be told of", lambda: reason(cluster, namespace) == "ScaledToZero")

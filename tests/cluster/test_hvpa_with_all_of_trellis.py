@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from cluster_admission import BOOST, cpu, until_asked
-from cluster_hvpas import Start, hvpa, hvpa_controllers, hvpa_path, replicas_of, size_of
-from cluster_updaters import updaters
+from cluster_hvpas import Start, advise, hvpa, hvpa_controllers, hvpa_path, replicas_of, size_of
+from cluster_updaters import by_uid, two_more_passes, updaters
 from cluster_vpas import USAGE_SECONDS, vpa_path
 from testbed import annotations as ask
 from testbed.client import Json
@@ -52,26 +52,52 @@ def test_pods_are_boosted_from_what_the_hvpa_decided_and_come_back_to_it(
     updater(namespace)
     until("a seed", lambda: api.get(hvpa_path(namespace, "web"))["spec"].get("replicas") == 2)
     until("its VPA", lambda: api.find(vpa_path(namespace, "web")) is not None)
-    part = {
-        "containerName": "app",
-        "target": {"cpu": "12", "memory": "2G"},
-        "totalTarget": {"cpu": "24", "memory": "4G"},
-    }
-    status = {"recommendation": {"containerRecommendations": [part]}}
-    api.patch(f"{vpa_path(namespace, 'web')}/status", {"status": status})
+    advise(cluster, namespace, 12_000, 24_000)
     until("three of eight", lambda: sizes(cluster, namespace) == ["8"] * 3, 60.0)
 
-    gone, *_ = cluster.pods(namespace, "web")
-    api.delete(f"/api/v1/namespaces/{namespace}/pods/{gone['metadata']['name']}")
+    known = by_uid(cluster.pods(namespace, "web"))
+    gone = next(iter(known.values()))["metadata"]["name"]
+    api.delete(f"/api/v1/namespaces/{namespace}/pods/{gone}")
 
     def new_one() -> Json | None:
-        found = cluster.pods(namespace, "web")
-        return next((each for each in found if f"{BOOST}app" in each["metadata"].get("annotations", {})), None)
+        found = by_uid(cluster.pods(namespace, "web"))
+        return next((each for uid, each in found.items() if uid not in known), None)
 
-    assert cpu(until("a boosted pod", new_one)) == "16"
+    boosted = until("a new pod", new_one)
+    assert cpu(boosted) == "16"
+    assert f"{BOOST}app" in boosted["metadata"]["annotations"]
     until("the end of the boost", lambda: sizes(cluster, namespace) == ["8"] * 3, 60.0)
     assert size_of(cluster, namespace, "web") == (8000, 2_000_000_000)
     assert replicas_of(cluster, namespace, "web") == 3
+
+
+@pytest.mark.req("HV-37")
+def test_requirements_of_the_vpa_template_hold_back_what_the_hvpa_decided(
+    cluster: Cluster, namespace: str, controller: Start, updater: Start, admission: Webhook
+) -> None:
+    api = cluster.api
+    admission(namespace)
+    until_asked(cluster, namespace)
+    api.create(deployment("web", container(cpu="6", memory="2G"), replicas=2), namespace)
+    cluster.ready_pods(namespace, "web", 2)
+    up = {"resources": ["cpu"], "changeRequirement": "TargetHigherThanRequests"}
+    template = {"spec": {"updatePolicy": {"actuationRequirements": [up]}}}
+    api.create(hvpa("web", vpa={"template": template}), namespace)
+    controller(namespace)
+    sizing = updater(namespace, "--updater-interval=1s")
+    until("a seed", lambda: api.get(hvpa_path(namespace, "web"))["spec"].get("replicas") == 2)
+    until("its VPA", lambda: api.find(vpa_path(namespace, "web")) is not None)
+    advise(cluster, namespace, 6001, 12_001)
+    until("three of 4.001", lambda: size_of(cluster, namespace, "web") == (4001, 2_000_000_000))
+    cluster.ready_pods(namespace, "web", 3)
+    # What is there already may only grow, and a pod that is new gets what was decided.
+    two_more_passes(sizing)
+    assert sizes(cluster, namespace) == ["6"] * 3
+    gone, *_ = cluster.pods(namespace, "web")
+    api.delete(f"/api/v1/namespaces/{namespace}/pods/{gone['metadata']['name']}")
+    until("a smaller one", lambda: sizes(cluster, namespace) == ["4001m", "6", "6"])
+    advise(cluster, namespace, 12_000, 24_000)
+    until("three of eight", lambda: sizes(cluster, namespace) == ["8"] * 3, 90.0)
 
 
 def test_totals_of_the_recommender_decide_and_its_history_does_not_run_away(
