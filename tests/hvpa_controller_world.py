@@ -26,7 +26,7 @@ from trellis.controllers.hvpa.settings import HvpaControllerSettings
 from trellis.kube.outcomes import Outcome
 from trellis.kube.requests import Request
 from trellis.kube.scripted import Answer, answer, refusal
-from trellis.kube.writer import Writer
+from trellis.kube.writer import Writer, WriterSettings
 from trellis.runtime.health import Activity
 from trellis.runtime.metrics import Metrics
 
@@ -68,6 +68,7 @@ class World:
         self.start_seconds = 5.0
         self.updates = True
         self.leads = True
+        self.read_only = False
         self.events: list[tuple[str, str]] = []
         self.scalings: list[tuple[float, int]] = []
         self.written_back: list[int] = []
@@ -80,9 +81,9 @@ class World:
         """The wall clock, which goes with the loop's."""
         return asyncio.get_running_loop().time()
 
-    def time_text(self) -> str:
-        """Now, as objects have it."""
-        return format_time(datetime.fromtimestamp(self.now(), UTC))
+    def time_text(self, at: float | None = None) -> str:
+        """A time, or now, as objects have it."""
+        return format_time(datetime.fromtimestamp(self.now() if at is None else at, UTC))
 
     # What a test puts there.
 
@@ -293,7 +294,12 @@ class World:
         client = self.server.client
         controller = HvpaController(
             client,
-            Writer(client, record=self.outcomes.append, may_write=lambda: self.leads),
+            Writer(
+                client,
+                settings=WriterSettings(read_only=self.read_only),
+                record=self.outcomes.append,
+                may_write=lambda: self.leads,
+            ),
             self.settings,
             await client.discover(),
             metrics=self.metrics,

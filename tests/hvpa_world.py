@@ -1,9 +1,10 @@
 """Workloads for tests of an Hvpa's decisions, and a closed loop around them on virtual time.
 
-`view` makes a workload of equal pods, and `decided` asks for a plan. `World` lives: an HPA and a VPA look at what its
-pods use, the Hvpa decides, pods come and become Ready, and an updater resizes them in place. The HPA is modelled after
-the controller of Kubernetes 1.36: whole percentages, tolerance, unready pods, bounds, limits per step, and silence when
-nothing is to change. The VPA sees growth at once and forgets slowly, once for a pod and once for the whole workload.
+`view` makes a workload of equal pods, and `decided` asks for a plan; `Follower` does at once what is planned. `World`
+lives: an HPA and a VPA look at what its pods use, the Hvpa decides, pods come and become Ready, and an updater resizes
+them in place. The HPA is the simulator's model of the controller of Kubernetes 1.36: whole percentages, tolerance,
+unready pods, bounds, limits per step, and silence when nothing is to change. The VPA sees growth at once and forgets
+slowly, once for a pod and once for the whole workload.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from trellis.api.kube.scaling import (
     MetricSource,
     MetricTarget,
     MetricValue,
+    ScalingBehavior,
+    ScalingRules,
 )
 from trellis.api.resolve import resolve_hvpa
 from trellis.core.hvpa import (
@@ -40,11 +43,14 @@ from trellis.core.hvpa import (
     read_hpa,
 )
 from trellis.core.recommend.capping.limit_ranges import Counts, counts
+from trellis.sim.scaling.limits import Limits
+from trellis.sim.scaling.proposals import Aim, Group, Seen, Tolerance, proposed
 
 NOW = 1_800_000_000.0
 GIGA = 10**9
 SETTINGS = HvpaSettings()
 TICK = 5.0
+DOWN_AT_ONCE = ScalingBehavior(scale_down=ScalingRules(stabilization_window_seconds=0))
 
 
 def meaning(*buckets: Any, **spec: Any) -> Meaning:
@@ -73,6 +79,32 @@ def shape(made: Plan) -> tuple[int, int | None, int | None]:
     return made.shape.count, made.shape.size.get("cpu"), made.shape.size.get("memory")
 
 
+class Follower:
+    """A workload that does at once what is planned for it, a minute after the other."""
+
+    def __init__(self, means: Meaning, replicas: int, size: Counts) -> None:
+        self.means, self.replicas, self.size, self.memory, self.now = means, replicas, dict(size), Memory(), NOW
+
+    def asked(self, total: Counts, target: Counts) -> Plan:
+        """The plan of this minute."""
+        seen = view(self.replicas, self.size, target, total, meaning=self.means, memory=self.memory)
+        return decided(seen, now=self.now)
+
+    def follow(self, total: Counts, target: Counts) -> Plan:
+        """Let it be done, and a minute pass."""
+        made = self.asked(total, target)
+        for action in made.actions:
+            self.replicas = action.replicas if isinstance(action, SetScale) else self.replicas
+        self.size = dict(made.containers.get("app", self.size))
+        self.memory, self.now = made.memory, self.now + 60
+        return made
+
+    @property
+    def state(self) -> tuple[int, Counts]:
+        """Count, and what each pod has."""
+        return self.replicas, self.size
+
+
 class PodModel(msgspec.Struct):
     """A pod; it has become Ready by `ready_at`."""
 
@@ -81,14 +113,13 @@ class PodModel(msgspec.Struct):
 
 
 class HpaModel(msgspec.Struct):
-    """An HPA on utilization, in percent by resource. `waits` is its own window on the way down, in seconds."""
+    """An HPA on utilization, in percent by resource, that does not wait before it scales down: the simulator's own."""
 
     percent: Mapping[str, int]
     min_replicas: int = 1
     max_replicas: int = 16
-    waits: float = 0.0
-    said: list[tuple[float, int]] = []
     seen: dict[str, int] = {}
+    limits: Limits | None = None
 
     def proposal(self, current: int, usage: Mapping[str, Fraction], pods: list[PodModel], now: float) -> int:
         """What it would write; the current count if there is nothing to do."""
@@ -99,28 +130,22 @@ class HpaModel(msgspec.Struct):
         ready = [pod for pod in pods if pod.ready_at <= now]
         if not ready:
             return current
+        if self.limits is None:
+            self.limits = Limits(self.min_replicas, self.max_replicas, DOWN_AT_ONCE)
         wish = max(self._by(name, current, usage[name], pods, ready) for name in self.percent)
-        self.said = [each for each in self.said if each[0] > now - self.waits] + [(now, wish)]
-        if wish < current:
-            wish = min(current, max(said for _, said in self.said))
-        return max(self.min_replicas, min(wish, max(2 * current, current + 4), self.max_replicas))
+        said = self.limits.limited(wish, current, now).replicas
+        if said != current:
+            self.limits.scaled(current, said, now)
+        return said
 
     def _by(self, name: str, current: int, usage: Fraction, pods: list[PodModel], ready: list[PodModel]) -> int:
+        asked = sum(pod.requests[name] for pod in ready)
+        if not asked:
+            return current
         self.seen[name] = math.floor(usage / len(ready))
-        ratio = self._ratio(name, usage, ready)
-        unready = len(pods) - len(ready)
-        if abs(ratio - 1) <= 0.1:
-            return current
-        if ratio < 1 or not unready:
-            return math.ceil(ratio * len(ready))
-        rebalanced = self._ratio(name, usage, pods)
-        if rebalanced <= 1.1:
-            return current
-        return max(current, math.ceil(rebalanced * len(pods)))
-
-    def _ratio(self, name: str, usage: Fraction, pods: list[PodModel]) -> float:
-        """Whole percentages, as the controller has them."""
-        return (100 * math.floor(usage) // sum(pod.requests[name] for pod in pods)) / self.percent[name]
+        others = Group(len(pods) - len(ready), sum(pod.requests[name] for pod in pods) - asked)
+        seen = Seen(Group(len(ready), asked, math.floor(usage)), unready=others)
+        return proposed(seen, Aim(percent=self.percent[name]), current, Tolerance())
 
     def as_object(self) -> HorizontalPodAutoscaler:
         """What the API server shows of it."""
@@ -212,9 +237,10 @@ class World:
         """Of all Ready pods together."""
         return {"cpu": Fraction(self.cpu), "memory": Fraction(self.memory + self.base * len(self.ready))}
 
-    def path(self) -> list[tuple[int, int, int]]:
-        """The states it went through, each once in a row."""
-        return [state for at, state in enumerate(self.states) if not at or self.states[at - 1] != state]
+    def path(self, begin: int = 0) -> list[tuple[int, int, int]]:
+        """The states it went through from one of them on, each once in a row."""
+        states = self.states[begin:]
+        return [state for at, state in enumerate(states) if not at or states[at - 1] != state]
 
     def _tick(self) -> None:
         if self.hpa is not None and (self.now - NOW) % 15 == 5:

@@ -275,6 +275,13 @@ class HvpaStatus(Part, frozen=True):
     recommendation: Annotated[
         PodRecommendation | None, Field("The size per replica, applied by admission and updater.")
     ] = None
+    bucket: Annotated[
+        int | None,
+        Field("The bucket that was chosen, counted from 0; absent if the count is in none.", minimum=0, format="int32"),
+    ] = None
+    last_scale_time: Annotated[TimeText | None, Field("When the target's count was last written.", nullable=True)] = (
+        None
+    )
     totals: Annotated[ResourceTotals | None, Field("The estimate over the history of the whole workload.")] = None
     hpa: Annotated[HpaDemand | None, Field("What the HPA asks for.")] = None
     blocked: Annotated[

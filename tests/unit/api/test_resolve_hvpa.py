@@ -10,7 +10,7 @@ import pytest
 
 from manifests import STORY_1, hvpa
 from trellis.api.hvpa import Hvpa
-from trellis.api.resolve import EffectiveHvpa, ReplicaSizing, ScaleMode, resolve_hvpa
+from trellis.api.resolve import EffectiveHvpa, ReplicaSizing, ScaleMode, resolve_hvpa, resolve_hvpa_pods
 
 
 def meaning(document: dict[str, Any]) -> EffectiveHvpa:
@@ -59,3 +59,23 @@ def test_the_maintenance_window_is_read_with_its_offset() -> None:
     assert window is not None
     assert window.contains(datetime(2026, 11, 15, 21, 30, tzinfo=UTC))
     assert not window.contains(datetime(2026, 11, 15, 22, 30, tzinfo=UTC))
+
+
+def test_what_bounds_the_vpas_recommendation_bounds_no_size_of_the_hvpa() -> None:
+    """The Hvpa counts on what it publishes: a CPU size that is not applied would starve what it scales."""
+    policy = {
+        "containerName": "*",
+        "controlledResources": ["memory"],
+        "controlledValues": "RequestsOnly",
+        "minAllowed": {"memory": "1G"},
+        "maxAllowed": {"cpu": "1"},
+    }
+    off = {"containerName": "sidecar", "mode": "Off"}
+    spec = {"resourcePolicy": {"containerPolicies": [policy, off]}}
+    found = resolve_hvpa_pods(msgspec.convert(hvpa(STORY_1, vpa={"template": {"spec": spec}}), Hvpa))
+    app = found.container("app")
+    assert app.controlled == ("cpu", "memory")
+    assert app.min_allowed == {}
+    assert app.max_allowed == {}
+    assert not app.limits_follow
+    assert not found.container("sidecar").scaled

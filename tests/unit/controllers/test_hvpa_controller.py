@@ -44,6 +44,8 @@ def test_a_recommendation_moves_count_and_size_and_the_status_tells() -> None:
         assert world.size() == {"cpu": "8", "memory": "2G"}
         assert (world.status()["replicas"], world.status()["selector"]) == (3, "app=web")
         assert world.conditions() == {"Active": "AsDecided"}
+        status = world.status()
+        assert (status["bucket"], status["lastScaleTime"]) == (0, world.time_text(world.scalings[0][0]))
         await world.wait(3600.0)
         assert [count for _, count in world.scalings] == [3]
         assert world.said("ScalesUp") == 1

@@ -8,6 +8,7 @@ import pytest
 
 from hvpa_world import GIGA, NOW, HpaModel, VpaModel, World, amounts, meaning
 from manifests import STORY_2, bucket
+from trellis.core.hvpa.plan import LIMITED
 from trellis.core.hvpa.wishes import HPA_BOUNDS
 from trellis.core.recommend.capping.limit_ranges import Counts
 
@@ -112,6 +113,21 @@ def test_no_wish_is_lost_on_a_long_way_up() -> None:
     world = World(meaning(), 2, amounts("6", "1G"), cpu=150_000, hpa=on_cpu(), startup=5)
     world.run(HOUR)
     assert [state[:2] for state in world.path()] == [(2, 6000), (4, 9000), (5, 14_400), (7, 20_572), (8, 24_000)]
+
+
+def test_an_hpa_wakes_up_a_workload_that_had_nothing_to_do() -> None:
+    world = World(meaning(*STORY_2), 1, amounts("500m", "1G"), cpu=0, hpa=on_cpu())
+    assert world.run(20 * MINUTE).state[:2] == (1, 1)
+    world.cpu = 8000
+    count, cpu, _ = world.run(10 * MINUTE).state
+    assert 10_000 / 1.1 <= count * cpu <= 10_000 / 0.9, "but for the HPA's tolerance"
+
+
+def test_an_hpa_that_asked_for_more_than_there_is_room_for_is_not_limited_for_ever() -> None:
+    world = World(meaning(), 2, amounts("6", "1G"), cpu=150_000, hpa=on_cpu(), startup=5)
+    world.run(HOUR)
+    assert world.last is not None
+    assert (world.state[:2], LIMITED in world.last.verdict.notes) == ((8, 24_000), False)
 
 
 @pytest.mark.req("HV-43")

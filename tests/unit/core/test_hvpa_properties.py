@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hvpa_world import NOW, HpaModel, VpaModel, World, decided, meaning, view
-from manifests import bucket
+from hvpa_strategies import buckets, shapes, sizings, totals
+from hvpa_world import Follower, HpaModel, VpaModel, World, decided, meaning, view
 from trellis.api.buckets import RESOURCES, falling, steps
 from trellis.api.hvpa import Bucket
-from trellis.core.hvpa import Ladders, Meaning, Memory, Plan, SetScale
+from trellis.core.hvpa import Ladders, Meaning, Memory, Plan
 from trellis.core.hvpa.counts import count_for
 from trellis.core.hvpa.plan import LIMITED
 from trellis.core.hvpa.splitting import split
@@ -25,49 +25,6 @@ from trellis.core.recommend.capping.limit_ranges import Counts
 FEW = settings(max_examples=40, deadline=None)
 FEWER = settings(max_examples=8, deadline=None)
 AT_ONCE = {"stabilizationWindow": "0s", "minChangePercent": 0, "overlapPercent": 0}
-SIZINGS = st.sampled_from(["Share", "AtLeastRecommended"])
-
-
-@st.composite
-def spans(draw: st.DrawFn, ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Bounds per replica, one pair for each range of counts, whose totals do not fall."""
-    found: list[tuple[int, int]] = []
-    for at, (first, last) in enumerate(ranges):
-        low, high = draw(st.integers(0, 40)), draw(st.integers(0, 400))
-        if at:
-            below, (least, most) = ranges[at - 1][1], found[-1]
-            low += -(-below * least // first)
-            high += max(0, -(-below * most // first) - low) * (last - first + 1)
-        found.append((low, low + high))
-    return found
-
-
-@st.composite
-def buckets(draw: st.DrawFn) -> list[dict[str, Any]]:
-    ranges: list[tuple[int, int]] = []
-    for _ in range(draw(st.integers(1, 3))):
-        first = (ranges[-1][1] if ranges else 0) + draw(st.integers(1, 3))
-        ranges.append((first, first + draw(st.integers(0, 5))))
-    cpu, memory = draw(spans(ranges)), draw(spans(ranges))
-    return [
-        bucket(counts, (f"{a}m", f"{b}m"), (c, d)) for counts, (a, b), (c, d) in zip(ranges, cpu, memory, strict=True)
-    ]
-
-
-@st.composite
-def totals(draw: st.DrawFn) -> Counts:
-    return {name: draw(st.integers(0, 6000)) for name in RESOURCES}
-
-
-@st.composite
-def sizings(draw: st.DrawFn) -> dict[str, str]:
-    return {name: draw(SIZINGS) for name in RESOURCES}
-
-
-@st.composite
-def shapes(draw: st.DrawFn) -> tuple[int, Counts]:
-    """How many pods there are at first, and what each has."""
-    return draw(st.integers(1, 20)), draw(totals())
 
 
 def asked(means: Meaning, replicas: int, size: Counts, total: Counts, target: Counts) -> Plan:
@@ -76,27 +33,6 @@ def asked(means: Meaning, replicas: int, size: Counts, total: Counts, target: Co
 
 def held(made: Plan) -> Counts:
     return made.shape.totals
-
-
-class Follower:
-    """A workload that does at once what is planned for it, a minute after the other."""
-
-    def __init__(self, means: Meaning, replicas: int, size: Counts) -> None:
-        self.means, self.replicas, self.size, self.memory, self.now = means, replicas, dict(size), Memory(), NOW
-
-    def follow(self, total: Counts, target: Counts) -> Plan:
-        made = decided(
-            view(self.replicas, self.size, target, total, meaning=self.means, memory=self.memory), now=self.now
-        )
-        for action in made.actions:
-            self.replicas = action.replicas if isinstance(action, SetScale) else self.replicas
-        self.size = dict(made.containers.get("app", self.size))
-        self.memory, self.now = made.memory, self.now + 60
-        return made
-
-    @property
-    def state(self) -> tuple[int, Counts]:
-        return self.replicas, self.size
 
 
 @pytest.mark.req("HV-07")

@@ -44,6 +44,13 @@ def test_less_waits_for_the_scale_down_window_and_is_looked_at_when_it_ends() ->
     assert (shape(gone), gone.verdict.reason) == ((2, 3000, None), SCALES_DOWN)
 
 
+def test_what_runs_at_the_first_look_counts_for_a_whole_window() -> None:
+    first = decided(told(3, amounts(cpu="8"), amounts(cpu="6")))
+    assert (shape(first), blocked(first)) == ((3, 8000, None), [("Down", "StabilizationWindow")])
+    assert first.next_look == NOW + 300
+    assert shape(decided(told(3, amounts(cpu="8"), amounts(cpu="6"), first.memory), NOW + 300)) == (2, 3000, None)
+
+
 def test_a_total_counts_for_as_long_as_it_was_the_present_one_however_rare_looks_are() -> None:
     first = decided(told(3, amounts(cpu="8"), amounts(cpu="24")))
     later = decided(told(3, amounts(cpu="8"), amounts(cpu="6"), first.memory), NOW + HOUR)
@@ -90,6 +97,12 @@ def test_of_a_step_both_ways_the_open_one_is_gone() -> None:
     held: dict[str, Any] = {"scaleDown": AT_ONCE, "scaleUp": {"updateMode": "Off"}, **share}
     made = decided(told(2, amounts("6", "6G"), amounts("24", "6G"), **held))
     assert shape(made) == (2, 6000, 3 * GIGA)
+
+
+def test_replicas_of_a_count_in_no_bucket_still_grow_while_the_way_down_is_shut() -> None:
+    kept: dict[str, Any] = {"scaleDown": {**AT_ONCE, "updateMode": "Off"}}
+    made = decided(told(10, amounts(cpu="1"), amounts(cpu="27"), **kept))
+    assert (shape(made), blocked(made)) == ((10, 2700, None), [("Down", "UpdatePolicy")])
 
 
 def test_a_step_waits_for_the_maintenance_window() -> None:

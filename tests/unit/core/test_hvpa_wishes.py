@@ -36,6 +36,7 @@ from trellis.core.hvpa import (
     recommendation_of,
     unwritten,
 )
+from trellis.core.hvpa.steps import STABILIZATION_WINDOW
 from trellis.core.hvpa.wishes import HPA_BOUNDS, HPA_STABILIZES, WISH_UNREAD
 
 CPU = frozenset({"cpu"})
@@ -80,8 +81,63 @@ def test_silence_keeps_the_total_and_a_low_ratio_lowers_it_after_the_window() ->
     half = {"hpa": HpaView(Fraction(1, 2), CPU)}
     low = decided(workload(2, "6", 2, memory, **half), NOW + 15)
     assert low.hpa == amounts(cpu="12")
+    assert [each.reason for each in low.verdict.blocked] == [STABILIZATION_WINDOW], "and it is said that less waits"
     later = decided(workload(2, "6", 2, low.memory, **half), NOW + 315)
     assert (later.hpa, shape(later)) == (amounts(cpu="6"), (2, 3000, None))
+    assert later.verdict.blocked == ()
+
+
+def test_what_was_held_back_and_is_not_asked_for_again_is_not_needed_any_more() -> None:
+    means = meaning(scaleUp={"updateMode": "Off"})
+    wished = decided(workload(2, "6", 4, begun(meaning=means), meaning=means), NOW + 15)
+    assert wished.hpa == amounts(cpu="24")
+    repeats = {"hpa": HpaView(Fraction(2), CPU), "meaning": means}
+    again = decided(workload(2, "6", 2, wished.memory, **repeats), NOW + 400)
+    assert again.hpa == amounts(cpu="24"), "between two wishes it needs as much as before"
+    content = decided(workload(2, "6", 2, again.memory, meaning=means), NOW + 415)
+    assert content.hpa == amounts(cpu="24"), "for as long as the window is"
+    gone = decided(workload(2, "6", 2, content.memory, meaning=means), NOW + 715)
+    assert (gone.hpa, gone.verdict.blocked) == (amounts(cpu="12"), ())
+
+
+def test_a_wish_shorter_than_the_scale_up_window_is_not_followed() -> None:
+    means = meaning(scaleUp={"stabilizationWindow": "3m"})
+    memory = begun(meaning=means)
+    for seconds, wish, ratio in ((15, 4, 2), (30, 4, 2), (45, 2, 1), (190, 2, 1), (230, 2, 1)):
+        hpa = HpaView(Fraction(ratio), CPU)
+        made = decided(workload(2, "6", wish, memory, meaning=means, hpa=hpa), NOW + seconds)
+        memory = made.memory
+        assert shape(made) == (2, 6000, None)
+        assert bool(made.verdict.blocked) == (ratio == 2)
+
+
+def test_the_metrics_of_an_hpa_are_believed_a_minute_after_the_count_moved() -> None:
+    """An average over more pods than there are now is too low for these."""
+    means = meaning(scaleDown={"stabilizationWindow": "0s"})
+    step = decided(workload(2, "6", 4, begun(meaning=means), meaning=means), NOW + 15)
+    half = {"hpa": HpaView(Fraction(1, 2), CPU), "meaning": means}
+    stale = decided(workload(3, "8", 3, step.memory, **half), NOW + 30)
+    assert (stale.hpa, stale.next_look) == (amounts(cpu="24"), NOW + 75)
+    fewer = decided(workload(3, "9", 2, stale.memory, meaning=means), NOW + 45)
+    assert (fewer.hpa, fewer.actions) == (amounts(cpu="24"), (WriteBack(3),))
+    assert decided(workload(3, "8", 5, stale.memory, meaning=means), NOW + 45).hpa == amounts(cpu="40")
+    assert decided(workload(3, "8", 3, stale.memory, **half), NOW + 75).hpa == amounts(cpu="12")
+
+
+def test_an_idle_hpa_leaves_something_to_measure_against() -> None:
+    means = meaning(scaleDown={"stabilizationWindow": "0s"})
+    idle = {"hpa": HpaView(Fraction(0), CPU), "meaning": means}
+    made = decided(workload(1, "6", 1, begun(1, meaning=means), **idle), NOW + 15)
+    assert shape(made) == (1, 1, None)
+
+
+def test_a_wish_counts_what_is_scaled_of_a_pod() -> None:
+    size = amounts(cpu="3")
+    pods = (ContainerView("app", True, {}, {}, size, size), ContainerView("mesh", False, {}, {}, size, size))
+    first = decided(view(2, {}, containers=pods, wish=2, hpa=silent())).memory
+    made = decided(view(2, {}, containers=pods, wish=4, hpa=silent(), memory=first), NOW + 15)
+    assert made.hpa == amounts(cpu="12")
+    assert list(made.containers) == ["app"]
 
 
 def test_a_low_ratio_says_nothing_while_pods_are_not_ready() -> None:
@@ -175,6 +231,20 @@ def test_the_ratio_is_exact_where_usage_and_requests_are_known() -> None:
     assert read_hpa(one, REQUESTS, owned=True).ratio == Fraction(1, 14)
 
 
+def test_of_several_metrics_the_one_that_is_furthest_above_its_target_counts() -> None:
+    cpu, memory = metric(target=AT_80), metric(name="memory", target=AT_80)
+    seen = (
+        metric(current=MetricValue(average_utilization=40)),
+        metric(name="memory", current=MetricValue(average_utilization=60)),
+    )
+    both = HorizontalPodAutoscaler(
+        spec=HorizontalPodAutoscalerSpec(metrics=(cpu, memory), max_replicas=8),
+        status=HorizontalPodAutoscalerStatus(current_metrics=seen),
+    )
+    found = read_hpa(both, {}, owned=True)
+    assert (found.ratio, found.resources) == (Fraction(3, 4), frozenset({"cpu", "memory"}))
+
+
 def test_an_hpa_without_metrics_has_no_ratio_and_speaks_of_what_its_metrics_name() -> None:
     seen = read_hpa(hpa(metric(target=AT_80)), REQUESTS, owned=False)
     assert (seen.ratio, seen.resources, seen.min_replicas, seen.max_replicas) == (None, CPU, 1, 8)
@@ -204,6 +274,12 @@ def test_the_status_says_what_was_decided_and_gives_it_back() -> None:
     assert recalled(None, NOW) == recalled(HvpaStatus(), NOW) == Memory()
 
 
+def test_who_starts_anew_knows_from_the_status_when_the_count_last_moved() -> None:
+    memory = recalled(HvpaStatus(last_scale_time="2027-01-15T08:00:00Z"), NOW + 20)
+    assert memory == Memory(scaled=NOW)
+    assert recalled(HvpaStatus(last_scale_time="yesterday"), NOW) == Memory(), "and nothing from what is no time"
+
+
 def test_the_status_says_what_is_held_back() -> None:
     means = meaning(scaleUp={"updateMode": "Off"})
     made = decided(workload(2, "6", 4, begun(meaning=means), meaning=means), NOW + 15)
@@ -211,3 +287,10 @@ def test_the_status_says_what_is_held_back() -> None:
     assert (step.direction, step.reason) == ("Up", "UpdatePolicy")
     assert step.message.startswith("2 x (6000m) to 3 x (8000m): ")
     assert made.actions == (WriteBack(2),), "so that the HPA repeats its wish"
+
+
+def test_what_is_published_leaves_no_room_for_second_thoughts_about_its_size() -> None:
+    published = recommendation_of(decided(workload(2, "6", 4, begun()), NOW + 15))
+    assert published is not None
+    for each in published.container_recommendations or ():
+        assert each.lower_bound == each.upper_bound == each.target

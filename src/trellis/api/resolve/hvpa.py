@@ -85,8 +85,9 @@ def resolve_hvpa(hvpa: Hvpa) -> EffectiveHvpa:
 def resolve_hvpa_pods(hvpa: Hvpa) -> EffectiveVpa:
     """How the pods of an Hvpa are treated: by its VPA template, but in place where possible.
 
-    The template's own mode is `Off`, because the VPA made from it only recommends. A stored template that cannot be
-    read sets nothing.
+    The template's own mode is `Off`, because the VPA made from it only recommends. Which resources it recommends and
+    within which bounds is about that recommendation: the Hvpa decides about all it publishes, within its buckets, and
+    counts on it. A stored template that cannot be read sets nothing.
     """
     source = hvpa.spec.vpa
     written = source.template.spec if source is not None and source.template is not None else None
@@ -94,8 +95,19 @@ def resolve_hvpa_pods(hvpa: Hvpa) -> EffectiveVpa:
         spec = msgspec.convert(written or {}, VerticalPodAutoscalerSpec)
     except msgspec.ValidationError:
         spec = VerticalPodAutoscalerSpec()
-    found = resolve_vpa(VerticalPodAutoscaler(spec=spec))
+    found = resolve_vpa(VerticalPodAutoscaler(spec=_unbounded(spec)))
     return msgspec.structs.replace(found, mode=UpdateMode.IN_PLACE_OR_RECREATE)
+
+
+def _unbounded(spec: VerticalPodAutoscalerSpec) -> VerticalPodAutoscalerSpec:
+    policy = spec.resource_policy
+    if policy is None or not policy.container_policies:
+        return spec
+    policies = [
+        msgspec.structs.replace(each, controlled_resources=None, min_allowed=None, max_allowed=None)
+        for each in policy.container_policies
+    ]
+    return msgspec.structs.replace(spec, resource_policy=msgspec.structs.replace(policy, container_policies=policies))
 
 
 def _mode(written: str | None) -> ScaleMode:

@@ -12,24 +12,26 @@ from trellis.api.kube.scaling import HorizontalPodAutoscaler
 from trellis.api.vpa import VerticalPodAutoscaler
 from trellis.controllers.hvpa import metrics as named
 from trellis.controllers.hvpa.keeping import Keeping
-from trellis.controllers.hvpa.looking import Looking, Record
+from trellis.controllers.hvpa.looking import Looking
 from trellis.controllers.hvpa.settings import HvpaControllerSettings
 from trellis.controllers.hvpa.targets import Targets
 from trellis.controllers.hvpa.watching import Watching
-from trellis.core.hvpa.surroundings import is_about
 from trellis.core.hvpa.viewing import HvpaPod
-from trellis.core.model.keys import Key
+from trellis.core.model.keys import Key, key_of
 from trellis.kube.backoff import Draw
 from trellis.kube.changes import Change
 from trellis.kube.client import Client
 from trellis.kube.resources import HVPAS
 from trellis.kube.served import Served
 from trellis.kube.writer import Writer
-from trellis.runtime.cluster_metrics import export_informer
+from trellis.runtime import pass_reports
+from trellis.runtime.component import Controller
 from trellis.runtime.health import Activity
+from trellis.runtime.informers import Informers
 from trellis.runtime.logs import Logger
-from trellis.runtime.loops import PassReport, Periodic
+from trellis.runtime.loops import Periodic
 from trellis.runtime.metrics import GaugeSpec, Metrics
+from trellis.runtime.posting import Record
 from trellis.runtime.queue import WorkQueue
 from trellis.runtime.steps import StepTimer
 from trellis.runtime.unseen import Unseen
@@ -42,7 +44,7 @@ _UNTRUSTED_SECONDS: Final = 2.0
 _log: Final = Logger("trellis.hvpa")
 
 
-class HvpaController:
+class HvpaController(Controller):
     """One process's controller."""
 
     def __init__(
@@ -61,12 +63,12 @@ class HvpaController:
     ) -> None:
         self._settings = settings
         self._metrics = metrics
-        self._activity = activity
         self._may_act = may_act
         self._queue: WorkQueue[Key] = WorkQueue(draw=draw)
         self._shown: set[tuple[GaugeSpec, tuple[str, ...]]] = set()
-        self.unseen = Unseen(metrics, _log)
-        self.watching = Watching(client, settings, served, draw=draw, unseen=self.unseen)
+        own = settings.scope.vpa_object_namespace
+        self.informers = Informers(client, Unseen(metrics, _log), draw=draw, namespace=own)
+        self.watching = Watching(self.informers, served)
         self.keeping = Keeping()
         self._looking = Looking(
             self.watching,
@@ -79,27 +81,22 @@ class HvpaController:
             now=now,
         )
         interval = settings.loop.hvpa_interval.total_seconds()
-        self._loop = Periodic("hvpa", self._pass, interval, on_pass=self._passed, jitter=0.0)
-
-    def why_not_ready(self) -> str | None:
-        """What probes are told while not everything has been seen."""
-        unseen = self.watching.unseen()
-        return f"not yet seen: {', '.join(unseen)}" if unseen else None
+        self._loop = Periodic("hvpa", self._pass, interval, on_pass=pass_reports.reporting(activity, _log), jitter=0.0)
 
     def begin_anew(self) -> None:
         """Look at everything now: this process has become the leader."""
         self.keeping.begin_anew()
-        if not self.watching.unseen():
+        if self.informers.synced:
             self._loop.wake()
 
     async def run(self) -> None:
         """Work until cancelled."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self.watching.run(), name="watching")
+            group.create_task(self.informers.run(), name="watching")
             group.create_task(self._begin(), name="looking")
 
     async def _begin(self) -> None:
-        await self.watching.wait_until_synced()
+        await self.informers.wait_until_synced()
         _log.info("everything has been seen", hvpas=len(self.watching.hvpas.snapshot()))
         self._subscribe()
         workers = self._settings.loop.concurrent_writes
@@ -108,7 +105,7 @@ class HvpaController:
             group.create_task(self._loop.run(), name="full passes")
 
     async def _look(self, key: Key) -> float | None:
-        why = self.watching.why_not_trusted() if self._may_act() else "not leading"
+        why = self.informers.why_not_trusted() if self._may_act() else "not leading"
         if why is not None:
             _log.detail(2, "nothing is decided", hvpa=key, why=why)
             return _UNTRUSTED_SECONDS if self._may_act() else None
@@ -118,7 +115,7 @@ class HvpaController:
         """Look at all of them."""
         timer = StepTimer(self._metrics, named.LATENCY, asyncio.get_running_loop().time)
         for each in self.watching.hvpas.snapshot():
-            self._add((each.metadata.namespace, each.metadata.name))
+            self._add(key_of(each))
         await self._queue.drained()
         self._export()
         timer.total()
@@ -133,16 +130,15 @@ class HvpaController:
         self.watching.hvpas.subscribe(self._hvpa_changed)
         self.watching.hpas.subscribe(self._hpa_changed)
         self.watching.pods.subscribe(self._pod_changed)
-        if self.watching.vpas is not None:
-            self.watching.vpas.subscribe(self._vpa_changed)
+        self.watching.vpas.subscribe(self._vpa_changed)
 
     def _hvpa_changed(self, change: Change[Hvpa]) -> None:
         self._add(change.key)
-        if change.old is None or change.new is None:
+        targets = {each.spec.target_ref for each in (change.old, change.new) if each is not None}
+        if change.old is None or change.new is None or len(targets) > 1:
             # Another one with the same target may come first now, or no longer.
-            either = change.new or change.old
-            if either is not None:
-                self._call(change.key[0], either.spec.target_ref.kind, either.spec.target_ref.name)
+            for target in targets:
+                self._call(change.key[0], target.kind, target.name)
 
     def _vpa_changed(self, change: Change[VerticalPodAutoscaler]) -> None:
         self._add_if_known(change.key)
@@ -161,19 +157,16 @@ class HvpaController:
                     self._call(change.key[0], about.kind, about.name)
 
     def _pod_changed(self, change: Change[HvpaPod]) -> None:
-        either = change.new or change.old
-        if either is None:
-            return
-        for hvpa in self.watching.hvpas_in(change.key[0]):
-            key = hvpa.metadata.namespace, hvpa.metadata.name
-            if self.keeping.selector(key).matches(either.metadata.labels):
-                self._add(key, _GATHER_SECONDS)
+        # A pod whose labels have changed may have left one and joined another.
+        for each in (change.old, change.new):
+            if each is not None:
+                for key in self.keeping.selecting.concerned(change.key[0], each.metadata.labels):
+                    self._add(key, _GATHER_SECONDS)
 
     def _call(self, namespace: str, kind: str, name: str) -> None:
         """Look at those with this target."""
-        for hvpa in self.watching.hvpas_in(namespace):
-            if is_about(hvpa.spec.target_ref, kind, name):
-                self._add((namespace, hvpa.metadata.name))
+        for hvpa in self.watching.hvpas_of(namespace, kind, name):
+            self._add(key_of(hvpa))
 
     def _add_if_known(self, key: Key) -> None:
         if self.watching.hvpas.get(*key) is not None:
@@ -191,13 +184,7 @@ class HvpaController:
         for spec, labels in self._shown | set(found):
             self._metrics.set(spec, float(found[spec, labels]), *labels)
         self._shown = set(found)
-        for informer in self.watching.informers:
-            export_informer(self._metrics, informer)
-
-    def _passed(self, report: PassReport) -> None:
-        self._activity.touch()
-        if report.error is not None:
-            _log.error("pass failed", number=report.number, failures=report.failures, error=report.error)
+        self.informers.export(self._metrics)
 
     def _failed(self, failure: Failure) -> None:
         self._metrics.add(named.FAILURES, 1)

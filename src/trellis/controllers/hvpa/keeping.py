@@ -7,16 +7,12 @@ from collections.abc import Iterable
 import msgspec
 
 from trellis.api.hvpa import Hvpa
-from trellis.api.kinds import HVPA
-from trellis.api.resolve import resolve_hvpa
-from trellis.api.validate import validate
 from trellis.api.vpa import PodRecommendation
-from trellis.base.selectors import Selector
 from trellis.core.hvpa import Meaning, Memory, recalled
+from trellis.core.hvpa.reading import meaning_of
 from trellis.core.model.keys import Key
+from trellis.core.model.selecting import Selecting
 from trellis.kube.outcomes import Outcome
-
-_NOTHING = Selector.nothing()
 
 
 class Written(msgspec.Struct, frozen=True):
@@ -34,7 +30,6 @@ class Known(msgspec.Struct):
     memory: Memory
     # Of the target's scale: a target that was made anew is another one.
     target: str = ""
-    selector: Selector = _NOTHING
     meaning: Meaning | None = None
     refused: str = ""
     generation: int = -1
@@ -65,30 +60,29 @@ class Keeping:
 
     def __init__(self) -> None:
         self._known: dict[Key, Known] = {}
+        self.selecting = Selecting()
 
     def of(self, hvpa: Hvpa, now: float) -> Known:
         """What is remembered of one; another object of the same name begins anew."""
         key = hvpa.metadata.namespace, hvpa.metadata.name
         known = self._known.get(key)
         if known is None or known.uid != hvpa.metadata.uid:
+            self.selecting.forget(key)
             known = self._known[key] = Known(hvpa.metadata.uid, recalled(hvpa.status, now))
         if known.generation != hvpa.metadata.generation or known.generation == 0:
-            known.meaning, known.refused = _meaning(hvpa)
+            known.meaning, known.refused = meaning_of(hvpa)
             known.generation = hvpa.metadata.generation
         return known
 
     def forget(self, key: Key) -> None:
         """It is gone."""
         self._known.pop(key, None)
+        self.selecting.forget(key)
 
     def begin_anew(self) -> None:
         """Forget all: somebody else has led in the meantime."""
         self._known.clear()
-
-    def selector(self, key: Key) -> Selector:
-        """Which pods are those of its target, as far as that is known."""
-        known = self._known.get(key)
-        return known.selector if known is not None else _NOTHING
+        self.selecting.clear()
 
     def all(self) -> Iterable[Known]:
         """All of them."""
@@ -98,13 +92,6 @@ class Keeping:
 def written(outcome: Outcome, replicas: int | None = None, size: PodRecommendation | None = None) -> Written | None:
     """What is to be held against the watch after a write."""
     return Written(outcome.resource_version, replicas, size) if outcome.applied else None
-
-
-def _meaning(hvpa: Hvpa) -> tuple[Meaning | None, str]:
-    """What it means, or why that cannot be said: it may have been stored before the rules were there."""
-    spec = msgspec.to_builtins(hvpa.spec)
-    found = [each.message for each in validate(HVPA, {"metadata": {"name": "x"}, "spec": spec}) if each.is_error]
-    return (None, "; ".join(found)) if found else (Meaning.of(resolve_hvpa(hvpa)), "")
 
 
 def _is_older(hvpa: Hvpa, ours: Written) -> bool:

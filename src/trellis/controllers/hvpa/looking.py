@@ -12,7 +12,6 @@ from typing import Final
 import msgspec
 
 from trellis.api.hvpa import Hvpa, HvpaStatus
-from trellis.api.kube.meta import ObjectReference
 from trellis.base.reason import Reason, Severity
 from trellis.controllers.hvpa import metrics as named
 from trellis.controllers.hvpa.keeping import Keeping, Known, written
@@ -21,27 +20,29 @@ from trellis.controllers.hvpa.sources import Sources
 from trellis.controllers.hvpa.targets import Scaled, Targets
 from trellis.controllers.hvpa.watching import Watching
 from trellis.core.hvpa import HvpaSettings, Meaning, Plan, SetScale, View, WriteBack, plan, unwritten
-from trellis.core.hvpa.plan import AS_DECIDED, SCALED_TO_ZERO
+from trellis.core.hvpa.plan import AS_DECIDED, SCALED_TO_ZERO, STEP_BLOCKED
+from trellis.core.hvpa.reading import HVPA_REFUSED
 from trellis.core.hvpa.steps import NO_RECOMMENDATION
 from trellis.core.hvpa.surroundings import Surroundings
-from trellis.core.hvpa.viewing import pods_of, view_of
-from trellis.core.model.keys import Key
+from trellis.core.hvpa.viewing import view_of
+from trellis.core.model.keys import Key, key_of
 from trellis.kube import actions
 from trellis.kube.events import reference_to
 from trellis.kube.outcomes import Outcome, Result
 from trellis.kube.patches import json_patch
 from trellis.kube.resources import HVPAS
 from trellis.kube.writer import Writer
+from trellis.runtime.logs import Logger
 from trellis.runtime.metrics import Metrics
+from trellis.runtime.posting import Record
 
-HVPA_REFUSED = Reason("HvpaRefused", "The Hvpa breaks a rule, and its target is left alone.", Severity.WARNING)
 SCALE_REFUSED = Reason("ScaleRefused", "The target's count could not be written.", Severity.WARNING)
 
 # A write that failed is tried again after so long, and one that somebody else was faster than at once.
 _RETRY_SECONDS: Final = 5.0
 _CONFLICT_SECONDS: Final = 0.2
 
-Record = Callable[[ObjectReference, Reason, str], None]
+_log: Final = Logger("trellis.hvpa")
 
 
 class Looking:
@@ -78,9 +79,7 @@ class Looking:
         known = self._keeping.of(hvpa, self._now())
         if known.meaning is None:
             return await self._not_decided(hvpa, known, Said(HVPA_REFUSED, known.refused), [])
-        namespace = hvpa.metadata.namespace
-        watching = self._watching
-        around = Surroundings(watching.hvpas_in(namespace), watching.hpas_in(namespace), watching.vpas_in(namespace))
+        around = self._watching.around(hvpa)
         notes = await self._sources.keep(hvpa, known, known.meaning.hvpa, around)
         found = await self._targets.find(hvpa)
         if isinstance(found, Said):
@@ -93,13 +92,14 @@ class Looking:
         uid = found.scale.metadata.uid
         if known.target and known.target != uid:
             known.memory = msgspec.structs.replace(known.memory, decided=None, left=None, repaired=None)
-        known.target, known.selector = uid, found.selector
+        known.target = uid
+        self._keeping.selecting.put(key_of(hvpa), found.selector)
         now = self._now()
         view = view_of(
             hvpa,
             meaning,
             found.scale,
-            pods_of(self._watching.pods_in(hvpa.metadata.namespace), found.selector),
+            self._watching.pods_of(hvpa.metadata.namespace, found.selector),
             around,
             wish=known.wish(hvpa),
             published=known.published(hvpa),
@@ -136,13 +136,17 @@ class Looking:
                     metadata.resource_version,
                 )
                 outcome = await self._writer.write(actions.SetScale(target, action.replicas))
-                if not outcome.applied:
+                if outcome.applied:
+                    self._metrics.add(named.SCALED, 1, "Up" if action.replicas > view.replicas else "Down")
+                elif outcome.result is not Result.SKIPPED:
                     return outcome
-                self._metrics.add(named.SCALED, 1, "Up" if action.replicas > view.replicas else "Down")
             elif isinstance(action, WriteBack):
                 outcome = await self._writer.write(_write_back(hvpa, view.wish, action.replicas))
                 known.replicas = written(outcome, replicas=action.replicas)
-                if not outcome.applied:
+                if outcome.result is Result.SKIPPED:
+                    # Who only reads leaves standing what is there, and knows it.
+                    memory = msgspec.structs.replace(memory, left=view.wish)
+                elif not outcome.applied:
                     memory = unwritten(memory)
         known.memory = memory
         return None
@@ -161,14 +165,15 @@ class Looking:
             known.size = written(outcome, size=status.recommendation) or known.size
 
     def _tell(self, hvpa: Hvpa, known: Known, verdict: Said, notes: list[Said]) -> None:
-        """One Event for each verdict that is new, and for each condition that is."""
-        about = reference_to(HVPAS, hvpa)
-        said = (verdict.reason.code, verdict.details)
-        if said != known.verdict and verdict.reason is not AS_DECIDED:
-            self._record(about, verdict.reason, verdict.message)
-        for each in notes:
-            if each.reason.code not in known.notes and each.reason is not verdict.reason:
-                self._record(about, each.reason, each.message)
+        """One Event, and one line of the log, for each verdict that is new, and for each condition that is."""
+        # What is held back differs a little with each recommendation, and is in the status.
+        said = (verdict.reason.code, "" if verdict.reason is STEP_BLOCKED else verdict.details)
+        new = [verdict] if said != known.verdict and verdict.reason is not AS_DECIDED else []
+        new += [each for each in notes if each.reason.code not in known.notes and each.reason is not verdict.reason]
+        for each in new:
+            self._record(reference_to(HVPAS, hvpa), each.reason, each.message)
+            log = _log.info if each.reason.severity is Severity.INFO else _log.warning
+            log("told", hvpa="/".join(key_of(hvpa)), reason=each.reason.code, details=each.details)
         known.verdict, known.notes = said, frozenset(each.reason.code for each in notes)
 
 

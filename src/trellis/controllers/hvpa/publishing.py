@@ -14,7 +14,6 @@ import msgspec
 from trellis.api.hvpa import Hvpa, HvpaStatus
 from trellis.api.kube.scaling import Scale
 from trellis.api.parts import Condition
-from trellis.api.vpa import PodRecommendation
 from trellis.base.reason import Reason
 from trellis.base.times import format_time
 from trellis.core.hvpa import Plan, blocked_of, hpa_demand_of, recommendation_of
@@ -46,7 +45,9 @@ def status_of_plan(
     return HvpaStatus(
         replicas=scale.status.replicas,
         selector=scale.status.selector,
-        recommendation=_exact(recommendation_of(plan)),
+        recommendation=recommendation_of(plan),
+        bucket=_bucket(hvpa, plan.shape.count),
+        last_scale_time=_last_scaled(hvpa, plan),
         hpa=hpa_demand_of(plan),
         blocked=blocked_of(plan) or None,
         conditions=_conditions(hvpa, verdict, active, notes, now),
@@ -83,14 +84,17 @@ def status_action(hvpa: Hvpa, status: HvpaStatus) -> Action | None:
     return PatchObject(target, apply_patch(document, force=True), subresource="status", field_manager=FIELD_MANAGER)
 
 
-def _exact(found: PodRecommendation | None) -> PodRecommendation | None:
-    """With bounds that leave no room: what is worth a change was decided here, and not by the updater once more."""
-    if found is None:
-        return None
-    parts = found.container_recommendations or ()
-    return PodRecommendation(
-        [msgspec.structs.replace(each, lower_bound=each.target, upper_bound=each.target) for each in parts]
-    )
+def _bucket(hvpa: Hvpa, count: int) -> int | None:
+    """The place of the bucket that a count is in."""
+    places = enumerate(hvpa.spec.buckets or ())
+    return next((at for at, each in places if (each.replicas.min or 0) <= count <= (each.replicas.max or 0)), None)
+
+
+def _last_scaled(hvpa: Hvpa, plan: Plan) -> str | None:
+    """When the count was last written, by this process or by one before it."""
+    if plan.memory.scaled is not None:
+        return format_time(datetime.fromtimestamp(plan.memory.scaled, UTC))
+    return hvpa.status.last_scale_time if hvpa.status is not None else None
 
 
 def _conditions(hvpa: Hvpa, verdict: Said, active: bool, notes: Iterable[Said], now: float) -> list[Condition]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -24,6 +24,9 @@ from trellis.kube.client import Client
 from trellis.kube.resources import Resource
 from trellis.kube.scalable_kinds import LookupTimes, ScalableKinds
 
+# A kind that is not there may be installed at any moment, by whoever has just created the Hvpa.
+_RETRY_SECONDS: Final = 10.0
+
 
 class Scaled(msgspec.Struct, frozen=True):
     """A target as its scale shows it."""
@@ -38,7 +41,7 @@ class Targets:
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._kinds = ScalableKinds(client, LookupTimes())
+        self._kinds = ScalableKinds(client, LookupTimes(retry=_RETRY_SECONDS))
 
     async def find(self, hvpa: Hvpa) -> Scaled | Said:
         """What the scale of the target says, or why that is not known."""
@@ -54,6 +57,7 @@ class Targets:
             text = scale.status.selector
             selector = parse_selector(text) if text else None
         except NotFound:
+            self._kinds.doubt()
             return Said(TARGET_NOT_FOUND, missing(target))
         except (Forbidden, Unauthorized) as error:
             return Said(TARGET_FORBIDDEN, str(error))

@@ -1,105 +1,84 @@
 """What does the Hvpa controller see of the cluster? Hvpas, the autoscalers beside them, and pods.
 
-Targets are not watched: they may be of any kind that has a scale, and that is asked for when it is needed.
+Targets are not watched: they may be of any kind that has a scale, and that is asked for when it is needed. Everything
+else is found by what it is about, so that a look costs what there is about one Hvpa, and not what a namespace holds.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Final, TypeAlias
 
 from trellis.api.hvpa import Hvpa
 from trellis.api.kube.scaling import HorizontalPodAutoscaler
 from trellis.api.vpa import VerticalPodAutoscaler
-from trellis.controllers.hvpa.settings import HvpaControllerSettings
-from trellis.core.hvpa.viewing import HvpaPod
-from trellis.core.model.keys import BY_NAMESPACE, in_namespace
-from trellis.kube.backoff import Draw
-from trellis.kube.client import Client
+from trellis.base.selectors import Selector
+from trellis.core.hvpa.surroundings import Surroundings
+from trellis.core.hvpa.viewing import HvpaPod, pods_of
+from trellis.core.model.keys import BY_OWNER, T, key_of, owned_by
 from trellis.kube.informer import Informer
-from trellis.kube.reflector import Selection
-from trellis.kube.resources import HPAS, HVPAS, PODS, VPAS, Resource
+from trellis.kube.resources import HPAS, HVPAS, PODS, VPAS
 from trellis.kube.served import Served
-from trellis.runtime.unseen import Unseen
-
-# After so long without contact what is known is no longer acted on.
-_TRUSTED_SECONDS: Final = 10.0
-
+from trellis.runtime.informers import Informers
+from trellis.runtime.labelled import BY_LABELS, candidates
 
 HVPA_PODS: Final = PODS.read_as(HvpaPod)
 
+BY_TARGET: Final = "target"
+
+_Targeting: TypeAlias = Hvpa | VerticalPodAutoscaler
+
 
 class Watching:
-    """All informers. `run` in a task of its own."""
+    """All that the controller follows."""
 
-    def __init__(
-        self, client: Client, settings: HvpaControllerSettings, served: Served, *, draw: Draw, unseen: Unseen
-    ) -> None:
-        self._unseen = unseen
-
-        def informer(resource: Resource[Any], slim: Callable[[Any], Any] | None = None) -> Informer[Any]:
-            return Informer(
-                client,
-                resource,
-                draw=draw,
-                indexes={BY_NAMESPACE: in_namespace},
-                selection=Selection(namespace=settings.scope.vpa_object_namespace),
-                report=unseen.reporting(resource, None),
-                slim=slim,
-            )
-
-        self.hvpas: Informer[Hvpa] = informer(HVPAS)
-        unseen.after(self.hvpas)
-        self.pods: Informer[HvpaPod] = informer(HVPA_PODS)
-        self.hpas: Informer[HorizontalPodAutoscaler] = informer(HPAS)
+    def __init__(self, informers: Informers, served: Served) -> None:
+        self.hvpas: Informer[Hvpa] = informers.follow(HVPAS, indexes={BY_TARGET: _targeted})
+        self.pods: Informer[HvpaPod] = informers.follow(HVPA_PODS, indexes=BY_LABELS)
+        self.hpas: Informer[HorizontalPodAutoscaler] = informers.follow(
+            HPAS, indexes={BY_TARGET: _scaled, BY_OWNER: owned_by}
+        )
         # Without the definition there are no VPAs, and an HPA alone may be enough.
-        self.vpas: Informer[VerticalPodAutoscaler] | None = informer(VPAS) if served.serves(VPAS) else None
+        self.vpas: Informer[VerticalPodAutoscaler] = informers.follow(
+            VPAS, indexes={BY_TARGET: _targeted, BY_OWNER: owned_by}, served=served.serves(VPAS)
+        )
 
-    @property
-    def informers(self) -> tuple[Informer[Any], ...]:
-        """All that are followed."""
-        always = (self.hvpas, self.pods, self.hpas)
-        return always if self.vpas is None else (*always, self.vpas)
+    def hvpas_of(self, namespace: str, kind: str, name: str) -> tuple[Hvpa, ...]:
+        """The Hvpas with this target."""
+        return self.hvpas.by(BY_TARGET, _target(namespace, kind, name))
 
-    async def run(self) -> None:
-        """Follow the cluster until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            for informer in self.informers:
-                group.create_task(informer.run(), name=f"watch {informer.resource.full_name}")
+    def around(self, hvpa: Hvpa) -> Surroundings:
+        """The autoscalers that have to do with an Hvpa: about its target or itself, its own, or in its own's place."""
+        namespace, name, reference = hvpa.metadata.namespace, hvpa.metadata.name, hvpa.spec.target_ref
+        target, itself = _target(namespace, reference.kind, reference.name), _target(namespace, HVPAS.kind, name)
+        hpas = (*self.hpas.by(BY_TARGET, target), *self.hpas.by(BY_TARGET, itself), *_owned(self.hpas, hvpa))
+        vpas = (*self.vpas.by(BY_TARGET, target), *_owned(self.vpas, hvpa))
+        return Surroundings(self.hvpas.by(BY_TARGET, target), _once(hpas), _once(vpas))
 
-    async def wait_until_synced(self) -> None:
-        """Return once everything has been seen."""
-        for informer in self.informers:
-            await self._unseen.wait_for(informer)
+    def pods_of(self, namespace: str, selector: Selector) -> list[HvpaPod]:
+        """The pods of a target."""
+        return pods_of(candidates(self.pods, namespace, selector), selector)
 
-    def unseen(self) -> list[str]:
-        """The kinds of which not everything has been seen."""
-        return self._unseen.not_yet_seen(self.informers)
 
-    def why_not_trusted(self) -> str | None:
-        """Why nothing may be done by what is known, if so: who has lost sight of pods must not scale them."""
-        for informer in self.informers:
-            staleness = informer.staleness()
-            if not staleness.synced:
-                return f"{informer.resource.full_name} could not be listed yet"
-            age = staleness.contact_age or 0.0
-            if not staleness.connected and age > _TRUSTED_SECONDS:
-                return f"{informer.resource.full_name} could not be watched for {age:.0f} s"
-        return None
+def _owned(informer: Informer[T], hvpa: Hvpa) -> Iterable[T]:
+    """Those of an Hvpa, and whoever has the name that its own one would have."""
+    namesake = informer.get(*key_of(hvpa))
+    return (*informer.by(BY_OWNER, hvpa.metadata.uid), *(() if namesake is None else (namesake,)))
 
-    def hvpas_in(self, namespace: str) -> tuple[Hvpa, ...]:
-        """The Hvpas of a namespace."""
-        return tuple(self.hvpas.snapshot().by(BY_NAMESPACE, namespace))
 
-    def hpas_in(self, namespace: str) -> tuple[HorizontalPodAutoscaler, ...]:
-        """The HPAs of a namespace."""
-        return tuple(self.hpas.snapshot().by(BY_NAMESPACE, namespace))
+def _once(found: Iterable[T]) -> tuple[T, ...]:
+    return tuple({key_of(each): each for each in found}.values())
 
-    def vpas_in(self, namespace: str) -> tuple[VerticalPodAutoscaler, ...]:
-        """The VPAs of a namespace."""
-        return tuple(self.vpas.snapshot().by(BY_NAMESPACE, namespace)) if self.vpas is not None else ()
 
-    def pods_in(self, namespace: str) -> tuple[HvpaPod, ...]:
-        """The pods of a namespace."""
-        return tuple(self.pods.snapshot().by(BY_NAMESPACE, namespace))
+def _target(namespace: str, kind: str, name: str) -> str:
+    return f"{namespace}/{kind}/{name}"
+
+
+def _targeted(found: _Targeting) -> tuple[str, ...]:
+    reference = found.spec.target_ref
+    return (_target(found.metadata.namespace, reference.kind, reference.name),)
+
+
+def _scaled(hpa: HorizontalPodAutoscaler) -> tuple[str, ...]:
+    reference = hpa.spec.scale_target_ref
+    return (_target(hpa.metadata.namespace, reference.kind, reference.name),)

@@ -75,13 +75,17 @@ def _one_way(view: View, totals: Counts, stands: Shape, wanted: Shape, shut: Dir
     """As much of a step as does not go the way that is shut.
 
     If that is up, replicas keep as much of what they have as their totals need: a count that is too low for its totals
-    is no reason to hold a resource to what the count may have.
+    is no reason to hold a resource to what the count may have. If it is down, a count in no bucket has no bounds, and
+    shares at it are below those of the lower count that can hold the totals.
     """
     down, has = shut is Direction.DOWN, stands.totals
     count = max(wanted.count, stands.count) if down else min(wanted.count, stands.count)
-    if not view.meaning.ladders.configured(count):
+    if view.meaning.ladders.configured(count):
+        size = dict(_size(view, totals, stands, count))
+    elif down:
+        size = {**stands.size, **{name: -(-total // count) for name, total in totals.items()}}
+    else:
         return stands
-    size = dict(_size(view, totals, stands, count))
     for name in size.keys() & has.keys():
         if down:
             size[name] = max(size[name], -(-has[name] // count))

@@ -18,14 +18,13 @@ from trellis.core.recommend.capping.limit_ranges import Counts
 class Decision(msgspec.Struct, frozen=True):
     """What was decided last, and what there was before it.
 
-    `since` is when it changed, `grew` when its count last rose and `scaled` when its count last moved.
+    `since` is when it changed, and `grew` when its count last rose.
     """
 
     shape: Shape
     came: Shape
     since: float
     grew: float | None = None
-    scaled: float | None = None
 
 
 class Memory(msgspec.Struct, frozen=True):
@@ -34,7 +33,8 @@ class Memory(msgspec.Struct, frozen=True):
     `hpa` holds the HPA's totals of the scale-down window and `vpa` the VPA's; `low` holds the totals of the scale-up
     window. `settled` are the totals that the last plan went by. `held` stands for a VPA's total that nobody has told
     yet. `left` is what `spec.replicas` says after the last plan; None if that is not known. `told` is when the HPA's
-    total last changed, and `repaired` when somebody else's count was last set back.
+    total last changed, `scaled` when the target's count was last written, and `repaired` when somebody else's count was
+    last set back.
     """
 
     hpa: Mapping[str, Window] = {}
@@ -45,6 +45,7 @@ class Memory(msgspec.Struct, frozen=True):
     decided: Decision | None = None
     left: int | None = None
     told: float | None = None
+    scaled: float | None = None
     repaired: float | None = None
 
 

@@ -82,7 +82,7 @@ def plan(view: View, now: float, settings: HvpaSettings) -> Plan:
         return _left_alone(view, SCALED_TO_ZERO, Memory(held=view.memory.held))
     stands, drift = standing(view), drift_of(view, now)
     by_hpa, by_vpa = asked(view, now, settings), vpa_totals(view)
-    found = settled(view, by_vpa.totals, by_hpa.totals, stands.totals, now)
+    found = settled(view, by_vpa.totals, by_hpa, stands.totals, now)
     choice = _choice(view, found, stands, drift, now)
     decided = _decided(view, stands, choice.shape, now, settings)
     if drift is not None and drift.until is not None and view.memory.decided is not None:
@@ -107,6 +107,7 @@ def plan(view: View, now: float, settings: HvpaSettings) -> Plan:
             decided=decided,
             left=left,
             told=_told(view, by_hpa, now),
+            scaled=now if taken.count != view.replicas else view.memory.scaled,
             repaired=now if drift is not None and drift.until is None else view.memory.repaired,
         ),
         totals=found.totals,
@@ -129,13 +130,13 @@ def _decided(view: View, stands: Shape, wanted: Shape, now: float, settings: Hvp
     """What to remember of it. A change while pods of the last one come up has no new patience."""
     before = view.memory.decided
     if before is None:
-        changed, moved, grows = wanted != stands, wanted.count != stands.count, wanted.count > stands.count
-        return Decision(wanted, stands, now if changed else 0.0, now if grows else None, now if moved else None)
+        grows = wanted.count > stands.count
+        return Decision(wanted, stands, now if wanted != stands else 0.0, now if grows else None)
     changed = wanted != before.shape
     since = now if changed and not settling(view, now, settings) else before.since
     if wanted.count == before.shape.count:
-        return Decision(wanted, stands, since, before.grew, before.scaled)
-    return Decision(wanted, stands, since, now if wanted.count > stands.count else None, now)
+        return Decision(wanted, stands, since, before.grew)
+    return Decision(wanted, stands, since, now if wanted.count > stands.count else None)
 
 
 def _untouched(view: View, stands: Shape, choice: Choice) -> bool:

@@ -12,5 +12,6 @@ class HvpaSettings(msgspec.Struct, frozen=True):
 
     # How long pods may take to become Ready before the next step goes ahead without them, and wishes are read again.
     ready_patience: float = 60.0
-    # Below this an HPA's ratio says how much too much there is. Above it the HPA itself sees nothing to do.
+    # Below the first an HPA's ratio says how much too much there is. Between both the HPA itself sees nothing to do.
     low_ratio: Fraction = Fraction(9, 10)
+    high_ratio: Fraction = Fraction(11, 10)

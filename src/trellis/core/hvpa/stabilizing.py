@@ -1,8 +1,9 @@
 """Which total counts now? Not a dip on the way down, and not a spike on the way up.
 
 Of the scale-down window the highest total counts, of the scale-up window the lowest, and between the two the total that
-the last plan went by. The HPA's total in force is the highest of that window already. An out-of-memory kill ends the
-waiting on the way up, of memory.
+the last plan went by. The HPA's total in force is the highest of the scale-down window already; on the way up it counts
+as it is at each look, or a spike would outlast its window. An out-of-memory kill ends the waiting on the way up, of
+memory.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from trellis.api.buckets import RESOURCES
 from trellis.base.reason import Reason
 from trellis.core.hvpa.views import View
 from trellis.core.hvpa.windows import Window, aged, changes_at, extreme, seen
+from trellis.core.hvpa.wishes import Asked
 from trellis.core.recommend.capping.limit_ranges import Counts
 
 OOM_OVERRIDES = Reason(
@@ -34,7 +36,7 @@ class Settled(msgspec.Struct, frozen=True):
     looks: tuple[float, ...] = ()
 
 
-def settled(view: View, by_vpa: Counts, by_hpa: Counts, has: Counts, now: float) -> Settled:
+def settled(view: View, by_vpa: Counts, by_hpa: Asked, has: Counts, now: float) -> Settled:
     """The higher of both sources, stabilized. Windows start with what all replicas have now."""
     begin = {name: view.at_most_held(name, total) for name, total in has.items()}
     down = view.meaning.hvpa.down.stabilization.total_seconds()
@@ -46,18 +48,18 @@ def settled(view: View, by_vpa: Counts, by_hpa: Counts, has: Counts, now: float)
     notes: list[Reason] = []
     for name in RESOURCES:
         window = _high(view.memory.vpa.get(name, ()), by_vpa.get(name), begin.get(name), now, down)
-        sources = [window[-1].amount] if window else []
-        sources += [by_hpa[name]] if name in by_hpa else []
-        if not sources:
+        if not window and name not in by_hpa.totals:
             continue
-        present[name] = max(sources)
-        start = begin.get(name, present[name])
-        low[name] = seen(view.memory.low.get(name) or seen((), start, now, up), present[name], now, up, lowest=True)
-        lowest, highest = extreme(low[name]), max(extreme(window) if window else 0, by_hpa.get(name, 0))
-        if name == "memory" and view.oom is not None and now - view.oom < up and lowest < present[name]:
-            lowest = present[name]
+        vpa, hpa = window[-1].amount if window else 0, by_hpa.totals.get(name, 0)
+        asked = max(vpa, by_hpa.present.get(name, 0))
+        start = begin.get(name, asked)
+        low[name] = seen(view.memory.low.get(name) or seen((), start, now, up), asked, now, up, lowest=True)
+        lowest, highest = extreme(low[name]), max(extreme(window) if window else 0, hpa)
+        if name == "memory" and view.oom is not None and now - view.oom < up and lowest < asked:
+            lowest = asked
             notes.append(OOM_OVERRIDES)
         totals[name] = min(max(view.memory.settled.get(name, start), lowest), highest)
+        present[name] = asked
         if window:
             high[name] = window
     looks = [changes_at(window, down) for window in high.values()] + [changes_at(window, up) for window in low.values()]

@@ -6,8 +6,9 @@ from datetime import UTC, datetime
 
 from trellis.api.hvpa import BlockedStep, HpaDemand, HvpaStatus, ResourceTotals
 from trellis.api.vpa import ContainerRecommendation, PodRecommendation
+from trellis.base.errors import InvalidTime
 from trellis.base.quantity import Quantity
-from trellis.base.times import format_time
+from trellis.base.times import format_time, parse_time
 from trellis.core.hvpa.memory import Memory
 from trellis.core.hvpa.plan import Plan
 from trellis.core.hvpa.steps import Blocked
@@ -16,8 +17,15 @@ from trellis.core.recommend.capping.limit_ranges import Counts, counts
 
 
 def recommendation_of(plan: Plan) -> PodRecommendation | None:
-    """What admission and updater apply; None if nothing has been decided yet."""
-    parts = [ContainerRecommendation(name, {**_texts(amounts)}) for name, amounts in plan.containers.items() if amounts]
+    """What admission and updater apply; None if nothing has been decided yet.
+
+    With bounds that leave no room: what is worth a change was decided here, and not by the updater once more.
+    """
+    sized = {name: _texts(amounts) for name, amounts in plan.containers.items() if amounts}
+    parts = [
+        ContainerRecommendation(name, target={**texts}, lower_bound={**texts}, upper_bound={**texts})
+        for name, texts in sized.items()
+    ]
     return PodRecommendation(parts) if parts else None
 
 
@@ -41,13 +49,26 @@ def _blocked(step: Blocked) -> BlockedStep:
 
 
 def recalled(status: HvpaStatus | None, now: float) -> Memory:
-    """What a controller that starts anew knows of an Hvpa: the HPA's total in force, which is held from here on."""
-    demand = status.hpa if status is not None else None
-    if demand is None or demand.total is None:
+    """What a controller that starts anew knows of an Hvpa.
+
+    The HPA's total in force is held from here on, and its metrics are believed when they would have been.
+    """
+    if status is None:
         return Memory()
-    texts = {"cpu": demand.total.cpu, "memory": demand.total.memory}
+    scaled = _moment(status.last_scale_time)
+    if status.hpa is None or status.hpa.total is None:
+        return Memory(scaled=scaled)
+    texts = {"cpu": status.hpa.total.cpu, "memory": status.hpa.total.memory}
     totals = counts({name: text for name, text in texts.items() if text is not None})
-    return Memory(hpa={name: (Seen(total, now),) for name, total in totals.items()}, told=now)
+    return Memory(hpa={name: (Seen(total, now),) for name, total in totals.items()}, told=now, scaled=scaled)
+
+
+def _moment(text: str | None) -> float | None:
+    """A time that somebody else may have written."""
+    try:
+        return parse_time(text).timestamp() if text else None
+    except InvalidTime:
+        return None
 
 
 def _texts(amounts: Counts) -> dict[str, str]:

@@ -12,6 +12,7 @@ from enum import StrEnum
 import msgspec
 
 from trellis.api.resolve import EffectiveHvpa, ScaleMode, ScalePolicy
+from trellis.base.quantity import Quantity
 from trellis.base.reason import Reason
 from trellis.base.times import DailyWindow
 from trellis.core.hvpa.ladders import Ladders
@@ -47,7 +48,8 @@ class Shape(msgspec.Struct, frozen=True):
         return {name: self.count * amount for name, amount in self.size.items()}
 
     def __str__(self) -> str:
-        parts = [f"{self.size[name]}{unit}" for name, unit in (("cpu", "m"), ("memory", "")) if name in self.size]
+        parts = [f"{self.size['cpu']}m"] if "cpu" in self.size else []
+        parts += [str(Quantity.from_units(self.size["memory"]))] if "memory" in self.size else []
         return f"{self.count} x ({', '.join(parts)})" if parts else str(self.count)
 
 

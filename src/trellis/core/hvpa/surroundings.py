@@ -19,7 +19,7 @@ from trellis.core.hvpa.yielding import yields_to
 
 
 class Surroundings(msgspec.Struct, frozen=True):
-    """The autoscalers of a namespace."""
+    """The autoscalers of a namespace, or those of them that have to do with one Hvpa."""
 
     hvpas: Sequence[Hvpa]
     hpas: Sequence[HorizontalPodAutoscaler]

@@ -1,14 +1,16 @@
 """What does the HPA ask for in total? What a pod requests times its wish, for as long as it does not say less.
 
 An HPA speaks by writing `spec.replicas`, and is silent when what runs is right. It cannot say less than one pod, than
-its minimum or than a part of a pod, so a low ratio of its metrics is taken for it. What it writes only because of its
-own bounds is no wish.
+its minimum or than a part of a pod, so a low ratio of its metrics is taken for it. What it asked for and did not get,
+because a step was held back, it asks for again as long as it needs it; silence then means that it does not. What it
+writes only because of its own bounds is no wish.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
 
 import msgspec
 
@@ -35,9 +37,13 @@ WISH_UNREAD = Reason(
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """The HPA's totals in force, with the window they come from; what is said about it, and when it may change."""
+    """The HPA's totals in force and those of this look, with the windows they come from.
+
+    Also what is said about it, and when it may change.
+    """
 
     totals: Counts
+    present: Counts
     windows: Mapping[str, Window]
     notes: tuple[Reason, ...] = ()
     looks: tuple[float, ...] = ()
@@ -47,22 +53,24 @@ def asked(view: View, now: float, settings: HvpaSettings) -> Asked:
     """What the HPA asks for, over the window of the way down."""
     hpa, known = view.hpa, view.memory.hpa
     length = view.meaning.hvpa.down.stabilization.total_seconds()
-    unread = _unread(view, now, settings)
+    unread, moved = _unread(view, now, settings), _has_moved(view, now, settings)
     windows = {name: left for name, window in known.items() if (left := aged(window, now, length))}
     if hpa is not None:
-        wish = None if unread or is_bound(hpa, view.replicas, view.wish) else _wish(view)
+        wish = None if unread or is_bound(hpa, view.replicas, view.wish) else _wish(view, moved=moved)
         requests = summed(view.containers, "requests")
         for name in sorted(hpa.resources):
             if request := requests.get(name, 0):
                 before = known.get(name) or seen((), view.at_most_held(name, request * view.replicas), now, length)
-                says = _says(view, hpa, request, wish, settings)
                 held = extreme((*aged(before[:-1], now, length), before[-1]))
-                windows[name] = seen(before, held if says is None else says, now, length)
+                ratio = hpa.ratio if view.all_ready and not moved else None
+                windows[name] = seen(
+                    before, _says(request, view.pods, wish, ratio, held=held, settings=settings), now, length
+                )
     looks = [at for window in windows.values() if (at := changes_at(window, length)) is not None]
-    if unread and view.memory.decided is not None and hpa is not None:
-        looks.append(view.memory.decided.since + settings.ready_patience)
     totals = {name: extreme(window) for name, window in windows.items()}
-    return Asked(totals, windows, _notes(view, unread=unread), tuple(looks))
+    present = {name: window[-1].amount for name, window in windows.items()}
+    notes = _notes(view, unread=unread)
+    return Asked(totals, present, windows, notes, (*looks, *_believed_at(view, settings, unread=unread, moved=moved)))
 
 
 def is_bound(hpa: HpaView | None, replicas: int, wish: int | None) -> bool:
@@ -88,18 +96,44 @@ def _unread(view: View, now: float, settings: HvpaSettings) -> bool:
     return view.memory.left is None or settling(view, now, settings)
 
 
-def _wish(view: View) -> int | None:
-    return view.wish if view.wish != view.memory.left else None
+def _has_moved(view: View, now: float, settings: HvpaSettings) -> bool:
+    """Whether the count has moved so lately that an HPA's metrics may be about more or fewer pods than there are."""
+    scaled = view.memory.scaled
+    return scaled is not None and now < scaled + settings.ready_patience
 
 
-def _says(view: View, hpa: HpaView, request: int, wish: int | None, settings: HvpaSettings) -> int | None:
-    """The total of this look; None if it is the one in force."""
+def _wish(view: View, *, moved: bool) -> int | None:
+    """What the HPA wrote. For less it is not heard while sizes and count are on their way, and says it again."""
+    if view.wish is None or view.wish == view.memory.left or (moved and view.wish < view.replicas):
+        return None
+    return view.wish
+
+
+def _believed_at(view: View, settings: HvpaSettings, *, unread: bool, moved: bool) -> Iterator[float]:
+    """When wishes are read again, and metrics believed, whatever happens until then."""
+    memory = view.memory
+    if view.hpa is not None and unread and memory.decided is not None:
+        yield memory.decided.since + settings.ready_patience
+    if view.hpa is not None and moved and memory.scaled is not None:
+        yield memory.scaled + settings.ready_patience
+
+
+def _says(
+    request: int, pods: int, wish: int | None, ratio: Fraction | None, *, held: int, settings: HvpaSettings
+) -> int:
+    """The total of this look; it is the one that is held if the HPA says nothing.
+
+    It is never nothing at all: without requests an HPA cannot measure, and would be silent for ever.
+    """
     low = None
-    if hpa.ratio is not None and hpa.ratio < settings.low_ratio and view.all_ready:
-        low = math.ceil(request * view.pods * hpa.ratio)
-    if wish is None:
+    if ratio is not None and ratio < settings.low_ratio:
+        low = max(math.ceil(request * pods * ratio), 1)
+    if wish is not None:
+        return request * wish if low is None else min(request * wish, low)
+    if low is not None:
         return low
-    return request * wish if low is None else min(request * wish, low)
+    content = ratio is not None and ratio <= settings.high_ratio
+    return min(held, request * pods) if content else held
 
 
 def _notes(view: View, *, unread: bool) -> tuple[Reason, ...]:

@@ -1,0 +1,155 @@
+"""Why has a workload this count and this size? What its Hvpa goes by, as the plan has it, and what holds back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+
+from trellis.api.hvpa import Hvpa, HvpaStatus
+from trellis.base.quantity import Quantity
+from trellis.base.quantity_text import Format
+from trellis.core.explain.evidence import Evidence
+from trellis.core.explain.hvpa_counts import demands_of, rungs_of, turns_of
+from trellis.core.explain.hvpa_parts import Held, HpaSource, HvpaPart, Portion, VpaSource
+from trellis.core.explain.says import metric_text
+from trellis.core.explain.scaling import Scaled
+from trellis.core.explain.wording import sums_text, time_text
+from trellis.core.hvpa import Meaning, Plan, View
+from trellis.core.hvpa.steps import MAINTENANCE_WINDOW, STABILIZATION_WINDOW, Blocked, Direction, opens_at
+from trellis.core.hvpa.surroundings import Surroundings, hpa_of, is_owned, vpa_of, why_yields
+from trellis.core.hvpa.views import summed
+from trellis.core.hvpa.vpa_totals import vpa_totals
+from trellis.core.hvpa.windows import changes_at
+from trellis.core.hvpa.wishes import WISH_UNREAD
+
+# Said of every wish by a plan that remembers nothing.
+_OF_A_FIRST_LOOK: Final = (WISH_UNREAD,)
+
+
+def hvpa_part(evidence: Evidence, scaled: Scaled) -> HvpaPart:
+    """What is said of an Hvpa."""
+    hvpa, view, made, meaning = scaled.hvpa, scaled.view, scaled.plan, scaled.meaning
+    status = hvpa.status or HvpaStatus()
+    part = HvpaPart(
+        name=hvpa.metadata.name,
+        target=f"{scaled.target.kind} {scaled.target.name}",
+        wish=hvpa.spec.replicas,
+        problem=scaled.problem,
+        problem_details=scaled.details,
+        conditions=tuple(_conditions(status)),
+        stored_blocked=tuple(msgspec.to_builtins(each) for each in status.blocked or ()),
+    )
+    if view is None or made is None or meaning is None:
+        return part
+    binary = is_binary(hvpa)
+    return msgspec.structs.replace(
+        part,
+        replicas=view.replicas,
+        pods=view.pods,
+        ready=view.ready,
+        yields=view.yields,
+        rivals=tuple(_rivals(scaled)) if view.yields is not None else (),
+        hpa=_hpa(scaled, view, made, binary=binary),
+        vpa=_vpa(scaled, view, binary=binary),
+        verdict=made.verdict.reason,
+        details=made.verdict.details,
+        count=made.shape.count,
+        size=sums_text(made.shape.size, binary=binary),
+        notes=tuple(each for each in made.verdict.notes if each not in _OF_A_FIRST_LOOK),
+        blocked=tuple(_held(each, meaning, made, evidence.now) for each in made.verdict.blocked),
+        demands=tuple(demands_of(view, made, binary=binary)),
+        containers=tuple(_portions(view, made, binary=binary)),
+        turns=tuple(turns_of(view, made, binary=binary)),
+        rungs=rungs_of(view, made, binary=binary),
+        binary=binary,
+        overlap_percent=meaning.hvpa.down.overlap_percent,
+        min_change_percent=meaning.hvpa.down.min_change_percent,
+        next_look=time_text(made.next_look),
+    )
+
+
+def is_binary(hvpa: Hvpa) -> bool:
+    """Whether memory is written in Gi."""
+    written = [each.memory.max for each in hvpa.spec.buckets or ()]
+    return any(Quantity.parse(each or 0).format is Format.BINARY_SI for each in written)
+
+
+def _hpa(scaled: Scaled, view: View, made: Plan, *, binary: bool) -> HpaSource | None:
+    hpa, status = hpa_of(scaled.hvpa, scaled.around.hpas), scaled.hvpa.status
+    if hpa is None or view.hpa is None:
+        return None
+    demand = status.hpa if status is not None else None
+    return HpaSource(
+        name=hpa.metadata.name,
+        owned=is_owned(hpa.metadata, scaled.hvpa),
+        totals=sums_text(made.hpa, binary=binary),
+        since=(demand.time or "") if demand is not None else "",
+        ratio=float(view.hpa.ratio) if view.hpa.ratio is not None else None,
+        resources=tuple(sorted(view.hpa.resources)),
+        metrics=tuple(metric_text(each) for each in hpa.spec.metrics),
+        min_replicas=view.hpa.min_replicas,
+        max_replicas=view.hpa.max_replicas,
+    )
+
+
+def _vpa(scaled: Scaled, view: View, *, binary: bool) -> VpaSource | None:
+    vpa = vpa_of(scaled.hvpa, scaled.around.vpas)
+    if vpa is None:
+        return None
+    found = vpa_totals(view)
+    return VpaSource(
+        name=vpa.metadata.name,
+        owned=is_owned(vpa.metadata, scaled.hvpa),
+        totals=sums_text(found.totals, binary=binary),
+        target=sums_text(summed(view.containers, "target"), binary=binary),
+        held=tuple(found.held),
+    )
+
+
+def _held(blocked: Blocked, meaning: Meaning, made: Plan, now: float) -> Held:
+    """A step that is not taken; the windows that it waits for are those that the plan remembers."""
+    until: float | None = None
+    if blocked.reason is MAINTENANCE_WINDOW:
+        until = opens_at(meaning.hvpa, now)
+    elif blocked.reason is STABILIZATION_WINDOW:
+        memory, hvpa = made.memory, meaning.hvpa
+        windows = [*memory.vpa.values(), *memory.hpa.values()]
+        policy = hvpa.down
+        if blocked.direction is Direction.UP:
+            windows, policy = list(memory.low.values()), hvpa.up
+        moments = [changes_at(each, policy.stabilization.total_seconds()) for each in windows]
+        until = max((each for each in moments if each is not None), default=None)
+    return Held(blocked.direction.value, blocked.reason, blocked.details, time_text(until))
+
+
+def _portions(view: View, made: Plan, *, binary: bool) -> Iterator[Portion]:
+    for each in view.containers:
+        yield Portion(
+            each.name,
+            each.scaled,
+            sums_text(each.requests, binary=binary),
+            sums_text(each.target, binary=binary),
+            sums_text(each.published, binary=binary),
+            sums_text(made.containers.get(each.name, {}), binary=binary),
+        )
+
+
+def _rivals(scaled: Scaled) -> Iterator[str]:
+    """Whoever the Hvpa yields to: each of the others is asked about alone."""
+    hvpa, around = scaled.hvpa, scaled.around
+    for other in around.hvpas:
+        if why_yields(hvpa, Surroundings([other], [], [])) is not None:
+            yield f"Hvpa {other.metadata.name}"
+    for vpa in around.vpas:
+        if why_yields(hvpa, Surroundings([], [], [vpa])) is not None:
+            yield f"VerticalPodAutoscaler {vpa.metadata.name}"
+    for hpa in around.hpas:
+        if why_yields(hvpa, Surroundings([], [hpa], [])) is not None:
+            yield f"HorizontalPodAutoscaler {hpa.metadata.name}"
+
+
+def _conditions(status: HvpaStatus) -> Iterator[dict[str, Any]]:
+    for each in status.conditions or ():
+        yield {"type": each.type, "status": each.status, "reason": each.reason, "message": each.message}

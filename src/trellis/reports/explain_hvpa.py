@@ -1,0 +1,195 @@
+"""Why has a workload this count and this size, in sentences?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from trellis.core.explain.hvpa_parts import Demand, Held, HpaSource, HvpaPart, Portion, VpaSource
+from trellis.core.explain.parts import Amounts
+from trellis.core.hvpa.steps import STABILIZATION_WINDOW
+from trellis.core.hvpa.wishes import HPA_BOUNDS
+from trellis.reports.bucket_drawing import drawing
+from trellis.reports.describe.words import counted, listed
+from trellis.reports.explain_words import family, moment, person, word
+from trellis.reports.figures import share
+
+_SOURCES: Final = {"hpa": "the HPA", "vpa": "the VPA"}
+_SIZINGS: Final = {
+    "Share": "its share counts",
+    "AtLeastRecommended": "the larger of its share and the VPA's target counts",
+}
+_DECIDED: Final = "Decided: "
+# Bytes in what the core says of a step.
+_BYTES: Final = re.compile(r"\b\d{4,}\b(?!m)")
+
+
+def summary_lines(hvpa: HvpaPart, now: str) -> Iterator[str]:
+    """What is to be known first."""
+    if hvpa.problem is not None:
+        yield f"It leaves {hvpa.target} alone. {hvpa.problem.code}: {hvpa.problem_details or hvpa.problem.meaning}"
+    if hvpa.verdict is None or hvpa.replicas is None:
+        return
+    pods = "" if hvpa.ready == hvpa.pods == hvpa.replicas else f"; {counted(hvpa.pods, 'pod')}, {hvpa.ready} Ready"
+    yield f"It scales {hvpa.target}, which has {counted(hvpa.replicas, 'replica')}{pods}."
+    told = _decision(hvpa) if hvpa.demands else "All is left as it is."
+    yield f"{told} {hvpa.verdict.code}: {person(hvpa.verdict.meaning)}."
+    if hvpa.rivals:
+        yield f"It yields to {listed(hvpa.rivals)}."
+    for note in hvpa.notes:
+        yield f"{note.code}: {person(note.meaning)}."
+    for held in hvpa.blocked:
+        yield _held(hvpa, held, now)
+
+
+def mention(hvpa: HvpaPart) -> str:
+    """One sentence about the Hvpa of a pod or of a VPA."""
+    if not hvpa.demands:
+        why = hvpa.yields or hvpa.problem or hvpa.verdict
+        return f"Hvpa {hvpa.name} leaves {hvpa.target} alone{f': {person(why.meaning)}' if why is not None else ''}."
+    told = _decision(hvpa).removeprefix(_DECIDED)
+    return f"Hvpa {hvpa.name} decides how many pods {hvpa.target} has and how big each is: {told}"
+
+
+def source_lines(hvpa: HvpaPart, now: str) -> Iterator[str]:
+    """Where demand comes from."""
+    if hvpa.vpa is not None:
+        yield from _vpa(hvpa, hvpa.vpa)
+    if hvpa.hpa is not None:
+        yield from _hpa(hvpa, hvpa.hpa, now)
+    if hvpa.vpa is None and hvpa.hpa is None:
+        yield "Neither an HPA pointed at it nor a VPA in mode Off on its target is there."
+
+
+def count_lines(hvpa: HvpaPart, width: int, *, plain: bool) -> Iterator[str]:
+    """How the count follows from the totals."""
+    for demand in hvpa.demands:
+        yield _count(hvpa, demand)
+    yield from _winner(hvpa)
+    for demand in hvpa.demands:
+        yield ""
+        yield from drawing(hvpa, demand, width, plain=plain)
+    if hvpa.turns:
+        yield ""
+    for turn in hvpa.turns:
+        totals = [f"{word(name)} {family(name, text, hvpa.binary)}" for name, text in turn.totals.items()]
+        when = f"above {listed(totals, 'or')}" if turn.upwards else f"at or below {listed(totals)}"
+        yield f"It would be {counted(turn.count, 'replica')} {when} in total."
+
+
+def size_lines(hvpa: HvpaPart) -> Iterator[str]:
+    """How the size follows from the count, and what containers get of it."""
+    for demand in hvpa.demands:
+        yield _size(hvpa, demand)
+    for portion in hvpa.containers:
+        yield _portion(hvpa, portion)
+
+
+def stored_lines(hvpa: HvpaPart) -> Iterator[str]:
+    """What the controller itself says of steps that it holds back."""
+    for each in hvpa.stored_blocked:
+        told = _humane(hvpa, str(each.get("message", ""))).removesuffix(".")
+        way, code = str(each.get("direction", "")).lower(), each["reason"]
+        yield f"The controller holds a step {way} back, {code}{f': {told}' if told else ''}."
+
+
+def _decision(hvpa: HvpaPart) -> str:
+    each = f" of {_amounts(hvpa, hvpa.size)} each" if hvpa.size else ""
+    return f"{_DECIDED}{counted(hvpa.count, 'replica')}{each}."
+
+
+def _held(hvpa: HvpaPart, held: Held, now: str) -> str:
+    step = f" ({_humane(hvpa, held.details)})" if held.details else ""
+    # The windows of the controller may have begun earlier.
+    latest = ", at the latest" if held.reason.code == STABILIZATION_WINDOW.code else ""
+    until = f"; until {moment(held.until, now)}{latest}" if held.until else ""
+    return f"Held back, {held.direction.lower()}{step}: {held.reason.code}: {person(held.reason.meaning)}{until}."
+
+
+def _humane(hvpa: HvpaPart, details: str) -> str:
+    return _BYTES.sub(lambda found: family("memory", found[0], hvpa.binary), details)
+
+
+def _vpa(hvpa: HvpaPart, vpa: VpaSource) -> Iterator[str]:
+    whose = "its own" if vpa.owned else "yours"
+    if not vpa.target:
+        yield f"VPA {vpa.name}, {whose}, recommends nothing yet."
+        return
+    yield f"VPA {vpa.name}, {whose}, recommends {_amounts(hvpa, vpa.target)} for a pod."
+    yield f"  For the whole workload that is {_amounts(hvpa, vpa.totals)} in total."
+    if vpa.held:
+        what = listed([word(each) for each in vpa.held])
+        yield f"  Of {what} nobody has told a total yet: it is the target times the count of the first look."
+
+
+def _hpa(hvpa: HvpaPart, hpa: HpaSource, now: str) -> Iterator[str]:
+    whose = "its own" if hpa.owned else "yours"
+    metrics = listed(hpa.metrics) or "no metric that is known"
+    at = f", at {share(hpa.ratio)} of its target" if hpa.ratio is not None else ", and has seen nothing yet"
+    between = f"between {hpa.min_replicas} and {hpa.max_replicas} replicas"
+    yield f"HPA {hpa.name}, {whose}, looks at {metrics}{at}; it may ask for {between}."
+    if hpa.totals:
+        since = f", since {moment(hpa.since, now)}" if hpa.since else ""
+        yield f"  It asks for {_amounts(hvpa, hpa.totals)} in total{since}."
+    if hvpa.wish is not None and hvpa.wish != hvpa.replicas:
+        bound = any(note.code == HPA_BOUNDS.code for note in hvpa.notes)
+        what = "its own bound and no wish" if bound else "a wish that the controller has not answered yet"
+        yield f"  It wrote {hvpa.wish} into spec.replicas, which is {what}."
+
+
+def _count(hvpa: HvpaPart, demand: Demand) -> str:
+    name = demand.resource
+    asked, total = (family(name, text, hvpa.binary) for text in (demand.asked, demand.total))
+    who = f" by {listed([_SOURCES[each] for each in demand.by])}" if demand.by else ""
+    held = f", and {total} counts until a window is over" if total != asked else ""
+    holds = family(name, demand.up_to, hvpa.binary)
+    if demand.limited:
+        return f"{word(name)}: {asked} asked for{who}{held}. That is more than the {holds} that {demand.count} hold."
+    fewer = f"fewer hold up to {family(name, demand.above, hvpa.binary)}, " if demand.above else ""
+    takes = f"takes {counted(demand.count, 'replica')}: {fewer}{demand.count} up to {holds}"
+    return f"{word(name)}: {asked} asked for{who}{held}. It {takes}."
+
+
+def _winner(hvpa: HvpaPart) -> Iterator[str]:
+    if not hvpa.demands:
+        return
+    needed = max(each.count for each in hvpa.demands)
+    if len({each.count for each in hvpa.demands}) > 1:
+        yield f"The higher count wins: {needed}."
+    if hvpa.count > needed:
+        keeps = [each for each in hvpa.demands if each.keeps]
+        for each in keeps:
+            edge = family(each.resource, each.kept_above, hvpa.binary)
+            why = f"{word(each.resource)} is above {edge}, which is {hvpa.overlap_percent} % below what fewer hold"
+            yield f"{hvpa.count} are kept: {why}."
+        if not keeps:
+            yield f"{hvpa.count} stay for now: the step down is held back."
+    elif hvpa.count < needed:
+        yield f"{hvpa.count} stay for now: the step up is held back."
+
+
+def _size(hvpa: HvpaPart, demand: Demand) -> str:
+    name = demand.resource
+    part, size = family(name, demand.share, hvpa.binary), family(name, demand.size or "0", hvpa.binary)
+    target = f", and the VPA's target is {family(name, demand.target, hvpa.binary)}" if demand.target else ""
+    total = family(name, demand.total, hvpa.binary)
+    bounds = ""
+    if demand.most:
+        low, high = (family(name, text, hvpa.binary) for text in (demand.least, demand.most))
+        bounds = f"; at this count a share is {low} to {high}"
+    told = f"{total} over {counted(hvpa.count, 'replica')} is {part} for each{target}"
+    return f"{word(name)}: {told}. With {demand.sizing} {_SIZINGS[demand.sizing]}: {size}{bounds}."
+
+
+def _portion(hvpa: HvpaPart, portion: Portion) -> str:
+    if not portion.scaled:
+        return f"{portion.container} is not scaled: its policy has another mode than Auto."
+    if not portion.gets:
+        return f"{portion.container} keeps what its template says."
+    requests = f", and requests {_amounts(hvpa, portion.requests)} now" if portion.requests != portion.gets else ""
+    return f"{portion.container} gets {_amounts(hvpa, portion.gets)} of it{requests}."
+
+
+def _amounts(hvpa: HvpaPart, found: Amounts) -> str:
+    return listed([f"{word(name)} {family(name, text, hvpa.binary)}" for name, text in found.items()])
