@@ -1,4 +1,4 @@
-"""One workload, one VPA, and the whole simulator: what became of the workload's requests over time."""
+"""One workload, its autoscaler, and the whole simulator: what became of its requests and its pods over time."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ class Played:
         every = more.pop("every", 10.0)
         settings, nodes = more.pop("settings", {}), more.pop("nodes", ROOMY)
         others: tuple[Workload, ...] = more.pop("others", ())
+        also: tuple[Document, ...] = more.pop("also", ())
         small = fleet(found, *others, nodes=nodes, steps=steps, step=step, faults=faults)
         small = msgspec.structs.replace(small, intervals=Intervals(every, every))
-        result = run_variant(small, Variant("only", objects=(vpa,), settings=settings, **more))
+        result = run_variant(small, Variant("only", objects=(vpa, *also), settings=settings, **more))
         chart = result.workloads[0].chart
         assert chart is not None
         self.chart = chart
@@ -41,6 +42,10 @@ class Played:
 
     def target(self, container: str = "app", resource: str = "cpu") -> FloatColumn:
         return np.array(self._line(container, resource).target)
+
+    def pods(self) -> FloatColumn:
+        """How many run."""
+        return np.array(self.chart.pods)
 
     def last(self, amount: float, container: str = "app") -> float:
         """When a container last requested so many cores."""
@@ -61,6 +66,35 @@ def vpa(mode: str | None = None, *, target: str = "web", **spec: Any) -> Documen
         "kind": "VerticalPodAutoscaler",
         "metadata": {"name": target, "namespace": "shop"},
         "spec": {"targetRef": reference, **({"updatePolicy": policy} if policy else {}), **spec},
+    }
+
+
+def hvpa(*buckets: Document, kind: str = "Deployment", **spec: Any) -> Document:
+    """An Hvpa of the workload `web`."""
+    reference = {"apiVersion": "apps/v1", "kind": kind, "name": "web"}
+    return {
+        "apiVersion": "autoscaling.x-k8s.io/v1alpha1",
+        "kind": "Hvpa",
+        "metadata": {"name": "web", "namespace": "shop"},
+        "spec": {"targetRef": reference, "buckets": list(buckets), **spec},
+    }
+
+
+def by_utilization(percent: int, resource: str = "cpu") -> Document:
+    """The source of an Hvpa: an HPA on utilization."""
+    target = {"type": "Utilization", "averageUtilization": percent}
+    return {"template": {"spec": {"metrics": [{"type": "Resource", "resource": {"name": resource, "target": target}}]}}}
+
+
+def hpa(percent: int, name: str = "web", *, of: str = "Deployment", **spec: Any) -> Document:
+    """An HPA on the utilization of CPU: of the workload `web`, or of the Hvpa of that name."""
+    versions = {"Hvpa": "autoscaling.x-k8s.io/v1alpha1"}
+    reference = {"apiVersion": versions.get(of, "apps/v1"), "kind": of, "name": "web"}
+    return {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": name, "namespace": "shop"},
+        "spec": {"scaleTargetRef": reference, **by_utilization(percent)["template"]["spec"], **spec},
     }
 
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from trellis.api.fields import AmountText, Field, Opaque, TimeText
 from trellis.api.kube.meta import ObjectMeta
 from trellis.api.parts import Part
+from trellis.api.scenario_scaling import PolicyHpaSpec, PolicyHvpaSpec
 from trellis.api.scenario_usage import SpanText
 from trellis.api.scenario_workloads import MAX_WORKLOADS, FleetMix, ScenarioWorkload
 from trellis.api.vpa import PodResourcePolicy, PodUpdatePolicy, RecommenderSelector, StartupBoost
@@ -37,6 +38,11 @@ class ScenarioIntervals(Part, frozen=True):
 
     recommender: Annotated[SpanText | None, Field("From one recommendation to the next. Absent: `1m`.")] = None
     updater: Annotated[SpanText | None, Field("From one pass of the updater to the next. Absent: `1m`.")] = None
+    hpa: Annotated[SpanText | None, Field("From one look at all HPAs to the next. Absent: `15s`.")] = None
+    hvpa: Annotated[
+        SpanText | None,
+        Field("From one look at all Hvpas to the next; changes are acted on at once. Absent: `1m`."),
+    ] = None
 
 
 class NodeTaint(Part, frozen=True):
@@ -94,20 +100,32 @@ class PolicySpec(Part, frozen=True):
 
 
 class PolicyForEach(Part, frozen=True):
-    """A VPA for each workload whose name matches."""
+    """A VPA, an HPA or an Hvpa for each workload whose name matches."""
 
     workloads: Annotated[
         list[Annotated[str, _PATTERN]] | None,
         Field(
-            "Names, also of the form `namespace/name`; `*` stands for any text. A workload gets the first template "
-            "that matches it. Absent: all.",
+            "Names, also of the form `namespace/name`; `*` stands for any text. Of each of the three kinds a workload "
+            "gets the first template that matches it. Absent: all; for HPAs and Hvpas, all but Jobs.",
             min_items=1,
             max_items=1000,
         ),
     ] = None
     spec: Annotated[
         dict[str, Any] | None,
-        Field("The VPA's spec without a target. Absent: all defaults.", like=PolicySpec, opaque=True),
+        Field(
+            "The VPA's spec without a target. Absent: all defaults, unless another is given.",
+            like=PolicySpec,
+            opaque=True,
+        ),
+    ] = None
+    hpa: Annotated[
+        dict[str, Any] | None,
+        Field("An HPA instead of a VPA: its spec without a target.", like=PolicyHpaSpec),
+    ] = None
+    hvpa: Annotated[
+        dict[str, Any] | None,
+        Field("An Hvpa instead of a VPA: its spec without a target.", like=PolicyHvpaSpec),
     ] = None
 
 
@@ -115,10 +133,13 @@ class ScenarioPolicy(Part, frozen=True):
     """A set of manifests under a name."""
 
     name: Annotated[str, Field("How variants call it.", **_NAME)] = ""
-    for_each: Annotated[list[PolicyForEach] | None, Field("VPAs made for the workloads.", max_items=1000)] = None
+    for_each: Annotated[list[PolicyForEach] | None, Field("Autoscalers made for the workloads.", max_items=1000)] = None
     objects: Annotated[
         list[dict[str, Any]] | None,
-        Field("Whole manifests: VerticalPodAutoscalers, LimitRanges.", max_items=MAX_WORKLOADS),
+        Field(
+            "Whole manifests: VerticalPodAutoscalers, HorizontalPodAutoscalers, Hvpas, LimitRanges.",
+            max_items=MAX_WORKLOADS,
+        ),
     ] = None
     files: Annotated[
         list[Annotated[str, Field(min_length=1, max_length=1024)]] | None,

@@ -17,7 +17,8 @@ from trellis.api.problems import (
     Problem,
     supported,
 )
-from trellis.api.scenario import PolicySpec, ScenarioIntervals, ScenarioSpec
+from trellis.api.scenario import PolicyForEach, PolicySpec, ScenarioIntervals, ScenarioSpec
+from trellis.api.scenario_scaling_rules import RULES as SCALING_RULES
 from trellis.api.scenario_workload_rules import WORKLOAD_RULES, not_zero
 from trellis.base.names import nearest
 from trellis.base.spans import parse_span
@@ -27,11 +28,13 @@ MAX_STEPS = 2_000_000
 MAX_FIGURES = 200_000_000
 
 
-@rule(ScenarioIntervals, "recommender", "updater", says="an interval is zero")
+@rule(ScenarioIntervals, "recommender", "updater", "hpa", "hvpa", says="an interval is zero")
 def intervals_are_positive(intervals: ScenarioIntervals) -> Iterator[Problem]:
     """Nothing can be decided without end at one moment."""
     yield from not_zero("recommender", intervals.recommender)
     yield from not_zero("updater", intervals.updater)
+    yield from not_zero("hpa", intervals.hpa)
+    yield from not_zero("hvpa", intervals.hvpa)
 
 
 @rule(PolicySpec, "targetRef", says="targetRef is set for each workload and must not be given")
@@ -39,6 +42,14 @@ def policy_has_no_target(spec: PolicySpec) -> Iterator[Problem]:
     """The target is what the template is repeated for."""
     if spec.target_ref is not None:
         yield Problem(("targetRef",), FORBIDDEN, "is set for each workload and must not be given")
+
+
+@rule(PolicyForEach, "spec", "hpa", "hvpa", says="more than one of spec, hpa and hvpa is given")
+def one_kind_for_each(template: PolicyForEach) -> Iterator[Problem]:
+    """An entry makes one object for each workload; two of them are two entries."""
+    given = [name for name in ("spec", "hpa", "hvpa") if getattr(template, name) is not None]
+    for name in given[1:]:
+        yield Problem((name,), FORBIDDEN, f"an entry has one of spec, hpa and hvpa, and {given[0]} is given")
 
 
 @rule(ScenarioSpec, "duration", "step", "warmUp", says="duration must be a whole number of steps, longer than warmUp")
@@ -128,8 +139,10 @@ def faults_happen(spec: ScenarioSpec) -> Iterator[Problem]:
 
 RULES: tuple[Rule[Any], ...] = (
     *WORKLOAD_RULES,
+    *SCALING_RULES,
     intervals_are_positive,
     policy_has_no_target,
+    one_kind_for_each,
     time_is_whole_steps,
     there_are_workloads,
     workloads_are_unique,

@@ -21,7 +21,8 @@ def json_document(kind: str, result: msgspec.Struct) -> bytes:
 
 def _document(value: Any) -> Any:
     if isinstance(value, msgspec.Struct):
-        return {_camel(name): _document(getattr(value, name)) for name in value.__struct_fields__}
+        found = {name: getattr(value, name) for name in value.__struct_fields__}
+        return {_camel(name): _document(each) for name, each in found.items() if each is not msgspec.UNSET}
     if isinstance(value, list) and value and not isinstance(value[0], (int, float, str)):
         return [_document(each) for each in value]
     return value

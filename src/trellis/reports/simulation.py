@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trellis.reports.result_files import Cell, csv_document, json_document
+from trellis.reports.simulation_compared import scales
 from trellis.reports.simulation_html import as_html
 from trellis.reports.simulation_text import as_text
 from trellis.sim.results import RunResult, Totals
@@ -19,6 +20,8 @@ _COLUMNS = (
     *("throttled_seconds", "container_seconds", "oom_kills", "evictions", "pressed_out", "resizes", "restarts"),
     *("boosts", "pods_made", "pending_seconds", "start_seconds", "money"),
 )
+# Where counts change.
+_SCALING = ("replicas", "scalings", "overload_core_hours")
 
 
 def as_json(result: RunResult) -> bytes:
@@ -28,13 +31,16 @@ def as_json(result: RunResult) -> bytes:
 
 def as_csv(result: RunResult) -> str:
     """A row for each workload in each variant."""
-    return csv_document(_COLUMNS, _rows(result))
+    return csv_document((*_COLUMNS, *(_SCALING if scales(result) else ())), _rows(result))
 
 
 def _rows(result: RunResult) -> Iterator[list[Cell]]:
+    scaled = scales(result)
     for variant in result.variants:
         for each in variant.workloads:
-            yield [variant.name, each.namespace, each.name, each.kind, each.label, *_figures(each.totals)]
+            row = [variant.name, each.namespace, each.name, each.kind, each.label, *_figures(each.totals)]
+            found = each.totals.scaled
+            yield [*row, found.replicas, found.scalings, found.overload] if scaled else row
 
 
 def _figures(totals: Totals) -> list[Cell]:

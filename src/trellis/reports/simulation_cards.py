@@ -6,7 +6,7 @@ from html import escape
 
 from trellis.reports.figures import days, money, significant
 from trellis.reports.html.typeset import difference, typeset
-from trellis.reports.simulation_compared import Row, row
+from trellis.reports.simulation_compared import Row, row, scales
 from trellis.reports.simulation_headline import called, sentence
 from trellis.reports.simulation_measures import (
     CPU_OVER,
@@ -16,7 +16,10 @@ from trellis.reports.simulation_measures import (
     MEMORY_REQUESTED,
     MONEY,
     OOM_KILLS,
+    OVERLOAD,
+    REPLICAS,
     RESIZES,
+    SCALINGS,
 )
 from trellis.sim.results import RunResult
 
@@ -29,6 +32,7 @@ _ON_CARDS = (
     ("Evictions", EVICTIONS),
     ("Resizes in place", RESIZES),
 )
+_SCALING = (("Pods", REPLICAS), ("Overload", OVERLOAD), ("Changes of the count", SCALINGS))
 
 
 def answer(result: RunResult, shown: int) -> str:
@@ -49,7 +53,8 @@ def answer(result: RunResult, shown: int) -> str:
 
 def _card(result: RunResult, number: int) -> str:
     fleets = [variant.fleet for variant in result.variants]
-    told = [(title, each.unit, row(each, fleets, result.currency)) for title, each in _ON_CARDS]
+    shown = (*_ON_CARDS, *(_SCALING if scales(result) else ()))
+    told = [(title, each.unit, row(each, fleets, result.currency)) for title, each in shown]
     figures = "".join(
         f"<dt>{escape(title)}</dt><dd>{typeset(line.values[number])}{_unit(unit)}</dd>"
         + (f"<dd>{differs(line, number)}</dd>" if number else "")

@@ -11,8 +11,11 @@ from trellis.reports.simulation_measures import (
     FOOTPRINTS,
     MONEY_UNIT,
     NODES,
+    OVERLOAD,
     OVERRUNS,
+    REPLICAS,
     RISK,
+    SCALINGS,
     SELDOM,
     STARTS,
 )
@@ -57,19 +60,25 @@ def _row(measure: Measure[Totals] | Measure[VariantResult], values: list[float],
     )
 
 
+def scales(result: RunResult) -> bool:
+    """Whether the count of pods changes in any variant, and is told of in all."""
+    return any(variant.fleet.scaling is not msgspec.UNSET for variant in result.variants)
+
+
 def compared(result: RunResult, everything: bool) -> list[Group]:
     """The fleet in each variant. What is nought in all of them is left out, if a reader would not miss it."""
     fleets = [variant.fleet for variant in result.variants]
+    counts, overload, changes = ((REPLICAS,), (OVERLOAD,), (SCALINGS,)) if scales(result) else ((), (), ())
 
     def rows(always: tuple[Measure[Totals], ...], more: tuple[Measure[Totals], ...] = ()) -> list[Row]:
         told = [each for each in more if any(each.read(totals) > 0 for totals in fleets)]
         return [row(each, fleets, result.currency) for each in (*always, *told)]
 
     nodes = [each for each in NODES if everything and any(each.read(variant) > 0 for variant in result.variants)]
-    cost = rows(COST, FOOTPRINTS if everything else ())
+    cost = rows((*COST, *counts), FOOTPRINTS if everything else ())
     cost += [_row(each, [each.read(variant) for variant in result.variants], result.currency) for each in nodes]
     return [
         Group("Cost", cost),
-        Group("Risk", rows(RISK, (*SELDOM, *OVERRUNS) if everything else SELDOM)),
-        Group("Disruption", rows(DISRUPTION, STARTS if everything else ())),
+        Group("Risk", rows((*RISK, *overload), (*SELDOM, *OVERRUNS) if everything else SELDOM)),
+        Group("Disruption", rows((*changes, *DISRUPTION), STARTS if everything else ())),
     ]

@@ -6,6 +6,7 @@ from typing import Any
 
 from trellis.reports.figures import significant
 from trellis.reports.html.columns import Columns
+from trellis.reports.simulation_compared import scales
 from trellis.reports.simulation_headline import by_money, called, cheapest, side_by_side
 from trellis.sim.results import Chart, FleetChart, Line, RunResult, WorkloadResult
 
@@ -35,6 +36,7 @@ def page_data(result: RunResult) -> dict[str, Any]:
         "scoredFrom": result.scored_from,
         "variants": [called(variant) for variant in result.variants],
         "shown": cheapest(result),
+        **({"scales": True} if scales(result) else {}),
         "chosen": names.index(named(ranked[0].workloads[0])) if ranked else 0,
         "fleet": _fleet([variant.chart for variant in result.variants], columns),
         "workloads": workloads,

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from trellis.reports.describe.words import counted, listed
-from trellis.reports.figures import count, days, money, share, span
+from trellis.reports.figures import count, days, money, share, significant, span
 from trellis.reports.simulation_measures import CPU_OVER, CPU_REQUESTED, MEMORY_OVER, MEMORY_REQUESTED
-from trellis.sim.results import RunResult, Totals, VariantResult, WorkloadResult
+from trellis.sim.results import RunResult, Scaling, Totals, VariantResult, WorkloadResult
 
 _SAME_COST = 0.005  # a difference that is not worth a word
 
@@ -87,7 +87,15 @@ def _risk(variant: VariantResult, first: VariantResult) -> str:
         told.append(f"{_counted(mine.evictions, 'eviction')}{_against(mine.evictions, theirs.evictions)}")
     if mine.resizes:
         told.append(f"{_counted(mine.resizes, 'resize')} in place")
+    if mine.scaling is not msgspec.UNSET:
+        told += _scaling(mine.scaled, theirs.scaled)
     return f"{over}; {listed(told)}."
+
+
+def _scaling(mine: Scaling, theirs: Scaling) -> list[str]:
+    lacking, others = significant(mine.overload), significant(theirs.overload)
+    changes = f"{_counted(mine.scalings, 'change')} of the count{_against(mine.scalings, theirs.scalings)}"
+    return [changes, f"{lacking} core-hours of overload{_against(lacking, others)}"]
 
 
 def _against(mine: float | str, theirs: float | str) -> str:
@@ -109,9 +117,22 @@ def by_risk(result: RunResult, most: int) -> list[Ranked]:
     return _ranked(result, most, suffered, max)
 
 
+def by_scalings(result: RunResult, most: int) -> list[Ranked]:
+    """The workloads whose count changes most often in any variant."""
+    return _ranked(result, most, lambda totals: totals.scaled.scalings, max)
+
+
 def suffered(totals: Totals) -> float:
-    """A kill outweighs evictions, and an eviction a tenth of the time over a request; only the order matters."""
-    return 10 * totals.oom_kills + totals.evictions + 10 * (totals.time_over.cpu + totals.time_over.memory)
+    """A kill outweighs evictions, and an eviction a tenth of the time over a request; only the order matters.
+
+    So does an hour of a core that was wanted and not had outweigh an eviction.
+    """
+    return (
+        totals.scaled.overload
+        + 10 * totals.oom_kills
+        + totals.evictions
+        + 10 * (totals.time_over.cpu + totals.time_over.memory)
+    )
 
 
 def _range(values: list[float]) -> float:

@@ -217,6 +217,33 @@ STARTING = Measure[Totals](
     lambda totals: per(totals.start_seconds, totals.pods_made),
     span,
 )
+REPLICAS = Measure[Totals](
+    "replicas",
+    "Pods running",
+    "mean",
+    "Mean over time",
+    lambda totals: totals.scaled.replicas,
+    significant,
+    better=0,
+)
+OVERLOAD = Measure[Totals](
+    "overload",
+    "Overload",
+    "core-hours",
+    "CPU wanted and not had: at a limit, on a full node, or because no pod was Ready",
+    lambda totals: totals.scaled.overload,
+    significant,
+)
+SCALINGS = Measure[Totals](
+    "scalings",
+    "Changes of the count",
+    "",
+    "How often another number of pods was asked for",
+    lambda totals: totals.scaled.scalings,
+    count,
+    Compared.NOT,
+    better=0,
+)
 NODE_HOURS = Measure[VariantResult](
     "node_hours",
     "Node hours",

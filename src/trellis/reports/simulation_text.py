@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from trellis.reports.figures import count, money, share, significant
-from trellis.reports.simulation_compared import Group, compared
-from trellis.reports.simulation_headline import Ranked, by_money, by_risk, called, facts, sentences, suffered
+from trellis.reports.simulation_compared import Group, compared, scales
+from trellis.reports.simulation_headline import (
+    Ranked,
+    by_money,
+    by_risk,
+    by_scalings,
+    called,
+    facts,
+    sentences,
+    suffered,
+)
 from trellis.reports.text_tables import cut, lines, width, wrapped
 from trellis.sim.results import RunResult, WorkloadResult
 
 _WORKLOADS = 5
 _NAME = 34  # characters of a workload's name, and of fewer where there is no room
-_SHORTER = (_NAME, 26, 18)
+_SHORTER = (_NAME, 26, 18, 12)
 _NARROWEST = 80
 
 
@@ -81,7 +90,10 @@ def _part(result: RunResult, groups: list[Group], begin: int, end: int) -> list[
 def _workloads(result: RunResult, room: int) -> Iterator[str]:
     priced = any(variant.fleet.money > 0 for variant in result.variants)
     title = f"Where the money goes, {result.currency}" if priced else "Where the cores go"
-    yield from _titled(title, _costs(result, priced, room))
+    ranked = by_money(result, _WORKLOADS)
+    yield from _titled(title, _by_variant(result, ranked, lambda each: _cost(each, priced), room))
+    moved = by_scalings(result, _WORKLOADS) if scales(result) else []
+    yield from _titled("Pods running, mean, and changes of their count", _by_variant(result, moved, _pods, room))
     yield from _titled(
         "Where it hurts, each workload in its worst variant (over: time over its request)", _pains(result, room)
     )
@@ -92,13 +104,12 @@ def _titled(title: str, table: list[str]) -> Iterator[str]:
         yield from ("", title, *table)
 
 
-def _costs(result: RunResult, priced: bool, room: int) -> list[str]:
+def _by_variant(result: RunResult, ranked: list[Ranked], show: Callable[[WorkloadResult], str], room: int) -> list[str]:
     """A row for each workload. Variants that do not fit are left out from the right: the page has them all."""
-    ranked = by_money(result, _WORKLOADS)
     table: list[str] = []
     for shown in range(len(result.variants), 0, -1):
         rows = [["  Workload", *(variant.name for variant in result.variants[:shown])]]
-        rows += [[_named(each), *(_cost(workload, priced) for workload in each.workloads[:shown])] for each in ranked]
+        rows += [[_named(each), *map(show, each.workloads[:shown])] for each in ranked]
         table = lines(rows)
         if width(table) <= room:
             break
@@ -109,18 +120,25 @@ def _cost(workload: WorkloadResult, priced: bool) -> str:
     return money(workload.totals.money) if priced else significant(workload.totals.requested.cpu)
 
 
+def _pods(workload: WorkloadResult) -> str:
+    found = workload.totals.scaled
+    return f"{significant(found.replicas)} ({count(found.scalings)})"
+
+
 def _pains(result: RunResult, room: int) -> list[str]:
     worst = []
     for each in by_risk(result, _WORKLOADS):
         number = max(range(len(each.workloads)), key=lambda at: suffered(each.workloads[at].totals))
         worst.append((each, result.variants[number].name, each.workloads[number].totals))
+    lacking = ["overload"] if scales(result) else []
     table: list[str] = []
     for most in _SHORTER:
-        rows = [["  Workload", "variant", "OOM kills", "evictions", "over CPU", "over memory"]]
+        rows = [["  Workload", "variant", "OOM kills", "evictions", "over CPU", "over memory", *lacking]]
         for each, variant, totals in worst:
             over = [share(totals.time_over.cpu), share(totals.time_over.memory)]
             counts = [count(totals.oom_kills), count(totals.evictions)]
-            rows.append([_named(each, most), cut(variant, most), *counts, *over])
+            overload = [significant(totals.scaled.overload) for _ in lacking]
+            rows.append([_named(each, most), cut(variant, most), *counts, *over, *overload])
         table = lines(rows, left=2)
         if width(table) <= room:
             break

@@ -6,6 +6,7 @@ from html import escape
 
 from trellis.reports.html.typeset import difference, number_cell
 from trellis.reports.measures import Measure
+from trellis.reports.simulation_compared import scales
 from trellis.reports.simulation_headline import called, side_by_side
 from trellis.reports.simulation_measures import (
     CPU_OVER,
@@ -17,20 +18,24 @@ from trellis.reports.simulation_measures import (
     MEMORY_USED,
     MONEY,
     OOM_KILLS,
+    OVERLOAD,
+    REPLICAS,
     RESIZES,
     RESTARTS,
+    SCALINGS,
 )
 from trellis.sim.results import RunResult, Totals, WorkloadResult
 
 _CPU = (("request", CPU_REQUESTED), ("used", CPU_USED), ("time over", CPU_OVER))
 _MEMORY = (("request", MEMORY_REQUESTED), ("used", MEMORY_USED), ("time over", MEMORY_OVER))
 _EVENTS = (("OOM kills", OOM_KILLS), ("evictions", EVICTIONS), ("restarts", RESTARTS), ("resizes", RESIZES))
+_PODS = (("mean", REPLICAS), ("changes", SCALINGS), ("overload", OVERLOAD))
 _Headed = tuple[tuple[str, Measure[Totals]], ...]
 
 
 def workload_table(result: RunResult) -> str:
     """Namespace and name, what it is, cost, CPU, memory and events; a body for each variant."""
-    groups: list[tuple[str, _Headed]] = [("CPU, cores", _CPU), ("Memory, GiB", _MEMORY), ("Events", _EVENTS)]
+    groups = _groups(result)
     compared = ["change"] if len(result.variants) > 1 else []
     over = f'<th class="over part" colspan="{1 + len(compared)}">Requests, {escape(result.currency)}</th>'
     over += "".join(f'<th class="over part" colspan="{len(headed)}">{name}</th>' for name, headed in groups)
@@ -50,26 +55,34 @@ def workload_table(result: RunResult) -> str:
     # Numbered as the page's data have them, and the most expensive first.
     together = sorted(enumerate(side_by_side(result)), key=lambda each: (-each[1][0].totals.money, each[0]))
     bodies = "".join(
-        _body(called(variant), number, together, len(titles) + 2) for number, variant in enumerate(result.variants)
+        _body(called(variant), number, together, [headed for _, headed in groups], len(titles) + 2)
+        for number, variant in enumerate(result.variants)
     )
     return f'<div class="scroll"><table class="figures members" id="workload-table">{head}{bodies}</table></div>'
 
 
-def _body(name: str, variant: int, together: list[tuple[int, list[WorkloadResult]]], wide: int) -> str:
+def _groups(result: RunResult) -> list[tuple[str, _Headed]]:
+    groups: list[tuple[str, _Headed]] = [("CPU, cores", _CPU), ("Memory, GiB", _MEMORY), ("Events", _EVENTS)]
+    return [*groups, ("Pods", _PODS)] if scales(result) else groups
+
+
+def _body(
+    name: str, variant: int, together: list[tuple[int, list[WorkloadResult]]], groups: list[_Headed], wide: int
+) -> str:
     """The heading is for who sees all variants below each other: without scripts, and where it is read aloud."""
     heading = f'<tr class="heading"><th scope="rowgroup" colspan="{wide}">{escape(name)}</th></tr>'
-    rows = "".join(_row(number, same, variant) for number, same in together)
+    rows = "".join(_row(number, same, variant, groups) for number, same in together)
     return f"<tbody>{heading}{rows}</tbody>"
 
 
-def _row(number: int, same: list[WorkloadResult], variant: int) -> str:
+def _row(number: int, same: list[WorkloadResult], variant: int, groups: list[_Headed]) -> str:
     workload, first = same[variant], same[0]
     totals = workload.totals
     what = f"{workload.kind}, {workload.label}" if workload.label else workload.kind
     cells = [number_cell(MONEY.show(totals.money), totals.money, begins=True)]
     if len(same) > 1:
         cells.append(_against(totals.money, first.totals.money) if variant else "<td></td>")
-    for headed in (_CPU, _MEMORY, _EVENTS):
+    for headed in groups:
         values = [(measure, measure.read(totals)) for _, measure in headed]
         cells += [number_cell(each.show(value), value, begins=not at) for at, (each, value) in enumerate(values)]
     words = escape(what.lower())

@@ -13,6 +13,7 @@ import msgspec
 from trellis.api.gates import Gates
 from trellis.base.durations import parse_duration
 from trellis.base.errors import InvalidInput
+from trellis.core.buffers import BufferSettings
 from trellis.core.explain.settings import Components
 from trellis.core.model.collected import Collected
 from trellis.core.recommend.presets import read_presets
@@ -23,6 +24,7 @@ _SERVER: Final = re.compile(r"v?(\d+)\.(\d+)")
 # From this version on a memory limit may be lowered without a restart.
 _LOWERS_MEMORY_LIMITS: Final = (1, 34)
 _NEWEST: Final = (99, 0)
+_BUFFERS: Final = "buffers"
 
 
 def components_of(collected: Collected) -> Components:
@@ -32,6 +34,7 @@ def components_of(collected: Collected) -> Components:
     figures, gates = read_figures(known), _gates(flags.get("feature-gates", ""))
     about = collected.about
     names = tuple(name for name in flags.get("recommender-name", "").split(",") if name)
+    buffers, unread = _buffers(collected)
     presets, odd = _presets(flags.get("set", ""), names or ("default",))
     standard = Components()
     namespace, name = standard.admission_lease
@@ -48,6 +51,7 @@ def components_of(collected: Collected) -> Components:
             per_vpa_config=gates.per_vpa_config,
         ),
         boosts=msgspec.structs.replace(figures.boosts, enabled=gates.cpu_startup_boost and about.resizes_pods),
+        buffers=buffers,
         gates=gates,
         names=names,
         presets=presets,
@@ -60,7 +64,7 @@ def components_of(collected: Collected) -> Components:
             flags.get("admission-controller-status-lease-timeout", ""), standard.admission_timeout
         ),
         seen=tuple(each.component for each in collected.components),
-        problems=(*problems, *odd),
+        problems=(*problems, *odd, *unread),
     )
 
 
@@ -80,7 +84,29 @@ def known_flags(collected: Collected) -> tuple[dict[str, str], list[str]]:
 
 
 def _flags(collected: Collected) -> dict[str, str]:
-    return {name: value for each in collected.components for name, value in each.flags.items()}
+    """Those of the components that size pods; what the Buffer controller calls alike is its own."""
+    sizing = (each for each in collected.components if each.component != _BUFFERS)
+    return {name: value for each in sizing for name, value in each.flags.items()}
+
+
+def _buffers(collected: Collected) -> tuple[BufferSettings, list[str]]:
+    component = collected.component(_BUFFERS)
+    flags = component.flags if component is not None else {}
+    standard, problems = BufferSettings(), []
+    most = flags.get("max-chunks-per-buffer", "")
+    if most and not most.isdecimal():
+        problems.append(f'--max-chunks-per-buffer: "{most}" is no number')
+    labels = dict(each.split("=", 1) for each in _parts(flags.get("node-class-labels", "")) if "=" in each)
+    settings = BufferSettings(
+        most_chunks=int(most) if most.isdecimal() else standard.most_chunks,
+        node_class_labels=labels or standard.node_class_labels,
+        set_aside=frozenset(_parts(flags.get("set-aside-target-kinds", ""))),
+    )
+    return settings, problems
+
+
+def _parts(text: str) -> list[str]:
+    return [each.strip() for each in text.split(",") if each.strip()]
 
 
 def _gates(text: str) -> Gates:

@@ -1,16 +1,15 @@
-"""Who decides what, in one variant? Recommender, updater and admission controller, all of them the core's own.
+"""Who decides what, in one variant? Recommender, updater, admission and Hvpa controller, all of them the core's own.
 
 It watches the model cluster as the live components watch a real one, and hands each of them what it would see.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from itertools import compress
-from typing import Final, TypeVar
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
-import numpy as np
-
+from trellis.api.hvpa import Hvpa
+from trellis.api.kinds import HVPA
 from trellis.api.kube.coordination import Event
 from trellis.api.kube.meta import KubeObject
 from trellis.api.kube.nodes import Node
@@ -18,26 +17,27 @@ from trellis.api.kube.pods import Pod
 from trellis.api.vpa import VerticalPodAutoscaler
 from trellis.base.errors import InternalError
 from trellis.core.model.keys import key_of
-from trellis.core.recommend.amounts import CPU, LARGEST, LOWER_BOUND, MILLICORES, TARGET, UPPER_BOUND
-from trellis.core.sizing.governors import Governor, readvised, vpa_governor
-from trellis.core.usage.columns import BoolColumn, FloatColumn, IntColumn
+from trellis.core.resize.governed import Workload
+from trellis.core.sizing.governors import Governor, hvpa_governor, readvised, vpa_governor
 from trellis.sim.admitting import Admitting
+from trellis.sim.advising import Advised, Advising
+from trellis.sim.cluster.cluster import Cluster
 from trellis.sim.cluster.rows import RowTable
 from trellis.sim.cluster.usage import StepUsage
-from trellis.sim.faults import ADMISSION_DOWN, METRICS_GAP, RECOMMENDER_DOWN, UPDATER_DOWN, Faults, concerns
+from trellis.sim.faults import ADMISSION_DOWN, RECOMMENDER_DOWN, UPDATER_DOWN, Faults
 from trellis.sim.figures import read_figures
-from trellis.sim.fleet import Fault, Fleet, Variant
+from trellis.sim.fleet import Fleet, Variant
 from trellis.sim.kernel import Kernel, Priority
 from trellis.sim.policies import read_policies
-from trellis.sim.recommending import Names, Published, Recommending
-from trellis.sim.updating import Updating, Writes
+from trellis.sim.recommending import Published, Recommending
+from trellis.sim.sampling import Sampling
+from trellis.sim.scaling.hpas import Hpas
+from trellis.sim.scaling.hvpas import Hvpas
+from trellis.sim.scaling.owned import with_owned
+from trellis.sim.scaling.pod_metrics import PodMetrics
+from trellis.sim.scaling.scales import Scales
+from trellis.sim.updating import Updating
 
-# What charts show of a recommendation, in their order.
-_DRAWN: Final = [TARGET, LOWER_BOUND, UPPER_BOUND]
-
-# Told of containers, each by the number of its workload (-1 for another) and its name, what is recommended now: cores
-# and bytes as (target, lower and upper bound; resource; container).
-Advised = Callable[[Sequence[tuple[int, str]], FloatColumn], None]
 Because = Callable[[str, str, str], None]
 
 K = TypeVar("K", bound=KubeObject)
@@ -47,38 +47,58 @@ class Deciding:
     """The components of a variant. `begin` is called once the cluster is there."""
 
     def __init__(self, fleet: Fleet, variant: Variant, kernel: Kernel, *, advised: Advised, because: Because) -> None:
-        figures, policies = read_figures(variant.settings), read_policies(variant.objects, fleet.clock.begin)
+        figures, begin = read_figures(variant.settings), fleet.clock.begin
+        self._policies = policies = with_owned(read_policies(variant.objects, begin), begin)
         self._fleet = fleet
+        self._scales = variant.scales
         self._kernel = kernel
-        self._advised = advised
         self._faults = Faults(fleet.faults)
-        self._workloads = {
-            (each.namespace, each.kind, each.name): number for number, each in enumerate(fleet.workloads)
-        }
-        self._named_at = -1
-        self._named: IntColumn = np.zeros(0, dtype=np.int64)
-        self._names: Names = ([], [], [])
+        self._sampling = Sampling(fleet, self._faults)
         self._governors: dict[tuple[str, str], Governor | None] = {}
-        self.decides = bool(policies.vpas)
-        """Whether there is anything to decide: without a VPA nobody needs to be told anything."""
+        self.decides = bool(policies.vpas or policies.hvpas)
+        """Whether there is anything to decide: without a VPA or Hvpa nobody needs to be told anything."""
         self._admitting = Admitting(policies.limits, figures)
-        self._recommending = Recommending(policies.vpas, figures, variant.parameters, self._published)
         self.updating = Updating(kernel, self, figures, because)
         gathering = self.updating.gathering
+        self.hvpas = Hvpas(kernel, policies.hvpas, pods=self._pods_of, publish=self._sized, figures=figures.hvpas)
+        self._advising = Advising(fleet, advised, self.hvpas.__contains__)
+        self._recommending = Recommending(
+            policies.vpas,
+            figures,
+            variant.parameters,
+            self._published,
+            hvpas=policies.hvpas,
+            tell=self.hvpas.totals,
+        )
+        gathering.on_change = self._changed
         for namespace in sorted({each.metadata.namespace for each in policies.limits}):
             gathering.put_limits(namespace, [each for each in policies.limits if each.metadata.namespace == namespace])
         for hpa in policies.hpas:
             gathering.put_hpa(key_of(hpa), None, hpa)
+            self.hvpas.hpa(hpa)
         for vpa in policies.vpas:
             self._govern(vpa, vpa_governor(vpa))
+            self.hvpas.vpa(vpa)
+        for hvpa in policies.hvpas:
+            self._govern_by_hvpa(hvpa)
 
-    def begin(self, writes: Writes) -> None:
+    def begin(self, cluster: Cluster) -> None:
         """Work from now on, by the fleet's intervals."""
-        self.updating.writes = writes
+        self.updating.writes = cluster
+        self.hvpas.scales = scales = Scales(cluster)
+        scales.register(HVPA.name, self.hvpas)
+        self._pod_metrics = PodMetrics(cluster)
+        hpas = Hpas(self._kernel, scales, self._pod_metrics, cluster.selected, told=self.hvpas.hpa)
+        for hpa in self._policies.hpas if self._scales else ():
+            hpas.put(hpa)
+        intervals = self._fleet.intervals
         if self.decides:
-            intervals = self._fleet.intervals
             self._every(intervals.recommender, self._recommend, Priority.RECOMMENDER)
             self._every(intervals.updater, self.updating.full_pass, Priority.UPDATER)
+        if len(hpas):
+            self._every(intervals.hpa, hpas.work, Priority.HPA)
+        if len(self.hvpas):
+            self._every(intervals.hvpa, self.hvpas.look_at_all, Priority.HVPA)
 
     def updates(self) -> bool:
         """Whether the updater runs."""
@@ -93,19 +113,12 @@ class Deciding:
         return self._admitting.admit(pod) if self.decides and self.admits() else pod
 
     def measured(self, usage: StepUsage, rows: RowTable) -> None:
-        """What containers used in a step. Names are found once, and hold until the rows change."""
-        if not self.decides:
-            return
-        end = usage.time + usage.seconds
-        if rows.version != self._named_at or not np.array_equal(usage.rows, self._named):
-            self._named_at, self._named, self._names = rows.version, usage.rows, rows.names(usage.rows)
-        names, cpu, memory = self._names, usage.used_cpu, usage.used_memory
-        gaps = [each for each in self._faults.of(METRICS_GAP) if each.begin <= end < each.end]
-        if gaps:
-            seen = self._seen(usage.workload, gaps)
-            names = tuple(list(compress(each, seen)) for each in names)  # type: ignore[assignment]
-            cpu, memory = cpu[seen], memory[seen]
-        self._recommending.measured(names, end, cpu, memory)
+        """What containers used in a step."""
+        seen = self._sampling.seen(usage)
+        if self._policies.hpas:
+            self._pod_metrics.measured(usage, seen)
+        if self.decides and not self._faults.holds(RECOMMENDER_DOWN, self._kernel.now):
+            self._recommending.measured(self._sampling.samples(usage, rows, seen), self._kernel.now)
 
     def pod(self, old: Pod | None, new: Pod | None) -> None:
         """A pod changed."""
@@ -138,10 +151,22 @@ class Deciding:
         if self.decides:
             self._recommending.event(event)
 
-    def _seen(self, workloads: IntColumn, gaps: Iterable[Fault]) -> BoolColumn:
-        """Whose usage is measured in spite of these gaps."""
-        seen = [not any(concerns(gap, each.name) for gap in gaps) for each in self._fleet.workloads]
-        return np.array(seen, dtype=np.bool_)[workloads]
+    @property
+    def verdicts(self) -> dict[str, int]:
+        """How often each reason was given."""
+        return self.updating.verdicts + self.hvpas.verdicts
+
+    def _changed(self, workload: Workload) -> None:
+        self.updating.changed(workload)
+        self.hvpas.changed(workload)
+
+    def _pods_of(self, workload: Workload) -> Sequence[Pod]:
+        found = self.updating.gathering.gather(workload, self._kernel.now)
+        return found.pods if found is not None else ()
+
+    def _sized(self, hvpa: Hvpa) -> None:
+        """An Hvpa has another size: whoever applies it knows at once, and charts show it as what is recommended."""
+        self._advising.hvpa(self._govern_by_hvpa(hvpa))
 
     def _every(self, seconds: float, do: Callable[[], None], priority: Priority) -> None:
         def again() -> None:
@@ -161,18 +186,14 @@ class Deciding:
         for vpa, _ in written:
             known = self._governors[key_of(vpa)]
             self._govern(vpa, readvised(known, vpa.status) if known is not None else None)
-        amounts = np.concatenate([write.amounts for _, write in written], axis=2)[_DRAWN]
-        drawn = np.where(amounts < LARGEST, amounts, np.nan)
-        drawn[:, CPU] /= MILLICORES
-        owners = [self._target_of(vpa) for vpa, _ in written]
-        containers = [
-            (owner, name) for owner, (_, write) in zip(owners, written, strict=True) for name in write.containers
-        ]
-        self._advised(containers, drawn)
+            self.hvpas.vpa(vpa)
+        self._advising.vpas(written)
 
-    def _target_of(self, vpa: VerticalPodAutoscaler) -> int:
-        target = vpa.spec.target_ref
-        return self._workloads.get((vpa.metadata.namespace, target.kind, target.name), -1)
+    def _govern_by_hvpa(self, hvpa: Hvpa) -> Governor:
+        key, governor = key_of(hvpa), hvpa_governor(hvpa)
+        self._admitting.put_governor(hvpa.kind, key, governor)
+        self.updating.gathering.put_governor(hvpa.kind, key, governor, hvpa.metadata.annotations)
+        return governor
 
     def _govern(self, vpa: VerticalPodAutoscaler, governor: Governor | None) -> None:
         key = key_of(vpa)

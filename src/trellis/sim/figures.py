@@ -16,6 +16,7 @@ from trellis.base.errors import InvalidInput
 from trellis.base.names import nearest
 from trellis.base.quantity import Quantity
 from trellis.core.boost.raising import BoostSettings
+from trellis.core.hvpa import HvpaSettings
 from trellis.core.recommend.settings import DefaultSettings, PipelineSettings
 from trellis.core.resize.settings import HpaConflict, UpdateSettings
 from trellis.core.usage.settings import UsageSettings
@@ -36,6 +37,7 @@ class Figures(msgspec.Struct, frozen=True):
     updates: UpdateSettings = UpdateSettings()
     boosts: BoostSettings = BoostSettings()
     admission: AdmissionFigures = AdmissionFigures()
+    hvpas: HvpaSettings = HvpaSettings()
     gates: Gates = Gates()
 
 
@@ -135,6 +137,7 @@ FLAGS: Final[Mapping[str, tuple[str, str, Callable[[str], Any]]]] = {
     "hpa-conflict": ("updates", "hpa_conflict", _hpa),
     "max-allowed-cpu-boost": ("boosts", "max_cpu", _at_least(0, lambda text: Quantity.parse(text).milli)),
     "use-admission-controller-status": ("admission", "is_heeded", _boolean),
+    "ready-patience": ("hvpas", "ready_patience", _duration),
 }
 
 

@@ -7,7 +7,7 @@ of the kubelets says.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -17,6 +17,9 @@ from trellis.core.usage.columns import FloatColumn
 Document = Mapping[str, Any]
 
 NOTHING: Mapping[str, str] = {}
+
+# Kinds of objects that change how many pods there are.
+_SCALERS: Final = frozenset({"HorizontalPodAutoscaler", "Hvpa"})
 
 
 class Clock(msgspec.Struct, frozen=True):
@@ -108,13 +111,15 @@ class Intervals(msgspec.Struct, frozen=True):
 
     recommender: float = 60.0
     updater: float = 60.0
+    hpa: float = 15.0
+    hvpa: float = 60.0
 
 
 class Variant(msgspec.Struct, frozen=True):
     """One way to size the same fleet: VPA manifests, LimitRanges and the like, or nothing at all.
 
     `settings` are those of the components by their flags, such as `min-replicas`; `parameters` are given to the
-    recommender by its name.
+    recommender by its name. With `keeps_counts` HPAs do not act: demand is that of as many pods as there were.
     """
 
     name: str
@@ -122,10 +127,16 @@ class Variant(msgspec.Struct, frozen=True):
     objects: tuple[Document, ...] = ()
     settings: Mapping[str, str] = NOTHING
     parameters: Mapping[str, Mapping[str, str]] = {}
+    keeps_counts: bool = False
+
+    @property
+    def scales(self) -> bool:
+        """Whether anybody in it changes the count of pods."""
+        return not self.keeps_counts and any(each.get("kind") in _SCALERS for each in self.objects)
 
 
 class Fleet(msgspec.Struct, frozen=True):
-    """Everything that is simulated."""
+    """Everything that is simulated. `scales` is set where counts change in any variant, and so are told of all."""
 
     name: str
     seed: int
@@ -136,3 +147,4 @@ class Fleet(msgspec.Struct, frozen=True):
     variants: tuple[Variant, ...]
     faults: tuple[Fault, ...] = ()
     prices: Prices = EXAMPLE_PRICES
+    scales: bool = False

@@ -25,7 +25,9 @@ class Priority(IntEnum):
     CONTROLLER = 20
     SCHEDULER = 30
     USAGE = 40
+    HPA = 45
     RECOMMENDER = 50
+    HVPA = 55
     UPDATER = 60
 
 

@@ -1,8 +1,10 @@
-"""What does a recommender see of a pod? The slice of it that says who governs it, what it asks for and how it ended."""
+"""What do recommenders and Hvpas see of a pod? The slice that says whose it is, what it asks for and how it ended."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+
+import msgspec
 
 from trellis.api.kube.containers import Container, ContainerState, ContainerStatus, Resources
 from trellis.api.kube.observed_pods import (
@@ -19,6 +21,7 @@ from trellis.api.kube.observed_pods import (
     ObservedState,
 )
 from trellis.api.kube.pods import Pod
+from trellis.core.hvpa.viewing import HvpaPod, HvpaPodMeta
 
 _RUNNING = ObservedState()
 
@@ -47,6 +50,13 @@ def observed_pod(pod: Pod) -> ObservedPod:
             tuple(map(_status, status.container_statuses)),
         ),
     )
+
+
+def hvpa_pod(pod: Pod) -> HvpaPod:
+    """The slice that an Hvpa looks at."""
+    seen = observed_pod(pod)
+    metadata = HvpaPodMeta(**msgspec.structs.asdict(seen.metadata), annotations=pod.metadata.annotations)
+    return HvpaPod(metadata, seen.spec, seen.status)
 
 
 def _container(container: Container) -> ObservedContainer:

@@ -8,7 +8,8 @@ from typing import Any, Final
 
 import msgspec
 
-from trellis.api.kinds import VPA
+from trellis.api.hvpa import Hvpa
+from trellis.api.kinds import HVPA, VPA
 from trellis.api.kube.decode import convert_object
 from trellis.api.kube.policies import LimitRange
 from trellis.api.kube.scaling import HorizontalPodAutoscaler
@@ -20,6 +21,7 @@ _KINDS: Final[Mapping[str, type[Any]]] = {
     VPA.name: VerticalPodAutoscaler,
     "LimitRange": LimitRange,
     "HorizontalPodAutoscaler": HorizontalPodAutoscaler,
+    HVPA.name: Hvpa,
 }
 
 
@@ -29,6 +31,7 @@ class Policies(msgspec.Struct, frozen=True):
     vpas: tuple[VerticalPodAutoscaler, ...] = ()
     limits: tuple[LimitRange, ...] = ()
     hpas: tuple[HorizontalPodAutoscaler, ...] = ()
+    hvpas: tuple[Hvpa, ...] = ()
 
 
 def read_policies(documents: Iterable[Mapping[str, Any]], begin: float) -> Policies:

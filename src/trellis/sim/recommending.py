@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
+from trellis.api.hvpa import Hvpa, HvpaStatus, ResourceTotals
 from trellis.api.kube.coordination import Event
 from trellis.api.kube.meta import KubeObject
 from trellis.api.kube.observed_pods import ObservedPod
@@ -28,7 +29,7 @@ from trellis.core.recommend.protocol import Recommender
 from trellis.core.recommend.scope import Scope, Waiting
 from trellis.core.recommend.seen import Kill, Noticing, Seen
 from trellis.core.recommend.served import StatusWrite
-from trellis.core.usage.columns import FloatColumn, IntColumn
+from trellis.core.usage.columns import IntColumn
 from trellis.core.usage.samples import Measured
 from trellis.sim.figures import Figures
 from trellis.sim.observing import observed_pod
@@ -41,10 +42,15 @@ _NOBODY_WAITS: Final = Waiting()
 Published = tuple[VerticalPodAutoscaler, StatusWrite]
 # Namespaces, pods and containers, as columns of samples have them.
 Names = tuple[list[str], list[str], list[str]]
+Sample = tuple[Names, Measured]
 
 
 class Recommending:
-    """All recommenders that the VPAs of a variant name. `publish` is told of those that have a new status."""
+    """All recommenders that the VPAs of a variant name.
+
+    `publish` is told of the VPAs that have a new status, and `tell` what whole workloads need whose Hvpas go by VPAs of
+    users.
+    """
 
     def __init__(
         self,
@@ -52,18 +58,24 @@ class Recommending:
         figures: Figures,
         parameters: Mapping[str, Mapping[str, str]],
         publish: Callable[[Sequence[Published]], None],
+        *,
+        hvpas: Iterable[Hvpa] = (),
+        tell: Callable[[Key, ResourceTotals], None] = lambda _key, _totals: None,
     ) -> None:
         self._publish = publish
+        self._tell = tell
         self._vpas: Store[VerticalPodAutoscaler] = Store(_INDEXES)
         self._pods: Store[ObservedPod] = Store(_INDEXES)
-        self._hvpas: Store[Any] = Store(_INDEXES)
+        self._hvpas: Store[Hvpa] = Store(_INDEXES)
         self._workloads: dict[str, Store[Any]] = {kind: Store(_INDEXES) for kind in sorted(WELL_KNOWN)}
         self._noticing = Noticing()
         self._versions = 1
-        self._samples: list[tuple[Names, Measured]] = []
+        self._samples: list[Sample] = []
         self._is_new = True
         for vpa in vpas:
             self._put(vpa)
+        for hvpa in hvpas:
+            self._put_hvpa(hvpa)
         names = sorted({resolve_vpa(vpa).recommender for vpa in self._vpas.snapshot()})
         self._scope = Scope(frozenset(names))
         recommenders = recommenders_of(names, figures, parameters)
@@ -88,10 +100,15 @@ class Recommending:
         """A kubelet has evicted a pod."""
         self._noticing.event(event, self._pods.snapshot())
 
-    def measured(self, names: Names, time: float, cpu: FloatColumn, memory: FloatColumn) -> None:
-        """What containers used in a step that ended at a time."""
+    def measured(self, sample: Sample, now: float) -> None:
+        """What containers used in a step.
+
+        For an Hvpa a sample counts as often as pods were Ready with it, so that nobody may wait until others are.
+        """
         if len(self._vpas):
-            self._samples.append((names, Measured(np.full(len(cpu), time), cpu, memory)))
+            self._samples.append(sample)
+        if len(self._hvpas):
+            self._load(now)
 
     def skip(self) -> None:
         """Nobody was there to take in what was measured."""
@@ -101,6 +118,17 @@ class Recommending:
         """One pass."""
         if not len(self._vpas):
             return
+        seen, knowledge = self._load(now), self._knowledge
+        knowledge.collect(now)
+        written = [(self._write(write, seen.vpas.objects), write) for write in knowledge.recommend(now).writes]
+        knowledge.board.all_published([(write, vpa.metadata.resource_version) for vpa, write in written], now)
+        if written:
+            self._publish(written)
+        if len(self._hvpas):
+            self._total(now)
+
+    def _load(self, now: float) -> Seen:
+        """Take in what has changed, and what was measured."""
         seen = Seen(
             self._vpas.snapshot(),
             self._pods.snapshot(),
@@ -112,12 +140,16 @@ class Recommending:
         knowledge.load_vpas(seen, self._scope, all_of_them=self._is_new)
         knowledge.load_pods(seen, {}, _NOBODY_WAITS, now)
         self._take_in(seen.news.kills, now)
-        knowledge.collect(now)
         self._is_new = False
-        written = [(self._write(write, seen.vpas.objects), write) for write in knowledge.recommend(now).writes]
-        knowledge.board.all_published([(write, vpa.metadata.resource_version) for vpa, write in written], now)
-        if written:
-            self._publish(written)
+        return seen
+
+    def _total(self, now: float) -> None:
+        """Tell what whole workloads need, where a status is not what says it."""
+        for found in self._knowledge.totals(now):
+            totals = ResourceTotals(found.cpu, found.memory)
+            status = msgspec.structs.replace(found.hvpa.status or HvpaStatus(), totals=totals)
+            self._put_hvpa(msgspec.structs.replace(found.hvpa, status=status))
+            self._tell(key_of(found.hvpa), totals)
 
     def _take_in(self, kills: Sequence[Kill], now: float) -> None:
         """Usage and kills. Who is measured changes seldom, and is looked up once for all steps that have it alike."""
@@ -155,6 +187,10 @@ class Recommending:
     def _put(self, vpa: VerticalPodAutoscaler) -> None:
         key = key_of(vpa)
         self._noticing.vpa(key, self._vpas.put(key, vpa), vpa)
+
+    def _put_hvpa(self, hvpa: Hvpa) -> None:
+        self._hvpas.put(key_of(hvpa), hvpa)
+        self._noticing.hvpa(key_of(hvpa))
 
 
 def recommenders_of(

@@ -16,6 +16,17 @@ class Amounts(msgspec.Struct, frozen=True):
     memory: float = 0.0
 
 
+class Scaling(msgspec.Struct, frozen=True):
+    """How the count of pods moved. `replicas` is the mean over time, `scalings` how often another count was asked for.
+
+    `overload` is core-hours that were wanted and not had: at a limit, on a full node, or because nobody was Ready.
+    """
+
+    replicas: float = 0.0
+    scalings: int = 0
+    overload: float = 0.0
+
+
 class Totals(msgspec.Struct, frozen=True):
     """What a workload or a whole fleet came to, in the time that is scored.
 
@@ -23,7 +34,8 @@ class Totals(msgspec.Struct, frozen=True):
     nothing was used. `time_over` is the share of container-time in which more was wanted than requested, `overrun` how
     much more, as a share of all that was wanted. `throttled_seconds` are container-seconds in which less CPU was given
     than wanted. `evictions` are those that somebody asked for, `pressed_out` those by kubelets short of memory. Pending
-    and start times are seconds of all pods made; `money` is for requests, over the scored time.
+    and start times are seconds of all pods made; `money` is for requests, over the scored time. `scaling` is there if
+    any variant changes counts.
     """
 
     requested: Amounts = Amounts()
@@ -44,6 +56,12 @@ class Totals(msgspec.Struct, frozen=True):
     pending_seconds: float = 0.0
     start_seconds: float = 0.0
     money: float = 0.0
+    scaling: Scaling | msgspec.UnsetType = msgspec.UNSET
+
+    @property
+    def scaled(self) -> Scaling:
+        """How the count moved; not at all where nobody changes counts."""
+        return Scaling() if self.scaling is msgspec.UNSET else self.scaling
 
 
 class Line(msgspec.Struct, frozen=True):

@@ -35,6 +35,7 @@ def simulate(
     processes: int = 1,
 ) -> RunResult:
     """All variants of a fleet. `progress` is told how far each is, and `stop` asked whether to go on."""
+    fleet = msgspec.structs.replace(fleet, scales=any(each.scales for each in fleet.variants))
     together = min(processes, len(fleet.variants))
     run = _in_processes if together > 1 else _one_by_one
     found: dict[str, VariantResult] = {}

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+import msgspec
 import numpy as np
 
+from trellis.api.kube.meta import KubeObject
 from trellis.api.kube.pods import Pod
+from trellis.api.kube.workloads import Deployment, StatefulSet
 from trellis.core.boost.memory import is_boosted
 from trellis.core.usage.columns import FloatColumn, IntColumn
 from trellis.sim.accounting import Accounting, Places, StepAmounts, summed
@@ -16,6 +19,7 @@ from trellis.sim.cluster.cluster import Cluster
 from trellis.sim.cluster.templates import Template
 from trellis.sim.cluster.usage import StepUsage
 from trellis.sim.cluster.watching import What
+from trellis.sim.counting import Counting
 from trellis.sim.fleet import Fleet, Variant
 from trellis.sim.marking import Marking
 from trellis.sim.results import Totals, VariantResult, WorkloadResult
@@ -25,6 +29,8 @@ _HOUR: Final = 3600.0
 MOST_CHARTS: Final = 300
 
 _BOOSTED: Final = "boosted"
+_SCALED: Final = "scaled"
+_COUNTED: Final = (Deployment, StatefulSet)
 # What is neither said in totals alone, nor the usual course of a pod's life.
 _MARKED: Final = frozenset(
     {
@@ -47,7 +53,9 @@ class Scoring:
         self._places = Places([Template.of(each).containers for each in fleet.workloads])
         self._accounting = Accounting(fleet, self._places)
         self._charting = Charting(fleet.clock, self._places)
+        self._counting = Counting(self._places.begin[:-1].tolist())
         self.marking = Marking(len(fleet.workloads))
+        self._numbers = {(each.namespace, each.kind, each.name): number for number, each in enumerate(fleet.workloads)}
         self._boosts = np.zeros(len(fleet.workloads), dtype=np.int64)
         self._before: dict[str, FloatColumn | IntColumn] = {}
         self._node_hours = self._node_money = 0.0
@@ -66,6 +74,12 @@ class Scoring:
             self._boosts[workload] += 1
             self.marking.mark(workload, now, _BOOSTED)
 
+    def changed(self, now: float, kind: str, old: KubeObject, new: KubeObject) -> None:
+        """A workload changed: if it is to have another number of pods, that is marked."""
+        if isinstance(old, _COUNTED) and isinstance(new, _COUNTED) and old.spec.replicas != new.spec.replicas:
+            number = self._numbers[new.metadata.namespace, kind, new.metadata.name]
+            self.marking.mark(number, now, _SCALED, text=f"{old.spec.replicas} to {new.spec.replicas} pods")
+
     def step(self, usage: StepUsage, cluster: Cluster) -> None:
         """One step of usage."""
         clock, nodes = self._fleet.clock, cluster.nodes
@@ -78,6 +92,7 @@ class Scoring:
             # What has happened until now is not scored.
             self._before = self._counted(cluster)
         self._accounting.add(sums)
+        self._counting.add(usage, cluster.rows, sums.containers)
         self._node_hours += float(nodes.up.sum()) * clock.step / _HOUR
         self._node_money += float(nodes.prices[nodes.up].sum()) * clock.step / _HOUR
 
@@ -89,13 +104,23 @@ class Scoring:
         counted = self._counted(cluster)
         for name, column in self._before.items():
             counted[name] = counted[name] - column
+        scalings = counted.pop("scalings")
         counts = [Totals(**{name: column[number].item() for name, column in counted.items()}) for number in numbers]
         totals = [self._accounting.of_workload(number, counts[number]) for number in numbers]
+        fleet = self._accounting.of_fleet(Totals(**{name: column.sum().item() for name, column in counted.items()}))
+        if self._fleet.scales or variant.scales:
+            fleet = msgspec.structs.replace(fleet, scaling=self._counting.of_fleet(scalings.sum().item()))
+            totals = [
+                msgspec.structs.replace(
+                    totals[number], scaling=self._counting.of_workload(number, scalings[number].item())
+                )
+                for number in numbers
+            ]
         charted = set(sorted(numbers, key=lambda number: (-totals[number].money, number))[:MOST_CHARTS])
         return VariantResult(
             name=variant.name,
             title=variant.title,
-            fleet=self._accounting.of_fleet(Totals(**{name: column.sum().item() for name, column in counted.items()})),
+            fleet=fleet,
             chart=self._charting.of_fleet(self._places.begin[:-1].tolist()),
             workloads=[self._workload(number, totals[number], number in charted) for number in numbers],
             node_hours=self._node_hours,

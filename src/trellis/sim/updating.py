@@ -73,7 +73,7 @@ class Updating:
         self._figures = figures
         self._because = because
         self.gathering = Gathering()
-        self.gathering.on_change = self._changed
+        self.gathering.on_change = self.changed
         self.verdicts: Counter[str] = Counter()
         """How many pods were told what, each as often as it was told something else."""
         self._told: dict[str, str] = {}
@@ -97,7 +97,8 @@ class Updating:
         """A pod is no more."""
         self._told.pop(uid, None)
 
-    def _changed(self, workload: Workload) -> None:
+    def changed(self, workload: Workload) -> None:
+        """Something about a workload has changed: look at it in a moment."""
         self._memory.changed(workload)
         if not self._settles:
             self._settles = True

@@ -95,7 +95,7 @@ class _Run:
 
     def result(self, partial_until: float | None) -> VariantResult:
         """What came of it so far."""
-        return self._scoring.result(self._variant, self._cluster, self._deciding.updating.verdicts, partial_until)
+        return self._scoring.result(self._variant, self._cluster, self._deciding.verdicts, partial_until)
 
     def pod(self, old: Pod | None, new: Pod | None) -> None:
         """A pod changed."""
@@ -106,6 +106,8 @@ class _Run:
     def workload(self, kind: str, old: KubeObject | None, new: KubeObject | None) -> None:
         """A controller changed."""
         self._deciding.workload(kind, old, new)
+        if old is not None and new is not None:
+            self._scoring.changed(self._kernel.now, kind, old, new)
 
     def node(self, old: Node | None, new: Node | None) -> None:
         """A node changed."""

@@ -6,6 +6,7 @@ import pytest
 
 from trellis.base.errors import InvalidInput
 from trellis.controllers.admission.settings import AdmissionSettings
+from trellis.controllers.hvpa.settings import HvpaControllerSettings
 from trellis.controllers.recommender.settings import RecommenderSettings
 from trellis.controllers.updater.settings import UpdaterSettings
 from trellis.runtime.settings import Declared, declared
@@ -14,7 +15,7 @@ from trellis.sim.policies import read_policies
 
 
 def flags_of_components() -> dict[str, Declared]:
-    components = (AdmissionSettings, RecommenderSettings, UpdaterSettings)
+    components = (AdmissionSettings, HvpaControllerSettings, RecommenderSettings, UpdaterSettings)
     return {each.name: each for component in components for each in declared(component)}
 
 

@@ -211,6 +211,12 @@ def test_kinds_that_are_not_modelled_are_played_as_deployments_under_a_name_of_t
     assert "left out, because they run to an end: 1 pod" in found.notes
 
 
+def test_the_hpas_of_a_dump_are_there_and_change_no_counts() -> None:
+    variants = played(shop()).fleet.variants
+    assert all(any(each["kind"] == "HorizontalPodAutoscaler" for each in variant.objects) for variant in variants)
+    assert not any(each.scales for each in variants)
+
+
 def _short(found: FromDump) -> FromDump:
     """Two hours of it."""
     fleet = found.fleet

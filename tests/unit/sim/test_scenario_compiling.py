@@ -238,8 +238,8 @@ def test_another_workload_changes_nothing_of_those_that_were_there() -> None:
         ),
         (
             scenario(policies=[{"name": "p", "objects": [{"apiVersion": "v1", "kind": "Service"}]}]),
-            'spec.policies[0].objects[0].kind: Unsupported value: "Service": only VerticalPodAutoscaler and LimitRange '
-            "mean something in a simulation",
+            'spec.policies[0].objects[0].kind: Unsupported value: "Service": only VerticalPodAutoscaler, '
+            "HorizontalPodAutoscaler, Hvpa and LimitRange mean something in a simulation",
         ),
         (
             scenario(policies=[{"name": "p", "files": ["gone.yaml"]}]),

@@ -55,7 +55,7 @@ def test_every_example_can_be_played(path: Path) -> None:
     loaded = load_scenario(path)
     assert loaded.findings == ()
     assert loaded.fleet is not None
-    assert loaded.fleet.variants[0].name == "fixed"
+    assert len(loaded.fleet.variants) > 1
 
 
 def test_the_demo_is_the_fleet_that_it_says() -> None:

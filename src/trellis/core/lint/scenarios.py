@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from trellis.api.kinds import SCENARIO, Kind
 from trellis.api.problems import Path
-from trellis.api.validate import validate
+from trellis.api.validate import validate, validate_simulated_hpa
 from trellis.core.lint.findings import NOT_AN_OBJECT, Finding
 from trellis.core.lint.manifests import Manifest
 from trellis.core.lint.recognise import recognise
@@ -27,6 +27,8 @@ def nested_findings(manifest: Manifest, kind: Kind) -> Iterator[Finding]:
         yield from mistyped
         if ours is not None:
             yield from (meant.problem(problem) for problem in validate(ours, meant.value))
+        elif nested.kind == "HorizontalPodAutoscaler":
+            yield from (nested.problem(problem) for problem in validate_simulated_hpa(nested.value))
 
 
 def nested_manifests(manifest: Manifest) -> Iterator[Manifest]:

@@ -3,6 +3,7 @@
 (() => {
   const LANES = {
     killed: "var(--bad)", evicted: "var(--v2)", restarted: "var(--v5)", resized: "var(--v1)", boosted: "var(--v4)",
+    scaled: "var(--v3)",
   };
   const colourOf = (number) => `var(--v${number % 8})`;
   const titles = data.variants;
@@ -67,8 +68,7 @@
       height: 170,
       layers: layersOf(line, colour),
     }));
-    const pods = column(drawing.pods);
-    panels.push({ title: "Pods", resource: "running", height: 36, layers: [{ kind: "step", label: "pods", values: pods, colour: "var(--muted)", unkeyed: true }] });
+    panels.push(podsOf(workload, drawing));
     const kinds = new Map();
     for (const [time, what, why, text] of drawing.marks) {
       const name = data.words[what];
@@ -82,6 +82,17 @@
       ...common, label: `${workload.name} under ${titles[state.variant]}`, times: column(drawing.times), panels, lanes,
       laneEnd: isCut ? last : null,
     });
+  }
+
+  // Where counts change the variants are held against one another; else a line tells that pods run at all.
+  function podsOf(workload, drawing) {
+    const alone = { kind: "step", label: "pods", values: column(drawing.pods), colour: "var(--muted)", unkeyed: true };
+    if (!data.scales) return { title: "Pods", resource: "running", height: 36, layers: [alone] };
+    const layers = workload.charts.flatMap((chart, number) => chart && chart.times === drawing.times ? [{
+      kind: "step", label: `pods, ${titles[number]}`, values: column(chart.pods), colour: colourOf(number),
+      width: number === state.variant ? 2.4 : 1.2, told: true,
+    }] : []);
+    return { title: "Pods in each variant", resource: "running", height: 120, layers };
   }
 
   function layersOf(line, colour) {

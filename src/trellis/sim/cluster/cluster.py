@@ -13,6 +13,7 @@ from typing import Final, Protocol
 import numpy as np
 
 from trellis.api.kube.pods import Pod
+from trellis.api.kube.scaling import Scale
 from trellis.base.errors import InternalError
 from trellis.core.model.patches import PatchOp
 from trellis.core.model.told import Told
@@ -25,6 +26,7 @@ from trellis.sim.cluster.nodes import Nodes
 from trellis.sim.cluster.outages import Outages
 from trellis.sim.cluster.resizing import Resizing
 from trellis.sim.cluster.rows import RowTable
+from trellis.sim.cluster.scaling import Scaling
 from trellis.sim.cluster.scheduler import Scheduler
 from trellis.sim.cluster.server import Server
 from trellis.sim.cluster.starting import Starting
@@ -84,6 +86,7 @@ class Cluster:
         self._scheduler.bind = starting.bind
         resizing = Resizing(state, starting, ending)
         self._server = Server(state, making, resizing)
+        self._scaling = Scaling(state)
         self._stepping = Stepping(state, self._wishes, starting, ending)
         self._outages = Outages(state, making, ending)
         self._controllers = [_controller(state, making, number) for number in range(len(fleet.workloads))]
@@ -117,6 +120,22 @@ class Cluster:
     def annotate(self, ref: PodRef, patch: tuple[PatchOp, ...]) -> Told:
         """Patch the annotations of a pod."""
         return self._server.annotate(ref, patch)
+
+    def scale(self, namespace: str, kind: str, name: str) -> Scale | None:
+        """How many pods a workload is to have and has; None if it is not there, or of a kind without a scale."""
+        return self._scaling.scale(namespace, kind, name)
+
+    def set_scale(self, namespace: str, kind: str, name: str, replicas: int, *, version: str = "") -> Told:
+        """Ask for another count; with a `version`, only if the workload is still of that one."""
+        return self._scaling.set_scale(namespace, kind, name, replicas, version)
+
+    def selected(self, namespace: str, selector: str) -> tuple[int, ...]:
+        """The numbers of the workloads whose pods a selector means."""
+        return self._scaling.selected(namespace, selector)
+
+    def waiting(self) -> Iterator[tuple[int, Pod]]:
+        """The pods that wait for a node, each with the number of its workload."""
+        return ((each.workload, each.pod) for each in self._scheduler.waiting)
 
     @property
     def rows(self) -> RowTable:

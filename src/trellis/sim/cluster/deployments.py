@@ -1,12 +1,14 @@
 """Which pods does a Deployment have, and how does a new version come in?
 
 Kubernetes' rules: a quarter more pods than wanted may exist and a quarter fewer than wanted may be Ready, the one
-rounded up and the other down. What is old and not Ready goes first.
+rounded up and the other down. What is old and not Ready goes first. With fewer wanted, those go first that serve least:
+without a node, not Ready, beside most others of their own, newest.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from itertools import count
 from typing import Final
 
@@ -33,7 +35,6 @@ class DeploymentController:
         self._state = state
         self._making = making
         self._workload = workload
-        self._wanted = state.fleet.workloads[workload].replicas
         self._revision = 0
         self._sets: dict[int, ReplicaSet] = {}
         self._pods: dict[int, list[Living]] = {}
@@ -45,7 +46,7 @@ class DeploymentController:
         state, template = self._state, self._state.templates[self._workload]
         metadata = state.metadata(self._workload, self._uid)
         spec = DeploymentSpec(self._wanted, template.selector, PodTemplateSpec(template.metadata, template.spec))
-        state.watcher.workload("Deployment", None, Deployment(metadata, spec))
+        state.publish(self._workload, Deployment(metadata, spec))
         self._add_set(self._wanted)
         self.reconcile()
 
@@ -65,9 +66,15 @@ class DeploymentController:
         missing = min(self._wanted - len(new), self._wanted + surge - len(new) - len(old))
         for _ in range(missing):
             self._make()
+        if len(new) > self._wanted:
+            self._shrink(len(new) - self._wanted)
         if old:
             self._retire(old)
         self._scale_sets()
+
+    @property
+    def _wanted(self) -> int:
+        return self._state.replicas[self._workload]
 
     def _lives(self, living: Living) -> bool:
         return not living.going and self._state.pods.get(living.key) is living
@@ -79,6 +86,16 @@ class DeploymentController:
         labels = {_HASH: owner.metadata.labels[_HASH]}
         made = self._making.make(self._workload, name, reference, labels=labels, revision=self._revision)
         self._pods[self._revision].append(made)
+
+    def _shrink(self, by: int) -> None:
+        """Delete so many of the newest version."""
+        new = self._pods[self._revision]
+        beside = Counter(each.node for each in new if each.ready)
+        newest = list(reversed(new))
+        ranked = sorted(newest, key=lambda each: (each.node >= 0, each.ready, -beside[each.node]))
+        for each in ranked[:by]:
+            self._making.delete(each)
+        self._pods[self._revision] = [each for each in new if not each.going]
 
     def _retire(self, old: list[Living]) -> None:
         new = self._pods[self._revision]

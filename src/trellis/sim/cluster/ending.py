@@ -151,7 +151,7 @@ class Ending:
     def _fail(self, living: Living, reason: str) -> None:
         """A pod has ended badly; whoever made it makes another."""
         self._state.put(living, over(living.pod, FAILED, reason, self._state.now))
-        living.going = True
+        self._state.dismiss(living)
         self._making.forget(living)
 
     def _press_out(self, living: Living, used: Mapping[str, float]) -> None:

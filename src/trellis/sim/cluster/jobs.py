@@ -37,7 +37,7 @@ class JobController:
         metadata = state.metadata(self._workload, self._uid)
         pods = PodTemplateSpec(template.metadata, template.spec)
         spec = JobSpec(parallelism=self._mine.replicas, selector=template.selector, template=pods)
-        state.watcher.workload("Job", None, Job(metadata, spec))
+        state.publish(self._workload, Job(metadata, spec))
         for run, (begin, _) in enumerate(self._mine.runs):
             if begin >= state.now:
                 state.kernel.at(begin, lambda run=run: self._begin_run(run), Priority.CONTROLLER)  # type: ignore[misc]

@@ -63,10 +63,10 @@ class Making:
         state = self._state
         if living.going:
             return
-        living.going = True
+        state.dismiss(living)
         state.leave_place(living)
         for unit in living.units:
-            state.rows.ready[unit.row] = False
+            state.rows.ready[unit.row], state.rows.going[unit.row] = False, True
         state.rows.version += 1
         state.put(living, going(living.pod, state.now))
         if living.units:
@@ -85,5 +85,5 @@ class Making:
     def lose(self, living: Living, text: str) -> None:
         """The pod is gone without a word, as when its node is."""
         self._state.happened(living, What.LOST, text)
-        living.going = True
+        self._state.dismiss(living)
         self.forget(living)

@@ -39,13 +39,19 @@ class RowTable(Table):
         "workload": -1,
         "series": -1,
         "node": -1,
+        "pod": -1,
         "stage": int(Stage.DOWN),
         "ready": False,
+        "going": False,
+        "bound": np.nan,
+        "turned": np.nan,
         "started": np.nan,
         "cpu_request": 0.0,
         "cpu_limit": np.inf,
         "memory_request": 0.0,
         "memory_limit": np.inf,
+        "asked_cpu": 0.0,
+        "asked_memory": 0.0,
         "factor": 1.0,
     }
 
@@ -55,10 +61,18 @@ class RowTable(Table):
     """The number of its workload and container together: that of `Cluster.series`."""
     node: IntColumn
     """The number of its node."""
+    pod: IntColumn
+    """The row of the first container of its pod: what containers of one pod have in common."""
     stage: IntColumn
     """How far it is."""
     ready: BoolColumn
     """Whether its pod is Ready and not going: such pods share the load."""
+    going: BoolColumn
+    """Whether its pod has been told to go."""
+    bound: FloatColumn
+    """Since when its pod has a node."""
+    turned: FloatColumn
+    """Since when its pod is Ready, or is not; unknown before it runs."""
     started: FloatColumn
     """Since when it runs, as seconds since 1970."""
     cpu_request: FloatColumn
@@ -69,6 +83,10 @@ class RowTable(Table):
     """Zero if it has none."""
     memory_limit: FloatColumn
     """Infinite if it has none."""
+    asked_cpu: FloatColumn
+    """The request in the pod's spec, which a resize changes before it is in force; zero if it has none."""
+    asked_memory: FloatColumn
+    """The same of memory."""
     factor: FloatColumn
     """By how much it differs from others of its series."""
 
@@ -76,12 +94,17 @@ class RowTable(Table):
         super().__init__()
         self.version = 0
         self._units: list[Unit | None] = []
+        # Namespace, pod and container of each row: columns too, because scaling changes rows all the time.
+        self._names = np.empty((3, 0), dtype=np.object_)
 
     def place(self, unit: Unit, workload: int, series: int, node: int, factor: float) -> int:
         """A row for a container."""
         row = self._take()
         self._units.extend([None] * (row + 1 - len(self._units)))
         self._units[row] = unit
+        if row >= self._names.shape[1]:
+            self._names = np.concatenate([self._names, np.empty((3, self.capacity), dtype=np.object_)], axis=1)
+        self._names[:, row] = (*unit.living.key, unit.name)
         self.workload[row], self.series[row], self.node[row], self.factor[row] = workload, series, node, factor
         self.version += 1
         return row
@@ -112,9 +135,5 @@ class RowTable(Table):
 
     def names(self, rows: IntColumn) -> tuple[list[str], list[str], list[str]]:
         """Namespace, pod and container of rows in use, in columns."""
-        units = [self.unit(row) for row in rows.tolist()]
-        return (
-            [each.living.key[0] for each in units],
-            [each.living.key[1] for each in units],
-            [each.name for each in units],
-        )
+        namespaces, pods, containers = self._names[:, rows]
+        return namespaces.tolist(), pods.tolist(), containers.tolist()

@@ -92,7 +92,7 @@ class Server:
         if workload.max_unavailable is None:
             return True
         healthy = sum(each.ready for each in self._state.mates[living.workload].values())
-        needed = workload.replicas - workload.max_unavailable
+        needed = self._state.replicas[living.workload] - workload.max_unavailable
         return healthy - living.ready >= needed
 
 

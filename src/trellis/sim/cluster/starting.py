@@ -67,6 +67,7 @@ class Starting:
         if state.runs(living) and living.pod.status.phase == PENDING:
             state.put(living, began(living.pod, {each.name: each.resources for each in living.units}, state.now))
             for unit in living.units:
+                state.rows.turned[unit.row] = state.now
                 self.start(unit)
 
     def start(self, unit: Unit) -> None:
@@ -115,6 +116,8 @@ class Starting:
         state.rows.version += 1
         pod = with_ready(living.pod, ready, state.now)
         if pod is not living.pod:
+            for unit in living.units:
+                state.rows.turned[unit.row] = state.now
             state.put(living, pod)
             state.wake(living.workload)
 
@@ -128,7 +131,9 @@ class Starting:
             unit = Unit(living, container.name, mine)
             unit.row = state.rows.place(unit, living.workload, number, node, factor)
             living.units.append(unit)
+            state.rows.pod[unit.row], state.rows.bound[unit.row] = living.units[0].row, state.now
             self.give(unit, container.resources)
+        state.ask(living)
 
     def _advance(self, unit: Unit, stage: Stage) -> None:
         self._state.rows.stage[unit.row] = stage

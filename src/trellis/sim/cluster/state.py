@@ -10,9 +10,11 @@ from typing import TypeAlias
 import msgspec
 import numpy as np
 
-from trellis.api.kube.meta import ObjectMeta
+from trellis.api.kube.meta import KubeObject, ObjectMeta
 from trellis.api.kube.pods import Pod
 from trellis.core.fit import Demand, held_by
+from trellis.core.recommend.capping.limit_ranges import counts
+from trellis.core.usage.columns import IntColumn
 from trellis.sim.cluster.living import Living
 from trellis.sim.cluster.nodes import Nodes
 from trellis.sim.cluster.pods import moment
@@ -28,8 +30,9 @@ Admit: TypeAlias = Callable[[Pod], Pod]
 
 
 class State:
-    """The cluster as data; `mates` are the pods of each workload.
+    """The cluster as data; `mates` are the pods of each workload, and `present` how many of them nobody told to go.
 
+    `replicas` is how many pods each workload is to have, and `objects` are the workloads as the API server shows them.
     `wake` tells a workload's controller that something has changed, `kick` the scheduler.
     """
 
@@ -46,6 +49,9 @@ class State:
         self.templates = [Template.of(each) for each in fleet.workloads]
         self.pods: dict[tuple[str, str], Living] = {}
         self.mates: list[dict[tuple[str, str], Living]] = [{} for _ in fleet.workloads]
+        self.present: IntColumn = np.zeros(len(fleet.workloads), dtype=np.int64)
+        self.replicas = [each.replicas for each in fleet.workloads]
+        self.objects: list[KubeObject | None] = [None] * len(fleet.workloads)
         self.wake: Callable[[int], None] = lambda _workload: None
         self.kick: Callable[[], None] = lambda: None
         # Told when something has been given back on a node: somebody there may have waited for it.
@@ -80,8 +86,14 @@ class State:
             labels=self.templates[workload].metadata.labels,
         )
 
+    def publish(self, workload: int, found: KubeObject) -> None:
+        """Show a workload as it is now."""
+        old, self.objects[workload] = self.objects[workload], found
+        self.watcher.workload(self.fleet.workloads[workload].kind, old, found)
+
     def add(self, living: Living) -> None:
         """Store a new pod."""
+        self.present[living.workload] += 1
         self.pods[living.key] = self.mates[living.workload][living.key] = living
         self._tell(living, None, living.pod)
         self.tally.pods_made[living.workload] += 1
@@ -94,9 +106,24 @@ class State:
         self._tell(living, living.pod, pod)
         if resized and living.node >= 0:
             self._hold(living)
+            self.ask(living)
+
+    def dismiss(self, living: Living) -> None:
+        """From now on a pod is going: it does not count any more."""
+        if not living.going:
+            living.going = True
+            self.present[living.workload] -= 1
+
+    def ask(self, living: Living) -> None:
+        """Note what the spec of a placed pod requests."""
+        for unit in living.units:
+            requests = counts(living.container(unit.name).resources.requests)
+            self.rows.asked_cpu[unit.row] = requests.get("cpu", 0) / 1000.0
+            self.rows.asked_memory[unit.row] = requests.get("memory", 0)
 
     def remove(self, living: Living) -> None:
         """Forget a pod that is gone; what it had of its node is free."""
+        self.dismiss(living)
         self.vacate(living)
         del self.pods[living.key], self.mates[living.workload][living.key]
         self.watcher.pod(living.pod, None)

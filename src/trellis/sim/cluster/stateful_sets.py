@@ -1,7 +1,7 @@
 """Which pods does a StatefulSet have? Numbered ones, made in order, each after those before it are Ready.
 
-A pod is made again under its name once the old one is gone. A new version comes in one by one from the last to the
-first, and waits for what is not Ready.
+A pod is made again under its name once the old one is gone. Where there are too many, the last goes first, and the next
+when it is gone. A new version comes in one by one from the last to the first. All that waits for what is not Ready.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class StatefulSetController:
         state, template = self._state, self._state.templates[self._workload]
         metadata = state.metadata(self._workload, self._uid)
         pods = PodTemplateSpec(template.metadata, template.spec)
-        spec = StatefulSetSpec(self._mine.replicas, template.selector, pods)
-        state.watcher.workload("StatefulSet", None, StatefulSet(metadata, spec))
+        spec = StatefulSetSpec(state.replicas[self._workload], template.selector, pods)
+        state.publish(self._workload, StatefulSet(metadata, spec))
         self.reconcile()
 
     def roll_out(self) -> None:
@@ -40,14 +40,20 @@ class StatefulSetController:
         self.reconcile()
 
     def reconcile(self) -> None:
-        """Make the first that is missing, or replace the last that is old; never more than one at a time."""
-        pods = [self._pod(ordinal) for ordinal in range(self._mine.replicas)]
+        """Make the first that is missing, or delete the last that is too much or old; one at a time."""
+        wanted = self._state.replicas[self._workload]
+        pods = [self._pod(ordinal) for ordinal in range(wanted)]
         for ordinal, living in enumerate(pods):
             if living is None:
                 self._make(ordinal)
                 return
             if not living.ready:
                 return
+        mates = self._state.mates[self._workload].values()
+        last = max((each for each in mates if each.ordinal >= wanted), key=lambda each: each.ordinal, default=None)
+        if last is not None:
+            self._making.delete(last)
+            return
         for living in reversed(pods):
             if living is not None and living.revision != self._revision:
                 self._making.delete(living)

@@ -54,6 +54,7 @@ class Stepping:
             memory,
             used_memory,
             used_cpu < cpu * (1 - _ROUNDING),
+            self._wishes.unserved(columns, number),
         )
         self._pace(columns, used_cpu)
         self._kill(columns, memory > columns.memory_limit)

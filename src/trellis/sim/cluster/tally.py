@@ -12,7 +12,8 @@ class Tally(msgspec.Struct, frozen=True):
     """Counts and seconds. Pending is from when a pod is made until it has a node, start from then until it is up.
 
     `evictions` are those that somebody asked for, `pressed_out` those by kubelets for want of memory. `restarts` are of
-    containers, whether killed or resized. `resizes` are those that came into force.
+    containers, whether killed or resized. `resizes` are those that came into force, and `scalings` how often another
+    count was asked for.
     """
 
     pods_made: IntColumn
@@ -23,6 +24,7 @@ class Tally(msgspec.Struct, frozen=True):
     evictions: IntColumn
     pressed_out: IntColumn
     resizes: IntColumn
+    scalings: IntColumn
 
     @classmethod
     def of(cls, workloads: int) -> Tally:
@@ -40,6 +42,7 @@ class Tally(msgspec.Struct, frozen=True):
             evictions=counts(),
             pressed_out=counts(),
             resizes=counts(),
+            scalings=counts(),
         )
 
     def copy(self) -> Tally:

@@ -13,7 +13,7 @@ class StepUsage(msgspec.Struct, frozen=True):
     `rows` are their numbers in the cluster's `RowTable`; the numbers may stand for others after the next event, so that
     names, workloads and requests are to be read from there at once. Amounts are cores and bytes: what was wanted, and
     what was had. Who had less CPU than wanted was `throttled`. Who wants more memory than its limit has that limit, and
-    is killed by the events that follow.
+    is killed by the events that follow. `unserved` is by workload: cores of a shared load that nobody was Ready for.
     """
 
     number: int
@@ -27,6 +27,7 @@ class StepUsage(msgspec.Struct, frozen=True):
     wanted_memory: FloatColumn
     used_memory: FloatColumn
     throttled: BoolColumn
+    unserved: FloatColumn
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -31,7 +31,8 @@ class Series(msgspec.Struct, frozen=True):
 class Columns(msgspec.Struct, frozen=True):
     """What the rows of running containers say, gathered once for as long as no row changes.
 
-    `share` is the part of its workload's load that a row gets. The last four are positions.
+    `share` is the part of its workload's load that a row gets. The next to last four are positions; `idle` are series
+    that share a load, and of which no row is Ready.
     """
 
     rows: IntColumn
@@ -49,6 +50,7 @@ class Columns(msgspec.Struct, frozen=True):
     aged: IntColumn
     waiting: IntColumn
     starting: IntColumn
+    idle: IntColumn
 
 
 class Wishes:
@@ -64,6 +66,8 @@ class Wishes:
             for name in template.containers:
                 self.series.append(Series(number, name))
                 self._demands.append(demands.get(name))
+        self._owners: IntColumn = np.array([each.workload for each in self.series], dtype=np.int64)
+        self._nothing = np.zeros(len(fleet.workloads))
         self._step = fleet.clock.step
         self._starting = np.array([fleet.workloads[each.workload].start.cores for each in self.series])
         some = [each if each is not None else _NOTHING for each in self._demands]
@@ -110,6 +114,7 @@ class Wishes:
             np.flatnonzero(self._aged[series]),
             np.flatnonzero(stage == Stage.WAITING),
             np.flatnonzero(stage == Stage.STARTING),
+            np.flatnonzero(self._shared & ~self._aged & (total <= 0.0)),
         )
 
     def wanted(self, columns: Columns, number: int, now: float) -> tuple[FloatColumn, FloatColumn]:
@@ -133,6 +138,14 @@ class Wishes:
         cpu[columns.waiting] = 0.0
         cpu[columns.starting] = self._starting[series[columns.starting]]
         return cpu, memory
+
+    def unserved(self, columns: Columns, number: int) -> FloatColumn:
+        """Cores of loads that nobody takes from now on, by workload."""
+        idle = columns.idle
+        if not len(idle):
+            return self._nothing
+        cores = np.bincount(self._owners[idle], self._at(number)[0][idle], minlength=len(self._nothing))
+        return cores.astype(np.float64, copy=False)
 
     def memory_of(self, rows: RowTable, row: int, number: int, now: float) -> float:
         """The bytes that one row wants; the same, for one that has just come up."""

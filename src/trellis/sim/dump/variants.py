@@ -7,7 +7,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from trellis.api.kinds import HVPA, VPA
+from trellis.api.kinds import BUFFER, HVPA, VPA
 from trellis.api.resolve import DEFAULT_RECOMMENDER
 from trellis.core.model.collected import Collected
 from trellis.core.model.recording import encode
@@ -34,17 +34,18 @@ def variants_of(
         notes.append(
             f"left out, because their targets have no pods to play: {counted(len(collected.vpas) - len(vpas), 'VPA')}"
         )
-    if len(collected.hvpas):
-        notes.append(f"left out, because not modelled: {counted(len(collected.hvpas), HVPA.name)}")
+    for kind, some in ((HVPA, len(collected.hvpas)), (BUFFER, len(collected.buffers))):
+        if some:
+            notes.append(f"left out, because not modelled: {counted(some, kind.name)}")
     settings, _ = known_flags(collected)
-    variants = [Variant(FIXED, "requests as written", around, settings)]
+    variants = [Variant(FIXED, "requests as written", around, settings, keeps_counts=True)]
     if vpas:
-        variants.append(Variant(CURRENT, "Sizing by its own VPAs", (*around, *vpas), settings))
+        variants.append(Variant(CURRENT, "Sizing by its own VPAs", (*around, *vpas), settings, keeps_counts=True))
     wanted = tuple(recommenders) or (() if vpas else (DEFAULT_RECOMMENDER,))
     mode = "InPlaceOrRecreate" if collected.about.resizes_pods else "Recreate"
     for name in wanted:
         objects = (*around, *(_vpa(each, name, mode) for each in found))
-        variants.append(Variant(name, f"VPA for all ({name})", objects, settings))
+        variants.append(Variant(name, f"VPA for all ({name})", objects, settings, keeps_counts=True))
     return tuple(variants), notes
 
 

@@ -20,7 +20,8 @@ from trellis.base.times import parse_time
 from trellis.sim.fleet import Clock, Fault, Fleet, Intervals, Workload
 from trellis.sim.scenario.drawn_workloads import drawn_workloads
 from trellis.sim.scenario.nodes import compile_nodes, pods_that_fit_nowhere
-from trellis.sim.scenario.policies import FileReader, Policies, compile_variants
+from trellis.sim.scenario.policies import compile_variants
+from trellis.sim.scenario.policy_manifests import FileReader, Policies
 from trellis.sim.scenario.usage import TraceReader, UsageLayout, span
 from trellis.sim.scenario.workloads import compile_workload
 from trellis.sources.series.series import Series
@@ -78,6 +79,7 @@ def compile_scenario(scenario: Scenario, *, traces: TraceReader = no_traces, fil
         variants=variants,
         faults=tuple(_fault(each, clock) for each in spec.faults or ()),
         prices=prices,
+        scales=any(each.scales for each in variants),
     )
 
 
@@ -103,8 +105,13 @@ def _clock(spec: ScenarioSpec) -> Clock:
 def _intervals(spec: ScenarioSpec) -> Intervals:
     if spec.intervals is None:
         return Intervals()
-    usual = Intervals()
-    return Intervals(span(spec.intervals.recommender, usual.recommender), span(spec.intervals.updater, usual.updater))
+    said, usual = spec.intervals, Intervals()
+    return Intervals(
+        recommender=span(said.recommender, usual.recommender),
+        updater=span(said.updater, usual.updater),
+        hpa=span(said.hpa, usual.hpa),
+        hvpa=span(said.hvpa, usual.hvpa),
+    )
 
 
 def _prices(prices: ScenarioPrices | None, scenario: str) -> Prices:

@@ -1,0 +1,1 @@
+"""How many pods: what reads and writes scales in a simulation."""
