@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from bench.measurement import CannotMeasure, Row, within
+from bench.packing import node_of_many, pod_of_many
 
 NODES = 5000
 PODS = 1000
@@ -41,6 +42,33 @@ def measure() -> list[Row]:
         within(f"fits: {size}", _best(lambda: [fits(table, each, used) for each in demands]), SECONDS),
         within(f"why not: {size}", _best(lambda: [why_not(table, each, used) for each in demands]), 2 * SECONDS),
         within(f"most CPU: {size}", _best(lambda: [most_of(table, each, "cpu") for each in demands]), SECONDS),
+        *_beside_others(rng),
+    ]
+
+
+def _beside_others(rng: Random) -> list[Row]:
+    """The same for pods with rules about each other, of which one is asked about in less than a millisecond."""
+    from trellis.api.kube.nodes import Node  # noqa: PLC0415
+    from trellis.api.kube.pods import Pod  # noqa: PLC0415
+    from trellis.core.fit import Demand, Neighbours, NodeTable, Occupancy, fits, why_not  # noqa: PLC0415
+
+    table = NodeTable(msgspec.convert(node_of_many(rng, at), Node) for at in range(NODES))
+    pods = [msgspec.convert(pod_of_many(rng, at, mixed=True), Pod) for at in range(PODS)]
+    demands = [Demand.of(pod.spec, metadata=pod.metadata) for pod in pods]
+    placed = [(rng.randrange(NODES), rng.choice(demands).resident) for _ in range(PLACED)]
+    used, near = Occupancy(table), Neighbours(table, placed)
+    size = f"{PODS:,} pods with rules, {NODES:,} nodes"
+
+    def asked_first() -> None:
+        others = Neighbours(table, placed)
+        for each in demands:
+            fits(table, each, used, others)
+
+    return [
+        within(f"neighbours: {PLACED:,} pods", _best(lambda: Neighbours(table, placed)), 10 * SECONDS),
+        within(f"neighbours, and fits: {size}", _best(asked_first), 20 * SECONDS),
+        within(f"fits: {size}", _best(lambda: [fits(table, each, used, near) for each in demands]), 5 * SECONDS),
+        within(f"why not: {size}", _best(lambda: [why_not(table, each, used, near) for each in demands]), 5 * SECONDS),
     ]
 
 

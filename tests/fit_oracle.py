@@ -180,3 +180,131 @@ def has_room(spec: Json, node: Json, others: Iterable[Json]) -> bool:
 
 def fits(spec: Json, node: Json, others: Iterable[Json] = ()) -> bool:
     return is_eligible(spec, node) and has_room(spec, node, others)
+
+
+# What the scheduler asks about other pods. Pods have metadata here, and `placed` the name of each one's node.
+
+Placed = Iterable[tuple[str, Json]]
+Namespaces = Mapping[str, Mapping[str, str]]
+
+
+def selects(selector: Json | None, labels: Mapping[str, str]) -> bool:
+    """Nothing, if there is no selector."""
+    if selector is None:
+        return False
+    equal = all(labels.get(key) == value for key, value in selector.get("matchLabels", {}).items())
+    return equal and all(holds(each, labels) for each in selector.get("matchExpressions", []))
+
+
+def narrowed(rule: Json, labels: Mapping[str, str]) -> Json | None:
+    """The selector of a rule with what the pod's own labels add to it."""
+    selector = rule.get("labelSelector")
+    if selector is None:
+        return None
+    added: list[Json] = []
+    for keys, operator in (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn")):
+        own = [key for key in rule.get(keys, []) if key in labels]
+        added += [{"key": key, "operator": operator, "values": [labels[key]]} for key in own]
+    return {**selector, "matchExpressions": [*selector.get("matchExpressions", []), *added]}
+
+
+def means(term: Json, owner: Json, other: Json, namespaces: Namespaces) -> bool:
+    namespace = other["metadata"]["namespace"]
+    if "namespaces" not in term and "namespaceSelector" not in term:
+        inside = namespace == owner["metadata"]["namespace"]
+    else:
+        chosen = selects(term.get("namespaceSelector"), namespaces.get(namespace, {}))
+        inside = namespace in term.get("namespaces", []) or chosen
+    return inside and selects(narrowed(term, owner["metadata"]["labels"]), other["metadata"]["labels"])
+
+
+def terms(pod: Json, kind: str) -> list[Json]:
+    affinity = pod["spec"].get("affinity", {}).get(kind, {})
+    found: list[Json] = affinity.get("requiredDuringSchedulingIgnoredDuringExecution", [])
+    return found
+
+
+def shares_domain(one: Json, other: Json, key: str) -> bool:
+    mine, theirs = (each["metadata"].get("labels", {}) for each in (one, other))
+    return key in mine and mine[key] == theirs.get(key)
+
+
+def is_near(pod: Json, node: Json, nodes: Mapping[str, Json], placed: Placed, namespaces: Namespaces) -> bool:
+    wanted = terms(pod, "podAffinity")
+    labels = node["metadata"].get("labels", {})
+    if not wanted:
+        return True
+    if any(term["topologyKey"] not in labels for term in wanted):
+        return False
+    friends = [nodes[name] for name, other in placed if all(means(term, pod, other, namespaces) for term in wanted)]
+    seen = [
+        friend
+        for friend in friends
+        if any(term["topologyKey"] in friend["metadata"].get("labels", {}) for term in wanted)
+    ]
+    if not seen:
+        return all(means(term, pod, pod, namespaces) for term in wanted)
+    return all(any(shares_domain(node, friend, term["topologyKey"]) for friend in friends) for term in wanted)
+
+
+def is_apart(pod: Json, node: Json, nodes: Mapping[str, Json], placed: Placed, namespaces: Namespaces) -> bool:
+    for name, other in placed:
+        for owner, meant in ((pod, other), (other, pod)):
+            for term in terms(owner, "podAntiAffinity"):
+                if means(term, owner, meant, namespaces) and shares_domain(node, nodes[name], term["topologyKey"]):
+                    return False
+    return True
+
+
+def is_spread(pod: Json, node: Json, nodes: Mapping[str, Json], placed: Placed) -> bool:
+    rules = [
+        rule
+        for rule in pod["spec"].get("topologySpreadConstraints", [])
+        if rule["whenUnsatisfiable"] == "DoNotSchedule"
+    ]
+    placed = list(placed)
+    keys = {rule["topologyKey"] for rule in rules}
+    if not keys <= set(node["metadata"].get("labels", {})):
+        return False
+    for rule in rules:
+        counts: dict[str, int] = {}
+        for each in nodes.values():
+            if keys <= set(each["metadata"].get("labels", {})) and is_in_a_domain(rule, pod, each):
+                domain = each["metadata"]["labels"][rule["topologyKey"]]
+                here = [other for name, other in placed if name == each["metadata"]["name"]]
+                counts[domain] = counts.get(domain, 0) + sum(is_spread_with(rule, pod, other) for other in here)
+        fewest = min(counts.values()) if len(counts) >= (rule.get("minDomains") or 1) else 0
+        there = counts.get(node["metadata"]["labels"][rule["topologyKey"]], 0)
+        labels = pod["metadata"]["labels"]
+        if there + selects(narrowed(rule, labels), labels) - fewest > rule["maxSkew"]:
+            return False
+    return True
+
+
+def is_in_a_domain(rule: Json, pod: Json, node: Json) -> bool:
+    if rule.get("nodeAffinityPolicy", "Honor") == "Honor" and not is_selected(pod["spec"], node):
+        return False
+    hard = [taint for taint in node["spec"].get("taints", []) if taint["effect"] in ("NoSchedule", "NoExecute")]
+    return rule.get("nodeTaintsPolicy", "Ignore") == "Ignore" or all(tolerates(pod["spec"], each) for each in hard)
+
+
+def is_spread_with(rule: Json, pod: Json, other: Json) -> bool:
+    metadata = other["metadata"]
+    selector = narrowed(rule, pod["metadata"]["labels"])
+    if selector is None or not (selector.get("matchLabels") or selector["matchExpressions"]):
+        return False
+    if "deletionTimestamp" in metadata or metadata["namespace"] != pod["metadata"]["namespace"]:
+        return False
+    return selects(selector, metadata["labels"])
+
+
+def fits_beside(pod: Json, node: Json, nodes: Mapping[str, Json], placed: Placed, namespaces: Namespaces) -> bool:
+    """Everything: the rules for one pod and one node, and those about all other pods."""
+    placed = list(placed)
+    here = [other["spec"] for name, other in placed if name == node["metadata"]["name"]]
+    return (
+        fits(pod["spec"], node, here)
+        and is_spread(pod, node, nodes, placed)
+        and is_near(pod, node, nodes, placed, namespaces)
+        and is_apart(pod, node, nodes, placed, namespaces)
+    )

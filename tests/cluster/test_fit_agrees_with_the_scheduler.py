@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from fit_world import a_node, a_pod_spec, seeded
+from scheduler_agreement import SET, agreement
 from testbed.cluster import Cluster
 from testbed.nodes import Node as NewNode
 from testbed.nodes import Taint
@@ -22,7 +23,17 @@ Json = dict[str, Any]
 
 NODES = 8
 PODS = 20
-SET = "example.com/set"
+
+# As many as a minute has room for on two cores; bench/fit_agreement.py draws twenty times as many.
+CLUSTERS = 50
+PODS_EACH = 8
+
+
+def test_of_pods_with_rules_about_each_other_the_scheduler_places_those_that_fit(cluster: Cluster) -> None:
+    judged, placed, differences = agreement(cluster, range(CLUSTERS), PODS_EACH)
+    assert differences == []
+    assert judged == CLUSTERS * PODS_EACH
+    assert judged * 0.3 < placed < judged * 0.8  # else the clusters were drawn too hard, or too easy
 
 
 class World(NamedTuple):

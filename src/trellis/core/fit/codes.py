@@ -12,7 +12,7 @@ from typing import Final, Generic, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from trellis.core.usage.columns import BoolColumn
+from trellis.core.usage.columns import BoolColumn, IntColumn
 
 V = TypeVar("V", bound=Hashable)
 
@@ -30,19 +30,31 @@ class CodeColumn(Generic[V]):
         self._codes: npt.NDArray[np.int32] = np.full(capacity, _NONE, dtype=np.int32)
         self._values: dict[V, int] = {}
         self._masks: dict[Hashable, BoolColumn] = {}
+        self._domains: IntColumn | None = None
 
     def put(self, number: int, value: V | None) -> None:
         """Note what one node has; None for nothing."""
         code = _NONE if value is None else self._code(value)
         if self._codes[number] != code:
             self._codes[number] = code
-            self._masks.clear()
+            self._forget_answers()
+
+    @property
+    def domains(self) -> tuple[IntColumn, int]:
+        """The number of each node's value, counted from 1, and how many numbers there are with the 0 for none.
+
+        Not to be changed. Some of the numbers may be those of values that no node has any more.
+        """
+        if self._domains is None:
+            self._domains = self._codes.astype(np.int64) + 1
+            self._domains.flags.writeable = False
+        return self._domains, len(self._values) + 1
 
     def reserve(self, capacity: int) -> None:
         """Have room for more nodes."""
         more = np.full(capacity - len(self._codes), _NONE, dtype=np.int32)
         self._codes = np.concatenate((self._codes, more))
-        self._masks.clear()
+        self._forget_answers()
 
     def mask(self, question: Hashable, answers: Answers[V]) -> BoolColumn:
         """The nodes for which the answer is yes, whether or not they exist; not to be changed.
@@ -74,4 +86,8 @@ class CodeColumn(Generic[V]):
         renumbered = np.full(len(names) + 1, _NONE, dtype=np.int32)
         renumbered[kept] = np.arange(len(kept))
         self._codes = renumbered[self._codes]
+        self._forget_answers()
+
+    def _forget_answers(self) -> None:
         self._masks.clear()
+        self._domains = None

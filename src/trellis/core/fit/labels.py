@@ -13,7 +13,7 @@ import numpy as np
 
 from trellis.base.label_requirements import Operator, Requirement
 from trellis.core.fit.codes import CodeColumn
-from trellis.core.usage.columns import BoolColumn
+from trellis.core.usage.columns import BoolColumn, IntColumn
 
 # Labels asked about; whoever makes pods can ask about any, and a column for 5,000 nodes takes 20 KB and its answers.
 _MOST_COLUMNS: Final = 128
@@ -48,6 +48,10 @@ class LabelIndex:
     def mask(self, requirement: Requirement) -> BoolColumn:
         """The nodes that satisfy a requirement, whether or not they exist; not to be changed."""
         return self._column(requirement.key).mask(requirement, partial(_satisfying, requirement))
+
+    def domains(self, key: str) -> tuple[IntColumn, int]:
+        """Which nodes have the same value of a label, as `CodeColumn.domains` says it."""
+        return self._column(key).domains
 
     def _column(self, key: str) -> CodeColumn[str]:
         column = self._columns.get(key)

@@ -111,6 +111,14 @@ class NodeTable(KeyedTable[str]):
         """The numbers whose labels satisfy a requirement; those of no node are among them."""
         return self._labels.mask(requirement)[: self.reach]
 
+    def domains(self, key: str) -> tuple[IntColumn, int]:
+        """Which nodes have the same value of a label: a number from 1 for each, 0 for nodes without it.
+
+        Behind them how many numbers there are, the 0 included. What is there for the number of no node means nothing.
+        """
+        codes, size = self._labels.domains(key)
+        return codes[: self.reach], size
+
     def tolerated(self, tolerations: tuple[Toleration, ...]) -> BoolColumn:
         """The numbers whose taints are all tolerated; those of no node are among them."""
         return self._taints.mask(tolerations, partial(tolerable, tolerations=tolerations))[: self.reach]

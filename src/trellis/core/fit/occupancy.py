@@ -14,6 +14,7 @@ import numpy as np
 from trellis.core.fit.demand import Demand
 from trellis.core.fit.nodes import Matrix, NodeTable
 from trellis.core.fit.ports import ALL_ADDRESSES, HostPort
+from trellis.core.fit.resources import LARGEST
 from trellis.core.usage.columns import BoolColumn, IntColumn
 
 
@@ -46,6 +47,41 @@ class Occupancy:
         self._fitted()[rows, number] += times * amounts
         for port in demand.ports:
             self._hold(port, number, times)
+
+    def add_each(self, numbers: IntColumn, demand: Demand, times: IntColumn) -> None:
+        """Put so many pods that are alike on several nodes, each of them named once."""
+        for name, amount in demand.amounts:
+            row = self._table.row(name)
+            self._fitted()[row, numbers] += times * amount
+        for port in demand.ports:
+            for number, count in zip(numbers.tolist(), times.tolist(), strict=True):
+                self._hold(port, number, count)
+
+    def rooms(self, demand: Demand, numbers: IntColumn) -> IntColumn:
+        """How many pods that are alike would fit on each of some nodes, if nothing but room counted."""
+        allocatable, taken = self._table.allocatable, self.amounts
+        found = np.full(len(numbers), 1 if demand.ports else LARGEST, dtype=np.int64)
+        for name, amount in demand.amounts:
+            row = self._table.resources.get(name)
+            if row is None:
+                return np.zeros(len(numbers), dtype=np.int64)
+            left = allocatable[row, numbers]
+            left -= taken[row, numbers]
+            left //= amount
+            np.minimum(found, left, out=found)
+        for port in demand.ports:
+            found[~self.port_free(port)[numbers]] = 0
+        return np.maximum(found, 0, out=found)
+
+    def copy(self) -> Occupancy:
+        """The same pods, to try something with."""
+        made = Occupancy(self._table)
+        made._amounts = self._amounts.copy()
+        made._ports = {
+            port: {address: dict(held) for address, held in addresses.items()}
+            for port, addresses in self._ports.items()
+        }
+        return made
 
     def remove(self, number: int, demand: Demand) -> None:
         """Take a pod away that was put there with this demand."""

@@ -51,11 +51,12 @@ def terms_of(spec: PodSpec) -> tuple[NodeTerm, ...] | None:
     affinity = spec.affinity.node_affinity if spec.affinity is not None else None
     if affinity is None or affinity.required is None:
         return None
-    read = (_term(term) for term in affinity.required.node_selector_terms)
+    read = (read_term(term) for term in affinity.required.node_selector_terms)
     return tuple(term for term in read if term is not None)
 
 
-def _term(term: NodeSelectorTerm) -> NodeTerm | None:
+def read_term(term: NodeSelectorTerm) -> NodeTerm | None:
+    """A term; None for one that matches no node, because it is empty or cannot be read."""
     if not (term.match_expressions or term.match_fields):
         return None
     try:

@@ -1,0 +1,60 @@
+"""What does a new node hold before anything else?
+
+One pod of every DaemonSet that wants it. Where these go is the rule of `NodeShouldRunDaemonPod` in Kubernetes 1.36:
+they put up with what ails a node and with its being cordoned off, and not with other taints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from trellis.api.kube.placement import Toleration
+from trellis.api.kube.workloads import DaemonSet
+from trellis.core.fit.demand import Demand
+from trellis.core.fit.nodes import NodeTable
+from trellis.core.fit.occupancy import Occupancy
+from trellis.core.fit.predicates import fits
+from trellis.core.usage.columns import BoolColumn
+
+_TOLERATED: Final = tuple(
+    Toleration(f"node.kubernetes.io/{what}", "Exists", effect=effect)
+    for what, effect in (
+        ("not-ready", "NoExecute"),
+        ("unreachable", "NoExecute"),
+        ("disk-pressure", "NoSchedule"),
+        ("memory-pressure", "NoSchedule"),
+        ("pid-pressure", "NoSchedule"),
+        ("unschedulable", "NoSchedule"),
+    )
+)
+_ON_HOST_NETWORK: Final = Toleration("node.kubernetes.io/network-unavailable", "Exists", effect="NoSchedule")
+
+
+def daemon_demand(daemon_set: DaemonSet) -> Demand:
+    """What each pod of a DaemonSet asks of its node, as its controller makes it."""
+    spec = daemon_set.spec.template.spec
+    added = (*_TOLERATED, _ON_HOST_NETWORK) if spec.host_network else _TOLERATED
+    return Demand.of(msgspec.structs.replace(spec, tolerations=(*spec.tolerations, *added)))
+
+
+def settle(
+    table: NodeTable, used: Occupancy, daemons: Iterable[Demand], among: BoolColumn | None = None
+) -> list[BoolColumn]:
+    """Put one pod of each on every node that takes it, in their order: of each the nodes it is on now.
+
+    `among` are the nodes that have none yet. One that a node has no room for beside those before it is not put there.
+    """
+    return [_settle(table, used, demand, among) for demand in daemons]
+
+
+def _settle(table: NodeTable, used: Occupancy, demand: Demand, among: BoolColumn | None) -> BoolColumn:
+    found = fits(table, demand, used)
+    if among is not None:
+        found &= among
+    where = np.flatnonzero(found)
+    used.add_each(where, demand, np.ones(len(where), dtype=np.int64))
+    return found

@@ -1,0 +1,115 @@
+"""Which pods go where, if each takes the first node that fits?
+
+As if pod after pod were put on the first node in order on which it fits beside all that were put before it; but pods
+that are alike are put together. Where nothing but room counts, they fill node after node: one cumulative sum. Rules
+about other pods are followed pod by pod, on what they have left open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from trellis.core.fit.beside import beside
+from trellis.core.fit.demand import Demand
+from trellis.core.fit.domain_rules import DomainRule
+from trellis.core.fit.neighbours import Neighbours
+from trellis.core.fit.nodes import NodeTable
+from trellis.core.fit.occupancy import Occupancy
+from trellis.core.fit.predicates import eligible
+from trellis.core.usage.columns import BoolColumn, IntColumn
+
+
+class _Place(NamedTuple):
+    """Where pods are put."""
+
+    table: NodeTable
+    used: Occupancy
+    near: Neighbours
+    nodes: IntColumn | None
+
+
+def pack(
+    table: NodeTable,
+    used: Occupancy,
+    groups: Iterable[tuple[Demand, int]],
+    near: Neighbours | None = None,
+    nodes: IntColumn | None = None,
+) -> list[IntColumn]:
+    """Put groups of pods that are alike on nodes; of each group the numbers of the nodes, one for each pod placed.
+
+    A group is complete before the next begins. `nodes` are the numbers to try, in this order: all of them, ascending,
+    if nothing is said. What is placed is added to `used` and `near`; give copies of them to try something.
+    """
+    place = _Place(table, used, Neighbours(table) if near is None else near, nodes)
+    return [_put(place, demand, count) for demand, count in groups]
+
+
+def _put(place: _Place, demand: Demand, count: int) -> IntColumn:
+    table, used, near, nodes = place
+    possible = eligible(table, demand)
+    changing: list[DomainRule] = []
+    for _, rule in beside(table, near, demand):
+        if rule.changes:
+            changing.append(rule)
+        else:
+            possible &= rule.mask
+    numbers = np.flatnonzero(possible) if nodes is None else nodes[possible[nodes]]
+    rooms = used.rooms(demand, numbers)
+    if changing:
+        placed = _one_by_one(numbers, rooms, changing, count)
+        where, times = np.unique(placed, return_counts=True)
+    else:
+        where, times = _filled(numbers, rooms, count)
+        placed = np.repeat(where, times)
+    if len(where):
+        used.add_each(where, demand, times)
+        near.add_each(where, demand.resident, times)
+    return placed
+
+
+def _filled(numbers: IntColumn, rooms: IntColumn, count: int) -> tuple[IntColumn, IntColumn]:
+    """Node after node filled to the brim, until all have a place: which nodes, and how many on each."""
+    taken = np.minimum(rooms, count)
+    reached = np.cumsum(taken)
+    last = int(np.searchsorted(reached, count))
+    if last < len(taken):
+        taken[last] -= reached[last] - count
+        taken[last + 1 :] = 0
+    some = np.flatnonzero(taken)
+    return numbers[some], taken[some]
+
+
+def _one_by_one(numbers: IntColumn, rooms: IntColumn, rules: Sequence[DomainRule], count: int) -> IntColumn:
+    """Each pod on the first node that is open to it. Who finds none leaves none for those after it."""
+    has_room = rooms > 0
+    numbers, rooms = numbers[has_room], rooms[has_room].tolist()
+    found: list[int] = []
+    if not len(numbers):
+        return np.zeros(0, dtype=np.int64)
+    full = np.zeros(len(numbers), dtype=np.bool_)
+    domains = [rule.codes[numbers] for rule in rules]
+    is_open = _open(full, rules, domains)
+    while len(found) < count:
+        at = int(is_open.argmax())
+        if not is_open[at]:
+            break
+        number = int(numbers[at])
+        found.append(number)
+        rooms[at] -= 1
+        full[at] = not rooms[at]
+        changed = [rule.take(number) for rule in rules]
+        if any(changed):
+            is_open = _open(full, rules, domains)
+        elif full[at]:
+            is_open[at] = False
+    return np.array(found, dtype=np.int64)
+
+
+def _open(full: BoolColumn, rules: Sequence[DomainRule], domains: Sequence[IntColumn]) -> BoolColumn:
+    found = ~full
+    for rule, domain in zip(rules, domains, strict=True):
+        found &= rule.open[domain]
+    return found

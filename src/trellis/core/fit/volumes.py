@@ -1,0 +1,120 @@
+"""From which nodes can a pod's volumes be reached?
+
+The rules of `VolumeBinding` and `VolumeZone` in Kubernetes 1.36. A bound volume is where its node affinity and its zone
+labels say. One that is made when the pod is placed can be made wherever its class allows; how much storage is left
+there, and which existing volume would do instead, is not asked. Without its claims a pod can be placed nowhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final, TypeAlias
+
+import msgspec
+
+from trellis.api.kube.meta import ObjectMeta
+from trellis.api.kube.pods import PodSpec
+from trellis.api.kube.storage import (
+    BIND_COMPLETED,
+    SELECTED_NODE,
+    WAIT_FOR_FIRST_CONSUMER,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+)
+from trellis.base.label_requirements import Operator, Requirement
+from trellis.core.fit.terms import NameRule, NodeTerm, read_term
+
+Terms: TypeAlias = tuple[NodeTerm, ...]
+
+_ZONES: Final = {
+    "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
+    "topology.kubernetes.io/zone": "topology.kubernetes.io/zone",
+    "topology.kubernetes.io/region": "topology.kubernetes.io/region",
+}
+# How a volume that is in several zones writes them in one label.
+_BETWEEN_ZONES: Final = "__"
+_NOWHERE: Final[Terms] = ()
+_UNZONED: Final = NodeTerm(tuple(Requirement(key, Operator.DOES_NOT_EXIST) for key in _ZONES))
+
+
+class Storage(msgspec.Struct, frozen=True):
+    """What is known of claims, by namespace and name, of volumes and of classes."""
+
+    claims: Mapping[tuple[str, str], PersistentVolumeClaim] = {}
+    volumes: Mapping[str, PersistentVolume] = {}
+    classes: Mapping[str, StorageClass] = {}
+
+
+def volume_terms(spec: PodSpec, metadata: ObjectMeta, storage: Storage) -> tuple[Terms, ...]:
+    """Of each volume the terms of which a node must match one; none at all where nothing can help yet."""
+    return tuple(terms for claim, zoned in _claims(spec, metadata, storage) for terms in _terms(claim, storage, zoned))
+
+
+def _claims(
+    spec: PodSpec, metadata: ObjectMeta, storage: Storage
+) -> Iterator[tuple[PersistentVolumeClaim | None, bool]]:
+    """The claims of a pod, None for a missing one; and whether labels of zones count, as they do for those it names."""
+    for volume in spec.volumes:
+        if volume.persistent_volume_claim is not None:
+            key = (metadata.namespace, volume.persistent_volume_claim.claim_name)
+            yield storage.claims.get(key), True
+    made = sum(volume.ephemeral is not None for volume in spec.volumes)
+    if made:
+        own = [claim for claim in storage.claims.values() if _is_made_for(claim, metadata)]
+        yield from ((claim, False) for claim in own)
+        yield from ((None, False) for _ in range(made - len(own)))
+
+
+def _is_made_for(claim: PersistentVolumeClaim, metadata: ObjectMeta) -> bool:
+    owner = claim.metadata.controller
+    return owner is not None and owner.uid == metadata.uid and claim.metadata.namespace == metadata.namespace
+
+
+def _terms(claim: PersistentVolumeClaim | None, storage: Storage, zoned: bool) -> Iterator[Terms]:
+    if claim is None or claim.status.phase == "Lost" or claim.metadata.deletion_timestamp is not None:
+        yield _NOWHERE
+    elif claim.spec.volume_name and BIND_COMPLETED in claim.metadata.annotations:
+        volume = storage.volumes.get(claim.spec.volume_name)
+        yield from (_NOWHERE,) if volume is None else _of_volume(volume, zoned)
+    else:
+        yield from _to_be_made(claim, storage.classes.get(claim.spec.storage_class_name))
+
+
+def _of_volume(volume: PersistentVolume, zoned: bool) -> Iterator[Terms]:
+    affinity = volume.spec.node_affinity
+    if affinity is not None and affinity.required is not None:
+        read = (read_term(term) for term in affinity.required.node_selector_terms)
+        # The scheduler compares the labels of a node with it, and takes it to have no name.
+        yield tuple(
+            NodeTerm(term.labels)
+            for term in read
+            if term is not None and not any(rule.is_wanted for rule in term.names)
+        )
+    for key, instead in _ZONES.items() if zoned else ():
+        if key in volume.metadata.labels:
+            zones = tuple(sorted(set(volume.metadata.labels[key].split(_BETWEEN_ZONES))))
+            yield _in_zones(key, instead, zones)
+
+
+def _in_zones(key: str, instead: str, zones: tuple[str, ...]) -> Terms:
+    """One of the zones, by the label's new name where a node has not the old one, or a node that is in none at all."""
+    absent = Requirement(key, Operator.DOES_NOT_EXIST)
+    there = NodeTerm((Requirement(key, Operator.IN, zones),))
+    renamed = NodeTerm((absent, Requirement(instead, Operator.IN, zones)))
+    return (_UNZONED, there, renamed) if instead != key else (_UNZONED, there)
+
+
+def _to_be_made(claim: PersistentVolumeClaim, made_by: StorageClass | None) -> Iterator[Terms]:
+    if claim.spec.volume_name or made_by is None or made_by.volume_binding_mode != WAIT_FOR_FIRST_CONSUMER:
+        yield _NOWHERE
+        return
+    if SELECTED_NODE in claim.metadata.annotations:
+        yield (NodeTerm(names=(NameRule(claim.metadata.annotations[SELECTED_NODE], is_wanted=True),)),)
+    if made_by.allowed_topologies:
+        yield tuple(
+            NodeTerm(tuple(Requirement(one.key, Operator.IN, one.values) for one in term.match_label_expressions))
+            for term in made_by.allowed_topologies
+            if term.match_label_expressions
+        )
