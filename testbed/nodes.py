@@ -15,6 +15,9 @@ from testbed.waiting import until
 # Where kwok serves a node's usage, in place of the kubelet's /metrics/resource; metrics-server reads it here.
 USAGE_PATH = "/metrics/nodes/{node}/metrics/resource"
 
+# By this label a node is given to kwok, which leaves all others alone.
+KWOK_LABEL = "kwok.x-k8s.io/node"
+
 # Without these the API server of 1.36 places no pod with pod-level resources or a sidecar that may be resized.
 DECLARED_FEATURES = ["InPlacePodLevelResourcesVerticalScaling", "InPlacePodVerticalScalingInitContainers"]
 
@@ -50,6 +53,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
             "topology.kubernetes.io/zone": self.zone,
             "topology.kubernetes.io/region": self.region,
             "node.kubernetes.io/instance-type": "testbed",
+            KWOK_LABEL: "fake",
         }
         return {
             "apiVersion": "v1",

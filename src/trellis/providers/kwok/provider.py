@@ -1,0 +1,176 @@
+"""How are kwok nodes ordered and given back? By creating and deleting Nodes, which is all that a kwok node is.
+
+An order creates the Node at once, so that it cannot be lost, and keeps kwok and the scheduler away from it until its
+boot time is over. Groups fail as their declarations say.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import islice
+from typing import Any, Final
+
+import msgspec
+
+from trellis.api.kube.config_maps import ConfigMap
+from trellis.api.kube.nodes import Node
+from trellis.api.kwok_groups import GROUP_LABEL, Mishap
+from trellis.base.reason import Reason, Severity
+from trellis.core.buffers.said import Said
+from trellis.core.nodes.groups import GroupState, InstanceState
+from trellis.core.nodes.sizes import why_no_order, why_no_release
+from trellis.kube.actions import Action, CreateObject, DeleteObject, Target, target_of
+from trellis.kube.resources import NODES
+from trellis.providers.kwok.declared import Declarations, Declared, read_declarations
+from trellis.providers.kwok.instances import instance_of, needed_by
+from trellis.providers.kwok.orders import Order, free_names, ordered_node
+from trellis.providers.protocol import UNKNOWN_GROUP, GroupProblem, Groups, Ordered, Released, Steps, Tended
+
+ORDER_REFUSED = Reason("NodeOrderRefused", "The provider has refused an order for nodes.", Severity.WARNING)
+GROUP_GONE = Reason("NodeGroupGone", "There are nodes of a group that nothing declares.", Severity.WARNING)
+
+# Where groups are declared, unless a setting says otherwise.
+CONFIG_MAP: Final = "kube-system/trellis-kwok-node-groups"
+
+
+class KwokObjects(msgspec.Struct, frozen=True):
+    """What the provider sees: the ConfigMap with the groups, if there is one, and all nodes of the cluster."""
+
+    config: ConfigMap | None
+    nodes: Collection[Node]
+
+
+class KwokProvider:
+    """Groups of nodes that kwok plays. `look` is asked once in each call; whoever wants a snapshot returns one."""
+
+    name: str = "kwok"
+
+    def __init__(self, look: Callable[[], KwokObjects], where: str = CONFIG_MAP) -> None:
+        self._look = look
+        self._where = where
+        self._read: tuple[ConfigMap | None, Declarations] | None = None
+
+    async def groups(self, now: float, /) -> Groups:
+        """Each group with its nodes; nodes of groups that are not declared are left alone and told of."""
+        view = self._view()
+        states = tuple(view.state(name, now) for name in view.declared.groups)
+        told = {problem.group for problem in view.declared.problems}
+        gone = [
+            GroupProblem(name, Said(GROUP_GONE, f"{len(nodes)} nodes are of a group {name} that nothing declares"))
+            for name, nodes in sorted(view.members.items())
+            if name not in view.declared.groups and name not in told
+        ]
+        return Groups(states, (*view.declared.problems, *gone))
+
+    async def order(self, group: str, target: int, now: float, /) -> Ordered:
+        """Create what is missing, by names that follow from the nodes that are there."""
+        view = self._view()
+        declared = view.declared.groups.get(group)
+        if declared is None:
+            return Ordered(error=_unknown(group))
+        state = view.state(group, now)
+        refused = why_no_order(state, target)
+        if refused is not None:
+            return Ordered(error=refused)
+        missing = max(0, target - state.target)
+        well = min(missing, _well(declared, state.target))
+        names = list(islice(free_names(group, {node.metadata.name for node in view.nodes}), missing))
+        if well < missing and declared.fails is not None:
+            return await _failing(declared, names, well, now)
+        return _ordered(declared, names, now)
+
+    async def release(self, group: str, instances: Sequence[str], now: float, /) -> Released:
+        """Delete Nodes; kwok lets go of them by itself."""
+        view = self._view()
+        if group not in view.declared.groups:
+            return Released(refused=dict.fromkeys(instances, _unknown(group)))
+        state = view.state(group, now)
+        refused = why_no_release(state, instances)
+        given = tuple(each for each in dict.fromkeys(instances) if each not in refused)
+        leaving = {each.id for each in state.instances if each.state is InstanceState.LEAVING}
+        by_name = {node.metadata.name: node for node in view.members[group]} if given else {}
+        deleted = (by_name[each] for each in given if each not in leaving)
+        return Released(
+            given,
+            _one_step(DeleteObject(target_of(NODES, node, at_this_version=False)) for node in deleted),
+            refused,
+        )
+
+    async def tend(self, now: float, /) -> Tended:
+        """Give nodes that have booted to kwok, and let pods onto those that are ready. Groups are not asked."""
+        view = self._view()
+        needs = [needed_by(node, now) for nodes in view.members.values() for node in nodes]
+        later = [need for need in needs if isinstance(need, float)]
+        actions = (need for need in needs if need is not None and not isinstance(need, float))
+        return Tended(_one_step(actions), min(later, default=None))
+
+    def _view(self) -> _View:
+        seen = self._look()
+        if self._read is None or self._read[0] != seen.config:
+            self._read = seen.config, read_declarations(seen.config, self._where)
+        members: dict[str, list[Node]] = {}
+        for node in seen.nodes:
+            group = node.metadata.labels.get(GROUP_LABEL)
+            if group:
+                members.setdefault(group, []).append(node)
+        return _View(self._read[1], seen.nodes, members)
+
+
+class _View(msgspec.Struct, frozen=True):
+    """What there is at one moment."""
+
+    declared: Declarations
+    nodes: Collection[Node]
+    members: dict[str, list[Node]]
+
+    def state(self, group: str, now: float) -> GroupState:
+        instances = tuple(instance_of(node, now) for node in self.members.get(group, ()))
+        target = sum(each.state is not InstanceState.LEAVING for each in instances)
+        return GroupState(self.declared.groups[group].group, target, instances)
+
+
+def _unknown(group: str) -> Said:
+    return Said(UNKNOWN_GROUP, f"there is no group {group}")
+
+
+def _well(declared: Declared, target: int) -> int:
+    """How many more nodes of a group can be had before it fails."""
+    if declared.fails is None:
+        return declared.group.max_size
+    return max(0, (declared.fails.after or 0) - target)
+
+
+def _ordered(declared: Declared, names: Sequence[str], now: float) -> Ordered:
+    return Ordered(tuple(names), _one_step(_creations(declared, declared.document, names, now)))
+
+
+async def _failing(declared: Declared, names: Sequence[str], well: int, now: float) -> Ordered:
+    """The first nodes of an order are well, and this is what becomes of the others."""
+    how = declared.fails.how if declared.fails is not None else ""
+    good, bad = names[:well], names[well:]
+    done = _creations(declared, declared.document, good, now)
+    match how:
+        case Mishap.HANG:
+            await asyncio.get_running_loop().create_future()
+        case Mishap.REFUSE_ORDERS:
+            error = Said(ORDER_REFUSED, f"{declared.group.name} has no machine for {len(bad)} of {len(names)} nodes")
+            return Ordered(tuple(good), _one_step(done), error)
+        case Mishap.OTHER_SHAPE:
+            done += _creations(declared, declared.other_document, bad, now)
+        case Mishap.NEVER_COME_UP | Mishap.FAIL_TO_START:
+            done += _creations(declared, declared.document, bad, now, how)
+    # Orders that are lost are confirmed like all others.
+    return Ordered(tuple(names), _one_step(done))
+
+
+def _creations(
+    declared: Declared, document: dict[str, Any], names: Sequence[str], now: float, mishap: str = ""
+) -> list[Action]:
+    order = Order(now, declared.group.boot_seconds, mishap)
+    return [CreateObject(Target(NODES, name), ordered_node(document, name, order)) for name in names]
+
+
+def _one_step(actions: Iterable[Action]) -> Steps:
+    step = tuple(actions)
+    return (step,) if step else ()
