@@ -33,6 +33,7 @@ class ReplicaCapacity(Part, frozen=True):
 _CHUNK = Field("The size of one chunk. Absent: chunks that fit the smallest node of the class.", max_properties=16)
 _NODE_SELECTOR = Field("Labels that a node must have as well.", max_properties=64)
 _NODE_LABEL = Field(max_length=63)
+_POD_LABELS = Field("Labels of the pods: by them affinity and spread tell which pods are meant.", max_properties=64)
 
 
 class NodeClassCapacity(Part, frozen=True):
@@ -60,6 +61,7 @@ class PodCapacity(Part, frozen=True):
     pod_spec: Annotated[dict[str, Any] | None, Field("The pod.", required=True, like=PodTemplateSpec, opaque=True)] = (
         None
     )
+    pod_labels: Annotated[dict[str, Annotated[str, _NODE_LABEL]] | None, _POD_LABELS] = None
 
 
 class BufferCapacity(Part, frozen=True):
@@ -149,6 +151,10 @@ class BufferStatus(Part, frozen=True):
     conditions: Annotated[list[Condition] | None, CONDITIONS] = None
     last_fully_provisioned: Annotated[
         TimeText | None, Field("The last time every chunk had room on a ready node.", nullable=True)
+    ] = None
+    selector: Annotated[
+        str | None,
+        Field("For `/scale`: an HPA wants a selector of what it scales. Chunks are virtual, and it selects no pod."),
     ] = None
     observed_generation: Annotated[
         int | None, Field("The generation that the status was made from.", minimum=0, format="int64")

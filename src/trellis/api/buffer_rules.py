@@ -27,7 +27,7 @@ from trellis.base.schedules import Schedule
 OUR_TYPES = "buffer.x-k8s.io/"
 # Kinds that are certainly workloads, or certainly classes of nodes; others may be either.
 WORKLOAD_KINDS = frozenset({"Deployment", "ReplicaSet", "StatefulSet", "Job", "ReplicationController"})
-NODE_CLASS_KINDS = frozenset({"NodePool", "ComputeClass", "CustomComputeClass", "MachineDeployment"})
+NODE_CLASS_KINDS = frozenset({"NodePool", "ComputeClass", "CustomComputeClass", "MachineDeployment", "KwokNodeGroup"})
 
 
 def _exactly_one(given: dict[str, object]) -> Iterator[Problem]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import msgspec
@@ -67,6 +68,7 @@ class GivenPods(msgspec.Struct, frozen=True, tag=True):
 
     count: int
     pod_spec: Mapping[str, Any]
+    labels: Mapping[str, str] = MappingProxyType({})
 
 
 Capacity: TypeAlias = FixedReplicas | PercentOfReplicas | NodeClassTotals | GivenPods
@@ -116,7 +118,7 @@ def _capacity(spec: BufferSpec) -> Capacity | None:
     if capacity.node_class is not None:
         return _totals(capacity.node_class)
     pods = capacity.pods
-    return None if pods is None else GivenPods(pods.replica_num or 0, pods.pod_spec or {})
+    return None if pods is None else GivenPods(pods.replica_num or 0, pods.pod_spec or {}, pods.pod_labels or {})
 
 
 def _replicas(capacity: ReplicaCapacity) -> Capacity | None:

@@ -1,0 +1,151 @@
+"""Which nodes are of a class, and how are totals split into chunks that fit them?
+
+A class is a label. Chunks that are not given are equal parts of the totals, as few as fit the smallest node, which is
+one that has the least of every resource: a chunk that fits it fits all nodes of the class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from trellis.api.kube.nodes import Node, Taint
+from trellis.api.kube.slices import Labels
+from trellis.api.resolve import EffectiveBuffer, NodeClassTotals
+from trellis.base.label_requirements import Operator, Requirement
+from trellis.base.quantity import Quantity
+from trellis.base.quantity_text import NANOS
+from trellis.base.reason import Reason, Severity
+from trellis.core.buffers.facts import NodesOfClass
+from trellis.core.buffers.said import Said
+from trellis.core.buffers.settings import BufferSettings
+from trellis.core.fit import NodeTable
+from trellis.core.fit.resources import counted, nanos_in
+from trellis.core.recommend.capping.limit_ranges import Counts
+from trellis.core.usage.columns import BoolColumn, IntColumn
+
+NODE_CLASS_UNKNOWN = Reason(
+    "NodeClassUnknown", "Nobody has said by which label nodes show a class of this kind.", Severity.WARNING
+)
+NODE_CLASS_WITHOUT_ROOM = Reason(
+    "NodeClassWithoutRoom", "Some node of the class leaves no CPU or no memory for pods.", Severity.WARNING
+)
+NODE_CLASS_EMPTY = Reason("NodeClassEmpty", "There is no node of the class yet, so chunks are made for a small one.")
+CHUNK_EXCEEDS_TOTALS = Reason("ChunkExceedsTotals", "Not one chunk is within the totals.", Severity.ERROR)
+CHUNK_LARGER_THAN_NODES = Reason(
+    "ChunkLargerThanNodes", "A chunk is larger than every node of the class that there is.", Severity.WARNING
+)
+
+_RESOURCES: Final = ("cpu", "memory")
+_HARD: Final = ("NoSchedule", "NoExecute")
+# Taints that come and go with the state of a node, by what their keys begin with.
+_PASSING: Final = (
+    "node.kubernetes.io/",
+    "node.cloudprovider.kubernetes.io/",
+    "node.cluster.x-k8s.io/uninitialized",
+    "karpenter.sh/disrupted",
+    "karpenter.sh/unregistered",
+    "ToBeDeletedByClusterAutoscaler",
+    "DeletionCandidateOfClusterAutoscaler",
+)
+_NOTHING_KEPT: Mapping[str, IntColumn] = {}
+
+
+class Chunks(msgspec.Struct, frozen=True):
+    """So many chunks that request so much each."""
+
+    count: int
+    requests: Mapping[str, str]
+    notes: tuple[Said, ...] = ()
+
+
+def class_labels(buffer: EffectiveBuffer, settings: BufferSettings) -> dict[str, str] | Said:
+    """The labels of the nodes that a Buffer means: those of the class, and those that its selector adds."""
+    totals, target = buffer.capacity, buffer.target
+    more = dict(totals.node_selector) if isinstance(totals, NodeClassTotals) else {}
+    if target is None:
+        return more
+    label = settings.label_of(target.kind)
+    if label is None:
+        return Said(NODE_CLASS_UNKNOWN, f"no label is known for nodes of a {target.kind}")
+    return more | {label: target.name}
+
+
+def nodes_of_class(
+    table: NodeTable, nodes: Mapping[str, Node], labels: Labels, kept: Mapping[str, IntColumn] = _NOTHING_KEPT
+) -> NodesOfClass:
+    """The nodes with these labels. `kept` is, by resource and node, what pods take that run on every node anyway."""
+    mask = table.exists.copy()
+    for name, value in labels.items():
+        mask &= table.labelled(Requirement(name, Operator.EQUALS, (value,)))
+    count = int(np.count_nonzero(mask))
+    if not count:
+        return NodesOfClass()
+    room = {name: _room(table, mask, name, kept.get(name)) for name in _RESOURCES}
+    return NodesOfClass(
+        count,
+        least={name: int(column.min()) for name, column in room.items()},
+        most={name: int(column.max()) for name, column in room.items()},
+        taints=_shared_taints(nodes[name] for name in table.names(mask) if name in nodes),
+    )
+
+
+def split(totals: NodeClassTotals, nodes: NodesOfClass, settings: BufferSettings) -> Chunks | Said:
+    """The chunks of a class, which together never exceed the totals."""
+    bounds = {"cpu": totals.cpu, "memory": totals.memory}
+    if totals.chunk is None:
+        return _derived(bounds, nodes, settings)
+    given = {name: amount for name, amount in totals.chunk.items() if amount}
+    counts = [bounds[name].nanos // given[name].nanos for name in _RESOURCES if name in given]
+    if not counts or not min(counts):
+        return Said(CHUNK_EXCEEDS_TOTALS)
+    too_large = [name for name in _RESOURCES if _is_above(name, given.get(name), nodes.most)]
+    notes = (Said(CHUNK_LARGER_THAN_NODES, _larger(too_large, given, nodes.most)),) if too_large else ()
+    return Chunks(min(counts), {name: str(amount) for name, amount in given.items()}, notes)
+
+
+def _derived(bounds: Mapping[str, Quantity], nodes: NodesOfClass, settings: BufferSettings) -> Chunks | Said:
+    node = nodes.least if nodes.count else settings.assumed_node
+    if not all(node.get(name, 0) > 0 for name in _RESOURCES):
+        return Said(NODE_CLASS_WITHOUT_ROOM)
+    count = max(-(-bounds[name].nanos // nanos_in(name, node[name])) for name in _RESOURCES)
+    cpu = Quantity.from_milli(bounds["cpu"].nanos // count // nanos_in("cpu", 1))
+    memory = Quantity(bounds["memory"].nanos // count // NANOS * NANOS, bounds["memory"].format)
+    requests = {name: str(amount) for name, amount in (("cpu", cpu), ("memory", memory)) if amount}
+    return Chunks(count, requests, () if nodes.count else (Said(NODE_CLASS_EMPTY),))
+
+
+def _room(table: NodeTable, mask: BoolColumn, name: str, kept: IntColumn | None) -> IntColumn:
+    offered = table.offered(name)[mask]
+    return offered if kept is None else np.maximum(offered - kept[: len(mask)][mask], 0)
+
+
+def _shared_taints(nodes: Iterable[Node]) -> tuple[Taint, ...]:
+    """The taints that all nodes have, but for those that come and go; found out at the first node without any."""
+    shared: dict[tuple[str, str, str], Taint] | None = None
+    for node in nodes:
+        own = {
+            (each.key, each.value, each.effect): Taint(each.key, each.value, each.effect)
+            for each in node.spec.taints
+            if each.effect in _HARD and not each.key.startswith(_PASSING)
+        }
+        shared = own if shared is None else {taint: shared[taint] for taint in shared if taint in own}
+        if not shared:
+            return ()
+    return tuple(taint for _, taint in sorted((shared or {}).items()))
+
+
+def _is_above(name: str, amount: Quantity | None, most: Counts) -> bool:
+    return amount is not None and name in most and counted(name, amount.nanos, 2**63) > most[name]
+
+
+def _larger(names: Iterable[str], chunk: Mapping[str, Quantity], most: Counts) -> str:
+    parts = [f"{chunk[name]} {name}, where no node leaves more than {_text(name, most[name])}" for name in names]
+    return f"a chunk asks for {' and '.join(parts)}"
+
+
+def _text(name: str, count: int) -> Quantity:
+    return Quantity.from_milli(count) if name == "cpu" else Quantity.from_units(count, binary=True)

@@ -1,0 +1,101 @@
+"""What of a pod does scheduling read?
+
+Requests, selectors, affinity, tolerations, spread, host ports, priority, overhead, runtime class and scheduler: this
+and nothing else of a pod is published. What a pod got from the node it runs on, or is given by the API server on its
+way there, is left out as well.
+
+A limit is no concern of the scheduler's, but where no request is written it is the request, and is written as such.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from trellis.api.kube.containers import Container, ContainerPort, Resources
+from trellis.api.kube.placement import Toleration
+from trellis.api.kube.pods import PodSpec
+from trellis.api.kube.slices import NOTHING, Labels, Quantities
+from trellis.core.fit.resources import is_for_whole_pods
+
+# What every pod is given for a while, whether its author thought of failing nodes or not.
+_TOLERATED_FOR_A_WHILE: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+# Labels that tell one pod of a workload from the others.
+_LABELS_OF_ONE: Final = frozenset(
+    {
+        "statefulset.kubernetes.io/pod-name",
+        "apps.kubernetes.io/pod-index",
+        "batch.kubernetes.io/job-completion-index",
+    }
+)
+_ALWAYS: Final = "Always"
+
+
+def scheduled_part(spec: PodSpec) -> PodSpec:
+    """The part of a pod that decides where it may run, as a new pod of its kind would have it."""
+    return PodSpec(
+        init_containers=tuple(_container(each, spec, is_init=True) for each in spec.init_containers),
+        containers=tuple(_container(each, spec, is_init=False) for each in spec.containers),
+        node_selector=spec.node_selector or NOTHING,
+        host_network=spec.host_network,
+        affinity=spec.affinity,
+        scheduler_name=spec.scheduler_name,
+        tolerations=tuple(each for each in spec.tolerations if not _is_for_a_while(each)),
+        priority_class_name=spec.priority_class_name,
+        priority=spec.priority,
+        runtime_class_name=spec.runtime_class_name,
+        overhead=spec.overhead or NOTHING,
+        topology_spread_constraints=spec.topology_spread_constraints,
+        resources=_of_whole_pod(spec),
+    )
+
+
+def shared_labels(labels: Labels) -> dict[str, str]:
+    """The labels that further pods would have too; rules about other pods go by them."""
+    return {name: value for name, value in labels.items() if name not in _LABELS_OF_ONE}
+
+
+def written(spec: PodSpec) -> dict[str, Any]:
+    """A spec as JSON has it, in the same words whenever it is the same."""
+    document: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(spec, order="deterministic"))
+    return document
+
+
+def _container(container: Container, spec: PodSpec, *, is_init: bool) -> Container:
+    return Container(
+        name=container.name,
+        ports=_ports(container.ports, host_network=spec.host_network),
+        resources=Resources(requests=_requests(container.resources)),
+        restart_policy=_ALWAYS if is_init and container.is_sidecar else "",
+    )
+
+
+def _requests(resources: Resources) -> Quantities:
+    return {**resources.limits, **resources.requests} or NOTHING
+
+
+def _ports(ports: Iterable[ContainerPort], *, host_network: bool) -> tuple[ContainerPort, ...]:
+    """Ports of the node; on the host's network every port is one."""
+    taken = (msgspec.structs.replace(each, host_port=each.host_port or each.container_port) for each in ports)
+    return tuple(taken) if host_network else tuple(each for each in ports if each.host_port)
+
+
+def _of_whole_pod(spec: PodSpec) -> Resources | None:
+    """What the pod asks for as a whole: a limit counts as a request if no container asks for any of it."""
+    own = spec.resources
+    if own is None:
+        return None
+    asked = {name for each in (*spec.containers, *spec.init_containers) for name in _requests(each.resources)}
+    filled = {name: text for name, text in own.limits.items() if _is_request(name, asked)}
+    requests: Mapping[str, str] = {**filled, **own.requests}
+    return Resources(requests=requests) if requests else None
+
+
+def _is_request(name: str, asked: set[str]) -> bool:
+    return is_for_whole_pods(name) and (name not in asked or name.startswith("hugepages-"))
+
+
+def _is_for_a_while(toleration: Toleration) -> bool:
+    return toleration.toleration_seconds is not None and toleration.key in _TOLERATED_FOR_A_WHILE

@@ -1,0 +1,121 @@
+"""What does a pod use of a quota, and which quotas count it?
+
+All that quotas count of pods, by the names under which they do (`PodUsageFunc` and `podMatchesScopeFunc` in Kubernetes
+1.36): the number of pods, requests under both of their names, and limits where the pod has some.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from trellis.api.kube.containers import Container, Resources
+from trellis.api.kube.placement import PodAffinity
+from trellis.api.kube.pods import PodSpec
+from trellis.api.kube.policies import ResourceQuota, ScopedSelectorRequirement
+from trellis.base.quantity_text import NANOS
+from trellis.core.fit.requests import effective_requests, overhead
+from trellis.core.sizing import PodShape, QosClass
+
+_ONE_POD: Final = {"pods": NANOS, "count/pods": NANOS}
+
+
+class QuotaUsage(msgspec.Struct, frozen=True):
+    """Nanos by the name that a quota has for them, and what decides whether a quota counts the pod at all."""
+
+    amounts: Mapping[str, int]
+    best_effort: bool = False
+    terminates: bool = False
+    priority_class: str = ""
+    crosses_namespaces: bool = False
+
+    def is_counted_by(self, quota: ResourceQuota) -> bool:
+        """Whether all scopes of a quota hold for the pod."""
+        selector = quota.spec.scope_selector
+        scoped = selector.match_expressions if selector is not None else ()
+        named = (ScopedSelectorRequirement(scope, "Exists") for scope in quota.spec.scopes)
+        return all(self._is_in(each) for each in (*named, *scoped))
+
+    def _is_in(self, scope: ScopedSelectorRequirement) -> bool:
+        match scope.scope_name:
+            case "PriorityClass":
+                return self._has_class(scope)
+            case "BestEffort":
+                return self.best_effort
+            case "NotBestEffort":
+                return not self.best_effort
+            case "Terminating":
+                return self.terminates
+            case "NotTerminating":
+                return not self.terminates
+            case "CrossNamespacePodAffinity":
+                return self.crosses_namespaces
+            case _:
+                # A scope of something else than pods, which counts none.
+                return False
+
+    def _has_class(self, scope: ScopedSelectorRequirement) -> bool:
+        name = self.priority_class
+        match scope.operator:
+            case "In":
+                return name in scope.values
+            case "NotIn":
+                return name not in scope.values
+            case "DoesNotExist":
+                return not name
+            case _:
+                return bool(name)
+
+
+def quota_usage(spec: PodSpec) -> QuotaUsage:
+    """Of one pod; raises `InvalidQuantity` if an amount of it cannot be read."""
+    more = overhead(spec)
+    amounts = dict(_ONE_POD)
+    for name, nanos in _with(effective_requests(spec, {}, {}), more, anew=True).items():
+        amounts[name] = amounts[f"requests.{name}"] = nanos
+    for name, nanos in _with(effective_requests(_limits_as_requests(spec), {}, {}), more, anew=False).items():
+        amounts[f"limits.{name}"] = nanos
+    return QuotaUsage(
+        amounts={name: nanos for name, nanos in amounts.items() if nanos > 0},
+        best_effort=PodShape.of(spec).qos is QosClass.BEST_EFFORT,
+        terminates=spec.active_deadline_seconds is not None,
+        priority_class=spec.priority_class_name,
+        crosses_namespaces=_crosses_namespaces(spec),
+    )
+
+
+def _with(amounts: dict[str, int], more: Mapping[str, int], *, anew: bool) -> dict[str, int]:
+    """The overhead on top; it limits only what is limited already."""
+    added = {name: nanos for name, nanos in more.items() if anew or name in amounts}
+    return amounts | {name: amounts.get(name, 0) + nanos for name, nanos in added.items()}
+
+
+def _limits_as_requests(spec: PodSpec) -> PodSpec:
+    """Limits add up as requests do; a container without one adds nothing."""
+    own = spec.resources
+    return msgspec.structs.replace(
+        spec,
+        containers=_limited(spec.containers),
+        init_containers=_limited(spec.init_containers),
+        resources=Resources(requests=own.limits) if own is not None else None,
+    )
+
+
+def _limited(containers: Iterable[Container]) -> tuple[Container, ...]:
+    return tuple(
+        msgspec.structs.replace(each, resources=Resources(requests=each.resources.limits)) for each in containers
+    )
+
+
+def _crosses_namespaces(spec: PodSpec) -> bool:
+    affinity = spec.affinity
+    return affinity is not None and (_reaches_out(affinity.pod_affinity) or _reaches_out(affinity.pod_anti_affinity))
+
+
+def _reaches_out(rules: PodAffinity | None) -> bool:
+    if rules is None:
+        return False
+    terms = (*rules.required, *(each.pod_affinity_term for each in rules.preferred))
+    return any(term.namespaces or term.namespace_selector is not None for term in terms)

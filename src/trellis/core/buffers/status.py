@@ -1,0 +1,123 @@
+"""What does the status of a Buffer say of its translation?
+
+Only the fields of whoever translates: the pods, two conditions and the generation. `Provisioned` and
+`lastFullyProvisioned` are the node autoscaler's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from trellis.api.buffer import Buffer, BufferStatus, PodCapacity
+from trellis.api.kube.decode import convert_object
+from trellis.api.kube.meta import ObjectMeta
+from trellis.api.kube.pods import PodSpec, PodTemplateSpec
+from trellis.api.parts import Condition
+from trellis.base.errors import UnreadableObject
+from trellis.base.reason import Reason
+from trellis.base.times import format_time
+from trellis.core.buffers.translation import WITHIN_QUOTAS, Translation
+
+READY_FOR_PROVISIONING: Final = "ReadyForProvisioning"
+LIMITED_BY_QUOTAS: Final = "LimitedByQuotas"
+
+# What is read as the selector of the Buffer's scale: an HPA refuses to scale without one. No pod has this label.
+NO_PODS: Final = "trellis.x-k8s.io/chunk=true"
+
+# Conditions are for people; the API takes 32 KiB of text.
+_LONGEST: Final = 1_024
+
+
+def status_of(translation: Translation, before: BufferStatus | None, generation: int, now: float) -> dict[str, Any]:
+    """Our fields of the status; a None is a field that must be absent.
+
+    The time of a transition moves only with the status of a condition.
+    """
+    known = {each.type: each for each in (before.conditions or ())} if before is not None else {}
+    moment = format_time(datetime.fromtimestamp(now, UTC))
+    conditions = []
+    for type_, holds, reason, message in _conditions(translation):
+        status = "True" if holds else "False"
+        was = known.get(type_)
+        since = was.last_transition_time if was is not None and was.status == status else None
+        conditions.append(
+            {
+                "type": type_,
+                "status": status,
+                "observedGeneration": generation,
+                "lastTransitionTime": since or moment,
+                "reason": reason.code,
+                "message": message,
+            }
+        )
+    pods: dict[str, Any] | None = None
+    if translation.pod_spec is not None:
+        pods = {"replicaNum": translation.chunks, "podSpec": translation.pod_spec}
+        if translation.labels:
+            pods["podLabels"] = dict(translation.labels)
+    return {
+        "podBasedBufferSpec": pods,
+        "conditions": conditions,
+        "selector": NO_PODS,
+        "observedGeneration": generation,
+    }
+
+
+def is_written(status: Mapping[str, Any], before: BufferStatus | None) -> bool:
+    """Whether an object says so already: then there is nothing to write."""
+    if before is None or before.observed_generation != status["observedGeneration"]:
+        return False
+    if before.selector != status["selector"]:
+        return False
+    stored, pods = before.pod_based_buffer_spec, status["podBasedBufferSpec"]
+    if (stored is None) is not (pods is None):
+        return False
+    if stored is not None and _pods(stored) != (pods["replicaNum"], pods["podSpec"], pods.get("podLabels", {})):
+        return False
+    known = {each.type: each for each in before.conditions or ()}
+    return all(_is_told(each, known.get(each["type"])) for each in status["conditions"])
+
+
+def last_shape(buffer: Buffer, *, target_stays: bool = False) -> PodTemplateSpec | None:
+    """The shape that the status still has, if it is that of the present spec, or is known to be of its target."""
+    status = buffer.status
+    pods = status.pod_based_buffer_spec if status is not None else None
+    if status is None or pods is None:
+        return None
+    if status.observed_generation != buffer.metadata.generation and not target_stays:
+        return None
+    try:
+        spec = convert_object(dict(pods.pod_spec or {}), PodSpec)
+    except UnreadableObject:
+        return None
+    return PodTemplateSpec(ObjectMeta(labels=pods.pod_labels or {}), spec)
+
+
+def _conditions(translation: Translation) -> Iterator[tuple[str, bool, Reason, str]]:
+    """Type, whether it holds, why, and the same in words; sorted by type."""
+    limited = translation.limited
+    if limited is None:
+        yield LIMITED_BY_QUOTAS, False, WITHIN_QUOTAS, ""
+    else:
+        yield LIMITED_BY_QUOTAS, True, limited.reason, str(limited)
+    yield READY_FOR_PROVISIONING, translation.is_ready, translation.ready.reason, _message(translation)
+
+
+def _pods(stored: PodCapacity) -> tuple[int | None, Mapping[str, Any] | None, Mapping[str, str]]:
+    return stored.replica_num, stored.pod_spec, stored.pod_labels or {}
+
+
+def _message(translation: Translation) -> str:
+    said = "; ".join(str(each).removesuffix(".") for each in (translation.ready, *translation.notes))
+    return said if len(said) <= _LONGEST else said[: _LONGEST - 3] + "..."
+
+
+def _is_told(wanted: Mapping[str, Any], stored: Condition | None) -> bool:
+    return (
+        stored is not None
+        and stored.status == wanted["status"]
+        and stored.reason == wanted["reason"]
+        and stored.message == wanted["message"]
+    )

@@ -1,0 +1,89 @@
+"""How is a kind of target read that has no scale, or more to say than its scale does?
+
+Whoever knows such a kind writes a `TargetKind` and announces it; nothing else of Trellis has to change:
+
+    class RolloutTargets:
+        api_version, kind, plural = "argoproj.io/v1alpha1", "Rollout", "rollouts"
+
+        def read(self, document: Mapping[str, Any]) -> TargetReading:
+            spec = document["spec"]
+            return TargetReading(spec.get("replicas", 1), selector_in(spec["selector"]), spec["template"])
+
+A kind is read from the object alone: no I/O, no clock, the same answer each time, and the document left as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol, runtime_checkable
+
+import msgspec
+
+from trellis.base.reason import Reason, Severity
+from trellis.base.selectors import MatchExpression, Selector, selector_from_object
+
+TARGET_UNREADABLE = Reason(
+    "TargetUnreadable", "Whoever reads this kind of target could not make sense of it.", Severity.ERROR
+)
+
+
+class TargetReading(msgspec.Struct, frozen=True):
+    """What an object says of its pods.
+
+    `replicas` are how many there are, None if it does not say. `selector` chooses them. `template` is what they are
+    made from, as a Deployment writes it: `metadata` and `spec`; None if there is none, and then a Buffer waits for the
+    first pod.
+    """
+
+    replicas: int | None
+    selector: Selector
+    template: Mapping[str, Any] | None = None
+
+
+@runtime_checkable
+class TargetKind(Protocol):
+    """One kind of target. `plural` is its name in the API, as `kubectl api-resources` shows it."""
+
+    @property
+    def api_version(self) -> str:
+        """Group and version, such as `argoproj.io/v1alpha1`."""
+
+    @property
+    def kind(self) -> str:
+        """The kind, such as `Rollout`."""
+
+    @property
+    def plural(self) -> str:
+        """Its name in paths, such as `rollouts`."""
+
+    def read(self, document: Mapping[str, Any]) -> TargetReading:
+        """What an object of the kind says. An error is told in the Buffer's condition, and hurts no other Buffer."""
+
+
+def selector_in(document: Mapping[str, Any] | None) -> Selector:
+    """A selector as `spec.selector` of a Deployment has it; none at all selects nothing."""
+    if document is None:
+        return Selector.nothing()
+    expressions = [
+        MatchExpression(each["key"], each["operator"], tuple(each.get("values") or ()))
+        for each in document.get("matchExpressions") or ()
+    ]
+    return selector_from_object(document.get("matchLabels") or {}, expressions)
+
+
+def template_in(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The pod template of a Deployment, StatefulSet, Job or the like, with the volumes that each pod gets its own of.
+
+    A container of a StatefulSet mounts volumes that no template lists; its controller adds them, and so does this.
+    """
+    spec = document.get("spec") or {}
+    template: Mapping[str, Any] | None = spec.get("template")
+    claims = spec.get("volumeClaimTemplates") or ()
+    if template is None or not claims:
+        return template
+    own = document["metadata"]["name"]
+    names = [claim["metadata"]["name"] for claim in claims]
+    added = [{"name": name, "persistentVolumeClaim": {"claimName": f"{name}-{own}-0"}} for name in names]
+    pod = dict(template.get("spec") or {})
+    pod["volumes"] = [each for each in pod.get("volumes") or () if each.get("name") not in names] + added
+    return {**template, "spec": pod}
