@@ -10,10 +10,13 @@ from typing import Any
 import numpy as np
 
 from resize_world import DAY, NOW, Document, container, running, time
+from trellis.core.buffers import status_of
 from trellis.core.explain import Components, Evidence, evidence_of
+from trellis.core.explain.buffer_rooms import Rooms
+from trellis.core.explain.buffering import buffered_in
 from trellis.core.model import dump_lines
 from trellis.core.model.collected import Collected
-from trellis.core.model.dump_lines import About, Component, End, History, Missing, UsageColumns
+from trellis.core.model.dump_lines import About, Component, End, History, Missing, ScaleLine, UsageColumns
 from trellis.core.model.keys import Key
 from trellis.core.model.pods import FollowedContainer, FollowedPod
 from trellis.core.model.recording import FORMAT, HEADER, Header, encode_line
@@ -27,11 +30,17 @@ VERSIONS = {
     "VerticalPodAutoscaler": "autoscaling.k8s.io/v1",
     "VerticalPodAutoscalerCheckpoint": "autoscaling.k8s.io/v1",
     "Hvpa": "autoscaling.x-k8s.io/v1alpha1",
+    "Buffer": "autoscaling.x-k8s.io/v1alpha1",
     "Deployment": "apps/v1",
     "ReplicaSet": "apps/v1",
     "HorizontalPodAutoscaler": "autoscaling/v2",
     "PodDisruptionBudget": "policy/v1",
     "Lease": "coordination.k8s.io/v1",
+}
+STORY_1 = {
+    "replicas": {"min": 1, "max": 8},
+    "cpu": {"min": "0", "max": "24"},
+    "memory": {"min": "500M", "max": "25G"},
 }
 BOOST = "vpaCpuStartupBoost/app"
 
@@ -42,6 +51,7 @@ class Cluster:
     def __init__(self) -> None:
         self.objects: dict[tuple[str, Key], Document] = {}
         self.missing: list[Missing] = []
+        self.scales: list[ScaleLine] = []
         self.components: list[Component] = [Component(name, "kube-system", name) for name in COMPONENTS]
         self.history: list[History] = []
         self.used: list[tuple[str, str, float, float, float]] = []
@@ -68,7 +78,7 @@ class Cluster:
         selector = {"matchLabels": {"app": name}}
         template = {"metadata": {"labels": {"app": name}}, "spec": {"containers": listed}}
         spec = {"replicas": replicas, "selector": selector, "template": template}
-        self.put("Deployment", name, {"spec": spec})
+        self.put("Deployment", name, {"spec": spec, "status": {"replicas": replicas}})
         owner = {"ownerReferences": [owned("Deployment", name)]}
         self.put("ReplicaSet", f"{name}-1", {"metadata": owner, "spec": spec})
         for number in range(replicas):
@@ -98,6 +108,66 @@ class Cluster:
             ]
             document["status"] = {"recommendation": {"containerRecommendations": listed}}
         self.put("VerticalPodAutoscaler", name, document)
+
+    def add_hvpa(
+        self, name: str = "web", *, replicas: int | None = None, status: Document | None = None, **spec: Any
+    ) -> None:
+        """An Hvpa of the story with one bucket, unless a test has it otherwise."""
+        target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": spec.pop("target", name)}
+        given = {"targetRef": target, "vpa": {"deploy": True}, "buckets": [STORY_1], **spec}
+        if replicas is not None:
+            given["replicas"] = replicas
+        metadata = {"creationTimestamp": time(NOW - 10 * DAY), "generation": 1}
+        self.put("Hvpa", name, {"metadata": metadata, "spec": given, "status": status or {}})
+
+    def add_buffer(
+        self, name: str = "web", *, status: Document | None = None, age: float = 10 * DAY, **spec: Any
+    ) -> None:
+        """A Buffer of a fifth of the Deployment of its name, unless a test has it otherwise."""
+        percent = {"percent": 20, "minCount": 1}
+        given = spec or {"targetRef": deployment(name), "capacity": {"replicas": {"percent": percent}}}
+        metadata = {"creationTimestamp": time(NOW - age), "generation": 1}
+        self.put("Buffer", name, {"metadata": metadata, "spec": given, **({"status": status} if status else {})})
+
+    def publish_buffers(self, full: str = "") -> None:
+        """What the Buffer controller would have written a minute ago; `full` is the one that has had all its room."""
+        evidence = self.evidence()
+        for name, each in buffered_in(evidence, Rooms(evidence.collected)).items():
+            if each.translation is None:
+                continue
+            told = status_of(each.translation, None, 1, NOW - 60)
+            if name == full:
+                provisioned = {"type": "Provisioned", "status": "True", "lastTransitionTime": time(NOW - 3600)}
+                told["conditions"].append(provisioned)
+                told["lastFullyProvisioned"] = time(NOW - 30)
+            self.objects["Buffer", (NAMESPACE, name)]["status"] = told
+
+    def add_node(self, name: str, cpu: str, memory: str = "32Gi", **labels: str) -> None:
+        """A Ready node; of a label `__` stands for a slash."""
+        named = {key.replace("__", "/"): value for key, value in labels.items()}
+        ready = [{"type": "Ready", "status": "True"}]
+        offered = {"cpu": cpu, "memory": memory, "pods": "110"}
+        status = {"conditions": ready, "allocatable": offered}
+        self.put("Node", name, {"metadata": {"labels": named}, "status": status}, namespace="")
+
+    def add_hvpa_vpa(self, name: str, targets: Document, totals: Document | None = None) -> None:
+        """The VPA that an Hvpa owns: targets of a pod and totals of the workload, by container."""
+        self.add_vpa(name, targets, mode="Off")
+        document = self.objects["VerticalPodAutoscaler", (NAMESPACE, name)]
+        document["metadata"]["ownerReferences"] = [owned("Hvpa", name)]
+        for each in document["status"]["recommendation"]["containerRecommendations"]:
+            if totals is not None:
+                each["totalTarget"] = totals[each["containerName"]]
+
+    def add_hvpa_hpa(self, name: str, percent: int = 80, used: str = "", **spec: Any) -> None:
+        """An HPA on the Hvpa, on CPU, which sees so much used by a pod on average."""
+        source = {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": percent}}
+        reference = {"kind": "Hvpa", "name": name}
+        given = {"scaleTargetRef": reference, "maxReplicas": 16, "metrics": [{"type": "Resource", "resource": source}]}
+        current = [{"type": "Resource", "resource": {"name": "cpu", "current": {"averageValue": used}}}] if used else []
+        own = {"ownerReferences": [owned("Hvpa", name)]}
+        status = {"currentMetrics": current, "currentReplicas": 2}
+        self.put("HorizontalPodAutoscaler", name, {"metadata": own, "spec": {**given, **spec}, "status": status})
 
     def add_checkpoint(
         self,
@@ -139,6 +209,7 @@ class Cluster:
             encode_line(HEADER, Header(FORMAT, dump_lines.DUMP, "0.1.0")),
             encode_line(dump_lines.ABOUT, about),
             *(encode_line(dump_lines.OBJECT, each) for each in self.objects.values()),
+            *(encode_line(dump_lines.SCALE, each) for each in self.scales),
             *(encode_line(dump_lines.COMPONENT, each) for each in self.components),
             *(encode_line(dump_lines.MISSING, each) for each in self.missing),
             encode_line(dump_lines.USAGE, columns),
@@ -160,6 +231,16 @@ COMPONENTS = ("recommender", "updater", "admission-controller")
 
 def owned(kind: str, name: str) -> Document:
     return {"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": f"uid-{name}", "controller": True}
+
+
+def deployment(name: str) -> Document:
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "name": name}
+
+
+def sized(name: str, cpu: str, memory: str) -> Document:
+    """What an Hvpa publishes for a container: bounds that leave no room."""
+    amounts = {"cpu": cpu, "memory": memory}
+    return {"containerName": name, "target": amounts, "lowerBound": amounts, "upperBound": amounts}
 
 
 def shop() -> Cluster:
@@ -185,4 +266,61 @@ def shop() -> Cluster:
     about = {"kind": "Pod", "name": "web-1-0", "namespace": NAMESPACE}
     told = {"reason": "InPlaceResizedByVPA", "message": "Pod was resized in place by VPA Updater.", "count": 2}
     cluster.put("Event", "e1", {"involvedObject": about, "lastTimestamp": time(NOW - 7200), **told})
+    return cluster
+
+
+def search() -> Cluster:
+    """A service with an Hvpa that is about to get a third replica: its HPA asks for more than its VPA."""
+    cluster = Cluster()
+    app, proxy = container("app", cpu="5", memory="4G"), container("proxy", cpu="1", memory="1G")
+    cluster.add_workload("search", 2, app, proxy)
+    cluster.add_pod("search", "search-1-1", container("app", cpu="4", memory="4G"), proxy)
+    status = {
+        "replicas": 2,
+        "recommendation": {"containerRecommendations": [sized("app", "5", "4G"), sized("proxy", "1", "1G")]},
+        "hpa": {"total": {"cpu": "24"}, "time": time(NOW - 90)},
+        "conditions": [{"type": "Active", "status": "True", "reason": "AsDecided", "message": "2 x (6000m, 5G)"}],
+    }
+    cluster.add_hvpa("search", replicas=4, hpa={"deploy": True}, status=status)
+    targets = {"app": {"cpu": "9", "memory": "4G"}, "proxy": {"cpu": "1", "memory": "1G"}}
+    totals = {"app": {"cpu": "18", "memory": "8G"}, "proxy": {"cpu": "2", "memory": "2G"}}
+    cluster.add_hvpa_vpa("search", targets, totals)
+    cluster.add_hvpa_hpa("search", used="9600m")
+    about = {"kind": "Hvpa", "name": "search", "namespace": NAMESPACE}
+    told = {"reason": "ScalesUp", "message": "1 x (3000m, 3500M) to 2 x (6000m, 5G)", "count": 1}
+    cluster.put("Event", "e1", {"involvedObject": about, "lastTimestamp": time(NOW - 3600), **told})
+    return cluster
+
+
+def spare() -> Cluster:
+    """A service whose next pods are larger than those that run, room for builds by day, and a class of nodes.
+
+    A quota leaves one chunk less to the youngest of the three Buffers.
+    """
+    cluster = Cluster()
+    cluster.components.append(Component("buffers", "kube-system", "trellis-buffers"))
+    cluster.add_node("n1", "8")
+    cluster.add_node("n2", "8")
+    cluster.add_node("spot-1", "4", "16Gi", **{"karpenter.sh__nodepool": "spot"})
+    cluster.add_workload("web", 10)
+    cluster.add_vpa("web", {"app": {"cpu": "1", "memory": "2Gi"}}, mode="Initial")
+    cluster.add_workload("build", 2, container("build", cpu="2", memory="4Gi"), nodeName="n2")
+    pods = {"replicaNum": 4, "podSpec": {"containers": [container("build", cpu="2", memory="4Gi")]}}
+    windows = [{"start": "0 8 * * 1-5", "duration": "10h"}]
+    cluster.add_buffer(
+        "builds",
+        recreationStrategy="KeepMinimum",
+        podSelector={"matchLabels": {"app": "build"}},
+        capacity={"pods": pods},
+        schedule={"timeZone": "Europe/Berlin", "windows": windows},
+    )
+    reference = {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "name": "spot"}
+    totals = {"totalCpu": "10", "totalMem": "20Gi"}
+    cluster.add_buffer("spot", targetRef=reference, capacity={"nodeClass": totals}, age=9 * DAY)
+    cluster.add_buffer("web", age=DAY, targetRef=deployment("web"), capacity={"replicas": {"percent": {"percent": 30}}})
+    cluster.put("ResourceQuota", "team", {"status": {"hard": {"requests.cpu": "25"}, "used": {"requests.cpu": "9"}}})
+    about = {"kind": "Buffer", "name": "web", "namespace": NAMESPACE}
+    told = {"reason": "LimitedByQuotas", "message": "chunks limited from 3 to 2 by quotas: team", "count": 1}
+    cluster.put("Event", "e1", {"involvedObject": about, "lastTimestamp": time(NOW - 3600), **told})
+    cluster.publish_buffers(full="web")
     return cluster

@@ -1,4 +1,4 @@
-"""`trellis explain`: why a VerticalPodAutoscaler, a pod or a recommendation is as it is."""
+"""`trellis explain`: why a VerticalPodAutoscaler, an Hvpa, a Buffer, a pod or a recommendation is as it is."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 # Of a line where nobody says how wide it may be, and of any: longer lines are harder to follow.
 _USUAL, _WIDEST = 100, 120
-_KINDS = ("vpa", "pod", "recommendation")
+_KINDS = ("vpa", "hvpa", "buffer", "pod", "recommendation")
 
 
 @click.command(name="explain")
-@click.argument("kind", type=click.Choice(_KINDS), metavar="vpa|pod|recommendation")
+@click.argument("kind", type=click.Choice(_KINDS), metavar="vpa|hvpa|buffer|pod|recommendation")
 @click.argument("name", metavar="[NAMESPACE/]NAME")
 @click.option("-n", "--namespace", default="", help="Where it is.  [default: that of the context]")
 @click.option("-c", "--container", default="", help="Of a recommendation, only that for this container.")
@@ -59,14 +59,18 @@ def command(
     kubeconfig: Path | None,
     context: str,
 ) -> None:
-    """Say why a VPA, a pod or a recommendation is as it is.
+    """Say why a VPA, an Hvpa, a Buffer, a pod or a recommendation is as it is.
 
     Which usage there is, what the recommender makes of it step by step, what becomes of each pod and why, what would
-    have to change for something else, and who else has a say. It asks the code that decides in the components; what
-    they alone can know is named at the end.
+    have to change for something else, and who else has a say. Of an Hvpa: where demand comes from, how the count and
+    the size follow from it, and a drawing of its buckets. Of a Buffer: how many chunks it stands for and why, what one
+    looks like, when, what it costs, and whether the nodes there are have room. It asks the code that decides in the
+    components; what they alone can know is named at the end.
 
     \b
         trellis explain vpa web -n shop
+        trellis explain hvpa web -n shop
+        trellis explain buffer web -n shop
         trellis explain pod shop/web-7d4b9-x2x7k
         trellis explain recommendation web -c app --dump dump.jsonl.gz
 
@@ -84,7 +88,8 @@ def command(
     if dump is not None:
         collected, own = _from_dump(dump, where or namespace)
     else:
-        collected, own = asyncio.run(_from_cluster((kubeconfig, context), where or namespace))
+        access = kubeconfig, context
+        collected, own = asyncio.run(_from_cluster(access, where or namespace, all_pods=kind == "buffer"))
     if prometheus_url:
         from trellis.cli.prometheus_series import AskedPrometheus  # noqa: PLC0415 -- for those who ask Prometheus
 
@@ -101,19 +106,21 @@ def _from_dump(path: Path, namespace: str) -> tuple[Collected, str]:
     from trellis.cli.recorded_files import collected_from  # noqa: PLC0415 -- NumPy comes with it; --help does not wait
 
     collected = collected_from(path)
-    there = sorted({key[0] for key in collected.vpas.objects} | {key[0] for key in collected.pods.objects})
+    kept = (collected.vpas, collected.hvpas, collected.buffers, collected.pods)
+    there = sorted({namespace for each in kept for namespace, _ in each.objects})
     if not namespace and len(there) != 1:
         raise click.UsageError(f"say in which namespace with -n: the dump has {', '.join(there) or 'none'}")
     return collected, namespace or there[0]
 
 
-async def _from_cluster(access: tuple[Path | None, str], namespace: str) -> tuple[Collected, str]:
+async def _from_cluster(access: tuple[Path | None, str], namespace: str, *, all_pods: bool) -> tuple[Collected, str]:
+    """What a cluster has in a namespace; `all_pods` are needed to say what its nodes have room for."""
     from trellis.sources.cluster.collecting import collected  # noqa: PLC0415 -- see above
     from trellis.sources.cluster.where import Wanted  # noqa: PLC0415
 
     async with connected(*access, "trellis-explain") as (client, own):
         chosen = namespace or own
-        return await collected(client, Wanted((chosen,), chosen), time.time()), chosen
+        return await collected(client, Wanted((chosen,), chosen, all_pods), time.time()), chosen
 
 
 def _with_history(collected: Collected, namespace: str, asked: AskedPrometheus) -> Collected:
@@ -130,6 +137,8 @@ def _with_history(collected: Collected, namespace: str, asked: AskedPrometheus) 
 def _explained(collected: Collected, namespace: str, kind: str, name: str, container: str) -> Explained:
     from trellis.core.explain import (  # noqa: PLC0415 -- see above
         evidence_of,
+        explain_buffer,
+        explain_hvpa,
         explain_pod,
         explain_recommendation,
         explain_vpa,
@@ -139,7 +148,9 @@ def _explained(collected: Collected, namespace: str, kind: str, name: str, conta
     evidence: Evidence = evidence_of(collected, namespace, components_of(collected))
     if kind == "recommendation":
         return explain_recommendation(evidence, name, container)
-    return explain_vpa(evidence, name) if kind == "vpa" else explain_pod(evidence, name)
+    if kind == "buffer":
+        return explain_buffer(evidence, name)
+    return {"vpa": explain_vpa, "hvpa": explain_hvpa, "pod": explain_pod}[kind](evidence, name)
 
 
 def _print(explained: Explained, *, json_: bool) -> None:

@@ -2,20 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
-from trellis.core.explain.explained import Explained, Say, VpaPart
+from trellis.core.explain.explained import Explained, VpaPart
+from trellis.core.explain.hvpa_parts import HvpaPart
 from trellis.core.resize.inplace import Way
+from trellis.reports import explain_buffer
 from trellis.reports.describe.words import counted, listed
 from trellis.reports.explain_containers import container_lines
+from trellis.reports.explain_hvpa import (
+    count_lines,
+    mention,
+    size_lines,
+    source_lines,
+    stored_lines,
+    summary_lines,
+)
 from trellis.reports.explain_pods import new_pod_lines, pod_groups, pod_lines, pod_title, summary
-from trellis.reports.explain_words import amounts, moment, person, word
+from trellis.reports.explain_says import BUDGET, say_sentence
+from trellis.reports.explain_words import moment, person
 from trellis.reports.text_tables import wrapped
 
-_KINDS: Final = {"vpa": "VerticalPodAutoscaler", "pod": "Pod", "recommendation": "Recommendation of"}
+_KINDS: Final = {
+    "vpa": "VerticalPodAutoscaler",
+    "hvpa": "Hvpa",
+    "buffer": "Buffer",
+    "pod": "Pod",
+    "recommendation": "Recommendation of",
+}
 _MODES: Final = {
     "Off": "it recommends, and changes no pod",
     "Initial": "new pods get what is recommended, and running pods are left alone",
@@ -25,16 +42,16 @@ _MODES: Final = {
 }
 _INDENT: Final = "  "
 _POD: Final = "pod"
-_BUDGET: Final = "PodDisruptionBudget"
+_HVPA: Final = "hvpa"
 
 
 def as_text(explained: Explained, width: int = 100, *, plain: bool = False) -> Iterator[str]:
     """The lines of an explanation; `plain` draws with characters that every terminal has."""
-    for depth, line in _lines(explained, plain=plain):
+    for depth, line in _lines(explained, width, plain=plain):
         inner = len(line) - len(line.lstrip(" "))
         indent = _INDENT * depth + " " * inner
         if "  " in line.strip() or not line:
-            yield f"{indent}{line.strip()}"  # a drawing
+            yield f"{indent}{line.strip()}".rstrip()  # a drawing
             continue
         yield from (f"{indent}{each}" for each in wrapped(line.strip(), max(width - len(indent), 20)))
 
@@ -44,7 +61,7 @@ def as_json(explained: Explained) -> bytes:
     return msgspec.json.format(msgspec.json.encode(explained), indent=2) + b"\n"
 
 
-def _lines(explained: Explained, *, plain: bool) -> Iterator[tuple[int, str]]:
+def _lines(explained: Explained, width: int, *, plain: bool) -> Iterator[tuple[int, str]]:
     now, vpa = explained.time, explained.vpa
     yield 0, f"{_KINDS[explained.kind]} {explained.namespace}/{explained.name}, at {now}"
     if explained.partial:
@@ -52,11 +69,22 @@ def _lines(explained: Explained, *, plain: bool) -> Iterator[tuple[int, str]]:
     yield 0, ""
     if vpa is not None:
         yield from ((0, line) for line in _vpa_lines(vpa, explained.kind))
+    if explained.hvpa is not None:
+        lines = summary_lines(explained.hvpa, now) if explained.kind == _HVPA else (mention(explained.hvpa),)
+        yield from ((0, line) for line in lines)
+    if explained.buffer is not None:
+        yield from ((0, line) for line in explain_buffer.summary_lines(explained.buffer, now))
     yield from ((0, line) for line in summary(explained.pods, alone=explained.kind == _POD))
     yield from ((0, line) for line in _refused(explained))
     # What was asked about comes first.
     if explained.kind == _POD:
         yield from _pods(explained)
+    if explained.kind == _HVPA and explained.hvpa is not None:
+        yield from _hvpa_chapters(explained.hvpa, now, width - len(_INDENT), plain=plain)
+    if explained.buffer is not None:
+        for title, lines in explain_buffer.chapters(explained.buffer, now):
+            yield from _chapter(title)
+            yield from ((1, line) for line in lines)
     for container in explained.containers:
         yield from _chapter(f"RECOMMENDATION FOR CONTAINER {container.name}")
         parameters = vpa.parameters if vpa is not None else {}
@@ -69,11 +97,23 @@ def _lines(explained: Explained, *, plain: bool) -> Iterator[tuple[int, str]]:
     yield from _around(explained)
 
 
+def _hvpa_chapters(hvpa: HvpaPart, now: str, width: int, *, plain: bool) -> Iterator[tuple[int, str]]:
+    if hvpa.verdict is None:
+        return
+    yield from _chapter("WHERE DEMAND COMES FROM")
+    yield from ((1, line) for line in source_lines(hvpa, now))
+    if hvpa.demands:
+        yield from _chapter("HOW MANY")
+        yield from ((1, line) for line in count_lines(hvpa, width, plain=plain))
+        yield from _chapter("HOW BIG")
+        yield from ((1, line) for line in size_lines(hvpa))
+
+
 def _refused(explained: Explained) -> Iterator[str]:
     """Budgets under which the API server does not let a pod go that the updater wants to evict."""
     if any(pod.way == Way.EVICT.value for pod in explained.pods):
         for say in explained.says:
-            if say.kind == _BUDGET and not say.values["disruptionsAllowed"]:
+            if say.kind == BUDGET and not say.values["disruptionsAllowed"]:
                 yield f"But PodDisruptionBudget {say.name} allows no disruption now: the API server refuses evictions."
 
 
@@ -89,10 +129,18 @@ def _around(explained: Explained) -> Iterator[tuple[int, str]]:
     now, vpa = explained.time, explained.vpa
     if vpa is not None and (vpa.conditions or vpa.stored_conditions):
         yield from _chapter("CONDITIONS")
-        yield from ((1, line) for line in _conditions(vpa))
+        yield from ((1, line) for line in _conditions(vpa.conditions or vpa.stored_conditions, vpa.stored_conditions))
+    elif explained.kind == _HVPA and explained.hvpa is not None and explained.hvpa.conditions:
+        yield from _chapter("CONDITIONS")
+        yield from ((1, line) for line in _conditions(explained.hvpa.conditions))
+        yield from ((1, line) for line in stored_lines(explained.hvpa))
+    elif explained.buffer is not None and explained.buffer.alone is None:
+        yield from _chapter("ITS STATUS")
+        yield from ((1, line) for line in explain_buffer.stored_lines(explained.buffer, now))
+        yield from ((1, line) for line in _conditions(explained.buffer.conditions))
     if explained.says:
         yield from _chapter("WHO ELSE HAS A SAY")
-        yield from ((1, _SAYS[say.kind](say, now)) for say in explained.says)
+        yield from ((1, say_sentence(say, now)) for say in explained.says)
     if explained.events:
         yield from _chapter("WHAT HAPPENED LATELY")
         for event in explained.events:
@@ -127,67 +175,10 @@ def _vpa_lines(vpa: VpaPart, kind: str) -> Iterator[str]:
         yield f"Its recommender failed: {vpa.failure}."
 
 
-def _conditions(vpa: VpaPart) -> Iterator[str]:
-    stored = {each["type"]: each for each in vpa.stored_conditions}
-    for each in vpa.conditions or vpa.stored_conditions:
+def _conditions(found: Sequence[Mapping[str, Any]], known: Sequence[Mapping[str, Any]] = ()) -> Iterator[str]:
+    stored = {each["type"]: each for each in known}
+    for each in found:
         why = ": ".join(text for text in (each.get("reason", ""), each.get("message", "")) if text)
         kept = stored.get(each["type"])
         differs = "" if kept is None or kept["status"] == each["status"] else f" (the status says {kept['status']})"
         yield f"{each['type']} is {each['status']}{differs}{f', {why}' if why else ''}"
-
-
-def _hpa(say: Say, _now: str) -> str:
-    values = say.values
-    metrics = listed(values["metrics"]) or "no metric that is known"
-    by = values["byUtilizationOf"]
-    resources = listed([word(each) for each in by])
-    clash = f"; it looks at {resources} as a share of requests, so that a new one moves its scale point" if by else ""
-    range_ = f"between {values['minReplicas']} and {values['maxReplicas']} replicas, {values['replicas']} now"
-    return f"HPA {say.name} scales the same workload by {metrics}, {range_}{clash}."
-
-
-def _budget(say: Say, _now: str) -> str:
-    values = say.values
-    asked = [f"{name} {values[name]}" for name in ("minAvailable", "maxUnavailable") if name in values]
-    allowed = counted(values["disruptionsAllowed"], "disruption")
-    healthy = f"{counted(values['healthy'], 'pod')} healthy, and {values['desired']} must be"
-    return f"PodDisruptionBudget {say.name} ({listed(asked)}) allows {allowed} now: {healthy}."
-
-
-def _limits(say: Say, _now: str) -> str:
-    parts = [
-        f"{item['type']} {name} {amounts(bounds)}"
-        for item in say.values["limits"]
-        for name, bounds in item.items()
-        if isinstance(bounds, Mapping)
-    ]
-    return f"LimitRange {say.name}: {'; '.join(parts)}."
-
-
-def _quota(say: Say, _now: str) -> str:
-    hard: Mapping[str, Any] = say.values["hard"]
-    used: Mapping[str, Any] = say.values["used"]
-    parts = [f"{used.get(name, 0)} of {most} {name}" for name, most in hard.items()]
-    return f"ResourceQuota {say.name}: {', '.join(parts)} used."
-
-
-def _freeze(say: Say, _now: str) -> str:
-    why = f": {say.values['why']}" if say.values.get("why") else ""
-    return f"The {say.name} is frozen by {say.values['by']}{why}. No running pod is changed until that is lifted."
-
-
-def _admission(say: Say, now: str) -> str:
-    renewed = say.values["renewed"]
-    when = f"renewed at {moment(renewed, now)}" if renewed else "never renewed"
-    there = "New pods are sized" if say.values["there"] else "Nobody sizes new pods"
-    return f"{there}: the Lease {say.name} of the admission controller was {when}."
-
-
-_SAYS: Final = {
-    "HorizontalPodAutoscaler": _hpa,
-    _BUDGET: _budget,
-    "LimitRange": _limits,
-    "ResourceQuota": _quota,
-    "Freeze": _freeze,
-    "AdmissionController": _admission,
-}

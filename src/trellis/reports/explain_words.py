@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from fractions import Fraction
 from typing import Final
 
 from trellis.base.errors import InvalidQuantity
 from trellis.base.quantity import Quantity
 from trellis.base.times import parse_time
 from trellis.reports.describe.words import RESOURCE_WORDS, listed
+from trellis.reports.describe.words import amount as bucket_amount
 from trellis.reports.figures import trimmed
 
 # From little to much. A terminal that has no such characters gets the others.
@@ -19,6 +21,7 @@ _UNKNOWN: Final = " "
 _UNITS: Final = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 # An amount with so many digits is rounded.
 _MANY_DIGITS: Final = 5
+_DECIMAL: Final = ((10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k"))
 _BINARY: Final = ((2**40, "Ti"), (2**30, "Gi"), (2**20, "Mi"), (2**10, "Ki"))
 
 
@@ -43,6 +46,20 @@ def amount(resource: str, text: str) -> str:
 def amounts(found: Mapping[str, str]) -> str:
     """`CPU 500m and memory 1Gi`."""
     return listed([f"{word(resource)} {amount(resource, text)}" for resource, text in found.items()])
+
+
+def family(resource: str, text: str, binary: bool) -> str:
+    """An amount of buckets, exact to four places, in the family of suffixes that they are written in."""
+    return bucket_amount(Quantity.parse(text).exact(), resource, binary)
+
+
+def short(resource: str, exact: Fraction, binary: bool) -> str:
+    """The same with three digits, for where there is little room."""
+    if resource == "memory":
+        for size, suffix in _BINARY if binary else _DECIMAL:
+            if exact >= size:
+                return f"{trimmed(float(exact / size))}{suffix}"
+    return trimmed(float(exact))
 
 
 def word(resource: str) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from explained_world import Cluster
+from explained_world import Cluster, search
 from trellis.base.errors import InvalidInput, InvalidRecording
 from trellis.cli.main import trellis
 from trellis.core.model.dump_lines import Component, Missing
@@ -41,6 +41,22 @@ def test_a_vpa_a_pod_and_a_recommendation_are_explained(tmp_path: Path) -> None:
     ):
         result = explain(kind, name, "--dump", file)
         assert (result.exit_code, told in result.output) == (0, True), result.output
+
+
+def test_an_hvpa_is_explained_with_a_drawing(tmp_path: Path) -> None:
+    result = explain("hvpa", "search", "--dump", dumped(tmp_path, search()))
+    assert result.exit_code == 0, result.output
+    assert "Decided: 3 replicas of CPU 8 and memory 5G each." in result.output
+    assert "decided: 3 replicas for 24" in result.output
+    found = json.loads(explain("hvpa", "shop/search", "--json", "--dump", dumped(tmp_path, search())).output)
+    assert (found["kind"], found["hvpa"]["count"]) == ("hvpa", 3)
+
+
+def test_a_namespace_that_has_an_hvpa_alone_is_found(tmp_path: Path) -> None:
+    cluster = Cluster()
+    cluster.add_hvpa("web")
+    result = explain("hvpa", "web", "--dump", dumped(tmp_path, cluster))
+    assert "TargetNotFound" in result.output
 
 
 def test_json_is_the_structure(tmp_path: Path) -> None:

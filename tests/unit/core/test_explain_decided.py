@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
-from datetime import datetime
-from enum import Enum
 from typing import Any
 
 import msgspec
@@ -13,12 +9,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from explained_atoms import Atoms
 from explained_world import BOOST, Cluster
 from resize_world import DAY, NOW, container, time
-from trellis.base.errors import InvalidQuantity, InvalidTime
-from trellis.base.quantity import Quantity
 from trellis.base.reason import Reason
-from trellis.base.times import parse_time
 from trellis.core.boost.memory import read_memory
 from trellis.core.explain import Components, Evidence, Explained, explain_pod, explain_recommendation, explain_vpa
 from trellis.core.explain import pods as own_pods
@@ -34,52 +28,6 @@ CPU = ("100m", "250m", "500m", "550m", "1", "2")
 MEMORY = ("128Mi", "512Mi", "1Gi", "3Gi")
 MODES = ("Off", "Initial", "Recreate", "InPlaceOrRecreate", "InPlace")
 CHANGES = ("TargetHigherThanRequests", "TargetLowerThanRequests")
-
-
-class Atoms:
-    """Codes, numbers and texts of whatever is shown to it."""
-
-    def __init__(self) -> None:
-        self.codes: set[str] = set()
-        self.numbers: set[float] = set()
-        self.texts: set[str] = set()
-
-    def see(self, value: Any) -> None:
-        match value:
-            case Reason():
-                self.codes.add(value.code)
-            case Enum() | str() | Quantity():
-                self._text(str(value))
-            case int() | float() | np.generic():
-                self.numbers.add(float(value))
-            case datetime():
-                self.numbers.add(float(int(value.timestamp())))
-            case _:
-                for each in _inside(value):
-                    self.see(each)
-
-    def _text(self, text: str) -> None:
-        """What a text says: itself, an amount in both units, or a time."""
-        self.texts.add(text)
-        with suppress(InvalidQuantity):
-            found = Quantity.parse(text)
-            self.numbers |= {float(found.milli), float(found.units)}
-        with suppress(InvalidTime):
-            self.numbers.add(float(int(parse_time(text).timestamp())))
-
-
-def _inside(value: Any) -> Iterable[Any]:
-    match value:
-        case msgspec.Struct():
-            return [getattr(value, field) for field in value.__struct_fields__]
-        case Mapping():
-            return [*value.keys(), *value.values()]
-        case np.ndarray():
-            return value.ravel().tolist()
-        case Iterable():
-            return value
-        case _:
-            return ()
 
 
 def decided(evidence: Evidence) -> Atoms:

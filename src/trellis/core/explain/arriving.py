@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
 
 from trellis.api.kube.meta import KubeObject, ObjectMeta
-from trellis.api.kube.nodes import Node
 from trellis.api.kube.pods import Pod, PodTemplateSpec
 from trellis.api.kube.workloads import CronJob
 from trellis.base.reason import Reason
@@ -19,11 +18,11 @@ from trellis.core.admission.pods import SIZED, PodVerdict
 from trellis.core.explain.settings import Components
 from trellis.core.fit import NodeTable
 from trellis.core.model.collected import Collected
-from trellis.core.model.keys import BY_NAMESPACE, key_of
+from trellis.core.model.keys import BY_NAMESPACE
 from trellis.core.model.owners import Chain, TargetRef
 from trellis.core.model.patches import escaped
 from trellis.core.recommend.capping import read_limit_ranges
-from trellis.core.sizing.governors import hvpa_governor, vpa_governor
+from trellis.core.sizing.governors import Governor, hvpa_governor, vpa_governor
 
 _ACCOUNT: Final = f"/metadata/annotations/{escaped(SIZED)}"
 
@@ -41,17 +40,12 @@ def arrivals_in(collected: Collected, namespace: str, components: Components) ->
     """One new pod of every workload that something claims as its target and that has a template."""
     governors = Governors()
     targets: dict[TargetRef, None] = {}
-    for vpa in collected.vpas.by(BY_NAMESPACE, namespace):
-        own = vpa_governor(vpa)
-        governors.put(vpa.kind, *key_of(vpa), own)
-        if own is not None:
-            targets[own.claim.target] = None
-    for hvpa in collected.hvpas.by(BY_NAMESPACE, namespace):
-        governor = hvpa_governor(hvpa)
-        governors.put(hvpa.kind, *key_of(hvpa), governor)
-        targets[governor.claim.target] = None
+    for kind, name, governor in governors_in(collected, namespace):
+        governors.put(kind, namespace, name, governor)
+        if governor is not None:
+            targets[governor.claim.target] = None
     limits = read_limit_ranges(collected.limit_ranges.by(BY_NAMESPACE, namespace))
-    table = _nodes(collected.nodes)
+    table = NodeTable(collected.nodes)
     decisions = Decisions(
         governors,
         lambda _namespace: limits,
@@ -65,6 +59,14 @@ def arrivals_in(collected: Collected, namespace: str, components: Components) ->
             pod = Pod(metadata=_metadata(template, target), spec=template.spec)
             found[target] = _arrived(target, decisions.decide(pod, namespace, Chain(target), collected.owners))
     return found
+
+
+def governors_in(collected: Collected, namespace: str) -> Iterator[tuple[str, str, Governor | None]]:
+    """All that may size or boost pods of a namespace, by kind and name."""
+    for vpa in collected.vpas.by(BY_NAMESPACE, namespace):
+        yield vpa.kind, vpa.metadata.name, vpa_governor(vpa)
+    for hvpa in collected.hvpas.by(BY_NAMESPACE, namespace):
+        yield hvpa.kind, hvpa.metadata.name, hvpa_governor(hvpa)
 
 
 def template_of(workload: object) -> PodTemplateSpec | None:
@@ -84,10 +86,3 @@ def _arrived(target: TargetRef, verdict: PodVerdict) -> Arrived:
     text = next((op.value for op in verdict.patch if op.path == _ACCOUNT), None)
     account = msgspec.json.decode(text, type=dict[str, Any]) if isinstance(text, str) else {}
     return Arrived(target, verdict.reason, verdict.warnings, account)
-
-
-def _nodes(nodes: Iterable[Node]) -> NodeTable:
-    table = NodeTable()
-    for node in nodes:
-        table.update(node)
-    return table

@@ -8,6 +8,7 @@ import msgspec
 
 from trellis.core.explain.arriving import Arrived, arrivals_in
 from trellis.core.explain.recommending import Recommended, recommended_in
+from trellis.core.explain.scaling import Scaled, scaled_in
 from trellis.core.explain.settings import Components
 from trellis.core.explain.updating import Updated, updated_in
 from trellis.core.model.collected import Collected
@@ -24,6 +25,7 @@ class Evidence(msgspec.Struct, frozen=True):
     recommended: Recommended
     updated: Updated
     arrivals: Mapping[TargetRef, Arrived]
+    scaled: Mapping[str, Scaled]
 
 
 def evidence_of(
@@ -40,4 +42,5 @@ def evidence_of(
         recommended_in(collected, namespace, given, at),
         updated_in(collected, namespace, given, at),
         arrivals_in(collected, namespace, given),
+        scaled_in(collected, namespace, at),
     )

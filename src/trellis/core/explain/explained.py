@@ -9,16 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
 from trellis.base.reason import Reason
-
-# Quantities by resource.
-Amounts = Mapping[str, str]
-
-
-class Part(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A part of an explanation."""
+from trellis.core.explain.buffer_parts import BufferPart
+from trellis.core.explain.hvpa_parts import HvpaPart
+from trellis.core.explain.parts import Amounts, Part
 
 
 class Step(Part, frozen=True):
@@ -171,13 +165,15 @@ class VpaPart(Part, frozen=True):
 
 
 class Explained(Part, frozen=True):
-    """The answer about one VPA, pod or recommendation."""
+    """The answer about one VPA, Hvpa, Buffer, pod or recommendation."""
 
     kind: str
     namespace: str
     name: str
     time: str
     vpa: VpaPart | None = None
+    hvpa: HvpaPart | None = None
+    buffer: BufferPart | None = None
     containers: tuple[Container, ...] = ()
     pods: tuple[PodPart, ...] = ()
     new_pods: tuple[NewPod, ...] = ()

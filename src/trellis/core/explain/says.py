@@ -64,7 +64,7 @@ def _freezes(evidence: Evidence, target: TargetRef) -> Iterator[Say]:
 def _hpa(hpa: HorizontalPodAutoscaler) -> Say:
     spec = hpa.spec
     values = {
-        "metrics": [_metric(each) for each in spec.metrics],
+        "metrics": [metric_text(each) for each in spec.metrics],
         "byUtilizationOf": sorted(scaled_by([hpa])),
         "replicas": hpa.status.current_replicas,
         "minReplicas": 1 if spec.min_replicas is None else spec.min_replicas,
@@ -73,7 +73,7 @@ def _hpa(hpa: HorizontalPodAutoscaler) -> Say:
     return Say("HorizontalPodAutoscaler", hpa.metadata.name, values)
 
 
-def _metric(metric: Metric) -> str:
+def metric_text(metric: Metric) -> str:
     """Its type and its name, wherever that stands."""
     source = metric.source
     name = (source.name or (source.metric.name if source.metric is not None else "")) if source is not None else ""

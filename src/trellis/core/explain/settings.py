@@ -8,6 +8,7 @@ import msgspec
 
 from trellis.api.gates import Gates
 from trellis.core.boost.raising import BoostSettings
+from trellis.core.buffers import BufferSettings
 from trellis.core.recommend.settings import DefaultSettings, PipelineSettings
 from trellis.core.resize.settings import UpdateSettings
 from trellis.core.usage.settings import UsageSettings
@@ -29,6 +30,7 @@ class Components(msgspec.Struct, frozen=True):
     pipeline: PipelineSettings = PipelineSettings()
     updates: UpdateSettings = UpdateSettings()
     boosts: BoostSettings = BoostSettings()
+    buffers: BufferSettings = BufferSettings()
     gates: Gates = Gates()
     names: tuple[str, ...] = ()
     presets: Mapping[str, Mapping[str, str]] = {}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Final
 
+from trellis.api.kinds import BUFFER, HVPA
 from trellis.base.reason import Reason, Severity
 from trellis.core.explain.evidence import Evidence
 from trellis.core.explain.explained import Container, PodPart, Unseen
-from trellis.core.model.dump_lines import Missing
+from trellis.core.model.dump_lines import NOT_SERVED, Missing
 from trellis.core.resize.inplace import Way
 
 ATTEMPTS_UNSEEN = Reason(
@@ -39,10 +40,23 @@ RECOMMENDER_ELSEWHERE = Reason(
     "RecommenderElsewhere",
     "The recommender that the object names is none that can be asked here: only its status is told.",
 )
+SCALING_UNSEEN = Reason(
+    "ScalingUnseen",
+    "What the Hvpa controller remembers is known to its process alone: here windows begin anew, and no wish is read.",
+)
+TEMPLATE_UNSEEN = Reason(
+    "TemplateUnseen",
+    "What the API server would make of a pod of the template is not asked: it is taken as it is written.",
+)
+TARGET_KINDS_UNSEEN = Reason(
+    "TargetKindsUnseen", "Kinds of targets that other packages know are read by the Buffer controller alone."
+)
 USAGE_UNSEEN = Reason("UsageUnseen", "Nothing is known of what containers use now.", Severity.WARNING)
 
 # Of these, where they are missing, the whole cluster is concerned.
 _ABOUT_COMPONENTS: Final = ("ConfigMap", "Lease", "Deployments of components")
+# Kinds without which nothing is missing: where they are not served, there are none.
+_OPTIONAL: Final = (HVPA.name, BUFFER.name)
 _COMPONENTS: Final = ("recommender", "updater", "admission-controller")
 
 
@@ -51,10 +65,7 @@ def unseen_by(
 ) -> Iterator[Unseen]:
     """All of it, what makes an answer partial first; without `verdicts`, only what concerns recommendations."""
     collected, recommended = evidence.collected, evidence.recommended
-    if not collected.is_whole:
-        yield Unseen(DUMP_CUT_OFF)
-    for missing in _missing(evidence):
-        yield Unseen(OBJECTS_UNSEEN, str(missing))
+    yield from unseen_objects(evidence)
     for name, why in sorted(recommended.unread.items()):
         yield Unseen(CHECKPOINT_UNREADABLE, f"{name}: {why}")
     for problem in evidence.components.problems:
@@ -74,9 +85,20 @@ def unseen_by(
             yield Unseen(ADMISSION_UNSEEN)
 
 
+def unseen_objects(evidence: Evidence, without: Collection[str] = ()) -> Iterator[Unseen]:
+    """Objects that are not there, but for kinds that have no say."""
+    if not evidence.collected.is_whole:
+        yield Unseen(DUMP_CUT_OFF)
+    for missing in _missing(evidence):
+        if missing.what.partition(" ")[0] not in without:
+            yield Unseen(OBJECTS_UNSEEN, str(missing))
+
+
 def _missing(evidence: Evidence) -> Iterator[Missing]:
     """What is missing of the namespace, and of the components wherever they are."""
     for each in evidence.collected.missing:
+        if each.why == NOT_SERVED and each.what in _OPTIONAL:
+            continue
         if each.where in ("", evidence.namespace) or each.what.startswith(_ABOUT_COMPONENTS):
             yield each
 

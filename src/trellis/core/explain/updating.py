@@ -44,7 +44,7 @@ class Updated(msgspec.Struct, frozen=True):
 
 def updated_in(collected: Collected, namespace: str, components: Components, now: float) -> Updated:
     """Plans for all workloads of a namespace that something governs, made together: they share budgets."""
-    rooms = _knows_rooms(collected)
+    rooms = knows_rooms(collected)
     gathering = _gathered(collected, namespace, rooms=rooms)
     memory = Memory(gathering, components.updates)
     planner = Planner(components.updates, Rooms(must_know=True) if rooms else None)
@@ -88,11 +88,12 @@ def _gathered(collected: Collected, namespace: str, *, rooms: bool) -> Gathering
     return gathering
 
 
-def _knows_rooms(collected: Collected) -> bool:
+def knows_rooms(collected: Collected) -> bool:
     """Whether all nodes and all pods are known."""
     about = collected.about
     hidden = {each.what.partition(" ")[0] for each in collected.missing}
-    return about.everywhere and not hidden & {"Pod", "Node", "Namespace"} and len(collected.nodes) > 0
+    seen = (about.everywhere or about.all_pods) and not hidden & {"Pod", "Node", "Namespace"}
+    return seen and len(collected.nodes) > 0
 
 
 def _is_sized(collected: Collected, components: Components, now: float) -> bool | None:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
+from trellis.base.quantity import Quantity
 from trellis.base.times import format_time
 from trellis.core.model.patches import quantity_text
 from trellis.core.recommend.amounts import RESOURCES
@@ -19,6 +20,16 @@ def amount_text(resource: str, amount: float | None) -> str:
 def amounts_text(amounts: Mapping[str, int]) -> dict[str, str]:
     """The same by resource."""
     return {resource: amount_text(resource, amounts[resource]) for resource in RESOURCES if resource in amounts}
+
+
+def sum_text(resource: str, amount: int, *, binary: bool) -> str:
+    """Millicores or bytes of all replicas, in the family of suffixes that buckets are written in."""
+    return str(Quantity.from_milli(amount) if resource == "cpu" else Quantity.from_units(amount, binary=binary))
+
+
+def sums_text(amounts: Mapping[str, int], *, binary: bool) -> dict[str, str]:
+    """The same by resource."""
+    return {resource: sum_text(resource, amount, binary=binary) for resource, amount in amounts.items()}
 
 
 def time_text(seconds: float | None) -> str:

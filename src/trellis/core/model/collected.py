@@ -10,9 +10,10 @@ from typing import Any
 
 import msgspec
 
+from trellis.api.buffer import Buffer
 from trellis.api.checkpoint import VerticalPodAutoscalerCheckpoint
 from trellis.api.hvpa import Hvpa
-from trellis.api.kinds import CHECKPOINT, HVPA, VPA
+from trellis.api.kinds import BUFFER, CHECKPOINT, HVPA, VPA
 from trellis.api.kube.config_maps import ConfigMap
 from trellis.api.kube.coordination import Event, Lease, Namespace
 from trellis.api.kube.decode import decode_object
@@ -46,6 +47,7 @@ class Collected(msgspec.Struct, frozen=True):
 
     `observed_pods` are the same pods as `pods`, read as the recommender reads them. `freeze` is what the ConfigMap
     says that stops all changes; None if there is none. An object that cannot be read is named in its snapshot.
+    `replicas` are those that scales tell, of targets of Buffers whose kinds are not well known.
     """
 
     about: About
@@ -54,10 +56,12 @@ class Collected(msgspec.Struct, frozen=True):
     vpas: Snapshot[VerticalPodAutoscaler]
     checkpoints: Snapshot[VerticalPodAutoscalerCheckpoint]
     hvpas: Snapshot[Hvpa]
+    buffers: Snapshot[Buffer]
     pods: Snapshot[Pod]
     observed_pods: Snapshot[ObservedPod]
     workloads: Mapping[str, Snapshot[KubeObject]]
     scales: Mapping[TargetRef, ScaleAnswer]
+    replicas: Mapping[TargetRef, int]
     limit_ranges: Snapshot[LimitRange]
     quotas: Snapshot[ResourceQuota]
     hpas: Snapshot[HorizontalPodAutoscaler]
@@ -132,6 +136,7 @@ class _Lines:
         self._about: About | None = None
         self._missing: list[Missing] = []
         self._scales: dict[TargetRef, ScaleAnswer] = {}
+        self._replicas: dict[TargetRef, int] = {}
         self._components: list[Component] = []
         self._usage: list[UsageColumns] = []
         self._history: list[History] = []
@@ -153,6 +158,8 @@ class _Lines:
             case dump_lines.SCALE:
                 line = decode(data, ScaleLine)
                 self._scales[line.target] = line.answer
+                if line.replicas is not None:
+                    self._replicas[line.target] = line.replicas
             case dump_lines.COMPONENT:
                 self._components.append(decode(data, Component))
             case dump_lines.MISSING:
@@ -190,10 +197,12 @@ class _Lines:
             vpas=of[VPA.name],
             checkpoints=of[CHECKPOINT.name],
             hvpas=of[HVPA.name],
+            buffers=of[BUFFER.name],
             pods=of[Pod.__name__],
             observed_pods=self._observed.snapshot(),
             workloads={each.__name__: of[each.__name__] for each in WORKLOADS},
             scales=self._scales,
+            replicas=self._replicas,
             limit_ranges=of[LimitRange.__name__],
             quotas=of[ResourceQuota.__name__],
             hpas=of[HorizontalPodAutoscaler.__name__],

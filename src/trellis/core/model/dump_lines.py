@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trellis.api import kinds
+from trellis.api.buffer import Buffer
 from trellis.api.checkpoint import VerticalPodAutoscalerCheckpoint
 from trellis.api.hvpa import Hvpa
 from trellis.api.kube.config_maps import ConfigMap
@@ -48,12 +49,16 @@ HISTORY: Final = "history"
 # The last line of a dump that nobody has cut off.
 END: Final = "end"
 
+# Why something is missing that a cluster does not have at all.
+NOT_SERVED: Final = "is not served by this cluster"
+
 WORKLOADS: Final = (Deployment, ReplicaSet, StatefulSet, DaemonSet, Job, CronJob, ReplicationController)
 # As what an object is read, by the kind that its document names.
 KINDS: Final[Mapping[str, type[Any]]] = {
     kinds.VPA.name: VerticalPodAutoscaler,
     kinds.CHECKPOINT.name: VerticalPodAutoscalerCheckpoint,
     kinds.HVPA.name: Hvpa,
+    kinds.BUFFER.name: Buffer,
     **{
         each.__name__: each
         for each in (
@@ -77,6 +82,7 @@ class About(msgspec.Struct, frozen=True):
     """When it was collected, from which server, and where: the namespaces that were looked into.
 
     `patterns` are how they were asked for, which an anonymous dump does not tell; `everywhere` is whether it was all.
+    `all_pods` is whether the pods of other namespaces were asked for too, for what they take of the nodes.
     """
 
     time: float
@@ -86,6 +92,7 @@ class About(msgspec.Struct, frozen=True):
     patterns: tuple[str, ...] = ()
     anonymous: bool = False
     everywhere: bool = True
+    all_pods: bool = False
 
 
 class End(msgspec.Struct, frozen=True):
@@ -95,10 +102,11 @@ class End(msgspec.Struct, frozen=True):
 
 
 class ScaleLine(msgspec.Struct, frozen=True):
-    """What the scale of a target says whose kind is not well known."""
+    """What the scale of a target says whose kind is not well known; `replicas` if a Buffer goes by their number."""
 
     target: TargetRef
     answer: ScaleAnswer
+    replicas: int | None = None
 
 
 class Component(msgspec.Struct, frozen=True):

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from trellis.api.buffer import Buffer
 from trellis.api.hvpa import Hvpa
+from trellis.api.kwok_groups import KwokNodeGroup
 from trellis.api.resolve import resolve_buffer, resolve_hvpa, resolve_vpa
 from trellis.api.scenario import Scenario
 from trellis.api.vpa import VerticalPodAutoscaler
@@ -19,6 +20,7 @@ from trellis.core.lint.traps import Ours
 from trellis.core.lint.workloads import Workloads
 from trellis.reports.describe.buffer import buffer_sentences
 from trellis.reports.describe.hvpa import hvpa_sentences
+from trellis.reports.describe.kwok_group import kwok_group_sentences
 from trellis.reports.describe.scenario import scenario_sentences
 from trellis.reports.describe.vpa import vpa_sentences
 
@@ -49,5 +51,7 @@ def sentences(ours: Ours, workloads: Workloads) -> list[str]:
             return buffer_sentences(resolve_buffer(buffer))
         case Scenario() as scenario:
             return scenario_sentences(scenario.spec)
+        case KwokNodeGroup() as group:
+            return kwok_group_sentences(group)
         case _:
             return ["Holds a recommender's history of one container; it does nothing by itself."]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from trellis.api.resolve import (
     EffectiveBuffer,
     FixedReplicas,
@@ -10,6 +12,11 @@ from trellis.api.resolve import (
     PercentOfReplicas,
     Strategy,
 )
+from trellis.core.buffers import BufferSettings, NodesOfClass, Said, class_labels
+from trellis.core.buffers.node_classes import Chunks, split
+from trellis.core.buffers.shapes import given_shape
+from trellis.core.fit.resources import PODS
+from trellis.core.model.patches import quantity_text
 from trellis.reports.describe.words import RESOURCE_WORDS, counted, listed, span
 
 
@@ -17,7 +24,7 @@ def buffer_sentences(buffer: EffectiveBuffer) -> list[str]:
     """How much room, how it is counted, and when."""
     if not buffer.is_ours:
         return [f"Is left alone: {buffer.type} is not a type that Trellis provisions."]
-    found = [_room(buffer), _strategy(buffer)]
+    found = [_room(buffer), *_shape(buffer), _strategy(buffer)]
     if buffer.schedule is not None:
         windows = [f"begin at {window.start} and last {span(window.duration)}" for window in buffer.schedule.windows]
         found.append(f"Only in windows that {listed(windows, 'or')}; outside of them it counts for nothing.")
@@ -36,8 +43,8 @@ def _room(buffer: EffectiveBuffer) -> str:
             return f"Keeps room for further pods of {target}: {percent} % of its replicas, rounded up{within}."
         case NodeClassTotals() as totals:
             return _totals(totals, target)
-        case GivenPods(count=count):
-            return f"Keeps room for {counted(count, 'pod')} of the given spec."
+        case GivenPods(count=count) as pods:
+            return f"Keeps room for {counted(count, 'pod')} of the given spec{_each(pods)}."
         case _:
             return "Keeps no room: it states no capacity that can be read."
 
@@ -50,7 +57,36 @@ def _totals(totals: NodeClassTotals, target: str) -> str:
     if totals.chunk is None:
         return f"{room}, in equal chunks that fit the smallest of them."
     chunk = [f"{size} {RESOURCE_WORDS.get(name, name)}" for name, size in totals.chunk.items()]
-    return f"{room}, in chunks of {listed(chunk)}."
+    chunks = split(totals, NodesOfClass(), BufferSettings())
+    many = f"; that makes {counted(chunks.count, 'chunk')}" if isinstance(chunks, Chunks) else ""
+    return f"{room}, in chunks of {listed(chunk)}{many}."
+
+
+def _each(pods: GivenPods) -> str:
+    """What one of the pods requests."""
+    shape = given_shape(pods.pod_spec)
+    if isinstance(shape, Said):
+        return ""
+    amounts = [f"{quantity_text(name, amount)} {RESOURCE_WORDS.get(name, name)}" for name, amount in shape.amounts]
+    requested = [text for text, (name, _) in zip(amounts, shape.amounts, strict=True) if name != PODS]
+    return f": {listed(requested)} each" if requested else ""
+
+
+def _shape(buffer: EffectiveBuffer) -> Iterator[str]:
+    """What a chunk is shaped like, or which nodes it is for."""
+    target = buffer.target
+    if target is None:
+        return
+    match buffer.capacity:
+        case FixedReplicas() | PercentOfReplicas():
+            yield "Each is as big as the pods that will come: like the newest one, with the recommendation in force."
+        case NodeClassTotals():
+            labels = class_labels(buffer, BufferSettings())
+            if isinstance(labels, Said):
+                yield f"By which label nodes show a {target.kind} has to be set, with --node-class-labels."
+            else:
+                shown = sorted(f"{key}={value}" for key, value in labels.items())
+                yield f"These are nodes labelled {listed(shown)}."
 
 
 def _strategy(buffer: EffectiveBuffer) -> str:

@@ -2,16 +2,21 @@
 
 Slices have no environments, commands, images and mounts. What they still have of free text are annotations, which
 anything may be kept in (the last applied manifest for one, with all its environment), and messages, in which a kubelet
-quotes what a probe or a registry said. Of both only those that are known are kept.
+quotes what a probe or a registry said. Of both only those that are known are kept. A Buffer may have a pod written
+into it, which is kept as one of the pods there are.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from trellis.api.kinds import HVPA, VPA
+import msgspec
+
+from trellis.api.kinds import BUFFER, HVPA, VPA
 from trellis.api.kube.coordination import Event
-from trellis.api.kube.pods import POD_SCHEDULED, RESIZE_IN_PROGRESS, RESIZE_PENDING
+from trellis.api.kube.decode import convert_object
+from trellis.api.kube.pods import POD_SCHEDULED, RESIZE_IN_PROGRESS, RESIZE_PENDING, PodSpec
+from trellis.base.errors import UnreadableObject
 from trellis.core.boost import memory
 from trellis.core.model.marks import IN_PLACE_UPDATED, OBSERVED, UPDATES
 from trellis.core.recommend import integer_cpu
@@ -49,12 +54,15 @@ def clean(document: Document, kind: str) -> Document:
     _keep_known_annotations(document)
     if kind == "Pod":
         _keep_known_messages(document.get("status", {}))
+    if kind == BUFFER.name:
+        _keep_known_pod((document.get("spec", {}).get("capacity") or {}).get("pods"))
+        _keep_known_pod((document.get("status") or {}).get("podBasedBufferSpec"))
     return document
 
 
 def is_news(event: Event) -> bool:
     """Whether an Event is about what autoscalers did or had to reckon with; probes and pulls are not."""
-    if event.involved_object.kind in (VPA.name, HVPA.name):
+    if event.involved_object.kind in (VPA.name, HVPA.name, BUFFER.name):
         return True
     by = event.reporting_component or event.source.component
     return by.startswith(_OURS) or event.reason in _NEWS
@@ -73,6 +81,17 @@ def _keep_known_annotations(value: object) -> None:
                 del value[key]
             else:
                 _keep_known_annotations(below)
+
+
+def _keep_known_pod(pods: Document | None) -> None:
+    """Nobody reads more of a pod that is written down than of one that runs; one that cannot be read has nothing."""
+    if pods is None or "podSpec" not in pods:
+        return
+    try:
+        spec = convert_object(pods["podSpec"], PodSpec)
+    except UnreadableObject:
+        spec = PodSpec()
+    pods["podSpec"] = msgspec.json.decode(msgspec.json.encode(spec))
 
 
 def _is_known(annotation: str) -> bool:

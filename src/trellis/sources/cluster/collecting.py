@@ -18,6 +18,7 @@ from trellis.core.model.dump_lines import About, Missing
 from trellis.core.resize.freezing import CONFIG_MAP
 from trellis.kube.client import Client
 from trellis.kube.resources import (
+    BUFFERS,
     CHECKPOINTS,
     CRON_JOBS,
     DAEMON_SETS,
@@ -42,6 +43,7 @@ from trellis.kube.resources import (
 from trellis.kube.scales import ScaleLookups
 from trellis.sources.cluster import components
 from trellis.sources.cluster.cleaning import is_news
+from trellis.sources.cluster.counting import Replicas
 from trellis.sources.cluster.listing import UNREADABLE, pages_of, why_not
 from trellis.sources.cluster.lists import Put, Tell, in_all_places, in_order
 from trellis.sources.cluster.targets import Targets
@@ -55,6 +57,7 @@ CONFIG_MAPS: Final = Resource("", "v1", "configmaps", "ConfigMap", True, ConfigM
 _NAMESPACED: Final[tuple[Resource[Any], ...]] = (
     VPAS,
     HVPAS,
+    BUFFERS,
     CHECKPOINTS,
     HPAS,
     PDBS,
@@ -95,7 +98,15 @@ async def collect(
     except (KubeError, UnreadableObject) as error:
         resizes = True
         missing.append(Missing("kinds that are served", "", why_not(error)))
-    about = About(now, version.git_version, resizes, places.names, wanted.patterns, everywhere=not wanted.patterns)
+    about = About(
+        now,
+        version.git_version,
+        resizes,
+        places.names,
+        wanted.patterns,
+        everywhere=not wanted.patterns,
+        all_pods=wanted.all_pods,
+    )
     for line in writing.begin(about):
         yield line
     for each in missing:
@@ -104,7 +115,10 @@ async def collect(
         yield writing.object(namespace, "v1", "Namespace")
     reading = _Reading(client, writing)
     lists = [partial(reading.objects, NODES, _CLUSTER)]
-    lists += [partial(reading.objects, resource, places) for resource in _NAMESPACED]
+    lists += [
+        partial(reading.all_pods if wanted.all_pods and resource is PODS else reading.objects, resource, places)
+        for resource in _NAMESPACED
+    ]
     async for line in in_order([*lists, partial(reading.usage, places)], tell):
         yield line
     async for line in reading.scales():
@@ -120,9 +134,18 @@ class _Reading:
         self._client = client
         self._writing = writing
         self._targets = Targets()
+        self._replicas = Replicas(client)
 
     async def objects(self, resource: Resource[Any], places: Places, put: Put) -> None:
         """All objects of one kind, where they are wanted."""
+        await self._objects(resource, places, put)
+
+    async def all_pods(self, resource: Resource[Any], places: Places, put: Put) -> None:
+        """All pods of the cluster; where they may not be read, those that are wanted at least."""
+        if await self._objects(resource, _CLUSTER, put):
+            await self._objects(resource, places, put)
+
+    async def _objects(self, resource: Resource[Any], places: Places, put: Put) -> list[Missing]:
         writing = self._writing
 
         async def read(place: str) -> str:
@@ -140,7 +163,9 @@ class _Reading:
                 return why_not(error, resource)
             return ""
 
-        await put([writing.lacks(each) for each in await in_all_places(resource.kind, places, read)])
+        missing = await in_all_places(resource.kind, places, read)
+        await put([writing.lacks(each) for each in missing])
+        return missing
 
     async def usage(self, places: Places, put: Put) -> None:
         """What is used now, as metrics.k8s.io has it."""
@@ -162,7 +187,8 @@ class _Reading:
             answers = await lookups.find_all(unasked)
             for target in unasked:
                 self._targets.see_controller(target.namespace, answers[target].controller)
-                yield self._writing.scale(target, answers[target])
+                replicas = await self._replicas.find(target) if target in self._targets.counted else None
+                yield self._writing.scale(target, answers[target], replicas)
 
     async def components(self) -> AsyncIterator[bytes]:
         """The components themselves: how they run, who leads, and whether somebody has stopped them."""

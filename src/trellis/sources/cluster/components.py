@@ -20,6 +20,7 @@ _COMPONENTS: Final = {
     "updater": "updater",
     "admission-controller": "admission-controller",
     "admission": "admission-controller",
+    "buffers": "buffers",
 }
 # Whatever a flag of such a name says is nobody's business.
 _SECRET: Final = re.compile("token|passw|secret|credential|header|user|auth|key|cert", re.IGNORECASE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from trellis.core.buffers.settings import NODE_CLASS_LABELS
 from trellis.core.model.owners import WELL_KNOWN
 
 # Times, quantities, modes and words of Kubernetes' own.
@@ -33,6 +34,7 @@ PLAIN: Final = frozenset(
         "history",
         "kernelVersion",
         "kubeletVersion",
+        "lastFullyProvisioned",
         "lastSampleStart",
         "lastScaleTime",
         "lastTimestamp",
@@ -56,6 +58,7 @@ PLAIN: Final = frozenset(
         "qosClass",
         "quantity",
         "reason",
+        "recreationStrategy",
         "referenceTimestamp",
         "renewTime",
         "resourceName",
@@ -69,6 +72,7 @@ PLAIN: Final = frozenset(
         "selectPolicy",
         "sizeLimit",
         "stabilizationWindow",
+        "start",
         "startTime",
         "startedAt",
         "status",
@@ -76,6 +80,8 @@ PLAIN: Final = frozenset(
         "timeAdded",
         "timeZone",
         "tolerance",
+        "totalCpu",
+        "totalMem",
         "unhealthyPodEvictionPolicy",
         "updateMode",
         "value",
@@ -101,6 +107,7 @@ AMOUNTS: Final = frozenset(
         "min",
         "minAllowed",
         "overhead",
+        "perChunkResources",
         "requests",
         "target",
         "totalTarget",
@@ -109,7 +116,7 @@ AMOUNTS: Final = frozenset(
         "used",
     }
 )
-LABELS: Final = frozenset({"labels", "matchLabels", "nodeSelector", "selector"})
+LABELS: Final = frozenset({"labels", "matchLabels", "nodeSelector", "podLabels", "selector"})
 # Keys of labels outside of a map.
 KEYS: Final = frozenset({"topologyKey", "matchLabelKeys", "mismatchLabelKeys"})
 NODES: Final = frozenset({"nodeName", "nominatedNodeName", "host"})
@@ -119,25 +126,29 @@ DROPPED: Final = frozenset({"message", "fieldPath", "providerID", "hostIP", "fin
 # By how the names of components begin that are called so everywhere.
 PUBLIC_COMPONENTS: Final = ("vpa-", "trellis", "kube", "default-scheduler", "horizontal-pod-autoscaler", "cluster-auto")
 
-PLAIN_NAMES: Final = WELL_KNOWN | {
-    "",
-    "*",
-    "Node",
-    "Rollout",
-    "Scale",
-    "default",
-    "default-scheduler",
-    "kube-node-lease",
-    "kube-public",
-    "kube-system",
-    "system-cluster-critical",
-    "system-node-critical",
-    "trellis-freeze",
-    "vpa-admission-controller",
-    "vpa-recommender",
-    "vpa-recommender-lease",
-    "vpa-updater",
-}
+PLAIN_NAMES: Final = (
+    WELL_KNOWN
+    | NODE_CLASS_LABELS.keys()
+    | {
+        "",
+        "*",
+        "Node",
+        "Rollout",
+        "Scale",
+        "default",
+        "default-scheduler",
+        "kube-node-lease",
+        "kube-public",
+        "kube-system",
+        "system-cluster-critical",
+        "system-node-critical",
+        "trellis-freeze",
+        "vpa-admission-controller",
+        "vpa-recommender",
+        "vpa-recommender-lease",
+        "vpa-updater",
+    }
+)
 # Labels whose values are the same everywhere.
 PLAIN_LABELS: Final = frozenset(
     {"kubernetes.io/arch", "kubernetes.io/os", "node.kubernetes.io/instance-type", "app.kubernetes.io/managed-by"}
@@ -145,6 +156,7 @@ PLAIN_LABELS: Final = frozenset(
 _PLAIN_KEYS: Final = frozenset(
     {"app", "component", "controller-revision-hash", "controller-uid", "job-name", "k8s-app", "name"}
     | {"pod-template-hash", "release", "tier", "track", "version"}
+    | set(NODE_CLASS_LABELS.values())
 )
 _PUBLIC_DOMAINS: Final = ("kubernetes.io", "k8s.io", "x-k8s.io", "nvidia.com", "amd.com", "intel.com")
 _PUBLIC_GROUPS: Final = ("argoproj.io", "knative.dev", "openkruise.io")
@@ -152,10 +164,12 @@ _PUBLIC_GROUPS: Final = ("argoproj.io", "knative.dev", "openkruise.io")
 
 def is_known_key(key: str) -> bool:
     """Whether a label, or a resource, is called so in many clusters; a resource of Kubernetes' own has no domain."""
+    if key in _PLAIN_KEYS:
+        return True
     domain, slash, name = key.rpartition("/")
     if slash:
         return _is_within(domain, _PUBLIC_DOMAINS)
-    return name in _PLAIN_KEYS or name in _RESOURCES or name.isdecimal() or name.startswith(_RESOURCE_FAMILIES)
+    return name in _RESOURCES or name.isdecimal() or name.startswith(_RESOURCE_FAMILIES)
 
 
 def is_known_group(group: str) -> bool:

@@ -24,6 +24,7 @@ from trellis.base.errors import (
     Unauthorized,
     Unreachable,
 )
+from trellis.core.model import dump_lines
 from trellis.kube.backoff import Backoff
 from trellis.kube.client import Client
 from trellis.kube.requests import PAGE_SIZE
@@ -32,7 +33,7 @@ from trellis.kube.resources import Resource
 T = TypeVar("T", bound=msgspec.Struct)
 
 FORBIDDEN: Final = "may not be read"
-NOT_SERVED: Final = "is not served by this cluster"
+NOT_SERVED: Final = dump_lines.NOT_SERVED
 UNREADABLE: Final = "could not be read"
 NOT_THERE: Final = "does not exist"
 

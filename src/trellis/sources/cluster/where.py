@@ -23,11 +23,12 @@ class Wanted(msgspec.Struct, frozen=True):
     """Namespaces by name or pattern, all of them if there is none.
 
     `own` is the one that is meant where nobody says anything: all there is if the cluster does not tell which
-    namespaces it has.
+    namespaces it has. With `all_pods`, pods of other namespaces are collected too, for what they take of the nodes.
     """
 
     patterns: tuple[str, ...] = ()
     own: str = ""
+    all_pods: bool = False
 
 
 class Places(msgspec.Struct, frozen=True):

@@ -63,8 +63,8 @@ class Writing:
             missing = Missing(missing.what.partition(" ")[0], self._mask.namespace(missing.where), why)
         return encode_line(dump_lines.MISSING, missing)
 
-    def scale(self, target: TargetRef, answer: ScaleAnswer) -> bytes:
-        """What a scale says."""
+    def scale(self, target: TargetRef, answer: ScaleAnswer, replicas: int | None = None) -> bytes:
+        """What a scale says, and how many replicas it has if somebody needs that."""
         mask = self._mask
         if mask is not None:
             namespace, name = mask.namespace(target.namespace), mask.name(target.name)
@@ -74,7 +74,7 @@ class Writing:
                 None if answer.controller is None else _masked(mask, answer.controller),
                 None if answer.problem is None else msgspec.structs.replace(answer.problem, message=""),
             )
-        return encode_line(dump_lines.SCALE, ScaleLine(target, answer))
+        return encode_line(dump_lines.SCALE, ScaleLine(target, answer, replicas))
 
     def component(self, component: Component) -> bytes:
         """A component; of its image and its flags a masked dump has what says nothing about where it is from."""

@@ -1,0 +1,138 @@
+"""What is there to say about a Buffer? How many chunks and why, what one looks like, when, and whether there is room.
+
+Amounts are quantities; what a chunk requests is what the scheduler would count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from trellis.base.reason import Reason
+from trellis.core.explain.parts import Amounts, Part
+
+
+class Told(Part, frozen=True):
+    """A reason, and what it was in this case."""
+
+    reason: Reason
+    details: str = ""
+
+
+class Asked(Part, frozen=True):
+    """What the capacity asks for, in the `way` that it is stated: `exactly`, `percent`, `nodeClass` or `pods`.
+
+    `replicas` are those of the target. Of a class of nodes: the `totals`, the `chunk` if it is given, the `labels` of
+    its nodes, how many `nodes` there are, and what the `smallest` of them leaves for pods.
+    """
+
+    way: str
+    replicas: int | None = None
+    percent: int = 0
+    least: int = 0
+    most: int | None = None
+    totals: Amounts = {}
+    chunk: Amounts = {}
+    labels: Mapping[str, str] = {}
+    nodes: int = 0
+    smallest: Amounts = {}
+
+
+class ChunkContainer(Part, frozen=True):
+    """A container of a chunk: what it requests, and what it requests in the pod or template that shows the shape.
+
+    One that starts `boosted` requests so much of CPU when a node is sought for it.
+    """
+
+    name: str
+    requests: Amounts
+    shown: Amounts = {}
+    boosted: bool = False
+
+
+class Chunk(Part, frozen=True):
+    """One chunk: what it is shaped like, what it requests in all, and what else decides where it may run.
+
+    `like` is the pod that shows the shape, `governor` what sizes new pods.
+    """
+
+    source: Reason
+    requests: Amounts
+    containers: tuple[ChunkContainer, ...]
+    like: str = ""
+    governor: str = ""
+    placement: Mapping[str, Any] = {}
+    labels: Mapping[str, str] = {}
+
+
+class Opening(Part, frozen=True):
+    """When the Buffer counts: windows as they are written, whether one is open, and when that changes."""
+
+    windows: tuple[Mapping[str, str], ...]
+    open: bool
+    next_change: str = ""
+
+
+class Hindrance(Part, frozen=True):
+    """Why so many nodes take no further chunk."""
+
+    reason: Reason
+    nodes: int
+    resource: str = ""
+
+
+class Room(Part, frozen=True):
+    """Of all `nodes` so many would take a chunk if they were empty; `chunks` find room now, on so many of them (`on`).
+
+    Without `chunks` not all pods are known, so that nobody can say.
+    """
+
+    nodes: int
+    takes: int
+    chunks: int | None = None
+    on: int = 0
+    obstacles: tuple[Hindrance, ...] = ()
+
+
+class Cost(Part, frozen=True):
+    """Money for an hour of room of this size, at prices of a core-hour and a GiB-hour."""
+
+    hourly: float
+    currency: str
+    prices: str
+    core_hour: float
+    gib_hour: float
+
+
+class BufferPart(Part, frozen=True):
+    """A Buffer. `wanted` is what its capacity asks for, `chunks` what is left of that, `totals` what they request.
+
+    `on_top` says that they are kept beside what runs. Pods that match `filled_by` fill it, and request what is in
+    `filled`. With `alone` it is not ours. `stored_chunks` are those in its status, and `is_stored` is whether that says
+    what this comes to.
+    """
+
+    name: str
+    strategy: str
+    target: str = ""
+    alone: Told | None = None
+    ready: Told | None = None
+    is_ready: bool = False
+    asked: Asked | None = None
+    wanted: int = 0
+    chunks: int = 0
+    on_top: bool = True
+    notes: tuple[Told, ...] = ()
+    limited: Told | None = None
+    limited_by: tuple[str, ...] = ()
+    filled_by: str = ""
+    filled: Amounts = {}
+    schedule: Opening | None = None
+    chunk: Chunk | None = None
+    totals: Amounts = {}
+    cost: Cost | None = None
+    room: Room | None = None
+    conditions: tuple[Mapping[str, Any], ...] = ()
+    stored_chunks: int | None = None
+    is_stored: bool = False
+    last_full: str = ""
