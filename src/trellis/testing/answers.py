@@ -18,7 +18,7 @@ _CLOSE: Final = 1e-9  # the order in which a processor adds up must not matter
 
 
 class Nonconformance(AssertionError):
-    """A recommender does not keep to the protocol. The message says how."""
+    """What was tested does not keep to its protocol. The message says how."""
 
 
 def defaults_of(recommender: Recommender) -> dict[str, ParameterValue]:

@@ -1,0 +1,27 @@
+"""GameServerSets as targets of Buffers: a kind without a scale, whose pods are described in its own words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from trellis.core.buffers import TargetReading, selector_in
+
+
+class GameServerSets:
+    """`games.example.com/v1`: so many servers of one game, each of them a pod."""
+
+    api_version = "games.example.com/v1"
+    kind = "GameServerSet"
+    plural = "gameserversets"
+
+    def read(self, document: Mapping[str, Any]) -> TargetReading:
+        """The servers that run, and the pod of one."""
+        game = document["spec"]["game"]
+        labels = {"games.example.com/set": document["metadata"]["name"]}
+        server = {"name": "server", "image": game["image"], "resources": {"requests": game["perServer"]}}
+        return TargetReading(
+            replicas=document.get("status", {}).get("running", 0),
+            selector=selector_in({"matchLabels": labels}),
+            template={"metadata": {"labels": labels}, "spec": {"containers": [server]}},
+        )

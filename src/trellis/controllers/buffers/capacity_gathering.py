@@ -1,0 +1,82 @@
+"""What is a CapacityBuffer translated from at this moment? A workload as Buffers have it, or a PodTemplate."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+import msgspec
+
+from trellis.api.kube.capacity_buffers import CapacityBuffer, ScalableReference
+from trellis.api.kube.pods import PodTemplateSpec
+from trellis.controllers.buffers.capacity_watching import CapacityWatching, capacity_key
+from trellis.controllers.buffers.gathering import Gathering
+from trellis.controllers.buffers.keeping import Shown
+from trellis.controllers.buffers.owned import is_owned
+from trellis.controllers.buffers.templates import Templates
+from trellis.core.buffers import Facts, FoundTarget, managed_template_name
+from trellis.core.buffers.pod_specs import scheduled_part
+from trellis.core.buffers.status import LIMITED_BY_QUOTAS
+from trellis.core.model.keys import key_of
+from trellis.core.model.owners import TargetRef, missing
+from trellis.core.model.target_problems import TARGET_NOT_FOUND, TargetProblem
+from trellis.kube.client import Client
+from trellis.kube.requests import build_get
+from trellis.kube.resources import POD_TEMPLATES
+
+# How upstream's documents name the group that has no name.
+_CORE: Final = "core"
+
+
+class CapacityGathering:
+    """Gathers facts about CapacityBuffers, one at a time each."""
+
+    def __init__(self, client: Client, watching: CapacityWatching, workloads: Gathering, templates: Templates) -> None:
+        self._client = client
+        self._watching = watching
+        self._workloads = workloads
+        self._templates = templates
+
+    async def facts(self, buffer: CapacityBuffer, known: Shown) -> Facts:
+        """All that is known of what one is about. Raises `KubeError` if something could not be asked."""
+        spec, namespace = buffer.spec, buffer.metadata.namespace
+        if spec.pod_template_ref is not None:
+            return Facts(
+                await self._template(TargetRef(namespace, "v1", "PodTemplate", spec.pod_template_ref.name), known)
+            )
+        if spec.scalable_ref is not None:
+            target = scaled(namespace, spec.scalable_ref)
+            key = capacity_key(key_of(buffer))
+            return Facts(await self._workloads.target(key, target, known, lambda: self._last(buffer)))
+        return Facts()
+
+    async def _template(self, target: TargetRef, known: Shown) -> FoundTarget | TargetProblem:
+        """The template that is referred to; read as a whole, so that all of it is judged when it is tried."""
+        seen = self._watching.templates.get(target.namespace, target.name)
+        if seen is None:
+            return TargetProblem(TARGET_NOT_FOUND, missing(target))
+        read = (seen.metadata.uid, seen.metadata.generation)
+        shown = known.template
+        if shown is None or shown.read != read or asyncio.get_running_loop().time() >= shown.until:
+            response = await self._client.send(build_get(POD_TEMPLATES, target.name, target.namespace))
+            document = msgspec.json.decode(response.body, type=dict[str, Any])
+            shown = await self._templates.of_document(known, document.get("template"), target, read)
+        return FoundTarget() if shown is None else FoundTarget(template=shown.template, refusal=shown.refusal)
+
+    def _last(self, buffer: CapacityBuffer) -> PodTemplateSpec | None:
+        """The shape in the managed template, if it is that of the present spec."""
+        generations = [each.observed_generation for each in buffer.status.conditions if each.type == LIMITED_BY_QUOTAS]
+        if generations != [buffer.metadata.generation]:
+            return None
+        metadata = buffer.metadata
+        found = self._watching.templates.get(metadata.namespace, managed_template_name(metadata.name))
+        if found is None or not is_owned(found, metadata.uid):
+            return None
+        # Its limits are there for the API server's sake.
+        return msgspec.structs.replace(found.template, spec=scheduled_part(found.template.spec))
+
+
+def scaled(namespace: str, reference: ScalableReference) -> TargetRef:
+    """The workload that is meant: of this group, in any version."""
+    group = "" if reference.api_group == _CORE else reference.api_group
+    return TargetRef(namespace, f"{group}/" if group else "", reference.kind, reference.name)

@@ -1,0 +1,89 @@
+"""What is seen of upstream's CapacityBuffers? They themselves, in the version that is served, and PodTemplates."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from trellis.api.kube.capacity_buffers import CapacityBuffer
+from trellis.api.kube.pods import PodTemplate
+from trellis.core.model.keys import BY_NAMESPACE, Key, in_namespace, key_of
+from trellis.kube.informer import Informer
+from trellis.kube.resources import CAPACITY_BUFFERS, POD_TEMPLATES, Resource
+from trellis.kube.served import Served
+from trellis.runtime.informers import Informers
+from trellis.runtime.unseen import Dispensable
+
+BY_REFERENCE: Final = "reference"
+
+# The version that came first has the same fields.
+_OLDER: Final = msgspec.structs.replace(CAPACITY_BUFFERS, version="v1alpha1")
+_MARK: Final = f"{CAPACITY_BUFFERS.plural}/"
+_WITHOUT: Final = Dispensable("CapacityBuffers are neither served nor made of Buffers")
+
+
+class CapacityWatching:
+    """CapacityBuffers and PodTemplates. Without a definition there are no CapacityBuffers, until there is one."""
+
+    def __init__(self, informers: Informers, served: Served) -> None:
+        self.resource = served_version(served)
+        self.buffers: Informer[CapacityBuffer] = informers.follow(
+            self.resource,
+            indexes={BY_REFERENCE: _referred, BY_NAMESPACE: in_namespace},
+            dispensable=_WITHOUT,
+            served=served.serves(self.resource),
+        )
+        self.templates: Informer[PodTemplate] = informers.follow(POD_TEMPLATES, dispensable=_WITHOUT)
+
+    @property
+    def seen(self) -> bool:
+        """Whether all of both has been seen; before that nobody knows which names are taken."""
+        return self.buffers.synced and self.templates.synced
+
+    def keys(self) -> list[Key]:
+        """All CapacityBuffers, as they stand in line."""
+        return [capacity_key(key_of(each)) for each in self.buffers.snapshot()]
+
+    def keys_in(self, namespace: str) -> list[Key]:
+        """Those of a namespace."""
+        return [capacity_key(key_of(each)) for each in self.buffers.by(BY_NAMESPACE, namespace)]
+
+    def keys_of(self, namespace: str, kind: str, name: str) -> list[Key]:
+        """Those with this workload, or with this PodTemplate."""
+        found = self.buffers.by(BY_REFERENCE, _reference(namespace, kind, name))
+        return [capacity_key(key_of(each)) for each in found]
+
+
+def served_version(served: Served) -> Resource[CapacityBuffer]:
+    """CapacityBuffers in the version that there is; the newer one, if there is none."""
+    return _OLDER if served.serves(_OLDER) and not served.serves(CAPACITY_BUFFERS) else CAPACITY_BUFFERS
+
+
+def capacity_key(key: Key) -> Key:
+    """A CapacityBuffer where Buffers have their names. No name of an object has a slash."""
+    return key[0], f"{_MARK}{key[1]}"
+
+
+def is_capacity_key(key: Key) -> bool:
+    """Whether this is a CapacityBuffer among Buffers."""
+    return key[1].startswith(_MARK)
+
+
+def name_in(key: Key) -> str:
+    """The name of the CapacityBuffer that a key stands for."""
+    return key[1].removeprefix(_MARK)
+
+
+def _reference(namespace: str, kind: str, name: str) -> str:
+    return f"{namespace}/{kind}/{name}"
+
+
+def _referred(buffer: CapacityBuffer) -> tuple[str, ...]:
+    namespace, spec = buffer.metadata.namespace, buffer.spec
+    found = []
+    if spec.scalable_ref is not None:
+        found.append(_reference(namespace, spec.scalable_ref.kind, spec.scalable_ref.name))
+    if spec.pod_template_ref is not None:
+        found.append(_reference(namespace, POD_TEMPLATES.kind, spec.pod_template_ref.name))
+    return tuple(found)

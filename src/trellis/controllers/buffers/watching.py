@@ -1,0 +1,120 @@
+"""What does the Buffer controller see of the cluster? Buffers, pods, and all that decides how many and how big.
+
+Well-known workloads are followed for their counts; the scale of any other kind is asked for when it is needed. All of
+it is found by what it is about, so that a change costs what it concerns, and not what a namespace holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from trellis.api.buffer import Buffer
+from trellis.api.hvpa import Hvpa
+from trellis.api.kube.nodes import Node
+from trellis.api.kube.pods import Pod
+from trellis.api.kube.policies import LimitRange, ResourceQuota
+from trellis.api.vpa import VerticalPodAutoscaler
+from trellis.controllers.admission.slimming import GoverningHvpa, GoverningVpa, slim_hvpa, slim_vpa
+from trellis.controllers.buffers.classes import BY_DAEMON_NODE, daemon_on
+from trellis.controllers.buffers.slimming import COUNTED, PodSlimmer, slim_workload
+from trellis.core.admission.governors import Governors
+from trellis.core.model.keys import BY_NAMESPACE, in_namespace
+from trellis.core.model.owners import Lookup
+from trellis.core.recommend.capping import NamespaceLimits, read_limit_ranges
+from trellis.core.sizing.governors import Governor
+from trellis.kube.changes import Change
+from trellis.kube.informer import Informer
+from trellis.kube.resources import BUFFERS, HVPAS, LIMIT_RANGES, NODES, PODS, RESOURCE_QUOTAS, VPAS
+from trellis.kube.served import Served
+from trellis.runtime.component_settings import ScopeSettings
+from trellis.runtime.informers import Informers
+from trellis.runtime.labelled import BY_LABELS
+
+BY_TARGET: Final = "target"
+
+_UNLIMITED: Final = NamespaceLimits()
+
+
+class Watching:
+    """All that the controller follows."""
+
+    def __init__(self, informers: Informers, served: Served, scope: ScopeSettings) -> None:
+        self._scope = scope
+        self.governors = Governors()
+        self._limits: dict[str, NamespaceLimits] = {}
+        self.buffers: Informer[Buffer] = informers.follow(
+            BUFFERS, indexes={BY_TARGET: _targeted, BY_NAMESPACE: in_namespace}
+        )
+        self.pods: Informer[Pod] = informers.follow(
+            PODS, PodSlimmer().slim, indexes={**BY_LABELS, BY_DAEMON_NODE: daemon_on}
+        )
+        self.workloads: dict[str, Informer[Any]] = {
+            each.kind: informers.follow(each, slim_workload) for each in COUNTED
+        }
+        # Without their definitions there are none, and pods are as big as they are written.
+        self.vpas: Informer[VerticalPodAutoscaler] = informers.follow(VPAS, slim_vpa, served=served.serves(VPAS))
+        self.hvpas: Informer[Hvpa] = informers.follow(HVPAS, slim_hvpa, served=served.serves(HVPAS))
+        self.quotas: Informer[ResourceQuota] = informers.follow(RESOURCE_QUOTAS, indexes={BY_NAMESPACE: in_namespace})
+        self.limit_ranges: Informer[LimitRange] = informers.follow(LIMIT_RANGES, indexes={BY_NAMESPACE: in_namespace})
+        self.nodes: Informer[Node] = informers.follow(NODES)
+        self.vpas.subscribe(self._governor_changed(VPAS.kind))
+        self.hvpas.subscribe(self._governor_changed(HVPAS.kind))
+        self.limit_ranges.subscribe(self._limits_changed)
+        for kind, informer in self.workloads.items():
+            informer.subscribe(self._workload_changed(kind))
+
+    def buffers_of(self, namespace: str, kind: str, name: str) -> tuple[Buffer, ...]:
+        """The Buffers with this target."""
+        return self.buffers.by(BY_TARGET, _target(namespace, kind, name))
+
+    def buffers_in(self, namespace: str) -> tuple[Buffer, ...]:
+        """All Buffers of a namespace."""
+        return self.buffers.by(BY_NAMESPACE, namespace)
+
+    def quotas_in(self, namespace: str) -> tuple[ResourceQuota, ...]:
+        """The quotas of a namespace."""
+        return self.quotas.by(BY_NAMESPACE, namespace)
+
+    def limits(self, namespace: str) -> NamespaceLimits:
+        """What LimitRanges say there."""
+        return self._limits.get(namespace, _UNLIMITED)
+
+    def finders(self) -> dict[str, Lookup]:
+        """How a workload is found, by kind."""
+        return {kind: each.get for kind, each in self.workloads.items()}
+
+    def _governor_changed(self, kind: str) -> Callable[[Change[Any]], None]:
+        def changed(change: Change[Any]) -> None:
+            if self._scope.covers(change.key[0]):
+                self.governors.put(kind, *change.key, governor_of(change.new))
+
+        return changed
+
+    def _workload_changed(self, kind: str) -> Callable[[Change[Any]], None]:
+        def changed(change: Change[Any]) -> None:
+            self.governors.target_changed(kind, *change.key)
+
+        return changed
+
+    def _limits_changed(self, change: Change[LimitRange]) -> None:
+        namespace = change.key[0]
+        ranges = self.limit_ranges.by(BY_NAMESPACE, namespace)
+        if ranges:
+            self._limits[namespace] = read_limit_ranges(ranges)
+        else:
+            self._limits.pop(namespace, None)
+
+
+def governor_of(found: VerticalPodAutoscaler | Hvpa | None) -> Governor | None:
+    """What a VPA or an Hvpa means for pods, if anything."""
+    return found.governor if isinstance(found, GoverningVpa | GoverningHvpa) else None
+
+
+def _target(namespace: str, kind: str, name: str) -> str:
+    return f"{namespace}/{kind}/{name}"
+
+
+def _targeted(buffer: Buffer) -> tuple[str, ...]:
+    reference = buffer.spec.target_ref
+    return (_target(buffer.metadata.namespace, reference.kind, reference.name),) if reference is not None else ()

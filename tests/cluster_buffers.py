@@ -1,0 +1,88 @@
+"""What does a test do with the Buffer controller on a real control plane? It starts it, and reads what came of it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from testbed import shipped
+from testbed.client import Json
+from testbed.cluster import Cluster
+from testbed.controllers import Controller, running
+
+Start = Callable[..., Controller]
+
+GROUP = "/apis/autoscaling.x-k8s.io/v1alpha1"
+
+
+@contextmanager
+def buffer_controllers(cluster: Cluster, directory: Path, *, restarts: bool = False) -> Iterator[Start]:
+    """Start `trellis buffers` under the account that Trellis ships. A right that is missing, or a bug, is an error.
+
+    An API server that `restarts` forbids everything for a moment.
+    """
+    started: list[Controller] = []
+    with ExitStack() as controllers:
+
+        def start(namespace: str, *flags: str) -> Controller:
+            log = directory / f"buffers-{len(started)}.log"
+            own = [f"--vpa-object-namespace={namespace}", "--buffer-interval=5s", *flags]
+            command = [str(Path(sys.executable).with_name("trellis")), "buffers"]
+            kubeconfig = shipped.account(cluster, "buffers")
+            started.append(controllers.enter_context(running(command, kubeconfig, log, own)))
+            return started[-1]
+
+        yield start
+    for controller in started:
+        logs = controller.logs()
+        sys.stdout.write(f"{controller.process.log.name}:\n{logs}\n")
+        assert restarts or "forbidden" not in logs.lower(), f"a right is missing: see {controller.process.log.name}"
+        assert "Traceback" not in logs
+        assert "a look failed" not in logs
+
+
+def buffer(name: str, kind: str = "Deployment", target: str = "", version: str = "apps/v1", **spec: Any) -> Json:
+    """A Buffer of two chunks for the workload of its name, unless its spec says otherwise."""
+    about = {"targetRef": {"apiVersion": version, "kind": kind, "name": target or name}} if kind else {}
+    shorthand = {"replicaBasedBufferSpec", "nodeClassBufferSpec", "capacity"} & spec.keys()
+    own: Json = spec if shorthand else {"capacity": {"replicas": {"exactly": 2}}, **spec}
+    return {
+        "apiVersion": "autoscaling.x-k8s.io/v1alpha1",
+        "kind": "Buffer",
+        "metadata": {"name": name},
+        "spec": {**about, **own},
+    }
+
+
+def buffer_path(namespace: str, name: str) -> str:
+    return f"{GROUP}/namespaces/{namespace}/buffers/{name}"
+
+
+def status_of(cluster: Cluster, namespace: str, name: str) -> Json:
+    found: Json = cluster.api.get(buffer_path(namespace, name)).get("status", {})
+    return found
+
+
+def pods_of(cluster: Cluster, namespace: str, name: str) -> Json:
+    found: Json = status_of(cluster, namespace, name).get("podBasedBufferSpec", {})
+    return found
+
+
+def chunks_of(cluster: Cluster, namespace: str, name: str) -> int | None:
+    return pods_of(cluster, namespace, name).get("replicaNum")
+
+
+def requests_of(cluster: Cluster, namespace: str, name: str) -> Json:
+    found: Json = pods_of(cluster, namespace, name)["podSpec"]["containers"][0]["resources"]["requests"]
+    return found
+
+
+def condition_of(
+    cluster: Cluster, namespace: str, name: str, type_: str = "ReadyForProvisioning"
+) -> tuple[str, str] | None:
+    """Status and reason of a condition, if the Buffer has it."""
+    found = status_of(cluster, namespace, name).get("conditions", [])
+    return next(((each["status"], each["reason"]) for each in found if each["type"] == type_), None)

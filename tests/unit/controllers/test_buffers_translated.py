@@ -1,0 +1,257 @@
+"""A CapacityBuffer for each Buffer, where somebody else manages nodes."""
+
+from __future__ import annotations
+
+from buffer_controller_world import path
+from buffer_world import a_spec
+from capacity_buffer_world import OF_BUFFER, OF_WEB, CapacityWorld
+from model_server import Document
+from trellis.controllers.buffers.controller import BufferController
+from trellis.controllers.buffers.elsewhere_settings import ElsewhereSettings
+from trellis.controllers.buffers.settings import BufferControllerSettings
+from trellis.kube.requests import Request
+from trellis.kube.scripted import Answer, refusal
+
+KEPT = ("True", "KeptElsewhere")
+
+
+def translating(**more: object) -> CapacityWorld:
+    world = CapacityWorld(translate=True, **more)  # type: ignore[arg-type]
+    world.add_workload(replicas=10, pods=1)
+    world.add_buffer()
+    return world
+
+
+def spec_of(world: CapacityWorld) -> Document:
+    found = world.capacity()
+    assert found is not None
+    spec: Document = found["spec"]
+    return spec
+
+
+def owner_in(found: Document | None) -> tuple[str, str, bool]:
+    assert found is not None
+    [owner] = found["metadata"]["ownerReferences"]
+    return owner["kind"], owner["name"], owner["controller"]
+
+
+def test_a_buffer_is_kept_as_a_capacity_buffer_with_its_template() -> None:
+    world = translating()
+
+    async def play(_: BufferController) -> None:
+        assert spec_of(world) == {
+            "provisioningStrategy": "buffer.x-k8s.io/active-capacity",
+            "podTemplateRef": {"name": OF_BUFFER},
+            "replicas": 2,
+        }
+        assert world.template_requests(OF_BUFFER) == {"cpu": "500m", "memory": "1Gi"}
+        assert owner_in(world.capacity()) == owner_in(world.template(OF_BUFFER)) == ("Buffer", "web", True)
+        assert world.kept() == KEPT
+        assert world.events == [], "that all is well is no news"
+        assert world.message("KeptAsCapacityBuffer") == "kept as CapacityBuffer web"
+        assert world.condition() == ("True", "BufferReady")
+        assert world.told_of() == {}, "its status is for whoever serves it"
+
+    world.run(play)
+
+
+def test_a_scale_a_recommendation_and_a_schedule_are_followed() -> None:
+    world = translating()
+    closed = {"windows": [{"start": "0 0 1 1 *", "duration": "1h"}]}
+
+    async def play(_: BufferController) -> None:
+        world.edit("buffers", "web", capacity={"replicas": {"percent": {"percent": 10}}})
+        world.scale(40)
+        await world.wait(1.0)
+        assert spec_of(world)["replicas"] == 4
+        world.add_vpa("2")
+        await world.wait(1.0)
+        assert world.template_requests(OF_BUFFER)["cpu"] == "2"
+        world.edit("buffers", "web", schedule=closed)
+        await world.wait(1.0)
+        assert spec_of(world)["replicas"] == 0
+        assert world.kept() == KEPT
+
+    world.run(play)
+
+
+def test_what_cannot_be_said_is_a_condition_of_the_buffer() -> None:
+    world = CapacityWorld(translate=True)
+    world.add_buffer(capacity={"pods": {"replicaNum": 3, "podSpec": a_spec()}}, recreationStrategy="KeepMinimum")
+
+    async def play(_: BufferController) -> None:
+        assert spec_of(world)["replicas"] == 3
+        assert world.kept() == ("True", "KeptOnTopElsewhere")
+        assert world.said("KeptOnTopElsewhere") == 1
+        world.edit("buffers", "web", recreationStrategy="KeepEmpty")
+        await world.wait(1.0)
+        assert world.kept() == KEPT
+
+    world.run(play)
+
+
+def test_nothing_is_written_when_nothing_has_changed() -> None:
+    world = translating()
+
+    async def play(controller: BufferController) -> None:
+        world.changes.clear()
+        await world.wait(600.0)
+        controller.begin_anew()
+        await world.wait(2.0)
+        assert world.changes == []
+
+    world.run(play)
+
+
+def test_a_buffer_that_stands_for_nothing_has_an_empty_one_or_none() -> None:
+    world = translating()
+    world.add_buffer("lost", targetRef={"kind": "Deployment", "name": "lost"}, capacity={"replicas": {"exactly": 1}})
+
+    async def play(_: BufferController) -> None:
+        assert world.capacity("lost") is None
+        assert world.kept("lost") == ("False", "NothingKeptElsewhere")
+        world.server.delete(path("deployments", "web"))
+        await world.wait(1.0)
+        assert spec_of(world)["replicas"] == 0
+        assert world.kept() == ("False", "NothingKeptElsewhere")
+        world.add_workload(replicas=10, pods=0)
+        await world.wait(1.0)
+        assert spec_of(world)["replicas"] == 2
+        assert world.kept() == KEPT
+
+    world.run(play)
+
+
+def test_a_capacity_buffer_of_somebody_elses_is_left_as_it_is() -> None:
+    world = translating()
+    world.add_capacity(**OF_WEB, replicas=7)
+
+    async def play(_: BufferController) -> None:
+        assert spec_of(world) == {**OF_WEB, "replicas": 7}
+        assert world.template(OF_BUFFER) is None
+        assert world.kept() == ("False", "OwnedNameTaken")
+        assert world.said("OwnedNameTaken") == 1
+        world.server.delete(world.capacity_path())
+        await world.wait(1.0)
+        assert spec_of(world)["replicas"] == 2
+        assert world.kept() == KEPT
+
+    world.run(play)
+
+
+def test_an_edit_of_what_is_kept_is_undone() -> None:
+    world = translating()
+
+    async def play(_: BufferController) -> None:
+        world.edit_capacity(podTemplateRef={"name": OF_BUFFER}, replicas=50)
+        await world.wait(1.0)
+        assert spec_of(world)["replicas"] == 2
+        world.server.delete(world.capacity_path())
+        world.server.delete(world.template_path(OF_BUFFER))
+        await world.wait(1.0)
+        assert spec_of(world)["replicas"] == 2
+        assert world.template(OF_BUFFER) is not None
+
+    world.run(play)
+
+
+def test_a_buffer_of_another_type_has_none() -> None:
+    world = translating()
+
+    async def play(_: BufferController) -> None:
+        assert world.capacity() is not None
+        world.edit("buffers", "web", type="buffer.example.com/other")
+        await world.wait(1.0)
+        assert (world.capacity(), world.template(OF_BUFFER), world.kept()) == (None, None, None)
+
+    world.run(play)
+
+
+def test_what_was_kept_goes_when_it_is_no_longer_asked_for() -> None:
+    world = translating()
+
+    async def first(_: BufferController) -> None:
+        assert world.capacity() is not None
+
+    async def then(_: BufferController) -> None:
+        assert (world.capacity(), world.template(OF_BUFFER), world.kept()) == (None, None, None)
+        assert world.condition() == ("True", "BufferReady")
+        world.changes.clear()
+        await world.wait(200.0)
+        assert world.changes == []
+
+    world.run(first)
+    world.settings = BufferControllerSettings()
+    world.run(then)
+
+
+def test_a_cluster_without_the_kind_is_told_until_it_has_it() -> None:
+    world = translating(version="")
+
+    async def play(_: BufferController) -> None:
+        assert world.kept() == ("False", "CapacityBuffersNotServed")
+        assert world.chunks() == 2
+        world.version = "v1beta1"
+        await world.wait(130.0)
+        assert world.kept() == KEPT
+
+    world.run(play)
+
+
+def test_a_refusal_is_told_and_tried_again() -> None:
+    world = translating()
+    refused = [True]
+
+    def fault(request: Request) -> Answer | None:
+        posted = request.method == "POST" and request.path.endswith("/capacitybuffers")
+        return refusal(403, "Forbidden", "not in this namespace") if posted and refused else None
+
+    world.fault = fault
+
+    async def play(_: BufferController) -> None:
+        assert world.kept() == ("False", "OwnedObjectRefused")
+        assert "not in this namespace" in world.message("KeptAsCapacityBuffer")
+        assert world.condition() == ("True", "BufferReady")
+        refused.clear()
+        await world.wait(61.0)
+        assert world.kept() == KEPT
+
+    world.run(play)
+
+
+def test_who_does_not_lead_keeps_nothing() -> None:
+    world = translating()
+    world.leads = False
+
+    async def play(_: BufferController) -> None:
+        await world.wait(70.0)
+        assert (world.capacity(), world.template(OF_BUFFER)) == (None, None)
+
+    world.run(play)
+
+
+def test_who_makes_them_does_not_serve_them() -> None:
+    both = ElsewhereSettings(serve_capacity_buffers=True, translate=True)
+    assert [each.setting for each in both.conflicts()] == ["translate"]
+    assert not list(ElsewhereSettings(serve_capacity_buffers=True).conflicts())
+    assert not list(ElsewhereSettings(translate=True).conflicts())
+
+
+def test_without_the_right_to_read_them_buffers_go_on_without() -> None:
+    world = translating()
+
+    def fault(request: Request) -> Answer | None:
+        return refusal(403, "Forbidden", "no") if request.path.endswith("/podtemplates") else None
+
+    world.fault = fault
+
+    async def play(_: BufferController) -> None:
+        await world.wait(10.0)
+        assert world.chunks() == 2
+        assert world.kept() == ("False", "CapacityBuffersNotServed")
+        assert world.capacity() is None
+        world.fault = lambda _request: None
+        await world.wait(120.0)
+        assert world.kept() == KEPT
+
+    world.run(play)
