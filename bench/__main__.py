@@ -9,11 +9,16 @@ from bench import (
     admission,
     admission_side_by_side,
     backtest,
+    buffers_idle,
     check_time,
     closed_loop,
+    fit_agreement,
     fit_of_many,
     help_time,
+    hvpa_loads,
+    hvpa_plans,
     informer,
+    packing,
     pod_list,
     quality,
     quantity_columns,
@@ -34,21 +39,26 @@ MEASUREMENTS: dict[str, Callable[[], list[Row]]] = {
     "check_time": check_time.measure,
     "recommender_pass": recommender_pass.measure,
     "fit_of_many": fit_of_many.measure,
+    "packing": packing.measure,
+    "hvpa": hvpa_plans.measure,
     "admission": admission.measure,
     "admission_side_by_side": admission_side_by_side.measure,
     "recommender_side_by_side": recommender_side_by_side.measure,
     "recommender_cost": recommender_cost.measure,
     "updater_idle": updater_idle.measure,
+    "buffers_idle": buffers_idle.measure,
     "updater_side_by_side": updater_side_by_side.measure,
     "updater_side_by_side_replaced": updater_side_by_side.measure_replaced,
     "quality": quality.measure,
     "backtest": backtest.measure,
     "closed_loop": closed_loop.measure,
+    "hvpa_loads": hvpa_loads.measure,
     "recommend_prometheus": recommend_prometheus.measure,
 }
 
-# Taken only when named: each takes more than ten minutes.
+# Taken only when named: each takes many minutes.
 ON_REQUEST: dict[str, Callable[[], list[Row]]] = {
+    "fit_agreement": fit_agreement.measure,
     "recommender_side_by_side_large": recommender_side_by_side.measure_large,
 }
 

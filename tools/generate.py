@@ -17,12 +17,15 @@ from boost_pictures import KINDS as BOOST_KINDS  # noqa: E402
 from boost_pictures import PROBES, boost_picture  # noqa: E402
 from decisions import PAGE as ACTUATION  # noqa: E402
 from decisions import actuation_page  # noqa: E402
+from hvpa_pictures import day_picture, edges_picture, ladders_picture, order_picture  # noqa: E402
 from pages import cli_page, component_page, kinds_page, reasons_page, requirements_page  # noqa: E402
 from picture import picture  # noqa: E402
 from trellis.api.crds import crd  # noqa: E402
 from trellis.api.kinds import ALL_KINDS, KINDS, Kind  # noqa: E402
 from trellis.controllers.admission.metrics import ADMISSION_METRICS  # noqa: E402
 from trellis.controllers.admission.settings import AdmissionSettings  # noqa: E402
+from trellis.controllers.buffers.metrics import BUFFER_METRICS  # noqa: E402
+from trellis.controllers.buffers.settings import BufferControllerSettings  # noqa: E402
 from trellis.controllers.hvpa.metrics import HVPA_METRICS  # noqa: E402
 from trellis.controllers.hvpa.settings import HvpaControllerSettings  # noqa: E402
 from trellis.controllers.recommender.metrics import RECOMMENDER_METRICS  # noqa: E402
@@ -57,6 +60,9 @@ def generated() -> dict[str, Callable[[], str]]:
     files["docs/reference/hvpa-controller.md"] = lambda: component_page(
         "hvpa", HvpaControllerSettings, HVPA_METRICS, guide="hvpa"
     )
+    files["docs/reference/buffers-controller.md"] = lambda: component_page(
+        "buffers", BufferControllerSettings, BUFFER_METRICS, guide="buffers"
+    )
     files["docs/images/check.svg"] = lambda: picture(ROOT)
     files["docs/images/boost-probes.svg"] = lambda: boost_picture(
         PROBES, "CPU request and limit over time, with and without a probe and a duration"
@@ -65,6 +71,10 @@ def generated() -> dict[str, Callable[[], str]]:
         BOOST_KINDS, "CPU request and limit over time, for a factor, a quantity, RequestsOnly and a recommendation"
     )
     files["docs/images/usage-shapes.svg"] = usage_picture
+    files["docs/images/hvpa-ladders.svg"] = lambda: ladders_picture(ROOT)
+    files["docs/images/hvpa-edges.svg"] = lambda: edges_picture(ROOT)
+    files["docs/images/hvpa-day.svg"] = lambda: day_picture(ROOT)
+    files["docs/images/hvpa-order.svg"] = lambda: order_picture(ROOT)
     files[ACTUATION] = lambda: actuation_page(ROOT)
     files["docs/reference/requirements.md"] = lambda: requirements_page(ROOT)
     return files

@@ -19,6 +19,7 @@ import trellis
 from trellis.api.fields import INT32_MAX
 from trellis.api.kinds import RULES, SCENARIO, Kind
 from trellis.api.scenario import PolicySpec
+from trellis.api.scenario_scaling import PolicyHpaSpec, PolicyHvpaSpec
 from trellis.api.scenario_usage import ContainerUsage, ResourceUsage
 from trellis.api.scenario_workloads import FleetMix, ScenarioWorkload
 from trellis.api.schema import Node, Shape, schema_of
@@ -43,6 +44,8 @@ SCENARIO_PARTS: Apart = {
     ResourceUsage: "Usage of a resource",
     FleetMix: "Fleet",
     PolicySpec: "[VerticalPodAutoscaler](verticalpodautoscaler.md)",
+    PolicyHpaSpec: "HorizontalPodAutoscaler",
+    PolicyHvpaSpec: "[Hvpa](hvpa.md)",
 }
 
 

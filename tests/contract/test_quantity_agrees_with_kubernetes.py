@@ -64,6 +64,7 @@ def spelled_out(text: str) -> str:
 @example(".e-10")
 @example("1.500")
 @example("-")
+@example("+00000000001000E")
 @settings(deadline=None, max_examples=400)
 def test_quantities_are_read_and_printed_as_by_kubernetes(oracle: Oracle, text: str) -> None:
     assume(not re.search(r"[eE][+-]?\d{3}", text))
@@ -75,8 +76,9 @@ def test_quantities_are_read_and_printed_as_by_kubernetes(oracle: Oracle, text: 
     assert ours.exact() == Fraction(verdict.decimal)
     assert ours.format == verdict.format
     if abs(ours.exact()) < 10**21:
+        # Beyond, Kubernetes loses the suffix: it prints 1000E as 1.
         assert str(ours) == oracle.quantity(spelled_out(text)).canonical
-    assert oracle.quantity(str(ours)).canonical == str(ours)
+        assert oracle.quantity(str(ours)).canonical == str(ours)
 
 
 @given(texts)

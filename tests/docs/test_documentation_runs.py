@@ -67,7 +67,7 @@ def printed(command: str, folder: Path, beside: Path) -> list[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=60,
+        timeout=100,
         check=False,
     )
     return done.stdout.splitlines()

@@ -1,17 +1,20 @@
-"""The dump that the guide "why did it do that" reads is the one that the tests of explanations are about."""
+"""The dumps that the guide "why did it do that" reads are those that the tests of explanations are about."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
-from explained_world import shop
+import pytest
 
-DUMP = Path(__file__).resolve().parents[2] / "examples" / "explain" / "shop.jsonl"
+from explained_world import Cluster, search, shop, spare
+
+DUMPS = Path(__file__).resolve().parents[2] / "examples" / "explain"
 
 
-def test_the_dump_of_the_guide_is_the_shop_of_the_tests() -> None:
-    lines = b"".join(shop().lines())
+@pytest.mark.parametrize(("name", "cluster"), [("shop", shop()), ("search", search()), ("spare", spare())])
+def test_a_dump_of_the_guide_is_the_one_of_the_tests(name: str, cluster: Cluster) -> None:
+    lines, dump = b"".join(cluster.lines()), DUMPS / f"{name}.jsonl"
     if os.environ.get("REWRITE_GOLDEN"):
-        DUMP.write_bytes(lines)
-    assert DUMP.read_bytes() == lines, "run with REWRITE_GOLDEN=1 and look at the guide"
+        dump.write_bytes(lines)
+    assert dump.read_bytes() == lines, "run with REWRITE_GOLDEN=1 and look at the guide"

@@ -7,11 +7,12 @@ from typing import Any
 
 import msgspec
 
-from trellis.api import buffer_rules, hvpa_rules, scenario_rules, vpa_rules
+from trellis.api import buffer_rules, hvpa_rules, kwok_group_rules, scenario_rules, vpa_rules
 from trellis.api.buffer import Buffer, BufferSpec, BufferStatus
 from trellis.api.checkpoint import CheckpointSpec, CheckpointStatus, VerticalPodAutoscalerCheckpoint
 from trellis.api.fields import Rule
 from trellis.api.hvpa import Hvpa, HvpaSpec, HvpaStatus
+from trellis.api.kwok_groups import KwokNodeGroup, KwokNodeGroupSpec
 from trellis.api.scenario import Scenario, ScenarioSpec
 from trellis.api.vpa import VerticalPodAutoscaler, VerticalPodAutoscalerSpec, VerticalPodAutoscalerStatus
 
@@ -121,6 +122,7 @@ HVPA = Kind(
         Column("CPU", "string", f"{_FIRST_TARGET}.cpu"),
         Column("Mem", "string", f"{_FIRST_TARGET}.memory"),
         Column("Blocked", "string", ".status.blocked[0].reason"),
+        Column("Reason", "string", ".status.conditions[?(@.type=='Active')].reason"),
         _AGE,
         Column("Wish", "integer", ".spec.replicas", priority=1),
         Column("Kind", "string", ".spec.targetRef.kind", priority=1),
@@ -135,7 +137,7 @@ BUFFER = Kind(
     struct=Buffer,
     spec=BufferSpec,
     status=BufferStatus,
-    scale=Scale(".spec.capacity.replicas.exactly", ".status.podBasedBufferSpec.replicaNum"),
+    scale=Scale(".spec.capacity.replicas.exactly", ".status.podBasedBufferSpec.replicaNum", ".status.selector"),
     columns=(
         Column("Target", "string", ".spec.targetRef.name"),
         Column("Strategy", "string", ".spec.recreationStrategy"),
@@ -156,9 +158,19 @@ SCENARIO = Kind(
     spec=ScenarioSpec,
     status=None,
 )
+KWOK_NODE_GROUP = Kind(
+    group="nodes.trellis.x-k8s.io",
+    version="v1alpha1",
+    name="KwokNodeGroup",
+    plural="kwoknodegroups",
+    short_names=(),
+    struct=KwokNodeGroup,
+    spec=KwokNodeGroupSpec,
+    status=None,
+)
 # What a cluster stores, and what only files hold: no CRD is made of the latter, and no API server asked about them.
 KINDS = (VPA, CHECKPOINT, HVPA, BUFFER)
-FILE_KINDS = (SCENARIO,)
+FILE_KINDS = (SCENARIO, KWOK_NODE_GROUP)
 ALL_KINDS = (*KINDS, *FILE_KINDS)
 
 
@@ -169,7 +181,7 @@ def _by_struct(*modules: tuple[Rule[Any], ...]) -> Mapping[type[msgspec.Struct],
     return found
 
 
-RULES = _by_struct(vpa_rules.RULES, hvpa_rules.RULES, buffer_rules.RULES, scenario_rules.RULES)
+RULES = _by_struct(vpa_rules.RULES, hvpa_rules.RULES, buffer_rules.RULES, scenario_rules.RULES, kwok_group_rules.RULES)
 
 
 def find_kind(api_version: str, name: str) -> Kind | None:

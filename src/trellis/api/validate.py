@@ -11,13 +11,16 @@ from typing import Any
 
 from trellis.api.conform import Conformance
 from trellis.api.gates import Gates, gated
-from trellis.api.kinds import CHECKPOINT, RULES, VPA, Kind
+from trellis.api.kinds import CHECKPOINT, KWOK_NODE_GROUP, RULES, VPA, Kind
+from trellis.api.kwok_group_rules import name_problems
 from trellis.api.metadata import RULES as METADATA_RULES
 from trellis.api.metadata import Metadata
-from trellis.api.problems import REQUIRED, UNKNOWN_FIELD, Problem
+from trellis.api.problems import INVALID, REQUIRED, UNKNOWN_FIELD, Problem
+from trellis.api.scenario_scaling import HpaSpec
 from trellis.api.schema import schema_of
 from trellis.base.names import nearest
 
+HPA_VERSION = "autoscaling/v2"
 _TOP = ("apiVersion", "kind", "metadata", "spec", "status")
 
 
@@ -35,6 +38,8 @@ def validate(
     top = _TOP if kind.status is not None else _TOP[:-1]
     problems = [_unknown(name, top) for name in document if name not in top]
     problems += metadata_problems(document.get("metadata"))
+    if kind is KWOK_NODE_GROUP:
+        problems += name_problems(document.get("metadata"))
     spec = document.get("spec")
     if spec is not None:
         problems += Conformance(RULES).check(schema_of(kind.spec), spec, ("spec",))
@@ -45,6 +50,18 @@ def validate(
     if kind is VPA:
         problems += gated(spec, old.get("spec") if old else None, gates or Gates())
     return problems
+
+
+def validate_simulated_hpa(document: Mapping[str, Any]) -> list[Problem]:
+    """Every problem of a HorizontalPodAutoscaler, which is nobody's kind but Kubernetes', for a simulation."""
+    problems = [_unknown(name, _TOP) for name in document if name not in _TOP]
+    if document.get("apiVersion") != HPA_VERSION:
+        problems.append(Problem(("apiVersion",), INVALID, f"must be {HPA_VERSION}", document.get("apiVersion")))
+    problems += metadata_problems(document.get("metadata"))
+    spec = document.get("spec")
+    if spec is None:
+        return [*problems, Problem(("spec",), REQUIRED, "spec must be given")]
+    return problems + Conformance(RULES).check(schema_of(HpaSpec), spec, ("spec",))
 
 
 def metadata_problems(metadata: object) -> list[Problem]:

@@ -187,8 +187,9 @@ def test_every_text_of_our_own_kinds_that_users_write_is_bounded(kind: Kind) -> 
 @pytest.mark.req("BF-37", "BF-07")
 def test_a_buffers_status_holds_the_pods_the_conditions_and_the_last_full_time() -> None:
     status = object_schema(BUFFER)["properties"]["status"]["properties"]
-    assert set(status) == {"podBasedBufferSpec", "conditions", "lastFullyProvisioned", "observedGeneration"}
-    assert set(status["podBasedBufferSpec"]["properties"]) == {"replicaNum", "podSpec"}
+    told = {"podBasedBufferSpec", "conditions", "lastFullyProvisioned", "observedGeneration", "selector"}
+    assert set(status) == told
+    assert set(status["podBasedBufferSpec"]["properties"]) == {"replicaNum", "podSpec", "podLabels"}
     assert status["lastFullyProvisioned"]["format"] == "date-time"
 
 
