@@ -19,7 +19,7 @@ from trellis.core.fit.packing import pack
 from trellis.core.fit.predicates import Obstacle, Refusal, eligible, fits, refusals, why_not
 from trellis.core.fit.resident import Resident
 from trellis.core.fit.room import most_of
-from trellis.core.fit.running import held_by
+from trellis.core.fit.running import held_at_least, held_by
 from trellis.core.fit.volumes import Storage, volume_terms
 
 __all__ = [
@@ -34,6 +34,7 @@ __all__ = [
     "daemon_demand",
     "eligible",
     "fits",
+    "held_at_least",
     "held_by",
     "most_of",
     "pack",

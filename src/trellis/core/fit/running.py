@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from trellis.api.kube.containers import Container, ContainerStatus
 from trellis.api.kube.pods import RESIZE_PENDING, Pod
+from trellis.base.errors import InvalidInput
 from trellis.core.fit.demand import Demand
 from trellis.core.fit.resources import CPU, LARGEST, MEMORY, Counts, counted, readable_nanos
 
@@ -31,6 +32,14 @@ def held_by(pod: Pod) -> Demand:
         held = _largest(sources if infeasible else [asked, *sources])
         whole = {name: held.get(name, 0) for name in _RESIZED if name in asked}
     return Demand.of(pod.spec, requests, whole=whole)
+
+
+def held_at_least(pod: Pod) -> Demand:
+    """The same of any pod: one with an amount that cannot be read is known to be a pod, and no more."""
+    try:
+        return held_by(pod)
+    except InvalidInput:
+        return Demand()
 
 
 def _resizable(pod: Pod) -> Iterator[Container]:

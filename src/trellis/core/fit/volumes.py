@@ -8,6 +8,7 @@ there, and which existing volume would do instead, is not asked. Without its cla
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import Final, TypeAlias
 
 import msgspec
@@ -39,12 +40,22 @@ _NOWHERE: Final[Terms] = ()
 _UNZONED: Final = NodeTerm(tuple(Requirement(key, Operator.DOES_NOT_EXIST) for key in _ZONES))
 
 
-class Storage(msgspec.Struct, frozen=True):
+class Storage(msgspec.Struct, frozen=True, dict=True):
     """What is known of claims, by namespace and name, of volumes and of classes."""
 
     claims: Mapping[tuple[str, str], PersistentVolumeClaim] = {}
     volumes: Mapping[str, PersistentVolume] = {}
     classes: Mapping[str, StorageClass] = {}
+
+    @cached_property
+    def made_for(self) -> Mapping[tuple[str, str], list[PersistentVolumeClaim]]:
+        """The claims that were made for one pod each, by its namespace and UID."""
+        found: dict[tuple[str, str], list[PersistentVolumeClaim]] = {}
+        for claim in self.claims.values():
+            owner = claim.metadata.controller
+            if owner is not None:
+                found.setdefault((claim.metadata.namespace, owner.uid), []).append(claim)
+        return found
 
 
 def volume_terms(spec: PodSpec, metadata: ObjectMeta, storage: Storage) -> tuple[Terms, ...]:
@@ -62,14 +73,9 @@ def _claims(
             yield storage.claims.get(key), True
     made = sum(volume.ephemeral is not None for volume in spec.volumes)
     if made:
-        own = [claim for claim in storage.claims.values() if _is_made_for(claim, metadata)]
+        own = storage.made_for.get((metadata.namespace, metadata.uid), [])
         yield from ((claim, False) for claim in own)
         yield from ((None, False) for _ in range(made - len(own)))
-
-
-def _is_made_for(claim: PersistentVolumeClaim, metadata: ObjectMeta) -> bool:
-    owner = claim.metadata.controller
-    return owner is not None and owner.uid == metadata.uid and claim.metadata.namespace == metadata.namespace
 
 
 def _terms(claim: PersistentVolumeClaim | None, storage: Storage, zoned: bool) -> Iterator[Terms]:

@@ -1,0 +1,85 @@
+"""What does the status of a Buffer say of its room? Only the node autoscaler's fields: one condition and one time.
+
+While all chunks have room, `lastFullyProvisioned` would be another time in every pass. It is written when that begins
+and ends, and now and then in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from trellis.api.buffer import BufferStatus
+from trellis.api.parts import Condition
+from trellis.base.errors import InvalidTime
+from trellis.base.times import format_time, parse_time
+from trellis.core.nodes.verdicts import BufferVerdict
+
+PROVISIONED: Final = "Provisioned"
+
+# How old a written time may get while it is true; a process that ends forgets no more than this.
+_REFRESH_SECONDS: Final = 300.0
+# Conditions are for people; the API takes 32 KiB of text.
+_LONGEST: Final = 1_024
+
+
+def provisioned_status(
+    verdict: BufferVerdict, before: BufferStatus | None, generation: int, now: float
+) -> dict[str, Any] | None:
+    """Our fields of the status; None if the object says so already."""
+    was = _condition(before)
+    wanted = {
+        "type": PROVISIONED,
+        "status": "True" if verdict.is_provisioned else "False",
+        "reason": verdict.said.reason.code,
+        "message": _message(verdict),
+    }
+    written = _time(before.last_fully_provisioned) if before is not None else None
+    full_at = max((each for each in (written, verdict.full_at) if each is not None), default=None)
+    if was is not None and _is_told(wanted, was) and not _is_stale(written, full_at, verdict):
+        return None
+    stays = was is not None and was.status == wanted["status"]
+    since = was.last_transition_time if was is not None and stays else None
+    moment = format_time(datetime.fromtimestamp(now, UTC))
+    condition = {**wanted, "observedGeneration": generation, "lastTransitionTime": since or moment}
+    told = {"lastFullyProvisioned": format_time(datetime.fromtimestamp(full_at, UTC))} if full_at is not None else {}
+    return {"conditions": [condition], **told}
+
+
+def _condition(before: BufferStatus | None) -> Condition | None:
+    known = before.conditions or () if before is not None else ()
+    return next((each for each in known if each.type == PROVISIONED), None)
+
+
+def _is_told(wanted: Mapping[str, str], was: Condition) -> bool:
+    return (was.status, was.reason, was.message) == (wanted["status"], wanted["reason"], wanted["message"])
+
+
+def _is_stale(written: float | None, full_at: float | None, verdict: BufferVerdict) -> bool:
+    """Whether the time that is written is too old: by a while as long as it goes on, by a second once it is over."""
+    if full_at is None or written is None:
+        return full_at is not None
+    return full_at - written >= (_REFRESH_SECONDS if verdict.is_provisioned else 1)
+
+
+def _message(verdict: BufferVerdict) -> str:
+    """How many chunks have room, and why others have none; nothing that differs from pass to pass by itself."""
+    parts = [f"{verdict.on_ready} of {verdict.chunks} chunks have room on nodes that are ready"]
+    if verdict.on_coming:
+        parts.append(f"{verdict.on_coming} wait for nodes on their way")
+    if verdict.ordered:
+        ordered = ", ".join(f"{count} on new nodes of {group}" for group, count in sorted(verdict.ordered.items()))
+        parts.append(f"{ordered} are to have room")
+    if verdict.unplaced:
+        refused = "; ".join(map(str, verdict.refused)) or str(verdict.said)
+        parts.append(f"{verdict.unplaced} have none: {refused}")
+    said = "; ".join(parts)
+    return said if len(said) <= _LONGEST else said[: _LONGEST - 3] + "..."
+
+
+def _time(text: str | None) -> float | None:
+    try:
+        return parse_time(text).timestamp() if text else None
+    except InvalidTime:
+        return None

@@ -1,0 +1,38 @@
+"""By which figures are nodes removed? Each is named like the flag of Cluster Autoscaler that means the same."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class DownSettings(msgspec.Struct, frozen=True):
+    """Times in seconds.
+
+    A node is underused if requests are at most `scale_down_utilization_threshold` of what it offers, of each resource.
+    `max_scale_down_parallelism` is how many nodes may be on their way out at a time, `max_drain_parallelism` how many
+    of them with pods to be evicted. `max_pod_eviction_seconds` is how long an eviction, or the mark on a node, may be
+    refused before the node is kept. `max_nodes_tried` is how many nodes with pods a plan tries, of those known to be
+    unneeded and of others.
+    """
+
+    scale_down_enabled: bool = True
+    scale_down_utilization_threshold: float = 0.5
+    scale_down_unneeded_seconds: float = 600.0
+    scale_down_unready_enabled: bool = True
+    scale_down_unready_seconds: float = 1_200.0
+    scale_down_delay_after_add_seconds: float = 600.0
+    scale_down_delay_after_delete_seconds: float = 0.0
+    scale_down_delay_after_failure_seconds: float = 180.0
+    max_scale_down_parallelism: int = 10
+    max_drain_parallelism: int = 1
+    node_delete_delay_after_taint_seconds: float = 5.0
+    max_pod_eviction_seconds: float = 120.0
+    max_graceful_termination_seconds: int = 600
+    # How long a provider may take to show that a node which was given back is leaving.
+    node_release_seconds: float = 120.0
+    unremovable_node_recheck_seconds: float = 300.0
+    skip_nodes_with_system_pods: bool = True
+    skip_nodes_with_local_storage: bool = True
+    skip_nodes_with_custom_controller_pods: bool = True
+    max_node_provision_seconds: float = 900.0
+    max_nodes_tried: int = 100

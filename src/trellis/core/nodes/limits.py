@@ -1,0 +1,94 @@
+"""How many nodes of each group may still be ordered? Limits of the group, of the cluster, and of one scale-up."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from trellis.base.reason import Reason, Severity
+from trellis.core.buffers.said import Said
+from trellis.core.fit.resources import CPU, MEMORY
+from trellis.core.nodes.backoff import GROUP_BACKED_OFF
+from trellis.core.nodes.look import Look
+from trellis.core.nodes.sizes import GROUP_AT_MAXIMUM
+from trellis.core.usage.columns import FloatColumn, IntColumn
+
+CLUSTER_AT_LIMIT = Reason("ClusterAtLimit", "The cluster may not have more nodes, cores or memory.", Severity.WARNING)
+SCALE_UP_LIMITED = Reason("ScaleUpLimited", "No more nodes of a group are ordered at once; the rest follows.")
+
+_ENDLESS: Final = np.inf
+
+
+class Limits:
+    """What is left of all limits, while orders are made up."""
+
+    def __init__(self, look: Look) -> None:
+        self._templates, self._settings = look.templates, look.settings
+        groups = [each.group for each in look.templates.states]
+        self._backoffs = {
+            at: look.backoffs[each.name]
+            for at, each in enumerate(groups)
+            if each.name in look.backoffs and look.now < look.backoffs[each.name].until
+        }
+        self._sizes = np.array([each.max_size - look.target(each.name) for each in groups], dtype=np.int64)
+        self._at_once = np.full(len(groups), look.settings.max_nodes_per_scaleup, dtype=np.int64)
+        self._weights: dict[str, FloatColumn] = {
+            "nodes": np.ones(len(groups)),
+            "cores": look.templates.cores,
+            "memory": look.templates.memory,
+        }
+        coming = np.array([look.coming.counts[each.name] for each in groups], dtype=np.float64)
+        self._left = {
+            name: most - have - float(coming @ self._weights[name]) if most else _ENDLESS
+            for name, (have, most) in _totals(look).items()
+        }
+
+    def rooms(self) -> IntColumn:
+        """How many nodes of each group may be ordered now, if none of another are."""
+        found = np.minimum(self._sizes, self._at_once)
+        for name, left in self._left.items():
+            if left < _ENDLESS:
+                weights = np.maximum(self._weights[name], 1e-9)
+                found = np.minimum(found, np.floor(max(left, 0.0) / weights + 1e-9).astype(np.int64))
+        found[list(self._backoffs)] = 0
+        found[found < 0] = 0
+        return found
+
+    def room(self, group: int) -> int:
+        """The same of one group."""
+        if group in self._backoffs:
+            return 0
+        left = (left / max(float(self._weights[name][group]), 1e-9) for name, left in self._left.items())
+        return max(0, int(min(self._sizes[group], self._at_once[group], *(each + 1e-9 for each in left))))
+
+    def take(self, group: int, count: int) -> None:
+        """Note an order; a negative one gives back what was not needed."""
+        self._sizes[group] -= count
+        self._at_once[group] -= count
+        for name in self._left:
+            self._left[name] -= count * float(self._weights[name][group])
+
+    def why_none(self, group: int) -> Said:
+        """Why nothing more can be had from a group now."""
+        name = self._templates.states[group].group.name
+        if group in self._backoffs:
+            return Said(GROUP_BACKED_OFF, f"{name} is left alone: {self._backoffs[group].why}")
+        if self._sizes[group] <= 0:
+            most = self._templates.states[group].group.max_size
+            return Said(GROUP_AT_MAXIMUM, f"{name} may have {most} nodes")
+        for what, left in self._left.items():
+            if left < self._weights[what][group]:
+                return Said(CLUSTER_AT_LIMIT, f"another node of {name} is above the limit of {what} of the cluster")
+        return Said(SCALE_UP_LIMITED, f"{self._settings.max_nodes_per_scaleup} nodes of {name} are ordered at once")
+
+
+def _totals(look: Look) -> dict[str, tuple[float, float]]:
+    """What the cluster has without what is on its way, and the most it may have; 0 for no limit."""
+    table, settings = look.snapshot.table, look.settings
+    there = table.exists & ~look.stands.starting
+    return {
+        "nodes": (float(np.count_nonzero(there)), settings.max_nodes_total),
+        "cores": (float(table.offered(CPU)[there].sum()) / 1000, settings.cores_total),
+        "memory": (float(table.offered(MEMORY)[there].sum()), settings.memory_total),
+    }

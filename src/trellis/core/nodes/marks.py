@@ -1,0 +1,43 @@
+"""How is a node known that we are about to remove? By a taint of ours, which says since when.
+
+It keeps new pods away, and whoever finds it without knowing of a removal knows that somebody has left it behind.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from trellis.api.kube.nodes import Node, Taint
+from trellis.core.nodes.down_actions import SetTaints
+from trellis.core.nodes.standing import LEAVING_TAINT
+
+_EFFECT = "NoSchedule"
+
+
+def is_marked(node: Node) -> bool:
+    """Whether the node has our mark."""
+    return any(each.key == LEAVING_TAINT for each in node.spec.taints)
+
+
+def marking(node: Node, since: float) -> SetTaints:
+    """Put the mark on a node."""
+    return _setting(node, (*_others(node), Taint(LEAVING_TAINT, f"{since:.0f}", _EFFECT)))
+
+
+def unmarking(node: Node) -> SetTaints:
+    """Take the mark off."""
+    return _setting(node, _others(node))
+
+
+def unmarked(node: Node) -> Node:
+    """The node as it is without the mark."""
+    return msgspec.structs.replace(node, spec=msgspec.structs.replace(node.spec, taints=_others(node)))
+
+
+def _others(node: Node) -> tuple[Taint, ...]:
+    return tuple(each for each in node.spec.taints if each.key != LEAVING_TAINT)
+
+
+def _setting(node: Node, taints: tuple[Taint, ...]) -> SetTaints:
+    metadata = node.metadata
+    return SetTaints(metadata.name, metadata.uid, metadata.resource_version, taints)

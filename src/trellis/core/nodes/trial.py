@@ -1,0 +1,154 @@
+"""What would be if there were more nodes? The cluster with rows for nodes that are on their way or might be ordered.
+
+Rows are put into the table of the snapshot, where the rules about other pods see them beside the nodes there are, and
+are taken out again at the end. Pods are tried in copies of what runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+
+from trellis.api.kube.nodes import Node
+from trellis.core.fit import Demand, pack
+from trellis.core.nodes.row_names import RowNames, empty_nodes
+from trellis.core.nodes.snapshot import Snapshot
+from trellis.core.nodes.standing import Standing
+from trellis.core.nodes.templates import Templates, named_row
+from trellis.core.nodes.upcoming import Awaited
+from trellis.core.nodes.worlds import World
+from trellis.core.usage.columns import BoolColumn, IntColumn
+
+_NO_ROWS: IntColumn = np.zeros(0, dtype=np.int64)
+
+
+class Trial:
+    """`ready` are the numbers of nodes that can be used now, `coming` those on their way, `new` those to be ordered."""
+
+    def __init__(self, snapshot: Snapshot, stands: Standing, templates: Templates) -> None:
+        self.table = snapshot.table
+        self.running = snapshot.running.copy()
+        self.fixed = snapshot.fixed.copy()
+        self.templates = templates
+        self.ready: IntColumn = np.flatnonzero(stands.ready)
+        self.coming: IntColumn = _NO_ROWS
+        self.new: IntColumn = _NO_ROWS
+        self._nodes = snapshot.nodes
+        # Nodes that are in the table as they will be, as they are.
+        self._changed: list[Node] = []
+        self._names: dict[int, str] = {}
+        self._groups: IntColumn = _NO_ROWS
+        self._empty = empty_nodes(snapshot, stands)
+        self._row_names = RowNames(templates.names)
+        self._called: dict[int, str] | None = None
+
+    def await_nodes(self, awaited: Awaited) -> None:
+        """Have rows for the nodes that are on their way; a Node that is there already is taken to be as it will be."""
+        for group, name in enumerate(self.templates.names):
+            there = [self._starting(group, node) for node in awaited.nodes.get(name, ())]
+            rows = self._rows(group, awaited.counts.get(name, 0) - len(there))
+            self.coming = np.concatenate((self.coming, np.array(there, dtype=np.int64), rows))
+            for number in (*there, *self._empty.get(name, ())):
+                self._row_names.alias(group, number)
+        self._row_names.all_awaited()
+
+    def find(self, name: str) -> int:
+        """The number of a node or row; -1 if there is none of the name."""
+        number = self._row_names.find(name)
+        return number if number >= 0 else self.table.find(name)
+
+    def names(self, numbers: IntColumn) -> list[str]:
+        """What nodes and rows are to be called in the next look, when rows to be ordered are on their way."""
+        if self._called is None:
+            self._called = self._row_names.in_next_look(self.new, self.groups_of(self.new))
+        called, found = self._called, numbers.tolist()
+        return [called.get(number, name) for number, name in zip(found, self.table.keys(found), strict=True)]
+
+    def open(self, group: int, count: int) -> IntColumn:
+        """Rows for nodes that might be ordered, with the pods on them that every node of the group has."""
+        rows = self._rows(group, count)
+        self.new = np.concatenate((self.new, rows))
+        self._called = None
+        return rows
+
+    def close(self, numbers: IntColumn) -> None:
+        """Take rows back that nobody needs."""
+        self.new = self.new[~self.mask(numbers)[self.new]]
+        self._called = None
+        for number in numbers.tolist():
+            for world in (self.running, self.fixed):
+                world.used.clear(number)
+            self.table.remove(self._names.pop(number))
+
+    def put(self, world: World, demand: Demand, count: int, nodes: IntColumn) -> IntColumn:
+        """Put pods that are alike on the first nodes that take them; the number of the node of each that got one."""
+        if not count or not len(nodes):
+            return _NO_ROWS
+        return pack(self.table, world.used, [(demand, count)], world.near, nodes)[0]
+
+    def groups_of(self, numbers: IntColumn) -> IntColumn:
+        """The groups of rows, by their numbers among the templates."""
+        return self._groups[numbers]
+
+    def mask(self, numbers: IntColumn) -> BoolColumn:
+        """The same nodes as a mask over the table."""
+        found = np.zeros(self.table.reach, dtype=np.bool_)
+        found[numbers] = True
+        return found
+
+    def orders(self) -> dict[int, int]:
+        """How many rows of each group are to be ordered."""
+        found, counts = np.unique(self.groups_of(self.new), return_counts=True)
+        return dict(zip(found.tolist(), counts.tolist(), strict=True))
+
+    def end(self) -> None:
+        """Leave the table as it was."""
+        for name in self._names.values():
+            self.table.remove(name)
+        self._names.clear()
+        for node in self._changed:
+            self.table.update(node)
+        self._changed.clear()
+
+    def _starting(self, group: int, name: str) -> int:
+        """The number of a node that starts, as it will be."""
+        self._changed.append(self._nodes[name])
+        number = self.table.update(named_row(self.templates.nodes[group], name))
+        for world in (self.running, self.fixed):
+            world.used.clear(number)
+        self._equip(group, np.array([number], dtype=np.int64))
+        return number
+
+    def _rows(self, group: int, count: int) -> IntColumn:
+        rows = np.array([self._row(group) for _ in range(count)], dtype=np.int64)
+        if count > 0:
+            self._equip(group, rows)
+        return rows
+
+    def _equip(self, group: int, rows: IntColumn) -> None:
+        """Note the group of rows, and put the pods on them that every node of the group has."""
+        if len(self._groups) < self.table.capacity:
+            more = np.full(self.table.capacity - len(self._groups), -1, dtype=np.int64)
+            self._groups = np.concatenate((self._groups, more))
+        self._groups[rows] = group
+        for demand in self.templates.daemons[group]:
+            for world in (self.running, self.fixed):
+                world.used.add_each(rows, demand, np.ones(len(rows), dtype=np.int64))
+
+    def _row(self, group: int) -> int:
+        name = self._row_names.next(group)
+        number = self.table.update(named_row(self.templates.nodes[group], name))
+        self._names[number] = name
+        return number
+
+
+@contextmanager
+def trial(snapshot: Snapshot, stands: Standing, templates: Templates) -> Iterator[Trial]:
+    """Something to try with; whatever happens, the table is as before afterwards."""
+    made = Trial(snapshot, stands, templates)
+    try:
+        yield made
+    finally:
+        made.end()

@@ -1,0 +1,144 @@
+"""Which nodes are on their way, and which will never come?
+
+What was ordered counts as if it were there, so that nothing is ordered twice for the same need: whether the provider
+shows it as an instance, in its target alone, or not yet at all. After a time nobody waits any longer; the group is
+then left alone for a while, and what is left of the order is given back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from trellis.base.reason import Reason, Severity
+from trellis.core.buffers.said import Said
+from trellis.core.nodes.groups import GroupState, Instance, InstanceState
+from trellis.core.nodes.snapshot import Snapshot
+from trellis.core.nodes.standing import is_leaving
+from trellis.core.nodes.up_settings import UpSettings
+
+INSTANCE_FAILED = Reason("InstanceFailed", "The provider says that the node will not come up.", Severity.WARNING)
+INSTANCE_OVERDUE = Reason("InstanceOverdue", "The node was ordered long ago and has not come up.", Severity.WARNING)
+ORDER_LOST = Reason("OrderLost", "Nodes were ordered long ago, and the provider has none to show.", Severity.WARNING)
+
+
+class Promise(msgspec.Struct, frozen=True):
+    """An order that the group does not show yet: how many instances it is to have, and when that was asked for."""
+
+    target: int
+    at: float
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """What went wrong with a group, and when. `instance` is to be given back; it is empty if there is none to give."""
+
+    group: str
+    at: float
+    said: Said
+    instance: str = ""
+
+
+class Awaited(msgspec.Struct, frozen=True):
+    """What is on its way, by group; what failed; orders not yet shown, and since when groups have less than they say.
+
+    `nodes` are the names of those on their way whose Node is there already. `next_look` is when something is overdue,
+    if nothing happens before.
+    """
+
+    counts: Mapping[str, int]
+    nodes: Mapping[str, tuple[str, ...]] = {}
+    failures: tuple[Failure, ...] = ()
+    promises: Mapping[str, Promise] = {}
+    missing: Mapping[str, float] = {}
+    next_look: float | None = None
+
+
+class _OfGroup(NamedTuple):
+    """The same of one group; `until` are the moments at which something of it is overdue."""
+
+    coming: int
+    nodes: tuple[str, ...]
+    failures: list[Failure]
+    promise: Promise | None
+    missing_since: float | None
+    until: list[float]
+
+
+def awaited(
+    snapshot: Snapshot, promises: Mapping[str, Promise], missing: Mapping[str, float], now: float, settings: UpSettings
+) -> Awaited:
+    """What is on its way. `promises` and `missing` are those of the last look."""
+    patience = settings.max_node_provision_seconds
+    found = {
+        name: _of_group(snapshot, state, promises.get(name), (missing.get(name, now), now, patience))
+        for name, state in snapshot.groups.items()
+    }
+    return Awaited(
+        counts={name: each.coming for name, each in found.items()},
+        nodes={name: each.nodes for name, each in found.items()},
+        failures=tuple(failure for each in found.values() for failure in each.failures),
+        promises={name: each.promise for name, each in found.items() if each.promise is not None},
+        missing={name: each.missing_since for name, each in found.items() if each.missing_since is not None},
+        next_look=min((moment for each in found.values() for moment in each.until), default=None),
+    )
+
+
+def _of_group(
+    snapshot: Snapshot, state: GroupState, promise: Promise | None, times: tuple[float, float, float]
+) -> _OfGroup:
+    missing_since, now, patience = times
+    name = state.group.name
+    coming = [each for each in state.instances if _is_awaited(name, each, snapshot)]
+    timely = [each for each in coming if now - each.since < patience]
+    until = [each.since + patience for each in timely]
+    failures = list(_failures(name, state, now, patience))
+    unseen, since, promise = _unseen(state, promise, missing_since)
+    if unseen and now - since >= patience:
+        failures.append(Failure(name, since + patience, Said(ORDER_LOST, f"{unseen} nodes of {name} never came")))
+        unseen, promise = 0, None
+    elif unseen:
+        until.append(since + patience)
+    known = (snapshot.ties.nodes.get((name, each.id)) for each in timely)
+    return _OfGroup(
+        coming=len(timely) + unseen,
+        nodes=tuple(sorted(each for each in known if each is not None)),
+        failures=failures,
+        promise=promise if unseen else None,
+        missing_since=missing_since if state.target > _listed(state) else None,
+        until=until,
+    )
+
+
+def _is_awaited(name: str, instance: Instance, snapshot: Snapshot) -> bool:
+    """Whether pods could be placed on its node later, but not now."""
+    node = snapshot.ties.nodes.get((name, instance.id))
+    if node is not None and is_leaving(snapshot.nodes[node]):
+        return False
+    if instance.state is not InstanceState.RUNNING:
+        return instance.state is InstanceState.ORDERED
+    return node is None or not snapshot.table.ready[snapshot.table.find(node)]
+
+
+def _failures(name: str, state: GroupState, now: float, patience: float) -> Iterator[Failure]:
+    for each in state.instances:
+        if each.state is InstanceState.FAILED:
+            why = f": {each.error}" if each.error is not None else ""
+            yield Failure(name, each.since, Said(INSTANCE_FAILED, f"{each.id} failed{why}"), each.id)
+        elif each.state is InstanceState.ORDERED and now - each.since >= patience:
+            said = Said(INSTANCE_OVERDUE, f"{each.id} has not come up in {patience:g} s")
+            yield Failure(name, each.since + patience, said, each.id)
+
+
+def _listed(state: GroupState) -> int:
+    return len(state.instances) - state.count(InstanceState.LEAVING)
+
+
+def _unseen(state: GroupState, promise: Promise | None, missing_since: float) -> tuple[int, float, Promise | None]:
+    """How many are ordered without an instance, since when, and the order that the target does not show yet."""
+    if promise is not None and promise.target <= state.target:
+        promise = None
+    target = promise.target if promise is not None else state.target
+    since = promise.at if promise is not None else missing_since
+    return max(target - _listed(state), 0), since, promise

@@ -1,0 +1,107 @@
+"""Where do the chunks of Buffers have room? They are put on nodes like pods, after all pods that are real.
+
+A chunk stays where it was as long as it fits there, so that nodes do not take turns in being needed. It never takes a
+place from a pod: what a pod has taken is simply not there any more.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+
+from trellis.core.fit import Demand, fits
+from trellis.core.nodes.chunks import Chunks
+from trellis.core.nodes.needs import goes_by_others
+from trellis.core.nodes.trial import Trial
+from trellis.core.nodes.worlds import World
+from trellis.core.usage.columns import IntColumn
+
+_NOWHERE: IntColumn = np.zeros(0, dtype=np.int64)
+
+
+class Seats(msgspec.Struct, frozen=True):
+    """The numbers of the nodes that chunks of a Buffer are on: of those there are, and of those on their way."""
+
+    ready: IntColumn = _NOWHERE
+    coming: IntColumn = _NOWHERE
+
+    @property
+    def count(self) -> int:
+        """How many chunks have a place."""
+        return len(self.ready) + len(self.coming)
+
+
+def seat(trial: Trial, chunks: Chunks, before: Sequence[str]) -> Seats:
+    """Put the chunks of a Buffer where there is room. `before` has the names of the nodes where they were."""
+    return seat_others(trial, chunks, before, keep_seats(trial, chunks, before))
+
+
+def keep_seats(trial: Trial, chunks: Chunks, before: Sequence[str]) -> IntColumn:
+    """Put those back that were on nodes which are ready: the numbers of their nodes."""
+    return keep(trial, world_of(trial, chunks), chunks.demand, before[: chunks.count], trial.ready, chunks.count)
+
+
+def seat_others(trial: Trial, chunks: Chunks, before: Sequence[str], kept: IntColumn) -> Seats:
+    """Put the others where there is room, first on nodes that are ready: on a row they would be missed longer."""
+    world, demand = world_of(trial, chunks), chunks.demand
+    ready = np.concatenate((kept, trial.put(world, demand, chunks.count - len(kept), trial.ready)))
+    left = chunks.count - len(ready)
+    coming = keep(trial, world, demand, before[: chunks.count], trial.coming, left)
+    return Seats(ready, np.concatenate((coming, trial.put(world, demand, left - len(coming), trial.coming))))
+
+
+def world_of(trial: Trial, chunks: Chunks) -> World:
+    """Where chunks are counted."""
+    return trial.running if chunks.on_top else trial.fixed
+
+
+def keep(  # noqa: PLR0917 - one question, and no two of its parts belong together
+    trial: Trial, world: World, demand: Demand, before: Sequence[str], among: IntColumn, most: int
+) -> IntColumn:
+    """Put at most so many pods that are alike back where they were, as far as they fit there: the numbers of nodes."""
+    found = np.array([trial.find(name) for name in before if name], dtype=np.int64)
+    found = found[found >= 0]
+    found = found[trial.mask(among)[found]][:most]
+    if not len(found):
+        return _NOWHERE
+    where, first, times = np.unique(found, return_index=True, return_counts=True)
+    if goes_by_others(demand):
+        return trial.put(world, demand, len(found), where[np.argsort(first)])
+    open_ = fits(trial.table, demand, world.used, world.near)[where]
+    times = np.minimum(times, world.used.rooms(demand, where)) * open_
+    some = times > 0
+    where, times = where[some], times[some]
+    if len(where):
+        world.add_each(where, demand, times)
+    return np.repeat(where, times)
+
+
+def numbered(before: Sequence[str], places: Sequence[str], count: int) -> tuple[str, ...]:
+    """The node of each chunk by its number, empty if it has none: whoever can keep its node does."""
+    free = Counter(places)
+    found = [""] * count
+    for number, name in enumerate(before[:count]):
+        if free.get(name, 0) > 0:
+            found[number] = name
+            free[name] -= 1
+    rest = iter(free.elements())
+    return tuple(name or next(rest, "") for name in found)
+
+
+def taken_by_pods(before: Sequence[str], after: Sequence[str], arrived: dict[str, int]) -> int:
+    """On how many chunks' places pods have come: those that `arrived` on nodes that chunks have left.
+
+    Each pod counts for one Buffer only, so that it is taken off.
+    """
+    hits = 0
+    stayed = Counter(after)
+    for node, count in Counter(name for name in before if name).items():
+        left = count - stayed.get(node, 0)
+        taken = min(left, arrived.get(node, 0))
+        if taken > 0:
+            hits += taken
+            arrived[node] -= taken
+    return hits
