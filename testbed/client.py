@@ -1,7 +1,7 @@
 """How does the testbed itself talk to the API server?
 
 Small and synchronous, on the standard library: what is under test must not be what sets up the test. It
-does not retry and does not watch.
+does not watch, and sends a request again only while the server has not opened the store of a kind that was changed.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import json
 import re
 import ssl
 import threading
+import time
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
@@ -28,6 +29,11 @@ STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 
 FIELD_MANAGER = "testbed"
+
+# A changed definition closes the store of its kind for a moment; nothing has been done with what is refused then.
+_REOPENING = "storage is (re)initializing"
+_REOPENING_SECONDS = 10.0
+_PAUSE_SECONDS = 0.1
 
 
 class Api:
@@ -67,6 +73,18 @@ class Api:
         accept: str = JSON,
     ) -> tuple[Json, list[str]]:
         """The same, and what the API server warns of, in the words that kubectl would print."""
+        patience = time.monotonic() + _REOPENING_SECONDS
+        while True:
+            try:
+                return self._send_once(method, path, body, content, seconds, accept=accept)
+            except Refused as refusal:
+                if _REOPENING not in str(refusal) or time.monotonic() > patience:
+                    raise
+            time.sleep(_PAUSE_SECONDS)
+
+    def _send_once(
+        self, method: str, path: str, body: object, content: str, seconds: float, *, accept: str
+    ) -> tuple[Json, list[str]]:
         address = self._address
         data = None if body is None else json.dumps(body).encode()
         headers = self._headers | {"Accept": accept} | ({"Content-Type": content} if data else {})

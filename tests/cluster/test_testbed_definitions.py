@@ -13,8 +13,9 @@ from testbed.errors import Refused
 
 ROOT = Path(__file__).resolve().parents[2]
 DEFINITIONS = sorted((ROOT / "deploy" / "crds").glob("*.yaml"))
-# Scenarios are for the simulator: no API server knows them.
-EXAMPLES = sorted(file for file in (ROOT / "examples").glob("*/*.yaml") if file.parent.name != "simulate")
+# Scenarios are for the simulator, and groups of nodes stand in a ConfigMap: no API server knows them as kinds.
+FILES_ONLY = {"simulate", "nodes"}
+EXAMPLES = sorted(file for file in (ROOT / "examples").glob("*/*.yaml") if file.parent.name not in FILES_ONLY)
 
 Json = dict[str, Any]
 
