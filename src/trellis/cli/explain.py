@@ -1,17 +1,17 @@
-"""`trellis explain`: why a VerticalPodAutoscaler, an Hvpa, a Buffer, a pod or a recommendation is as it is."""
+"""`trellis explain`: why a VerticalPodAutoscaler, an Hvpa, a Buffer, a node, a pod or a recommendation is as it is."""
 
 from __future__ import annotations
 
 import asyncio
 import shutil
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from trellis.cli.access import access_options, connected
+from trellis.cli.access import access_options
+from trellis.cli.explained_sources import all_about_nodes, from_cluster, from_dump
 
 if TYPE_CHECKING:
     from trellis.cli.prometheus_series import AskedPrometheus
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 # Of a line where nobody says how wide it may be, and of any: longer lines are harder to follow.
 _USUAL, _WIDEST = 100, 120
-_KINDS = ("vpa", "hvpa", "buffer", "pod", "recommendation")
+_KINDS = ("vpa", "hvpa", "buffer", "node", "pod", "recommendation")
 
 
 @click.command(name="explain")
-@click.argument("kind", type=click.Choice(_KINDS), metavar="vpa|hvpa|buffer|pod|recommendation")
+@click.argument("kind", type=click.Choice(_KINDS), metavar="vpa|hvpa|buffer|node|pod|recommendation")
 @click.argument("name", metavar="[NAMESPACE/]NAME")
 @click.option("-n", "--namespace", default="", help="Where it is.  [default: that of the context]")
 @click.option("-c", "--container", default="", help="Of a recommendation, only that for this container.")
@@ -59,18 +59,20 @@ def command(
     kubeconfig: Path | None,
     context: str,
 ) -> None:
-    """Say why a VPA, an Hvpa, a Buffer, a pod or a recommendation is as it is.
+    """Say why a VPA, an Hvpa, a Buffer, a node, a pod or a recommendation is as it is.
 
     Which usage there is, what the recommender makes of it step by step, what becomes of each pod and why, what would
     have to change for something else, and who else has a say. Of an Hvpa: where demand comes from, how the count and
     the size follow from it, and a drawing of its buckets. Of a Buffer: how many chunks it stands for and why, what one
-    looks like, when, what it costs, and whether the nodes there are have room. It asks the code that decides in the
-    components; what they alone can know is named at the end.
+    looks like, when, what it costs, and whether the nodes there are have room. Of a node: why it is there, and why it
+    is not removed; of a pod without one, why no node and no group of nodes takes it. It asks the code that decides in
+    the components; what they alone can know is named at the end.
 
     \b
         trellis explain vpa web -n shop
         trellis explain hvpa web -n shop
         trellis explain buffer web -n shop
+        trellis explain node pool-7
         trellis explain pod shop/web-7d4b9-x2x7k
         trellis explain recommendation web -c app --dump dump.jsonl.gz
 
@@ -82,45 +84,42 @@ def command(
         raise click.UsageError("--container goes with a recommendation")
     if dump is not None and prometheus_url:
         raise click.UsageError("a dump has its history with it: --prometheus-url goes with a cluster")
+    if kind == "node":
+        if namespace or prometheus_url:
+            raise click.UsageError("a node is in no namespace and has no usage: -n and --prometheus-url go with others")
+        _finish(_node(name, dump, (kubeconfig, context)), json_=json_)
+        return
     where, _, short = name.rpartition("/")
     if where and namespace not in ("", where):
         raise click.UsageError(f"{name} is in another namespace than -n {namespace}")
     if dump is not None:
-        collected, own = _from_dump(dump, where or namespace)
+        collected, own = from_dump(dump, where or namespace)
     else:
-        access = kubeconfig, context
-        collected, own = asyncio.run(_from_cluster(access, where or namespace, all_pods=kind == "buffer"))
+        collected, own = asyncio.run(from_cluster((kubeconfig, context), where or namespace, kind, short))
     if prometheus_url:
         from trellis.cli.prometheus_series import AskedPrometheus  # noqa: PLC0415 -- for those who ask Prometheus
 
         asked = AskedPrometheus(prometheus_url, history, resolution, prometheus_config)
         collected = _with_history(collected, own, asked)
-    explained = _explained(collected, own, kind, short, container)
+    _finish(_explained(collected, own, kind, short, container), json_=json_)
+
+
+def _finish(explained: Explained, *, json_: bool) -> None:
     _print(explained, json_=json_)
     if explained.partial:
         sys.exit(1)
 
 
-def _from_dump(path: Path, namespace: str) -> tuple[Collected, str]:
-    """What a dump has, and the namespace that is meant: the only one there is, if nobody says."""
-    from trellis.cli.recorded_files import collected_from  # noqa: PLC0415 -- NumPy comes with it; --help does not wait
+def _node(name: str, dump: Path | None, access: tuple[Path | None, str]) -> Explained:
+    """The answer about a node, which is in no namespace: all of them decide about it."""
+    from trellis.cli.explained_nodes import known_groups, with_node_figures  # noqa: PLC0415 -- as below
+    from trellis.cli.recorded_files import collected_from  # noqa: PLC0415
+    from trellis.core.explain import Components, explain_node  # noqa: PLC0415
 
-    collected = collected_from(path)
-    kept = (collected.vpas, collected.hvpas, collected.buffers, collected.pods)
-    there = sorted({namespace for each in kept for namespace, _ in each.objects})
-    if not namespace and len(there) != 1:
-        raise click.UsageError(f"say in which namespace with -n: the dump has {', '.join(there) or 'none'}")
-    return collected, namespace or there[0]
-
-
-async def _from_cluster(access: tuple[Path | None, str], namespace: str, *, all_pods: bool) -> tuple[Collected, str]:
-    """What a cluster has in a namespace; `all_pods` are needed to say what its nodes have room for."""
-    from trellis.sources.cluster.collecting import collected  # noqa: PLC0415 -- see above
-    from trellis.sources.cluster.where import Wanted  # noqa: PLC0415
-
-    async with connected(*access, "trellis-explain") as (client, own):
-        chosen = namespace or own
-        return await collected(client, Wanted((chosen,), chosen, all_pods), time.time()), chosen
+    collected = collected_from(dump) if dump is not None else asyncio.run(all_about_nodes(access))
+    seen = tuple(each.component for each in collected.components)
+    components = with_node_figures(Components(seen=seen), collected)
+    return explain_node(collected, name, known_groups(collected), components)
 
 
 def _with_history(collected: Collected, namespace: str, asked: AskedPrometheus) -> Collected:
@@ -135,6 +134,7 @@ def _with_history(collected: Collected, namespace: str, asked: AskedPrometheus) 
 
 
 def _explained(collected: Collected, namespace: str, kind: str, name: str, container: str) -> Explained:
+    from trellis.cli.explained_nodes import known_groups, with_node_figures  # noqa: PLC0415
     from trellis.core.explain import (  # noqa: PLC0415 -- see above
         evidence_of,
         explain_buffer,
@@ -143,14 +143,22 @@ def _explained(collected: Collected, namespace: str, kind: str, name: str, conta
         explain_recommendation,
         explain_vpa,
     )
+    from trellis.core.explain.noding import noded_in  # noqa: PLC0415
     from trellis.sim.collected_figures import components_of  # noqa: PLC0415
 
-    evidence: Evidence = evidence_of(collected, namespace, components_of(collected))
+    components = components_of(collected)
+    if kind in ("buffer", "pod"):
+        components = with_node_figures(components, collected)
+    evidence: Evidence = evidence_of(collected, namespace, components)
     if kind == "recommendation":
         return explain_recommendation(evidence, name, container)
+    if kind in ("vpa", "hvpa"):
+        return {"vpa": explain_vpa, "hvpa": explain_hvpa}[kind](evidence, name)
+    groups = known_groups(collected)
+    noded = noded_in(collected, groups, components, evidence.now) if groups.declared else None
     if kind == "buffer":
-        return explain_buffer(evidence, name)
-    return {"vpa": explain_vpa, "hvpa": explain_hvpa, "pod": explain_pod}[kind](evidence, name)
+        return explain_buffer(evidence, name, noded=noded)
+    return explain_pod(evidence, name, noded)
 
 
 def _print(explained: Explained, *, json_: bool) -> None:

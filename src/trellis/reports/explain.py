@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import msgspec
 
-from trellis.core.explain.explained import Explained, VpaPart
+from trellis.core.explain.explained import Explained, Unseen, VpaPart
 from trellis.core.explain.hvpa_parts import HvpaPart
 from trellis.core.resize.inplace import Way
-from trellis.reports import explain_buffer
+from trellis.reports import explain_buffer, explain_node
 from trellis.reports.describe.words import counted, listed
 from trellis.reports.explain_containers import container_lines
 from trellis.reports.explain_hvpa import (
@@ -21,6 +21,7 @@ from trellis.reports.explain_hvpa import (
     stored_lines,
     summary_lines,
 )
+from trellis.reports.explain_placing import placing_lines, verdict_sentence
 from trellis.reports.explain_pods import new_pod_lines, pod_groups, pod_lines, pod_title, summary
 from trellis.reports.explain_says import BUDGET, say_sentence
 from trellis.reports.explain_words import moment, person
@@ -30,6 +31,7 @@ _KINDS: Final = {
     "vpa": "VerticalPodAutoscaler",
     "hvpa": "Hvpa",
     "buffer": "Buffer",
+    "node": "Node",
     "pod": "Pod",
     "recommendation": "Recommendation of",
 }
@@ -43,6 +45,7 @@ _MODES: Final = {
 _INDENT: Final = "  "
 _POD: Final = "pod"
 _HVPA: Final = "hvpa"
+_BUFFER: Final = "buffer"
 
 
 def as_text(explained: Explained, width: int = 100, *, plain: bool = False) -> Iterator[str]:
@@ -63,28 +66,20 @@ def as_json(explained: Explained) -> bytes:
 
 def _lines(explained: Explained, width: int, *, plain: bool) -> Iterator[tuple[int, str]]:
     now, vpa = explained.time, explained.vpa
-    yield 0, f"{_KINDS[explained.kind]} {explained.namespace}/{explained.name}, at {now}"
+    where = f"{explained.namespace}/" if explained.namespace else ""
+    yield 0, f"{_KINDS[explained.kind]} {where}{explained.name}, at {now}"
     if explained.partial:
         yield 0, "This answer is partial: the end says what could not be seen."
     yield 0, ""
-    if vpa is not None:
-        yield from ((0, line) for line in _vpa_lines(vpa, explained.kind))
-    if explained.hvpa is not None:
-        lines = summary_lines(explained.hvpa, now) if explained.kind == _HVPA else (mention(explained.hvpa),)
-        yield from ((0, line) for line in lines)
-    if explained.buffer is not None:
-        yield from ((0, line) for line in explain_buffer.summary_lines(explained.buffer, now))
-    yield from ((0, line) for line in summary(explained.pods, alone=explained.kind == _POD))
-    yield from ((0, line) for line in _refused(explained))
+    yield from ((0, line) for line in _first_lines(explained))
     # What was asked about comes first.
     if explained.kind == _POD:
         yield from _pods(explained)
     if explained.kind == _HVPA and explained.hvpa is not None:
         yield from _hvpa_chapters(explained.hvpa, now, width - len(_INDENT), plain=plain)
-    if explained.buffer is not None:
-        for title, lines in explain_buffer.chapters(explained.buffer, now):
-            yield from _chapter(title)
-            yield from ((1, line) for line in lines)
+    for title, lines in _titled(explained):
+        yield from _chapter(title)
+        yield from ((1, line) for line in lines)
     for container in explained.containers:
         yield from _chapter(f"RECOMMENDATION FOR CONTAINER {container.name}")
         parameters = vpa.parameters if vpa is not None else {}
@@ -95,6 +90,33 @@ def _lines(explained: Explained, width: int, *, plain: bool) -> Iterator[tuple[i
         yield from _chapter(f"A NEW POD OF {new.workload}")
         yield from ((1, line) for line in new_pod_lines(new))
     yield from _around(explained)
+
+
+def _first_lines(explained: Explained) -> Iterator[str]:
+    """What is to be known first."""
+    now = explained.time
+    if explained.vpa is not None:
+        yield from _vpa_lines(explained.vpa, explained.kind)
+    if explained.hvpa is not None:
+        yield from summary_lines(explained.hvpa, now) if explained.kind == _HVPA else (mention(explained.hvpa),)
+    if explained.buffer is not None:
+        yield from explain_buffer.summary_lines(explained.buffer, now)
+    if explained.node is not None:
+        yield from explain_node.summary_lines(explained.node, now)
+    if explained.kind == _POD and explained.placing is not None:
+        yield f"The pod has no node. {verdict_sentence(explained.placing)}"
+    yield from summary(explained.pods, alone=explained.kind == _POD)
+    yield from _refused(explained)
+
+
+def _titled(explained: Explained) -> Iterator[tuple[str, Iterator[str]]]:
+    """Chapters about a Buffer or a node, and about nodes for whoever wants them."""
+    if explained.buffer is not None:
+        yield from explain_buffer.chapters(explained.buffer, explained.time)
+    if explained.node is not None:
+        yield from explain_node.chapters(explained.node, explained.time)
+    if explained.placing is not None:
+        yield "NODES FOR IT", placing_lines(explained.placing, "chunk" if explained.kind == _BUFFER else "pod")
 
 
 def _hvpa_chapters(hvpa: HvpaPart, now: str, width: int, *, plain: bool) -> Iterator[tuple[int, str]]:
@@ -148,9 +170,19 @@ def _around(explained: Explained) -> Iterator[tuple[int, str]]:
             yield 1, f"{moment(event.time, now)}: {event.about}, {event.reason}{times}: {event.message}"
     if explained.unseen:
         yield from _chapter("WHAT COULD NOT BE SEEN")
-        for unseen in explained.unseen:
-            details = f" ({unseen.details})" if unseen.details else ""
-            yield 1, f"{unseen.reason.code}: {person(unseen.reason.meaning)}{details}."
+        yield from ((1, line) for line in _unseen_lines(explained.unseen))
+
+
+def _unseen_lines(unseen: Sequence[Unseen]) -> Iterator[str]:
+    """A line for each reason: whoever may read little would have dozens that differ in a word."""
+    for reason in {each.reason.code: each.reason for each in unseen}.values():
+        by_why: dict[str, list[str]] = {}
+        for each in unseen:
+            if each.reason == reason and each.details:
+                what, _, why = each.details.rpartition(": ")
+                by_why.setdefault(why if what else "", []).append(what or why)
+        details = "; ".join(f"{', '.join(what)}{f': {why}' if why else ''}" for why, what in by_why.items())
+        yield f"{reason.code}: {person(reason.meaning)}{f' ({details})' if details else ''}."
 
 
 def _chapter(title: str) -> Iterator[tuple[int, str]]:

@@ -120,7 +120,9 @@ def _found_room(buffer: BufferPart, room: Room) -> str:
         return f"{room.takes} of {counted(room.nodes, 'node')} would take a chunk if nothing else ran there."
     if room.chunks >= buffer.chunks:
         return f"{_beside(buffer)} the nodes that there are have room for all of it."
-    some = f"{room.chunks} of {counted(buffer.chunks, 'chunk')}" if room.chunks else "none of it"
+    if not room.chunks:
+        return f"{_beside(buffer)} the nodes that there are have room for none of it; it wants new nodes."
+    some = f"{room.chunks} of {counted(buffer.chunks, 'chunk')}"
     return f"{_beside(buffer)} the nodes that there are have room for {some}; the rest wants new nodes."
 
 

@@ -30,31 +30,31 @@ def count_lines(buffer: BufferPart) -> Iterator[str]:
 def _asked(buffer: BufferPart, asked: Asked) -> str:
     match asked.way:
         case "exactly":
-            return f"Its capacity asks for exactly {buffer.wanted}."
+            return f"Its capacity asks for exactly {asked.count}."
         case "percent":
             bounds = [f"at least {asked.least}"] if asked.least else []
             bounds += [f"at most {asked.most}"] if asked.most is not None else []
             within = f", {listed(bounds)}" if bounds else ""
             if asked.replicas is None:
                 return f"{asked.percent} % of the replicas of {buffer.target}{within}; how many they are is not known."
-            return f"{asked.percent} % of {counted(asked.replicas, 'replica')}, rounded up{within}: {buffer.wanted}."
+            return f"{asked.percent} % of {counted(asked.replicas, 'replica')}, rounded up{within}: {asked.count}."
         case "nodeClass":
-            return _of_class(buffer, asked)
+            return _of_class(asked)
         case _:
-            return f"Its capacity asks for {counted(buffer.wanted, 'pod')} of the given spec."
+            return f"Its capacity asks for {counted(asked.count, 'pod')} of the given spec."
 
 
-def _of_class(buffer: BufferPart, asked: Asked) -> str:
+def _of_class(asked: Asked) -> str:
     up_to = f"Up to {amounts(asked.totals)} in all"
-    if not buffer.wanted:
+    if not asked.count:
         return f"{up_to} is asked for."
     if asked.chunk:
-        return f"{up_to}, in chunks of {amounts(asked.chunk)}: {buffer.wanted} exceed neither total."
+        return f"{up_to}, in chunks of {amounts(asked.chunk)}: {asked.count} exceed neither total."
     if not asked.nodes:
-        return f"{up_to}, in as few equal chunks as fit a small node: {buffer.wanted}."
+        return f"{up_to}, in as few equal chunks as fit a small node: {asked.count}."
     which = f"the smallest of its {asked.nodes} nodes" if asked.nodes > 1 else "its only node"
     smallest = f"{which}, which leaves {amounts(asked.smallest)} for pods"
-    return f"{up_to}, in as few equal chunks as fit {smallest}: {buffer.wanted}."
+    return f"{up_to}, in as few equal chunks as fit {smallest}: {asked.count}."
 
 
 def _counting(buffer: BufferPart) -> str:

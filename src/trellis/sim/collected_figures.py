@@ -25,6 +25,7 @@ _SERVER: Final = re.compile(r"v?(\d+)\.(\d+)")
 _LOWERS_MEMORY_LIMITS: Final = (1, 34)
 _NEWEST: Final = (99, 0)
 _BUFFERS: Final = "buffers"
+_OTHERS: Final = (_BUFFERS, "nodes")
 
 
 def components_of(collected: Collected) -> Components:
@@ -84,8 +85,8 @@ def known_flags(collected: Collected) -> tuple[dict[str, str], list[str]]:
 
 
 def _flags(collected: Collected) -> dict[str, str]:
-    """Those of the components that size pods; what the Buffer controller calls alike is its own."""
-    sizing = (each for each in collected.components if each.component != _BUFFERS)
+    """Those of the components that size pods; what others call alike is their own."""
+    sizing = (each for each in collected.components if each.component not in _OTHERS)
     return {name: value for each in sizing for name, value in each.flags.items()}
 
 

@@ -112,7 +112,7 @@ def test_of_several_namespaces_one_has_to_be_chosen(tmp_path: Path) -> None:
         (("vpa", "web", "--container", "app"), "--container goes with a recommendation"),
         (("vpa", "shop/web", "-n", "other"), "in another namespace than -n other"),
         (("vpa", "web", "--prometheus-url", "http://p"), "a dump has its history with it"),
-        (("node", "n1"), "is not one of"),
+        (("nodes", "n1"), "is not one of"),
     ],
 )
 def test_what_makes_no_sense_is_refused(tmp_path: Path, arguments: tuple[str, ...], told: str) -> None:

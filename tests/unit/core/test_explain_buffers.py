@@ -226,6 +226,16 @@ def test_the_settings_of_the_controller_count() -> None:
     assert (part.ready.reason.code, part.wanted, part.chunks) == ("ChunksCut", 9, 4)
 
 
+def test_a_younger_buffer_takes_nothing_of_a_quota_from_an_older_one() -> None:
+    cluster = world(1, **given_pods(5, container(cpu="1")))
+    cluster.put("ResourceQuota", "team", {"spec": {"hard": {"requests.cpu": "4"}}, "status": {}})
+    cluster.add_buffer("elder", age=20 * DAY, **given_pods(1, container(cpu="1")))
+    cluster.add_buffer("younger", age=DAY, **given_pods(1, container(cpu="1")))
+    found = explain_buffer(cluster.evidence(), "web")
+    assert (told(found).chunks, told(found).limited_by) == (3, ("team",))
+    assert [each.name for each in found.says if each.kind == "Buffer"] == ["elder"]
+
+
 # Classes of nodes, room and cost
 
 
@@ -240,6 +250,13 @@ def test_a_class_tells_its_labels_its_nodes_and_what_the_smallest_leaves() -> No
     assert (part.asked.labels, part.asked.nodes) == ({"karpenter.sh/nodepool": "spot"}, 2)
     assert part.asked.smallest == {"cpu": "3600m", "memory": "15Gi"}
     assert chunk_of(part).placement["nodeSelector"] == {"karpenter.sh/nodepool": "spot"}
+
+
+def test_one_pod_that_cannot_be_read_keeps_no_buffer_from_being_explained() -> None:
+    cluster = world(1, **given_pods(1, container(cpu="1"), podSelector={"matchLabels": {"app": "web"}}))
+    cluster.add_pod("web", "odd", container(cpu="much"), status={})
+    part = explained(cluster)
+    assert (part.chunks, room_of(part).chunks) == (1, 1)
 
 
 @pytest.mark.parametrize("on_top", [True, False])

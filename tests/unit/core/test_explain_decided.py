@@ -141,7 +141,6 @@ def _components(draw: st.DrawFn) -> Components:
 
 
 @given(worlds())
-@settings(max_examples=30, deadline=None)
 def test_every_code_and_figure_of_an_explanation_is_one_that_the_core_gave(
     world: tuple[Cluster, Components],
 ) -> None:

@@ -115,6 +115,11 @@ def test_a_count_that_the_overlap_keeps_is_told_with_its_edge() -> None:
     assert (memory.count, memory.keeps) == (2, False)
 
 
+def test_a_count_in_no_bucket_has_no_overlap_that_could_keep_it() -> None:
+    part = told(world(12, total={"cpu": "100", "memory": "30G"}, scaleDown={"updateMode": "Off"}))
+    assert (part.count, of(part, "cpu").kept_above, of(part, "cpu").keeps) == (12, "", False)
+
+
 def test_the_size_is_told_with_its_share_its_target_and_its_bounds() -> None:
     cpu, memory = of(told(search(), "search"), "cpu"), of(told(search(), "search"), "memory")
     assert (cpu.sizing, cpu.share, cpu.target, cpu.least, cpu.most, cpu.size) == ("Share", "8", "10", "0", "9", "8")

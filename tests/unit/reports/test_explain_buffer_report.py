@@ -107,6 +107,8 @@ def test_no_line_is_wider_than_the_terminal(width: int, name: str) -> None:
         ),
         (given_pods(), "It keeps room for 2 pods of the given spec: CPU 500m and memory 1Gi each"),
         ({"targetRef": deployment("wbe"), "capacity": {"replicas": {"exactly": 2}}}, "TargetNotFound: Cannot read"),
+        ({"targetRef": deployment("wbe"), "capacity": {"replicas": {"exactly": 2}}}, "asks for exactly 2."),
+        (given_pods(resourceClaims=[{"name": "gpu"}]), "Its capacity asks for 2 pods of the given spec."),
     ],
 )
 def test_what_it_keeps_is_said_in_a_sentence(spec: Document, sentence: str) -> None:
@@ -128,6 +130,12 @@ def test_where_room_is_short_it_says_how_much_there_is_and_why() -> None:
     found = told(cluster, **exactly(5))
     assert "Beside all that runs now the nodes that there are have room for 4 of 5 chunks; the rest wants" in found
     assert "No further chunk fits 1 node, NodeFull (cpu)." in found
+
+
+def test_where_there_is_no_room_at_all_nothing_is_left_over() -> None:
+    cluster = Cluster()
+    cluster.add_node("n1", "2")
+    assert "the nodes that there are have room for none of it; it wants new nodes." in told(cluster, **exactly(5))
 
 
 def test_a_status_that_is_behind_is_told() -> None:

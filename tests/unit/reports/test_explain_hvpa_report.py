@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from explained_world import Cluster, search
@@ -164,7 +164,6 @@ def test_what_is_asked_for_is_marked_where_it_is_not_what_counts() -> None:
     st.tuples(st.integers(0, 31), st.integers(0, 9000)),
     st.integers(30, 130),
 )
-@settings(max_examples=60, deadline=None)
 def test_any_ladder_can_be_drawn(steps: list[int], now: tuple[int, int], decided: tuple[int, int], width: int) -> None:
     totals = [sum(steps[: at + 1]) for at in range(len(steps))]
     rungs = tuple(Rung(count, "", f"{total}m") for count, total in enumerate(totals, 1))

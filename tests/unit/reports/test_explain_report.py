@@ -153,3 +153,11 @@ def test_json_has_the_codes_and_nothing_that_is_empty() -> None:
             }
         ],
     }
+
+
+def test_what_could_not_be_read_is_told_once_for_each_reason_and_cause() -> None:
+    cluster = boosted()
+    cluster.missing += [Missing("LimitRange", "shop", "may not be read"), Missing("Node", "", "may not be read")]
+    found = text(explain_vpa(cluster.evidence(), "job"), 1000)
+    assert found.count("ObjectsUnseen") == 1
+    assert "(PodDisruptionBudget in shop: is forbidden; LimitRange in shop, Node: may not be read)." in found

@@ -18,10 +18,13 @@ from trellis.core.explain.explained import Container, Explained, NewPod, PodPart
 from trellis.core.explain.happening import events_about
 from trellis.core.explain.hvpas import hvpa_part
 from trellis.core.explain.naming import unknown_object
+from trellis.core.explain.noding import Noded
+from trellis.core.explain.placing import pod_placing
 from trellis.core.explain.pods import Planful, pod_part, verdicts_of, without_verdict
 from trellis.core.explain.says import says_about
 from trellis.core.explain.scaling import Scaled
 from trellis.core.explain.unseen import RECOMMENDER_ELSEWHERE, SCALING_UNSEEN, is_partial, unseen_by
+from trellis.core.explain.unseen_nodes import unseen_of_nodes
 from trellis.core.explain.wording import time_text
 from trellis.core.hvpa.surroundings import vpa_of
 from trellis.core.model.keys import BY_NAMESPACE
@@ -49,13 +52,16 @@ def explain_hvpa(evidence: Evidence, name: str) -> Explained:
     scaled = evidence.scaled.get(name)
     if scaled is None:
         raise unknown_object(HVPA.name, name, evidence, evidence.collected.hvpas)
-    every = evidence.collected.pods.by(BY_NAMESPACE, evidence.namespace)
-    pods = [pod for pod in every if pod.metadata.name in set(scaled.pods)]
+    every, own = evidence.collected.pods.by(BY_NAMESPACE, evidence.namespace), frozenset(scaled.pods)
+    pods = [pod for pod in every if pod.metadata.name in own]
     return _answer(evidence, _Subject(HVPA_KIND, name, None, (), pods, scaled.target, scaled))
 
 
-def explain_pod(evidence: Evidence, name: str) -> Explained:
-    """All there is to say about a pod, and about the VPA and the Hvpa that govern it."""
+def explain_pod(evidence: Evidence, name: str, noded: Noded | None = None) -> Explained:
+    """All there is to say about a pod, and about the VPA and the Hvpa that govern it.
+
+    `noded` are the plans for nodes, where groups of nodes are known: of interest for a pod that has none.
+    """
     pod = evidence.collected.pods.get(evidence.namespace, name)
     if pod is None:
         raise unknown_object("Pod", name, evidence, evidence.collected.pods)
@@ -64,7 +70,12 @@ def explain_pod(evidence: Evidence, name: str) -> Explained:
     part, containers = vpa_part(evidence, vpa) if vpa is not None else (None, ())
     scaled = next((each for each in evidence.scaled.values() if name in each.pods and _sizes(each)), None)
     target = target_of_vpa(vpa) if vpa is not None else scaled.target if scaled is not None else None
-    return _answer(evidence, _Subject(POD_KIND, name, part, containers, [pod], target, scaled))
+    explained = _answer(evidence, _Subject(POD_KIND, name, part, containers, [pod], target, scaled))
+    if pod.spec.node_name:
+        return explained
+    placing = pod_placing(noded, pod) if noded is not None else None
+    unseen = (*explained.unseen, *unseen_of_nodes(evidence.collected, noded))
+    return msgspec.structs.replace(explained, placing=placing, unseen=unseen, partial=is_partial(unseen))
 
 
 def explain_recommendation(evidence: Evidence, name: str, container: str = "") -> Explained:

@@ -17,6 +17,8 @@ from trellis.core.explain.evidence import Evidence
 from trellis.core.explain.explained import Explained, Say, Unseen
 from trellis.core.explain.happening import events_about
 from trellis.core.explain.naming import unknown_object
+from trellis.core.explain.noding import Noded
+from trellis.core.explain.placing import buffer_placing
 from trellis.core.explain.says import says_about
 from trellis.core.explain.unseen import (
     FLAG_UNREADABLE,
@@ -27,6 +29,7 @@ from trellis.core.explain.unseen import (
     is_partial,
     unseen_objects,
 )
+from trellis.core.explain.unseen_nodes import unseen_of_nodes
 from trellis.core.explain.wording import time_text
 from trellis.core.model.owners import WELL_KNOWN
 from trellis.core.model.target_problems import TargetProblem
@@ -39,21 +42,27 @@ _WITHOUT_SAY: Final = ("PodMetrics", CHECKPOINT.name, "PodDisruptionBudget")
 _SAYS: Final = frozenset({"HorizontalPodAutoscaler", "LimitRange", "ResourceQuota"})
 
 
-def explain_buffer(evidence: Evidence, name: str, prices: Prices = EXAMPLE_PRICES) -> Explained:
-    """All there is to say about a Buffer; raises `InvalidInput` if there is none of that name."""
+def explain_buffer(
+    evidence: Evidence, name: str, prices: Prices = EXAMPLE_PRICES, noded: Noded | None = None
+) -> Explained:
+    """All there is to say about a Buffer; raises `InvalidInput` if there is none of that name.
+
+    `noded` are the plans for nodes, where groups of nodes are known.
+    """
     if evidence.collected.buffers.get(evidence.namespace, name) is None:
         raise unknown_object(BUFFER.name, name, evidence, evidence.collected.buffers)
     rooms = Rooms(evidence.collected)
     found = buffered_in(evidence, rooms)
     buffered = found[name]
     part = buffer_part(evidence, buffered, rooms, prices)
-    unseen = tuple(_unseen(evidence, buffered, part, rooms))
+    unseen = (*_unseen(evidence, buffered, part, rooms), *unseen_of_nodes(evidence.collected, noded))
     return Explained(
         kind=BUFFER_KIND,
         namespace=evidence.namespace,
         name=name,
         time=time_text(evidence.now),
         buffer=part,
+        placing=buffer_placing(noded, (evidence.namespace, name)) if noded is not None else None,
         says=(*_others(evidence, buffered, found), *_says(evidence, buffered)),
         events=tuple(events_about(evidence, {(BUFFER.name, name)})),
         unseen=unseen,

@@ -22,11 +22,13 @@ class Told(Part, frozen=True):
 class Asked(Part, frozen=True):
     """What the capacity asks for, in the `way` that it is stated: `exactly`, `percent`, `nodeClass` or `pods`.
 
-    `replicas` are those of the target. Of a class of nodes: the `totals`, the `chunk` if it is given, the `labels` of
+    `count` is what that comes to before anything limits it, 0 if it is not known; `replicas` are those of the target.
+    Of a class of nodes: the `totals`, the `chunk` if it is given, the `labels` of
     its nodes, how many `nodes` there are, and what the `smallest` of them leaves for pods.
     """
 
     way: str
+    count: int = 0
     replicas: int | None = None
     percent: int = 0
     least: int = 0

@@ -27,7 +27,7 @@ from trellis.core.fit import (
     Occupancy,
     Resident,
     fits,
-    held_by,
+    held_at_least,
     pack,
     why_not,
 )
@@ -80,7 +80,7 @@ class Rooms:
         return Room(table.size, takes, len(placed), len(np.unique(placed)), _hindrances(obstacles))
 
     def _occupied(self, pods: Iterable[Pod]) -> Occupancy:
-        return Occupancy(self._table, ((self._table.find(pod.spec.node_name), held_by(pod)) for pod in pods))
+        return Occupancy(self._table, ((self._table.find(pod.spec.node_name), held_at_least(pod)) for pod in pods))
 
     def _residents(self, pods: Iterable[Pod]) -> Neighbours:
         placed = ((self._table.find(pod.spec.node_name), Resident.of(pod)) for pod in pods)

@@ -43,7 +43,7 @@ def buffer_part(evidence: Evidence, buffered: Buffered, rooms: Rooms, prices: Pr
         part,
         ready=_told(made.ready),
         is_ready=made.is_ready,
-        asked=_asked(evidence, buffered),
+        asked=_asked(evidence, buffered, made),
         wanted=made.wanted,
         chunks=made.chunks,
         on_top=made.on_top,
@@ -61,26 +61,27 @@ def buffer_part(evidence: Evidence, buffered: Buffered, rooms: Rooms, prices: Pr
     )
 
 
-def _asked(evidence: Evidence, buffered: Buffered) -> Asked | None:
+def _asked(evidence: Evidence, buffered: Buffered, made: Translation) -> Asked | None:
     target, nodes = buffered.facts.target, buffered.facts.nodes
     replicas = target.replicas if isinstance(target, FoundTarget) else None
     match buffered.meaning.capacity:
-        case FixedReplicas():
-            return Asked("exactly", replicas)
-        case PercentOfReplicas(percent=percent, least=least, most=most):
-            return Asked("percent", replicas, percent, least, most)
+        case FixedReplicas(count=count):
+            return Asked("exactly", count, replicas)
+        case PercentOfReplicas(percent=percent, least=least, most=most) as share:
+            return Asked("percent", share.of(replicas or 0), replicas, percent, least, most)
         case NodeClassTotals() as totals:
             labels = class_labels(buffered.meaning, evidence.components.buffers)
             return Asked(
                 "nodeClass",
+                made.wanted,
                 totals={"cpu": str(totals.cpu), "memory": str(totals.memory)},
                 chunk={name: str(amount) for name, amount in (totals.chunk or {}).items()},
                 labels={} if isinstance(labels, Said) else labels,
                 nodes=nodes.count,
                 smallest=amounts_text(nodes.least),
             )
-        case GivenPods():
-            return Asked("pods")
+        case GivenPods(count=count):
+            return Asked("pods", count)
         case None:
             return None
 

@@ -12,6 +12,7 @@ from typing import Any
 from trellis.base.reason import Reason
 from trellis.core.explain.buffer_parts import BufferPart
 from trellis.core.explain.hvpa_parts import HvpaPart
+from trellis.core.explain.node_parts import NodePart, Placing
 from trellis.core.explain.parts import Amounts, Part
 
 
@@ -165,7 +166,10 @@ class VpaPart(Part, frozen=True):
 
 
 class Explained(Part, frozen=True):
-    """The answer about one VPA, Hvpa, Buffer, pod or recommendation."""
+    """The answer about one VPA, Hvpa, Buffer, node, pod or recommendation.
+
+    `placing` is what is found for a Buffer, or for a pod that waits, where groups of nodes are known.
+    """
 
     kind: str
     namespace: str
@@ -174,6 +178,8 @@ class Explained(Part, frozen=True):
     vpa: VpaPart | None = None
     hvpa: HvpaPart | None = None
     buffer: BufferPart | None = None
+    node: NodePart | None = None
+    placing: Placing | None = None
     containers: tuple[Container, ...] = ()
     pods: tuple[PodPart, ...] = ()
     new_pods: tuple[NewPod, ...] = ()

@@ -9,6 +9,7 @@ from trellis.api.kube.coordination import Event
 from trellis.core.explain.evidence import Evidence
 from trellis.core.explain.explained import Happened
 from trellis.core.explain.wording import moment_text
+from trellis.core.model.collected import Collected
 from trellis.core.model.keys import BY_NAMESPACE
 
 # Of all of them, the latest.
@@ -17,9 +18,14 @@ _MOST_EVENTS: Final = 10
 
 def events_about(evidence: Evidence, objects: Collection[tuple[str, str]]) -> list[Happened]:
     """The latest Events about these kinds and names, oldest first."""
+    return events_in(evidence.collected, evidence.namespace, objects)
+
+
+def events_in(collected: Collected, namespace: str, objects: Collection[tuple[str, str]]) -> list[Happened]:
+    """The same in a namespace, whatever was decided."""
     found = [
         each
-        for each in evidence.collected.events.by(BY_NAMESPACE, evidence.namespace)
+        for each in collected.events.by(BY_NAMESPACE, namespace)
         if (each.involved_object.kind, each.involved_object.name) in objects
     ]
     return [_happened(each) for each in sorted(found, key=_when)[-_MOST_EVENTS:]]

@@ -18,7 +18,7 @@ from trellis.core.explain.scaling import Scaled
 from trellis.core.explain.wording import sums_text, time_text
 from trellis.core.hvpa import Meaning, Plan, View
 from trellis.core.hvpa.steps import MAINTENANCE_WINDOW, STABILIZATION_WINDOW, Blocked, Direction, opens_at
-from trellis.core.hvpa.surroundings import Surroundings, hpa_of, is_owned, vpa_of, why_yields
+from trellis.core.hvpa.surroundings import hpa_of, is_owned, vpa_of
 from trellis.core.hvpa.views import summed
 from trellis.core.hvpa.vpa_totals import vpa_totals
 from trellis.core.hvpa.windows import changes_at
@@ -50,7 +50,7 @@ def hvpa_part(evidence: Evidence, scaled: Scaled) -> HvpaPart:
         pods=view.pods,
         ready=view.ready,
         yields=view.yields,
-        rivals=tuple(_rivals(scaled)) if view.yields is not None else (),
+        rivals=view.rivals,
         hpa=_hpa(scaled, view, made, binary=binary),
         vpa=_vpa(scaled, view, binary=binary),
         verdict=made.verdict.reason,
@@ -134,20 +134,6 @@ def _portions(view: View, made: Plan, *, binary: bool) -> Iterator[Portion]:
             sums_text(each.published, binary=binary),
             sums_text(made.containers.get(each.name, {}), binary=binary),
         )
-
-
-def _rivals(scaled: Scaled) -> Iterator[str]:
-    """Whoever the Hvpa yields to: each of the others is asked about alone."""
-    hvpa, around = scaled.hvpa, scaled.around
-    for other in around.hvpas:
-        if why_yields(hvpa, Surroundings([other], [], [])) is not None:
-            yield f"Hvpa {other.metadata.name}"
-    for vpa in around.vpas:
-        if why_yields(hvpa, Surroundings([], [], [vpa])) is not None:
-            yield f"VerticalPodAutoscaler {vpa.metadata.name}"
-    for hpa in around.hpas:
-        if why_yields(hvpa, Surroundings([], [hpa], [])) is not None:
-            yield f"HorizontalPodAutoscaler {hpa.metadata.name}"
 
 
 def _conditions(status: HvpaStatus) -> Iterator[dict[str, Any]]:

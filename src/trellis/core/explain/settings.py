@@ -9,6 +9,8 @@ import msgspec
 from trellis.api.gates import Gates
 from trellis.core.boost.raising import BoostSettings
 from trellis.core.buffers import BufferSettings
+from trellis.core.nodes import DownSettings, UpSettings
+from trellis.core.nodes.population import EXPENDABLE_BELOW
 from trellis.core.recommend.settings import DefaultSettings, PipelineSettings
 from trellis.core.resize.settings import UpdateSettings
 from trellis.core.usage.settings import UsageSettings
@@ -21,8 +23,9 @@ class Components(msgspec.Struct, frozen=True):
     """All of them, as the core asks for them.
 
     `names` are those that a recommender was seen to answer to, beside those that come with Trellis; `presets` are other
-    defaults for parameters, by recommender. `heeds_admission` says that nobody is evicted while the Lease called
-    `admission_lease` is not renewed. `seen` are the components whose flags were read: for others, defaults stand here.
+    defaults for parameters, by recommender. Pods of a priority below `expendable_below` get no node. `heeds_admission`
+    says that nobody is evicted while the Lease called `admission_lease` is not renewed. `seen` are the components whose
+    flags were read: for others, defaults stand here.
     """
 
     usage: UsageSettings = UsageSettings()
@@ -31,6 +34,9 @@ class Components(msgspec.Struct, frozen=True):
     updates: UpdateSettings = UpdateSettings()
     boosts: BoostSettings = BoostSettings()
     buffers: BufferSettings = BufferSettings()
+    nodes_up: UpSettings = UpSettings()
+    nodes_down: DownSettings = DownSettings()
+    expendable_below: int = EXPENDABLE_BELOW
     gates: Gates = Gates()
     names: tuple[str, ...] = ()
     presets: Mapping[str, Mapping[str, str]] = {}

@@ -9,7 +9,7 @@ from trellis.api.kinds import BUFFER, HVPA
 from trellis.base.reason import Reason, Severity
 from trellis.core.explain.evidence import Evidence
 from trellis.core.explain.explained import Container, PodPart, Unseen
-from trellis.core.model.dump_lines import NOT_SERVED, Missing
+from trellis.core.model.dump_lines import NODE_GROUPS, NOT_SERVED, Missing
 from trellis.core.resize.inplace import Way
 
 ATTEMPTS_UNSEEN = Reason(
@@ -55,6 +55,8 @@ USAGE_UNSEEN = Reason("UsageUnseen", "Nothing is known of what containers use no
 
 # Of these, where they are missing, the whole cluster is concerned.
 _ABOUT_COMPONENTS: Final = ("ConfigMap", "Lease", "Deployments of components")
+# Kinds that decide about nodes alone.
+_ABOUT_NODES: Final = frozenset({"PersistentVolumeClaim", "PersistentVolume", "StorageClass", NODE_GROUPS})
 # Kinds without which nothing is missing: where they are not served, there are none.
 _OPTIONAL: Final = (HVPA.name, BUFFER.name)
 _COMPONENTS: Final = ("recommender", "updater", "admission-controller")
@@ -90,7 +92,8 @@ def unseen_objects(evidence: Evidence, without: Collection[str] = ()) -> Iterato
     if not evidence.collected.is_whole:
         yield Unseen(DUMP_CUT_OFF)
     for missing in _missing(evidence):
-        if missing.what.partition(" ")[0] not in without:
+        kind = missing.what.partition(" ")[0]
+        if kind not in without and kind not in _ABOUT_NODES:
             yield Unseen(OBJECTS_UNSEEN, str(missing))
 
 

@@ -23,10 +23,12 @@ from trellis.api.kube.observed_pods import ObservedPod
 from trellis.api.kube.pods import Pod
 from trellis.api.kube.policies import LimitRange, PodDisruptionBudget, ResourceQuota
 from trellis.api.kube.scaling import HorizontalPodAutoscaler
+from trellis.api.kube.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from trellis.api.vpa import VerticalPodAutoscaler
 from trellis.base.errors import InvalidRecording, UnreadableObject
 from trellis.core.model import dump_lines
 from trellis.core.model.dump_lines import (
+    FREEZE_SWITCH,
     KINDS,
     WORKLOADS,
     About,
@@ -46,7 +48,8 @@ class Collected(msgspec.Struct, frozen=True):
     """One state. Snapshots are indexed `BY_NAMESPACE` and `BY_OWNER`, pods also `BY_NODE`.
 
     `observed_pods` are the same pods as `pods`, read as the recommender reads them. `freeze` is what the ConfigMap
-    says that stops all changes; None if there is none. An object that cannot be read is named in its snapshot.
+    says that stops all changes; None if there is none. `node_groups` is the ConfigMap that declares groups of nodes, if
+    somebody asked for it. An object that cannot be read is named in its snapshot.
     `replicas` are those that scales tell, of targets of Buffers whose kinds are not well known.
     """
 
@@ -67,10 +70,14 @@ class Collected(msgspec.Struct, frozen=True):
     hpas: Snapshot[HorizontalPodAutoscaler]
     pdbs: Snapshot[PodDisruptionBudget]
     nodes: Snapshot[Node]
+    claims: Snapshot[PersistentVolumeClaim]
+    volumes: Snapshot[PersistentVolume]
+    storage_classes: Snapshot[StorageClass]
     namespaces: Snapshot[Namespace]
     leases: Snapshot[Lease]
     events: Snapshot[Event]
     freeze: Mapping[str, str] | None
+    node_groups: ConfigMap | None
     components: tuple[Component, ...]
     usage: UsageColumns
     history: tuple[History, ...]
@@ -189,7 +196,7 @@ class _Lines:
         if self._about is None:
             raise InvalidRecording("", "has no line that says what it is about: whoever wrote this dump was stopped")
         of = {kind: store.snapshot() for kind, store in self._stores.items()}
-        switches: Snapshot[ConfigMap] = of[ConfigMap.__name__]
+        maps: Snapshot[ConfigMap] = of[ConfigMap.__name__]
         return Collected(
             about=self._about,
             release=self._release,
@@ -208,10 +215,14 @@ class _Lines:
             hpas=of[HorizontalPodAutoscaler.__name__],
             pdbs=of[PodDisruptionBudget.__name__],
             nodes=of[Node.__name__],
+            claims=of[PersistentVolumeClaim.__name__],
+            volumes=of[PersistentVolume.__name__],
+            storage_classes=of[StorageClass.__name__],
             namespaces=of[Namespace.__name__],
             leases=of[Lease.__name__],
             events=of[Event.__name__],
-            freeze=next((each.data for each in switches), None),
+            freeze=next((each.data for each in maps if each.metadata.name == FREEZE_SWITCH), None),
+            node_groups=next((each for each in maps if each.metadata.name != FREEZE_SWITCH), None),
             components=tuple(self._components),
             usage=UsageColumns.joined(self._usage),
             history=tuple(self._history),

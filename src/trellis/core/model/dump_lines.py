@@ -23,6 +23,7 @@ from trellis.api.kube.nodes import Node
 from trellis.api.kube.pods import Pod
 from trellis.api.kube.policies import LimitRange, PodDisruptionBudget, ResourceQuota
 from trellis.api.kube.scaling import HorizontalPodAutoscaler
+from trellis.api.kube.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from trellis.api.kube.workloads import (
     CronJob,
     DaemonSet,
@@ -51,6 +52,10 @@ END: Final = "end"
 
 # Why something is missing that a cluster does not have at all.
 NOT_SERVED: Final = "is not served by this cluster"
+# The ConfigMap that stops all changes; any other one declares groups of nodes.
+FREEZE_SWITCH: Final = "trellis-freeze"
+# What is missing where the ConfigMap that declares groups of nodes could not be read.
+NODE_GROUPS: Final = "NodeGroups"
 
 WORKLOADS: Final = (Deployment, ReplicaSet, StatefulSet, DaemonSet, Job, CronJob, ReplicationController)
 # As what an object is read, by the kind that its document names.
@@ -70,9 +75,12 @@ KINDS: Final[Mapping[str, type[Any]]] = {
             LimitRange,
             Namespace,
             Node,
+            PersistentVolume,
+            PersistentVolumeClaim,
             Pod,
             PodDisruptionBudget,
             ResourceQuota,
+            StorageClass,
         )
     },
 }

@@ -16,9 +16,13 @@ from trellis.api.kinds import BUFFER, HVPA, VPA
 from trellis.api.kube.coordination import Event
 from trellis.api.kube.decode import convert_object
 from trellis.api.kube.pods import POD_SCHEDULED, RESIZE_IN_PROGRESS, RESIZE_PENDING, PodSpec
+from trellis.api.kube.storage import BIND_COMPLETED, SELECTED_NODE
 from trellis.base.errors import UnreadableObject
 from trellis.core.boost import memory
 from trellis.core.model.marks import IN_PLACE_UPDATED, OBSERVED, UPDATES
+from trellis.core.nodes.candidates import SCALE_DOWN_DISABLED_BY
+from trellis.core.nodes.drainability import DO_NOT_DISRUPT, SAFE_TO_EVICT
+from trellis.core.nodes.pods import MIRROR
 from trellis.core.recommend import integer_cpu
 
 Document = dict[str, Any]
@@ -27,7 +31,10 @@ Document = dict[str, Any]
 OFFENDERS: Final = "offending_containers"
 OFFENCE: Final = ("offending_containers_usage", "starved_resource")
 
-_KEPT: Final = frozenset({UPDATES, OBSERVED, IN_PLACE_UPDATED, OFFENDERS, *OFFENCE})
+# What is said on pods, nodes and claims about whether they may go, in a yes or no.
+SAID_OF_GOING: Final = frozenset({SAFE_TO_EVICT, DO_NOT_DISRUPT, SCALE_DOWN_DISABLED_BY, BIND_COMPLETED})
+
+_KEPT: Final = SAID_OF_GOING | {UPDATES, OBSERVED, IN_PLACE_UPDATED, OFFENDERS, MIRROR, SELECTED_NODE, *OFFENCE}
 _KEPT_PREFIXES: Final = ("trellis.x-k8s.io/", memory.PREFIX, integer_cpu.PREFIX)
 _TOLD: Final = frozenset({POD_SCHEDULED, RESIZE_PENDING, RESIZE_IN_PROGRESS})
 

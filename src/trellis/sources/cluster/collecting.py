@@ -5,7 +5,7 @@ What is forbidden is named, and the rest goes on. Only a server that does not an
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from typing import Any, Final
 
@@ -14,7 +14,7 @@ from trellis.api.kube.coordination import Event
 from trellis.api.kube.workloads import ReplicaSet
 from trellis.base.errors import KubeError, NotFound, UnreadableObject
 from trellis.core.model.collected import Collected
-from trellis.core.model.dump_lines import About, Missing
+from trellis.core.model.dump_lines import NODE_GROUPS, About, Component, Missing
 from trellis.core.resize.freezing import CONFIG_MAP
 from trellis.kube.client import Client
 from trellis.kube.resources import (
@@ -29,6 +29,7 @@ from trellis.kube.resources import (
     JOBS,
     LEASES,
     LIMIT_RANGES,
+    NAMESPACES,
     NODES,
     PDBS,
     POD_METRICS,
@@ -37,6 +38,9 @@ from trellis.kube.resources import (
     REPLICATION_CONTROLLERS,
     RESOURCE_QUOTAS,
     STATEFUL_SETS,
+    STORAGE_CLASSES,
+    VOLUME_CLAIMS,
+    VOLUMES,
     VPAS,
     Resource,
 )
@@ -45,7 +49,7 @@ from trellis.sources.cluster import components
 from trellis.sources.cluster.cleaning import is_news
 from trellis.sources.cluster.counting import Replicas
 from trellis.sources.cluster.listing import UNREADABLE, pages_of, why_not
-from trellis.sources.cluster.lists import Put, Tell, in_all_places, in_order
+from trellis.sources.cluster.lists import Put, Reads, Tell, in_all_places, in_order
 from trellis.sources.cluster.targets import Targets
 from trellis.sources.cluster.where import Places, Wanted, find_places
 from trellis.sources.cluster.writing import Writing
@@ -73,7 +77,14 @@ _NAMESPACED: Final[tuple[Resource[Any], ...]] = (
     PODS,
     EVENTS,
 )
+# What decides about nodes: what is in namespaces, and what is in none.
+_NODES_GO_BY: Final[tuple[Resource[Any], ...]] = (BUFFERS, PDBS, DAEMON_SETS, VOLUME_CLAIMS, PODS)
+_STORAGE: Final[tuple[Resource[Any], ...]] = (VOLUMES, STORAGE_CLASSES)
+# Where a cluster keeps Events about what is in no namespace.
+_NO_NAMESPACE: Final = Places(("default",), ("default",))
 _CLUSTER: Final = Places((), ("",))
+# Of the node autoscaler: which ConfigMap declares groups.
+_GROUPS_FLAG: Final = "kwok-node-groups"
 
 
 def _silent(_done: int, _total: int) -> None:
@@ -105,7 +116,7 @@ async def collect(
         places.names,
         wanted.patterns,
         everywhere=not wanted.patterns,
-        all_pods=wanted.all_pods,
+        all_pods=wanted.all_pods or bool(wanted.node_groups),
     )
     for line in writing.begin(about):
         yield line
@@ -114,17 +125,32 @@ async def collect(
     for namespace in places.objects:
         yield writing.object(namespace, "v1", "Namespace")
     reading = _Reading(client, writing)
-    lists = [partial(reading.objects, NODES, _CLUSTER)]
-    lists += [
-        partial(reading.all_pods if wanted.all_pods and resource is PODS else reading.objects, resource, places)
-        for resource in _NAMESPACED
-    ]
-    async for line in in_order([*lists, partial(reading.usage, places)], tell):
+    async for line in in_order(list(_lists(reading, wanted, places)), tell):
         yield line
     async for line in reading.scales():
         yield line
-    async for line in reading.components():
+    async for line in reading.components(wanted.node_groups):
         yield line
+
+
+def _lists(reading: _Reading, wanted: Wanted, places: Places) -> Iterator[Reads]:
+    """All that is read in lists, in the order of a dump."""
+    whole = _NODES_GO_BY if wanted.node_groups else (PODS,) if wanted.all_pods else ()
+    yield partial(reading.objects, NODES, _CLUSTER)
+    if wanted.node_groups:
+        yield from (partial(reading.objects, resource, _CLUSTER) for resource in _STORAGE)
+        if places.asked != _CLUSTER.asked:
+            yield partial(reading.objects, NAMESPACES, _CLUSTER)
+        yield partial(reading.everywhere, VOLUME_CLAIMS, places)
+    for resource in _NAMESPACED:
+        if resource in whole:
+            yield partial(reading.everywhere, resource, places)
+        elif not wanted.nodes_alone:
+            yield partial(reading.objects, resource, places)
+        elif resource is EVENTS:
+            yield partial(reading.objects, resource, _NO_NAMESPACE)
+    if not wanted.nodes_alone:
+        yield partial(reading.usage, places)
 
 
 class _Reading:
@@ -140,9 +166,9 @@ class _Reading:
         """All objects of one kind, where they are wanted."""
         await self._objects(resource, places, put)
 
-    async def all_pods(self, resource: Resource[Any], places: Places, put: Put) -> None:
-        """All pods of the cluster; where they may not be read, those that are wanted at least."""
-        if await self._objects(resource, _CLUSTER, put):
+    async def everywhere(self, resource: Resource[Any], places: Places, put: Put) -> None:
+        """All of one kind in the cluster; where they may not be read, those that are wanted at least."""
+        if places.asked == _CLUSTER.asked or await self._objects(resource, _CLUSTER, put):
             await self._objects(resource, places, put)
 
     async def _objects(self, resource: Resource[Any], places: Places, put: Put) -> list[Missing]:
@@ -190,26 +216,44 @@ class _Reading:
                 replicas = await self._replicas.find(target) if target in self._targets.counted else None
                 yield self._writing.scale(target, answers[target], replicas)
 
-    async def components(self) -> AsyncIterator[bytes]:
-        """The components themselves: how they run, who leads, and whether somebody has stopped them."""
-        namespace = components.NAMESPACE
+    async def components(self, node_groups: str) -> AsyncIterator[bytes]:
+        """The components themselves: how they run, who leads, whether somebody has stopped them; and groups of nodes.
+
+        Groups are declared in the ConfigMap that the node autoscaler is told of, or else where they usually are.
+        """
+        namespace, where = components.NAMESPACE, node_groups
         try:
             found = await self._client.list_all(components.RUNNING, namespace)
         except (KubeError, UnreadableObject) as error:
             yield self._writing.lacks(Missing("Deployments of components", namespace, why_not(error)))
         else:
             for each in components.components_in(found.items):
+                where = _told_groups(each) or where
                 yield self._writing.component(each)
         named: list[tuple[Resource[Any], str]] = [(LEASES, name) for name in components.LEASES]
         for resource, name in (*named, (CONFIG_MAPS, CONFIG_MAP)):
-            try:
-                got = await self._client.get(resource, name, namespace)
-            except NotFound:
-                continue
-            except (KubeError, UnreadableObject) as error:
-                yield self._writing.lacks(Missing(f"{resource.kind} {name}", namespace, why_not(error)))
-            else:
-                yield self._writing.object(got, resource.api_version, resource.kind)
+            async for line in self._one(resource, namespace, name, f"{resource.kind} {name}"):
+                yield line
+        if node_groups:
+            place, _, name = where.partition("/")
+            async for line in self._one(CONFIG_MAPS, place, name, NODE_GROUPS):
+                yield line
+
+    async def _one(self, resource: Resource[Any], namespace: str, name: str, what: str) -> AsyncIterator[bytes]:
+        """One object, if there is one."""
+        try:
+            got = await self._client.get(resource, name, namespace)
+        except NotFound:
+            return
+        except (KubeError, UnreadableObject) as error:
+            yield self._writing.lacks(Missing(what, namespace, why_not(error)))
+        else:
+            yield self._writing.object(got, resource.api_version, resource.kind)
+
+
+def _told_groups(component: Component) -> str:
+    """Where the node autoscaler is told that groups are declared; nothing of others."""
+    return component.flags.get(_GROUPS_FLAG, "") if component.component == "nodes" else ""
 
 
 def _is_kept(found: Any) -> bool:

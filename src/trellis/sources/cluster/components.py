@@ -21,7 +21,11 @@ _COMPONENTS: Final = {
     "admission-controller": "admission-controller",
     "admission": "admission-controller",
     "buffers": "buffers",
+    "nodes": "nodes",
 }
+# What this is called is a word that others use as well.
+_OURS: Final = "trellis"
+_COMMON_WORDS: Final = frozenset({"nodes"})
 # Whatever a flag of such a name says is nobody's business.
 _SECRET: Final = re.compile("token|passw|secret|credential|header|user|auth|key|cert", re.IGNORECASE)
 _FLAG: Final = re.compile(r"--?([A-Za-z0-9][A-Za-z0-9._-]*)(?:=(.*))?", re.DOTALL)
@@ -83,10 +87,12 @@ def flags_in(words: Iterable[str]) -> Mapping[str, str]:
 
 def _component(words: tuple[str, ...], image: str) -> str:
     """What its command says, `trellis updater` or `/updater`; else what its image is called, `vpa-updater`."""
+    before = ""
     for word in words:
-        named = _COMPONENTS.get(word.rpartition("/")[2])
-        if named:
+        named = _COMPONENTS.get(word.rpartition("/")[2], "")
+        if named and (named not in _COMMON_WORDS or before == _OURS):
             return named
+        before = word.rpartition("/")[2]
     base = image.rpartition("/")[2].partition("@")[0].partition(":")[0]
     return _COMPONENTS.get(base.removeprefix("vpa-"), "") if base.startswith("vpa-") else ""
 

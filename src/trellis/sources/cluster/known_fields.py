@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from trellis.api.kinds import KWOK_NODE_GROUP
 from trellis.core.buffers.settings import NODE_CLASS_LABELS
 from trellis.core.model.owners import WELL_KNOWN
+from trellis.core.nodes.standing import LEAVING_TAINT
 
 # Times, quantities, modes and words of Kubernetes' own.
 PLAIN: Final = frozenset(
@@ -14,6 +16,7 @@ PLAIN: Final = frozenset(
         "architecture",
         "averageValue",
         "begin",
+        "bootTime",
         "changeRequirement",
         "completionTime",
         "containerRuntimeVersion",
@@ -32,6 +35,7 @@ PLAIN: Final = frozenset(
         "firstSampleStart",
         "firstTimestamp",
         "history",
+        "how",
         "kernelVersion",
         "kubeletVersion",
         "lastFullyProvisioned",
@@ -86,6 +90,7 @@ PLAIN: Final = frozenset(
         "updateMode",
         "value",
         "version",
+        "volumeBindingMode",
         "whenUnsatisfiable",
     }
 )
@@ -109,6 +114,7 @@ AMOUNTS: Final = frozenset(
         "overhead",
         "perChunkResources",
         "requests",
+        "resources",
         "target",
         "totalTarget",
         "uncappedTarget",
@@ -133,6 +139,7 @@ PLAIN_NAMES: Final = (
         "",
         "*",
         "Node",
+        KWOK_NODE_GROUP.name,
         "Rollout",
         "Scale",
         "default",
@@ -152,6 +159,7 @@ PLAIN_NAMES: Final = (
 # Labels whose values are the same everywhere.
 PLAIN_LABELS: Final = frozenset(
     {"kubernetes.io/arch", "kubernetes.io/os", "node.kubernetes.io/instance-type", "app.kubernetes.io/managed-by"}
+    | {LEAVING_TAINT}
 )
 _PLAIN_KEYS: Final = frozenset(
     {"app", "component", "controller-revision-hash", "controller-uid", "job-name", "k8s-app", "name"}

@@ -24,6 +24,8 @@ _WORD: Final = 5
 _ORDINAL: Final = re.compile("[0-9]{1,3}")
 _DIGITS: Final = "0123456789"
 _HOST_NAME: Final = "kubernetes.io/hostname"
+# How a volume that is in several zones writes them in one label.
+_BETWEEN_ZONES: Final = "__"
 
 
 class Names:
@@ -53,14 +55,17 @@ class Names:
         return self._whole("node", text)
 
     def key(self, text: str) -> str:
-        """The key of a label, or of a resource that somebody added."""
-        return text if not text or is_known_key(text) else self._whole("key", text)
+        """The key of a label, or of a resource that somebody added; by its slash a scheduler knows that it counts."""
+        if not text or is_known_key(text):
+            return text
+        masked = self._whole("key", text)
+        return f"{masked}/x" if "/" in text else masked
 
     def label(self, key: str, value: str) -> str:
         """The value of a label."""
         if key == _HOST_NAME:
             return self.node(value)
-        return value if key in PLAIN_LABELS else self.name(value)
+        return value if key in PLAIN_LABELS else _BETWEEN_ZONES.join(map(self.name, value.split(_BETWEEN_ZONES)))
 
     def kind(self, text: str) -> str:
         """A kind that only this cluster may have."""

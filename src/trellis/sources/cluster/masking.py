@@ -10,14 +10,19 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from trellis.api.kube.config_maps import ConfigMap
+from trellis.api.kube.storage import SELECTED_NODE
+from trellis.api.kwok_groups import BOOT_SECONDS, MISHAP, ORDERED_AT
 from trellis.core.boost import memory
+from trellis.core.model.dump_lines import FREEZE_SWITCH
 from trellis.core.model.marks import IN_PLACE_UPDATED, OBSERVED
+from trellis.core.nodes.pods import MIRROR
 from trellis.core.recommend import integer_cpu
 from trellis.core.recommend.built_in import built_in_recommenders
 from trellis.core.recommend.shadows import SHADOW_RECOMMENDERS
 from trellis.core.resize.freezing import ANNOTATION
 from trellis.core.usage.checkpoints import KEPT_FROM
-from trellis.sources.cluster.cleaning import OFFENCE, OFFENDERS
+from trellis.sources.cluster.cleaning import OFFENCE, OFFENDERS, SAID_OF_GOING
 from trellis.sources.cluster.known_fields import (
     AMOUNTS,
     DROPPED,
@@ -27,9 +32,13 @@ from trellis.sources.cluster.known_fields import (
     PLAIN,
     PUBLIC_COMPONENTS,
 )
+from trellis.sources.cluster.masked_groups import masked_groups
 from trellis.sources.cluster.masked_names import Names
 
 _NODE_NAME: Final = "metadata.name"
+# Annotations of which the value is a time, a number or a word of ours.
+_AS_WRITTEN: Final = frozenset({IN_PLACE_UPDATED, ORDERED_AT, BOOT_SECONDS, MISHAP, *OFFENCE})
+_YES_OR_NO: Final = frozenset({"true", "false", "yes"})
 
 
 class Mask(Names):
@@ -47,6 +56,8 @@ class Mask(Names):
         for wanted, mask in (("Node", self.node), ("Namespace", self.namespace)):
             if kind == wanted:
                 masked["metadata"]["name"] = mask(metadata.get("name", ""))
+        if kind == ConfigMap.__name__ and metadata.get("name") != FREEZE_SWITCH:
+            masked["data"] = masked_groups(document.get("data", {}), self.document)
         return masked
 
     def _value(self, field: str, value: Any) -> Any:
@@ -123,14 +134,16 @@ class Mask(Names):
         for name, value in found.items():
             if name in (OBSERVED, OFFENDERS):
                 kept.append((name, re.sub(r"[^,\s]+", lambda each: self.name(each[0]), value)))
-            elif name == IN_PLACE_UPDATED or name in OFFENCE:
+            elif name in _AS_WRITTEN or (name in SAID_OF_GOING and value in _YES_OR_NO):
                 kept.append((name, value))
+            elif name == SELECTED_NODE:
+                kept.append((name, self.node(value)))
             elif name.startswith(memory.PREFIX):
                 kept.append((memory.memory_key(self.name(name.removeprefix(memory.PREFIX))), value))
             elif name.startswith(integer_cpu.PREFIX):
                 container = name.removeprefix(integer_cpu.PREFIX).removesuffix(integer_cpu.SUFFIX)
                 kept.append((f"{integer_cpu.PREFIX}{self.name(container)}{integer_cpu.SUFFIX}", value))
-            elif name == KEPT_FROM:
+            elif name in (KEPT_FROM, MIRROR):
                 kept.append((name, self.name(value)))
             elif name == SHADOW_RECOMMENDERS:
                 kept.append((name, re.sub(r"[^,\s]+", lambda each: self._recommender(each[0]), value)))

@@ -24,11 +24,15 @@ class Wanted(msgspec.Struct, frozen=True):
 
     `own` is the one that is meant where nobody says anything: all there is if the cluster does not tell which
     namespaces it has. With `all_pods`, pods of other namespaces are collected too, for what they take of the nodes.
+    `node_groups` is the ConfigMap, as namespace/name, that declares groups of nodes: with it, all that decides about
+    nodes is collected, wherever it is; with `nodes_alone` nothing else.
     """
 
     patterns: tuple[str, ...] = ()
     own: str = ""
     all_pods: bool = False
+    node_groups: str = ""
+    nodes_alone: bool = False
 
 
 class Places(msgspec.Struct, frozen=True):

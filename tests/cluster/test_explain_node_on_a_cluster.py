@@ -1,0 +1,92 @@
+"""What is explained of nodes on a real API server is what the node autoscaler then does there."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cluster_nodes import QUICK, Start, Yard, node_controllers
+from cluster_updaters import events
+from testbed.cluster import Cluster
+from testbed.waiting import until
+from testbed.workloads import container, pod
+from trellis.cli.access import connected
+from trellis.cli.explained_nodes import known_groups
+from trellis.core.explain import Components, Explained, evidence_of, explain_node, explain_pod
+from trellis.core.explain.noding import noded_in
+from trellis.core.model.collected import Collected
+from trellis.sources.cluster.collecting import collected
+from trellis.sources.cluster.where import Wanted
+
+SEEN = Components(seen=("nodes",))
+
+
+@pytest.fixture
+def nodes(cluster: Cluster, tmp_path: Path) -> Iterator[Start]:
+    with node_controllers(cluster, tmp_path) as start:
+        yield start
+
+
+@pytest.fixture
+def yard(cluster: Cluster, namespace: str) -> Iterator[Yard]:
+    found = Yard(cluster, namespace)
+    yield found
+    found.close()
+
+
+def seen(cluster: Cluster, namespace: str) -> Collected:
+    """What is collected for a node, with the groups of a test of many that share the cluster."""
+
+    async def read() -> Collected:
+        async with connected(cluster.kubeconfig, "", "trellis-explain") as (client, own):
+            wanted = Wanted((), own, node_groups=f"{namespace}/groups", nodes_alone=True)
+            return await collected(client, wanted, time.time())
+
+    return asyncio.run(read())
+
+
+def verdict(cluster: Cluster, namespace: str, node: str) -> tuple[str, str]:
+    found = seen(cluster, namespace)
+    explained = explain_node(found, node, known_groups(found), SEEN).node
+    assert explained is not None
+    assert explained.told is not None
+    return explained.outcome, explained.told.reason.code
+
+
+def explained_pod(cluster: Cluster, namespace: str, name: str) -> Explained:
+    found = seen(cluster, namespace)
+    noded = noded_in(found, known_groups(found), SEEN, found.time)
+    return explain_pod(evidence_of(found, namespace, SEEN), name, noded)
+
+
+def test_what_is_explained_of_nodes_is_what_the_autoscaler_does(
+    cluster: Cluster, namespace: str, yard: Yard, nodes: Start
+) -> None:
+    yard.declare()
+    yard.deploy("web", 1)
+    huge = pod("huge", container(cpu="40", memory="64Mi"), **yard.placement)
+    cluster.api.create(huge, namespace)
+    until("the pods to wait", lambda: len(yard.pods()) == 2)
+    until("the scheduler to look", lambda: all(each["status"].get("conditions") for each in yard.pods()))
+    placing = explained_pod(cluster, namespace, "huge").placing
+    assert placing is not None
+    assert (placing.told.reason.code, [each.groups for each in placing.refused]) == ("NoGroupFits", [(yard.group,)])
+    assert placing.orders == {yard.group: 1}
+
+    controller = nodes(namespace)
+    until("the pod to run", lambda: len(yard.running()) == 1)
+    [node] = yard.nodes()
+    [event] = until("the other to be told", lambda: events(cluster, namespace, "NotTriggerScaleUp") or None)
+    assert placing.refused[0].resource in event["message"]
+    assert verdict(cluster, namespace, node) == ("Kept", "NoPlaceForPods")
+
+    controller.process.stop()
+    yard.scale("web", 0)
+    until("the pod to go", lambda: len(yard.pods()) == 1)
+    assert verdict(cluster, namespace, node) == ("Unneeded", "NodeUnneeded")
+    nodes(namespace, *QUICK)
+    until("the node to go", lambda: not yard.nodes())
