@@ -12,7 +12,7 @@ from typing import Annotated, Final
 from trellis.api.fields import INT32_MAX, AmountText, Field
 from trellis.api.kube.meta import ObjectMeta
 from trellis.api.parts import Part
-from trellis.api.scenario import NodeTaint
+from trellis.api.scenario_nodes import NodeTaint
 from trellis.api.scenario_usage import SpanText
 
 # The label by which nodes show their group. Buffers find the nodes of a class by it too.
@@ -21,6 +21,11 @@ GROUP_LABEL: Final = "kwok-nodegroup"
 KWOK_KEY: Final = "kwok.x-k8s.io/node"
 # Keeps pods away from a node that has been ordered and is not up yet.
 STARTING_TAINT: Final = "trellis.x-k8s.io/starting"
+# Annotations of a node about its order: when, how long it boots, and what will keep it from coming up, if anything.
+# The last is settled with the order, whatever the group says later.
+ORDERED_AT: Final = "trellis.x-k8s.io/ordered-at"
+BOOT_SECONDS: Final = "trellis.x-k8s.io/boot-seconds"
+MISHAP: Final = "trellis.x-k8s.io/kwok-mishap"
 
 DEFAULT_BOOT_TIME: Final = "1m"
 DEFAULT_PODS: Final = "110"

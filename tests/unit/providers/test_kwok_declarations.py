@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kwok_world import config_map, failing, group
@@ -114,7 +114,6 @@ def test_that_nothing_is_declared_is_told(config: object, told: str) -> None:
     assert (problem.said.reason, str(problem.said)) == (NO_GROUPS, told)
 
 
-@settings(max_examples=30, deadline=None)
 @given(st.text(max_size=60))
 def test_no_text_stops_the_others(text: str) -> None:
     assert "a" in read_declarations(config_map(group("a"), **{"x.yaml": text}), WHERE).groups

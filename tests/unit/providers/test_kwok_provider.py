@@ -8,7 +8,7 @@ from functools import wraps
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kwok_world import BOOT, KwokWorld, failing, group, taint_keys
@@ -360,7 +360,6 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=30, deadline=None)
 @given(STEPS)
 def test_whatever_happens_a_group_keeps_its_limits_and_no_order_is_given_twice(steps: list[tuple[str, int]]) -> None:
     async def main() -> None:

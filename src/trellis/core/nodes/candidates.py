@@ -26,7 +26,7 @@ from trellis.core.nodes.groups import GroupState
 from trellis.core.nodes.sizes import GROUP_AT_MINIMUM, why_no_release
 from trellis.core.nodes.tenants import Tenants, tenants_of
 
-_DISABLED: Final = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
+SCALE_DOWN_DISABLED_BY: Final = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 
 
 class Candidate(msgspec.Struct, frozen=True):
@@ -93,7 +93,7 @@ class Screen:
         """What somebody has said against the removal of a node."""
         if not self._look.settings.scale_down_enabled:
             return Said(SCALE_DOWN_OFF)
-        for key in (_DISABLED, DO_NOT_DISRUPT):
+        for key in (SCALE_DOWN_DISABLED_BY, DO_NOT_DISRUPT):
             if node.metadata.annotations.get(key) == "true":
                 return Said(SCALE_DOWN_DISABLED, f"{key}: true")
         return None

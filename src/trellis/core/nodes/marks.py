@@ -9,6 +9,7 @@ import msgspec
 
 from trellis.api.kube.nodes import Node, Taint
 from trellis.core.nodes.down_actions import SetTaints
+from trellis.core.nodes.down_memory import NEVER
 from trellis.core.nodes.standing import LEAVING_TAINT
 
 _EFFECT = "NoSchedule"
@@ -17,6 +18,14 @@ _EFFECT = "NoSchedule"
 def is_marked(node: Node) -> bool:
     """Whether the node has our mark."""
     return any(each.key == LEAVING_TAINT for each in node.spec.taints)
+
+
+def marked_since(node: Node) -> float | None:
+    """Since when it has it; None if it has none. A mark that does not say has been there for ever."""
+    mark = next((each for each in node.spec.taints if each.key == LEAVING_TAINT), None)
+    if mark is None:
+        return None
+    return float(mark.value) if mark.value.isdecimal() else NEVER
 
 
 def marking(node: Node, since: float) -> SetTaints:

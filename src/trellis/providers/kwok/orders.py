@@ -21,14 +21,9 @@ from typing import Any, Final
 import msgspec
 
 from trellis.api.kube.nodes import Node
-from trellis.api.kwok_groups import KWOK_KEY, STARTING_TAINT
+from trellis.api.kwok_groups import BOOT_SECONDS, KWOK_KEY, MISHAP, ORDERED_AT, STARTING_TAINT
 from trellis.base.errors import InvalidTime
 from trellis.base.times import format_micro_time, parse_time
-
-ORDERED_AT: Final = "trellis.x-k8s.io/ordered-at"
-BOOT_SECONDS: Final = "trellis.x-k8s.io/boot-seconds"
-# What will keep it from coming up, if anything: settled with the order, whatever the group says later.
-MISHAP: Final = "trellis.x-k8s.io/kwok-mishap"
 
 KWOK_VALUE: Final = "fake"
 

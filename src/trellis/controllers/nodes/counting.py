@@ -1,0 +1,50 @@
+"""What do metrics tell of a pass? How many nodes, pods and Buffers there are of each verdict, and more of Buffers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from trellis.controllers.nodes import metrics as named
+from trellis.controllers.nodes.planning import Plans
+from trellis.core.nodes.groups import GroupState, InstanceState
+from trellis.core.nodes.verdicts import BufferVerdict
+from trellis.providers.protocol import Groups
+from trellis.runtime.metrics import GaugeSpec, Metrics
+
+
+class Counting:
+    """Sets and counts. `most` Buffers have figures of their own."""
+
+    def __init__(self, metrics: Metrics, most: int) -> None:
+        self._metrics = metrics
+        self._most = most
+
+    def planned(self, groups: Groups, plans: Plans, buffers: Sequence[BufferVerdict]) -> None:
+        """Both plans have been made."""
+        pending: Counter[tuple[str, ...]] = Counter()
+        for each in plans.up.pods:
+            pending[(each.said.reason.code,)] += len(each.pods)
+        self._set(named.PENDING, pending)
+        self._set(named.NODES, Counter((str(each.outcome), each.said.reason.code) for each in plans.down.nodes))
+        self._set(named.UNREADABLE, Counter((kind,) for kind, _ in plans.problems))
+        self._set(named.GROUP_PROBLEMS, Counter((each.said.reason.code,) for each in groups.problems))
+        self._metrics.set_all(named.INSTANCES, _instances(groups.states))
+        self._set(named.BUFFERS, Counter((each.said.reason.code,) for each in buffers))
+        self._own(sorted(buffers, key=lambda each: each.key)[: self._most])
+
+    def _own(self, buffers: Sequence[BufferVerdict]) -> None:
+        self._metrics.keep(named.BUFFER, {each.key for each in buffers})
+        for each in buffers:
+            self._metrics.set(named.CHUNKS, each.chunks, *each.key)
+            self._metrics.set(named.PROVISIONED, each.on_ready, *each.key)
+            self._metrics.set(named.PRICE, each.price, *each.key)
+            self._metrics.add(named.HITS, each.hits, *each.key)
+            self._metrics.add(named.MISSES, each.misses, *each.key)
+
+    def _set(self, spec: GaugeSpec, counts: Counter[tuple[str, ...]]) -> None:
+        self._metrics.set_all(spec, {labels: float(count) for labels, count in counts.items()})
+
+
+def _instances(states: Sequence[GroupState]) -> dict[tuple[str, ...], float]:
+    return {(each.group.name, str(state)): float(each.count(state)) for each in states for state in InstanceState}

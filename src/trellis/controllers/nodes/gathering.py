@@ -1,0 +1,162 @@
+"""What has changed since the last pass? Kept until a pass takes it: of each object what was last seen, and no more.
+
+Changes come on the event loop, and plans are made in a thread that owns the snapshot. What is handed over is a value.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from trellis.api.buffer import Buffer
+from trellis.api.kube.meta import KubeObject
+from trellis.api.kube.nodes import Node
+from trellis.api.kube.pods import Pod
+from trellis.api.kube.slices import Labels
+from trellis.api.kube.workloads import DaemonSet
+from trellis.controllers.nodes.watching import Watching
+from trellis.core.fit import Storage
+from trellis.core.model.keys import Key
+from trellis.core.nodes.pods import is_fixed, is_unschedulable
+from trellis.core.nodes.snapshot import Snapshot
+from trellis.kube.changes import Change
+
+
+class News(msgspec.Struct):
+    """What is new; None says that an object is gone."""
+
+    namespaces: dict[str, Labels | None] = msgspec.field(default_factory=dict)
+    nodes: dict[str, Node | None] = msgspec.field(default_factory=dict)
+    pods: dict[Key, Pod | None] = msgspec.field(default_factory=dict)
+    buffers: dict[Key, Buffer | None] = msgspec.field(default_factory=dict)
+    daemon_sets: dict[Key, DaemonSet | None] = msgspec.field(default_factory=dict)
+    storage: Storage | None = None
+
+    def put_into(self, snapshot: Snapshot) -> None:
+        """Have a snapshot show it. Volumes come before the pods that have them."""
+        for name, labels in self.namespaces.items():
+            snapshot.put_namespace(name, labels)
+        if self.storage is not None:
+            snapshot.put_storage(self.storage)
+        for name, node in self.nodes.items():
+            snapshot.put_node(name, node)
+        for key, pod in self.pods.items():
+            snapshot.put_pod(key, pod)
+        for key, buffer in self.buffers.items():
+            snapshot.put_buffer(key, buffer)
+        for key, daemon_set in self.daemon_sets.items():
+            snapshot.put_daemon_set(key, daemon_set)
+
+
+class Gathering:
+    """Notes all changes; `wake` is called for those that cannot wait for the next interval.
+
+    `covers` says of which namespaces Buffers are kept.
+    """
+
+    def __init__(self, watching: Watching, covers: Callable[[str], bool], wake: Callable[[], None]) -> None:
+        self._watching = watching
+        self._covers = covers
+        self._wake = wake
+        # When a pod last came to a node, on the loop's clock.
+        self.last_arrival = -math.inf
+        self._news = News()
+        self._stored = True
+
+    def subscribe(self) -> None:
+        """Begin: everything there is counts as new."""
+        watching = self._watching
+        watching.namespaces.subscribe(self._namespace_changed)
+        watching.nodes.subscribe(self._node_changed)
+        watching.pods.subscribe(self._pod_changed)
+        watching.buffers.subscribe(self._buffer_changed)
+        watching.daemon_sets.subscribe(self._daemon_set_changed)
+        watching.config.subscribe(lambda _change: self._wake())
+        for each in (watching.claims, watching.volumes, watching.classes):
+            each.subscribe(self._storage_changed)
+
+    def take(self) -> News:
+        """What is new since this was last asked."""
+        news, self._news = self._news, News()
+        if self._stored:
+            news.storage, self._stored = self._watching.storage(), False
+        return news
+
+    def take_all(self) -> News:
+        """Everything there is, for a snapshot that begins anew."""
+        watching = self._watching
+        self._news, self._stored = News(), False
+        return News(
+            namespaces={each.metadata.name: each.metadata.labels for each in watching.namespaces.snapshot()},
+            nodes={each.metadata.name: each for each in watching.nodes.snapshot()},
+            pods=dict(watching.pods.snapshot().objects),
+            buffers={key: each for key, each in watching.buffers.snapshot().objects.items() if self._covers(key[0])},
+            daemon_sets=dict(watching.daemon_sets.snapshot().objects),
+            storage=watching.storage(),
+        )
+
+    def look_again(self, node: str) -> None:
+        """A node may be another than the snapshot shows, because something that was planned did not happen."""
+        self._news.nodes[node] = self._watching.nodes.get("", node)
+
+    def _namespace_changed(self, change: Change[KubeObject]) -> None:
+        self._news.namespaces[change.key[1]] = change.new.metadata.labels if change.new is not None else None
+
+    def _node_changed(self, change: Change[Node]) -> None:
+        self._news.nodes[change.key[1]] = change.new
+        if _node_matters(change.old, change.new):
+            self._wake()
+
+    def _pod_changed(self, change: Change[Pod]) -> None:
+        self._news.pods[change.key] = change.new
+        if change.new is None or is_fixed(change.new):
+            return
+        if _has_come(change.old, change.new):
+            self.last_arrival = asyncio.get_running_loop().time()
+            self._wake()
+        elif is_unschedulable(change.new) and (change.old is None or not is_unschedulable(change.old)):
+            self._wake()
+
+    def _buffer_changed(self, change: Change[Buffer]) -> None:
+        if not self._covers(change.key[0]):
+            return
+        self._news.buffers[change.key] = change.new
+        if _buffer_told(change.old) != _buffer_told(change.new):
+            self._wake()
+
+    def _daemon_set_changed(self, change: Change[DaemonSet]) -> None:
+        # Its status changes with each of its pods.
+        before = change.old.spec if change.old is not None else None
+        if change.new is None or change.new.spec != before:
+            self._news.daemon_sets[change.key] = change.new
+
+    def _storage_changed(self, _change: Change[Any]) -> None:
+        self._stored = True
+
+
+def _node_matters(old: Node | None, new: Node | None) -> bool:
+    """Whether a node came, went, or can be used otherwise than before; most changes say that it is still there."""
+    return old is None or new is None or _node_told(old) != _node_told(new)
+
+
+def _node_told(node: Node) -> tuple[object, ...]:
+    metadata, ready = node.metadata, tuple(each.status for each in node.status.conditions if each.type == "Ready")
+    gone = metadata.deletion_timestamp is not None
+    return metadata.uid, metadata.labels, metadata.annotations, gone, node.spec, node.status.allocatable, ready
+
+
+def _has_come(old: Pod | None, new: Pod) -> bool:
+    """Whether a pod has come to a node, where a chunk may have been."""
+    return bool(new.spec.node_name) and (old is None or not old.spec.node_name)
+
+
+def _buffer_told(buffer: Buffer | None) -> tuple[object, ...]:
+    """All that is read of a Buffer; the rest of its status is what is said about it."""
+    if buffer is None:
+        return ()
+    pods = buffer.status.pod_based_buffer_spec if buffer.status is not None else None
+    return buffer.metadata.uid, buffer.metadata.deletion_timestamp, buffer.spec, pods

@@ -1,0 +1,92 @@
+"""What is written into a Buffer's status? Whether its room is there: one condition and one time, and nothing else.
+
+The rest of the status is its translator's. Each of the two writers owns its fields by server-side apply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from trellis.api.buffer import Buffer
+from trellis.api.kinds import BUFFER
+from trellis.api.resolve import resolve_buffer
+from trellis.core.buffers.said import Said
+from trellis.core.model.keys import Key, key_of
+from trellis.core.nodes.buffer_status import PROVISIONED, provisioned_status
+from trellis.core.nodes.verdicts import BufferVerdict
+from trellis.kube.actions import Action, PatchObject, Target
+from trellis.kube.informer import Informer
+from trellis.kube.patches import apply_patch
+from trellis.kube.resources import BUFFERS
+
+FIELD_MANAGER: Final = "trellis-nodes"
+
+
+def all_verdicts(
+    verdicts: Iterable[BufferVerdict], problems: Mapping[tuple[str, Key], Said], buffers: Informer[Buffer]
+) -> tuple[BufferVerdict, ...]:
+    """Verdicts, with those about Buffers that cannot be read: whatever they stand for has no room."""
+    found = [*verdicts]
+    for (kind, key), said in problems.items():
+        buffer = buffers.get(*key) if kind == BUFFER.name else None
+        if buffer is not None:
+            pods = buffer.status.pod_based_buffer_spec if buffer.status is not None else None
+            count = max(1, pods.replica_num or 0) if pods is not None else 1
+            found.append(BufferVerdict(key, buffer.metadata.uid, said, count, unplaced=count))
+    return tuple(found)
+
+
+class Publishing:
+    """Finds what is to be written. `covers` says of which namespaces Buffers are ours to look at."""
+
+    def __init__(self, buffers: Informer[Buffer], covers: Callable[[str], bool]) -> None:
+        self._buffers = buffers
+        self._covers = covers
+        # The UIDs of Buffers that tell something of ours.
+        self._told: frozenset[str] = frozenset()
+
+    def actions(self, verdicts: Iterable[BufferVerdict], now: float) -> Iterator[Action]:
+        """Write what is new, and take back what was said of Buffers of which nothing is said any more."""
+        told: set[str] = set()
+        for each in verdicts:
+            buffer = self._buffers.get(*each.key)
+            if buffer is None or buffer.metadata.uid != each.uid:
+                continue
+            told.add(each.uid)
+            status = provisioned_status(each, buffer.status, buffer.metadata.generation, now)
+            if status is not None:
+                yield _apply(buffer, status)
+        for buffer in self._buffers.snapshot():
+            if buffer.metadata.uid not in told and _tells(buffer) and self._is_ours(buffer):
+                yield _apply(buffer, _without_condition(buffer))
+        self._told = frozenset(told)
+
+    def _is_ours(self, buffer: Buffer) -> bool:
+        """Whether the condition is ours: of a Buffer that is somebody else's by now only if we wrote it."""
+        covered = self._covers(buffer.metadata.namespace)
+        return covered and (buffer.metadata.uid in self._told or resolve_buffer(buffer).is_ours)
+
+
+def _tells(buffer: Buffer) -> bool:
+    conditions = (buffer.status.conditions or ()) if buffer.status is not None else ()
+    return any(each.type == PROVISIONED for each in conditions)
+
+
+def _without_condition(buffer: Buffer) -> dict[str, Any]:
+    """When there was room last stays true."""
+    full = buffer.status.last_fully_provisioned if buffer.status is not None else None
+    return {"lastFullyProvisioned": full} if full and resolve_buffer(buffer).is_ours else {}
+
+
+def _apply(buffer: Buffer, status: dict[str, Any]) -> Action:
+    namespace, name = key_of(buffer)
+    document = {
+        "apiVersion": BUFFERS.api_version,
+        "kind": BUFFERS.kind,
+        "metadata": {"name": name, "namespace": namespace},
+        "status": status,
+    }
+    # Without the UID: server-side apply would create what is not there, but not through a subresource.
+    target = Target(BUFFERS, name, namespace)
+    return PatchObject(target, apply_patch(document, force=True), subresource="status", field_manager=FIELD_MANAGER)

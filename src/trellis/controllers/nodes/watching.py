@@ -1,0 +1,74 @@
+"""What does the node autoscaler see of the cluster? Nodes, all pods, Buffers, and what decides where pods may go."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from trellis.api.buffer import Buffer
+from trellis.api.kube.config_maps import ConfigMap
+from trellis.api.kube.meta import KubeObject
+from trellis.api.kube.nodes import Node
+from trellis.api.kube.pods import Pod
+from trellis.api.kube.policies import PodDisruptionBudget
+from trellis.api.kube.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
+from trellis.api.kube.workloads import DaemonSet
+from trellis.controllers.nodes.settings import NodeControllerSettings
+from trellis.controllers.nodes.slimming import PodSlimmer
+from trellis.core.fit import Storage
+from trellis.core.model.keys import AnyObject, Key
+from trellis.kube.informer import Informer
+from trellis.kube.resources import BUFFERS, DAEMON_SETS, NAMESPACES, NODES, PDBS, PODS, Resource
+from trellis.kube.served import Served
+from trellis.providers.kwok import KwokObjects
+from trellis.runtime.informers import Informers
+
+CONFIG_MAPS: Final = Resource("", "v1", "configmaps", "ConfigMap", True, ConfigMap)
+CLAIMS: Final = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", True, PersistentVolumeClaim)
+VOLUMES: Final = Resource("", "v1", "persistentvolumes", "PersistentVolume", False, PersistentVolume)
+STORAGE_CLASSES: Final = Resource("storage.k8s.io", "v1", "storageclasses", "StorageClass", False, StorageClass)
+
+_UNFINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
+
+
+class Watching:
+    """All that the autoscaler follows. Only Buffers may be those of one namespace: nodes are everybody's."""
+
+    def __init__(self, informers: Informers, settings: NodeControllerSettings, served: Served) -> None:
+        self.nodes: Informer[Node] = informers.follow(NODES)
+        self.pods: Informer[Pod] = informers.follow(PODS, PodSlimmer().slim, namespace="", field_selector=_UNFINISHED)
+        self.buffers: Informer[Buffer] = informers.follow(
+            BUFFERS, namespace=settings.scope.vpa_object_namespace, served=served.serves(BUFFERS)
+        )
+        self.daemon_sets: Informer[DaemonSet] = informers.follow(DAEMON_SETS, namespace="")
+        self.namespaces: Informer[KubeObject] = informers.follow(NAMESPACES.as_metadata())
+        self.budgets: Informer[PodDisruptionBudget] = informers.follow(PDBS, namespace="")
+        self.claims: Informer[PersistentVolumeClaim] = informers.follow(CLAIMS, namespace="")
+        self.volumes: Informer[PersistentVolume] = informers.follow(VOLUMES)
+        self.classes: Informer[StorageClass] = informers.follow(STORAGE_CLASSES)
+        place, _, name = settings.provider.kwok_node_groups.partition("/")
+        self._config_name = (place, name)
+        self.config: Informer[ConfigMap] = informers.follow(
+            CONFIG_MAPS, namespace=place, field_selector=f"metadata.name={name}"
+        )
+
+    def storage(self) -> Storage:
+        """All claims, volumes and classes as they are now."""
+        return Storage(
+            claims=self.claims.snapshot().objects,
+            volumes={each.metadata.name: each for each in self.volumes.snapshot()},
+            classes={each.metadata.name: each for each in self.classes.snapshot()},
+        )
+
+    def kwok_objects(self) -> KwokObjects:
+        """What the provider of kwok nodes goes by."""
+        return KwokObjects(self.config.get(*self._config_name), self.nodes.snapshot().objects.values())
+
+    def find(self, kind: str, key: Key) -> AnyObject | None:
+        """An object of a kind of which some cannot be read."""
+        informers: dict[str, Informer[Any]] = {
+            PODS.kind: self.pods,
+            BUFFERS.kind: self.buffers,
+            DAEMON_SETS.kind: self.daemon_sets,
+        }
+        found: AnyObject | None = informers[kind].get(*key)
+        return found

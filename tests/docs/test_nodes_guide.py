@@ -1,0 +1,37 @@
+"""The guide to nodes says what the autoscaler does: its reasons, flags and metrics."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pages
+from trellis.core.nodes.drainability import DO_NOT_DISRUPT, SAFE_TO_EVICT
+from trellis.core.nodes.standing import LEAVING_TAINT
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+PAGE = (DOCS / "guides" / "nodes.md").read_text()
+REFERENCE = (DOCS / "reference" / "nodes-controller.md").read_text()
+BUFFERS = (DOCS / "reference" / "buffers-controller.md").read_text()
+
+
+def test_every_reason_it_names_is_one() -> None:
+    named = set(re.findall(r"^\| `([A-Z]\w+)` \|", PAGE, re.MULTILINE))
+    assert len(named) > 10
+    assert named - set(pages.all_reasons()) == set()
+
+
+def test_every_flag_and_metric_it_names_is_one() -> None:
+    flags = set(re.findall(r"`(?:trellis nodes )?(--[a-z-]+)", PAGE))
+    assert len(flags) > 10
+    assert {flag for flag in flags if f"`{flag}`" not in REFERENCE} == set()
+    assert "`--translate`" in BUFFERS
+    metrics = re.findall(r"`(trellis_nodes_\w+)`", PAGE)
+    assert metrics
+    for name in metrics:
+        assert f"| `{name}` |" in REFERENCE, name
+
+
+def test_taints_and_annotations_are_called_as_they_are() -> None:
+    for name in (LEAVING_TAINT, DO_NOT_DISRUPT, SAFE_TO_EVICT):
+        assert f"`{name}" in PAGE
