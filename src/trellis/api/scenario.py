@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from trellis.api.fields import AmountText, Field, Opaque, TimeText
+from trellis.api.fields import Field, Opaque, TimeText
 from trellis.api.kube.meta import ObjectMeta
 from trellis.api.parts import Part
+from trellis.api.scenario_nodes import ScenarioNodeGroup, ScenarioNodes
 from trellis.api.scenario_scaling import PolicyHpaSpec, PolicyHvpaSpec
 from trellis.api.scenario_usage import SpanText
 from trellis.api.scenario_workloads import MAX_WORKLOADS, FleetMix, ScenarioWorkload
@@ -43,49 +44,9 @@ class ScenarioIntervals(Part, frozen=True):
         SpanText | None,
         Field("From one look at all Hvpas to the next; changes are acted on at once. Absent: `1m`."),
     ] = None
-
-
-class NodeTaint(Part, frozen=True):
-    """As in a Node."""
-
-    key: Annotated[str, Field("The key.", required=True, min_length=1, max_length=317)] = ""
-    value: Annotated[str | None, Field("The value.", max_length=63)] = None
-    effect: Annotated[
-        str,
-        Field(
-            "What happens to pods that do not tolerate it.",
-            required=True,
-            enum=("NoSchedule", "PreferNoSchedule", "NoExecute"),
-        ),
-    ] = ""
-
-
-class ScenarioNodes(Part, frozen=True):
-    """So many nodes alike."""
-
-    name: Annotated[str, Field("Begins the names of these nodes.", **_NAME)] = ""
-    count: Annotated[
-        int | None,
-        Field(
-            "How many. Absent, for the last entry alone: enough for the first requests of all pods, and a third more.",
-            minimum=1,
-            maximum=100_000,
-        ),
-    ] = None
-    cpu: Annotated[AmountText | None, Field("CPU that pods may request on one.", required=True)] = None
-    memory: Annotated[AmountText | None, Field("Memory that pods may request on one.", required=True)] = None
-    pods: Annotated[int | None, Field("Pods that one can hold. Absent: 110.", minimum=1, maximum=10_000)] = None
-    labels: Annotated[dict[str, Annotated[str, Field(max_length=63)]] | None, Field("Labels.", max_properties=64)] = (
-        None
-    )
-    taints: Annotated[list[NodeTaint] | None, Field("Taints.", max_items=16)] = None
-    price: Annotated[
-        float | None,
-        Field(
-            "Money for an hour of one. Absent: its CPU and memory at the prices of the scenario.",
-            minimum=0,
-            maximum=1_000_000,
-        ),
+    nodes: Annotated[
+        SpanText | None,
+        Field("From one plan for nodes to the next; pods that wait are acted on at once. Absent: `10s`."),
     ] = None
 
 
@@ -137,7 +98,8 @@ class ScenarioPolicy(Part, frozen=True):
     objects: Annotated[
         list[dict[str, Any]] | None,
         Field(
-            "Whole manifests: VerticalPodAutoscalers, HorizontalPodAutoscalers, Hvpas, LimitRanges.",
+            "Whole manifests: VerticalPodAutoscalers, HorizontalPodAutoscalers, Hvpas, LimitRanges; and Buffers, "
+            "where there are `nodeGroups`.",
             max_items=MAX_WORKLOADS,
         ),
     ] = None
@@ -166,9 +128,7 @@ class ScenarioVariant(Part, frozen=True):
     ] = None
     settings: Annotated[
         dict[str, Annotated[str, _TEXTS]] | None,
-        Field(
-            "Settings of recommender and updater by the names of their flags, e.g. `min-replicas`.", max_properties=256
-        ),
+        Field("Settings of the components by the names of their flags, e.g. `min-replicas`.", max_properties=256),
     ] = None
 
 
@@ -224,9 +184,20 @@ class ScenarioSpec(Part, frozen=True):
     nodes: Annotated[
         list[ScenarioNodes] | None,
         Field(
-            "The nodes. Absent: enough nodes with 8 CPU and 32Gi.",
+            "Nodes that are always there. Absent: none if there are `nodeGroups`, else enough nodes with 8 CPU and "
+            "32Gi.",
             min_items=1,
             max_items=1000,
+            list_type="map",
+            list_keys=("name",),
+        ),
+    ] = None
+    node_groups: Annotated[
+        list[ScenarioNodeGroup] | None,
+        Field(
+            "Nodes that come and go: the node autoscaler orders them and gives them back. Absent: no node does.",
+            min_items=1,
+            max_items=100,
             list_type="map",
             list_keys=("name",),
         ),

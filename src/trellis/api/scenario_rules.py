@@ -18,23 +18,27 @@ from trellis.api.problems import (
     supported,
 )
 from trellis.api.scenario import PolicyForEach, PolicySpec, ScenarioIntervals, ScenarioSpec
+from trellis.api.scenario_node_rules import RULES as NODE_RULES
 from trellis.api.scenario_scaling_rules import RULES as SCALING_RULES
 from trellis.api.scenario_workload_rules import WORKLOAD_RULES, not_zero
 from trellis.base.names import nearest
 from trellis.base.spans import parse_span
 
 DEFAULT_STEP = "1m"
+# The variant that is there without variants: requests as written.
+FIXED = "fixed"
 MAX_STEPS = 2_000_000
 MAX_FIGURES = 200_000_000
 
 
-@rule(ScenarioIntervals, "recommender", "updater", "hpa", "hvpa", says="an interval is zero")
+@rule(ScenarioIntervals, "recommender", "updater", "hpa", "hvpa", "nodes", says="an interval is zero")
 def intervals_are_positive(intervals: ScenarioIntervals) -> Iterator[Problem]:
     """Nothing can be decided without end at one moment."""
     yield from not_zero("recommender", intervals.recommender)
     yield from not_zero("updater", intervals.updater)
     yield from not_zero("hpa", intervals.hpa)
     yield from not_zero("hvpa", intervals.hvpa)
+    yield from not_zero("nodes", intervals.nodes)
 
 
 @rule(PolicySpec, "targetRef", says="targetRef is set for each workload and must not be given")
@@ -101,6 +105,32 @@ def counts_of_nodes_are_known(spec: ScenarioSpec) -> Iterator[Problem]:
             yield Problem(("nodes", index, "count"), REQUIRED, "only the last entry can do without")
 
 
+@rule(ScenarioSpec, "nodes", "nodeGroups", says="nodes and a group of nodes have one name")
+def node_names_are_unique(spec: ScenarioSpec) -> Iterator[Problem]:
+    """Nodes are called after them."""
+    taken = {each.name for each in spec.nodes or ()}
+    for index, each in enumerate(spec.node_groups or ()):
+        if each.name in taken:
+            yield Problem(("nodeGroups", index, "name"), DUPLICATE, "there are nodes of this name already", each.name)
+
+
+@rule(ScenarioSpec, "workloads", "variants", "policies", says="a workload is in a variant that is not there")
+def workloads_are_in_variants(spec: ScenarioSpec) -> Iterator[Problem]:
+    """A typo would have it nowhere."""
+    names = variant_names(spec)
+    for index, each in enumerate(spec.workloads or ()):
+        for place, name in enumerate(each.only_in or ()):
+            if name not in names:
+                path: Path = ("workloads", index, "onlyIn", place)
+                yield Problem(path, UNSUPPORTED, supported(names), name, suggestion=nearest(name, names))
+
+
+def variant_names(spec: ScenarioSpec) -> tuple[str, ...]:
+    """What the variants of a scenario are called, written or not."""
+    written = tuple(each.name for each in spec.variants or ())
+    return written or (FIXED, *(each.name for each in spec.policies or ()))
+
+
 @rule(ScenarioSpec, "variants", "policies", says="a variant names a policy that is not there")
 def variants_name_policies(spec: ScenarioSpec) -> Iterator[Problem]:
     """A typo would make a variant the same as fixed requests."""
@@ -140,6 +170,9 @@ def faults_happen(spec: ScenarioSpec) -> Iterator[Problem]:
 RULES: tuple[Rule[Any], ...] = (
     *WORKLOAD_RULES,
     *SCALING_RULES,
+    *NODE_RULES,
+    node_names_are_unique,
+    workloads_are_in_variants,
     intervals_are_positive,
     policy_has_no_target,
     one_kind_for_each,

@@ -140,6 +140,10 @@ class ScenarioWorkload(Part, frozen=True):
     rollouts: Annotated[Rollouts | None, Field("When new versions are rolled out. Absent: never.")] = None
     runs: Annotated[Runs | None, Field("When a Job runs; needed for one, and for nothing else.")] = None
     disruption_budget: Annotated[DisruptionBudget | None, Field("Absent: none.")] = None
+    only_in: Annotated[
+        list[Annotated[str, Field(min_length=1, max_length=63)]] | None,
+        Field("The variants in which it is there; in others it has no pods. Absent: all.", min_items=1, max_items=64),
+    ] = None
     label: Annotated[
         str | None, Field("What sort of workload it is, for reports. Absent: after its usage.", max_length=63)
     ] = None

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from trellis.reports.result_files import Cell, csv_document, json_document
 from trellis.reports.simulation_compared import scales
 from trellis.reports.simulation_html import as_html
+from trellis.reports.simulation_node_measures import has_nodes
 from trellis.reports.simulation_text import as_text
 from trellis.sim.results import RunResult, Totals
 
@@ -22,6 +23,8 @@ _COLUMNS = (
 )
 # Where counts change.
 _SCALING = ("replicas", "scalings", "overload_core_hours")
+# Where nodes come and go.
+_WAITS = ("wait_mean_seconds", "wait_p95_seconds", "wait_longest_seconds")
 
 
 def as_json(result: RunResult) -> bytes:
@@ -31,16 +34,19 @@ def as_json(result: RunResult) -> bytes:
 
 def as_csv(result: RunResult) -> str:
     """A row for each workload in each variant."""
-    return csv_document((*_COLUMNS, *(_SCALING if scales(result) else ())), _rows(result))
+    more = (*(_SCALING if scales(result) else ()), *(_WAITS if has_nodes(result) else ()))
+    return csv_document((*_COLUMNS, *more), _rows(result))
 
 
 def _rows(result: RunResult) -> Iterator[list[Cell]]:
-    scaled = scales(result)
+    scaled, noded = scales(result), has_nodes(result)
     for variant in result.variants:
         for each in variant.workloads:
             row = [variant.name, each.namespace, each.name, each.kind, each.label, *_figures(each.totals)]
-            found = each.totals.scaled
-            yield [*row, found.replicas, found.scalings, found.overload] if scaled else row
+            found, waits = each.totals.scaled, each.totals.waited
+            row += [found.replicas, found.scalings, found.overload] if scaled else []
+            row += [waits.mean, waits.p95, waits.most] if noded else []
+            yield row
 
 
 def _figures(totals: Totals) -> list[Cell]:

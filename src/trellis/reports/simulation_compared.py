@@ -19,6 +19,7 @@ from trellis.reports.simulation_measures import (
     SELDOM,
     STARTS,
 )
+from trellis.reports.simulation_node_measures import ALWAYS, IF_ANY, IN_FULL, has_nodes
 from trellis.sim.results import RunResult, Totals, VariantResult
 
 
@@ -42,6 +43,11 @@ class Group(msgspec.Struct, frozen=True):
 
     title: str
     rows: list[Row]
+
+
+def node_row(measure: Measure[VariantResult], result: RunResult) -> Row:
+    """A measure of nodes in each variant."""
+    return _row(measure, [measure.read(variant) for variant in result.variants], result.currency)
 
 
 def row(measure: Measure[Totals], totals: list[Totals], currency: str) -> Row:
@@ -74,11 +80,25 @@ def compared(result: RunResult, everything: bool) -> list[Group]:
         told = [each for each in more if any(each.read(totals) > 0 for totals in fleets)]
         return [row(each, fleets, result.currency) for each in (*always, *told)]
 
-    nodes = [each for each in NODES if everything and any(each.read(variant) > 0 for variant in result.variants)]
+    shown = NODES if everything and not has_nodes(result) else ()
+    nodes = [each for each in shown if any(each.read(variant) > 0 for variant in result.variants)]
     cost = rows((*COST, *counts), FOOTPRINTS if everything else ())
-    cost += [_row(each, [each.read(variant) for variant in result.variants], result.currency) for each in nodes]
+    cost += [node_row(each, result) for each in nodes]
     return [
+        *_nodes(result, everything),
         Group("Cost", cost),
         Group("Risk", rows((*RISK, *overload), (*SELDOM, *OVERRUNS) if everything else SELDOM)),
         Group("Disruption", rows((*changes, *DISRUPTION), STARTS if everything else ())),
     ]
+
+
+def _nodes(result: RunResult, everything: bool) -> list[Group]:
+    """What nodes cost and how long pods waited for one, where nodes come and go."""
+    if not has_nodes(result):
+        return []
+    more = (
+        each
+        for each in (*IF_ANY, *(IN_FULL if everything else ()))
+        if any(each.read(variant) > 0 for variant in result.variants)
+    )
+    return [Group("Nodes", [node_row(each, result) for each in (*ALWAYS, *more)])]

@@ -9,6 +9,7 @@ import msgspec
 from trellis.reports.describe.words import counted, listed
 from trellis.reports.figures import count, days, money, share, significant, span
 from trellis.reports.simulation_measures import CPU_OVER, CPU_REQUESTED, MEMORY_OVER, MEMORY_REQUESTED
+from trellis.reports.simulation_node_measures import has_nodes
 from trellis.sim.results import RunResult, Scaling, Totals, VariantResult, WorkloadResult
 
 _SAME_COST = 0.005  # a difference that is not worth a word
@@ -53,12 +54,16 @@ def cheapest(result: RunResult) -> int:
     """The number of the variant that costs least, or requests the fewest cores where nothing has a price."""
     priced = any(variant.fleet.money > 0 for variant in result.variants)
     costs = [variant.fleet.money if priced else variant.fleet.requested.cpu for variant in result.variants]
+    if has_nodes(result):
+        costs = [variant.node_money for variant in result.variants]
     return costs.index(min(costs)) if costs else 0
 
 
 def _cost(variant: VariantResult, first: VariantResult, currency: str) -> str:
     """Its price against the first's, or its requests where nothing has a price."""
     mine, theirs = variant.fleet, first.fleet
+    if first.nodes is not msgspec.UNSET:
+        return _node_cost(variant, first, currency)
     if theirs.money > 0:
         apart = mine.money / theirs.money - 1
         prices = f"{currency} {money(mine.money)} instead of {money(theirs.money)}"
@@ -70,6 +75,21 @@ def _cost(variant: VariantResult, first: VariantResult, currency: str) -> str:
         for measure, unit in ((CPU_REQUESTED, "cores"), (MEMORY_REQUESTED, "GiB"))
     ]
     return f"{called(variant)} requests {listed(requests)}."
+
+
+def _node_cost(variant: VariantResult, first: VariantResult, currency: str) -> str:
+    """What its nodes cost against the first's, and how long pods wait."""
+    mine, theirs = variant.node_money, first.node_money
+    apart = mine / theirs - 1 if theirs > 0 else 0.0
+    prices = f"{currency} {money(mine)} for nodes instead of {money(theirs)}"
+    if abs(apart) < _SAME_COST:
+        told = f"{called(variant)} costs the same as {called(first)} ({currency} {money(mine)} for nodes)"
+    else:
+        told = f"{called(variant)} costs {share(abs(apart))} {_way(apart)} than {called(first)} ({prices})"
+    waits, others = variant.fleet.waited, first.fleet.waited
+    figures = ((waits.mean, others.mean), (waits.p95, others.p95), (waits.most, others.most))
+    mean, high, most = (f"{span(own)}{_against(span(own), span(other))}" for own, other in figures)
+    return f"{told}; pods wait {mean} for a node, 95 of 100 at most {high}, the longest {most}."
 
 
 def _way(apart: float) -> str:

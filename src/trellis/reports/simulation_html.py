@@ -12,6 +12,7 @@ from trellis.reports.simulation_cards import answer, differs
 from trellis.reports.simulation_compared import Group, Row, compared
 from trellis.reports.simulation_data import page_data
 from trellis.reports.simulation_headline import called, cheapest, facts
+from trellis.reports.simulation_node_chart import node_chart
 from trellis.reports.simulation_workloads import workload_table
 from trellis.sim.results import RunResult, VariantResult
 
@@ -50,6 +51,7 @@ def _fleet(result: RunResult) -> str:
     offered = f" Nodes offer {significant(cores)} cores and {gibibytes(memory)} GiB." if cores > 0 else ""
     legend = '<div class="legend scripted" id="fleet-legend"></div>'
     content = f'{legend}<div class="pair">{charts}</div>{needs_script("Charts are missing:")}'
+    content += node_chart(result)
     return section("fleet", "The fleet over time", content, f"What all pods request in each variant, and use.{offered}")
 
 

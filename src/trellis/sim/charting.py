@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+import msgspec
 import numpy as np
 
 from trellis.core.recommend.amounts import RESOURCES
@@ -25,8 +26,9 @@ _BOUNDS: Final = 3
 class Charting:
     """The points of all charts of a run. `advice` is what is recommended now, as (bound, resource, place)."""
 
-    def __init__(self, clock: Clock, places: Places) -> None:
+    def __init__(self, clock: Clock, places: Places, *, tells_nodes: bool = False) -> None:
         self._clock = clock
+        self._tells_nodes = tells_nodes
         self._places = places
         self._span = -(-clock.steps // MOST_POINTS)
         self._points = -(-clock.steps // self._span)
@@ -39,9 +41,11 @@ class Charting:
         self._steps = np.zeros(self._points)
         # Pods that wait for a node; what nodes offer, and what is held by who waits for a restart: cores and bytes.
         self._beside = np.zeros((self._points, 5))
+        # How many nodes there are, and how many pods Buffers keep room for.
+        self._nodes = np.zeros((self._points, 2))
 
-    def add(self, number: int, sums: Sums, pending: int, offered: FloatColumn) -> None:
-        """One step."""
+    def add(self, number: int, sums: Sums, pending: int, offered: FloatColumn, nodes: tuple[int, int] = (0, 0)) -> None:
+        """One step; `nodes` is how many there are, and for how many pods Buffers keep room."""
         at = number // self._span
         containers = sums.containers
         self._steps[at] += 1
@@ -52,6 +56,7 @@ class Charting:
             np.fmax(self._peaks[at], sums.amounts[USED] / containers, out=self._peaks[at])
         self._advice[at] = self.advice
         self._beside[at, 0] += pending
+        self._nodes[at] += nodes
         self._beside[at, 1:3] += offered
         self._beside[at, 3:] += sums.held.sum(axis=1)
 
@@ -80,6 +85,8 @@ class Charting:
             offered_memory=beside[:, 2].tolist(),
             pods=pods.tolist(),
             pending=beside[:, 0].tolist(),
+            nodes=(self._nodes[: len(steps), 0] / steps).tolist() if self._tells_nodes else msgspec.UNSET,
+            chunks=(self._nodes[: len(steps), 1] / steps).tolist() if self._tells_nodes else msgspec.UNSET,
         )
 
     def _known_steps(self) -> FloatColumn:

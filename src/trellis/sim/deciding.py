@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+import msgspec
+
 from trellis.api.hvpa import Hvpa
 from trellis.api.kinds import HVPA
 from trellis.api.kube.coordination import Event
@@ -28,8 +30,11 @@ from trellis.sim.faults import ADMISSION_DOWN, RECOMMENDER_DOWN, UPDATER_DOWN, F
 from trellis.sim.figures import read_figures
 from trellis.sim.fleet import Fleet, Variant
 from trellis.sim.kernel import Kernel, Priority
+from trellis.sim.noding.noding import Noding
+from trellis.sim.noding.translating import Translating
 from trellis.sim.policies import read_policies
 from trellis.sim.recommending import Published, Recommending
+from trellis.sim.results import NodeFigures
 from trellis.sim.sampling import Sampling
 from trellis.sim.scaling.hpas import Hpas
 from trellis.sim.scaling.hvpas import Hvpas
@@ -70,6 +75,10 @@ class Deciding:
             hvpas=policies.hvpas,
             tell=self.hvpas.totals,
         )
+        self._noding: Noding | None = None
+        if fleet.pools:
+            translating = Translating(policies.buffers, self._admitting, figures.boosts)
+            self._noding = Noding(fleet, kernel, translating, figures, self._admitting.starts)
         gathering.on_change = self._changed
         for namespace in sorted({each.metadata.namespace for each in policies.limits}):
             gathering.put_limits(namespace, [each for each in policies.limits if each.metadata.namespace == namespace])
@@ -99,6 +108,9 @@ class Deciding:
             self._every(intervals.hpa, hpas.work, Priority.HPA)
         if len(self.hvpas):
             self._every(intervals.hvpa, self.hvpas.look_at_all, Priority.HVPA)
+        if self._noding is not None:
+            self._noding.begin(cluster)
+            self._every(intervals.nodes, self._noding.look, Priority.NODES)
 
     def updates(self) -> bool:
         """Whether the updater runs."""
@@ -122,6 +134,8 @@ class Deciding:
 
     def pod(self, old: Pod | None, new: Pod | None) -> None:
         """A pod changed."""
+        if self._noding is not None:
+            self._noding.pod(old, new)
         if not self.decides:
             return
         either = _either(old, new)
@@ -141,8 +155,10 @@ class Deciding:
 
     def node(self, old: Node | None, new: Node | None) -> None:
         """A node changed."""
+        name = _either(old, new).metadata.name
+        if self._noding is not None:
+            self._noding.node(name, new)
         if self.decides:
-            name = _either(old, new).metadata.name
             self._admitting.node(name, new)
             self.updating.gathering.put_node(name, new)
 
@@ -154,7 +170,18 @@ class Deciding:
     @property
     def verdicts(self) -> dict[str, int]:
         """How often each reason was given."""
-        return self.updating.verdicts + self.hvpas.verdicts
+        found = self.updating.verdicts + self.hvpas.verdicts
+        return found if self._noding is None else found + self._noding.verdicts
+
+    @property
+    def chunks(self) -> int:
+        """For how many pods Buffers keep room now."""
+        return 0 if self._noding is None else self._noding.keeping.chunks
+
+    @property
+    def node_figures(self) -> NodeFigures | msgspec.UnsetType:
+        """How nodes came and went, where they do."""
+        return msgspec.UNSET if self._noding is None else self._noding.figures()
 
     def _changed(self, workload: Workload) -> None:
         self.updating.changed(workload)

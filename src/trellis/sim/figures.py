@@ -17,6 +17,9 @@ from trellis.base.names import nearest
 from trellis.base.quantity import Quantity
 from trellis.core.boost.raising import BoostSettings
 from trellis.core.hvpa import HvpaSettings
+from trellis.core.nodes.down_settings import DownSettings
+from trellis.core.nodes.expanders import EXPANDERS
+from trellis.core.nodes.up_settings import UpSettings
 from trellis.core.recommend.settings import DefaultSettings, PipelineSettings
 from trellis.core.resize.settings import HpaConflict, UpdateSettings
 from trellis.core.usage.settings import UsageSettings
@@ -38,6 +41,8 @@ class Figures(msgspec.Struct, frozen=True):
     boosts: BoostSettings = BoostSettings()
     admission: AdmissionFigures = AdmissionFigures()
     hvpas: HvpaSettings = HvpaSettings()
+    up: UpSettings = UpSettings()
+    down: DownSettings = DownSettings()
     gates: Gates = Gates()
 
 
@@ -80,6 +85,14 @@ def _hpa(text: str) -> HpaConflict:
     if text not in set(HpaConflict):
         raise InvalidInput(text, f"must be one of {', '.join(HpaConflict)}")
     return HpaConflict(text)
+
+
+def _expanders(text: str) -> tuple[str, ...]:
+    names = tuple(each.strip() for each in text.split(",") if each.strip())
+    for name in names:
+        if name not in EXPANDERS:
+            raise InvalidInput(text, f"must have none but {', '.join(EXPANDERS)}")
+    return names
 
 
 _share: Final = _at_least(0.0, _number, 1.0)
@@ -138,6 +151,18 @@ FLAGS: Final[Mapping[str, tuple[str, str, Callable[[str], Any]]]] = {
     "max-allowed-cpu-boost": ("boosts", "max_cpu", _at_least(0, lambda text: Quantity.parse(text).milli)),
     "use-admission-controller-status": ("admission", "is_heeded", _boolean),
     "ready-patience": ("hvpas", "ready_patience", _duration),
+    "expander": ("up", "expanders", _expanders),
+    "balance-similar-node-groups": ("up", "balance_similar_node_groups", _boolean),
+    "max-nodes-total": ("up", "max_nodes_total", _any_count),
+    "max-nodes-per-scaleup": ("up", "max_nodes_per_scaleup", _least_one),
+    "scale-down-enabled": ("down", "scale_down_enabled", _boolean),
+    "scale-down-utilization-threshold": ("down", "scale_down_utilization_threshold", _share),
+    "scale-down-unneeded-time": ("down", "scale_down_unneeded_seconds", _duration),
+    "scale-down-unready-time": ("down", "scale_down_unready_seconds", _duration),
+    "scale-down-delay-after-add": ("down", "scale_down_delay_after_add_seconds", _duration),
+    "scale-down-delay-after-delete": ("down", "scale_down_delay_after_delete_seconds", _duration),
+    "max-scale-down-parallelism": ("down", "max_scale_down_parallelism", _least_one),
+    "max-drain-parallelism": ("down", "max_drain_parallelism", _least_one),
 }
 
 

@@ -45,6 +45,15 @@ class NodeShape(msgspec.Struct, frozen=True):
     price: float = 0.0
 
 
+class NodePool(NodeShape, frozen=True):
+    """Nodes alike that can be ordered and given back; `count` of them are there in the beginning."""
+
+    max_size: int = 0
+    min_size: int = 0
+    boot_seconds: float = 60.0
+    priority: int = 0
+
+
 class Demand(msgspec.Struct, frozen=True):
     """What one container wants: cores and bytes for each step.
 
@@ -113,13 +122,15 @@ class Intervals(msgspec.Struct, frozen=True):
     updater: float = 60.0
     hpa: float = 15.0
     hvpa: float = 60.0
+    nodes: float = 10.0
 
 
 class Variant(msgspec.Struct, frozen=True):
     """One way to size the same fleet: VPA manifests, LimitRanges and the like, or nothing at all.
 
     `settings` are those of the components by their flags, such as `min-replicas`; `parameters` are given to the
-    recommender by its name. With `keeps_counts` HPAs do not act: demand is that of as many pods as there were.
+    recommender by its name. With `keeps_counts` HPAs do not act: demand is that of as many pods as there were. The
+    workloads of the numbers in `without` are not there.
     """
 
     name: str
@@ -128,6 +139,7 @@ class Variant(msgspec.Struct, frozen=True):
     settings: Mapping[str, str] = NOTHING
     parameters: Mapping[str, Mapping[str, str]] = {}
     keeps_counts: bool = False
+    without: frozenset[int] = frozenset()
 
     @property
     def scales(self) -> bool:
@@ -136,7 +148,10 @@ class Variant(msgspec.Struct, frozen=True):
 
 
 class Fleet(msgspec.Struct, frozen=True):
-    """Everything that is simulated. `scales` is set where counts change in any variant, and so are told of all."""
+    """Everything that is simulated. `scales` is set where counts change in any variant, and so are told of all.
+
+    With `pools` nodes come and go.
+    """
 
     name: str
     seed: int
@@ -148,3 +163,14 @@ class Fleet(msgspec.Struct, frozen=True):
     faults: tuple[Fault, ...] = ()
     prices: Prices = EXAMPLE_PRICES
     scales: bool = False
+    pools: tuple[NodePool, ...] = ()
+
+    def of_variant(self, variant: Variant) -> Fleet:
+        """The same with the workloads alone that a variant has; the others keep their numbers, and have no pods."""
+        if not variant.without:
+            return self
+        workloads = (
+            msgspec.structs.replace(each, replicas=0, runs=()) if number in variant.without else each
+            for number, each in enumerate(self.workloads)
+        )
+        return msgspec.structs.replace(self, workloads=tuple(workloads))

@@ -29,6 +29,7 @@ class Priority(IntEnum):
     RECOMMENDER = 50
     HVPA = 55
     UPDATER = 60
+    NODES = 70
 
 
 class Ticket:

@@ -8,8 +8,9 @@ from typing import Any, Final
 
 import msgspec
 
+from trellis.api.buffer import Buffer
 from trellis.api.hvpa import Hvpa
-from trellis.api.kinds import HVPA, VPA
+from trellis.api.kinds import BUFFER, HVPA, VPA
 from trellis.api.kube.decode import convert_object
 from trellis.api.kube.policies import LimitRange
 from trellis.api.kube.scaling import HorizontalPodAutoscaler
@@ -22,16 +23,18 @@ _KINDS: Final[Mapping[str, type[Any]]] = {
     "LimitRange": LimitRange,
     "HorizontalPodAutoscaler": HorizontalPodAutoscaler,
     HVPA.name: Hvpa,
+    BUFFER.name: Buffer,
 }
 
 
 class Policies(msgspec.Struct, frozen=True):
-    """What sizes pods, and what bounds that."""
+    """What sizes pods, what bounds that, and what keeps room for them."""
 
     vpas: tuple[VerticalPodAutoscaler, ...] = ()
     limits: tuple[LimitRange, ...] = ()
     hpas: tuple[HorizontalPodAutoscaler, ...] = ()
     hvpas: tuple[Hvpa, ...] = ()
+    buffers: tuple[Buffer, ...] = ()
 
 
 def read_policies(documents: Iterable[Mapping[str, Any]], begin: float) -> Policies:

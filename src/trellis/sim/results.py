@@ -27,6 +27,15 @@ class Scaling(msgspec.Struct, frozen=True):
     overload: float = 0.0
 
 
+class Waits(msgspec.Struct, frozen=True):
+    """How long pods waited for a node, in seconds: those made in the time that is scored, and who still waits."""
+
+    pods: int = 0
+    mean: float = 0.0
+    p95: float = 0.0
+    most: float = 0.0
+
+
 class Totals(msgspec.Struct, frozen=True):
     """What a workload or a whole fleet came to, in the time that is scored.
 
@@ -35,7 +44,8 @@ class Totals(msgspec.Struct, frozen=True):
     much more, as a share of all that was wanted. `throttled_seconds` are container-seconds in which less CPU was given
     than wanted. `evictions` are those that somebody asked for, `pressed_out` those by kubelets short of memory. Pending
     and start times are seconds of all pods made; `money` is for requests, over the scored time. `scaling` is there if
-    any variant changes counts.
+    any variant changes counts, and `waits` if nodes come and go; those of the whole fleet are without pods of negative
+    priority, which are there to make way.
     """
 
     requested: Amounts = Amounts()
@@ -57,6 +67,12 @@ class Totals(msgspec.Struct, frozen=True):
     start_seconds: float = 0.0
     money: float = 0.0
     scaling: Scaling | msgspec.UnsetType = msgspec.UNSET
+    waits: Waits | msgspec.UnsetType = msgspec.UNSET
+
+    @property
+    def waited(self) -> Waits:
+        """How long pods waited; no time at all where it is not told."""
+        return Waits() if self.waits is msgspec.UNSET else self.waits
 
     @property
     def scaled(self) -> Scaling:
@@ -112,7 +128,10 @@ class WorkloadResult(msgspec.Struct, frozen=True):
 
 
 class FleetChart(msgspec.Struct, frozen=True):
-    """The whole fleet over time: cores and bytes used, requested and offered by nodes."""
+    """The whole fleet over time: cores and bytes used, requested and offered by nodes.
+
+    `nodes` is how many there are and `chunks` for how many pods Buffers keep room, told where nodes come and go.
+    """
 
     times: list[float]
     used_cpu: list[float]
@@ -123,10 +142,46 @@ class FleetChart(msgspec.Struct, frozen=True):
     offered_memory: list[float]
     pods: list[float]
     pending: list[float]
+    nodes: list[float] | msgspec.UnsetType = msgspec.UNSET
+    chunks: list[float] | msgspec.UnsetType = msgspec.UNSET
+
+
+class BufferFigures(msgspec.Struct, frozen=True):
+    """One Buffer, in the time that is scored.
+
+    `chunks` is how many it stood for, on average, and `full` the share of the time in which all of them had room on
+    nodes that were there. `money` is for the room they had; `hits` are pods that came to where chunks were, `misses`
+    pods that had to wait although a chunk like them was to be there.
+    """
+
+    namespace: str
+    name: str
+    chunks: float = 0.0
+    full: float = 0.0
+    money: float = 0.0
+    hits: int = 0
+    misses: int = 0
+
+
+class NodeFigures(msgspec.Struct, frozen=True):
+    """How nodes came and went, from the beginning. `moved` are pods that had to go elsewhere so that their node could.
+
+    `preempted` are pods that had to go for others of higher priority; `most` is the most nodes at once.
+    """
+
+    ordered: int = 0
+    removed: int = 0
+    most: int = 0
+    moved: int = 0
+    preempted: int = 0
+    buffers: list[BufferFigures] = []
 
 
 class VariantResult(msgspec.Struct, frozen=True):
-    """One variant: the fleet, its workloads, and what the nodes cost. `verdicts` counts decisions by reason."""
+    """One variant: the fleet, its workloads, and what the nodes cost. `verdicts` counts decisions by reason.
+
+    `nodes` is there where they come and go.
+    """
 
     name: str
     title: str
@@ -137,6 +192,7 @@ class VariantResult(msgspec.Struct, frozen=True):
     node_money: float = 0.0
     verdicts: dict[str, int] = {}
     partial_until: float | None = None
+    nodes: NodeFigures | msgspec.UnsetType = msgspec.UNSET
 
 
 class RunResult(msgspec.Struct, frozen=True):

@@ -6,7 +6,6 @@ A variant that fails is told of, and the others go on. Who wants to stop gets wh
 from __future__ import annotations
 
 import multiprocessing
-import signal
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection, wait
 from typing import Any, Final
@@ -18,6 +17,7 @@ from trellis.sim.fleet import Fleet, Variant
 from trellis.sim.policies import read_policies
 from trellis.sim.recommending import stand_ins
 from trellis.sim.results import RunResult, VariantResult
+from trellis.sim.undisturbed import start_undisturbed
 from trellis.sim.variant import Progress, run_variant
 
 # How often somebody who might want to stop is asked, in seconds.
@@ -95,7 +95,7 @@ class _Worker:
         self.line, theirs = context.Pipe()
         alone = msgspec.structs.replace(fleet, variants=(variant,))
         self._process = context.Process(target=_work, args=(alone, theirs), name=f"variant {variant.name}", daemon=True)
-        self._process.start()
+        start_undisturbed(self._process)
         theirs.close()
 
     def stop(self) -> None:
@@ -155,8 +155,6 @@ def _in_processes(
 
 def _work(fleet: Fleet, line: Connection) -> None:
     """What such a process does."""
-    # Who presses Ctrl-C means all processes, and this one is told to stop by who started it.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def say(said: Progress | VariantResult | str) -> None:
         line.send_bytes(msgspec.msgpack.encode((type(said).__name__, said)))

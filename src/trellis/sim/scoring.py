@@ -20,9 +20,10 @@ from trellis.sim.cluster.templates import Template
 from trellis.sim.cluster.usage import StepUsage
 from trellis.sim.cluster.watching import What
 from trellis.sim.counting import Counting
-from trellis.sim.fleet import Fleet, Variant
+from trellis.sim.fleet import Fleet, Variant, Workload
 from trellis.sim.marking import Marking
-from trellis.sim.results import Totals, VariantResult, WorkloadResult
+from trellis.sim.results import NodeFigures, Totals, VariantResult, WorkloadResult
+from trellis.sim.waiting import Waiting
 
 _HOUR: Final = 3600.0
 # A chart for each of more workloads nobody would look at; those that request the most have one.
@@ -52,7 +53,7 @@ class Scoring:
         self._fleet = fleet
         self._places = Places([Template.of(each).containers for each in fleet.workloads])
         self._accounting = Accounting(fleet, self._places)
-        self._charting = Charting(fleet.clock, self._places)
+        self._charting = Charting(fleet.clock, self._places, tells_nodes=bool(fleet.pools))
         self._counting = Counting(self._places.begin[:-1].tolist())
         self.marking = Marking(len(fleet.workloads))
         self._numbers = {(each.namespace, each.kind, each.name): number for number, each in enumerate(fleet.workloads)}
@@ -80,12 +81,12 @@ class Scoring:
             number = self._numbers[new.metadata.namespace, kind, new.metadata.name]
             self.marking.mark(number, now, _SCALED, text=f"{old.spec.replicas} to {new.spec.replicas} pods")
 
-    def step(self, usage: StepUsage, cluster: Cluster) -> None:
-        """One step of usage."""
+    def step(self, usage: StepUsage, cluster: Cluster, chunks: int = 0) -> None:
+        """One step of usage; `chunks` is for how many pods Buffers keep room."""
         clock, nodes = self._fleet.clock, cluster.nodes
         sums = summed(_amounts(usage, cluster), len(self._places))
         offered: FloatColumn = np.array((nodes.cores[nodes.up].sum(), nodes.bytes[nodes.up].sum()))
-        self._charting.add(usage.number, sums, cluster.pending, offered)
+        self._charting.add(usage.number, sums, cluster.pending, offered, (int(nodes.up.sum()), chunks))
         if usage.time < clock.scored_from:
             return
         if usage.number and not self._accounting.seconds:
@@ -93,11 +94,16 @@ class Scoring:
             self._before = self._counted(cluster)
         self._accounting.add(sums)
         self._counting.add(usage, cluster.rows, sums.containers)
-        self._node_hours += float(nodes.up.sum()) * clock.step / _HOUR
-        self._node_money += float(nodes.prices[nodes.up].sum()) * clock.step / _HOUR
+        self._node_hours += (float(nodes.up.sum()) + len(nodes.booting)) * clock.step / _HOUR
+        self._node_money += (float(nodes.prices[nodes.up].sum()) + sum(nodes.booting.values())) * clock.step / _HOUR
 
     def result(
-        self, variant: Variant, cluster: Cluster, verdicts: dict[str, int], partial_until: float | None
+        self,
+        variant: Variant,
+        cluster: Cluster,
+        verdicts: dict[str, int],
+        partial_until: float | None,
+        nodes: NodeFigures | msgspec.UnsetType,
     ) -> VariantResult:
         """What came of it so far."""
         numbers = range(len(self._fleet.workloads))
@@ -116,6 +122,9 @@ class Scoring:
                 )
                 for number in numbers
             ]
+        waited = cluster.waited
+        if waited is not None:
+            fleet, totals = self._with_waits(waited, fleet, totals)
         charted = set(sorted(numbers, key=lambda number: (-totals[number].money, number))[:MOST_CHARTS])
         return VariantResult(
             name=variant.name,
@@ -127,6 +136,15 @@ class Scoring:
             node_money=self._node_money,
             verdicts=dict(sorted(verdicts.items())),
             partial_until=partial_until,
+            nodes=nodes,
+        )
+
+    def _with_waits(self, waited: Waiting, fleet: Totals, totals: list[Totals]) -> tuple[Totals, list[Totals]]:
+        balloons = [number for number, each in enumerate(self._fleet.workloads) if _priority(each) < 0]
+        of_fleet, of_each = waited.told(self._fleet.clock.scored_from, len(totals), balloons)
+        return (
+            msgspec.structs.replace(fleet, waits=of_fleet),
+            [msgspec.structs.replace(each, waits=waits) for each, waits in zip(totals, of_each, strict=True)],
         )
 
     def _workload(self, number: int, totals: Totals, is_charted: bool) -> WorkloadResult:
@@ -142,6 +160,10 @@ class Scoring:
         counted = {name: getattr(tally, name) for name in tally.__struct_fields__}
         counted["pending_seconds"] = tally.pending_seconds + cluster.pending_seconds()
         return {**counted, "boosts": self._boosts.copy()}
+
+
+def _priority(workload: Workload) -> int:
+    return Template.of(workload).spec.priority or 0
 
 
 def _amounts(usage: StepUsage, cluster: Cluster) -> StepAmounts:

@@ -46,7 +46,7 @@ def run_variant(
     stop: Callable[[], bool] = lambda: False,
 ) -> VariantResult:
     """One variant from beginning to end, or until `stop` says so; `InvalidInput` if it cannot be meant."""
-    clock = fleet.clock
+    clock, fleet = fleet.clock, fleet.of_variant(variant)
     # Nothing that a run makes is in a cycle, and to look for such things takes a tenth of its time.
     with paused():
         run = _Run(fleet, variant)
@@ -87,7 +87,7 @@ class _Run:
         self._kernel.run_until(time)
         usage = self._cluster.step(number)
         self._deciding.measured(usage, self._cluster.rows)
-        self._scoring.step(usage, self._cluster)
+        self._scoring.step(usage, self._cluster, self._deciding.chunks)
 
     def end(self, time: float) -> None:
         """Everything that happens in the last step."""
@@ -95,7 +95,8 @@ class _Run:
 
     def result(self, partial_until: float | None) -> VariantResult:
         """What came of it so far."""
-        return self._scoring.result(self._variant, self._cluster, self._deciding.verdicts, partial_until)
+        nodes = self._deciding.node_figures
+        return self._scoring.result(self._variant, self._cluster, self._deciding.verdicts, partial_until, nodes)
 
     def pod(self, old: Pod | None, new: Pod | None) -> None:
         """A pod changed."""

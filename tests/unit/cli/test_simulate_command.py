@@ -21,7 +21,7 @@ apiVersion: sim.trellis.x-k8s.io/v1alpha1
 kind: Scenario
 metadata: {name: tiny}
 spec:
-  duration: 3h
+  duration: 30m
   step: 5m
   nodes: [{name: node, count: 1, cpu: "4", memory: 8Gi}]
   workloads:
@@ -37,7 +37,7 @@ spec:
     - {name: sized, policies: [vpas]}
 """
 # Long enough to be stopped in the middle of it on any machine.
-ENDLESS = SCENARIO.replace("duration: 3h", "duration: 3650d")
+ENDLESS = SCENARIO.replace("duration: 30m", "duration: 3650d")
 
 
 @pytest.fixture

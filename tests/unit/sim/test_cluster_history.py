@@ -86,7 +86,7 @@ def check(world: World) -> None:
         assert (nodes.set_aside[resource] <= nodes.table.offered(resource)).all()
         aside = np.zeros(len(nodes), dtype=np.int64)
         held = np.zeros(len(nodes), dtype=np.int64)
-        for number, there in enumerate(nodes.pods):
+        for number, there in nodes.pods.items():
             for living in there.values():
                 aside[number] += living.allocated[resource]
                 held[number] += dict(held_by(living.pod).amounts).get(resource, 0)
@@ -96,7 +96,7 @@ def check(world: World) -> None:
         each for each in world.pods.values() if each.spec.node_name and each.status.phase in ("Pending", "Running")
     ]
     assert rows.size == sum(len(each.spec.containers) for each in placed)
-    for living in (living for there in nodes.pods for living in there.values()):
+    for living in (living for there in nodes.pods.values() for living in there.values()):
         for unit, status in zip(living.units, living.pod.status.container_statuses, strict=False):
             assert status.resources is not None
             assert rows.cpu_request[unit.row] * 1000 == counts(status.resources.requests)["cpu"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from model_cluster import World, container, fleet, is_ready, ref, shape, wants, workload
@@ -172,7 +172,6 @@ def test_a_shared_load_that_nobody_is_ready_for_is_not_served() -> None:
     st.sampled_from(["Deployment", "StatefulSet"]),
     st.lists(st.tuples(st.integers(0, 6), st.sampled_from([0.0, 1.0, 4.0, 30.0])), min_size=1, max_size=8),
 )
-@settings(max_examples=40)
 def test_whatever_was_asked_for_before_the_last_count_is_what_there_is_in_the_end(
     kind: str, asked: list[tuple[int, float]]
 ) -> None:

@@ -7,6 +7,7 @@ import pytest
 from trellis.base.errors import InvalidInput
 from trellis.controllers.admission.settings import AdmissionSettings
 from trellis.controllers.hvpa.settings import HvpaControllerSettings
+from trellis.controllers.nodes.settings import NodeControllerSettings
 from trellis.controllers.recommender.settings import RecommenderSettings
 from trellis.controllers.updater.settings import UpdaterSettings
 from trellis.runtime.settings import Declared, declared
@@ -15,7 +16,13 @@ from trellis.sim.policies import read_policies
 
 
 def flags_of_components() -> dict[str, Declared]:
-    components = (AdmissionSettings, HvpaControllerSettings, RecommenderSettings, UpdaterSettings)
+    components = (
+        AdmissionSettings,
+        HvpaControllerSettings,
+        NodeControllerSettings,
+        RecommenderSettings,
+        UpdaterSettings,
+    )
     return {each.name: each for component in components for each in declared(component)}
 
 
@@ -43,6 +50,7 @@ def test_a_flag_changes_its_figure_and_no_other() -> None:
         ("target-cpu-percentile", "1.5", "target-cpu-percentile must be between 0 and 1"),
         ("humanize-memory", "perhaps", "humanize-memory must be true or false"),
         ("hpa-conflict", "fight", "hpa-conflict must be one of warn, hold"),
+        ("expander", "price,dice", "expander must have none but"),
         ("status-max-age", "soon", "status-max-age"),
     ],
 )

@@ -90,6 +90,15 @@ def test_a_policy_counts_what_was_done_within_its_period() -> None:
     assert answers(down, (0, 1), (15, 1), (61, 1), (122, 1), current=6) == [4, 4, 2, 1]
 
 
+def test_a_bound_that_was_gone_to_at_once_is_no_reason_to_turn_back() -> None:
+    two_a_minute = rules(ScalingPolicy("Pods", 2, 60), window=0)
+    up, down = governed(up=two_a_minute), governed(down=two_a_minute)
+    up.scaled(2, 12, NOW)
+    assert answers(up, (15, 20), (61, 20), current=12) == [12, 14]
+    down.scaled(20, 10, NOW)
+    assert answers(down, (15, 1), (61, 1), current=10) == [10, 8]
+
+
 def test_a_share_is_rounded_up_on_the_way_up_and_cut_off_on_the_way_down() -> None:
     half = rules(ScalingPolicy("Percent", 50, 15), window=0)
     assert answers(governed(up=half), (0, 100), current=3) == [5]

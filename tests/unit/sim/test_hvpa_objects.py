@@ -49,6 +49,10 @@ def test_an_object_of_the_user_keeps_its_name() -> None:
     found = stored(hvpa(STORY_1, vpa={}), vpa("Off"))
     (only,) = found.vpas
     assert only.metadata.controller is None
+    own = {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "other"}, "maxReplicas": 3}
+    document = {"kind": "HorizontalPodAutoscaler", "metadata": {"name": "web", "namespace": "shop"}, "spec": own}
+    (counts,) = stored(hvpa(STORY_1, hpa=by_utilization(80)), document).hpas
+    assert (counts.metadata.controller, counts.spec.max_replicas) == (None, 3)
 
 
 def test_an_hvpa_has_no_scale_before_its_first_look_and_takes_wishes_of_its_version_alone() -> None:

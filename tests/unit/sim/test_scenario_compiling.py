@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scenarios import WEB, compiled, scenario, usage, workload
@@ -239,7 +239,7 @@ def test_another_workload_changes_nothing_of_those_that_were_there() -> None:
         (
             scenario(policies=[{"name": "p", "objects": [{"apiVersion": "v1", "kind": "Service"}]}]),
             'spec.policies[0].objects[0].kind: Unsupported value: "Service": only VerticalPodAutoscaler, '
-            "HorizontalPodAutoscaler, Hvpa and LimitRange mean something in a simulation",
+            "HorizontalPodAutoscaler, Hvpa, Buffer and LimitRange mean something in a simulation",
         ),
         (
             scenario(policies=[{"name": "p", "files": ["gone.yaml"]}]),
@@ -335,7 +335,6 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=60)
 @given(st.sampled_from([path for path in places(RICH) if path[0] == "spec"]), JSON)
 def test_whatever_is_written_is_played_or_refused(path: tuple[Any, ...], value: Any) -> None:
     document = copy.deepcopy(RICH)

@@ -21,9 +21,11 @@ from trellis.core.resize.actions import PodRef
 from trellis.sim.cluster.deployments import DeploymentController
 from trellis.sim.cluster.ending import Ending
 from trellis.sim.cluster.jobs import JobController
+from trellis.sim.cluster.joining import Joining
 from trellis.sim.cluster.making import Making
 from trellis.sim.cluster.nodes import Nodes
 from trellis.sim.cluster.outages import Outages
+from trellis.sim.cluster.preempting import Preempting
 from trellis.sim.cluster.resizing import Resizing
 from trellis.sim.cluster.rows import RowTable
 from trellis.sim.cluster.scaling import Scaling
@@ -34,12 +36,14 @@ from trellis.sim.cluster.state import Admit, State
 from trellis.sim.cluster.stateful_sets import StatefulSetController
 from trellis.sim.cluster.stepping import Stepping
 from trellis.sim.cluster.tally import Tally
+from trellis.sim.cluster.targets import Targets
 from trellis.sim.cluster.usage import StepUsage
 from trellis.sim.cluster.watching import Watcher
 from trellis.sim.cluster.wishes import Series, Wishes
 from trellis.sim.faults import Faults
 from trellis.sim.fleet import Fleet
 from trellis.sim.kernel import Kernel, Priority, Ticket
+from trellis.sim.waiting import Waiting
 
 
 class Controller(Protocol):
@@ -84,11 +88,14 @@ class Cluster:
         starting = Starting(state, self._wishes)
         ending = Ending(state, making, self._wishes, starting)
         self._scheduler.bind = starting.bind
+        self._preempting = self._scheduler.preempting = Preempting(state, making) if fleet.pools else None
         resizing = Resizing(state, starting, ending)
         self._server = Server(state, making, resizing)
         self._scaling = Scaling(state)
+        self.targets = Targets(state)
         self._stepping = Stepping(state, self._wishes, starting, ending)
         self._outages = Outages(state, making, ending)
+        self.joining = Joining(state, making)
         self._controllers = [_controller(state, making, number) for number in range(len(fleet.workloads))]
         self._woken: dict[int, Ticket] = {}
         state.wake = self._wake
@@ -96,7 +103,7 @@ class Cluster:
     def begin(self) -> None:
         """Make nodes, workloads and their pods, and see to it that rollouts and faults come in time."""
         state = self._state
-        for node in state.nodes.objects:
+        for node in state.nodes.objects.values():
             state.watcher.node(None, node)
         self._outages.begin()
         for controller, workload in zip(self._controllers, state.fleet.workloads, strict=True):
@@ -121,6 +128,10 @@ class Cluster:
         """Patch the annotations of a pod."""
         return self._server.annotate(ref, patch)
 
+    def move(self, ref: PodRef) -> Told:
+        """Have a pod go because its node does, if its disruption budget permits."""
+        return self._server.move(ref)
+
     def scale(self, namespace: str, kind: str, name: str) -> Scale | None:
         """How many pods a workload is to have and has; None if it is not there, or of a kind without a scale."""
         return self._scaling.scale(namespace, kind, name)
@@ -136,6 +147,21 @@ class Cluster:
     def waiting(self) -> Iterator[tuple[int, Pod]]:
         """The pods that wait for a node, each with the number of its workload."""
         return ((each.workload, each.pod) for each in self._scheduler.waiting)
+
+    @property
+    def waited(self) -> Waiting | None:
+        """How long pods have waited for a node, those that still wait until now; None where nodes never come."""
+        if self._state.waiting is None:
+            return None
+        found = self._state.waiting.copy()
+        for each in self._scheduler.waiting:
+            found.add(each.workload, each.made, self._state.now - each.made)
+        return found
+
+    @property
+    def preempted(self) -> int:
+        """How many pods had to go for others."""
+        return self._preempting.count if self._preempting is not None else 0
 
     @property
     def rows(self) -> RowTable:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from trellis.api.kube.containers import Container, Resources
 from trellis.api.kube.pods import Pod
-from trellis.core.fit import Demand
+from trellis.core.fit import Demand, Resident
 from trellis.sim.kernel import Ticket
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class Living:
 
     __slots__ = (
         "allocated", "came_up", "going", "held", "key", "made", "node", "ordinal", "place", "placed_at", "pod",
-        "resize", "revision", "run", "seconds", "units", "workload",
+        "resident", "resize", "revision", "run", "seconds", "units", "workload",
     )  # fmt: skip
 
     def __init__(self, pod: Pod, workload: int, made: float, *, revision: int = 0, ordinal: int = 0) -> None:
@@ -77,6 +77,8 @@ class Living:
         self.place = -1
         self.units: list[Unit] = []
         self.held: Demand | None = None
+        # What others on its node see of it, where they go by that.
+        self.resident: Resident | None = None
         self.allocated: dict[str, int] = {}
         self.going = False
         # How long a run takes, and the end of the one under way.

@@ -6,7 +6,7 @@ what it has. The kubelet's is what it has really set aside, which never exceeds 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 import msgspec
 import numpy as np
@@ -15,12 +15,12 @@ from trellis.api.kube.decode import convert_object
 from trellis.api.kube.meta import Condition, ObjectMeta
 from trellis.api.kube.nodes import Node, Taint
 from trellis.api.kube.pods import READY
-from trellis.core.fit import NodeTable, Occupancy
+from trellis.core.fit import Neighbours, NodeTable, Occupancy
 from trellis.core.fit.resources import CPU, MEMORY, PODS
 from trellis.core.usage.columns import BoolColumn, FloatColumn, IntColumn
 from trellis.sim.cluster.living import Living
 from trellis.sim.cluster.pods import moment
-from trellis.sim.fleet import NodeShape
+from trellis.sim.fleet import Fleet
 
 _MOST_PODS = "110"
 _OFF = (
@@ -31,27 +31,63 @@ SET_ASIDE = (CPU, MEMORY)
 
 
 class Nodes:
-    """All nodes, by number; `pods` are those that have their place there."""
+    """All nodes, by number; `pods` are those that have their place there.
 
-    def __init__(self, shapes: Sequence[NodeShape], now: float) -> None:
+    A number stands for another node after its own has gone, so that columns are as long as the most nodes there were.
+    `booting` are the prices of machines that are to become nodes. `near` knows who is beside whom, and is there where
+    nodes can be had: then the scheduler goes by what pods ask about one another.
+    """
+
+    def __init__(self, fleet: Fleet) -> None:
+        now = fleet.clock.begin
         self.table = NodeTable()
         self.occupancy = Occupancy(self.table)
-        self.objects: list[Node] = []
-        self.pods: list[dict[tuple[str, str], Living]] = []
+        self.near = Neighbours(self.table) if fleet.pools else None
+        self.objects: dict[int, Node] = {}
+        self.pods: dict[int, dict[tuple[str, str], Living]] = {}
+        self.booting: dict[str, float] = {}
         prices = []
-        for node, price in _made(shapes, now):
-            self.table.update(node)
-            self.objects.append(node)
-            self.pods.append({})
+        for node, price in _first(fleet, now):
+            number = self.table.update(node)
+            self.objects[number] = node
+            self.pods[number] = {}
             prices.append(price)
         self.prices: FloatColumn = np.array(prices, dtype=np.float64)
-        self.up: BoolColumn = np.ones(len(self.objects), dtype=np.bool_)
-        self.set_aside: dict[str, IntColumn] = {name: np.zeros(len(self.objects), dtype=np.int64) for name in SET_ASIDE}
-        self.cores: FloatColumn = self.table.offered(CPU) / 1000.0
-        self.bytes: FloatColumn = self.table.offered(MEMORY).astype(np.float64)
+        self.up: BoolColumn = np.ones(len(prices), dtype=np.bool_)
+        self.set_aside: dict[str, IntColumn] = {name: np.zeros(len(prices), dtype=np.int64) for name in SET_ASIDE}
+        self._read_offers()
 
     def __len__(self) -> int:
-        return len(self.objects)
+        """How long columns are."""
+        return self.table.reach
+
+    def add(self, node: Node, price: float) -> int:
+        """A node has come; its number."""
+        number = self.table.update(node)
+        if number == len(self.prices):
+            self.prices = np.append(self.prices, 0.0)
+            self.up = np.append(self.up, False)
+            self.set_aside = {name: np.append(column, 0) for name, column in self.set_aside.items()}
+        self.objects[number] = node
+        self.pods[number] = {}
+        self.prices[number], self.up[number] = price, True
+        self._read_offers()
+        return number
+
+    def remove(self, number: int) -> Node:
+        """A node has gone, on which no pod is; how it was."""
+        node = self.objects.pop(number)
+        del self.pods[number]
+        self.prices[number], self.up[number] = 0.0, False
+        self.table.remove(node.metadata.name)
+        self._read_offers()
+        return node
+
+    def replace(self, number: int, node: Node) -> Node:
+        """A node has changed; how it was."""
+        old, self.objects[number] = self.objects[number], node
+        self.table.update(node)
+        return old
 
     def has_room(self, number: int, living: Living, wanted: Mapping[str, int]) -> bool:
         """Whether a kubelet can give a pod this much in place of what it has set aside for it."""
@@ -86,26 +122,32 @@ class Nodes:
                 conditions=(Condition(READY, 0, status, moment(now), "KubeletReady" if up else "NodeStatusUnknown"),),
             ),
         )
-        self.objects[number] = new
         self.up[number] = up
-        self.table.update(new)
-        return old, new
+        return self.replace(number, new), new
+
+    def _read_offers(self) -> None:
+        self.cores: FloatColumn = self.table.offered(CPU) / 1000.0
+        self.bytes: FloatColumn = self.table.offered(MEMORY).astype(np.float64)
 
 
-def _made(shapes: Sequence[NodeShape], now: float) -> Iterator[tuple[Node, float]]:
-    for shape in shapes:
-        written = convert_object(shape.document, Node)
-        status = written.status
-        offered = {PODS: _MOST_PODS, **status.capacity, **status.allocatable}
-        ready = Condition(READY, 0, "True", moment(now), "KubeletReady")
-        status = msgspec.structs.replace(status, allocatable=offered, conditions=(ready,))
+def made(template: Node, name: str, now: float) -> Node:
+    """A node of a name, as it is once it is up."""
+    status = template.status
+    offered = {PODS: _MOST_PODS, **status.capacity, **status.allocatable}
+    ready = Condition(READY, 0, "True", moment(now), "KubeletReady")
+    metadata = ObjectMeta(
+        name=name,
+        uid=f"node-{name}",
+        creation_timestamp=moment(now),
+        labels={**template.metadata.labels, "kubernetes.io/hostname": name},
+        annotations=template.metadata.annotations,
+    )
+    return Node(metadata, template.spec, msgspec.structs.replace(status, allocatable=offered, conditions=(ready,)))
+
+
+def _first(fleet: Fleet, now: float) -> Iterator[tuple[Node, float]]:
+    """The nodes that there are in the beginning."""
+    for shape in (*fleet.nodes, *fleet.pools):
+        template = convert_object(shape.document, Node)
         for number in range(shape.count):
-            name = f"{shape.name}-{number + 1}"
-            metadata = ObjectMeta(
-                name=name,
-                uid=f"node-{name}",
-                creation_timestamp=moment(now),
-                labels={**written.metadata.labels, "kubernetes.io/hostname": name},
-                annotations=written.metadata.annotations,
-            )
-            yield Node(metadata, written.spec, status), shape.price
+            yield made(template, f"{shape.name}-{number + 1}", now), shape.price

@@ -38,7 +38,7 @@ class Outages:
     def _switch(self, fault: Fault) -> None:
         """Look at the nodes that a fault is about: others may keep them off."""
         state = self._state
-        for number, node in enumerate(state.nodes.objects):
+        for number, node in list(state.nodes.objects.items()):
             name = node.metadata.name
             up = not state.faults.holds(NODE_DOWN, state.now, name)
             if concerns(fault, name) and up != bool(state.nodes.up[number]):
@@ -58,8 +58,9 @@ class Outages:
 
     def _lose(self, number: int, since: float) -> None:
         state = self._state
-        changed = state.nodes.objects[number].status.conditions[0].last_transition_time
-        if state.nodes.up[number] or changed is None or changed.timestamp() > since:
+        node = state.nodes.objects.get(number)
+        changed = node.status.conditions[0].last_transition_time if node is not None else None
+        if node is None or state.nodes.up[number] or changed is None or changed.timestamp() > since:
             return
         for living in list(state.nodes.pods[number].values()):
-            self._making.lose(living, f"node {state.nodes.objects[number].metadata.name} is off")
+            self._making.lose(living, f"node {node.metadata.name} is off")

@@ -23,6 +23,8 @@ RUNNING = "Running"
 SUCCEEDED = "Succeeded"
 FAILED = "Failed"
 
+_UNSCHEDULABLE = "Unschedulable"
+
 
 # Pods of one workload are made together, and the same second is asked for many times.
 @lru_cache(maxsize=1024)
@@ -66,6 +68,19 @@ def placed(pod: Pod, node: str, now: float) -> Pod:
     spec = msgspec.structs.replace(pod.spec, node_name=node)
     status = with_condition(pod.status, POD_SCHEDULED, True, now)
     return msgspec.structs.replace(pod, spec=spec, status=msgspec.structs.replace(status, start_time=moment(now)))
+
+
+def unschedulable(pod: Pod, now: float) -> Pod:
+    """The scheduler has found no node for the pod; the same pod if it has said so already."""
+    status = with_condition(pod.status, POD_SCHEDULED, False, now, reason=_UNSCHEDULABLE)
+    return pod if status is pod.status else msgspec.structs.replace(pod, status=status)
+
+
+def nominated(pod: Pod, node: str) -> Pod:
+    """The scheduler means a node for the pod, from which others have to go first."""
+    if pod.status.nominated_node_name == node:
+        return pod
+    return msgspec.structs.replace(pod, status=msgspec.structs.replace(pod.status, nominated_node_name=node))
 
 
 def began(pod: Pod, given: Mapping[str, Resources], now: float) -> Pod:

@@ -8,6 +8,7 @@ not enforced: the kubelet says that it fails, and tries again.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from functools import partial
 from typing import Final
 
@@ -50,7 +51,7 @@ class Resizing:
         self._state = state
         self._starting = starting
         self._ending = ending
-        self._deferred: list[dict[tuple[str, str], Living]] = [{} for _ in range(len(state.nodes))]
+        self._deferred: defaultdict[int, dict[tuple[str, str], Living]] = defaultdict(dict)
         state.on_room = self.room
         for fault in state.faults.of(DEFER_RESIZES):
             state.kernel.at(max(fault.end, state.now), self._all_again)
@@ -70,7 +71,7 @@ class Resizing:
                 del waiting[living.key]
 
     def _all_again(self) -> None:
-        for node in range(len(self._deferred)):
+        for node in sorted(self._deferred):
             self.room(node)
 
     def _later(self, living: Living, delay: float, do: partial[None]) -> None:

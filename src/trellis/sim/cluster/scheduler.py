@@ -2,6 +2,9 @@
 
 Pods wait in the order of their priority, then of their making. `core.fit` says where one fits; of these nodes the one
 with the largest share left free is taken. Who fits nowhere waits until room appears, and how long is counted.
+
+Where nodes can be had, more is modelled: who waits says so, what pods ask about one another counts, and pods of lower
+priority make way.
 """
 
 from __future__ import annotations
@@ -17,6 +20,8 @@ from trellis.core.fit import Demand, fits
 from trellis.core.fit.resources import CPU, MEMORY
 from trellis.core.usage.columns import BoolColumn
 from trellis.sim.cluster.living import Living
+from trellis.sim.cluster.pods import unschedulable
+from trellis.sim.cluster.preempting import Preempting
 from trellis.sim.cluster.state import State
 from trellis.sim.kernel import Priority, Ticket
 
@@ -28,6 +33,8 @@ class Scheduler:
 
     def __init__(self, state: State) -> None:
         self._state = state
+        self._tells = bool(state.fleet.pools)
+        self.preempting: Preempting | None = None
         self._waiting: list[tuple[int, int, Living]] = []
         self._order = count()
         self._ticket: Ticket | None = None
@@ -61,19 +68,33 @@ class Scheduler:
             living = entry[2]
             if not self._waits(living):
                 continue
-            demand = Demand.of(living.pod.spec)
-            node = -1 if demand in hopeless else self._choose(demand)
-            if node < 0:
-                hopeless.add(demand)
-                left.append(entry)
-            else:
+            demand = self._demand(living)
+            node = -1 if demand in hopeless else self._choose(living, demand)
+            if node >= 0:
                 self.bind(living, node)
+                continue
+            left.append(entry)
+            # What is near somebody may fit as soon as that one has its node.
+            if not demand.near:
+                hopeless.add(demand)
+            if self.preempting is not None:
+                self.preempting.make_way(living, demand)
+            if self._tells:
+                self._state.put(living, unschedulable(living.pod, self._state.now))
         self._waiting = left
         heapq.heapify(self._waiting)
 
-    def _choose(self, demand: Demand) -> int:
+    def _demand(self, living: Living) -> Demand:
+        pod = living.pod
+        return Demand.of(pod.spec) if self._state.nodes.near is None else Demand.of(pod.spec, metadata=pod.metadata)
+
+    def _choose(self, living: Living, demand: Demand) -> int:
         nodes = self._state.nodes
-        possible = fits(nodes.table, demand, nodes.occupancy)
+        if self.preempting is None:
+            possible = fits(nodes.table, demand, nodes.occupancy, nodes.near)
+        else:
+            with self.preempting.promised(living):
+                possible = fits(nodes.table, demand, nodes.occupancy, nodes.near)
         return self._best(possible, demand) if possible.any() else -1
 
     def _best(self, possible: BoolColumn, demand: Demand) -> int:

@@ -46,6 +46,18 @@ class Server:
         self._making.delete(living)
         return Told.APPLIED
 
+    def move(self, ref: PodRef) -> Told:
+        """Have a pod go because its node does, if its disruption budget permits."""
+        living = self._find(ref)
+        if living is None:
+            return Told.GONE
+        if living.pod.status.phase != PENDING and not living.going and not self._may_go(living):
+            return Told.REFUSED
+        if not living.going:
+            self._state.happened(living, What.MOVED)
+            self._making.delete(living)
+        return Told.APPLIED
+
     def resize(self, ref: PodRef, patch: tuple[PatchOp, ...]) -> tuple[Told, str]:
         """Change what the containers of a pod ask for; with a refusal, why."""
         living = self._find(ref)

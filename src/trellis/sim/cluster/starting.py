@@ -54,6 +54,8 @@ class Starting:
         state = self._state
         living.placed_at = state.now
         state.tally.pending_seconds[living.workload] += state.now - living.made
+        if state.waiting is not None:
+            state.waiting.add(living.workload, living.made, state.now - living.made)
         state.put(living, placed(living.pod, state.nodes.objects[node].metadata.name, state.now))
         asked = state.settle(living, node).requests
         state.nodes.allocate(living, {name: asked.get(name, 0) for name in SET_ASIDE})
@@ -157,7 +159,8 @@ class Starting:
         which = [unit.row for unit in units]
         wanted = np.minimum([unit.start.cores for unit in units], rows.cpu_limit[which])
         requested = rows.cpu_request[which]
-        left = max(float(nodes.cores[node] - self.load[node]), float(requested.sum()))
+        load = self.load[node] if node < len(self.load) else 0.0
+        left = max(float(nodes.cores[node] - load), float(requested.sum()))
         full = np.array([wanted.sum() > left])
         given = shared_out(wanted, requested, np.zeros(len(units), dtype=np.int64), np.array([left]), full)
         for unit, pace in zip(units, given.tolist(), strict=True):

@@ -12,7 +12,7 @@ import numpy as np
 
 from trellis.api.kube.meta import KubeObject, ObjectMeta
 from trellis.api.kube.pods import Pod
-from trellis.core.fit import Demand, held_by
+from trellis.core.fit import Demand, Resident, held_by
 from trellis.core.recommend.capping.limit_ranges import counts
 from trellis.core.usage.columns import IntColumn
 from trellis.sim.cluster.living import Living
@@ -25,6 +25,7 @@ from trellis.sim.cluster.watching import Watcher, What
 from trellis.sim.faults import Faults
 from trellis.sim.fleet import Fleet
 from trellis.sim.kernel import Kernel
+from trellis.sim.waiting import Waiting
 
 Admit: TypeAlias = Callable[[Pod], Pod]
 
@@ -43,9 +44,10 @@ class State:
         self.rng = rng
         self.watcher = watcher
         self.faults = Faults(fleet.faults)
-        self.nodes = Nodes(fleet.nodes, fleet.clock.begin)
+        self.nodes = Nodes(fleet)
         self.rows = RowTable()
         self.tally = Tally.of(len(fleet.workloads))
+        self.waiting = Waiting() if fleet.pools else None
         self.templates = [Template.of(each) for each in fleet.workloads]
         self.pods: dict[tuple[str, str], Living] = {}
         self.mates: list[dict[tuple[str, str], Living]] = [{} for _ in fleet.workloads]
@@ -132,6 +134,9 @@ class State:
         """Give a pod its place on a node; what it holds of it."""
         living.node = node
         self.nodes.pods[node][living.key] = living
+        if self.nodes.near is not None:
+            living.resident = Resident.of(living.pod)
+            self.nodes.near.add(node, living.resident)
         return self._hold(living)
 
     def take_place(self, living: Living) -> int:
@@ -161,6 +166,8 @@ class State:
         if living.held is not None:
             self.nodes.occupancy.remove(living.node, living.held)
             living.held = None
+        if self.nodes.near is not None and living.resident is not None:
+            self.nodes.near.remove(living.node, living.resident)
         self.nodes.allocate(living, {})
         del self.nodes.pods[living.node][living.key]
         node, living.node = living.node, -1

@@ -26,6 +26,8 @@ class What(StrEnum):
     RESIZE_INFEASIBLE = "resize infeasible"
     ENDED = "ended"
     LOST = "lost"
+    MOVED = "moved"
+    PREEMPTED = "preempted"
 
 
 class Watcher(Protocol):

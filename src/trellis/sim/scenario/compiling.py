@@ -19,7 +19,7 @@ from trellis.base.prices import EXAMPLE_PRICES, Prices
 from trellis.base.times import parse_time
 from trellis.sim.fleet import Clock, Fault, Fleet, Intervals, Workload
 from trellis.sim.scenario.drawn_workloads import drawn_workloads
-from trellis.sim.scenario.nodes import compile_nodes, pods_that_fit_nowhere
+from trellis.sim.scenario.nodes import compile_nodes, compile_pools, pods_that_fit_nowhere
 from trellis.sim.scenario.policies import compile_variants
 from trellis.sim.scenario.policy_manifests import FileReader, Policies
 from trellis.sim.scenario.usage import TraceReader, UsageLayout, span
@@ -63,7 +63,7 @@ def compile_scenario(scenario: Scenario, *, traces: TraceReader = no_traces, fil
     ]
     drawn = drawn_workloads(spec.fleet, seed) if spec.fleet is not None else ()
     workloads += [compile_workload(each, clock, seed, usage, ("fleet",)) for each in drawn]
-    policies = Policies(workloads, files)
+    policies = Policies(workloads, files, keeps_room=bool(spec.node_groups))
     variants = compile_variants(spec, policies)
     found = (*_workload_problems(spec, workloads), *usage.problems, *policies.problems)
     problems = [problem.below(("spec",)) for problem in found]
@@ -74,7 +74,8 @@ def compile_scenario(scenario: Scenario, *, traces: TraceReader = no_traces, fil
         seed=seed,
         clock=clock,
         intervals=_intervals(spec),
-        nodes=compile_nodes(spec.nodes, workloads, prices),
+        nodes=() if spec.node_groups and not spec.nodes else compile_nodes(spec.nodes, workloads, prices),
+        pools=compile_pools(spec.node_groups, prices),
         workloads=tuple(workloads),
         variants=variants,
         faults=tuple(_fault(each, clock) for each in spec.faults or ()),
@@ -91,7 +92,7 @@ def _workload_problems(spec: ScenarioSpec, workloads: Sequence[Workload]) -> Ite
         if (each.namespace, each.name) in drawn:
             rule = f"the fleet draws a workload {each.namespace}/{each.name} too"
             yield Problem(("workloads", number, "name"), DUPLICATE, rule, each.name)
-    for number, told in pods_that_fit_nowhere(spec.nodes, workloads):
+    for number, told in pods_that_fit_nowhere(spec.nodes, spec.node_groups, workloads):
         place: Path = ("workloads", number) if number < written else ("fleet",)
         yield Problem(place, INVALID, told, workloads[number].name)
 
@@ -111,6 +112,7 @@ def _intervals(spec: ScenarioSpec) -> Intervals:
         updater=span(said.updater, usual.updater),
         hpa=span(said.hpa, usual.hpa),
         hvpa=span(said.hvpa, usual.hvpa),
+        nodes=span(said.nodes, usual.nodes),
     )
 
 

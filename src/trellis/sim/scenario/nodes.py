@@ -1,4 +1,4 @@
-"""On what does a scenario run? Its nodes as manifests, counted and priced."""
+"""On what does a scenario run? Its nodes as manifests, counted and priced, and groups of which more can be had."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import Any, Final, TypeAlias
 
 from trellis.api.kube.decode import convert_object
 from trellis.api.kube.pods import PodTemplateSpec
-from trellis.api.scenario import ScenarioNodes
+from trellis.api.kwok_groups import GROUP_LABEL
+from trellis.api.scenario_nodes import DEFAULT_BOOT_TIME, ScenarioNodeGroup, ScenarioNodes
 from trellis.base.prices import Prices
-from trellis.sim.fleet import NodeShape, Workload
-from trellis.sim.scenario.usage import amount
+from trellis.sim.fleet import NodePool, NodeShape, Workload
+from trellis.sim.scenario.usage import amount, span
 
 # Room for rollouts, boosts and growth above what is requested first.
 _ROOM: Final = 4 / 3
@@ -23,6 +24,7 @@ _KUBELET: Final = "v1.34.0"
 
 
 Amounts: TypeAlias = tuple[float, float, float]
+Shape: TypeAlias = ScenarioNodes | ScenarioNodeGroup
 
 
 def compile_nodes(
@@ -36,25 +38,47 @@ def compile_nodes(
         pairs = [(want, have) for want, have in zip(asked, offered, strict=True) if have]
         count = shape.count or max(1, *(math.ceil(_ROOM * want / have) for want, have in pairs))
         asked = [max(0.0, want - have * count / _ROOM) for want, have in zip(asked, offered, strict=True)]
-        price = shape.price
-        if price is None:
-            price = prices.hourly(offered[0], offered[1])
-        counted.append(NodeShape(shape.name, count, _document(shape), price))
+        counted.append(NodeShape(shape.name, count, _document(shape, {}), _price(shape, prices)))
     return tuple(counted)
 
 
+def compile_pools(written: Sequence[ScenarioNodeGroup] | None, prices: Prices) -> tuple[NodePool, ...]:
+    """Every group, with as many nodes as it begins with."""
+    return tuple(_pool(each, prices) for each in written or ())
+
+
 def pods_that_fit_nowhere(
-    written: Sequence[ScenarioNodes] | None, workloads: Sequence[Workload]
+    nodes: Sequence[ScenarioNodes] | None, groups: Sequence[ScenarioNodeGroup] | None, workloads: Sequence[Workload]
 ) -> Iterator[tuple[int, str]]:
     """The number of each workload whose pods are larger than any node, and what they want too much of."""
-    offers = [_offered(shape) for shape in written or (_DEFAULT,)]
+    shapes: Sequence[Shape] = (*(nodes or ()), *(groups or ()))
+    offers = [_offered(shape) for shape in shapes or (_DEFAULT,)]
     for number, workload in enumerate(workloads):
         wanted = _of_one_pod(workload)
         if not any(wanted[0] <= offer[0] and wanted[1] <= offer[1] for offer in offers):
             yield number, f"a pod requests {wanted[0]:g} CPU and {wanted[1] / _GIB:.3g}Gi, and no node has as much"
 
 
-def _offered(shape: ScenarioNodes) -> Amounts:
+def _pool(group: ScenarioNodeGroup, prices: Prices) -> NodePool:
+    least = group.min_size or 0
+    return NodePool(
+        name=group.name,
+        count=least if group.size is None else group.size,
+        document=_document(group, {GROUP_LABEL: group.name}),
+        price=_price(group, prices),
+        max_size=group.max_size or 0,
+        min_size=least,
+        boot_seconds=span(group.boot_time or DEFAULT_BOOT_TIME),
+        priority=group.priority or 0,
+    )
+
+
+def _price(shape: Shape, prices: Prices) -> float:
+    """What is written, or what its CPU and memory cost."""
+    return prices.hourly(*_offered(shape)[:2]) if shape.price is None else shape.price
+
+
+def _offered(shape: Shape) -> Amounts:
     return amount(shape.cpu), amount(shape.memory), float(shape.pods or _PODS)
 
 
@@ -70,14 +94,14 @@ def _of_one_pod(workload: Workload) -> Amounts:
     return cpu, memory, 1.0
 
 
-def _document(shape: ScenarioNodes) -> dict[str, Any]:
+def _document(shape: Shape, also: dict[str, str]) -> dict[str, Any]:
     """A Node manifest without a name; what it has is what pods may ask for."""
     offered = {"cpu": str(shape.cpu), "memory": str(shape.memory), "pods": str(shape.pods or _PODS)}
     taints = [
         {"key": each.key, **({"value": each.value} if each.value else {}), "effect": each.effect}
         for each in shape.taints or ()
     ]
-    labels = {"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64", **(shape.labels or {})}
+    labels = {"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64", **(shape.labels or {}), **also}
     return {
         "apiVersion": "v1",
         "kind": "Node",

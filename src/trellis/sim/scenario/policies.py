@@ -9,6 +9,7 @@ import msgspec
 from trellis.api.kinds import HVPA, VPA
 from trellis.api.problems import INVALID, Key, Path, Problem
 from trellis.api.scenario import ScenarioSpec, ScenarioVariant
+from trellis.api.scenario_rules import FIXED
 from trellis.base.errors import InvalidInput
 from trellis.base.names import nearest
 from trellis.core.recommend.built_in import built_in_recommenders
@@ -16,8 +17,6 @@ from trellis.core.recommend.parameters import Parameter, read_parameters
 from trellis.sim.figures import read_figures
 from trellis.sim.fleet import Document, Variant
 from trellis.sim.scenario.policy_manifests import HPA, Policies, target_of
-
-FIXED = "fixed"
 
 
 def compile_variants(spec: ScenarioSpec, policies: Policies) -> tuple[Variant, ...]:
@@ -30,7 +29,15 @@ def compile_variants(spec: ScenarioSpec, policies: Policies) -> tuple[Variant, .
         *(ScenarioVariant(name=each.name, policies=[each.name]) for each in spec.policies or ()),
     ]
     return tuple(
-        _variant(each, objects, ("variants", number), policies.problems) for number, each in enumerate(written)
+        msgspec.structs.replace(
+            _variant(each, objects, ("variants", number), policies.problems),
+            without=frozenset(
+                at
+                for at, workload in enumerate(spec.workloads or ())
+                if each.name not in (workload.only_in or (each.name,))
+            ),
+        )
+        for number, each in enumerate(written)
     )
 
 

@@ -1,6 +1,7 @@
 """Which manifests does a policy of a scenario put into the cluster? Made for its workloads, written out, or in files.
 
-A VPA, an HPA or an Hvpa is taken only if what it is about is there: a typo would make a variant the same as none.
+A VPA, an HPA, an Hvpa or a Buffer is taken only if what it is about is there: a typo would make a variant the same as
+none.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, Final, TypeAlias
 
-from trellis.api.kinds import HVPA, VPA, Kind
+from trellis.api.kinds import BUFFER, HVPA, VPA, Kind
 from trellis.api.kube.decode import convert_object
 from trellis.api.kube.policies import LimitRange
 from trellis.api.kube.scaling import HorizontalPodAutoscalerSpec
@@ -28,8 +29,8 @@ HPA: Final = "HorizontalPodAutoscaler"
 FileReader: TypeAlias = Callable[[str], bytes]
 
 _LIMITS: Final = "LimitRange"
-_KINDS: Final = (VPA.name, HPA, HVPA.name, _LIMITS)
-_OURS: Final[Mapping[str, Kind]] = {VPA.name: VPA, HVPA.name: HVPA}
+_KINDS: Final = (VPA.name, HPA, HVPA.name, BUFFER.name, _LIMITS)
+_OURS: Final[Mapping[str, Kind]] = {VPA.name: VPA, HVPA.name: HVPA, BUFFER.name: BUFFER}
 _API_VERSIONS: Final = {"Deployment": "apps/v1", "StatefulSet": "apps/v1", "Job": "batch/v1"}
 _SCALED: Final = ("Deployment", "StatefulSet")
 # What a template of `forEach` is the spec of: the field, the object that is made, and where its target goes.
@@ -51,9 +52,10 @@ def target_of(document: Document) -> tuple[str, str, str]:
 class Policies:
     """The manifests of every policy, and what is wrong with them."""
 
-    def __init__(self, workloads: Sequence[Workload], files: FileReader) -> None:
+    def __init__(self, workloads: Sequence[Workload], files: FileReader, *, keeps_room: bool = False) -> None:
         self._workloads = {(each.namespace, each.kind, each.name): None for each in workloads}
         self._files = files
+        self._keeps_room = keeps_room
         self.problems: list[Problem] = []
 
     def objects(self, policy: ScenarioPolicy, at: Path) -> tuple[Document, ...]:
@@ -112,9 +114,13 @@ class Policies:
 
     def _has_target(self, document: dict[str, Any], at: Path, where: str) -> bool:
         namespace, kind, name = target_of(document)
-        is_hpa = document.get("kind") == HPA
-        if is_hpa and kind == HVPA.name:
-            # Which Hvpas there are is a matter of the variant.
+        is_hpa, is_buffer = document.get("kind") == HPA, document.get("kind") == BUFFER.name
+        if is_buffer and not self._keeps_room:
+            rule = f"{where}a Buffer means something only where there are nodeGroups"
+            self.problems.append(Problem(at, UNSUPPORTED, rule, BUFFER.name))
+            return False
+        if (is_hpa and kind == HVPA.name) or (is_buffer and kind not in _API_VERSIONS):
+            # Which Hvpas there are is a matter of the variant, and a class of nodes is one by its label.
             return True
         path: Path = at if where else (*at, "spec", "scaleTargetRef" if is_hpa else "targetRef", "name")
         if (namespace, kind, name) not in self._workloads:
@@ -122,7 +128,7 @@ class Policies:
             rule = f"{where}the scenario has no {kind} {namespace}/{name}"
             self.problems.append(Problem(path, INVALID, rule, name, suggestion=nearest(name, names)))
             return False
-        if document.get("kind") != VPA.name and kind not in _SCALED:
+        if document.get("kind") not in (VPA.name, BUFFER.name) and kind not in _SCALED:
             self.problems.append(Problem(path, INVALID, f"{where}a {kind} has no scale", name))
             return False
         return True
