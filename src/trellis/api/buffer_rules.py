@@ -12,6 +12,7 @@ from trellis.api.buffer import (
     BufferSpec,
     NodeClassCapacity,
     PercentCapacity,
+    PodTemplateSpec,
     ReplicaCapacity,
     ReplicaShorthand,
     ScheduleWindow,
@@ -137,6 +138,30 @@ def chunk_is_not_empty(capacity: NodeClassCapacity) -> Iterator[Problem]:
         return
     if not any(Quantity.parse(chunk.get(resource, 0)) for resource in ("cpu", "memory")):
         yield Problem(("perChunkResources",), INVALID, "must have cpu or memory above zero", chunk)
+
+
+@rule(PodTemplateSpec, "containers", says="requests and limits must be quantities, and each container needs a name")
+def containers_can_be_read(spec: PodTemplateSpec) -> Iterator[Problem]:
+    """A pod that cannot be read has no size, and the Buffer would never become ready."""
+    for index, container in enumerate(spec.containers or ()):
+        if not container.get("name"):
+            yield Problem(("containers", index, "name"), REQUIRED, "name must be given")
+        resources = container.get("resources")
+        if isinstance(resources, dict):
+            yield from (each.below(("containers", index, "resources")) for each in _resource_problems(resources))
+
+
+def _resource_problems(resources: dict[str, Any]) -> Iterator[Problem]:
+    for part in ("requests", "limits"):
+        amounts = resources.get(part)
+        for name, amount in amounts.items() if isinstance(amounts, dict) else ():
+            try:
+                if Quantity.parse(amount) < Quantity.ZERO:
+                    yield Problem((part, Key(name)), INVALID, "must not be negative", amount)
+            except InvalidInput as error:
+                yield Problem((part, Key(name)), INVALID, error.rule, amount)
+    if resources.get("claims"):
+        yield Problem(("claims",), SUSPICIOUS, "room for devices cannot be kept, so the Buffer never becomes ready")
 
 
 @rule(
@@ -301,6 +326,7 @@ RULES: tuple[Rule[Any], ...] = (
     totals_are_above_zero,
     chunk_fits_the_totals,
     chunk_is_not_empty,
+    containers_can_be_read,
     capacity_is_spelled_once,
     replicas_need_a_target,
     node_class_is_named,

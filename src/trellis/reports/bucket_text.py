@@ -24,7 +24,8 @@ _NARROWEST = 80
 _INDENT = "  "
 _NAMED = 12
 _BUCKETS = 4
-_LEGEND = "short: of the time in which more was used than was requested; changes: how often the count was another."
+_SHORT = "short: of the time in which more was used than was requested"
+_CHANGES = "changes"
 
 
 def as_text(proposals: Proposals, width: int = 100, top: int = 0) -> list[str]:
@@ -37,9 +38,15 @@ def as_text(proposals: Proposals, width: int = 100, top: int = 0) -> list[str]:
         told += ["", *_workload(each, proposals, room)]
     if len(shown) < len(proposals.proposed):
         told += ["", f"... and {counted(len(proposals.proposed) - len(shown), 'workload')} more with buckets"]
-    told += ["", *wrapped(_LEGEND, room)] if shown else []
+    told += ["", *wrapped(_legend(told), room)] if shown else []
     told += ["", *wrapped(answer(proposals), room)]
     return told + [line for reason in _reasons(proposals) for line in wrapped(reason, room)]
+
+
+def _legend(told: list[str]) -> str:
+    """What the heads mean; the last column is not there on a narrow terminal."""
+    has_changes = any(line.endswith(_CHANGES) for line in told)
+    return f"{_SHORT}; {_CHANGES}: how often the count was another." if has_changes else f"{_SHORT}."
 
 
 def _workload(proposal: Proposal, proposals: Proposals, room: int) -> Iterator[str]:

@@ -64,19 +64,15 @@ class AccessSettings(Settings, frozen=True):
         return Rate(self.kube_api_qps, int(self.kube_api_burst or max(1.0, self.kube_api_qps)))
 
 
-class ScopeSettings(Settings, frozen=True):
-    """Which VPAs are looked at, and with which features."""
+class NamespaceSettings(Settings, frozen=True):
+    """Where objects are looked at, whatever their kind."""
 
     vpa_object_namespace: Annotated[
-        str, Setting("Look at the VPAs of this namespace alone.", why="Empty: all namespaces.")
+        str, Setting("Look at the objects of this namespace alone.", why="Empty: all namespaces.")
     ] = ""
     ignored_vpa_object_namespaces: Annotated[
-        tuple[str, ...], Setting("Leave the VPAs of these namespaces alone.", why="None by default.")
+        tuple[str, ...], Setting("Leave the objects of these namespaces alone.", why="None by default.")
     ] = ()
-    feature_gates: Annotated[
-        Gates,
-        Setting("Features to switch on or off.", why="Ours are all on; `AllAlpha=false` gives upstream's defaults."),
-    ] = Gates()
 
     def conflicts(self) -> Iterator[Conflict]:
         """One namespace, or all but some."""
@@ -96,6 +92,15 @@ class ScopeSettings(Settings, frozen=True):
         if self.vpa_object_namespace:
             return namespace == self.vpa_object_namespace
         return namespace not in self.ignored_vpa_object_namespaces
+
+
+class ScopeSettings(NamespaceSettings, frozen=True):
+    """Where objects are looked at, and with which features."""
+
+    feature_gates: Annotated[
+        Gates,
+        Setting("Features to switch on or off.", why="Ours are all on; `AllAlpha=false` gives upstream's defaults."),
+    ] = Gates()
 
 
 class LeaderSettings(Settings, frozen=True):

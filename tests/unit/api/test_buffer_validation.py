@@ -180,6 +180,32 @@ def test_pods_need_a_number_and_a_spec_that_is_kept_as_written() -> None:
     assert errors(buffer(capacity={"pods": {"replicaNum": -1, "podSpec": POD}})) != []
 
 
+@pytest.mark.parametrize(
+    ("container", "problem"),
+    [
+        ({"resources": {}}, "name: Required value: name must be given"),
+        (
+            {"name": "a", "resources": {"requests": {"cpu": "lots"}}},
+            'resources.requests[cpu]: Invalid value: "lots": not',
+        ),
+        (
+            {"name": "a", "resources": {"limits": {"memory": "-1Gi"}}},
+            'resources.limits[memory]: Invalid value: "-1Gi":',
+        ),
+        ({"name": "a", "resources": {"requests": {"cpu": True}}}, "resources.requests[cpu]: Invalid value: true:"),
+    ],
+)
+def test_a_pod_that_cannot_be_read_is_refused_with_the_field(container: Any, problem: str) -> None:
+    [found] = errors(buffer(capacity={"pods": {"replicaNum": 1, "podSpec": {"containers": [container]}}}))
+    assert found.startswith(f"spec.capacity.pods.podSpec.containers[0].{problem}")
+
+
+def test_a_pod_with_devices_is_a_warning() -> None:
+    container = {"name": "a", "resources": {"claims": [{"name": "gpu"}]}}
+    [found] = warnings(buffer(capacity={"pods": {"replicaNum": 1, "podSpec": {"containers": [container]}}}))
+    assert found.startswith("spec.capacity.pods.podSpec.containers[0].resources.claims: room for devices")
+
+
 @pytest.mark.req("BF-33")
 @pytest.mark.parametrize("strategy", ["KeepEmpty", "KeepMinimum", "keep-empty", "keep-minimum"])
 def test_both_spellings_of_a_strategy_are_accepted(strategy: str) -> None:

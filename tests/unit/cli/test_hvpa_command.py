@@ -12,7 +12,7 @@ from trellis.controllers.hvpa.settings import LEASE, HvpaControllerSettings
 from trellis.runtime.settings import declared
 
 COMMON = {
-    *("kubeconfig", "address", "v", "kube-api-qps", "kube-api-burst", "feature-gates", "leader-elect"),
+    *("kubeconfig", "address", "v", "kube-api-qps", "kube-api-burst", "leader-elect"),
     *("leader-elect-resource-name", "vpa-object-namespace"),
 }
 

@@ -11,6 +11,7 @@ from buffer_controller_world import TWO_OF_WEB, World, path
 from buffer_world import app
 from model_server import Document, pod_path
 from trellis.base.durations import Duration
+from trellis.base.errors import Unreachable
 from trellis.controllers.buffers.controller import BufferController
 
 TEN_PERCENT = {**TWO_OF_WEB, "capacity": {"replicas": {"percent": {"percent": 10, "minCount": 1}}}}
@@ -344,10 +345,10 @@ def test_story_2_is_split_into_chunks_for_the_smallest_node_and_follows_the_node
     async def play(_: BufferController) -> None:
         assert (world.chunks("story"), world.requests("story")["cpu"]) == (6, "6666m")
         owner = {"kind": "DaemonSet", "name": "agent", "controller": True}
-        spec = {"nodeName": "small", "containers": [app(cpu="900m")]}
+        spec = {"nodeName": "small", "containers": [app(cpu="2")]}
         world.add_pod("agent", spec, ownerReferences=[owner])
         await world.wait(1.0)
-        assert (world.chunks("story"), world.requests("story")["cpu"]) == (6, "6666m")
+        assert (world.chunks("story"), world.requests("story")["cpu"]) == (7, "5714m")
         world.add_node("smaller", "5", **label)
         await world.wait(1.0)
         assert (world.chunks("story"), world.requests("story")["cpu"]) == (8, "5")
@@ -398,6 +399,44 @@ def test_quotas_go_to_the_oldest_buffer_first_and_are_followed() -> None:
         world.server.delete(path("resourcequotas", "compute"))
         await world.wait(1.0)
         assert (world.chunks("younger"), world.condition("LimitedByQuotas", "younger")[0]) == (2, "False")
+
+    world.run(play)
+
+
+def test_an_edit_is_not_acknowledged_with_what_was_left_of_the_spec_before_it() -> None:
+    world = world_with()
+    world.add_quota("compute", {"pods": "100"})
+    world.put(path("rollouts", "slow"), {"spec": {}, "status": {"replicas": 3, "selector": "app=slow"}})
+
+    async def play(_: BufferController) -> None:
+        # Somebody who is not known yet is waited for before quotas are shared out.
+        world.fault = lambda request: Unreachable("no answer") if request.path.endswith("/scale") else None
+        about = {"apiVersion": "example.com/v1", "kind": "Rollout", "name": "slow"}
+        status = {"podBasedBufferSpec": {"replicaNum": 1, "podSpec": {}}, "conditions": []}
+        spec = {"targetRef": about, "capacity": {"replicas": {"exactly": 1}}}
+        world.put(path("buffers", "slow"), {"spec": spec, "status": status})
+        await world.wait(1.0)
+        world.edit("buffers", "web", capacity={"replicas": {"exactly": 3}})
+        await world.wait(0.5)
+        world.add_pod("web")
+        await world.wait(1.0)
+        assert (world.status()["observedGeneration"], world.chunks()) == (1, 2)
+        await world.wait(5.0)
+        assert (world.status()["observedGeneration"], world.chunks()) == (2, 3)
+
+    world.run(play)
+
+
+def test_a_buffer_that_is_going_keeps_nobody_waiting_for_quotas() -> None:
+    world = world_with()
+    world.add_quota("compute", {"pods": "100"})
+    going = {"metadata": {"deletionTimestamp": "2026-11-18T12:00:00Z", "finalizers": ["example.com/wait"]}}
+    world.put(path("buffers", "old"), {**going, "spec": {**TWO_OF_WEB, "capacity": {"replicas": {"exactly": 9}}}})
+
+    async def play(_: BufferController) -> None:
+        world.edit("buffers", "web", capacity={"replicas": {"exactly": 3}})
+        await world.wait(0.5)
+        assert (world.chunks(), world.chunks("old")) == (3, None)
 
     world.run(play)
 

@@ -161,6 +161,32 @@ def test_a_refusal_counts_once_it_has_lasted() -> None:
     world.run(play)
 
 
+def test_a_target_that_could_not_be_read_never_gets_the_shape_of_the_one_before_it() -> None:
+    world = World()
+    for name in ("web", "other"):
+        world.put(path("rollouts", name), {"spec": {}, "status": {"replicas": 3, "selector": f"app={name}"}})
+    world.add_pod("web")
+    world.add_buffer(**about("Rollout", version="example.com/v1"))
+
+    def fault(request: Request) -> Answer | None:
+        return Unreachable("no answer") if silent and request.path.endswith("/scale") else None
+
+    silent, world.fault = False, fault
+
+    async def play(_: BufferController) -> None:
+        nonlocal silent
+        assert world.chunks() == 2
+        silent = True
+        for spec in (TWO, {"replicas": {"exactly": 4}}):
+            world.edit("buffers", "web", **{**about("Rollout", "other", "example.com/v1"), "capacity": spec})
+            await world.wait(1.0)
+        silent = False
+        await world.wait(20.0)
+        assert (world.chunks(), world.condition()) == (None, ("False", "TargetWithoutPods"))
+
+    world.run(play)
+
+
 def test_a_pod_that_goes_while_it_is_asked_for_harms_nothing() -> None:
     world = World()
     world.add_workload()

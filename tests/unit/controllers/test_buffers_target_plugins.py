@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from importlib.metadata import EntryPoint
 from typing import Any
 
+import pytest
+
 from buffer_controller_world import World, path
 from buffer_world import app
 from trellis.controllers.buffers.controller import BufferController
@@ -13,6 +15,7 @@ from trellis.controllers.buffers.target_plugins import ENTRY_POINTS, installed_t
 from trellis.core.buffers import TargetReading, selector_in
 
 ABOUT = {"targetRef": {"apiVersion": "example.com/v1", "kind": "Game", "name": "chess"}}
+GAME = selector_in({"matchLabels": {"game": "chess"}})
 HALF = {"replicas": {"percent": {"percent": 50}}}
 
 
@@ -25,6 +28,18 @@ class Games:
         labels = {"game": document["metadata"]["name"]}
         template = {"metadata": {"labels": labels}, "spec": {"containers": [app(cpu=document["spec"]["cpu"])]}}
         return TargetReading(document["spec"]["players"], selector_in({"matchLabels": labels}), template)
+
+
+class Answering(Games):
+    """One that answers anything."""
+
+    def __init__(self, answer: Any) -> None:
+        self._answer = answer
+
+    def read(self, document: Mapping[str, Any]) -> TargetReading:
+        del document
+        answer: TargetReading = self._answer
+        return answer
 
 
 class NoKind:
@@ -74,6 +89,27 @@ def test_an_object_that_its_reader_cannot_read_hurts_no_other_buffer() -> None:
         assert world.condition(name="chess") == ("False", "TargetUnreadable")
         assert "cpu" in world.message(name="chess")
         assert world.chunks() == 2
+
+    world.run(play)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        None,
+        TargetReading("7", GAME),  # type: ignore[arg-type]
+        TargetReading(7, "game=chess"),  # type: ignore[arg-type]
+        TargetReading(7, GAME, []),  # type: ignore[arg-type]
+    ],
+    ids=["none", "count", "selector", "template"],
+)
+def test_a_reader_whose_answer_makes_no_sense_is_said_to_be_unreadable(answer: Any) -> None:
+    world = world_with_games()
+    world.kinds = {("example.com", "Game"): Answering(answer)}
+    world.put(path("games", "chess"), {"spec": {}})
+
+    async def play(_: BufferController) -> None:
+        assert world.condition(name="chess") == ("False", "TargetUnreadable")
 
     world.run(play)
 

@@ -90,6 +90,18 @@ def test_what_cannot_be_said_is_a_condition_of_the_buffer() -> None:
     world.run(play)
 
 
+def test_the_condition_is_known_to_be_about_the_present_spec() -> None:
+    world = translating()
+
+    async def play(_: BufferController) -> None:
+        world.edit("buffers", "web", recreationStrategy="KeepEmpty")
+        await world.wait(1.0)
+        generations = {each["type"]: each.get("observedGeneration") for each in world.status()["conditions"]}
+        assert generations["KeptAsCapacityBuffer"] == 2
+
+    world.run(play)
+
+
 def test_nothing_is_written_when_nothing_has_changed() -> None:
     world = translating()
 
@@ -181,6 +193,24 @@ def test_what_was_kept_goes_when_it_is_no_longer_asked_for() -> None:
         assert world.changes == []
 
     world.run(first)
+    world.settings = BufferControllerSettings()
+    world.run(then)
+
+
+def test_what_somebody_else_has_made_under_the_name_stays_when_translating_ends() -> None:
+    world = translating()
+
+    async def first(_: BufferController) -> None:
+        world.server.delete(world.capacity_path())
+        await world.wait(1.0)
+
+    async def then(_: BufferController) -> None:
+        assert spec_of(world) == {**OF_WEB, "replicas": 7}
+        assert world.kept() is None
+
+    world.run(first)
+    world.server.delete(world.capacity_path())
+    world.add_capacity(**OF_WEB, replicas=7)
     world.settings = BufferControllerSettings()
     world.run(then)
 

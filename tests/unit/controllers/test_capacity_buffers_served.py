@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from buffer_controller_world import path
+from buffer_world import app
 from capacity_buffer_world import MANAGED, OF_WEB, CapacityWorld
 from model_server import Document
 from trellis.controllers.buffers.controller import BufferController
@@ -107,6 +108,34 @@ def test_a_template_by_reference_is_tried_and_followed() -> None:
         world.add_template(cpu="3")
         await world.wait(1.0)
         assert (world.replicas(), world.template_requests()["cpu"]) == (3, "3")
+
+    world.run(play)
+
+
+def test_a_limit_range_that_comes_later_reaches_a_template() -> None:
+    world = CapacityWorld(serve=True)
+    world.add_capacity(podTemplateRef={"name": "chunk"}, replicas=1)
+    world.add_template(cpu="2")
+
+    async def play(_: BufferController) -> None:
+        assert (world.dry_runs, world.template_requests()["cpu"]) == (1, "2")
+        world.admit = lambda pod: {**pod, "spec": {"containers": [app(cpu="5", memory="4Gi")]}}
+        world.put(path("limitranges", "new"), {"spec": {"limits": []}})
+        await world.wait(1.0)
+        assert (world.dry_runs, world.template_requests()["cpu"]) == (2, "5")
+
+    world.run(play)
+
+
+def test_one_that_is_going_is_not_served_and_keeps_nobody_waiting_for_quotas() -> None:
+    world = serving()
+    world.add_quota("compute", {"pods": "5"})
+    going = {"deletionTimestamp": "2026-11-18T12:00:00Z", "finalizers": ["example.com/wait"]}
+    world.put(world.capacity_path("old"), {"metadata": going, "spec": {**OF_WEB, "replicas": 4}})
+    world.add_capacity()
+
+    async def play(_: BufferController) -> None:
+        assert (world.replicas(), world.told_of("old")) == (2, {})
 
     world.run(play)
 
@@ -266,6 +295,28 @@ def test_a_kind_without_a_template_keeps_its_shape_while_it_has_no_pods() -> Non
         await world.wait(2.0)
         assert (world.replicas(), world.ready()) == (3, READY)
         assert world.template_requests() == {"cpu": "500m", "memory": "1Gi"}
+        world.edit_capacity(**{**world.server.objects[world.capacity_path()]["spec"], "replicas": 4})
+        await world.wait(1.0)
+        assert (world.replicas(), world.ready()) == (4, READY)
+
+    world.run(play)
+
+
+def test_another_workload_has_not_the_shape_of_the_one_before_it() -> None:
+    world = CapacityWorld(serve=True)
+    for name in ("web", "other"):
+        world.put(path("rollouts", name), {"spec": {}, "status": {"replicas": 10, "selector": f"app={name}"}})
+    world.add_pod("web")
+    about = {"apiGroup": "example.com", "kind": "Rollout"}
+    world.add_capacity(scalableRef={**about, "name": "web"}, replicas=3)
+
+    async def play(_: BufferController) -> None:
+        assert world.ready() == READY
+        world.edit_capacity(scalableRef={**about, "name": "other"}, replicas=3)
+        await world.wait(1.0)
+        assert (world.ready()[0], world.replicas()) == ("False", None)
+        await world.wait(200.0)
+        assert (world.ready()[0], world.replicas()) == ("False", None)
 
     world.run(play)
 

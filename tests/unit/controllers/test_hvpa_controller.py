@@ -11,6 +11,7 @@ from model_server import pod_path
 from trellis.base.errors import Unreachable
 from trellis.controllers.hvpa.controller import HvpaController
 from trellis.kube.requests import Request
+from trellis.kube.resources import HPAS
 from trellis.kube.scripted import Answer, refusal
 
 METRIC = {
@@ -126,6 +127,21 @@ def test_what_somebody_else_owns_is_never_touched() -> None:
     world.run(play)
 
 
+def test_a_name_that_is_taken_by_something_about_another_workload_is_told_of_and_not_tried() -> None:
+    world = world_with_vpa(hpa={"template": {"spec": {"maxReplicas": 8}}})
+    world.server.put(
+        path("horizontalpodautoscalers", "web"),
+        {"spec": {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "other"}}},
+    )
+
+    async def play(_: HvpaController) -> None:
+        await world.wait(300.0)
+        assert world.conditions()["NameTaken"] == "NameTaken"
+        assert not [each for each in world.outcomes if each.action.target.resource is HPAS]
+
+    world.run(play)
+
+
 def test_a_users_vpa_in_mode_off_is_the_source_and_the_hvpas_own_totals_count() -> None:
     world = World()
     world.add_workload()
@@ -161,6 +177,11 @@ def test_the_recommenders_totals_in_the_status_are_left_to_it() -> None:
 @pytest.mark.parametrize("code", ["ConflictingVPA", "ConflictingHPA", "ElderHvpa"])
 def test_an_hvpa_yields_and_says_to_whom(code: str) -> None:
     world = world_with_vpa(created="2026-06-01T00:00:00Z")
+    rivals = {
+        "ConflictingVPA": "VerticalPodAutoscaler acts",
+        "ConflictingHPA": "HorizontalPodAutoscaler other",
+        "ElderHvpa": "Hvpa elder",
+    }
     match code:
         case "ConflictingVPA":
             world.add_vpa("acts", "Recreate")
@@ -177,6 +198,9 @@ def test_an_hvpa_yields_and_says_to_whom(code: str) -> None:
         assert world.conditions()["Active"] == code
         assert world.conditions()[code] == code
         assert world.said(code) == 1
+        messages = {each["type"]: each["message"] for each in world.status()["conditions"]}
+        assert messages["Active"].startswith(f"{rivals[code]}: ")
+        assert messages[code].startswith(f"{rivals[code]}: ")
 
     world.run(play)
 
@@ -229,10 +253,12 @@ def test_a_target_scaled_to_zero_stays_there_until_it_is_scaled_up() -> None:
     async def play(_: HvpaController) -> None:
         world.advise("12", "2G", "24", "4G")
         await world.wait(60.0)
+        scaled = world.status()["lastScaleTime"]
         world.edit("deployments", "web", replicas=0)
         await world.wait(600.0)
         assert world.replicas() == 0
         assert world.conditions()["Active"] == "ScaledToZero"
+        assert world.status()["lastScaleTime"] == scaled
         world.edit("deployments", "web", replicas=1)
         await world.wait(10.0)
         assert world.replicas() == 3

@@ -113,7 +113,10 @@ def test_a_pod_that_is_given_another_label_leaves_one_hvpa_and_joins_another() -
 
 
 def test_an_hvpa_that_turns_to_another_target_is_noticed_by_the_younger_one_of_its_old_target() -> None:
-    world = world_of(FEW)
+    world = World()
+    world.add_workload("app-1")
+    # Without a VPA of its own, whose target would change with it.
+    world.add_hvpa("app-1")
     world.add_hvpa("younger", target="app-1", created="2027-01-01T00:00:00Z")
 
     async def play(_: HvpaController) -> None:

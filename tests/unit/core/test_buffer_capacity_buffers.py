@@ -126,6 +126,9 @@ def test_times_of_transitions_stay_while_the_status_stays() -> None:
     assert ready["lastTransitionTime"] == "2026-11-01T00:00:00Z"
     assert quotas["lastTransitionTime"] == "2026-11-18T12:00:00Z"
     assert (quotas["status"], quotas["message"]) == ("False", "")
+    turned = upstream({"conditions": [{**before, "status": "False"}]}, **SCALABLE, replicas=5)
+    [_, ready] = capacity_status(turned, made, None, NOON)["conditions"]
+    assert ready["lastTransitionTime"] == "2026-11-18T12:00:00Z"
 
 
 def test_the_limit_of_chunks_holds_here_too() -> None:

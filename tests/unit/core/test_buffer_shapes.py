@@ -120,7 +120,9 @@ def test_only_what_scheduling_reads_goes_out() -> None:
 
 def test_the_labels_of_a_chunk_are_those_that_further_pods_will_have() -> None:
     one = {"statefulset.kubernetes.io/pod-name": "db-3", "apps.kubernetes.io/pod-index": "3"}
-    pod = a_pod(labels={"app": "db", "controller-revision-hash": "x", **one})
+    # The API server copies these from the node that a pod is bound to.
+    place = {"topology.kubernetes.io/zone": "zone-b", "topology.kubernetes.io/region": "region-1"}
+    pod = a_pod(labels={"app": "db", "controller-revision-hash": "x", **one, **place})
     assert translated(TWO, found(pod=pod)).labels == {"app": "db", "controller-revision-hash": "x"}
 
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hvpa_strategies import buckets, shapes, sizings, totals
-from hvpa_world import Follower, HpaModel, VpaModel, World, decided, meaning, view
+from hvpa_world import Follower, decided, meaning, view
 from trellis.api.buckets import RESOURCES, falling, steps
 from trellis.api.hvpa import Bucket
 from trellis.core.hvpa import Ladders, Meaning, Memory, Plan
@@ -22,8 +22,6 @@ from trellis.core.hvpa.splitting import split
 from trellis.core.hvpa.windows import Window, extreme, seen
 from trellis.core.recommend.capping.limit_ranges import Counts
 
-FEW = settings(max_examples=40, deadline=None)
-FEWER = settings(max_examples=8, deadline=None)
 AT_ONCE = {"stabilizationWindow": "0s", "minChangePercent": 0, "overlapPercent": 0}
 
 
@@ -36,7 +34,6 @@ def held(made: Plan) -> Counts:
 
 
 @pytest.mark.req("HV-07")
-@FEW
 @given(buckets(), totals())
 def test_the_count_is_the_smallest_that_holds_every_total(written: list[dict[str, Any]], total: Counts) -> None:
     read = [msgspec.convert(each, Bucket) for each in written]
@@ -51,7 +48,6 @@ def test_the_count_is_the_smallest_that_holds_every_total(written: list[dict[str
 
 
 @pytest.mark.req("HV-08", "HV-15", "HV-16", "HV-30")
-@FEW
 @given(buckets(), totals(), totals(), sizings(), st.integers(1, 20))
 def test_what_is_allocated_is_what_was_asked_for_within_the_bounds(
     written: list[dict[str, Any]], total: Counts, target: Counts, sizing: dict[str, str], replicas: int
@@ -71,7 +67,6 @@ def test_what_is_allocated_is_what_was_asked_for_within_the_bounds(
 
 
 @pytest.mark.req("HV-34")
-@FEW
 @given(buckets(), totals(), st.integers(0, 500), totals(), st.tuples(st.integers(1, 20), st.integers(0, 100)))
 def test_more_demand_never_gets_less_of_anything(
     written: list[dict[str, Any]], total: Counts, more: int, target: Counts, present: tuple[int, int]
@@ -84,7 +79,6 @@ def test_more_demand_never_gets_less_of_anything(
         assert held(after)[name] >= held(before)[name] - (before.shape.count - 1)
 
 
-@FEW
 @given(buckets(), totals(), totals(), shapes(), shapes())
 def test_outside_the_bands_the_plan_depends_on_totals_alone(
     written: list[dict[str, Any]], total: Counts, target: Counts, one: tuple[int, Counts], other: tuple[int, Counts]
@@ -94,7 +88,6 @@ def test_outside_the_bands_the_plan_depends_on_totals_alone(
 
 
 @pytest.mark.req("HV-33")
-@FEW
 @given(buckets(), totals(), totals(), sizings(), shapes())
 def test_a_plan_is_its_own_fixed_point(
     written: list[dict[str, Any]], total: Counts, target: Counts, sizing: dict[str, str], begins: tuple[int, Counts]
@@ -111,7 +104,6 @@ def test_a_plan_is_its_own_fixed_point(
     assert made.next_look is None
 
 
-@FEW
 @given(buckets(), st.lists(st.tuples(totals(), totals(), st.booleans()), min_size=3, max_size=12), sizings())
 def test_no_path_of_demand_starves_or_runs_away_even_if_memory_is_lost(
     written: list[dict[str, Any]], path: list[tuple[Counts, Counts, bool]], sizing: dict[str, str]
@@ -128,7 +120,6 @@ def test_no_path_of_demand_starves_or_runs_away_even_if_memory_is_lost(
             assert all(held(made)[name] >= total[name] for name in RESOURCES)
 
 
-@FEW
 @given(
     buckets(),
     st.lists(st.tuples(totals(), totals()), min_size=2, max_size=10),
@@ -159,34 +150,7 @@ def test_a_way_that_is_shut_is_not_gone(
     assert settled[0] == settled[1] == settled[2]
 
 
-@pytest.mark.req("HV-33")
-@FEWER
-@given(
-    st.sampled_from([20, 50, 80, 120]),
-    st.lists(st.integers(10, 150_000), min_size=1, max_size=3),
-    st.sampled_from([0.0, 30.0, 300.0]),
-    st.tuples(st.booleans(), st.booleans()),
-)
-def test_with_an_hpa_constant_demand_comes_to_rest(
-    percent: int, demand: list[int], startup: float, choices: tuple[bool, bool]
-) -> None:
-    hpa, (recommended, forgets) = HpaModel({"cpu": percent}), choices
-    vpa = VpaModel(Fraction(115, 100), Fraction(1, 2)) if recommended else None
-    world = World(meaning(), 1, {"cpu": 1000, "memory": 10**9}, memory=10**9, hpa=hpa, vpa=vpa, startup=startup)
-    for cpu in demand:
-        world.cpu = cpu
-        world.run(900)
-        world.kept = Memory() if forgets else world.kept
-    world.run(1800)
-    rested, begun = world.state, len(world.states)
-    world.run(600)
-    assert set(world.states[begun:]) == {rested}
-    count, cpu, _ = rested
-    assert count * cpu * Fraction(percent, 100) * Fraction(111, 100) >= world.cpu or count == 8, "but for its tolerance"
-
-
 @pytest.mark.req("HV-25")
-@FEW
 @given(st.integers(0, 10**12), st.lists(st.integers(0, 10**9), min_size=1, max_size=6))
 def test_containers_sum_to_the_size_and_none_is_off_by_a_unit(amount: int, weights: list[int]) -> None:
     parts = split(amount, weights)
@@ -196,7 +160,6 @@ def test_containers_sum_to_the_size_and_none_is_off_by_a_unit(amount: int, weigh
     assert all(abs(part - share) < 1 for part, share in zip(parts, shares, strict=True))
 
 
-@FEW
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(1, 40)), min_size=1), st.booleans())
 def test_a_window_knows_the_extreme_of_what_was_present_in_it(path: list[tuple[int, int]], lowest: bool) -> None:
     window: Window = ()

@@ -10,7 +10,6 @@ import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
-from hypothesis import settings as example
 from hypothesis import strategies as st
 
 from hvpa_world import HpaModel, VpaModel, World
@@ -31,7 +30,7 @@ from trellis.core.hvpa.suggesting import (
     Usage,
     suggest,
 )
-from trellis.core.hvpa.suggesting.base_usage import base_usage
+from trellis.core.hvpa.suggesting.base_usage import BaseUsage, base_usage
 from trellis.core.hvpa.suggesting.replaying import by_buckets
 from trellis.core.hvpa.views import Meaning
 from trellis.core.usage.columns import FloatColumn
@@ -93,7 +92,6 @@ def lives(draw: st.DrawFn) -> LivedWorkload:
     )
 
 
-@example(max_examples=150, deadline=None)
 @given(lives())
 def test_what_is_proposed_is_always_accepted_and_holds_all_that_was_seen(workload: LivedWorkload) -> None:
     found = suggested(workload)
@@ -115,7 +113,6 @@ def test_what_is_proposed_is_always_accepted_and_holds_all_that_was_seen(workloa
     assert all(size <= most for size, most in zip(rungs.largest, workload.largest, strict=True))
 
 
-@example(max_examples=60, deadline=None)
 @given(lives())
 def test_the_replay_gives_no_less_than_was_used_a_sample_before(workload: LivedWorkload) -> None:
     found = suggested(workload)
@@ -210,6 +207,16 @@ def test_no_replica_is_larger_than_one_may_be() -> None:
     assert found.rungs.most >= 1.3 * 6000 / 0.8 / 500
 
 
+def test_where_a_replica_may_have_little_memory_there_are_more_of_them() -> None:
+    workload = lived(daily(900, 6000), pods=8, each=0.4 * MIB, largest=(4000.0, 700 * MIB))
+    free, bound = suggested(msgspec.structs.replace(workload, largest=(4000.0, 2 * GIB))), suggested(workload)
+    assert free.rungs is not None
+    assert bound.rungs is not None
+    assert (free.rungs.most, bound.rungs.most, bound.rungs.largest_by) == (11, 14, LargestBy.BOUND)
+    rest = bound.rungs.memory_peak - 8 * bound.rungs.base.memory
+    assert RULES.margin * (RULES.room * rest + 14 * bound.rungs.base.memory) <= 14 * 700 * MIB
+
+
 def test_a_base_usage_of_memory_does_not_keep_replicas_when_the_load_is_gone() -> None:
     found = suggested(lived(np.where(np.arange(4032) % 97 == 0, 9000.0, 500.0), pods=8, base=GIB, each=0.0))
     assert found.by_buckets is not None
@@ -249,6 +256,8 @@ def test_base_usage_is_told_by_counts_that_changed() -> None:
     constant = base_usage(lived(cpu, 4).usage)
     assert not constant.is_known
     assert 300 * MIB < constant.memory < 320 * MIB
+    steep = Usage(STEP, np.tile([2, 4], 50), np.full(100, 500.0), np.tile([200.0, 1200.0], 50) * MIB)
+    assert base_usage(steep) == BaseUsage(100 * MIB, True), "no pod has more in any case than one was seen with"
 
 
 @pytest.mark.parametrize(

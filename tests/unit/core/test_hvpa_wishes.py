@@ -278,6 +278,8 @@ def test_who_starts_anew_knows_from_the_status_when_the_count_last_moved() -> No
     memory = recalled(HvpaStatus(last_scale_time="2027-01-15T08:00:00Z"), NOW + 20)
     assert memory == Memory(scaled=NOW)
     assert recalled(HvpaStatus(last_scale_time="yesterday"), NOW) == Memory(), "and nothing from what is no time"
+    later = recalled(HvpaStatus(last_scale_time="9999-01-15T08:00:00Z"), NOW)
+    assert later.scaled == NOW, "what another clock says is never waited for"
 
 
 def test_the_status_says_what_is_held_back() -> None:

@@ -68,6 +68,13 @@ def test_no_line_of_the_text_is_wider_than_the_terminal(width: int) -> None:
         assert max(map(len, as_text(proposals_for(found), width))) <= max(width, 80)
 
 
+@pytest.mark.parametrize(("width", "shown"), [(80, False), (100, True)])
+def test_only_heads_that_are_shown_are_explained(width: int, shown: bool) -> None:
+    text = "\n".join(as_text(proposals_for(SHOP), width))
+    assert ("changes: how often" in text) is ("memory short  changes" in text) is shown
+    assert "short: of the time" in text
+
+
 def test_only_so_many_workloads_are_shown_and_the_rest_is_counted() -> None:
     text = written(SHOP, "table", top=1)
     assert text.count("core-hours") == 1

@@ -101,6 +101,11 @@ class Capacity:
         """Whether one of a namespace has not been translated yet."""
         return self._serving is not None and self._serving.awaits(namespace)
 
+    def forget_templates(self, namespace: str) -> None:
+        """What admission makes of pods there may be something else now."""
+        if self._serving is not None:
+            self._serving.forget_templates(namespace)
+
     def begin_anew(self) -> None:
         """Forget all: somebody else has led in the meantime."""
         self.elsewhere.begin_anew()

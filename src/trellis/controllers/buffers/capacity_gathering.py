@@ -9,6 +9,7 @@ import msgspec
 
 from trellis.api.kube.capacity_buffers import CapacityBuffer, ScalableReference
 from trellis.api.kube.pods import PodTemplateSpec
+from trellis.controllers.buffers.capacity_keeping import KnownCapacity, told_of
 from trellis.controllers.buffers.capacity_watching import CapacityWatching, capacity_key
 from trellis.controllers.buffers.gathering import Gathering
 from trellis.controllers.buffers.keeping import Shown
@@ -16,7 +17,6 @@ from trellis.controllers.buffers.owned import is_owned
 from trellis.controllers.buffers.templates import Templates
 from trellis.core.buffers import Facts, FoundTarget, managed_template_name
 from trellis.core.buffers.pod_specs import scheduled_part
-from trellis.core.buffers.status import LIMITED_BY_QUOTAS
 from trellis.core.model.keys import key_of
 from trellis.core.model.owners import TargetRef, missing
 from trellis.core.model.target_problems import TARGET_NOT_FOUND, TargetProblem
@@ -37,7 +37,7 @@ class CapacityGathering:
         self._workloads = workloads
         self._templates = templates
 
-    async def facts(self, buffer: CapacityBuffer, known: Shown) -> Facts:
+    async def facts(self, buffer: CapacityBuffer, known: KnownCapacity) -> Facts:
         """All that is known of what one is about. Raises `KubeError` if something could not be asked."""
         spec, namespace = buffer.spec, buffer.metadata.namespace
         if spec.pod_template_ref is not None:
@@ -47,7 +47,7 @@ class CapacityGathering:
         if spec.scalable_ref is not None:
             target = scaled(namespace, spec.scalable_ref)
             key = capacity_key(key_of(buffer))
-            return Facts(await self._workloads.target(key, target, known, lambda: self._last(buffer)))
+            return Facts(await self._workloads.target(key, target, known, lambda: self._last(buffer, known)))
         return Facts()
 
     async def _template(self, target: TargetRef, known: Shown) -> FoundTarget | TargetProblem:
@@ -63,12 +63,13 @@ class CapacityGathering:
             shown = await self._templates.of_document(known, document.get("template"), target, read)
         return FoundTarget() if shown is None else FoundTarget(template=shown.template, refusal=shown.refusal)
 
-    def _last(self, buffer: CapacityBuffer) -> PodTemplateSpec | None:
-        """The shape in the managed template, if it is that of the present spec."""
-        generations = [each.observed_generation for each in buffer.status.conditions if each.type == LIMITED_BY_QUOTAS]
-        if generations != [buffer.metadata.generation]:
+    def _last(self, buffer: CapacityBuffer, known: KnownCapacity) -> PodTemplateSpec | None:
+        """The shape in the managed template, if it is that of the present spec, or is known to be of its workload."""
+        metadata, status = buffer.metadata, buffer.status
+        is_present = told_of(buffer) == metadata.generation or known.target_stays
+        # One that the status does not refer to any more is that of an earlier workload.
+        if status.pod_template_ref is None or not is_present:
             return None
-        metadata = buffer.metadata
         found = self._watching.templates.get(metadata.namespace, managed_template_name(metadata.name))
         if found is None or not is_owned(found, metadata.uid):
             return None

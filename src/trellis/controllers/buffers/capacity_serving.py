@@ -57,7 +57,7 @@ class Serving:
         if not self.watching.seen:
             return _UNTOLD_SECONDS
         buffer = self.watching.buffers.get(key[0], name_in(key))
-        if buffer is None or buffer.metadata.deletion_timestamp is not None or not is_ours(buffer):
+        if buffer is None or not is_ours(buffer):
             self._forget(key)
             return None
         known = self._keeping.of(key, buffer)
@@ -82,6 +82,10 @@ class Serving:
         keys = self.watching.keys_in(namespace)
         unknown = (self.watching.buffers.get(namespace, name_in(key)) for key in keys if not self._sharing.knows(key))
         return any(each is not None and is_ours(each) for each in unknown)
+
+    def forget_templates(self, namespace: str) -> None:
+        """What admission makes of pods there may be something else now."""
+        self._keeping.forget_templates(namespace)
 
     def begin_anew(self) -> None:
         """Forget all: somebody else has led in the meantime."""
@@ -118,7 +122,9 @@ class Serving:
 
 
 def is_ours(buffer: CapacityBuffer) -> bool:
-    """Whether it is to be served."""
+    """Whether it is to be served; one that is being deleted is not."""
+    if buffer.metadata.deletion_timestamp is not None:
+        return False
     owner = buffer.metadata.controller
     of_a_buffer = owner is not None and owner.kind == BUFFERS.kind and owner.api_version.startswith(f"{BUFFERS.group}/")
     return is_served(buffer) and not of_a_buffer

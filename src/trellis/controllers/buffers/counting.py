@@ -18,7 +18,7 @@ from trellis.base.selectors import Selector, parse_selector, selector_from_objec
 from trellis.controllers.buffers.keeping import Shown
 from trellis.controllers.buffers.slimming import AnyCounted
 from trellis.controllers.buffers.target_plugins import GroupKind, group_kind
-from trellis.core.buffers import TargetKind
+from trellis.core.buffers import TargetKind, TargetReading
 from trellis.core.buffers.target_kinds import TARGET_UNREADABLE
 from trellis.core.model.owners import ScaleAnswer, TargetRef, missing
 from trellis.core.model.selection import selector_of
@@ -102,7 +102,7 @@ class Counting:
         response = await self._client.send(build_get(resource, target.name, target.namespace))
         document = msgspec.json.decode(response.body, type=dict[str, Any])
         try:
-            reading = kind.read(document)
+            reading = _read_by(kind, document)
         except Exception as error:  # noqa: BLE001 - somebody else's code: one target it cannot read is one Buffer's
             _log.warning("a target cannot be read", target=target, error=error)
             return unread(TARGET_UNREADABLE, f"{target.kind} {target.name}: {error!r}")
@@ -126,6 +126,11 @@ class Counting:
         selector = parse_selector(text) if text else Selector.nothing()
         answer = ScaleAnswer(text, scale.metadata.controller)
         return Counted(scale.status.replicas, selector, (scale.metadata.uid, 0), scale=answer)
+
+
+def _read_by(kind: TargetKind, document: Mapping[str, Any]) -> TargetReading:
+    """What a kind makes of an object. Nobody has checked the types of other packages."""
+    return msgspec.convert(msgspec.structs.asdict(kind.read(document)), TargetReading)
 
 
 def _seen(target: TargetRef, informer: Informer[Any], known: Shown) -> Counted | TargetProblem:

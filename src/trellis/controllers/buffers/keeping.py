@@ -53,7 +53,7 @@ class Known(msgspec.Struct):
     meaning: EffectiveBuffer
     alone: Said | None
     generation: int
-    # Whether the spec before this one had the same target.
+    # Whether what the status says is of the same target, though of a spec before this one.
     target_stays: bool = False
     # A workload, and its selector in a form that can be asked.
     selection: tuple[object, Selector] | None = None
@@ -94,7 +94,7 @@ class Keeping:
         meaning = resolve_buffer(buffer)
         known = Known(metadata.uid, meaning, left_alone(meaning, self._settings), metadata.generation)
         if before is not None and before.meaning.target == meaning.target:
-            known.target_stays = True
+            known.target_stays = before.target_stays or _told_of(buffer) == before.generation
             known.pod, known.template, known.selection = before.pod, before.template, before.selection
             known.verdict, known.notes, known.changed = before.verdict, before.notes, before.changed
         self._known[key] = known
@@ -132,3 +132,8 @@ class Keeping:
     def all(self) -> Iterable[tuple[Key, Known]]:
         """All of them."""
         return self._known.items()
+
+
+def _told_of(buffer: Buffer) -> int | None:
+    """The generation that the status is about."""
+    return buffer.status.observed_generation if buffer.status is not None else None

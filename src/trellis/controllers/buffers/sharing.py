@@ -28,6 +28,8 @@ class Sharing:
             return False
         own[key] = (created, made)
         if self._quotas(key[0]):
+            # What was left of the one before says nothing of this one.
+            self._settled.pop(key, None)
             return True
         self._settled[key] = made
         return False

@@ -17,10 +17,9 @@ from trellis.api.kube.counted_workloads import CountedReplicationController, Cou
 from trellis.api.kube.meta import LabelSelector, ObjectMeta
 from trellis.api.kube.pods import Pod, PodStatus
 from trellis.api.kube.slices import NOTHING, Labels
-from trellis.base.errors import InvalidInput
 from trellis.core.boost.memory import PREFIX
 from trellis.core.buffers import is_live
-from trellis.core.fit import held_by
+from trellis.core.fit import held_at_least
 from trellis.core.fit.demand import Amounts
 from trellis.kube.resources import (
     DEPLOYMENTS,
@@ -87,10 +86,7 @@ class PodSlimmer:
         return self._labels
 
     def _shared_held(self, pod: Pod) -> Amounts:
-        try:
-            held = held_by(pod).amounts
-        except InvalidInput:
-            return ()
+        held = held_at_least(pod).amounts
         if held != self._held:
             self._held = tuple((intern(name), amount) for name, amount in held)
         return self._held

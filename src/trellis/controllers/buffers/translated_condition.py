@@ -45,8 +45,8 @@ def condition_in(buffer: Buffer) -> Condition | None:
 def condition_action(buffer: Buffer, said: Said, now: float) -> Action | None:
     """Have it say so; None if it does."""
     status, before = "True" if said.reason in _KEPT else "False", condition_in(buffer)
-    told = (status, said.reason.code, str(said))
-    if before is not None and (before.status, before.reason, before.message) == told:
+    told = (status, said.reason.code, str(said), buffer.metadata.generation)
+    if before is not None and (before.status, before.reason, before.message, before.observed_generation) == told:
         return None
     since = before.last_transition_time if before is not None and before.status == status else None
     condition = {

@@ -24,27 +24,20 @@ from trellis.kube.client import Client
 from trellis.kube.resources import HVPAS
 from trellis.kube.served import Served
 from trellis.kube.writer import Writer
-from trellis.runtime import pass_reports
-from trellis.runtime.component import Controller
 from trellis.runtime.health import Activity
-from trellis.runtime.informers import Informers
 from trellis.runtime.logs import Logger
-from trellis.runtime.loops import Periodic
+from trellis.runtime.looks import LookingController
 from trellis.runtime.metrics import GaugeSpec, Metrics
 from trellis.runtime.posting import Record
-from trellis.runtime.queue import WorkQueue
 from trellis.runtime.steps import StepTimer
-from trellis.runtime.unseen import Unseen
-from trellis.runtime.workers import Failure, work
 
 # Pods change in numbers: so long the rest of them is waited for.
 _GATHER_SECONDS: Final = 0.25
-_UNTRUSTED_SECONDS: Final = 2.0
 
 _log: Final = Logger("trellis.hvpa")
 
 
-class HvpaController(Controller):
+class HvpaController(LookingController):
     """One process's controller."""
 
     def __init__(
@@ -61,13 +54,20 @@ class HvpaController(Controller):
         now: Callable[[], float],
         draw: Draw,
     ) -> None:
-        self._settings = settings
-        self._metrics = metrics
-        self._may_act = may_act
-        self._queue: WorkQueue[Key] = WorkQueue(draw=draw)
+        super().__init__(
+            client,
+            settings.scope,
+            what="hvpa",
+            interval=settings.loop.hvpa_interval.total_seconds(),
+            workers=settings.loop.concurrent_writes,
+            failures=named.FAILURES,
+            log=_log,
+            metrics=metrics,
+            activity=activity,
+            may_act=may_act,
+            draw=draw,
+        )
         self._shown: set[tuple[GaugeSpec, tuple[str, ...]]] = set()
-        own = settings.scope.vpa_object_namespace
-        self.informers = Informers(client, Unseen(metrics, _log), draw=draw, namespace=own)
         self.watching = Watching(self.informers, served)
         self.keeping = Keeping()
         self._looking = Looking(
@@ -80,60 +80,36 @@ class HvpaController(Controller):
             record=record,
             now=now,
         )
-        interval = settings.loop.hvpa_interval.total_seconds()
-        self._loop = Periodic("hvpa", self._pass, interval, on_pass=pass_reports.reporting(activity, _log), jitter=0.0)
 
     def begin_anew(self) -> None:
         """Look at everything now: this process has become the leader."""
         self.keeping.begin_anew()
-        if self.informers.synced:
-            self._loop.wake()
+        super().begin_anew()
 
-    async def run(self) -> None:
-        """Work until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self.informers.run(), name="watching")
-            group.create_task(self._begin(), name="looking")
-
-    async def _begin(self) -> None:
-        await self.informers.wait_until_synced()
-        _log.info("everything has been seen", hvpas=len(self.watching.hvpas.snapshot()))
-        self._subscribe()
-        workers = self._settings.loop.concurrent_writes
-        async with asyncio.TaskGroup() as group:
-            group.create_task(work(self._queue, self._look, workers=workers, on_failure=self._failed), name="looks")
-            group.create_task(self._loop.run(), name="full passes")
-
-    async def _look(self, key: Key) -> float | None:
-        why = self.informers.why_not_trusted() if self._may_act() else "not leading"
-        if why is not None:
-            _log.detail(2, "nothing is decided", hvpa=key, why=why)
-            return _UNTRUSTED_SECONDS if self._may_act() else None
+    async def look(self, key: Key) -> float | None:
+        """Look at an Hvpa."""
         return await self._looking.look(key)
 
-    async def _pass(self) -> None:
+    async def look_at_all(self) -> None:
         """Look at all of them."""
         timer = StepTimer(self._metrics, named.LATENCY, asyncio.get_running_loop().time)
         for each in self.watching.hvpas.snapshot():
-            self._add(key_of(each))
-        await self._queue.drained()
+            self.add(key_of(each))
+        await self.drained()
         self._export()
         timer.total()
 
-    def _add(self, key: Key, delay: float = 0.0) -> None:
-        if self._settings.scope.covers(key[0]):
-            self._queue.add_after(key, delay)
-
     # What changes, and whose business it is.
 
-    def _subscribe(self) -> None:
+    def subscribe(self) -> None:
+        """Have those that a change concerns looked at."""
         self.watching.hvpas.subscribe(self._hvpa_changed)
         self.watching.hpas.subscribe(self._hpa_changed)
         self.watching.pods.subscribe(self._pod_changed)
         self.watching.vpas.subscribe(self._vpa_changed)
 
     def _hvpa_changed(self, change: Change[Hvpa]) -> None:
-        self._add(change.key)
+        self.add(change.key)
         targets = {each.spec.target_ref for each in (change.old, change.new) if each is not None}
         if change.old is None or change.new is None or len(targets) > 1:
             # Another one with the same target may come first now, or no longer.
@@ -161,16 +137,16 @@ class HvpaController(Controller):
         for each in (change.old, change.new):
             if each is not None:
                 for key in self.keeping.selecting.concerned(change.key[0], each.metadata.labels):
-                    self._add(key, _GATHER_SECONDS)
+                    self.add(key, _GATHER_SECONDS)
 
     def _call(self, namespace: str, kind: str, name: str) -> None:
         """Look at those with this target."""
         for hvpa in self.watching.hvpas_of(namespace, kind, name):
-            self._add(key_of(hvpa))
+            self.add(key_of(hvpa))
 
     def _add_if_known(self, key: Key) -> None:
         if self.watching.hvpas.get(*key) is not None:
-            self._add(key)
+            self.add(key)
 
     # What is told of it.
 
@@ -185,7 +161,3 @@ class HvpaController(Controller):
             self._metrics.set(spec, float(found[spec, labels]), *labels)
         self._shown = set(found)
         self.informers.export(self._metrics)
-
-    def _failed(self, failure: Failure) -> None:
-        self._metrics.add(named.FAILURES, 1)
-        _log.error("a look failed", hvpa=failure.key, error=failure.error, again_in=failure.retry_in)

@@ -115,7 +115,7 @@ class Looking:
         notes += [Said(each) for each in made.verdict.notes if each.severity is not Severity.INFO]
         active = view.yields is None and made.verdict.reason is not SCALED_TO_ZERO
         if not active or made.verdict.reason is NO_RECOMMENDATION:
-            notes.append(Said(made.verdict.reason))
+            notes.append(Said(made.verdict.reason, made.verdict.details))
         status = status_of_plan(hvpa, found.scale, made, notes, active=active, now=now)
         await self._publish(hvpa, known, status)
         known.blocked = tuple((each.direction.value, each.reason.code) for each in made.verdict.blocked)

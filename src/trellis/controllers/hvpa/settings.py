@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 from trellis.base.durations import Duration
 from trellis.core.hvpa import HvpaSettings
-from trellis.runtime.component_settings import AccessSettings, LeaderSettings, ScopeSettings, why_no_time
+from trellis.runtime.component_settings import AccessSettings, LeaderSettings, NamespaceSettings, why_no_time
 from trellis.runtime.health_server import HealthSettings
 from trellis.runtime.logs import LogSettings
 from trellis.runtime.settings import Setting, Settings
@@ -48,7 +48,7 @@ class HvpaControllerSettings(Settings, frozen=True):
 
     loop: HvpaLoopSettings = HvpaLoopSettings()
     access: AccessSettings = AccessSettings()
-    scope: ScopeSettings = ScopeSettings()
+    scope: NamespaceSettings = NamespaceSettings()
     leader: LeaderSettings = LeaderSettings(leader_elect_resource_name=LEASE)
     health: HealthSettings = HealthSettings(address=":8945")
     logs: LogSettings = LogSettings()

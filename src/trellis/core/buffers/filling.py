@@ -12,7 +12,7 @@ from typing import Final
 
 from trellis.api.kube.pods import Pod
 from trellis.core.buffers.newest import is_live
-from trellis.core.fit import held_by
+from trellis.core.fit import held_at_least
 from trellis.core.fit.demand import Amounts
 from trellis.core.fit.resources import PODS
 from trellis.core.recommend.capping.limit_ranges import Counts
@@ -22,7 +22,7 @@ _CHUNKS_WITHOUT_SIZE: Final = ((PODS, 1),)
 
 def filled_by(pods: Iterable[Pod]) -> Counts:
     """What pods that fill a Buffer use in all; those that are finished or leave use nothing any more."""
-    return filled_with(held_by(pod).amounts for pod in pods if is_live(pod))
+    return filled_with(held_at_least(pod).amounts for pod in pods if is_live(pod))
 
 
 def filled_with(held: Iterable[Amounts]) -> Counts:

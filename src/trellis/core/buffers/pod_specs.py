@@ -22,12 +22,14 @@ from trellis.core.fit.resources import is_for_whole_pods
 
 # What every pod is given for a while, whether its author thought of failing nodes or not.
 _TOLERATED_FOR_A_WHILE: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
-# Labels that tell one pod of a workload from the others.
+# Labels that tell one pod of a workload from the others, or say where it came to run.
 _LABELS_OF_ONE: Final = frozenset(
     {
         "statefulset.kubernetes.io/pod-name",
         "apps.kubernetes.io/pod-index",
         "batch.kubernetes.io/job-completion-index",
+        "topology.kubernetes.io/region",
+        "topology.kubernetes.io/zone",
     }
 )
 _ALWAYS: Final = "Always"

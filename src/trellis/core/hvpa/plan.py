@@ -77,9 +77,9 @@ class Plan(msgspec.Struct, frozen=True):
 def plan(view: View, now: float, settings: HvpaSettings) -> Plan:
     """The plan for a workload."""
     if view.yields is not None:
-        return _left_alone(view, view.yields, view.memory)
+        return _left_alone(view, Verdict(view.yields, ", ".join(view.rivals)), view.memory)
     if view.replicas == 0:
-        return _left_alone(view, SCALED_TO_ZERO, Memory(held=view.memory.held))
+        return _left_alone(view, Verdict(SCALED_TO_ZERO), Memory(held=view.memory.held))
     stands, drift = standing(view), drift_of(view, now)
     by_hpa, by_vpa = asked(view, now, settings), vpa_totals(view)
     found = settled(view, by_vpa.totals, by_hpa, stands.totals, now)
@@ -179,7 +179,7 @@ def _told(view: View, by_hpa: Asked, now: float) -> float | None:
     return view.memory.told if before == by_hpa.totals and view.memory.told is not None else now
 
 
-def _left_alone(view: View, reason: Reason, memory: Memory) -> Plan:
+def _left_alone(view: View, verdict: Verdict, memory: Memory) -> Plan:
     """Nothing is done, and what was published stays."""
     published = {each.name: each.published for each in view.containers if each.published}
-    return Plan((), standing(view), published, Verdict(reason), memory)
+    return Plan((), standing(view), published, verdict, memory)

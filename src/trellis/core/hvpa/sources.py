@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from trellis.api.hvpa import Hvpa
 from trellis.api.kinds import HVPA
 from trellis.api.resolve import EffectiveHvpa
+
+# What the API server can store of a count.
+_MOST_REPLICAS: Final = 2**31 - 1
 
 
 def hpa_spec(hvpa: Hvpa, meaning: EffectiveHvpa) -> dict[str, Any]:
@@ -18,7 +21,7 @@ def hpa_spec(hvpa: Hvpa, meaning: EffectiveHvpa) -> dict[str, Any]:
     behavior["scaleDown"] = {"stabilizationWindowSeconds": 0, **(behavior.get("scaleDown") or {})}
     reference = {"apiVersion": HVPA.api_version, "kind": HVPA.name, "name": hvpa.metadata.name}
     most = max((each.replicas.max or 1 for each in meaning.buckets), default=1)
-    return {"maxReplicas": 2 * most, **spec, "scaleTargetRef": reference, "behavior": behavior}
+    return {"maxReplicas": min(2 * most, _MOST_REPLICAS), **spec, "scaleTargetRef": reference, "behavior": behavior}
 
 
 def vpa_spec(hvpa: Hvpa, meaning: EffectiveHvpa) -> dict[str, Any]:

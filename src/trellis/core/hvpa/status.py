@@ -55,7 +55,7 @@ def recalled(status: HvpaStatus | None, now: float) -> Memory:
     """
     if status is None:
         return Memory()
-    scaled = _moment(status.last_scale_time)
+    scaled = _moment(status.last_scale_time, now)
     if status.hpa is None or status.hpa.total is None:
         return Memory(scaled=scaled)
     texts = {"cpu": status.hpa.total.cpu, "memory": status.hpa.total.memory}
@@ -63,10 +63,10 @@ def recalled(status: HvpaStatus | None, now: float) -> Memory:
     return Memory(hpa={name: (Seen(total, now),) for name, total in totals.items()}, told=now, scaled=scaled)
 
 
-def _moment(text: str | None) -> float | None:
-    """A time that somebody else may have written."""
+def _moment(text: str | None, now: float) -> float | None:
+    """A time that somebody else may have written, or another clock: one that is still to come would be waited for."""
     try:
-        return parse_time(text).timestamp() if text else None
+        return min(parse_time(text).timestamp(), now) if text else None
     except InvalidTime:
         return None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -70,6 +70,19 @@ def why_yields(hvpa: Hvpa, around: Surroundings) -> Reason | None:
         for each in around.hvpas
     )
     return yields_to(acting_vpa=acting, hpa_on_target=on_target, elder_hvpa=elder)
+
+
+def rivals_of(hvpa: Hvpa, around: Surroundings) -> Iterator[str]:
+    """Whoever the Hvpa yields to: each of the others is asked about alone."""
+    for other in around.hvpas:
+        if why_yields(hvpa, Surroundings([other], [], [])) is not None:
+            yield f"Hvpa {other.metadata.name}"
+    for vpa in around.vpas:
+        if why_yields(hvpa, Surroundings([], [], [vpa])) is not None:
+            yield f"VerticalPodAutoscaler {vpa.metadata.name}"
+    for hpa in around.hpas:
+        if why_yields(hvpa, Surroundings([], [hpa], [])) is not None:
+            yield f"HorizontalPodAutoscaler {hpa.metadata.name}"
 
 
 def _shares(hvpa: Hvpa, vpa: VerticalPodAutoscaler) -> bool:

@@ -16,7 +16,7 @@ from trellis.base.selectors import Selector
 from trellis.core.boost.memory import read_memory
 from trellis.core.hvpa.hpas import read_hpa
 from trellis.core.hvpa.memory import Memory
-from trellis.core.hvpa.surroundings import Surroundings, hpa_of, is_owned, vpa_of, why_yields
+from trellis.core.hvpa.surroundings import Surroundings, hpa_of, is_owned, rivals_of, vpa_of, why_yields
 from trellis.core.hvpa.views import ContainerView, Meaning, View
 from trellis.core.model.ooms import observed
 from trellis.core.model.pods import resources_now
@@ -64,6 +64,7 @@ def view_of(
     containers = _containers(hvpa, vpa, pods, published)
     requests = {each.name: each.requests for each in containers}
     totals = (hvpa.status or HvpaStatus()).totals or ResourceTotals()
+    yields = why_yields(hvpa, around)
     kills = [kill.time for pod in pods for kill in observed(None, pod)]
     return View(
         meaning=meaning,
@@ -75,7 +76,8 @@ def view_of(
         hpa=read_hpa(hpa, requests, owned=is_owned(hpa.metadata, hvpa)) if hpa is not None else None,
         totals=counts({name: text for name, text in (("cpu", totals.cpu), ("memory", totals.memory)) if text}),
         oom=max(kills, default=None),
-        yields=why_yields(hvpa, around),
+        yields=yields,
+        rivals=tuple(rivals_of(hvpa, around)) if yields is not None else (),
         memory=memory,
     )
 

@@ -65,7 +65,8 @@ class View(msgspec.Struct, frozen=True):
 
     `replicas` is the target's count as its `/scale` says, `pods` how many there are and `ready` how many of these are
     Ready. `wish` is the Hvpa's `spec.replicas`. `totals` is what the recommender wrote into the Hvpa's status where the
-    VPA is the user's. `oom` is when a pod was last killed for memory, and `yields` why another autoscaler comes first.
+    VPA is the user's. `oom` is when a pod was last killed for memory, and `yields` why another autoscaler comes first,
+    which is one of the `rivals`.
     """
 
     meaning: Meaning
@@ -78,6 +79,7 @@ class View(msgspec.Struct, frozen=True):
     totals: Counts = {}
     oom: float | None = None
     yields: Reason | None = None
+    rivals: tuple[str, ...] = ()
     memory: Memory = Memory()
 
     @property

@@ -6,7 +6,6 @@ A batch that fails is told of, and the others go on. Who wants to stop gets what
 from __future__ import annotations
 
 import multiprocessing
-import signal
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection, wait
 from typing import Any, Final
@@ -15,6 +14,7 @@ import msgspec
 
 from trellis.base.errors import TrellisError
 from trellis.sim.backtest.batch import Batch, BatchResult, Stopped, run_batch
+from trellis.sim.undisturbed import start_undisturbed
 
 # How often somebody who might want to stop is asked, in seconds.
 _ASKED_EVERY: Final = 0.1
@@ -77,7 +77,7 @@ def _in_processes(
                 number = waiting.pop()
                 mine, theirs = context.Pipe()
                 process = context.Process(target=_work, args=(theirs,), name=f"batch {number}", daemon=True)
-                process.start()
+                start_undisturbed(process)
                 theirs.close()
                 mine.send(batches[number])
                 working[mine] = (number, process)
@@ -110,8 +110,6 @@ def _heard(line: Any, process: Any) -> float | Outcome:
 
 def _work(line: Connection) -> None:
     """What such a process does."""
-    # Who presses Ctrl-C means all processes, and this one is ended by who started it.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     batch: Batch = line.recv()
 
     def tell(share: float) -> None:

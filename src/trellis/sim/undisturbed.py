@@ -1,0 +1,22 @@
+"""How is a process started that Ctrl-C leaves alone? It is for whoever started it to say when to stop.
+
+Who presses Ctrl-C means all processes of the terminal. A child that ignores it does so only once it runs our code, and
+it takes a while until then: the signal is blocked before the child is there, and the child inherits that.
+"""
+
+from __future__ import annotations
+
+import signal
+from multiprocessing import resource_tracker
+from multiprocessing.process import BaseProcess
+
+
+def start_undisturbed(process: BaseProcess) -> None:
+    """Start it; a Ctrl-C in the meantime is not lost, and comes afterwards."""
+    # Started with the first process otherwise, and then it would lift the block.
+    resource_tracker.ensure_running()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT,))
+    try:
+        process.start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
