@@ -29,7 +29,7 @@ demo: setup ## Two weeks of a cluster, sized in four ways, with a report to look
 .PHONY: test
 test: setup ## Run every test, those on a real control plane included
 	$(BIN)/python -m pytest -n 2 tests --ignore=tests/cluster
-	$(BIN)/python -m pytest -n 4 tests/cluster
+	$(BIN)/python -m pytest -n 4 --dist worksteal tests/cluster
 
 .PHONY: unit
 unit: setup ## Run the unit tests alone (under a minute)

@@ -18,6 +18,7 @@ from bench import (
     hvpa_loads,
     hvpa_plans,
     informer,
+    nodes_burst,
     nodes_idle,
     nodes_up,
     packing,
@@ -63,6 +64,7 @@ MEASUREMENTS: dict[str, Callable[[], list[Row]]] = {
 # Taken only when named: each takes many minutes.
 ON_REQUEST: dict[str, Callable[[], list[Row]]] = {
     "fit_agreement": fit_agreement.measure,
+    "nodes_burst": nodes_burst.measure,
     "recommender_side_by_side_large": recommender_side_by_side.measure_large,
 }
 

@@ -1,4 +1,4 @@
-"""What the README shows of `make demo`: the beginning of what it prints, and a picture of its report.
+"""What the README shows of `make demo`: the tables that it prints, and a picture of its first report.
 
     python tools/demo_shown.py
 
@@ -18,8 +18,8 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "README.md"
 PICTURE = ROOT / "docs" / "images" / "demo-report.png"
 BEGIN, END = "```console\n$ make demo\n", "```\n"
-# What comes after it names workloads and a path of the machine.
-LAST = "Where the money goes"
+# Left out are the figures of single workloads, and at the end paths of the machine.
+LEFT_OUT = (("Where the money goes", "And nodes"), ("Open the reports", ""))
 # As much as shows the charts of the whole fleet.
 VIEWPORT = {"width": 1280, "height": 996}
 
@@ -37,13 +37,19 @@ def demo(report: Path, *options: str, timeout: float = 600.0) -> list[str]:
     )
     if done.returncode:
         sys.exit(f"the demo failed:\n{done.stderr}")
-    return done.stdout.replace(str(report), "demo-report.html").splitlines()
+    return done.stdout.replace(str(report.with_suffix("")), "demo-report").splitlines()
 
 
 def shortened(lines: list[str]) -> list[str]:
     """As much as a newcomer reads."""
-    end = next(number for number, line in enumerate(lines) if line.startswith(LAST))
-    return [*lines[:end], "..."]
+    for first, after in LEFT_OUT:
+        begin = _place(lines, first)
+        lines = [*lines[:begin], "...", *(["", *lines[_place(lines, after) :]] if after else [])]
+    return lines
+
+
+def _place(lines: list[str], beginning: str) -> int:
+    return next(number for number, line in enumerate(lines) if line.startswith(beginning))
 
 
 def shown() -> list[str]:

@@ -28,6 +28,8 @@ from trellis.controllers.buffers.metrics import BUFFER_METRICS  # noqa: E402
 from trellis.controllers.buffers.settings import BufferControllerSettings  # noqa: E402
 from trellis.controllers.hvpa.metrics import HVPA_METRICS  # noqa: E402
 from trellis.controllers.hvpa.settings import HvpaControllerSettings  # noqa: E402
+from trellis.controllers.nodes.metrics import NODE_METRICS  # noqa: E402
+from trellis.controllers.nodes.settings import NodeControllerSettings  # noqa: E402
 from trellis.controllers.recommender.metrics import RECOMMENDER_METRICS  # noqa: E402
 from trellis.controllers.recommender.settings import RecommenderSettings  # noqa: E402
 from trellis.controllers.updater.metrics import UPDATER_METRICS  # noqa: E402
@@ -62,6 +64,9 @@ def generated() -> dict[str, Callable[[], str]]:
     )
     files["docs/reference/buffers-controller.md"] = lambda: component_page(
         "buffers", BufferControllerSettings, BUFFER_METRICS, guide="buffers"
+    )
+    files["docs/reference/nodes-controller.md"] = lambda: component_page(
+        "nodes", NodeControllerSettings, NODE_METRICS, guide="nodes"
     )
     files["docs/images/check.svg"] = lambda: picture(ROOT)
     files["docs/images/boost-probes.svg"] = lambda: boost_picture(

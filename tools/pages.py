@@ -9,6 +9,7 @@ import tomllib
 import typing
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -144,24 +145,31 @@ def _nodes(node: Node, apart: Apart) -> Iterator[Node]:
         yield from _nodes(node.items, apart)
 
 
+@cache
 def all_reasons() -> dict[str, list[tuple[str, Reason]]]:
     """Every reason declared in the package, by code, with the module that declares it."""
     found: dict[str, list[tuple[str, Reason]]] = defaultdict(list)
     for module in pkgutil.walk_packages(trellis.__path__, "trellis."):
         if module.name.endswith("__main__"):
             continue
-        tree = ast.parse(Path(importlib.import_module(module.name).__file__ or "").read_text())
-        targets = [
-            target
-            for node in tree.body
-            if isinstance(node, ast.Assign | ast.AnnAssign)
-            for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
-        ]
-        assigned = {target.id for target in targets if isinstance(target, ast.Name)}
-        for name, value in vars(importlib.import_module(module.name)).items():
-            if isinstance(value, Reason) and name in assigned:
+        named = vars(importlib.import_module(module.name))
+        reasons = {name: value for name, value in named.items() if isinstance(value, Reason)}
+        assigned = _assigned(Path(named["__file__"])) if reasons else set()
+        for name, value in reasons.items():
+            if name in assigned:
                 found[value.code].append((module.name, value))
     return found
+
+
+def _assigned(source: Path) -> set[str]:
+    """The names that a module gives values to itself."""
+    targets = [
+        target
+        for node in ast.parse(source.read_text()).body
+        if isinstance(node, ast.Assign | ast.AnnAssign)
+        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+    ]
+    return {target.id for target in targets if isinstance(target, ast.Name)}
 
 
 def reasons_page() -> str:
@@ -231,11 +239,13 @@ def _parameter_row(each: Parameter) -> str:
     return f"| `{each.name}` | {each.accepts} | `{each.show(each.default)}` | {each.meaning} |"
 
 
+@cache
 def cited(root: Path) -> dict[str, list[tuple[str, int, str]]]:
     """Which tests say that they show which requirement: file, line and name, from `@pytest.mark.req(...)`."""
     found: dict[str, list[tuple[str, int, str]]] = defaultdict(list)
     for path in sorted((root / "tests").rglob("test_*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
+        text = path.read_text()
+        for node in ast.walk(ast.parse(text)) if "mark.req(" in text else ():
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 for identifier in _marks(node):
                     found[identifier].append((str(path.relative_to(root)), node.lineno, node.name))

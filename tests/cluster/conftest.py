@@ -1,7 +1,7 @@
 """One real control plane for all tests of a run, and a namespace for each test.
 
-Tests that wait for real controllers should run side by side: `pytest -n 4 tests/cluster`. All workers use
-the same control plane.
+Tests that wait for real controllers should run side by side: `pytest -n 4 --dist worksteal tests/cluster`. All workers
+use the same control plane. Each begins with a stretch of its own, so that those who take turns are mostly in one.
 """
 
 from __future__ import annotations

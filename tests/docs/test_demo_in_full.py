@@ -12,6 +12,9 @@ from transcripts import agrees
 
 @pytest.mark.timeout(600)
 def test_the_demo_prints_what_the_readme_shows(tmp_path: Path) -> None:
-    printed = demo_shown.demo(tmp_path / "report.html")
+    report = tmp_path / "report.html"
+    printed = demo_shown.demo(report)
+    for page in (report, tmp_path / "report-nodes.html"):
+        assert page.read_text().lower().startswith("<!doctype html>")
     expected = demo_shown.shown()
     assert agrees(printed, expected), "run `python tools/demo_shown.py` and look at it:\n" + "\n".join(printed)

@@ -7,12 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from explained_pools import pools
 from explained_world import Cluster, search, shop, spare
 
 DUMPS = Path(__file__).resolve().parents[2] / "examples" / "explain"
 
 
-@pytest.mark.parametrize(("name", "cluster"), [("shop", shop()), ("search", search()), ("spare", spare())])
+@pytest.mark.parametrize(
+    ("name", "cluster"), [("shop", shop()), ("search", search()), ("spare", spare()), ("pools", pools())]
+)
 def test_a_dump_of_the_guide_is_the_one_of_the_tests(name: str, cluster: Cluster) -> None:
     lines, dump = b"".join(cluster.lines()), DUMPS / f"{name}.jsonl"
     if os.environ.get("REWRITE_GOLDEN"):

@@ -118,12 +118,14 @@ async def _collect(
     *,
     quiet: bool,
 ) -> None:
-    from trellis.sources.cluster.collecting import collect  # noqa: PLC0415 -- see above
+    from trellis.providers.kwok import CONFIG_MAP  # noqa: PLC0415 -- see above
+    from trellis.sources.cluster.collecting import collect  # noqa: PLC0415
     from trellis.sources.cluster.where import Wanted  # noqa: PLC0415
 
     with shown([_PART], lambda lists: f"{lists:,.0f} lists/s", quiet=quiet) as tell:
         async with connected(*access, "trellis-dump") as (client, own):
-            wanted = Wanted(namespaces, own)
+            # Of some namespaces alone nobody can say what becomes of nodes.
+            wanted = Wanted(namespaces, own, node_groups="" if namespaces else CONFIG_MAP)
             async for lines in collect(client, wanted, writing, now, lambda done, total: tell(_PART, done, total)):
                 file.write(lines)
 

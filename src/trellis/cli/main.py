@@ -28,9 +28,16 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "updater": ("trellis.cli.updater", "Resize running pods to what is recommended, in place or by eviction."),
     "hvpa": ("trellis.cli.hvpa", "Decide how many replicas a workload has and how big each is, by buckets."),
     "buffers": ("trellis.cli.buffers", "Say in each Buffer's status for which pods room is to be kept."),
+    "nodes": (
+        "trellis.cli.nodes",
+        "Order the nodes that pods and Buffers lack, and give back those that nobody needs.",
+    ),
     "simulate": ("trellis.cli.simulate", "Play a fleet through time, sized in several ways, and compare."),
     "backtest": ("trellis.cli.backtest", "Score recommenders on recorded usage."),
-    "explain": ("trellis.cli.explain", "Say why a VPA, an Hvpa, a Buffer, a pod or a recommendation is as it is."),
+    "explain": (
+        "trellis.cli.explain",
+        "Say why a VPA, an Hvpa, a Buffer, a node, a pod or a recommendation is as it is.",
+    ),
     "recommend": ("trellis.cli.recommend", "Say what workloads should request, and what that saves or risks."),
     "dump": ("trellis.cli.dump", "Collect what decides about sizes in a cluster into one file."),
     "recommenders": ("trellis.cli.recommenders", "List the recommenders that can be had, with their parameters."),

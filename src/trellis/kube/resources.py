@@ -24,6 +24,7 @@ from trellis.api.kube.observed_workloads import ObservedCronJob, ObservedReplica
 from trellis.api.kube.pods import Pod, PodTemplate
 from trellis.api.kube.policies import LimitRange, PodDisruptionBudget, ResourceQuota
 from trellis.api.kube.scaling import HorizontalPodAutoscaler
+from trellis.api.kube.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from trellis.api.kube.webhooks import MutatingWebhookConfiguration
 from trellis.api.kube.workloads import (
     CronJob,
@@ -106,6 +107,11 @@ HPAS: Final = Resource(
     "autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler", True, HorizontalPodAutoscaler
 )
 PDBS: Final = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", True, PodDisruptionBudget)
+VOLUME_CLAIMS: Final = Resource(
+    "", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", True, PersistentVolumeClaim
+)
+VOLUMES: Final = Resource("", "v1", "persistentvolumes", "PersistentVolume", False, PersistentVolume)
+STORAGE_CLASSES: Final = Resource("storage.k8s.io", "v1", "storageclasses", "StorageClass", False, StorageClass)
 LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease", True, Lease)
 POD_METRICS: Final = Resource("metrics.k8s.io", "v1beta1", "pods", "PodMetrics", True, PodMetrics)
 MUTATING_WEBHOOKS: Final = Resource(

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from trellis.base.errors import InvalidQuantity
@@ -30,14 +30,12 @@ def is_read(text: str) -> bool:
 
 
 @given(st.lists(texts.filter(is_read)))
-@settings(deadline=None)
 def test_a_column_is_its_quantities_one_by_one(column: list[str]) -> None:
     assert milli_column(column).tolist() == [Quantity.parse(text).milli for text in column]
     assert unit_column(column).tolist() == [Quantity.parse(text).units for text in column]
 
 
 @given(st.lists(st.text(alphabet="0123456789.+-eEiKMmnuk \n\u0661", max_size=5), min_size=1))
-@settings(deadline=None)
 def test_a_column_refuses_what_a_quantity_refuses_and_names_the_first(column: list[str]) -> None:
     bad = [index for index, text in enumerate(column) if not is_read(text)]
     if not bad:

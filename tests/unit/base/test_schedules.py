@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from trellis.base.durations import parse_duration
@@ -179,7 +179,6 @@ def test_a_schedule_says_its_zone() -> None:
 
 
 @given(schedules, moments)
-@settings(deadline=None)
 def test_no_firing_lies_between_the_previous_and_the_next(schedule: Schedule, now: datetime) -> None:
     before, after = schedule.previous(now), schedule.next(now)
     assert before is not None
@@ -239,7 +238,6 @@ def test_a_window_without_length_is_refused(length: str) -> None:
 
 
 @given(windows, moments)
-@settings(deadline=None, max_examples=50)
 def test_activity_changes_at_the_next_change_and_not_before(some: Windows, now: datetime) -> None:
     change = some.next_change(now)
     if change is None:

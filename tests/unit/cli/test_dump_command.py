@@ -191,16 +191,6 @@ def test_a_dump_without_names_explains_the_same(tmp_path: Path) -> None:
     assert figures(plain) == figures(masked)
 
 
-def test_a_dump_is_simulated_with_notes_on_what_was_assumed(run: Callable[..., Result], tmp_path: Path) -> None:
-    (tmp_path / "dump.jsonl").write_bytes(b"".join(example()))
-    result = CliRunner().invoke(
-        trellis, ["simulate", "--processes", "1", "--quiet", "--dump", "dump.jsonl", "--recommenders", "default"]
-    )
-    assert result.exit_code == 0, result.output
-    for words in ("fixed", "current", "default", "usage over time (1 container)", "what is requested"):
-        assert words in " ".join(result.stdout.split())
-
-
 @pytest.mark.usefixtures("run")
 @pytest.mark.parametrize(
     ("arguments", "said"),

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from boost_world import NO_LIMITS, ON, container, limit_range, with_memory
@@ -301,7 +301,6 @@ def governors(draw: st.DrawFn) -> Governor:
     return governor(status, startupBoost=boost, resourcePolicy=policy)
 
 
-@settings(max_examples=80)
 @given(pods(), governors(), st.sampled_from([NO_LIMITS, limit_range("Container", max={"cpu": "3"})]))
 def test_asked_again_about_the_pod_it_has_changed_it_changes_nothing(
     document: dict[str, Any], by: Governor, limits: NamespaceLimits
@@ -312,7 +311,6 @@ def test_asked_again_about_the_pod_it_has_changed_it_changes_nothing(
     assert not verdict.applied
 
 
-@settings(max_examples=80)
 @given(pods(), governors())
 def test_no_request_is_ever_above_its_limit(document: dict[str, Any], by: Governor) -> None:
     after, _ = admitted(document, by)

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from boost_world import Life, container, effective, end, limit_range, pod, start, with_memory
@@ -305,7 +305,6 @@ def lives(draw: st.DrawFn) -> tuple[Life, EffectiveVpa, EffectiveVpa, dict[str, 
     return pod(*made), meaning(), meaning(), targets(), targets()
 
 
-@settings(deadline=None)
 @given(lives())
 def test_the_end_of_a_boost_can_always_be_had_by_a_resize(
     case: tuple[Life, EffectiveVpa, EffectiveVpa, dict[str, Any], dict[str, Any]],

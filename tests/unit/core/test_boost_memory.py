@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from boost_world import container, effective, pod, start, with_memory
@@ -55,7 +55,6 @@ def test_a_spoiled_memory_is_a_problem_and_no_exception(text: str, problem: str)
     assert (had.requests, had.limits) == ({}, {})
 
 
-@settings(deadline=None)
 @given(st.text())
 def test_no_text_at_all_is_an_exception(text: str) -> None:
     assert set(read_memory({memory_key("app"): text})) == {"app"}

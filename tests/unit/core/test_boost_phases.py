@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from boost_world import effective, states
@@ -121,7 +121,6 @@ def test_while_boosted_only_an_out_of_memory_kill_lifts_the_hold_where_pods_are_
         assert found.hold_back(mode, oom_killed=True) == (mode.value not in {"Recreate", "InPlaceOrRecreate"})
 
 
-@settings(deadline=None)
 @given(
     st.integers(0, 300),
     st.none() | st.integers(1, 300),

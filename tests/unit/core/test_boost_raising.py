@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from boost_world import ON, Life, container, effective, limit_range, pod, start, with_memory
@@ -355,7 +355,6 @@ def total(life: Life, which: int) -> int:
 
 
 @pytest.mark.req("SB-03")
-@settings(deadline=None)
 @given(cases())
 def test_memory_is_the_same_with_and_without_a_boost(case: dict[str, Any]) -> None:
     plain, raised = outcome(case, with_boost=False), outcome(case, with_boost=True)
@@ -363,7 +362,6 @@ def test_memory_is_the_same_with_and_without_a_boost(case: dict[str, Any]) -> No
 
 
 @pytest.mark.req("SB-22")
-@settings(deadline=None)
 @given(cases())
 def test_a_boost_lowers_nothing_and_marks_just_what_it_raises(case: dict[str, Any]) -> None:
     plain, raised = outcome(case, with_boost=False), outcome(case, with_boost=True)
@@ -381,13 +379,11 @@ def test_a_boost_lowers_nothing_and_marks_just_what_it_raises(case: dict[str, An
 
 
 @pytest.mark.req("SB-21")
-@settings(deadline=None)
 @given(cases())
 def test_a_boost_never_changes_the_qos_class(case: dict[str, Any]) -> None:
     assert outcome(case, with_boost=True).shape.qos is outcome(case, with_boost=False).shape.qos
 
 
-@settings(deadline=None)
 @given(cases())
 def test_a_boost_never_keeps_a_pod_from_being_admitted_or_placed(case: dict[str, Any]) -> None:
     plain, raised = outcome(case, with_boost=False), outcome(case, with_boost=True)
@@ -402,7 +398,6 @@ def test_a_boost_never_keeps_a_pod_from_being_admitted_or_placed(case: dict[str,
             assert total(raised, which) <= max(most, total(plain, which))
 
 
-@settings(deadline=None)
 @given(cases())
 def test_what_is_remembered_is_what_came_in(case: dict[str, Any]) -> None:
     raised = outcome(case, with_boost=True)

@@ -9,7 +9,7 @@ import pytest
 
 from trellis.api.kube.pods import Pod, PodSpec
 from trellis.base.errors import InvalidQuantity
-from trellis.core.fit import Demand, held_by
+from trellis.core.fit import Demand, held_at_least, held_by
 from trellis.core.fit.ports import ALL_ADDRESSES
 
 Json = dict[str, Any]
@@ -123,6 +123,13 @@ def running(status: Json, **spec: Any) -> dict[str, int]:
     found = dict(held_by(msgspec.convert(pod, Pod)).requests)
     assert found.pop("pods") == 1
     return found
+
+
+def test_of_a_pod_with_an_amount_that_cannot_be_read_it_is_known_that_it_is_one() -> None:
+    document = {"spec": {"containers": [container("app", "much", "1Gi")]}}
+    assert dict(held_at_least(msgspec.convert(document, Pod)).amounts) == {"pods": 1}
+    document = {"spec": {"containers": [container("app", "2", "1Gi")]}}
+    assert held_at_least(msgspec.convert(document, Pod)) == held_by(msgspec.convert(document, Pod))
 
 
 def resized(cpu: str, allocated: str, **more: Any) -> Json:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import fit_oracle
@@ -82,7 +82,6 @@ def three_zones() -> NodeTable:
 # Agreement with the rules, one pod and one node at a time
 
 
-@settings(max_examples=80, deadline=None)
 @given(RNGS)
 def test_all_nodes_at_once_agree_with_the_rules_as_pods_come_and_go(rng: Random) -> None:
     nodes = {name: a_node_in_domains(rng, name, "s") for name in (f"n{at}" for at in range(rng.choice((1, 4, 8))))}
@@ -110,7 +109,6 @@ def test_all_nodes_at_once_agree_with_the_rules_as_pods_come_and_go(rng: Random)
             neighbours.remove(table.find(name), Resident.of(left))
 
 
-@settings(max_examples=40, deadline=None)
 @given(RNGS)
 def test_neighbours_that_followed_changes_are_as_those_made_anew(rng: Random) -> None:
     table = NodeTable()
@@ -211,6 +209,16 @@ def test_a_pod_keeps_away_from_pods_and_is_kept_away_by_them() -> None:
     assert where(table, pod(namespace="blue"), [("a1", loner)]) == ["a1", "a2", "b1", "c1", "x1"]
     wide = pod(**apart({"namespaceSelector": {"matchLabels": {"team": "b"}}}))
     assert where(table, pod(namespace="blue"), [("a1", wide)]) == ["b1", "c1", "x1"]
+
+
+def test_a_term_is_forgotten_with_the_last_pod_that_had_it() -> None:
+    table = three_zones()
+    loner, other = Resident.of(pod(**apart({}))), Resident.of(pod())
+    neighbours = Neighbours(table, [(table.find("a1"), loner), (table.find("b1"), loner)])
+    neighbours.remove(table.find("a1"), loner)
+    assert len(neighbours.keeping_away(other)) == 1
+    neighbours.remove(table.find("b1"), loner)
+    assert neighbours.keeping_away(other) == []
 
 
 def test_a_node_without_the_label_is_in_nobodys_way() -> None:

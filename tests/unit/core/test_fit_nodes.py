@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import fit_oracle
@@ -76,7 +76,6 @@ def expression(key: str, operator: str, *values: str) -> Json:
 # Agreement with the rules, one pod and one node at a time
 
 
-@settings(max_examples=100, deadline=None)
 @given(RNGS)
 def test_all_nodes_at_once_agree_with_the_rules_for_one_pod_and_one_node(rng: Random) -> None:
     nodes = [a_node(rng, f"n{at}") for at in range(rng.choice((1, 4, 9)))]
@@ -112,7 +111,6 @@ def test_all_nodes_at_once_agree_with_the_rules_for_one_pod_and_one_node(rng: Ra
         used.add(table.find(where), asked)
 
 
-@settings(max_examples=60, deadline=None)
 @given(RNGS)
 def test_a_table_that_followed_changes_is_as_one_made_anew(rng: Random) -> None:
     names = [f"n{at}" for at in range(6)]
@@ -131,7 +129,6 @@ def test_a_table_that_followed_changes_is_as_one_made_anew(rng: Random) -> None:
             assert on(table, fits(table, asked)) == on(anew, fits(anew, asked)), spec
 
 
-@settings(max_examples=60, deadline=None)
 @given(RNGS)
 def test_taking_pods_away_again_leaves_what_was_there_before(rng: Random) -> None:
     table = NodeTable(msgspec.convert(a_node(rng, f"n{at}"), Node) for at in range(4))
@@ -367,7 +364,6 @@ def test_the_most_is_that_of_the_best_node_that_would_take_the_rest_of_the_pod()
     assert most_of(table, demand({"cpu": "1"}), GPU) == 0
 
 
-@settings(max_examples=60, deadline=None)
 @given(RNGS)
 def test_a_pod_with_the_most_fits_and_with_one_more_does_not(rng: Random) -> None:
     table = NodeTable(msgspec.convert(a_node(rng, f"n{at}"), Node) for at in range(5))

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import fit_oracle
@@ -65,7 +65,6 @@ def a_world(rng: Random) -> tuple[list[Json], list[Json]]:
     return nodes, [{"metadata": {"namespace": "red", "labels": {}}, "spec": spec} for spec in specs]
 
 
-@settings(max_examples=60, deadline=None)
 @given(RNGS)
 def test_packing_is_sequential_first_fit_by_the_rules_for_one_pod_and_one_node(rng: Random) -> None:
     nodes, pods = a_world(rng)
@@ -89,7 +88,6 @@ def test_packing_is_sequential_first_fit_by_the_rules_for_one_pod_and_one_node(r
         assert table.keys(numbers.tolist()) == expected, pod
 
 
-@settings(max_examples=60, deadline=None)
 @given(RNGS)
 def test_packing_leaves_behind_what_putting_pods_one_by_one_would(rng: Random) -> None:
     nodes, pods = a_world(rng)

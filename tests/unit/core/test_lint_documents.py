@@ -169,7 +169,7 @@ def test_a_kind_that_is_no_text_is_told() -> None:
     assert checked("apiVersion: 1\nkind: VerticalPodAutoscaler\n").findings != ()
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(st.data())
 def test_a_damaged_manifest_never_brings_the_check_down(data: st.DataObject) -> None:
     text = GOOD + "  updatePolicy: {updateMode: InPlace, minReplicas: 2}\n  recommenders: [{name: a}]\n"

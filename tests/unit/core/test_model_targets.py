@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from trellis.api.kube.meta import OwnerReference
@@ -230,7 +230,6 @@ def oracle(claims: list[Claim], pods: list[ObservedPod], owner_required: bool) -
 
 
 @pytest.mark.req("CR-11")
-@settings(max_examples=120, deadline=None)
 @given(_worlds(), st.booleans(), st.randoms(use_true_random=False))
 def test_each_pod_has_the_one_governor_that_walking_all_pods_and_claims_finds(
     world: tuple[list[Claim], list[ObservedPod]], owner_required: bool, random: Random

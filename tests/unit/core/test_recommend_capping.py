@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from manifests import vpa
@@ -128,7 +128,6 @@ def test_how_a_bound_is_spelled_is_remembered_only_if_it_cannot_be_told_from_its
 bounds = st.one_of(st.none(), st.integers(0, 5000))
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 5000), bounds, bounds), min_size=1, max_size=8), st.integers(0, 5000))
 def test_columns_are_capped_as_single_values_are(rows: list[tuple[int, int | None, int | None]], most: int) -> None:
     meanings = [
@@ -303,7 +302,6 @@ pods = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
 @given(pods, st.integers(0, 9000), st.integers(0, 9000))
 def test_what_can_fit_a_pod_limit_range_fits_it(pod: list[tuple[int, int, int, bool]], least: int, most: int) -> None:
     """Each container: request, limit, recommended, and whether it is sized."""

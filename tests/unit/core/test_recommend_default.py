@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from recommend_oracle import ExactHistogram, SlowContainer
@@ -241,7 +241,6 @@ figures = st.builds(
 )
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.lists(histories, min_size=1, max_size=4), figures, st.integers(1, 60))
 def test_columns_say_what_the_slow_way_says(given: list[History], chosen: DefaultSettings, containers: int) -> None:
     found = estimate(rows(*given, containers=containers), chosen)
@@ -260,7 +259,6 @@ def test_columns_say_what_the_slow_way_says(given: list[History], chosen: Defaul
     assert np.array_equal(found.bounds[MIDDLE], found.target, equal_nan=True)
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.lists(histories, min_size=1, max_size=4), figures, st.integers(1, 60))
 def test_the_target_follows_from_what_it_explains(
     given: list[History], chosen: DefaultSettings, containers: int

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from trellis.core.recommend.curves import AS_SHIPPED, FACTORS, curve
@@ -25,7 +25,6 @@ def world(seed: int, weights: bool) -> tuple[Usage, Replayed]:
     return Usage(values, weights=shares), Replayed(targets, changes, np.zeros((12, 3)))
 
 
-@settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 10_000), weights=st.booleans(), warm=st.integers(0, 6))
 def test_many_margins_at_once_are_as_one_by_one(seed: int, weights: bool, warm: int) -> None:
     usage, replayed = world(seed, weights)

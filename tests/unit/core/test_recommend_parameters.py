@@ -6,7 +6,7 @@ import math
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from trellis.core.recommend.default import DefaultRecommender
@@ -76,7 +76,6 @@ def test_text_that_is_no_text_is_refused_too() -> None:
     assert problem.rule == "must be text; put it in quotes"
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     st.floats(0, 1),
     st.integers(1, 10**9),

@@ -108,7 +108,7 @@ def said(found: Estimates, what: str) -> float | str:
     return value if isinstance(value, str) else float(value)
 
 
-def targets_of(world: World, program: Levels, recommenders: Sequence[Recommender], every: int = 1) -> FloatColumn:
+def targets_of(world: World, program: Levels, recommenders: Sequence[Recommender], every: int = 3) -> FloatColumn:
     """(minutes, recommenders, resources): what each recommends for every minute of one more run, before it begins.
 
     They are asked `every` so many minutes.

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from trellis.base.quantity import Quantity
@@ -47,7 +47,6 @@ def test_memory_is_written_as_upstream_writes_it(size: float, text: str) -> None
     assert memory_texts(np.array([float(size)])) == [text]
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(amounts, max_size=20))
 def test_every_text_is_the_one_that_a_quantity_prints(counts: list[int]) -> None:
     column = np.array(counts, dtype=np.float64)
@@ -55,7 +54,6 @@ def test_every_text_is_the_one_that_a_quantity_prints(counts: list[int]) -> None
     assert memory_texts(column) == [str(Quantity.from_units(count, binary=True)) for count in counts]
 
 
-@settings(max_examples=60, deadline=None)
 @example([72_057_594_037_929])
 @given(st.lists(st.one_of(st.none(), amounts), max_size=20))
 def test_what_was_written_is_read_again(counts: list[int | None]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from json_patching import apply_patch
@@ -172,7 +172,6 @@ MEMORY = st.sampled_from(["256Mi", "900Mi", "1Gi", "1100Mi", "4Gi"])
 
 
 @pytest.mark.req("AR-14")
-@settings(max_examples=60, deadline=None)
 @given(AMOUNTS, MEMORY, AMOUNTS, MEMORY, st.sampled_from(["Recreate", "InPlace", "InPlaceOrRecreate"]))
 def test_up_but_never_down(cpu: str, memory: str, cpu_target: str, memory_target: str, mode: str) -> None:
     never_down = asking((["cpu"], AT_LEAST), (["memory"], AT_LEAST), mode=mode)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import assume, example, given, settings
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from pod_admission_oracle import aggregate, qos_class, why_refused, with_defaults
@@ -18,7 +18,6 @@ from trellis.core.recommend.capping import Advice, NamespaceLimits
 from trellis.core.sizing import size_pod
 
 BOTH = ("cpu", "memory")
-EXAMPLES = settings(max_examples=40)
 SIDECAR: Document = {"restartPolicy": "Always"}
 
 # A number, or nothing; so few and so small that bounds meet often.
@@ -131,7 +130,6 @@ def size(document: Document, items: list[Document], policy: list[Document], want
     return resized(document, size_pod(shape, advice, policies(*policy), limit_ranges(*items), **more))
 
 
-@EXAMPLES
 @given(pods(), ranges(), container_policies(), targets)
 def test_a_pod_is_never_refused_because_it_was_sized(
     document: Document, items: list[Document], policy: list[Document], wanted: Any
@@ -141,7 +139,6 @@ def test_a_pod_is_never_refused_because_it_was_sized(
     assert why_refused(size(document, kept, policy, wanted), kept) == []
 
 
-@EXAMPLES
 @given(pods(), ranges(), container_policies(), targets)
 @example(
     pod(container("c0", {"cpu": "1m", "memory": "1"}, {"cpu": "1m", "memory": "2"})),
@@ -158,7 +155,6 @@ def test_a_pod_that_runs_keeps_its_class_and_is_never_refused(
     assert why_refused(found, kept) == []
 
 
-@EXAMPLES
 @given(pods(), ranges(), container_policies(), targets)
 def test_a_pod_that_breaks_a_limit_range_already_is_not_made_invalid_as_well(
     document: Document, items: list[Document], policy: list[Document], wanted: Any
@@ -166,7 +162,6 @@ def test_a_pod_that_breaks_a_limit_range_already_is_not_made_invalid_as_well(
     assert why_refused(size(document, items, policy, wanted), []) == []
 
 
-@EXAMPLES
 @given(pods(), container_policies(), targets, st.dictionaries(st.sampled_from(["c0", "i0"]), drawn_containers))
 def test_so_it_is_while_other_amounts_than_the_specs_are_in_force(
     document: Document, policy: list[Document], wanted: Any, in_force: Any
@@ -178,7 +173,6 @@ def test_so_it_is_while_other_amounts_than_the_specs_are_in_force(
     assert why_refused(found, []) == []
 
 
-@EXAMPLES
 @given(pods(), container_policies(), targets)
 def test_sizing_a_sized_pod_again_changes_nothing(document: Document, policy: list[Document], wanted: Any) -> None:
     # Rounding limits down moves their proportion a little, so that only requests are settled at once.
@@ -188,7 +182,6 @@ def test_sizing_a_sized_pod_again_changes_nothing(document: Document, policy: li
     assert size(once, [], policy, wanted) == once
 
 
-@EXAMPLES
 @given(pods(), targets)
 def test_nothing_is_bounded_where_nothing_bounds_it(document: Document, wanted: Any) -> None:
     document["spec"].pop("resources", None)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hypothesis import given
-from hypothesis import settings as example
 from hypothesis import strategies as st
 
 from trellis.core.advice.totals import Totals, TotalsCounter
@@ -39,7 +38,6 @@ ROWS = st.lists(
 )
 
 
-@example(max_examples=80, deadline=None)
 @given(ROWS, st.lists(st.integers(1, STEPS), unique=True).map(sorted))
 def test_batches_make_no_difference_and_sums_are_those_of_the_rows(
     rows: list[tuple[int, int, float, float]], cuts: list[int]

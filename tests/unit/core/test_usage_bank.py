@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from trellis.base.errors import InternalError
@@ -159,19 +159,16 @@ far_ages = st.one_of(st.floats(-150, 150), st.floats(-20_000, 20_000))
 
 
 @given(steps_of(samples_at(whole_ages.map(float))), half_lives)
-@settings(deadline=None, max_examples=80)
 def test_a_bank_is_its_histograms_one_by_one_over_years(steps: list[Step], half_life: float) -> None:
     check(steps, half_life)
 
 
 @given(steps_of(samples_at(near_ages)), half_lives)
-@settings(deadline=None, max_examples=60)
 def test_a_bank_is_its_histograms_one_by_one_within_days(steps: list[Step], half_life: float) -> None:
     check(steps, half_life)
 
 
 @given(st.lists(samples_at(far_ages), max_size=6), half_lives)
-@settings(deadline=None, max_examples=60)
 def test_samples_at_any_time_and_in_any_order_add_up(batches: list[list[Sample]], half_life: float) -> None:
     check([Step("add", batch, []) for batch in batches], half_life)
 

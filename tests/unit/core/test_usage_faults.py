@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from trellis.base.errors import InternalError, InvalidInput
@@ -114,7 +114,6 @@ any_time = st.sampled_from([NAN, INF, -INF, 0.0, START - 600, START, START + 60,
         st.lists(st.tuples(st.sampled_from(["good", "bad", "?"]), st.just("app"), any_time, any_number, any_number))
     )
 )
-@settings(deadline=None, max_examples=30)
 def test_no_sample_whatever_breaks_the_model(batches: list[list[Line]]) -> None:
     model = followed()
     for number, lines in enumerate(batches):

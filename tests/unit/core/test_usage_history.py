@@ -53,7 +53,6 @@ batches = st.lists(st.lists(st.tuples(times, st.floats(0.001, 50.0)), max_size=1
 
 
 @given(batches)
-@settings(deadline=None, max_examples=40)
 def test_means_and_maxima_are_those_of_all_samples_in_whatever_order_they_come(
     batches: list[list[tuple[float, float]]],
 ) -> None:

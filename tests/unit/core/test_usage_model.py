@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from container_oracle import DAY, SlowContainer, SlowRow
@@ -121,7 +121,6 @@ def run(life: Life, script: list[tuple[str, object]]) -> None:
 
 
 @given(steps(3, st.sampled_from([60.0, 3600.0, 20_000.0, DAY])), st.sampled_from([3600.0, DAY, 3 * DAY]))
-@settings(deadline=None, max_examples=40)
 def test_a_row_is_the_sum_of_the_lives_of_its_containers(script: list[tuple[str, object]], window: float) -> None:
     life = Life(3, window)
     run(life, script)
@@ -129,7 +128,6 @@ def test_a_row_is_the_sum_of_the_lives_of_its_containers(script: list[tuple[str,
 
 
 @given(steps(1, st.sampled_from([60.0, DAY, 40 * DAY, 99 * DAY, 130 * DAY, 400 * DAY])))
-@settings(deadline=None, max_examples=30)
 def test_times_far_apart_count_as_they_do_one_by_one(script: list[tuple[str, object]]) -> None:
     life = Life(1)
     run(life, script)
@@ -140,7 +138,6 @@ readings = st.lists(st.tuples(st.integers(0, 1), st.integers(-40, 0), cores, siz
 
 
 @given(readings, st.sampled_from([1800.0, 5400.0, DAY]), st.booleans())
-@settings(deadline=None, max_examples=40)
 def test_history_in_one_batch_counts_as_it_does_sample_by_sample(
     found: list[tuple[int, int, float, float]], window: float, in_order: bool
 ) -> None:

@@ -103,7 +103,6 @@ samples_of = st.tuples(
 
 
 @given(st.lists(st.lists(samples_of, min_size=1, max_size=20), min_size=1, max_size=8))
-@settings(max_examples=60)
 def test_it_remembers_what_an_oracle_does(batches: list[list[Sample]]) -> None:
     runs, oracle = Runs(), Oracle(3)
     runs.take(3)
@@ -119,7 +118,6 @@ def test_it_remembers_what_an_oracle_does(batches: list[list[Sample]]) -> None:
 
 
 @given(st.lists(samples_of, min_size=1, max_size=40))
-@settings(max_examples=40)
 def test_rows_do_not_touch_each_other(samples: list[Sample]) -> None:
     together, alone = Runs(), Runs()
     together.take(3)

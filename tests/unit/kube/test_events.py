@@ -7,7 +7,7 @@ import re
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import virtual_time
@@ -284,7 +284,6 @@ def test_events_about_objects_without_a_namespace_stand_in_default() -> None:
     assert event["involvedObject"] == {"kind": "Node", "name": "node-1", "uid": "n-1", "apiVersion": "v1"}
 
 
-@settings(max_examples=50, deadline=None)
 @given(
     name=st.from_regex(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", fullmatch=True).filter(
         lambda n: not why_not_subdomain(n)

@@ -443,7 +443,7 @@ async def _do(server: ModelServer, step: str, argument: str) -> None:
             await asyncio.sleep(float(argument))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100)
 @given(steps=st.lists(STEP, max_size=40))
 def test_whatever_happens_on_the_way_the_informer_ends_with_the_servers_state(steps: list[tuple[str, str]]) -> None:
     server = serving("web-0", "web-1")

@@ -1,11 +1,7 @@
-"""`make demo` works, and the README shows the same scenario: its cheapest variant, for the whole takes a minute.
-
-`tests/docs/test_demo_in_full.py` plays all of it.
-"""
+"""The README shows the scenario of `make demo`. `tests/docs/test_demo_in_full.py` plays it."""
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import demo
@@ -15,22 +11,6 @@ from trellis.sim.scenario.files import load_scenario
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def figures(lines: list[str]) -> dict[str, str]:
-    """The rows of the first table, each with its first figure."""
-    begin = lines.index("Cost")
-    end = next(number for number, line in enumerate(lines) if "Prices: " in line)
-    return {row[1]: row[2] for line in lines[begin:end] if (row := re.match(r"  (\S.*?)  +(\S+(?: %)?)(?:  |$)", line))}
-
-
-def test_the_first_column_of_the_readme_is_what_the_demo_prints(tmp_path: Path) -> None:
-    report = tmp_path / "report.html"
-    printed = demo_shown.demo(report, "--only", "fixed")
-    assert report.read_text().lower().startswith("<!doctype html>")
-    found = figures(printed)
-    assert len(found) > 10
-    assert found == figures(demo_shown.shown())
-
-
 def test_the_demo_says_how_large_it_is() -> None:
     fleet = load_scenario(ROOT / demo.SCENARIO).fleet
     assert fleet is not None
@@ -38,6 +18,19 @@ def test_the_demo_says_how_large_it_is() -> None:
     assert demo.BEFORE.startswith("Sixty workloads over two weeks")
     [header] = [line for line in demo_shown.shown() if line.split()[:1] == ["fixed"]]
     assert header.split() == [variant.name for variant in fleet.variants]
+
+
+def test_the_demo_shows_nodes_with_and_without_a_buffer() -> None:
+    fleet = load_scenario(ROOT / demo.NODES).fleet
+    assert fleet is not None
+    [header] = [line for line in demo_shown.shown() if line.split()[:1] == ["none"]]
+    assert header.split() == [variant.name for variant in fleet.variants]
+
+
+def test_of_a_table_the_demo_shows_the_section_that_it_is_about() -> None:
+    table = ["fleet", "", "   a   b", "Nodes", "  Node hours 3 4", "Cost", "  Money 1 2", "Per cent: of a", "", "more"]
+    assert demo.section(table, "Nodes") == [*table[:5], "Per cent: of a"]
+    assert demo.section(table, "Cost") == [*table[:7], "Per cent: of a"]
 
 
 def test_the_picture_of_the_report_is_small_enough_for_a_page() -> None:

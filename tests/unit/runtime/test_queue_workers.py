@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import virtual_time
@@ -201,7 +201,6 @@ CHANGES = st.lists(st.tuples(st.integers(0, 30), st.sampled_from("abc"), st.inte
 
 
 @given(changes=CHANGES, workers=st.integers(1, 4))
-@settings(max_examples=80, deadline=None)
 def test_every_change_is_seen_by_work_that_begins_after_it_and_no_key_is_in_two_hands(
     changes: list[tuple[int, str, int]], workers: int
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dumped_cluster import HASH, NOW, SECRET, collected_from, dump_of, hide, shop
@@ -109,7 +109,6 @@ def _nested(value: str) -> st.SearchStrategy[object]:
     return st.recursive(st.just(value), deeper, max_leaves=4)
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.sampled_from(_PLACES), _nested(SECRET))
 def test_whatever_trellis_does_not_read_of_a_pod_stays_in_the_cluster(
     place: tuple[str | int, ...], hidden: object

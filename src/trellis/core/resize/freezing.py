@@ -17,10 +17,11 @@ from typing import Final
 import msgspec
 
 from trellis.base.reason import Reason
+from trellis.core.model.dump_lines import FREEZE_SWITCH
 
 FROZEN = Reason("Frozen", "Somebody has stopped all changes to running pods.")
 
-CONFIG_MAP: Final = "trellis-freeze"
+CONFIG_MAP: Final = FREEZE_SWITCH
 ANNOTATION: Final = "trellis.x-k8s.io/freeze"
 _SWITCH, _BY, _WHY = "freeze", "by", "why"
 _SOMEBODY: Final = "somebody"
