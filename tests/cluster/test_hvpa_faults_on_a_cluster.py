@@ -129,7 +129,7 @@ def test_a_count_that_somebody_writes_is_set_back_and_told_of_once_in_a_window(
     cluster: Cluster, namespace: str, controller: Start
 ) -> None:
     running_web(cluster, namespace, "4", 2)
-    cluster.api.create(hvpa("web", vpa={"deploy": True}, scaleDown={"stabilizationWindow": "10s"}), namespace)
+    cluster.api.create(hvpa("web", vpa={"deploy": True}, scaleDown={"stabilizationWindow": "25s"}), namespace)
     controller(namespace)
     until("a seed", lambda: is_seeded(cluster, namespace, 2))
     advise(cluster, namespace, 4000, 8000)
@@ -140,7 +140,7 @@ def test_a_count_that_somebody_writes_is_set_back_and_told_of_once_in_a_window(
     cluster.api.patch(scale, {"spec": {"replicas": 5}})
     until("patience", lambda: "DriftLeft" in conditions_of(cluster, namespace, "web"))
     assert replicas_of(cluster, namespace, "web") == 5
-    until("the count to be set back again", lambda: is_at(cluster, namespace, 2, 4000))
+    until("the count to be set back again", lambda: is_at(cluster, namespace, 2, 4000), 60.0)
     until("two Events", lambda: told(cluster, namespace, "ReplicasDrifted") == 2)
     assert told(cluster, namespace, "DriftLeft") == 1
 

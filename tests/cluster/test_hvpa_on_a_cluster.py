@@ -97,15 +97,16 @@ def test_a_recommendation_is_acted_on_by_the_buckets(cluster: Cluster, namespace
     controller(namespace)
     until("its VPA", lambda: exists(cluster, vpa_path(namespace, "web")))
     until("a seed", lambda: cluster.api.get(hvpa_path(namespace, "web"))["spec"].get("replicas") == 2)
-    assert conditions_of(cluster, namespace, "web")["NoRecommendation"] == ("True", "NoRecommendation")
+    lacking = ("True", "NoRecommendation")
+    until("a word", lambda: conditions_of(cluster, namespace, "web").get("NoRecommendation") == lacking)
 
     advise(cluster, namespace, 12_000, 24_000)
-    until("three replicas", lambda: replicas_of(cluster, namespace, "web") == 3, 5.0)
+    until("three replicas", lambda: replicas_of(cluster, namespace, "web") == 3)
     cluster.ready_pods(namespace, "web", 3)
     until("8 cores each", lambda: size_of(cluster, namespace, "web") == (8000, 2_000_000_000))
     until("the count to be mirrored", lambda: status_of(cluster, namespace, "web").get("replicas") == 3)
     assert status_of(cluster, namespace, "web")["selector"] == "app=web"
-    assert cluster.api.get(hvpa_path(namespace, "web"))["spec"]["replicas"] == 3
+    until("a wish", lambda: cluster.api.get(hvpa_path(namespace, "web"))["spec"]["replicas"] == 3)
     until("an Event", lambda: bool(events(cluster, namespace, "ScalesUp")))
     assert not exists(cluster, hpa_path(namespace, "web"))
 

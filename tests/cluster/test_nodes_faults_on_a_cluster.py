@@ -120,5 +120,6 @@ def test_an_api_server_that_goes_away_in_the_middle_of_an_order_brings_no_node_t
         until("all nodes", lambda: len(yard.nodes()) == 8, 60.0)
         passes = "trellis_nodes_execution_latency_seconds_count"
         seen = value(controller, passes, step="total")
-        until("more passes", lambda: value(controller, passes, step="total") >= seen + 3)
+        # A watch that failed while the server was away may wait for half a minute before it asks again.
+        until("more passes", lambda: value(controller, passes, step="total") >= seen + 3, 90.0)
         assert len(yard.nodes()) == 8

@@ -13,11 +13,19 @@ from cluster_buffers import buffer, buffer_controllers, buffer_path, chunks_of, 
 from cluster_nodes import QUICK, Start, Yard, node_controllers, taints, translated
 from cluster_updaters import events
 from cluster_vpas import value
+from testbed import shipped
 from testbed.client import Json
 from testbed.cluster import Cluster
 from testbed.waiting import until
 from testbed.workloads import container, job, pod
 
+BOTH_RIGHTS: Json = {
+    "apiVersion": "rbac.authorization.k8s.io/v1",
+    "kind": "ClusterRoleBinding",
+    "metadata": {"name": "trellis-nodes-with-buffers"},
+    "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "trellis-buffers"},
+    "subjects": [{"kind": "ServiceAccount", "name": "trellis-nodes", "namespace": "kube-system"}],
+}
 STORY_1: Json = {
     "replicaBasedBufferSpec": {"replicasCountPercentage": 10, "minCount": 1},
     "recreationStrategy": "keep-empty",
@@ -102,6 +110,23 @@ def test_a_buffer_that_somebody_else_translated_is_provisioned_and_every_edit_is
     until("nothing of ours to be said", lambda: yard.provisioned("spare") is None)
     until("the nodes to go", lambda: not yard.nodes())
     assert status_of(cluster, namespace, "spare")["podBasedBufferSpec"] == pods
+
+
+@pytest.mark.req("BF-09")
+def test_one_process_can_translate_buffers_and_keep_their_room(
+    cluster: Cluster, namespace: str, yard: Yard, nodes: Start, tmp_path: Path
+) -> None:
+    shipped.account(cluster, "buffers")
+    cluster.api.apply(BOTH_RIGHTS)
+    settings = tmp_path / "buffers.yaml"
+    settings.write_text(f"vpa-object-namespace: {namespace}\naddress: 127.0.0.1:0\n")
+    yard.declare()
+    nodes(namespace, f"--with-buffers={settings}")
+    spec = {"replicaNum": 2, "podSpec": yard.pod_spec()}
+    cluster.api.create(buffer("spare", kind="", capacity={"pods": spec}), namespace)
+    until("the room to be there", lambda: yard.is_whole("spare"))
+    assert chunks_of(cluster, namespace, "spare") == 2
+    assert len(yard.ready_nodes()) == 1
 
 
 @pytest.mark.req("BF-11")

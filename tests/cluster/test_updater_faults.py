@@ -36,7 +36,7 @@ def updater(cluster: Cluster, tmp_path: Path) -> Iterator[Start]:
 
 
 def forget_eviction_in_flight(cluster: Cluster, namespace: str) -> None:
-    """Of a pod that was let go, and whose deletion nobody asked for any more, a budget waits two minutes."""
+    """A budget waits two minutes for the end of a pod that was let go, also if nobody lived to ask for it."""
     budgets = f"/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets"
     for each in cluster.api.items(budgets):
         if each.get("status", {}).get("disruptedPods"):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
+
+import yaml
 
 import pages
 from trellis.core.nodes.drainability import DO_NOT_DISRUPT, SAFE_TO_EVICT
@@ -35,3 +38,16 @@ def test_every_flag_and_metric_it_names_is_one() -> None:
 def test_taints_and_annotations_are_called_as_they_are() -> None:
     for name in (LEAVING_TAINT, DO_NOT_DISRUPT, SAFE_TO_EVICT):
         assert f"`{name}" in PAGE
+
+
+def test_the_patch_for_those_whose_nodes_others_manage_adds_a_flag_to_the_command_that_is_shipped() -> None:
+    [patch] = [json.loads(text) for text in re.findall(r"'(\[\{.*?\}\])'", PAGE)]
+    [step] = patch
+    manifest = (DOCS.parent / "deploy" / "buffers.yaml").read_text()
+    [found] = [each for each in yaml.safe_load_all(manifest) if each["kind"] == "Deployment"]
+    *path, last = step["path"].strip("/").split("/")
+    for key in path:
+        found = found[int(key)] if isinstance(found, list) else found[key]
+    assert (step["op"], last) == ("add", "-")
+    assert found[:2] == ["trellis", "buffers"]
+    assert f"`{step['value']}`" in BUFFERS

@@ -116,6 +116,21 @@ async def supervise(main: Main, stop: Shutdown, *, drain: float, unwind: float) 
     return Ending(stop.reason, drained, abandoned)
 
 
+def together(*mains: Main) -> Main:
+    """All of them in one process. An error of one ends the others, and is raised when they have ended."""
+
+    async def main(stop: Shutdown) -> None:
+        tasks = [asyncio.create_task(each(stop)) for each in mains]
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+
+    return main
+
+
 async def until_stopped(stop: Shutdown, work: Coroutine[Any, Any, None], name: str) -> None:
     """Do this work until it is over or a stop is requested, and then see it unwind. An error of it is raised here."""
     working = asyncio.create_task(work, name=name)

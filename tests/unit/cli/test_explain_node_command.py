@@ -22,7 +22,7 @@ from trellis.kube.client import Client
 def explain(cluster: Pools, folder: Path, *arguments: str) -> Result:
     file = folder / "dump.jsonl"
     file.write_bytes(b"".join(cluster.lines()))
-    return CliRunner().invoke(trellis, ["explain", *arguments, "--dump", str(file)])
+    return CliRunner(env={"COLUMNS": "100"}).invoke(trellis, ["explain", *arguments, "--dump", str(file)])
 
 
 def with_flags(**flags: str) -> Pools:

@@ -54,6 +54,22 @@ def test_a_flag_without_sense_is_refused_by_its_name(flag: str, capsys: pytest.C
     assert flag.partition("=")[0].removeprefix("--") in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [(None, "cannot be read"), ("max-chunks: 3", "max-chunks"), ("max-chunks-per-buffer: 0", "max-chunks-per-buffer")],
+)
+def test_settings_of_buffers_that_make_no_sense_are_refused(
+    text: str | None, rule: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "buffers.yaml"
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(SystemExit) as ended:
+        main(["nodes", f"--with-buffers={file}"])
+    assert ended.value.code == 2
+    assert rule in capsys.readouterr().err
+
+
 def test_without_flags_plans_are_made_by_the_figures_of_the_core() -> None:
     assert UpFlags().figures() == UpSettings()
     assert DownFlags().figures(UpSettings().max_node_provision_seconds) == DownSettings()

@@ -11,6 +11,7 @@ import virtual_time
 from kwok_world import failing, group
 from nodes_controller_world import BOOT, BUFFERS, NODES, START, World, seconds
 from trellis.base.errors import Unreachable
+from trellis.controllers.nodes.carrying import Carried, Carrying
 from trellis.controllers.nodes.controller import NodeController
 from trellis.controllers.nodes.gathering import News
 from trellis.controllers.nodes.planning import Planning, Plans, Question
@@ -346,6 +347,34 @@ def test_a_pass_that_fails_is_followed_by_one_that_begins_with_everything(monkey
 
     world.run(play)
     assert len(failures) == 2
+
+
+def test_a_plan_that_could_not_be_carried_out_is_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(down=QUICK)
+    carry_out = Carrying.carry_out
+    failures: list[str] = []
+
+    async def failing_once(carrying: Carrying, plans: Plans, now: float) -> Carried:
+        if not failures and plans.down.actions:
+            failures.append("broken")
+            raise ValueError("a bug")
+        return await carry_out(carrying, plans, now)
+
+    async def play(_: NodeController) -> None:
+        world.add_pod()
+        await world.wait(BOOT + 5)
+        world.delete_pods()
+        while MARK not in world.taints("small-1"):
+            await world.wait(1)
+        # The mark is to be taken off, and is not.
+        monkeypatch.setattr(Carrying, "carry_out", failing_once)
+        world.add_pod()
+        await world.wait(30)
+        assert world.taints("small-1") == []
+        assert not world.waiting()
+
+    world.run(play)
+    assert failures
 
 
 def test_what_another_autoscaler_says_of_buffers_that_are_not_ours_stays() -> None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from trellis.api.kube.decode import convert_object
 from trellis.api.kube.pods import Pod
 from trellis.controllers.nodes.slimming import PodSlimmer
+from trellis.core.boost.memory import PREFIX
 from trellis.core.fit import held_by
 from trellis.core.nodes.pods import is_fixed, is_unschedulable
 
@@ -82,3 +83,8 @@ def test_what_holds_a_pod_to_its_node_is_kept() -> None:
 def test_that_a_pod_has_no_node_is_kept() -> None:
     condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/5 nodes"}
     assert is_unschedulable(PodSlimmer().slim(a_pod("web-1", nodeName="", conditions=[condition])))
+
+
+def test_what_a_pod_was_before_its_boost_is_kept_and_other_annotations_are_not() -> None:
+    annotations = {f"{PREFIX}app": "{}", "example.com/long": "x" * 1000}
+    assert PodSlimmer().slim(a_pod("web", annotations=annotations)).metadata.annotations == {f"{PREFIX}app": "{}"}

@@ -11,7 +11,8 @@ import textwrap
 import pytest
 
 import virtual_time
-from trellis.runtime.shutdown import DRAIN_SECONDS, UNWIND_SECONDS, Ending, Main, Shutdown, supervise
+from trellis.base.errors import InvalidInput
+from trellis.runtime.shutdown import DRAIN_SECONDS, UNWIND_SECONDS, Ending, Main, Shutdown, supervise, together
 
 
 def ended(main: Main, *, after: float = 10.0) -> tuple[Ending, float]:
@@ -109,6 +110,42 @@ def test_the_first_reason_counts() -> None:
         await stop.wait()
 
     assert ended(main)[0].reason == "the lease is lost"
+
+
+def test_what_runs_together_ends_together() -> None:
+    ended: list[str] = []
+
+    def one(name: str) -> Main:
+        async def main(stop: Shutdown) -> None:
+            await stop.wait()
+            ended.append(name)
+
+        return main
+
+    async def scenario() -> None:
+        stop = Shutdown()
+        asyncio.get_running_loop().call_soon(stop.request, "enough")
+        await together(one("first"), one("second"))(stop)
+
+    asyncio.run(scenario())
+    assert ended == ["first", "second"]
+
+
+def test_an_error_of_one_ends_what_runs_together_with_it() -> None:
+    unwound: list[str] = []
+
+    async def fails(_stop: Shutdown) -> None:
+        raise InvalidInput(":80", "cannot be listened on")
+
+    async def works(stop: Shutdown) -> None:
+        try:
+            await stop.wait()
+        finally:
+            unwound.append("works")
+
+    with pytest.raises(InvalidInput, match="cannot be listened on"):
+        asyncio.run(together(works, fails)(Shutdown()))
+    assert unwound == ["works"]
 
 
 def started(body: str) -> subprocess.Popen[str]:

@@ -7,13 +7,13 @@ nobody took back is kept.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final, TypeAlias
 
 import msgspec
 
 from trellis.controllers.nodes.planning import Memory, Plans
-from trellis.controllers.nodes.providing import Ordering, Providing
+from trellis.controllers.nodes.providing import Giving, Ordering, Providing
 from trellis.controllers.nodes.reporting import Reporting
 from trellis.core.buffers.said import Said
 from trellis.core.nodes.down_actions import EvictPod, ReleaseNode, SetTaints
@@ -30,11 +30,15 @@ from trellis.kube.writer import Writer
 
 
 class Carried(msgspec.Struct, frozen=True):
-    """What is to be remembered, what was written, and which nodes are not as the plan would have them."""
+    """What is to be remembered, what was written, and which nodes are not as the plan would have them.
+
+    `failed` are the groups of which nothing could be ordered.
+    """
 
     memory: Memory
     outcomes: tuple[Outcome, ...]
     unchanged: tuple[str, ...] = ()
+    failed: frozenset[str] = frozenset()
 
 
 _Change: TypeAlias = SetTaints | EvictPod
@@ -58,20 +62,25 @@ class Carrying:
         others = [each for each in plans.down.actions if not isinstance(each, ReleaseNode)]
         async with asyncio.TaskGroup() as group:
             orders = [(each, group.create_task(self._order(each, now))) for each in plans.up.orders]
-            backs = [group.create_task(self._give_back(each, now)) for each in plans.up.give_backs]
+            backs = [group.create_task(self._give_back(*each, now)) for each in _by_group(plans.up.give_backs)]
             leaving = [(each, group.create_task(self._release(each, now))) for each in releases]
             changing = group.create_task(self._change(others))
         up, down = plans.up.memory, plans.down.memory
+        failed: set[str] = set()
         outcomes = [*changing.result(), *(each for task in backs for each in task.result())]
         for order, ordering in orders:
-            up, down = self._ordered(order, ordering.result(), up, down, now)
-            outcomes += ordering.result().outcomes
+            became = ordering.result()
+            up, down = self._ordered(order, became, up, down, now)
+            outcomes += became.outcomes
+            if not _is_made(became):
+                failed.add(order.group)
         for release, task in leaving:
             given, written = task.result()
             outcomes += written
             if not given:
                 down = removal_failed(down, release.node, now)
-        return Carried(Memory(up, down), tuple(outcomes), tuple(_unmarked(changing.result())))
+        unmarked = tuple(_unmarked(changing.result()))
+        return Carried(Memory(up, down), tuple(outcomes), unmarked, frozenset(failed))
 
     async def _order(self, order: Order, now: float) -> Ordering:
         return await self._providing.order(order.group, order.target, now)
@@ -82,22 +91,23 @@ class Carrying:
         lacking = [each for each in became.outcomes if not each.applied]
         final = next((each.message for each in lacking if each.result in _FINAL), None)
         why = str(became.said) if became.said is not None else final
-        made = became.said is None if not became.outcomes else len(became.outcomes) > len(lacking)
         self._reporting.ordered(order, why, len(lacking))
         if why is not None:
             up = order_failed(up, order.group, why, now, self._settings)
         elif lacking:
             up = order_unfinished(up, order.group)
-        return up, nodes_added(down, now) if made else down
+        return up, nodes_added(down, now) if _is_made(became) else down
 
-    async def _give_back(self, back: GiveBack, now: float) -> tuple[Outcome, ...]:
-        giving = await self._providing.release(back.group, [back.instance], now)
-        self._reporting.given_back(back.group, back.instance, back.why, _why_not(giving.refused, giving.outcomes))
+    async def _give_back(self, group: str, backs: Sequence[GiveBack], now: float) -> tuple[Outcome, ...]:
+        instances = [each.instance for each in backs]
+        giving = await self._providing.release(group, instances, now)
+        for each in backs:
+            self._reporting.given_back(group, each.instance, each.why, _why_not(each.instance, giving, instances))
         return giving.outcomes
 
     async def _release(self, release: ReleaseNode, now: float) -> tuple[bool, tuple[Outcome, ...]]:
         giving = await self._providing.release(release.group, [release.instance], now)
-        why = _why_not(giving.refused, giving.outcomes)
+        why = _why_not(release.instance, giving)
         self._reporting.given_back(release.group, release.node, Said(NODE_RELEASED), why)
         return why is None, giving.outcomes
 
@@ -127,8 +137,26 @@ def _unmarked(outcomes: Iterable[Outcome]) -> Iterable[str]:
             yield each.action.target.name
 
 
-def _why_not(refused: dict[str, Said], outcomes: Iterable[Outcome]) -> str | None:
-    said = next(iter(refused.values()), None)
+def _by_group(backs: Iterable[GiveBack]) -> Iterable[tuple[str, list[GiveBack]]]:
+    """A provider is asked once for each group: an order of a thousand nodes may fail as a whole."""
+    found: dict[str, list[GiveBack]] = {}
+    for each in backs:
+        found.setdefault(each.group, []).append(each)
+    return found.items()
+
+
+def _is_made(became: Ordering) -> bool:
+    """Whether anything came of an order."""
+    if not became.outcomes:
+        return became.said is None
+    return any(each.applied for each in became.outcomes)
+
+
+def _why_not(instance: str, giving: Giving, together: Collection[str] = ()) -> str | None:
+    """Why an instance was not given back, of those that were given back `together`; None if it was."""
+    said = giving.refused.get(instance)
     if said is not None:
         return str(said)
-    return next((each.message for each in outcomes if not each.applied and each.result is not Result.GONE), None)
+    others = {*together} - {instance}
+    lacking = (each for each in giving.outcomes if not each.applied and each.result is not Result.GONE)
+    return next((each.message for each in lacking if each.action.target.name not in others), None)

@@ -152,8 +152,10 @@ class NodeController(Controller):
         timer.step(named.PLAN)
         if plans is None:
             return
+        # The snapshot shows nodes as the plan would have them: if that fails, it is begun anew as well.
+        planning, self._planning = self._planning, None
         carried = await self._carry_out(groups, plans, now)
-        self._memory = carried.memory
+        self._planning, self._memory = planning, carried.memory
         timer.step(named.CARRY_OUT)
         self.informers.export(self._metrics)
         self._waking.at([due, plans.up.next_look, plans.down.next_look])
@@ -191,7 +193,7 @@ class NodeController(Controller):
             await self._echoes.wait_for(carried.outcomes)
         finally:
             self._busy = False
-        self._tell(groups, plans, buffers)
+        self._tell(groups, plans, buffers, carried.failed)
         return carried
 
     async def _publish(self, buffers: Iterable[BufferVerdict], now: float) -> None:
@@ -199,9 +201,9 @@ class NodeController(Controller):
         if actions:
             await self._writer.write_all(actions)
 
-    def _tell(self, groups: Groups, plans: Plans, buffers: tuple[BufferVerdict, ...]) -> None:
+    def _tell(self, groups: Groups, plans: Plans, buffers: tuple[BufferVerdict, ...], failed: frozenset[str]) -> None:
         self._reporting.group_problems(groups.problems)
-        self._telling.pods(plans.up.pods)
+        self._telling.pods(plans.up.pods, failed)
         self._telling.buffers(buffers)
         self._telling.nodes(plans.down.nodes)
         self._telling.unreadable(plans.problems)

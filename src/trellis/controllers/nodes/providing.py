@@ -14,14 +14,19 @@ import msgspec
 from trellis.base.reason import Reason, Severity
 from trellis.controllers.nodes import metrics as named
 from trellis.core.buffers.said import Said
+from trellis.core.nodes.soundness import why_unsound
 from trellis.kube.outcomes import Outcome
 from trellis.kube.writer import Writer
-from trellis.providers.protocol import Groups, Provider, Released, Steps, Tended
+from trellis.providers.protocol import GroupProblem, Groups, Provider, Released, Steps, Tended
 from trellis.runtime.logs import Logger
 from trellis.runtime.metrics import Metrics
 
 PROVIDER_SILENT = Reason("ProviderSilent", "The provider did not answer in time.", Severity.WARNING)
 PROVIDER_FAILED = Reason("ProviderFailed", "The provider could not answer.", Severity.WARNING)
+
+# A provider that has said nothing for so long counts as one without groups: what is known of its nodes is too old to
+# remove one by it, and Buffers and pods are to be told what is true without it.
+_BELIEVED_SECONDS: Final = 120.0
 
 T = TypeVar("T")
 
@@ -50,11 +55,18 @@ class Providing:
         self._writer = writer
         self._patience = patience
         self._metrics = metrics
+        self._silent_since: float | None = None
 
     async def groups(self, now: float) -> Groups | None:
-        """All groups; None if the provider does not say."""
+        """All groups that can be used; None if the provider does not say, and no groups if it has not for long."""
         answer = await self._asked("groups", self._provider.groups(now))
-        return None if isinstance(answer, Said) else answer
+        if not isinstance(answer, Said):
+            self._silent_since = None
+            return _sound(answer)
+        if self._silent_since is None:
+            self._silent_since = now
+        is_believed = now - self._silent_since < _BELIEVED_SECONDS
+        return None if is_believed else Groups(problems=(GroupProblem("", answer),))
 
     async def tend(self, now: float) -> tuple[float | None, tuple[Outcome, ...]]:
         """Do what instances need; when there will be more to do, and what was written."""
@@ -97,3 +109,12 @@ class Providing:
             if not all(each.applied for each in written):
                 break
         return tuple(outcomes)
+
+
+def _sound(told: Groups) -> Groups:
+    """Without the groups of which something is said that cannot be."""
+    wrong = {each.group.name: said for each in told.states if (said := why_unsound(each)) is not None}
+    if not wrong:
+        return told
+    states = tuple(each for each in told.states if each.group.name not in wrong)
+    return Groups(states, (*told.problems, *(GroupProblem(name, said) for name, said in wrong.items())))

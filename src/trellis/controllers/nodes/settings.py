@@ -82,6 +82,18 @@ class ProviderSettings(Settings, frozen=True):
             yield Conflict("kwok-node-groups", f'"{self.kwok_node_groups}" must be written as namespace/name')
 
 
+class TogetherSettings(Settings, frozen=True):
+    """What else this process does."""
+
+    with_buffers: Annotated[
+        str,
+        Setting(
+            "A YAML file of settings of `trellis buffers`, named like its flags: this process does its work as well.",
+            why="Unset: Buffers are translated by a process of its own, by another controller, or not at all.",
+        ),
+    ] = ""
+
+
 class NodeControllerSettings(Settings, frozen=True):
     """All of it."""
 
@@ -89,6 +101,7 @@ class NodeControllerSettings(Settings, frozen=True):
     provider: ProviderSettings = ProviderSettings()
     up: UpFlags = UpFlags()
     down: DownFlags = DownFlags()
+    together: TogetherSettings = TogetherSettings()
     access: AccessSettings = AccessSettings()
     scope: ScopeSettings = ScopeSettings()
     leader: LeaderSettings = LeaderSettings(leader_elect_resource_name=LEASE)

@@ -43,11 +43,11 @@ class Telling:
         """Forget what was said: somebody else has led in the meantime."""
         self._pods, self._buffers, self._nodes, self._unread = {}, {}, {}, {}
 
-    def pods(self, verdicts: Iterable[PodsVerdict]) -> None:
-        """Pods for which nodes are ordered, and those for which none can be."""
+    def pods(self, verdicts: Iterable[PodsVerdict], failed: frozenset[str] = frozenset()) -> None:
+        """Pods for which nodes are ordered, and those for which none can be. Of `failed` groups nothing came."""
         said: dict[str, str] = {}
         told = 0
-        for key, reason, message in _about_pods(verdicts):
+        for key, reason, message in _about_pods(verdicts, failed):
             pod = self._watching.pods.get(*key)
             uid = pod.metadata.uid if pod is not None else ""
             code = reason.code if reason is not None else self._pods.get(uid, "")
@@ -104,20 +104,21 @@ class Telling:
         self._nodes = said
 
 
-def _about_pods(verdicts: Iterable[PodsVerdict]) -> Iterator[tuple[Key, Reason | None, str]]:
+def _about_pods(verdicts: Iterable[PodsVerdict], failed: frozenset[str]) -> Iterator[tuple[Key, Reason | None, str]]:
     """What each pod is told, if anything.
 
-    Of pods alike those come first that have room, then those for which nodes are ordered, then the others.
+    Of pods alike those come first that have room, then those for which nodes are ordered, then the others. After an
+    order that failed, the next pass knows whether there is another way.
     """
     for each in verdicts:
         first = len(each.pods) - each.unplaced
         ordered = first - sum(each.ordered.values())
-        groups = ", ".join(sorted(each.ordered))
+        groups = ", ".join(sorted(each.ordered.keys() - failed))
         why = "; ".join((str(each.said), *map(str, each.refused)))
         for place, key in enumerate(each.pods):
             if place >= first:
                 yield key, NOT_TRIGGER_SCALE_UP, why
-            elif place >= ordered:
+            elif place >= ordered and groups:
                 yield key, TRIGGERED_SCALE_UP, f"nodes of {groups} have been ordered"
             else:
                 yield key, None, ""

@@ -84,6 +84,8 @@ class Population:
             for each in self.on(name).values():
                 self._uncount(number, each)
             self.table.remove(name)
+            # Where nobody plans, for want of the lead, names would pile up.
+            self._arrived.pop(name, None)
 
     def put_pod(self, key: Key, pod: Pod | None) -> None:
         """A pod."""

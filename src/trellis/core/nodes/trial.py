@@ -35,7 +35,7 @@ class Trial:
         self.ready: IntColumn = np.flatnonzero(stands.ready)
         self.coming: IntColumn = _NO_ROWS
         self.new: IntColumn = _NO_ROWS
-        self._nodes = snapshot.nodes
+        self._snapshot = snapshot
         # Nodes that are in the table as they will be, as they are.
         self._changed: list[Node] = []
         self._names: dict[int, str] = {}
@@ -113,12 +113,15 @@ class Trial:
         self._changed.clear()
 
     def _starting(self, group: int, name: str) -> int:
-        """The number of a node that starts, as it will be."""
-        self._changed.append(self._nodes[name])
+        """The number of a node that starts, as it will be: with the pods that have come to it already."""
+        self._changed.append(self._snapshot.nodes[name])
         number = self.table.update(named_row(self.templates.nodes[group], name))
         for world in (self.running, self.fixed):
             world.used.clear(number)
         self._equip(group, np.array([number], dtype=np.int64))
+        for each in self._snapshot.on(name).values():
+            if each.is_counted and not each.is_fixed:
+                self.running.used.add(number, each.demand)
         return number
 
     def _rows(self, group: int, count: int) -> IntColumn:
