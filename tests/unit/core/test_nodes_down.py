@@ -15,6 +15,7 @@ from trellis.core.fit import Storage
 from trellis.core.nodes.down_memory import DownMemory, nodes_added, removal_failed
 from trellis.core.nodes.down_verdicts import Outcome
 from trellis.core.nodes.groups import InstanceState
+from trellis.core.nodes.standing import LEAVING_TAINT
 
 
 def a_cluster(count: int = 3, **group: object) -> Shrinking:
@@ -341,6 +342,17 @@ def test_a_node_whose_mark_somebody_takes_off_is_kept() -> None:
     cluster.pass_()
     assert cluster.code("small-1") == "MarkTakenOff"
     assert cluster.released == []
+
+
+def test_a_mark_on_a_node_of_no_group_of_ours_is_taken_off_only_when_nobody_can_be_at_work_any_more() -> None:
+    cluster = a_cluster(0)
+    cluster.nodes(
+        a_node("theirs", taints=[{"key": LEAVING_TAINT, "value": f"{cluster.now:.0f}", "effect": "NoSchedule"}])
+    )
+    cluster.passes(1700, every=100)
+    assert (cluster.code("theirs"), cluster.marked) == ("NodeOfNoGroup", ["theirs"])
+    cluster.passes(200, every=100)
+    assert cluster.marked == []
 
 
 def test_a_node_that_others_are_about_to_remove_is_theirs() -> None:

@@ -28,7 +28,7 @@ from trellis.core.nodes.down_settings import DownSettings
 from trellis.core.nodes.down_starting import Start, Starting
 from trellis.core.nodes.down_verdicts import MARK_LEFT_BEHIND, NODE_GOING, NODE_NOT_TRIED, NODE_OF_NO_GROUP, DownPlan
 from trellis.core.nodes.groups import InstanceState
-from trellis.core.nodes.marks import is_marked
+from trellis.core.nodes.marks import is_left_behind
 from trellis.core.nodes.moves import Starts, Successors, no_boosts
 from trellis.core.nodes.removing import came_meanwhile, kept, step
 from trellis.core.nodes.snapshot import Snapshot
@@ -115,7 +115,8 @@ class _Planning:
         for name, node in self._snapshot.nodes.items():
             if name in going or self._notes.has(name):
                 continue
-            if is_marked(node) and not self._look.is_going(name):
+            is_ours = bool(self._look.group_of(name))
+            if is_left_behind(node, self._look.now, is_ours=is_ours) and not self._look.is_going(name):
                 self._notes.step(name, kept(node, Said(MARK_LEFT_BEHIND)))
                 continue
             looked = self._screen.look_at(name, node)

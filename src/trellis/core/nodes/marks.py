@@ -5,6 +5,8 @@ It keeps new pods away, and whoever finds it without knowing of a removal knows 
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from trellis.api.kube.nodes import Node, Taint
@@ -13,6 +15,8 @@ from trellis.core.nodes.down_memory import NEVER
 from trellis.core.nodes.standing import LEAVING_TAINT
 
 _EFFECT = "NoSchedule"
+# Longer than any removal takes: a mark on a node of no group of ours may be that of another autoscaler at work.
+_OTHERS_SECONDS: Final = 1_800.0
 
 
 def is_marked(node: Node) -> bool:
@@ -26,6 +30,15 @@ def marked_since(node: Node) -> float | None:
     if mark is None:
         return None
     return float(mark.value) if mark.value.isdecimal() else NEVER
+
+
+def is_left_behind(node: Node, now: float, *, is_ours: bool) -> bool:
+    """Whether nobody goes on with the removal of a node, of which this process knows nothing.
+
+    Nodes of our groups are ours alone to remove; of others the mark is given time.
+    """
+    since = marked_since(node)
+    return since is not None and (is_ours or now >= since + _OTHERS_SECONDS)
 
 
 def marking(node: Node, since: float) -> SetTaints:
