@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from itertools import takewhile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -68,12 +69,16 @@ def _play(scenario: str, report: Path, *more: str, about: str = "") -> None:
 
 
 def section(lines: list[str], title: str) -> list[str]:
-    """The head of a table, one of its sections, and the line below it all."""
-    first = lines.index(title)
-    table = lines[first + 1 :]
-    rows = next(number for number, line in enumerate(table) if not line.startswith(" "))
-    below = next(line for line in table if line.startswith("Per cent"))
-    return [*lines[:first], title, *table[:rows], below]
+    """A table down to the end of one of its sections, and the line below it all.
+
+    In a narrow terminal a table has several parts with an empty line between them, and each of them has the section.
+    """
+    found: list[str] = []
+    for number in (number for number, line in enumerate(lines) if line == title):
+        begin = number - lines[:number][::-1].index("") - 1 if found else 0
+        rows = takewhile(lambda line: line.startswith(" "), lines[number + 1 :])
+        found += [*lines[begin : number + 1], *rows]
+    return [*found, next(line for line in lines if line.startswith("Per cent"))]
 
 
 def _options() -> argparse.Namespace:

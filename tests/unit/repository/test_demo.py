@@ -33,5 +33,14 @@ def test_of_a_table_the_demo_shows_the_section_that_it_is_about() -> None:
     assert demo.section(table, "Cost") == [*table[:7], "Per cent: of a"]
 
 
+def test_the_demo_shows_every_variant_of_a_table_that_a_terminal_is_too_narrow_for() -> None:
+    parts = [
+        ["   a   b", "Nodes", "  Node hours 3 4", "Cost", "  Money 1 2"],
+        ["   a   c", "Nodes", "  Node hours 3 5"],
+    ]
+    table = ["fleet", "", *parts[0], "", *parts[1], "Per cent: of a"]
+    assert demo.section(table, "Nodes") == ["fleet", "", *parts[0][:3], "", *parts[1], "Per cent: of a"]
+
+
 def test_the_picture_of_the_report_is_small_enough_for_a_page() -> None:
     assert demo_shown.PICTURE.stat().st_size < 300_000
