@@ -8,6 +8,8 @@ The rules are those of `PodTopologySpread` and `InterPodAffinity` in Kubernetes 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 import numpy as np
 import numpy.typing as npt
 
@@ -15,7 +17,7 @@ from trellis.core.fit.spread_rules import SpreadRule
 from trellis.core.usage.columns import BoolColumn, IntColumn
 
 
-class DomainRule:
+class DomainRule(ABC):
     """One rule. `codes` has the domain of each node, 0 for none, and `open` whether each domain may be used.
 
     One that never `changes`, however many pods of the kind are put, need not be told of them.
@@ -31,9 +33,9 @@ class DomainRule:
         """The nodes that may be used."""
         return self.open[self.codes]
 
+    @abstractmethod
     def take(self, number: int) -> bool:
         """Note that the pod was put on a node that may be used; whether other nodes may be used now."""
-        raise NotImplementedError
 
 
 class Apart(DomainRule):
