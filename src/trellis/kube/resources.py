@@ -15,6 +15,7 @@ from trellis.api.buffer import Buffer
 from trellis.api.checkpoint import VerticalPodAutoscalerCheckpoint
 from trellis.api.hvpa import Hvpa
 from trellis.api.kube.capacity_buffers import CapacityBuffer
+from trellis.api.kube.config_maps import ConfigMap
 from trellis.api.kube.coordination import Event, Lease, Namespace
 from trellis.api.kube.meta import KubeObject
 from trellis.api.kube.metrics import PodMetrics
@@ -107,6 +108,7 @@ HPAS: Final = Resource(
     "autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler", True, HorizontalPodAutoscaler
 )
 PDBS: Final = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", True, PodDisruptionBudget)
+CONFIG_MAPS: Final = Resource("", "v1", "configmaps", "ConfigMap", True, ConfigMap)
 VOLUME_CLAIMS: Final = Resource(
     "", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", True, PersistentVolumeClaim
 )

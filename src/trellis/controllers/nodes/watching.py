@@ -17,15 +17,21 @@ from trellis.controllers.nodes.slimming import PodSlimmer
 from trellis.core.fit import Storage
 from trellis.core.model.keys import AnyObject, Key
 from trellis.kube.informer import Informer
-from trellis.kube.resources import BUFFERS, DAEMON_SETS, NAMESPACES, NODES, PDBS, PODS, Resource
+from trellis.kube.resources import (
+    BUFFERS,
+    CONFIG_MAPS,
+    DAEMON_SETS,
+    NAMESPACES,
+    NODES,
+    PDBS,
+    PODS,
+    STORAGE_CLASSES,
+    VOLUME_CLAIMS,
+    VOLUMES,
+)
 from trellis.kube.served import Served
 from trellis.providers.kwok import KwokObjects
 from trellis.runtime.informers import Informers
-
-CONFIG_MAPS: Final = Resource("", "v1", "configmaps", "ConfigMap", True, ConfigMap)
-CLAIMS: Final = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", True, PersistentVolumeClaim)
-VOLUMES: Final = Resource("", "v1", "persistentvolumes", "PersistentVolume", False, PersistentVolume)
-STORAGE_CLASSES: Final = Resource("storage.k8s.io", "v1", "storageclasses", "StorageClass", False, StorageClass)
 
 _UNFINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
 
@@ -42,7 +48,7 @@ class Watching:
         self.daemon_sets: Informer[DaemonSet] = informers.follow(DAEMON_SETS, namespace="")
         self.namespaces: Informer[KubeObject] = informers.follow(NAMESPACES.as_metadata())
         self.budgets: Informer[PodDisruptionBudget] = informers.follow(PDBS, namespace="")
-        self.claims: Informer[PersistentVolumeClaim] = informers.follow(CLAIMS, namespace="")
+        self.claims: Informer[PersistentVolumeClaim] = informers.follow(VOLUME_CLAIMS, namespace="")
         self.volumes: Informer[PersistentVolume] = informers.follow(VOLUMES)
         self.classes: Informer[StorageClass] = informers.follow(STORAGE_CLASSES)
         place, _, name = settings.provider.kwok_node_groups.partition("/")

@@ -24,6 +24,7 @@ from trellis.controllers.updater.slimming import (
 from trellis.core.model.keys import BY_NAMESPACE, in_namespace
 from trellis.kube.informer import Informer
 from trellis.kube.resources import (
+    CONFIG_MAPS,
     HPAS,
     HVPAS,
     LIMIT_RANGES,
@@ -32,13 +33,10 @@ from trellis.kube.resources import (
     PODS,
     VPAS,
     WORKLOADS,
-    Resource,
 )
 from trellis.kube.served import Served
 from trellis.runtime.informers import Informers
 from trellis.runtime.unseen import Dispensable
-
-CONFIG_MAPS: Final = Resource("", "v1", "configmaps", "ConfigMap", True, ConfigMap)
 
 # Upstream's: pods that have a node and have not ended.
 _RUNNING: Final = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"

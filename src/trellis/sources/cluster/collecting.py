@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from typing import Any, Final
 
-from trellis.api.kube.config_maps import ConfigMap
 from trellis.api.kube.coordination import Event
 from trellis.api.kube.workloads import ReplicaSet
 from trellis.base.errors import KubeError, NotFound, UnreadableObject
@@ -20,6 +19,7 @@ from trellis.kube.client import Client
 from trellis.kube.resources import (
     BUFFERS,
     CHECKPOINTS,
+    CONFIG_MAPS,
     CRON_JOBS,
     DAEMON_SETS,
     DEPLOYMENTS,
@@ -54,8 +54,6 @@ from trellis.sources.cluster.targets import Targets
 from trellis.sources.cluster.where import Places, Wanted, find_places
 from trellis.sources.cluster.writing import Writing
 from trellis.sources.metrics_api import MetricsApi
-
-CONFIG_MAPS: Final = Resource("", "v1", "configmaps", "ConfigMap", True, ConfigMap)
 
 # In this order they are in a dump: what explains a decision stands before the many that it is about.
 _NAMESPACED: Final[tuple[Resource[Any], ...]] = (
