@@ -69,11 +69,14 @@ class Counting:
         self._count_changes(result.columns, written)
         self._count_shadows(result)
 
-    def count_state(self, sizes: Sizes, unreadable: int) -> None:
+    def count_state(self, sizes: Sizes) -> None:
         """How much is remembered."""
         self._metrics.set(named.STATES, sizes.rows)
         self._metrics.set(named.MODEL_BYTES, sizes.bytes)
-        self._metrics.set(named.UNREADABLE, unreadable)
+
+    def count_unreadable(self, checkpoints: int) -> None:
+        """How many checkpoints could not be read and have not been written anew."""
+        self._metrics.set(named.UNREADABLE, checkpoints)
 
     def _in_force(self, rows: IntColumn) -> tuple[FloatColumn, FloatColumn, IntColumn]:
         """The recommendation for some rows, in cores and bytes, and the modes of their VPAs."""

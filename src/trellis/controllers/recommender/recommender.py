@@ -200,6 +200,8 @@ class Recommender:
         timer.step(named.LOAD_METRICS)
         gone = await self._thread.run(self._knowledge.collect, now)
         timer.step(named.DELETE_PODS)
+        # Before anything is written: who has seen a status finds the state that it came from in the metrics.
+        self._counting.count_state(self._knowledge.model.sizes())
         result = await self._thread.run(self._recommend, now)
         await self._publish(result, now)
         timer.step(named.UPDATE_VPAS)
@@ -207,7 +209,7 @@ class Recommender:
         timer.step(named.CHECKPOINTS)
         await self._checkpoints.remove(gone)
         await self._remove_orphans(seen, now)
-        self._counting.count_state(self._knowledge.model.sizes(), len(self._checkpoints.unreadable))
+        self._counting.count_unreadable(len(self._checkpoints.unreadable))
         timer.step(named.GARBAGE)
         timer.total()
         if not self._has_worked:
