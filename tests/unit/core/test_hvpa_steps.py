@@ -9,10 +9,11 @@ import pytest
 
 from hvpa_world import GIGA, NOW, amounts, decided, meaning, shape, view
 from trellis.core.hvpa import ContainerView, Memory, Plan, SetScale, View, WriteBack, yields_to
-from trellis.core.hvpa.drifting import DRIFT_LEFT, REPLICAS_DRIFTED
+from trellis.core.hvpa.drifting import DRIFT_LEFT, REPLICAS_DRIFTED, REQUESTS_DRIFTED
 from trellis.core.hvpa.ordering import GROW_FIRST, READY_FIRST
 from trellis.core.hvpa.plan import SCALED_TO_ZERO, SCALES_DOWN, SCALES_UP
 from trellis.core.hvpa.stabilizing import OOM_OVERRIDES
+from trellis.core.hvpa.steps import Shape, shown
 from trellis.core.recommend.capping.limit_ranges import Counts
 
 HOUR = 3600.0
@@ -31,6 +32,25 @@ def told(replicas: int, size: Counts, total: Counts, memory: Memory | None = Non
 
 def blocked(made: Plan) -> list[tuple[str, str]]:
     return [(each.direction.value, each.reason.code) for each in made.verdict.blocked]
+
+
+@pytest.mark.parametrize(
+    ("binary", "memory", "told"),
+    [
+        (True, 3 * 2**30, "2 x (CPU 4, memory 3Gi)"),
+        (False, 3 * 2**30, "2 x (CPU 4, memory 3.2212G)"),
+        (True, 3 * 2**30 + 1, "2 x (CPU 4, memory 3Gi)"),
+        (False, 2_500_000, "2 x (CPU 4, memory 2.5M)"),
+    ],
+)
+def test_a_shape_reads_as_its_buckets_are_written(binary: bool, memory: int, told: str) -> None:
+    assert Shape(2, {"cpu": 4000, "memory": memory}).told(binary=binary) == told
+
+
+def test_a_step_that_is_too_small_to_see_is_told_exactly() -> None:
+    some, more = (Shape(2, {"cpu": 4000, "memory": memory}) for memory in (3 * 2**30, 3 * 2**30 + 1))
+    assert shown(some, more, binary=True) == "2 x (4000m, 3221225472) to 2 x (4000m, 3221225473)"
+    assert shown(Shape(2, {}), Shape(3, {}), binary=True) == "2 to 3"
 
 
 def test_less_waits_for_the_scale_down_window_and_is_looked_at_when_it_ends() -> None:
@@ -220,3 +240,26 @@ def test_somebody_elses_count_is_set_back_once_in_a_window() -> None:
     assert again.next_look == NOW + 310
     at_last = decided(changed(told(5, amounts(cpu="8"), total), memory=again.memory), NOW + 310)
     assert SetScale(3) in at_last.actions
+
+
+def test_a_count_that_somebody_writes_again_before_the_next_look_is_left_for_the_window_too() -> None:
+    total = amounts(cpu="24")
+    first = decided(told(3, amounts(cpu="8"), total))
+    back = decided(told(4, amounts(cpu="8"), total, first.memory), NOW + 10)
+    assert SetScale(3) in back.actions
+    again = decided(told(4, amounts(cpu="8"), total, back.memory), NOW + 11)
+    assert DRIFT_LEFT in again.verdict.notes
+    assert not [each for each in again.actions if isinstance(each, SetScale)]
+
+
+def test_requests_that_somebody_changes_are_told_of_for_as_long_as_the_window_is() -> None:
+    seen = told(3, amounts(cpu="8"), amounts(cpu="24"))
+    first = decided(seen)
+    edited = decided(changed(seen, memory=first.memory, edited=True), NOW + 10)
+    assert REQUESTS_DRIFTED in edited.verdict.notes
+    assert not edited.actions
+    repaired = decided(changed(seen, memory=edited.memory), NOW + 20)
+    assert REQUESTS_DRIFTED in repaired.verdict.notes, "an edit that comes again in the window is no news"
+    assert repaired.next_look == NOW + 310
+    later = decided(changed(seen, memory=repaired.memory), NOW + 310)
+    assert REQUESTS_DRIFTED not in later.verdict.notes

@@ -10,6 +10,7 @@ from trellis.api.hvpa import Hvpa
 from trellis.api.vpa import PodRecommendation
 from trellis.core.hvpa import Meaning, Memory, recalled
 from trellis.core.hvpa.reading import meaning_of
+from trellis.core.hvpa.viewing import Edit
 from trellis.core.model.keys import Key
 from trellis.core.model.selecting import Selecting
 from trellis.kube.outcomes import Outcome
@@ -38,6 +39,8 @@ class Known(msgspec.Struct):
     verdict: tuple[str, str] = ("", "")
     notes: frozenset[str] = frozenset()
     blocked: tuple[tuple[str, str], ...] = ()
+    # What became of its pods since the last plan.
+    edits: tuple[Edit, ...] = ()
     # When a write of an owned object may be tried again, and what the API server said of one that it refused.
     upkeep: dict[str, float] = msgspec.field(default_factory=dict)
     refusals: dict[str, str] = msgspec.field(default_factory=dict)
@@ -73,6 +76,11 @@ class Keeping:
             known.meaning, known.refused = meaning_of(hvpa)
             known.generation = hvpa.metadata.generation
         return known
+
+    def note(self, key: Key, edit: Edit) -> None:
+        """A pod of one was changed, which the next plan is told."""
+        if (known := self._known.get(key)) is not None:
+            known.edits = (*known.edits, edit)
 
     def forget(self, key: Key) -> None:
         """It is gone."""

@@ -15,11 +15,12 @@ from trellis.api.hvpa import Hvpa, HvpaStatus
 from trellis.base.reason import Reason, Severity
 from trellis.controllers.hvpa import metrics as named
 from trellis.controllers.hvpa.keeping import Keeping, Known, written
+from trellis.controllers.hvpa.planning import Planner
 from trellis.controllers.hvpa.publishing import Said, status_action, status_of_plan, status_without_plan
 from trellis.controllers.hvpa.sources import Sources
 from trellis.controllers.hvpa.targets import Scaled, Targets
 from trellis.controllers.hvpa.watching import Watching
-from trellis.core.hvpa import HvpaSettings, Meaning, Plan, SetScale, View, WriteBack, plan, unwritten
+from trellis.core.hvpa import Meaning, Plan, SetScale, View, WriteBack, unwritten
 from trellis.core.hvpa.plan import AS_DECIDED, SCALED_TO_ZERO, STEP_BLOCKED
 from trellis.core.hvpa.reading import HVPA_REFUSED
 from trellis.core.hvpa.steps import NO_RECOMMENDATION
@@ -54,7 +55,7 @@ class Looking:
         targets: Targets,
         writer: Writer,
         keeping: Keeping,
-        figures: HvpaSettings,
+        planner: Planner,
         *,
         metrics: Metrics,
         record: Record,
@@ -65,7 +66,7 @@ class Looking:
         self._writer = writer
         self._keeping = keeping
         self._sources = Sources(writer, now)
-        self._figures = figures
+        self._planner = planner
         self._metrics = metrics
         self._record = record
         self._now = now
@@ -91,7 +92,7 @@ class Looking:
     ) -> float | None:
         uid = found.scale.metadata.uid
         if known.target and known.target != uid:
-            known.memory = msgspec.structs.replace(known.memory, decided=None, left=None, repaired=None)
+            known.memory = msgspec.structs.replace(known.memory, decided=None, count=None, left=None, repaired=None)
         known.target = uid
         self._keeping.selecting.put(key_of(hvpa), found.selector)
         now = self._now()
@@ -104,14 +105,16 @@ class Looking:
             wish=known.wish(hvpa),
             published=known.published(hvpa),
             memory=known.memory,
+            edits=(edits := known.edits),
         )
-        made = plan(view, now, self._figures)
+        made = self._planner.plan(key_of(hvpa), view, now)
         self._metrics.add(named.PLANS, 1)
         failed = await self._carry_out(hvpa, known, found, view, made)
         if failed is not None and failed.result is Result.CONFLICT:
             return _CONFLICT_SECONDS
         if failed is not None:
             return await self._not_decided(hvpa, known, Said(SCALE_REFUSED, failed.message), notes)
+        known.edits = known.edits[len(edits) :]
         notes += [Said(each) for each in made.verdict.notes if each.severity is not Severity.INFO]
         active = view.yields is None and made.verdict.reason is not SCALED_TO_ZERO
         if not active or made.verdict.reason is NO_RECOMMENDATION:
@@ -138,7 +141,10 @@ class Looking:
                 outcome = await self._writer.write(actions.SetScale(target, action.replicas))
                 if outcome.applied:
                     self._metrics.add(named.SCALED, 1, "Up" if action.replicas > view.replicas else "Down")
-                elif outcome.result is not Result.SKIPPED:
+                elif outcome.result is Result.SKIPPED:
+                    # Who only reads finds the count next time as it is now.
+                    memory = msgspec.structs.replace(memory, count=view.replicas)
+                else:
                     return outcome
             elif isinstance(action, WriteBack):
                 outcome = await self._writer.write(_write_back(hvpa, view.wish, action.replicas))

@@ -1,7 +1,8 @@
-"""Has somebody else changed the target's count, and is it set back?
+"""Has somebody else changed what was decided, the target's count or its pods' requests, and is it set right?
 
-It is, but only once in a scale-down window: whoever writes it again and again, as a delivery tool does whose manifest
-has a count, would otherwise be fought with at full speed. Zero is respected, and no drift.
+A count is set back, but only once in a scale-down window: whoever writes it again and again, as a delivery tool does
+whose manifest has a count, would otherwise be fought with at full speed. Zero is respected, and no drift. Requests are
+the updater's to set right; here they are told of, once in a window.
 """
 
 from __future__ import annotations
@@ -19,6 +20,11 @@ DRIFT_LEFT = Reason(
     "Somebody else changed the target's replicas again, which is left alone for as long as the scale-down window is.",
     Severity.WARNING,
 )
+REQUESTS_DRIFTED = Reason(
+    "RequestsDrifted",
+    "Somebody else changed the requests of a pod that had those decided here; the updater sets them right.",
+    Severity.WARNING,
+)
 
 
 class Drift(msgspec.Struct, frozen=True):
@@ -29,12 +35,33 @@ class Drift(msgspec.Struct, frozen=True):
 
 
 def drift_of(view: View, now: float) -> Drift | None:
-    """A step that is on its way is none: the count is what it was before the step."""
-    decided, repaired = view.memory.decided, view.memory.repaired
-    if decided is None or view.replicas in (decided.shape.count, decided.came.count):
+    """Whoever has not decided yet, or not since somebody scaled to zero, knows of none."""
+    left, repaired = view.memory.count, view.memory.repaired
+    if left is None or view.replicas == left:
         return None
     if repaired is not None:
         until = repaired + view.meaning.hvpa.down.stabilization.total_seconds()
         if now < until:
             return Drift(DRIFT_LEFT, until)
     return Drift(REPLICAS_DRIFTED)
+
+
+class SizeDrift(msgspec.Struct, frozen=True):
+    """When a pod was last seen to lose what was decided, and until when that is told."""
+
+    at: float | None = None
+    until: float | None = None
+
+    @property
+    def reason(self) -> Reason | None:
+        """What is said of it, for as long as the window is: an Event is posted once in it."""
+        return REQUESTS_DRIFTED if self.until is not None else None
+
+
+def size_drift_of(view: View, now: float) -> SizeDrift:
+    """Nothing is done about it here."""
+    at = now if view.edited else view.memory.edited
+    if at is None:
+        return SizeDrift()
+    until = at + view.meaning.hvpa.down.stabilization.total_seconds()
+    return SizeDrift(at, until) if at == now or now < until else SizeDrift(at)

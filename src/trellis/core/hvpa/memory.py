@@ -32,9 +32,10 @@ class Memory(msgspec.Struct, frozen=True):
 
     `hpa` holds the HPA's totals of the scale-down window and `vpa` the VPA's; `low` holds the totals of the scale-up
     window. `settled` are the totals that the last plan went by. `held` stands for a VPA's total that nobody has told
-    yet. `left` is what `spec.replicas` says after the last plan; None if that is not known. `told` is when the HPA's
-    total last changed, `scaled` when the target's count was last written, and `repaired` when somebody else's count was
-    last set back.
+    yet. `count` is the target's count after the last plan, and `left` what `spec.replicas` says then; None if that is
+    not known. `told` is when the HPA's total last changed, `scaled` when the target's count was last written, and
+    `repaired` when somebody else's count was last set back. `edited` is when somebody else last changed a pod's
+    requests.
     """
 
     hpa: Mapping[str, Window] = {}
@@ -43,10 +44,12 @@ class Memory(msgspec.Struct, frozen=True):
     settled: Counts = {}
     held: Counts = {}
     decided: Decision | None = None
+    count: int | None = None
     left: int | None = None
     told: float | None = None
     scaled: float | None = None
     repaired: float | None = None
+    edited: float | None = None
 
 
 def unwritten(memory: Memory) -> Memory:

@@ -15,7 +15,7 @@ from trellis.base.reason import Reason, Severity
 from trellis.core.hvpa.actions import HvpaAction, SetScale, WriteBack
 from trellis.core.hvpa.choosing import Choice, choose, standing, wanted_for
 from trellis.core.hvpa.counts import limited
-from trellis.core.hvpa.drifting import Drift, drift_of
+from trellis.core.hvpa.drifting import Drift, drift_of, size_drift_of
 from trellis.core.hvpa.memory import Decision, Memory
 from trellis.core.hvpa.ordering import Turn, turn
 from trellis.core.hvpa.settings import HvpaSettings
@@ -80,7 +80,7 @@ def plan(view: View, now: float, settings: HvpaSettings) -> Plan:
         return _left_alone(view, Verdict(view.yields, ", ".join(view.rivals)), view.memory)
     if view.replicas == 0:
         return _left_alone(view, Verdict(SCALED_TO_ZERO), Memory(held=view.memory.held))
-    stands, drift = standing(view), drift_of(view, now)
+    stands, drift, sizes = standing(view), drift_of(view, now), size_drift_of(view, now)
     by_hpa, by_vpa = asked(view, now, settings), vpa_totals(view)
     found = settled(view, by_vpa.totals, by_hpa, stands.totals, now)
     choice = _choice(view, found, stands, drift, now)
@@ -90,14 +90,14 @@ def plan(view: View, now: float, settings: HvpaSettings) -> Plan:
     else:
         taken = turn(view, decided, found.totals, now, settings)
     left = left_after(view, taken.count)
-    notes = [*by_hpa.notes, *found.notes, drift.reason if drift is not None else None, taken.reason]
+    notes = [*by_hpa.notes, *found.notes, drift.reason if drift is not None else None, sizes.reason, taken.reason]
     if limited(view.meaning.ladders, found.totals):
         notes.append(LIMITED)
     return Plan(
         actions=_actions(view, taken.count, left),
         shape=choice.shape,
         containers={} if _untouched(view, stands, choice) else containers_of(taken.size, found.totals, view.containers),
-        verdict=_verdict(stands, choice, tuple(note for note in notes if note is not None)),
+        verdict=_verdict(view, stands, choice, tuple(note for note in notes if note is not None)),
         memory=Memory(
             hpa=by_hpa.windows,
             vpa=found.vpa,
@@ -105,15 +105,18 @@ def plan(view: View, now: float, settings: HvpaSettings) -> Plan:
             settled=found.totals,
             held=by_vpa.held,
             decided=decided,
+            # A count of somebody else's that is left alone is none of ours.
+            count=view.memory.count if drift is not None and drift.until is not None else taken.count,
             left=left,
             told=_told(view, by_hpa, now),
             scaled=now if taken.count != view.replicas else view.memory.scaled,
             repaired=now if drift is not None and drift.until is None else view.memory.repaired,
+            edited=sizes.at,
         ),
         totals=found.totals,
         hpa=by_hpa.totals,
         vpa=by_vpa.totals,
-        next_look=_next_look(view, choice, (*by_hpa.looks, *found.looks, taken.look), now),
+        next_look=_next_look(view, choice, (*by_hpa.looks, *found.looks, taken.look, sizes.until), now),
     )
 
 
@@ -123,7 +126,8 @@ def _choice(view: View, found: Settled, stands: Shape, drift: Drift | None, now:
     if drift is None or drift.until is None:
         return choose(view, found, stands, now)
     back = wanted_for(view, found.totals, stands)
-    return Choice(stands, tuple(Blocked(way, STABILIZATION_WINDOW, shown(stands, back)) for way in ways(stands, back)))
+    step = shown(stands, back, binary=view.meaning.binary)
+    return Choice(stands, tuple(Blocked(way, STABILIZATION_WINDOW, step) for way in ways(stands, back)))
 
 
 def _decided(view: View, stands: Shape, wanted: Shape, now: float, settings: HvpaSettings) -> Decision:
@@ -152,13 +156,13 @@ def _actions(view: View, count: int, left: int) -> tuple[HvpaAction, ...]:
     return (*scale, *back)
 
 
-def _verdict(stands: Shape, choice: Choice, notes: tuple[Reason, ...]) -> Verdict:
-    shape, blocked = choice.shape, choice.blocked
+def _verdict(view: View, stands: Shape, choice: Choice, notes: tuple[Reason, ...]) -> Verdict:
+    shape, blocked, binary = choice.shape, choice.blocked, view.meaning.binary
     if shape != stands:
         reason = SCALES_UP if Direction.UP in ways(stands, shape) else SCALES_DOWN
-        return Verdict(reason, shown(stands, shape), blocked, notes)
+        return Verdict(reason, shown(stands, shape, binary=binary), blocked, notes)
     if not blocked:
-        return Verdict(AS_DECIDED, str(shape), (), notes)
+        return Verdict(AS_DECIDED, shape.told(binary=binary), (), notes)
     nothing = blocked[0].reason is NO_RECOMMENDATION
     return Verdict(NO_RECOMMENDATION if nothing else STEP_BLOCKED, blocked[0].details, blocked, notes)
 

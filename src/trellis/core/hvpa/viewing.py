@@ -6,8 +6,10 @@ import math
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
+import msgspec
+
 from trellis.api.hvpa import Hvpa, HvpaStatus, ResourceTotals
-from trellis.api.kube.observed_pods import ObservedPod, ObservedPodMeta
+from trellis.api.kube.observed_pods import Amounts, ObservedPod, ObservedPodMeta
 from trellis.api.kube.scaling import Scale
 from trellis.api.kube.slices import NOTHING, Labels
 from trellis.api.resolve import EffectiveVpa, resolve_hvpa_pods, resolve_vpa
@@ -37,6 +39,13 @@ class HvpaPod(ObservedPod, frozen=True):
     metadata: HvpaPodMeta = HvpaPodMeta()
 
 
+class Edit(msgspec.Struct, frozen=True):
+    """A change of a pod's spec, seen by the watch: updaters may set right what was edited before anybody looks."""
+
+    before: HvpaPod
+    after: HvpaPod
+
+
 def pods_of(pods: Iterable[HvpaPod], selector: Selector) -> list[HvpaPod]:
     """The pods of a target: those that run or will."""
     return [
@@ -58,6 +67,7 @@ def view_of(
     wish: int | None,
     published: PodRecommendation | None,
     memory: Memory,
+    edits: Iterable[Edit] = (),
 ) -> View:
     """All that a plan is made from."""
     vpa, hpa = vpa_of(hvpa, around.vpas), hpa_of(hvpa, around.hpas)
@@ -78,6 +88,7 @@ def view_of(
         oom=max(kills, default=None),
         yields=yields,
         rivals=tuple(rivals_of(hvpa, around)) if yields is not None else (),
+        edited=any(_lost(each, containers) for each in edits),
         memory=memory,
     )
 
@@ -114,12 +125,29 @@ def _containers(
 def _requests(pod: HvpaPod, container: str, said: Counts) -> Counts:
     """What a container has, a boost apart: that goes by itself, and nobody asked for it for long."""
     now = resources_now(pod, container).requests
-    had = counts({name: text for name, text in (("cpu", now.cpu), ("memory", now.memory)) if text})
+    had = counts(_texts(now))
     boosted = read_memory(pod.metadata.annotations).get(container)
     if boosted is None:
         return had
     base = said.get("cpu", boosted.requests.get("cpu"))
     return had if base is None else {**had, "cpu": base}
+
+
+def _texts(amounts: Amounts) -> dict[str, str]:
+    return {name: text for name, text in (("cpu", amounts.cpu), ("memory", amounts.memory)) if text}
+
+
+def _lost(edit: Edit, containers: Sequence[ContainerView]) -> bool:
+    """Whether a pod had the requests that were decided and lost them; one on its way to them had not."""
+    said = [each for each in containers if each.scaled and each.published]
+    return bool(said) and _asks(edit.before, said) and not _asks(edit.after, said)
+
+
+def _asks(pod: HvpaPod, said: Iterable[ContainerView]) -> bool:
+    """Whether a pod asks for what is published, whatever its kubelet has come to."""
+    parts = {each.name: each.resources.requests for each in pod.spec.running}
+    asked = {name: counts(_texts(each)) for name, each in parts.items()}
+    return all(asked.get(each.name, {}).items() >= each.published.items() for each in said)
 
 
 def _average(had: Sequence[Counts]) -> Counts:

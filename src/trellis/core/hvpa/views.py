@@ -9,6 +9,7 @@ from fractions import Fraction
 
 import msgspec
 
+from trellis.api.buckets import is_binary
 from trellis.api.fields import INT32_MAX
 from trellis.api.resolve import EffectiveHvpa
 from trellis.base.reason import Reason
@@ -18,15 +19,16 @@ from trellis.core.recommend.capping.limit_ranges import Counts
 
 
 class Meaning(msgspec.Struct, frozen=True):
-    """What an Hvpa says, read once for as long as it is not edited."""
+    """What an Hvpa says, read once for as long as it is not edited; `binary` is whether it is written in Gi or in G."""
 
     hvpa: EffectiveHvpa
     ladders: Ladders
+    binary: bool = False
 
     @classmethod
     def of(cls, hvpa: EffectiveHvpa) -> Meaning:
         """The meaning of a valid Hvpa."""
-        return cls(hvpa, Ladders.of(hvpa.buckets))
+        return cls(hvpa, Ladders.of(hvpa.buckets), is_binary(hvpa.buckets))
 
 
 class ContainerView(msgspec.Struct, frozen=True):
@@ -66,7 +68,7 @@ class View(msgspec.Struct, frozen=True):
     `replicas` is the target's count as its `/scale` says, `pods` how many there are and `ready` how many of these are
     Ready. `wish` is the Hvpa's `spec.replicas`. `totals` is what the recommender wrote into the Hvpa's status where the
     VPA is the user's. `oom` is when a pod was last killed for memory, and `yields` why another autoscaler comes first,
-    which is one of the `rivals`.
+    which is one of the `rivals`. `edited` is whether a pod has lost the requests that were decided since the last plan.
     """
 
     meaning: Meaning
@@ -80,6 +82,7 @@ class View(msgspec.Struct, frozen=True):
     oom: float | None = None
     yields: Reason | None = None
     rivals: tuple[str, ...] = ()
+    edited: bool = False
     memory: Memory = Memory()
 
     @property
