@@ -8,6 +8,7 @@ so that no line that is to be compared may hold one.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping
+from fractions import Fraction
 from functools import cache
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
@@ -25,10 +26,17 @@ HEADER: Final = "header"
 # Who writes recordings.
 RECOMMENDER: Final = "recommender"
 UPDATER: Final = "updater"
+HVPA: Final = "hvpa"
+BUFFERS: Final = "buffers"
+
+# Lines of a component each of whose decisions stands by itself: its figures, what it looked at, what it decided.
+BEGAN: Final = "began"
+LOOKED: Final = "looked"
+DECIDED: Final = "decided"
 
 T = TypeVar("T")
 
-_UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+_UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ZeroDivisionError)
 
 
 class Header(msgspec.Struct, frozen=True):
@@ -109,7 +117,7 @@ def _encoded(value: Any) -> Any:
     match value:
         case np.ndarray() | np.generic():
             return value.tolist()
-        case Quantity() | Duration():
+        case Quantity() | Duration() | Fraction():
             return str(value)
         case MappingProxyType():
             return dict(value)
@@ -123,6 +131,8 @@ def _decoded(kind: Any, value: Any) -> Any:
         return Quantity.parse(value)
     if kind is Duration:
         return parse_duration(value)
+    if kind is Fraction:
+        return Fraction(value)
     if getattr(kind, "__origin__", None) is np.ndarray:
         (of,) = kind.__args__[1].__args__
         return np.array(value, dtype=of)

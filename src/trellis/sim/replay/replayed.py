@@ -6,10 +6,11 @@ import msgspec
 
 
 class Replayed(msgspec.Struct, frozen=True):
-    """A decision as it was recorded and as it is made now, both as JSON."""
+    """A decision as it was recorded and as it is made now, both as JSON; `about` is what it is about, if one object."""
 
     recorded: bytes
     decided: bytes
+    about: str = ""
 
     @property
     def is_same(self) -> bool:

@@ -12,17 +12,23 @@ from typing import Any, Final
 import msgspec
 
 from trellis.base.errors import InvalidRecording, shown
-from trellis.core.model.recording import RECOMMENDER, UPDATER, read_header, read_lines
+from trellis.core.model.recording import BUFFERS, HVPA, RECOMMENDER, UPDATER, read_header, read_lines
+from trellis.sim.replay.buffers import replay_buffers
+from trellis.sim.replay.hvpa import replay_hvpa
 from trellis.sim.replay.recommender import replay_recommender
 from trellis.sim.replay.replayed import Replayed
 from trellis.sim.replay.updater import replay_updater
 
 _NOTHING: Final = object()
 _LONGEST: Final = 200
+# Of more differences than these the number is enough.
+_MOST: Final = 20
 
 _REPLAYS: Final[Mapping[str, Callable[[Iterable[tuple[str, msgspec.Raw]]], Iterator[Replayed]]]] = {
     RECOMMENDER: replay_recommender,
     UPDATER: replay_updater,
+    HVPA: replay_hvpa,
+    BUFFERS: replay_buffers,
 }
 
 
@@ -33,19 +39,26 @@ class Difference(msgspec.Struct, frozen=True):
     path: str
     recorded: str
     decided: str
+    about: str = ""
 
     def __str__(self) -> str:
-        return f"decision {self.number} differs at {self.path}: {self.recorded} was recorded, {self.decided} is decided"
+        which = f"decision {self.number}{f' ({self.about})' if self.about else ''}"
+        return f"{which} differs at {self.path}: {self.recorded} was recorded, {self.decided} is decided"
 
 
 class ReplayReport(msgspec.Struct, frozen=True):
-    """How many decisions a recording has, how many are made otherwise now, and the first of those."""
+    """How many decisions a recording has, how many are made otherwise now, and those of them that came first."""
 
     component: str
     release: str
     decisions: int
     different: int
-    first: Difference | None
+    differences: tuple[Difference, ...] = ()
+
+    @property
+    def first(self) -> Difference | None:
+        """The first of them; in many recordings the others follow from it."""
+        return self.differences[0] if self.differences else None
 
     def __str__(self) -> str:
         if self.first is None:
@@ -62,20 +75,21 @@ def replay(data: bytes | Iterable[bytes]) -> ReplayReport:
     if component is None:
         raise InvalidRecording(header.component, f"is no component that can be replayed; {', '.join(_REPLAYS)} can")
     decisions = different = 0
-    found: Difference | None = None
+    found: list[Difference] = []
     for each in component(chain([(kind, first)], lines)):
         decisions += 1
         if not each.is_same:
             different += 1
-            found = found or difference(each, decisions)
-    return ReplayReport(header.component, header.release, decisions, different, found)
+            if different <= _MOST:
+                found.append(difference(each, decisions))
+    return ReplayReport(header.component, header.release, decisions, different, tuple(found))
 
 
 def difference(replayed: Replayed, number: int) -> Difference:
     """Where two decisions part."""
     before, now = (msgspec.json.decode(each) if each else None for each in (replayed.recorded, replayed.decided))
     path, was, is_now = _parting(before, now, "$")
-    return Difference(number, path, _text(was), _text(is_now))
+    return Difference(number, path, _text(was), _text(is_now), replayed.about)
 
 
 def _parting(was: Any, is_now: Any, path: str) -> tuple[str, Any, Any]:

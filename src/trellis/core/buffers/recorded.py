@@ -1,0 +1,119 @@
+"""What is in a recording of the Buffer controller? What each translation was made from, and the translation.
+
+Of a pod that is written into a Buffer only that part is there which a translation reads: no environments, no commands.
+Of a translation, reasons are given by their codes: another wording is no other decision. What quotas leave of it is
+shared out among all Buffers of a namespace afterwards, and is no part of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from trellis.api.buffer import Buffer, BufferSpec
+from trellis.api.kube.decode import convert_object
+from trellis.api.kube.pods import PodSpec
+from trellis.api.kube.slices import NOTHING, Labels
+from trellis.base.errors import UnreadableObject
+from trellis.core.buffers.facts import Facts, FoundTarget, NodesOfClass
+from trellis.core.buffers.quota_usage import QuotaUsage
+from trellis.core.buffers.settings import BufferSettings
+from trellis.core.buffers.translation import Translation
+from trellis.core.model.keys import Key, key_of
+from trellis.core.model.target_problems import TargetProblem
+from trellis.core.recommend.capping.limit_ranges import Counts
+
+# What of a pod may hold what is nobody's business.
+_PRIVATE: Final = frozenset({"env", "envFrom", "command", "args", "image", "lifecycle", "livenessProbe"})
+
+
+class Began(msgspec.Struct, frozen=True):
+    """By which figures Buffers are translated from here on."""
+
+    settings: BufferSettings
+
+
+class Looked(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A Buffer is translated, at that time. What is wrong with its target stands apart from the target."""
+
+    buffer: Key
+    now: float
+    spec: BufferSpec
+    target: FoundTarget | None = None
+    problem: TargetProblem | None = None
+    nodes: NodesOfClass = NodesOfClass()
+    filled: Counts = {}
+
+    @classmethod
+    def of(cls, buffer: Buffer, facts: Facts, now: float) -> Looked:
+        """To be written."""
+        found = facts.target
+        problem = found if isinstance(found, TargetProblem) else None
+        target = _dated(found) if isinstance(found, FoundTarget) else None
+        return cls(key_of(buffer), now, _read_part(buffer.spec), target, problem, facts.nodes, facts.filled)
+
+    @property
+    def facts(self) -> Facts:
+        """As they were."""
+        return Facts(self.problem or self.target, self.nodes, self.filled)
+
+
+class Decided(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A translation. What is said is a code and what it was in this case."""
+
+    wanted: int
+    chunks: int
+    ready: tuple[str, str]
+    is_ready: bool = False
+    pod_spec: Mapping[str, Any] | None = None
+    labels: Labels = NOTHING
+    usage: QuotaUsage | None = None
+    notes: tuple[tuple[str, str], ...] = ()
+    on_top: bool = True
+    next_change: float | None = None
+
+    @classmethod
+    def of(cls, made: Translation) -> Decided:
+        """What is to be compared of a translation."""
+        return cls(
+            made.wanted,
+            made.chunks,
+            (made.ready.reason.code, made.ready.details),
+            made.is_ready,
+            made.pod_spec,
+            made.labels,
+            made.usage,
+            tuple((each.reason.code, each.details) for each in made.notes),
+            made.on_top,
+            made.next_change,
+        )
+
+
+def _dated(target: FoundTarget) -> FoundTarget:
+    """JSON has no NaN, which is the age of an object that says none; no translation asks for it."""
+    governor = target.governor
+    if governor is None or not math.isnan(governor.claim.created):
+        return target
+    return replace(target, governor=replace(governor, claim=replace(governor.claim, created=0.0)))
+
+
+def _read_part(spec: BufferSpec) -> BufferSpec:
+    """The spec with as much of its own pod as is read; one that cannot be is translated into why not."""
+    pods = spec.capacity.pods if spec.capacity is not None else None
+    if spec.capacity is None or pods is None or pods.pod_spec is None:
+        return spec
+    try:
+        part = msgspec.to_builtins(convert_object(dict(pods.pod_spec), PodSpec))
+    except UnreadableObject:
+        part = _without_private(pods.pod_spec)
+    return replace(spec, capacity=replace(spec.capacity, pods=replace(pods, pod_spec=part)))
+
+
+def _without_private(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_private(each) for name, each in value.items() if name not in _PRIVATE}
+    return [_without_private(each) for each in value] if isinstance(value, list) else value
