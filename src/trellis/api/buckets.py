@@ -15,8 +15,14 @@ import msgspec
 
 from trellis.api.hvpa import AmountRange, Bucket
 from trellis.base.quantity import Quantity
+from trellis.base.quantity_text import Format
 
 RESOURCES = ("cpu", "memory")
+
+
+def is_binary(buckets: Iterable[Bucket]) -> bool:
+    """Whether memory is written in Gi rather than in G."""
+    return any(Quantity.parse(each.memory.max or 0).format is Format.BINARY_SI for each in buckets)
 
 
 class Step(msgspec.Struct, frozen=True):

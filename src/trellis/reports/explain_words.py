@@ -9,9 +9,9 @@ from typing import Final
 
 from trellis.base.errors import InvalidQuantity
 from trellis.base.quantity import Quantity
+from trellis.base.readable import RESOURCE_WORDS, readable
 from trellis.base.times import parse_time
-from trellis.reports.describe.words import RESOURCE_WORDS, listed
-from trellis.reports.describe.words import amount as bucket_amount
+from trellis.reports.describe.words import listed
 from trellis.reports.figures import trimmed
 
 # From little to much. A terminal that has no such characters gets the others.
@@ -50,7 +50,7 @@ def amounts(found: Mapping[str, str]) -> str:
 
 def family(resource: str, text: str, binary: bool) -> str:
     """An amount of buckets, exact to four places, in the family of suffixes that they are written in."""
-    return bucket_amount(Quantity.parse(text).exact(), resource, binary)
+    return readable(Quantity.parse(text).exact(), resource, binary)
 
 
 def short(resource: str, exact: Fraction, binary: bool) -> str:

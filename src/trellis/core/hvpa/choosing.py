@@ -57,17 +57,17 @@ def wanted_for(view: View, totals: Counts, stands: Shape) -> Shape:
 
 def choose(view: View, found: Settled, stands: Shape, now: float) -> Choice:
     """The step that may be taken."""
-    hvpa, ladders = view.meaning.hvpa, view.meaning.ladders
+    hvpa, ladders, binary = view.meaning.hvpa, view.meaning.ladders, view.meaning.binary
     wanted = wanted_for(view, found.totals, stands)
     blocked = list(_too_soon(view, found, stands, wanted))
     shut = closed(hvpa, now)
     against = [way for way in ways(stands, wanted) if way in shut]
-    blocked += [Blocked(way, shut[way], shown(stands, wanted)) for way in against]
+    blocked += [Blocked(way, shut[way], shown(stands, wanted, binary=binary)) for way in against]
     reached = _one_way(view, found.totals, stands, wanted, against[0]) if against else wanted
     if any(way in shut for way in ways(stands, reached)):
         return Choice(stands, tuple(blocked))
     if is_too_small(stands, reached, ladders, hvpa.down.min_change_percent):
-        return Choice(stands, (*blocked, Blocked(Direction.DOWN, MIN_CHANGE, shown(stands, reached))))
+        return Choice(stands, (*blocked, Blocked(Direction.DOWN, MIN_CHANGE, shown(stands, reached, binary=binary))))
     return Choice(reached, tuple(blocked))
 
 
@@ -106,4 +106,5 @@ def _too_soon(view: View, found: Settled, stands: Shape, wanted: Shape) -> tuple
     sooner = wanted_for(view, found.present, stands)
     if is_too_small(wanted, sooner, view.meaning.ladders, view.meaning.hvpa.down.min_change_percent):
         return ()
-    return tuple(Blocked(way, STABILIZATION_WINDOW, shown(wanted, sooner)) for way in ways(wanted, sooner))
+    step = shown(wanted, sooner, binary=view.meaning.binary)
+    return tuple(Blocked(way, STABILIZATION_WINDOW, step) for way in ways(wanted, sooner))

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from enum import StrEnum
+from fractions import Fraction
 
 import msgspec
 
 from trellis.api.resolve import EffectiveHvpa, ScaleMode, ScalePolicy
 from trellis.base.quantity import Quantity
+from trellis.base.readable import RESOURCE_WORDS, readable
 from trellis.base.reason import Reason
 from trellis.base.times import DailyWindow
 from trellis.core.hvpa.ladders import Ladders
@@ -46,6 +48,16 @@ class Shape(msgspec.Struct, frozen=True):
     def totals(self) -> Counts:
         """What all of them have."""
         return {name: self.count * amount for name, amount in self.size.items()}
+
+    def told(self, *, binary: bool) -> str:
+        """For people: rounded, and in the family of suffixes that buckets are written in."""
+        units = {"cpu": 1000, "memory": 1}
+        parts = [
+            f"{RESOURCE_WORDS[name]} {readable(Fraction(self.size[name], unit), name, binary)}"
+            for name, unit in units.items()
+            if name in self.size
+        ]
+        return f"{self.count} x ({', '.join(parts)})" if parts else str(self.count)
 
     def __str__(self) -> str:
         parts = [f"{self.size['cpu']}m"] if "cpu" in self.size else []
@@ -99,9 +111,10 @@ def is_too_small(before: Shape, after: Shape, ladders: Ladders, percent: int) ->
     )
 
 
-def shown(before: Shape, after: Shape) -> str:
-    """A step in words."""
-    return f"{before} to {after}"
+def shown(before: Shape, after: Shape, *, binary: bool) -> str:
+    """A step in words; exact, if nobody would see the difference otherwise."""
+    was, will_be = before.told(binary=binary), after.told(binary=binary)
+    return f"{before} to {after}" if was == will_be else f"{was} to {will_be}"
 
 
 def _closed(policy: ScalePolicy, window: DailyWindow | None, now: float) -> Reason | None:

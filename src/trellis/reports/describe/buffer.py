@@ -12,12 +12,13 @@ from trellis.api.resolve import (
     PercentOfReplicas,
     Strategy,
 )
+from trellis.base.readable import RESOURCE_WORDS
 from trellis.core.buffers import BufferSettings, NodesOfClass, Said, class_labels
 from trellis.core.buffers.node_classes import Chunks, split
 from trellis.core.buffers.shapes import given_shape
 from trellis.core.fit.resources import PODS
 from trellis.core.model.patches import quantity_text
-from trellis.reports.describe.words import RESOURCE_WORDS, counted, listed, span
+from trellis.reports.describe.words import counted, listed, span
 
 
 def buffer_sentences(buffer: EffectiveBuffer) -> list[str]:

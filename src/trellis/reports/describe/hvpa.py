@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 
-from trellis.api.buckets import RESOURCES, bounds, steps
+from trellis.api.buckets import RESOURCES, bounds, is_binary, steps
 from trellis.api.hvpa import Bucket
 from trellis.api.parts import TargetReference
 from trellis.api.resolve import EffectiveHvpa, ReplicaSizing, ScaleMode, ScalePolicy
-from trellis.base.quantity import Quantity
-from trellis.base.quantity_text import Format
-from trellis.reports.describe.words import RESOURCE_WORDS, amount, clock, counted, listed, span
+from trellis.base.readable import RESOURCE_WORDS, readable
+from trellis.reports.describe.words import clock, counted, listed, span
 
 # More steps than this make a sentence nobody reads.
 _MOST_STEPS = 8
@@ -48,10 +47,10 @@ def _bucket(bucket: Bucket) -> Iterator[str]:
     first, last = bucket.replicas.min or 1, bucket.replicas.max or 1
     at = f"At {counted(first, 'replica')}" if first == last else f"At {first} to {last} replicas"
     ranges = {resource: bounds(getattr(bucket, resource)) for resource in RESOURCES}
-    binary = Quantity.parse(bucket.memory.max or 0).format is Format.BINARY_SI
+    binary = is_binary([bucket])
 
     def told(value: Fraction, resource: str) -> str:
-        return amount(value, resource, binary)
+        return readable(value, resource, binary)
 
     if all(low == high for low, high in ranges.values()):
         fixed = [f"{told(low, resource)} {RESOURCE_WORDS[resource]}" for resource, (low, _) in ranges.items()]

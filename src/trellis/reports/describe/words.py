@@ -24,7 +24,6 @@ _NUMBERS = (
     "eleven",
     "twelve",
 )
-RESOURCE_WORDS = {"cpu": "CPU", "memory": "memory"}
 
 
 def number(count: int) -> str:
@@ -60,24 +59,6 @@ def span(duration: Duration) -> str:
     if seconds or not parts:
         parts.append(f"{float(seconds):g} s")
     return " ".join(parts)
-
-
-_DECIMAL = ((10**9, "G"), (10**6, "M"), (10**3, "k"))
-_BINARY = ((2**30, "Gi"), (2**20, "Mi"), (2**10, "Ki"))
-
-
-def amount(value: Fraction, resource: str, binary: bool) -> str:
-    """An exact amount for people, without its unit: CPU as a number, memory with a suffix of the family written."""
-    if resource == "memory":
-        for size, suffix in _BINARY if binary else _DECIMAL:
-            if value >= size:
-                return f"{_decimal(value / size)}{suffix}"
-    return _decimal(value)
-
-
-def _decimal(value: Fraction) -> str:
-    """At most four places, as many as it needs."""
-    return f"{float(value):.4f}".rstrip("0").rstrip(".")
 
 
 def clock(time: TimeOfDay) -> str:

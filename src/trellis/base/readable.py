@@ -1,0 +1,24 @@
+"""How does an exact amount of a resource read for a person? In the family of suffixes that it was written in."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Final
+
+RESOURCE_WORDS: Final = {"cpu": "CPU", "memory": "memory"}
+
+_DECIMAL: Final = ((10**9, "G"), (10**6, "M"), (10**3, "k"))
+_BINARY: Final = ((2**30, "Gi"), (2**20, "Mi"), (2**10, "Ki"))
+
+
+def readable(value: Fraction, resource: str, binary: bool) -> str:
+    """Without its unit: CPU as a number of cores, memory with a suffix; at most four places, as many as it needs."""
+    if resource == "memory":
+        for size, suffix in _BINARY if binary else _DECIMAL:
+            if value >= size:
+                return f"{_places(value / size)}{suffix}"
+    return _places(value)
+
+
+def _places(value: Fraction) -> str:
+    return f"{float(value):.4f}".rstrip("0").rstrip(".")
