@@ -62,6 +62,20 @@ class CapacityWorld(World):
         where = self.capacity_path(name)
         self.put(where, {**self.server.objects[where], "spec": spec})
 
+    def remove_kind(self) -> None:
+        """The definition is deleted, and with it all there is of the kind."""
+        mark = "/capacitybuffers"
+        for where in [each for each in self.server.objects if mark in each]:
+            self.server.delete(where)
+        self.version = ""
+        absent = refusal(404, "NotFound", "the server could not find the requested resource")
+        self.fault = lambda request: absent if mark in request.path else None
+        self.server.break_watches()
+
+    def install_kind(self, version: str) -> None:
+        self.version = version
+        self.fault = lambda _request: None
+
     # What a test reads.
 
     def capacity_path(self, name: str = "web") -> str:

@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Generic
 
 from trellis.core.model.keys import IndexFunction, T
 from trellis.core.model.store import Snapshot
 from trellis.kube.backoff import Backoff, Draw
 from trellis.kube.client import Client
-from trellis.kube.incidents import Incident, IncidentLog, Staleness
+from trellis.kube.incidents import Contact, Incident, IncidentLog, Staleness
 from trellis.kube.mirror import Handler, Mirror
 from trellis.kube.reflector import Reflector, Selection
 from trellis.kube.resources import Resource
@@ -31,6 +32,7 @@ class Informer(Generic[T]):
 
     `slim` makes of an object, as it comes, the one that is kept and told of: the same but for what nobody will ask. It
     must leave its name, and it raises for no object. One whose version it does not leave counts as new in every list.
+    Between two runs `resource` may be set to another version of the same kind.
     """
 
     def __init__(
@@ -48,14 +50,22 @@ class Informer(Generic[T]):
         self.resource = resource
         self.incidents = IncidentLog(report)
         self._mirror: Mirror[T] = Mirror(indexes, self.incidents, slim)
-        self._reflector = Reflector(client, resource, self._mirror, draw=draw, selection=selection, backoff=backoff)
+        self._reflected = partial(
+            Reflector[T], client, sink=self._mirror, draw=draw, selection=selection, backoff=backoff
+        )
 
     async def run(self) -> None:
         """Follow the cluster until cancelled. What is known stays readable after that, and grows stale."""
         try:
-            await self._reflector.run()
+            await self._reflected(self.resource).run()
         finally:
             self._mirror.contact.lost()
+
+    async def empty(self) -> None:
+        """Take it that there is nothing: the kind itself is gone. Not while it runs."""
+        self._mirror.contact = Contact()
+        self._mirror.list_began()
+        await self._mirror.list_ended("")
 
     def subscribe(self, handler: Handler[T]) -> None:
         """Tell a handler of everything there is, then of every change. It must be quick: it runs inside the watch."""

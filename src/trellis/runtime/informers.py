@@ -6,28 +6,30 @@ hpas = informers.follow(HPAS, dispensable=Dispensable("HPAs are not taken into a
 following = asyncio.create_task(informers.run())
 await informers.wait_until_synced()
 if informers.why_not_trusted() is None: ...
+
+A kind may come and go while a component runs, by its definition. Whoever can do without it says at the start whether it
+is served. While it is not, it is empty, and everything else goes on.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from trellis.base.errors import KubeError, UnreadableObject
 from trellis.core.model.keys import IndexFunction, T
 from trellis.kube.backoff import Draw
 from trellis.kube.client import Client
+from trellis.kube.incidents import Incident
 from trellis.kube.informer import Informer
 from trellis.kube.reflector import Selection
 from trellis.kube.resources import Resource
 from trellis.runtime.cluster_metrics import export_informer
 from trellis.runtime.metrics import Metrics
+from trellis.runtime.passing_kinds import PassingKinds
 from trellis.runtime.unseen import Dispensable, Unseen
 
 # After so long without contact what is known is no longer acted on.
 _TRUSTED_SECONDS: Final = 5.0
-_ABSENT_SECONDS: Final = 60.0
 
 
 class Informers:
@@ -49,11 +51,10 @@ class Informers:
         self._unseen = unseen
         self._draw = draw
         self._namespace = namespace
-        self._followed: list[Informer[Any]] = []
-        self._absent: list[Informer[Any]] = []
+        self._kinds = PassingKinds(client, unseen)
 
     def __iter__(self) -> Iterator[Informer[Any]]:
-        return iter(self._followed)
+        return iter(self._kinds.followed)
 
     def follow(
         self,
@@ -64,63 +65,60 @@ class Informers:
         namespace: str | None = None,
         field_selector: str = "",
         dispensable: Dispensable | None = None,
-        served: bool = True,
+        served: bool | None = None,
+        versions: Sequence[Resource[T]] = (),
     ) -> Informer[T]:
-        """One more kind. One that is not served is empty until it is: it is looked for once a minute."""
+        """One more kind. One that is told to be `served` or not comes and goes, in any of its `versions`.
+
+        It is looked for once a minute.
+        """
         own = self._namespace if namespace is None else namespace
-        informer = Informer(
+        report = self._unseen.reporting(resource, dispensable)
+
+        def noted(incident: Incident) -> None:
+            report(incident)
+            self._kinds.note(informer, incident)
+
+        informer: Informer[T] = Informer(
             self._client,
             resource,
             draw=self._draw,
             indexes=indexes,
             selection=Selection(namespace=own if resource.namespaced else "", field_selector=field_selector),
-            report=self._unseen.reporting(resource, dispensable),
+            report=noted,
             slim=slim,
         )
-        if served and not self._followed:
+        if served is not False and not self._kinds.followed:
             self._unseen.after(informer)
-        (self._followed if served else self._absent).append(informer)
+        self._kinds.add(informer, served, versions or (resource,))
         return informer
+
+    def sees(self, informer: Informer[Any]) -> bool:
+        """Whether the kind is there, and all of it has been seen."""
+        return self._kinds.sees(informer)
 
     async def run(self) -> None:
         """Follow the cluster until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            for informer in self._followed:
-                group.create_task(informer.run(), name=_task_name(informer))
-            while self._absent:
-                await asyncio.sleep(_ABSENT_SECONDS)
-                for informer in await self._installed():
-                    self._followed.append(informer)
-                    group.create_task(informer.run(), name=_task_name(informer))
-
-    async def _installed(self) -> list[Informer[Any]]:
-        """Those of the absent that are there now."""
-        try:
-            served = await self._client.discover()
-        except (KubeError, UnreadableObject):
-            return []
-        found = [each for each in self._absent if served.serves(each.resource)]
-        self._absent = [each for each in self._absent if each not in found]
-        return found
+        await self._kinds.run()
 
     async def wait_until_synced(self) -> None:
         """Return once everything has been seen that may be."""
-        for informer in self._followed:
+        for informer in tuple(self._kinds.followed):
             await self._unseen.wait_for(informer)
 
     @property
     def synced(self) -> bool:
         """Whether everything has been seen that may be."""
-        return not self._unseen.not_yet_seen(self._followed)
+        return not self._unseen.not_yet_seen(self._kinds.followed)
 
     def why_not_ready(self) -> str | None:
         """What probes are told while not everything has been seen."""
-        unseen = self._unseen.not_yet_seen(self._followed)
+        unseen = self._unseen.not_yet_seen(self._kinds.followed)
         return f"not yet seen: {', '.join(unseen)}" if unseen else None
 
     def why_not_trusted(self) -> str | None:
         """Why nothing may be done by what is known, if so: who has lost sight of something must not change it."""
-        seen = (each for each in self._followed if not self._unseen.is_lacking(each))
+        seen = (each for each in self._kinds.followed if not self._unseen.is_lacking(each))
         return next((why for each in seen if (why := why_not_trusted(each))), None)
 
     def remarks(self) -> Sequence[str]:
@@ -129,12 +127,9 @@ class Informers:
 
     def export(self, metrics: Metrics) -> None:
         """Say how all of them are doing now."""
-        for informer in self._followed:
+        gone = (each for each in self._kinds.absent if each.synced)
+        for informer in (*self._kinds.followed, *gone):
             export_informer(metrics, informer)
-
-
-def _task_name(informer: Informer[Any]) -> str:
-    return f"watch {informer.resource.full_name}"
 
 
 def why_not_trusted(informer: Informer[Any]) -> str | None:

@@ -95,6 +95,14 @@ class Unseen:
         """What probes are told of it, each as a line."""
         return [f"{name} unseen: {without}" for name, without in self._lacking.items()]
 
+    def came(self, resource: Resource[Any]) -> None:
+        """A kind that was not there has been installed."""
+        self._log.info("a kind has been installed and is seen from now on", what=resource.full_name)
+
+    def went(self, resource: Resource[Any]) -> None:
+        """A kind that was there has been removed."""
+        self._log.warning("going on without a kind that has been removed", what=resource.full_name)
+
     def _note(self, resource: Resource[Any], incident: Incident) -> None:
         name = resource.full_name
         if incident.kind is IncidentKind.GRANTED:

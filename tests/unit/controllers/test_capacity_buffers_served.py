@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from buffer_controller_world import path
+from buffer_controller_world import TWO_OF_WEB, path
 from buffer_world import app
 from capacity_buffer_world import MANAGED, OF_WEB, CapacityWorld
 from model_server import Document
@@ -349,6 +349,41 @@ def test_a_definition_that_is_missing_is_looked_for() -> None:
     world.run(play)
 
 
+@pytest.mark.parametrize("version", ["v1beta1", "v1alpha1"])
+def test_a_definition_may_come_later_in_either_version(version: str) -> None:
+    world = CapacityWorld(serve=True, version="")
+
+    async def play(_: BufferController) -> None:
+        world.version = version
+        world.add_workload()
+        world.add_capacity()
+        await world.wait(62.0)
+        assert world.replicas() == 2
+
+    world.run(play)
+
+
+def test_a_definition_that_is_removed_stops_no_buffer_and_gives_its_quota_back() -> None:
+    world = serving()
+    world.add_quota("compute", {"pods": "5"})
+    world.add_capacity(**OF_WEB, replicas=4)
+
+    async def play(_: BufferController) -> None:
+        assert world.replicas() == 4
+        world.add_buffer(**TWO_OF_WEB, capacity={"replicas": {"exactly": 4}})
+        await world.wait(2.0)
+        assert world.chunks() == 1
+        world.remove_kind()
+        await world.wait(10.0)
+        assert world.chunks() == 4
+        world.install_kind("v1alpha1")
+        world.add_capacity("other", **OF_WEB, replicas=3)
+        await world.wait(130.0)
+        assert (world.replicas("other"), world.chunks()) == (3, 2)
+
+    world.run(play)
+
+
 def test_verdicts_are_counted() -> None:
     world = serving()
     world.add_capacity()
@@ -356,7 +391,7 @@ def test_verdicts_are_counted() -> None:
 
     async def play(_: BufferController) -> None:
         await world.wait(61.0)
-        assert world.figure('trellis_buffers_capacity_buffers{reason="BufferReady"}') == 1
-        assert world.figure('trellis_buffers_capacity_buffers{reason="TargetNotFound"}') == 1
+        assert world.counted('trellis_buffers_capacity_buffers{reason="BufferReady"}') == 1
+        assert world.counted('trellis_buffers_capacity_buffers{reason="TargetNotFound"}') == 1
 
     world.run(play)

@@ -54,12 +54,12 @@ class Serving:
 
     async def look(self, key: Key) -> float | None:
         """Look at one; the answer is in how many seconds to look again, None if only a change is a reason to."""
-        if not self.watching.seen:
-            return _UNTOLD_SECONDS
         buffer = self.watching.buffers.get(key[0], name_in(key))
         if buffer is None or not is_ours(buffer):
             self._forget(key)
             return None
+        if not self.watching.seen:
+            return _UNTOLD_SECONDS
         known = self._keeping.of(key, buffer)
         facts = await self._facts(buffer, known)
         if facts is None:

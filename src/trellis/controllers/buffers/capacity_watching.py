@@ -17,8 +17,8 @@ from trellis.runtime.unseen import Dispensable
 
 BY_REFERENCE: Final = "reference"
 
-# The version that came first has the same fields.
-_OLDER: Final = msgspec.structs.replace(CAPACITY_BUFFERS, version="v1alpha1")
+# The version that came first has the same fields. The newer one is read where there are both.
+VERSIONS: Final = (CAPACITY_BUFFERS, msgspec.structs.replace(CAPACITY_BUFFERS, version="v1alpha1"))
 _MARK: Final = f"{CAPACITY_BUFFERS.plural}/"
 _WITHOUT: Final = Dispensable("CapacityBuffers are neither served nor made of Buffers")
 
@@ -27,19 +27,26 @@ class CapacityWatching:
     """CapacityBuffers and PodTemplates. Without a definition there are no CapacityBuffers, until there is one."""
 
     def __init__(self, informers: Informers, served: Served) -> None:
-        self.resource = served_version(served)
+        self._informers = informers
+        there = next((each for each in VERSIONS if served.serves(each)), None)
         self.buffers: Informer[CapacityBuffer] = informers.follow(
-            self.resource,
+            there or CAPACITY_BUFFERS,
             indexes={BY_REFERENCE: _referred, BY_NAMESPACE: in_namespace},
             dispensable=_WITHOUT,
-            served=served.serves(self.resource),
+            served=there is not None,
+            versions=VERSIONS,
         )
         self.templates: Informer[PodTemplate] = informers.follow(POD_TEMPLATES, dispensable=_WITHOUT)
 
     @property
+    def resource(self) -> Resource[CapacityBuffer]:
+        """CapacityBuffers in the version that is read at present."""
+        return self.buffers.resource
+
+    @property
     def seen(self) -> bool:
         """Whether all of both has been seen; before that nobody knows which names are taken."""
-        return self.buffers.synced and self.templates.synced
+        return self._informers.sees(self.buffers) and self.templates.synced
 
     def keys(self) -> list[Key]:
         """All CapacityBuffers, as they stand in line."""
@@ -53,11 +60,6 @@ class CapacityWatching:
         """Those with this workload, or with this PodTemplate."""
         found = self.buffers.by(BY_REFERENCE, _reference(namespace, kind, name))
         return [capacity_key(key_of(each)) for each in found]
-
-
-def served_version(served: Served) -> Resource[CapacityBuffer]:
-    """CapacityBuffers in the version that there is; the newer one, if there is none."""
-    return _OLDER if served.serves(_OLDER) and not served.serves(CAPACITY_BUFFERS) else CAPACITY_BUFFERS
 
 
 def capacity_key(key: Key) -> Key:

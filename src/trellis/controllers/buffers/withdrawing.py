@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from typing import Any, Final, TypeVar
 
 from trellis.api.buffer import Buffer
-from trellis.api.kube.capacity_buffers import CapacityBuffer
 from trellis.api.kube.meta import KubeObject
 from trellis.base.errors import KubeError, NotFound, UnreadableObject
+from trellis.controllers.buffers.capacity_watching import VERSIONS
 from trellis.controllers.buffers.owned import RETRY_SECONDS, is_owned
 from trellis.controllers.buffers.translated_condition import condition_in, no_condition_action
 from trellis.core.buffers import Translation
@@ -47,10 +47,9 @@ async def withdraw(
 class Withdrawing:
     """What is done where Buffers are not translated: what was kept at a time when they were is given up."""
 
-    def __init__(self, client: Client, writer: Writer, resource: Resource[CapacityBuffer]) -> None:
+    def __init__(self, client: Client, writer: Writer) -> None:
         self._client = client
         self._writer = writer
-        self._resource = resource
 
     async def keep(self, buffer: Buffer, _settled: Translation) -> float | None:
         """Keep nothing. Only a Buffer that tells of a CapacityBuffer costs anything."""
@@ -62,11 +61,13 @@ class Withdrawing:
             return None
         namespace, name = buffer.metadata.namespace, buffer.metadata.name
         try:
-            capacity = await self._find(self._resource, name, namespace)
+            # The kind may have come, gone and changed its version since: it is asked for in each.
+            found = [(each, await self._find(each, name, namespace)) for each in VERSIONS]
             template = await self._find(POD_TEMPLATES, template_name(name), namespace)
         except (KubeError, UnreadableObject):
             return RETRY_SECONDS
-        return await withdraw(self._writer, buffer, ((self._resource, capacity), (POD_TEMPLATES, template)))
+        capacity = next((each for each in found if each[1] is not None), found[0])
+        return await withdraw(self._writer, buffer, (capacity, (POD_TEMPLATES, template)))
 
     def forget(self, key: Key) -> None:
         """There is nothing to forget."""
