@@ -30,6 +30,7 @@ from trellis.kube.network_failures import NETWORK_FAILURES, what_happened
 from trellis.kube.proxies import proxy_from
 from trellis.kube.requests import Request
 from trellis.kube.responses import Response
+from trellis.kube.sessions import hang_up
 from trellis.kube.tls import make_context
 from trellis.kube.transport import Stream
 from trellis.kube.watch_lines import LineSplitter
@@ -107,11 +108,8 @@ class AiohttpTransport:
     async def close(self) -> None:
         """Close every connection, streams included, and without a goodbye: nobody is left to wait for the answer."""
         session, self._session = self._session, None
-        if session is None:
-            return
-        if session.connector is not None:
-            await session.connector.close(abort_ssl=True)
-        await session.close()
+        if session is not None:
+            await hang_up(session)
 
     async def _open(self, request: Request, head: float, total: float | None) -> aiohttp.ClientResponse:
         """The response's head, within `head` seconds. Credentials that were refused are renewed and tried once more."""

@@ -8,6 +8,7 @@
 | any other refusal of the version, or three faults in a row | wait, list anew |
 | 429 | wait at least as long as `Retry-After` says |
 | a list that does not get through | wait, list anew; what came of it is thrown away |
+| another request is answered while one waits for a server that was away | ask again soon, as after a first failure |
 
 A reflector keeps no objects and knows no clock but the event loop's. It tells a `Sink` what it hears.
 """
@@ -44,6 +45,9 @@ _EVENTS_IN_A_ROW: Final = 64
 
 # So many faults in a row may be about the version that is asked for, so ask for none.
 _FAULTS_BEFORE_LIST: Final = 3
+
+# What may be over for all once it is over for one; what is refused to one kind says nothing about another.
+_ABOUT_THE_SERVER: Final = (Unreachable, ServerFault, Unauthorized)
 
 
 class Selection(msgspec.Struct, frozen=True):
@@ -97,6 +101,8 @@ class Reflector(Generic[T]):
         self._draw = draw
         self._version = ""
         self._failures = 0
+        # How often an answer to somebody else has had it ask again, since it was last well.
+        self._calls = 0
         self._has_expired = False
         self._page_size = PAGE_SIZE
 
@@ -109,8 +115,20 @@ class Reflector(Generic[T]):
                 await self._watch()
             except (KubeError, UnreadableObject) as error:
                 wait = self._judge(error)
+                if isinstance(error, Unreachable):
+                    wait = self._client.presence.scouted(wait, self._draw)
                 self._sink.failed(error, wait, asyncio.get_running_loop().time())
-                await asyncio.sleep(wait)
+                await self._wait(wait, error)
+
+    async def _wait(self, seconds: float, error: KubeError | UnreadableObject) -> None:
+        if not isinstance(error, _ABOUT_THE_SERVER):
+            await asyncio.sleep(seconds)
+            return
+        when_called = self._backoff.wait(self._calls + 1, self._draw, error.retry_after)
+        if await self._client.presence.wait(seconds, when_called):
+            # What failed before was for want of a server; what fails now counts from here.
+            self._calls += 1
+            self._failures = self._calls
 
     async def _list(self) -> None:
         clock = asyncio.get_running_loop().time
@@ -171,7 +189,7 @@ class Reflector(Generic[T]):
             self._sink.event_came(event, now)
 
     def _succeed(self) -> None:
-        self._failures, self._has_expired = 0, False
+        self._failures, self._calls, self._has_expired = 0, 0, False
 
     def _judge(self, error: KubeError | UnreadableObject) -> float:
         """Note what is to be done after an error; returns how long to wait before."""

@@ -124,9 +124,6 @@ MUTATING_WEBHOOKS: Final = Resource(
     False,
     MutatingWebhookConfiguration,
 )
-CRDS: Final = Resource(
-    "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", False, KubeObject
-)
 CAPACITY_BUFFERS: Final = Resource(
     "autoscaling.x-k8s.io", "v1beta1", "capacitybuffers", "CapacityBuffer", True, CapacityBuffer
 )

@@ -55,12 +55,8 @@ class World:
 
     def run(self, main: Callable[[], Coroutine[Any, Any, None]], *replicas: Presence) -> None:
         async def everything() -> None:
-            tasks = [asyncio.create_task(each.run()) for each in replicas]
-            try:
+            async with virtual_time.working(*(each.run() for each in replicas)):
                 await main()
-            finally:
-                for task in tasks:
-                    task.cancel()
 
         virtual_time.run(everything())
 

@@ -119,6 +119,12 @@ def spec(server: ModelServer) -> Document:
     return found
 
 
+async def leading_and_standing(first: Candidate, second: Candidate) -> tuple[Candidate, Candidate]:
+    """Both of them stand for election, and the first leads."""
+    await first.start().election.wait_until_leading()
+    return first, second.start()
+
+
 def run(work: Coroutine[Any, Any, None], start: float = 0.0) -> None:
     virtual_time.run(work, start=start)
 
@@ -156,9 +162,7 @@ def test_a_leader_renews_with_one_request_every_two_seconds() -> None:
 def test_the_second_candidate_waits_as_long_as_the_first_renews() -> None:
     async def main() -> None:
         server = ModelServer()
-        first, second = Candidate(server, "a").start(), Candidate(server, "b")
-        await first.election.wait_until_leading()
-        second.start()
+        first, second = await leading_and_standing(Candidate(server, "a"), Candidate(server, "b"))
         await asyncio.sleep(3600)
         assert (first.election.may_write(), second.election.may_write()) == (True, False)
         assert second.election.holder == "a"
@@ -171,9 +175,7 @@ def test_when_the_leader_dies_the_other_takes_over_within_the_lease_and_old_writ
     async def main() -> None:
         server = ModelServer()
         server.put("/api/v1/namespaces/shop/pods/web-0", {})
-        first, second = Candidate(server, "a").start(), Candidate(server, "b")
-        await first.election.wait_until_leading()
-        second.start()
+        first, second = await leading_and_standing(Candidate(server, "a"), Candidate(server, "b"))
         await asyncio.sleep(60.5)
         assert (await first.write()).applied
         died = asyncio.get_running_loop().time()
@@ -199,9 +201,7 @@ def test_when_the_leader_dies_the_other_takes_over_within_the_lease_and_old_writ
 def test_a_leader_that_cannot_renew_stops_writing_before_anybody_else_may_start() -> None:
     async def main() -> None:
         server = ModelServer()
-        first, second = Candidate(server, "a").start(), Candidate(server, "b")
-        await first.election.wait_until_leading()
-        second.start()
+        first, second = await leading_and_standing(Candidate(server, "a"), Candidate(server, "b"))
         await asyncio.sleep(60)
         first.line.cut = True
         stopped = started = 0.0
@@ -240,9 +240,7 @@ def test_the_right_to_write_counts_from_when_the_renewal_was_sent_not_from_its_a
 def test_a_leader_that_shuts_down_gives_the_lease_back() -> None:
     async def main() -> None:
         server = ModelServer()
-        first, second = Candidate(server, "a").start(), Candidate(server, "b")
-        await first.election.wait_until_leading()
-        second.start()
+        first, second = await leading_and_standing(Candidate(server, "a"), Candidate(server, "b"))
         await asyncio.sleep(30)
         await first.stop()
         assert not first.election.may_write()
@@ -259,9 +257,7 @@ def test_a_leader_that_shuts_down_gives_the_lease_back() -> None:
 def test_a_candidate_that_does_not_lead_gives_nothing_back() -> None:
     async def main() -> None:
         server = ModelServer()
-        first, second = Candidate(server, "a").start(), Candidate(server, "b")
-        await first.election.wait_until_leading()
-        second.start()
+        _first, second = await leading_and_standing(Candidate(server, "a"), Candidate(server, "b"))
         await asyncio.sleep(30)
         await second.stop()
         assert spec(server)["holderIdentity"] == "a"
@@ -276,9 +272,9 @@ def test_clocks_that_disagree_or_jump_change_nothing(skew: timedelta) -> None:
 
     async def main() -> None:
         server = ModelServer()
-        first, second = Candidate(server, "a", jumping).start(), Candidate(server, "b", lambda: wall() + skew)
-        await first.election.wait_until_leading()
-        second.start()
+        first, second = await leading_and_standing(
+            Candidate(server, "a", jumping), Candidate(server, "b", lambda: wall() + skew)
+        )
         for _ in range(1000):
             await asyncio.sleep(0.7)
             assert first.election.may_write()
@@ -319,9 +315,7 @@ def test_a_label_on_the_lease_does_not_prolong_it() -> None:
 def test_another_process_of_the_same_name_is_respected() -> None:
     async def main() -> None:
         server = ModelServer()
-        first, second = Candidate(server, "same").start(), Candidate(server, "same")
-        await first.election.wait_until_leading()
-        second.start()
+        first, second = await leading_and_standing(Candidate(server, "same"), Candidate(server, "same"))
         await asyncio.sleep(600)
         assert (first.election.may_write(), second.election.may_write()) == (True, False)
 

@@ -359,7 +359,7 @@ def test_leaving_a_watch_closes_its_connection() -> None:
                 async for event in events:
                     assert event.object is not None
                     break
-            await asyncio.wait_for(closed.wait(), 10)
+            await asyncio.wait_for(closed.wait(), 60)
 
     asyncio.run(main())
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from trellis.api.kube.slices import NOTHING, Labels, Slice, Time
@@ -15,6 +17,14 @@ class OwnerReference(Slice, frozen=True):
     name: str = ""
     uid: str = ""
     controller: bool = False
+
+
+def controller_among(owners: Sequence[OwnerReference]) -> OwnerReference | None:
+    """The owner that keeps an object as it should be, if there is one."""
+    for owner in owners:
+        if owner.controller:
+            return owner
+    return None
 
 
 class ObjectMeta(Slice, frozen=True):
@@ -37,10 +47,7 @@ class ObjectMeta(Slice, frozen=True):
     @property
     def controller(self) -> OwnerReference | None:
         """The owner that keeps this object as it should be, if there is one."""
-        for owner in self.owner_references:
-            if owner.controller:
-                return owner
-        return None
+        return controller_among(self.owner_references)
 
 
 class KubeObject(Slice, frozen=True):

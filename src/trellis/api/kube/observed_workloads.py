@@ -6,7 +6,7 @@ here.
 
 from __future__ import annotations
 
-from trellis.api.kube.meta import LabelSelector, OwnerReference
+from trellis.api.kube.meta import LabelSelector, OwnerReference, controller_among
 from trellis.api.kube.slices import NOTHING, Labels, Slice
 
 
@@ -22,10 +22,7 @@ class OwnedMeta(Slice, frozen=True):
     @property
     def controller(self) -> OwnerReference | None:
         """The owner that keeps this object as it should be, if there is one."""
-        for owner in self.owner_references:
-            if owner.controller:
-                return owner
-        return None
+        return controller_among(self.owner_references)
 
 
 class Observed(Slice, frozen=True):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from msgspec.structs import force_setattr
+
 from trellis.api.kube.containers import Container, ContainerStatus, Resources
 from trellis.api.kube.meta import Condition, KubeObject, ObjectMeta
 from trellis.api.kube.placement import (
@@ -37,12 +39,21 @@ class ClaimVolume(Slice, frozen=True):
 
 
 class Volume(Slice, frozen=True):
-    """A volume, as far as it ties a pod to a node or zone or is lost with it; others read as empty."""
+    """A volume, as far as it ties a pod to a node or zone or is lost with it; others read as empty.
 
+    Only files on the node are known by name: the token that every pod gets has another name in each, and pods that are
+    alike are to stay so.
+    """
+
+    name: str = ""
     host_path: Presence | None = None
     empty_dir: EmptyDir | None = None
     persistent_volume_claim: ClaimVolume | None = None
     ephemeral: Presence | None = None
+
+    def __post_init__(self) -> None:
+        if self.name and self.host_path is None and self.empty_dir is None:
+            force_setattr(self, "name", "")
 
 
 class PodOS(Slice, frozen=True):

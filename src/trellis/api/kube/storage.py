@@ -13,6 +13,8 @@ BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 
 WAIT_FOR_FIRST_CONSUMER: Final = "WaitForFirstConsumer"
+# The access mode of a claim that one pod at a time may use.
+ONE_POD: Final = "ReadWriteOncePod"
 
 
 class ClaimSpec(Slice, frozen=True):
@@ -20,6 +22,7 @@ class ClaimSpec(Slice, frozen=True):
 
     volume_name: str = ""
     storage_class_name: str = ""
+    access_modes: tuple[str, ...] = ()
 
 
 class ClaimStatus(Slice, frozen=True):
