@@ -17,7 +17,9 @@ import msgspec
 
 import virtual_time
 from buffer_world import NOON, app
-from model_server import Document, ModelServer, pod_path
+from controlled_world import ControlledWorld, discovery
+from model_server import Document, pod_path
+from recorded_decisions import Recording
 from trellis.api.kube.meta import ObjectReference
 from trellis.base.reason import Reason
 from trellis.base.times import format_time
@@ -26,12 +28,9 @@ from trellis.controllers.buffers.metrics import BUFFER_METRICS
 from trellis.controllers.buffers.settings import BufferControllerSettings, TranslationSettings
 from trellis.controllers.buffers.target_plugins import GroupKind
 from trellis.core.buffers import TargetKind
-from trellis.kube.outcomes import Outcome
+from trellis.core.model.recording import BUFFERS
 from trellis.kube.requests import Request
 from trellis.kube.scripted import Answer, answer, refusal
-from trellis.kube.writer import Writer
-from trellis.runtime.health import Activity
-from trellis.runtime.metrics import Metrics
 
 NAMESPACE = "shop"
 START = NOON
@@ -49,21 +48,10 @@ _KINDS = {
         *(("deployments", "Deployment"), ("deployments/scale", "Scale"), ("replicasets", "ReplicaSet")),
         *(("statefulsets", "StatefulSet"), ("daemonsets", "DaemonSet")),
     ],
-    "batch/v1": [("jobs", "Job")],
+    "batch/v1": [("jobs", "Job"), ("cronjobs", "CronJob")],
     "autoscaling.k8s.io/v1": [("verticalpodautoscalers", "VerticalPodAutoscaler")],
     "autoscaling.x-k8s.io/v1alpha1": [("hvpas", "Hvpa"), ("buffers", "Buffer")],
     "example.com/v1": [("rollouts", "Rollout"), ("rollouts/scale", "Scale"), ("games", "Game")],
-}
-_VERSIONS = [{"groupVersion": each, "version": each.partition("/")[2]} for each in _KINDS if each != "v1"]
-_ROOTS: dict[str, Document] = {
-    "/api": {"versions": ["v1"]},
-    "/apis": {"groups": [{"versions": [version], "preferredVersion": version} for version in _VERSIONS]},
-}
-_SERVED: dict[str, Document] = _ROOTS | {
-    f"/apis/{group}" if group != "v1" else "/api/v1": {
-        "resources": [{"name": name, "kind": kind, "namespaced": True} for name, kind in kinds]
-    }
-    for group, kinds in _KINDS.items()
 }
 
 
@@ -73,27 +61,19 @@ def path(plural: str, name: str, namespace: str = NAMESPACE) -> str:
     return f"{root}/namespaces/{namespace}/{plural}/{name}"
 
 
-class World:
+class World(ControlledWorld):
     """The cluster as the controller sees it, and the controller."""
 
     def __init__(self, **translation: Any) -> None:
-        self.server = ModelServer()
-        self.server.before = self._before
-        self.fault: Callable[[Request], Answer | None] = lambda _request: None
+        super().__init__(BUFFER_METRICS, discovery(_KINDS))
         self.admit: Callable[[Document], Document] = lambda pod: pod
-        self.leads = True
         self.dry_runs = 0
         self.writes = 0
         self.events: list[tuple[str, str]] = []
-        self.outcomes: list[Outcome] = []
-        self.metrics = Metrics(BUFFER_METRICS, about_process=False)
         self.settings = BufferControllerSettings(translation=TranslationSettings(**translation))
         self.kinds: dict[GroupKind, TargetKind] = {}
+        self.recording = Recording(BUFFERS)
         self._pods = 0
-
-    def now(self) -> float:
-        """The wall clock, which goes with the loop's."""
-        return asyncio.get_running_loop().time()
 
     # What a test puts there.
 
@@ -166,8 +146,10 @@ class World:
             spec = {**TWO_OF_WEB, "capacity": {"replicas": {"exactly": 2}}}
         self.put(path("buffers", name), {"spec": spec})
 
-    def add_vpa(self, cpu: str, name: str = "web", target: str = "web", **spec: Any) -> None:
-        about = {"apiVersion": "apps/v1", "kind": "Deployment", "name": target}
+    def add_vpa(
+        self, cpu: str, name: str = "web", target: str = "web", *, kind: str = "Deployment", **spec: Any
+    ) -> None:
+        about = {"apiVersion": "apps/v1", "kind": kind, "name": target}
         part = {"containerName": "app", "target": {"cpu": cpu, "memory": "1Gi"}}
         status = {"recommendation": {"containerRecommendations": [part]}}
         self.put(path("verticalpodautoscalers", name), {"spec": {"targetRef": about, **spec}, "status": status})
@@ -232,18 +214,11 @@ class World:
         """How many Events of a reason there were."""
         return sum(each == code for each, _ in self.events)
 
-    def figure(self, start: str) -> float:
-        """The sum of the series whose line begins so."""
-        lines = self.metrics.text().decode().splitlines()
-        return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(start))
-
     # The cluster.
 
     def _before(self, request: Request) -> Answer | None:
-        if (fault := self.fault(request)) is not None:
-            return fault
-        if request.path in _SERVED:
-            return answer(_SERVED[request.path])
+        if (found := super()._before(request)) is not None:
+            return found
         where, _, last = request.path.rpartition("/")
         if last == "scale" and where in self.server.objects:
             return self._scale(where)
@@ -285,27 +260,10 @@ class World:
     @asynccontextmanager
     async def controlling(self) -> AsyncIterator[BufferController]:
         """The controller while it works."""
-        client = self.server.client
-        controller = BufferController(
-            client,
-            Writer(client, record=self.outcomes.append, may_write=lambda: self.leads),
-            self.settings,
-            await client.discover(),
-            kinds=self.kinds,
-            metrics=self.metrics,
-            activity=Activity(300.0, asyncio.get_running_loop().time),
-            record=self._record,
-            may_act=lambda: self.leads,
-            now=self.now,
-            draw=lambda: 0.5,
-        )
-        task = asyncio.create_task(controller.run())
-        try:
-            yield controller
-            assert not task.done(), task.result()
-        finally:
-            task.cancel()
-            await asyncio.wait({task})
+        with self.recording.recorder() as recorder:
+            controller = BufferController(await self.equipment(), self.settings, kinds=self.kinds, recorder=recorder)
+            async with virtual_time.working(controller.run()):
+                yield controller
 
     def run(self, play: Callable[[BufferController], Awaitable[None]], start: float = START) -> None:
         """Let a play go on while the controller works."""
@@ -316,7 +274,7 @@ class World:
                 await play(controller)
 
         virtual_time.run(main(), start=start)
-        assert not self.figure("trellis_buffers_failures_total")
+        assert not self.counted("trellis_buffers_failures_total")
 
     def _record(self, about: ObjectReference, reason: Reason, message: str) -> None:
         assert about.kind == "Buffer"

@@ -1,7 +1,8 @@
 """An Hvpa controller with a small API server in memory around it, on a virtual clock.
 
 Everything between the flags and the requests is the real thing. The cluster lives a little: pods come and go with the
-count of their workload, become Ready after a while, and an updater gives them what the Hvpa publishes.
+count of their workload, become Ready after a while, and an updater gives them what the Hvpa publishes. All plans are
+recorded, and when the play is over they are made again: they must be the same.
 """
 
 from __future__ import annotations
@@ -15,41 +16,31 @@ from typing import Any
 import msgspec
 
 import virtual_time
+from controlled_world import ControlledWorld, discovery
 from json_patching import PatchRefused, apply_patch
-from model_server import Document, ModelServer, pod_path
+from model_server import Document, pod_path
+from recorded_decisions import Recording
 from trellis.api.kube.meta import ObjectReference
 from trellis.base.reason import Reason
 from trellis.base.times import format_time
 from trellis.controllers.hvpa.controller import HvpaController
 from trellis.controllers.hvpa.metrics import HVPA_METRICS
 from trellis.controllers.hvpa.settings import HvpaControllerSettings
-from trellis.kube.outcomes import Outcome
+from trellis.core.model.recording import HVPA
 from trellis.kube.requests import Request
 from trellis.kube.scripted import Answer, answer, refusal
-from trellis.kube.writer import Writer, WriterSettings
-from trellis.runtime.health import Activity
-from trellis.runtime.metrics import Metrics
 
 START = 1_800_000_000.0
 NAMESPACE = "shop"
 STORY_1 = {"replicas": {"min": 1, "max": 8}, "cpu": {"min": "0", "max": "24"}, "memory": {"min": "500M", "max": "25G"}}
 
 _KINDS = {
+    "v1": [("pods", "Pod")],
     "apps/v1": [("deployments", "Deployment"), ("deployments/scale", "Scale")],
     "autoscaling/v2": [("horizontalpodautoscalers", "HorizontalPodAutoscaler")],
     "autoscaling.k8s.io/v1": [("verticalpodautoscalers", "VerticalPodAutoscaler")],
     "autoscaling.x-k8s.io/v1alpha1": [("hvpas", "Hvpa")],
     "example.com/v1": [("rollouts", "Rollout"), ("rollouts/scale", "Scale")],
-}
-_VERSIONS = [{"groupVersion": each, "version": each.partition("/")[2]} for each in _KINDS]
-_CORE: dict[str, Document] = {
-    "/api": {"versions": ["v1"]},
-    "/api/v1": {"resources": [{"name": "pods", "kind": "Pod", "namespaced": True}]},
-    "/apis": {"groups": [{"versions": [version], "preferredVersion": version} for version in _VERSIONS]},
-}
-_SERVED: dict[str, Document] = _CORE | {
-    f"/apis/{group}": {"resources": [{"name": name, "kind": kind, "namespaced": True} for name, kind in kinds]}
-    for group, kinds in _KINDS.items()
 }
 
 
@@ -58,28 +49,19 @@ def path(plural: str, name: str) -> str:
     return f"/apis/{group}/namespaces/{NAMESPACE}/{plural}/{name}"
 
 
-class World:
+class World(ControlledWorld):
     """The cluster as the controller sees it, and the controller."""
 
     def __init__(self) -> None:
-        self.server = ModelServer()
-        self.server.before = self._before
-        self.fault: Callable[[Request], Answer | None] = lambda _request: None
+        super().__init__(HVPA_METRICS, discovery(_KINDS))
         self.start_seconds = 5.0
         self.updates = True
-        self.leads = True
-        self.read_only = False
         self.events: list[tuple[str, str]] = []
         self.scalings: list[tuple[float, int]] = []
         self.written_back: list[int] = []
-        self.outcomes: list[Outcome] = []
-        self.metrics = Metrics(HVPA_METRICS, about_process=False)
         self.settings = HvpaControllerSettings()
+        self.recording = Recording(HVPA)
         self._pods = 0
-
-    def now(self) -> float:
-        """The wall clock, which goes with the loop's."""
-        return asyncio.get_running_loop().time()
 
     def time_text(self, at: float | None = None) -> str:
         """A time, or now, as objects have it."""
@@ -137,6 +119,12 @@ class World:
         """What an updater does: pods get what the Hvpa publishes."""
         self._resize(name, path("hvpas", name))
 
+    def give_a_pod(self, requests: Document, app: str = "web") -> None:
+        """What somebody does who resizes a pod by hand."""
+        where = self._of(app)[0]
+        containers = [{"name": "app", "resources": {"requests": requests}}]
+        self.server.put(where, {**self.server.objects[where], "spec": {"containers": containers}})
+
     async def wait(self, seconds: float) -> None:
         """Let time go by, with the bookmarks that keep a watch alive."""
         until = self.now() + seconds
@@ -180,10 +168,8 @@ class World:
     # The cluster.
 
     def _before(self, request: Request) -> Answer | None:
-        if (fault := self.fault(request)) is not None:
-            return fault
-        if request.path in _SERVED:
-            return answer(_SERVED[request.path])
+        if (found := super()._before(request)) is not None:
+            return found
         where, _, last = request.path.rpartition("/")
         if last == "scale" and where in self.server.objects:
             return self._scale(where, request)
@@ -291,31 +277,10 @@ class World:
     @asynccontextmanager
     async def controlling(self) -> AsyncIterator[HvpaController]:
         """The controller while it works."""
-        client = self.server.client
-        controller = HvpaController(
-            client,
-            Writer(
-                client,
-                settings=WriterSettings(read_only=self.read_only),
-                record=self.outcomes.append,
-                may_write=lambda: self.leads,
-            ),
-            self.settings,
-            await client.discover(),
-            metrics=self.metrics,
-            activity=Activity(300.0, asyncio.get_running_loop().time),
-            record=self._record,
-            may_act=lambda: self.leads,
-            now=self.now,
-            draw=lambda: 0.5,
-        )
-        task = asyncio.create_task(controller.run())
-        try:
-            yield controller
-            assert not task.done(), task.result()
-        finally:
-            task.cancel()
-            await asyncio.wait({task})
+        with self.recording.recorder() as recorder:
+            controller = HvpaController(await self.equipment(), self.settings, recorder=recorder)
+            async with virtual_time.working(controller.run()):
+                yield controller
 
     def run(self, play: Callable[[HvpaController], Awaitable[None]]) -> None:
         """Let a play go on while the controller works."""
@@ -330,8 +295,7 @@ class World:
 
     def failures(self) -> float:
         """Looks that ended with an error of our own."""
-        lines = self.metrics.text().decode().splitlines()
-        return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith("trellis_hvpa_failures_total"))
+        return self.counted("trellis_hvpa_failures_total")
 
     def _record(self, _about: ObjectReference, reason: Reason, message: str) -> None:
         self.events.append((reason.code, message))

@@ -17,8 +17,9 @@ import msgspec
 import yaml
 
 import virtual_time
+from controlled_world import ControlledWorld, discovery
 from kwok_world import group
-from model_server import Document, ModelServer, pod_path
+from model_server import Document, pod_path
 from trellis.api.kube.meta import ObjectReference
 from trellis.base.durations import Duration
 from trellis.base.quantity import Quantity
@@ -28,13 +29,9 @@ from trellis.controllers.nodes.controller import NodeController
 from trellis.controllers.nodes.metrics import NODE_METRICS
 from trellis.controllers.nodes.settings import NodeControllerSettings
 from trellis.controllers.nodes.watching import Watching
-from trellis.kube.outcomes import Outcome
 from trellis.kube.requests import Request
 from trellis.kube.scripted import Answer, answer, refusal
-from trellis.kube.writer import Writer, WriterSettings
 from trellis.providers.protocol import Provider
-from trellis.runtime.health import Activity
-from trellis.runtime.metrics import Metrics
 
 START = 1_800_000_000.0
 NAMESPACE = "shop"
@@ -45,20 +42,9 @@ BOOT = 30.0
 
 _APPLIED_PARTS = ("conditions", "lastFullyProvisioned")
 _KINDS = {
-    "autoscaling.x-k8s.io/v1alpha1": ("buffers", "Buffer"),
-    "autoscaling.k8s.io/v1": ("verticalpodautoscalers", "VerticalPodAutoscaler"),
-}
-_VERSIONS = [{"groupVersion": each, "version": each.partition("/")[2]} for each in _KINDS]
-_SERVED: dict[str, Document] = {
-    "/api": {"versions": ["v1"]},
-    "/api/v1": {
-        "resources": [{"name": each, "kind": "Pod", "namespaced": True} for each in ("pods", "pods/resize")],
-    },
-    "/apis": {"groups": [{"versions": [each], "preferredVersion": each} for each in _VERSIONS]},
-    **{
-        f"/apis/{version}": {"resources": [{"name": plural, "kind": kind, "namespaced": True}]}
-        for version, (plural, kind) in _KINDS.items()
-    },
+    "v1": [("pods", "Pod"), ("pods/resize", "Pod")],
+    "autoscaling.x-k8s.io/v1alpha1": [("buffers", "Buffer")],
+    "autoscaling.k8s.io/v1": [("verticalpodautoscalers", "VerticalPodAutoscaler")],
 }
 
 
@@ -73,28 +59,18 @@ def seconds(number: int) -> Duration:
     return Duration.from_seconds(number)
 
 
-class World:
+class World(ControlledWorld):
     """The cluster as the autoscaler sees it, and the autoscaler."""
 
     def __init__(self, *groups: Document, **flags: dict[str, Any]) -> None:
-        self.server = ModelServer()
-        self.server.before = self._before
-        self.fault: Callable[[Request], Answer | None] = lambda _request: None
-        self.leads = True
-        self.read_only = False
+        super().__init__(NODE_METRICS, discovery(_KINDS))
         self.lives = True
         self.events: list[tuple[str, str, str, str]] = []
-        self.outcomes: list[Outcome] = []
         self.evicted: list[str] = []
         self.provider: Callable[[Watching], Provider] | None = None
-        self.metrics = Metrics(NODE_METRICS, about_process=False)
         self.settings = settings_with(**flags)
         self.declare(*(groups or (group(),)))
         self._made = 0
-
-    def now(self) -> float:
-        """The wall clock, which goes with the loop's."""
-        return asyncio.get_running_loop().time()
 
     # What a test puts there.
 
@@ -217,10 +193,8 @@ class World:
         return {path: each for path, each in self.server.objects.items() if path.startswith(pod_path("", NAMESPACE))}
 
     def _before(self, request: Request) -> Answer | None:
-        if (fault := self.fault(request)) is not None:
-            return fault
-        if request.path in _SERVED:
-            return answer(_SERVED[request.path])
+        if (found := super()._before(request)) is not None:
+            return found
         where, _, last = request.path.rpartition("/")
         if request.method == "POST" and last == "eviction":
             return self._evict(where)
@@ -244,6 +218,10 @@ class World:
             return refusal(404, "NotFound")
         document = msgspec.json.decode(request.body or b"")
         assert set(document["status"]) <= set(_APPLIED_PARTS)
+        # As a server has it: of a subresource it checks the version alone.
+        version = found["metadata"]["resourceVersion"]
+        if document["metadata"].get("resourceVersion", version) != version:
+            return refusal(409, "Conflict", "the object has been modified")
         before = found.get("status", {})
         others = [each for each in before.get("conditions", ()) if each["type"] != "Provisioned"]
         kept = {key: value for key, value in before.items() if key != "lastFullyProvisioned"}
@@ -294,34 +272,9 @@ class World:
     @asynccontextmanager
     async def controlling(self) -> AsyncIterator[NodeController]:
         """The autoscaler while it works."""
-        client = self.server.client
-        controller = NodeController(
-            client,
-            Writer(
-                client,
-                settings=WriterSettings(read_only=self.read_only),
-                record=self.outcomes.append,
-                may_write=lambda: self.leads,
-            ),
-            self.settings,
-            await client.discover(),
-            metrics=self.metrics,
-            activity=Activity(300.0, asyncio.get_running_loop().time),
-            record=self._record,
-            may_act=lambda: self.leads,
-            now=self.now,
-            draw=lambda: 0.5,
-            provider=self.provider,
-        )
-        tasks = {asyncio.create_task(controller.run()), asyncio.create_task(self._live())}
-        try:
+        controller = NodeController(await self.equipment(), self.settings, provider=self.provider)
+        async with virtual_time.working(controller.run(), self._live()):
             yield controller
-            for task in tasks:
-                assert not task.done(), task.result()
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks)
 
     def run(self, play: Callable[[NodeController], Awaitable[None]]) -> None:
         """Let a play go on while the autoscaler works."""

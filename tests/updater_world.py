@@ -18,8 +18,9 @@ from typing import Any
 import msgspec
 
 import virtual_time
+from controlled_world import ControlledWorld, discovery
 from json_patching import PatchRefused, apply_patch
-from model_server import Document, ModelServer, pod_path
+from model_server import Document, pod_path
 from trellis.api.kube.meta import ObjectReference
 from trellis.base.reason import Reason
 from trellis.base.times import format_time
@@ -28,12 +29,8 @@ from trellis.controllers.updater.metrics import UPDATER_METRICS
 from trellis.controllers.updater.settings import UpdaterSettings
 from trellis.controllers.updater.updater import Updater
 from trellis.core.model.recording import FORMAT, HEADER, UPDATER, Header, read_lines
-from trellis.kube.outcomes import Outcome
 from trellis.kube.requests import Request
 from trellis.kube.scripted import Answer, answer, refusal
-from trellis.kube.writer import Writer, WriterSettings
-from trellis.runtime.health import Activity
-from trellis.runtime.metrics import Metrics
 from trellis.runtime.recording import Recorder
 from trellis.runtime.setting_loading import load
 from trellis.runtime.setting_sources import from_flags
@@ -50,55 +47,34 @@ LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/vpa-admissio
 FREEZE = "/api/v1/namespaces/kube-system/configmaps/trellis-freeze"
 BOOST = "vpaCpuStartupBoost/app"
 
-_GROUPS = [
-    {"groupVersion": "autoscaling/v2", "version": "v2"},
-    {"groupVersion": "autoscaling.x-k8s.io/v1alpha1", "version": "v1alpha1"},
-    {"groupVersion": "example.com/v1", "version": "v1"},
-]
-_ROLLOUTS = [("rollouts", "Rollout"), ("rollouts/scale", "Scale")]
-_SERVED: dict[str, Document] = {
-    "/api": {"versions": ["v1"]},
-    "/apis": {"groups": [{"versions": [each], "preferredVersion": each} for each in _GROUPS]},
-    "/apis/autoscaling.x-k8s.io/v1alpha1": {"resources": [{"name": "hvpas", "kind": "Hvpa", "namespaced": True}]},
-    "/apis/example.com/v1": {
-        "resources": [{"name": name, "kind": kind, "namespaced": True} for name, kind in _ROLLOUTS]
-    },
-    "/api/v1": {"resources": [{"name": name, "kind": "Pod", "namespaced": True} for name in ("pods", "pods/resize")]},
-    "/apis/autoscaling/v2": {
-        "resources": [{"name": "horizontalpodautoscalers", "kind": "HorizontalPodAutoscaler", "namespaced": True}]
-    },
-    "/version": {"major": "1", "minor": "36"},
+_KINDS = {
+    "v1": [("pods", "Pod"), ("pods/resize", "Pod")],
+    "autoscaling/v2": [("horizontalpodautoscalers", "HorizontalPodAutoscaler")],
+    "autoscaling.x-k8s.io/v1alpha1": [("hvpas", "Hvpa")],
+    "example.com/v1": [("rollouts", "Rollout"), ("rollouts/scale", "Scale")],
 }
+_VERSION = {"/version": {"major": "1", "minor": "36"}}
 _BUDGET = {"causes": [{"reason": "DisruptionBudget", "message": "no"}]}
 
 
-class World:
+class World(ControlledWorld):
     """The cluster as the updater sees it, and the updater."""
 
     def __init__(self, *flags: str) -> None:
-        self.server = ModelServer()
-        self.server.before = self._before
-        self.fault: Callable[[Request], Answer | None] = lambda _request: None
+        super().__init__(UPDATER_METRICS, discovery(_KINDS) | _VERSION)
         self.admission_live = True
         self.webhook = True
         self.budget: Callable[[str], bool] = lambda _pod: True
         self.start_seconds = 5.0
         self.events: list[tuple[str, str, str]] = []
-        self.outcomes: list[Outcome] = []
         self.evictions: list[tuple[float, str]] = []
         self.resizes: list[tuple[float, str]] = []
-        self.metrics = Metrics(UPDATER_METRICS, about_process=False)
         given = {name.removeprefix("--").replace("-", "_"): value for name, value in (f.split("=", 1) for f in flags)}
         self.settings = load(UpdaterSettings, from_flags(UpdaterSettings, given)).settings
-        self.leads = True
         self.recording = io.BytesIO()
         self._successors = 0
         self.server.put(f"/api/v1/namespaces/{NAMESPACE}", {"metadata": {"name": NAMESPACE}})
         self.server.put("/api/v1/nodes/node-1", _node())
-
-    def now(self) -> float:
-        """The wall clock, which goes with the loop's."""
-        return asyncio.get_running_loop().time()
 
     def add_deployment(self, name: str, replicas: int = 2) -> None:
         selector = {"matchLabels": {"app": name}}
@@ -174,11 +150,6 @@ class World:
         status = {**found["status"], "phase": "Running", "conditions": [_ready(ready, _text(self.now()))]}
         self.server.put(pod_path(name), {**found, "status": status})
 
-    def counted(self, series: str) -> float:
-        """The value of a series, as it is served; those with further labels are added up."""
-        lines = self.metrics.text().decode().splitlines()
-        return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(series))
-
     def said(self, reason: str) -> list[tuple[str, str]]:
         """The Events of a reason: about whom, and what."""
         return [(about, message) for about, code, message in self.events if code == reason]
@@ -192,10 +163,8 @@ class World:
     # The cluster.
 
     def _before(self, request: Request) -> Answer | None:
-        if (fault := self.fault(request)) is not None:
-            return fault
-        if request.path in _SERVED:
-            return answer(_SERVED[request.path])
+        if (found := super()._before(request)) is not None:
+            return found
         if request.path == LEASE and request.method == "GET" and self.admission_live:
             return answer({"metadata": {"name": "vpa-admission-controller"}, "spec": {"renewTime": _micro(self.now())}})
         where, _, last = request.path.rpartition("/")
@@ -258,31 +227,14 @@ class World:
     @asynccontextmanager
     async def updating(self) -> AsyncIterator[Updater]:
         """The updater while it works."""
-        client, settings = self.server.client, self.settings
-        served, version = await client.discover(), await client.version()
-        writing = WriterSettings(dry_run=settings.loop.dry_run, concurrency=settings.loop.concurrent_writes)
-        recorder = self._recorder()
-        updater = Updater(
-            client,
-            Writer(client, record=self.outcomes.append, may_write=lambda: self.leads, settings=writing),
-            settings,
-            update_settings(settings, served, version),
-            served,
-            metrics=self.metrics,
-            activity=Activity(300.0, asyncio.get_running_loop().time),
-            record=self._record,
-            may_act=lambda: self.leads,
-            now=self.now,
-            draw=lambda: 0.5,
-            recorder=recorder,
-        )
-        task = asyncio.create_task(updater.run())
+        settings, recorder = self.settings, self._recorder()
+        given = await self.equipment(dry_run=settings.loop.dry_run, concurrency=settings.loop.concurrent_writes)
+        figures = update_settings(settings, given.served, await given.client.version())
+        updater = Updater(given, settings, figures, recorder=recorder)
         try:
-            yield updater
-            assert not task.done(), task.result()
+            async with virtual_time.working(updater.run()):
+                yield updater
         finally:
-            task.cancel()
-            await asyncio.wait({task})
             recorder.flush()
 
     def _recorder(self) -> Recorder:

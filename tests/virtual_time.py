@@ -14,8 +14,9 @@ import asyncio
 import selectors
 import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import Executor
+from contextlib import asynccontextmanager
 from typing import Any, Final, TypeVar, TypeVarTuple
 
 T = TypeVar("T")
@@ -24,6 +25,9 @@ Ts = TypeVarTuple("Ts")
 # How long a poll may last while a thread works. The loop's own pipe ends it at once in every usual case; the rest are
 # threads whose future was cancelled, and they are found this much late.
 _POLL_SECONDS: Final = 0.005
+
+# Real seconds of a test, ten times what any takes on a quiet machine, and less than pytest gives: this says who waits.
+LIMIT: Final = 100.0
 
 
 class Deadlock(AssertionError):
@@ -34,16 +38,31 @@ class TookTooLong(AssertionError):
     """The test ran out of real time: a task that never ends, or a thread that never returns."""
 
 
-def run(main: Coroutine[Any, Any, T], *, start: float = 0.0, limit: float = 30.0) -> T:
+def run(main: Coroutine[Any, Any, T], *, start: float = 0.0, limit: float = LIMIT) -> T:
     """The result of a coroutine, run on a virtual clock that begins at `start`; `limit` is in real seconds."""
     with asyncio.Runner(loop_factory=lambda: VirtualLoop(start, limit)) as runner:
         return runner.run(main)
 
 
+@asynccontextmanager
+async def working(*work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """While this goes on beside the test; none of it may end by itself."""
+    tasks = {asyncio.create_task(each) for each in work}
+    try:
+        yield
+        for task in tasks:
+            assert not task.done(), task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+
 class VirtualLoop(asyncio.SelectorEventLoop):
     """A selector loop that is its own clock."""
 
-    def __init__(self, start: float = 0.0, limit: float = 30.0) -> None:
+    def __init__(self, start: float = 0.0, limit: float = LIMIT) -> None:
         self._now = start
         self._limit = limit
         self._deadline = time.monotonic() + limit

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TypeVar
+from typing import TypeVar, Unpack
 
 import msgspec
 
 from trellis.api.kube.decode import DecodedList, Rejected
-from trellis.api.kube.pods import Pod
 from trellis.api.kube.scaling import Scale
 from trellis.base.errors import Expired, InternalError
 from trellis.kube import discovery, requests, responses
-from trellis.kube.patches import Patch
-from trellis.kube.requests import PAGE_SIZE, WATCH_SECONDS, Preconditions, Request
-from trellis.kube.resources import PODS, Resource
+from trellis.kube.presence import Presence
+from trellis.kube.requests import PAGE_SIZE, ListOptions, Request, WatchOptions
+from trellis.kube.resources import Resource
 from trellis.kube.responses import Response
 from trellis.kube.served import Served, ServerVersion
 from trellis.kube.transport import Stream, Transport
@@ -29,14 +28,15 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 
 class Client:
-    """Everything Trellis asks of the API server. Raises errors of the `KubeError` tree.
+    """Everything Trellis asks of the API server; a `Writer` changes it. Raises errors of the `KubeError` tree.
 
-    `field_manager` is the name under which writes are noted in `managedFields`.
+    `field_manager` is the name under which writes are noted in `managedFields`. `presence` is told of every success.
     """
 
     def __init__(self, transport: Transport, field_manager: str = "trellis") -> None:
         self.transport = transport
         self.field_manager = field_manager
+        self.presence = Presence()
 
     async def close(self) -> None:
         """Let go of every connection."""
@@ -46,6 +46,7 @@ class Client:
         """Any request; the response of a success, else the error."""
         response = await self.transport.send(request)
         responses.raise_for_error(response)
+        self.presence.heard()
         return response
 
     async def get(self, resource: Resource[T], name: str, namespace: str = "") -> T:
@@ -57,11 +58,8 @@ class Client:
         resource: Resource[T],
         namespace: str = "",
         *,
-        label_selector: str = "",
-        field_selector: str = "",
         limit: int = PAGE_SIZE,
-        resource_version: str = "",
-        resource_version_match: str = "",
+        **options: Unpack[ListOptions],
     ) -> AsyncIterator[DecodedList[T]]:
         """A list page by page, all of one version; raises `Expired` if it takes longer than the server remembers.
 
@@ -70,16 +68,7 @@ class Client:
         """
         token = ""
         while True:
-            request = requests.build_list(
-                resource,
-                namespace,
-                label_selector=label_selector,
-                field_selector=field_selector,
-                limit=limit,
-                continue_from=token,
-                resource_version=resource_version,
-                resource_version_match=resource_version_match,
-            )
+            request = requests.build_list(resource, namespace, limit=limit, continue_from=token, **options)
             page = responses.read_page(await self.send(request), resource)
             yield page
             token = page.continue_token
@@ -91,28 +80,16 @@ class Client:
         resource: Resource[T],
         namespace: str = "",
         *,
-        label_selector: str = "",
-        field_selector: str = "",
         limit: int = PAGE_SIZE,
-        resource_version: str = "",
-        resource_version_match: str = "",
+        **options: Unpack[ListOptions],
     ) -> DecodedList[T]:
         """A whole list, fetched in pages. If a continue token expires on the way, it begins anew, in one piece.
 
         In one piece, because a cluster whose pages took too long once will take as long again.
         """
         for size in (limit, 0):
-            pages = self.list_pages(
-                resource,
-                namespace,
-                label_selector=label_selector,
-                field_selector=field_selector,
-                limit=size,
-                resource_version=resource_version,
-                resource_version_match=resource_version_match,
-            )
             try:
-                return await _joined(pages)
+                return await _joined(self.list_pages(resource, namespace, limit=size, **options))
             except Expired:
                 # A list in one piece has no token: then it is the version asked for that is too old.
                 if size == 0:
@@ -121,15 +98,7 @@ class Client:
 
     @asynccontextmanager
     async def watch(
-        self,
-        resource: Resource[T],
-        namespace: str = "",
-        *,
-        resource_version: str = "",
-        label_selector: str = "",
-        field_selector: str = "",
-        bookmarks: bool = True,
-        timeout_seconds: int = WATCH_SECONDS,
+        self, resource: Resource[T], namespace: str = "", **options: Unpack[WatchOptions]
     ) -> AsyncIterator[AsyncIterator[WatchEvent[T]]]:
         """Events after a version, until the server ends the stream or the connection breaks (`Unreachable`).
 
@@ -138,19 +107,11 @@ class Client:
 
         Raises at once if the server refuses; a version it no longer knows may also be the `error` of an event.
         """
-        request = requests.build_watch(
-            resource,
-            namespace,
-            resource_version=resource_version,
-            label_selector=label_selector,
-            field_selector=field_selector,
-            bookmarks=bookmarks,
-            timeout_seconds=timeout_seconds,
-        )
-        async with self.transport.stream(request) as stream:
+        async with self.transport.stream(requests.build_watch(resource, namespace, **options)) as stream:
             if stream.status != 200:
                 body = b"\n".join([line async for line in stream.lines()])
                 raise responses.error_of(Response(stream.status, stream.headers, body))
+            self.presence.heard()
             yield _events(stream, resource)
 
     async def create(self, resource: Resource[T], document: object, namespace: str = "", *, dry_run: bool = False) -> T:
@@ -160,101 +121,9 @@ class Client:
         )
         return responses.read_object(await self.send(request), resource)
 
-    async def patch(
-        self,
-        resource: Resource[T],
-        name: str,
-        patch: Patch,
-        namespace: str = "",
-        *,
-        subresource: str = "",
-        dry_run: bool = False,
-    ) -> T:
-        """Change one object, or one of its subresources that answers with the object, as `status` and `resize` do."""
-        request = requests.build_patch(
-            resource,
-            name,
-            patch,
-            namespace,
-            subresource=subresource,
-            field_manager=self.field_manager,
-            dry_run=dry_run,
-        )
-        return responses.read_object(await self.send(request), resource)
-
-    async def patch_status(
-        self, resource: Resource[T], name: str, patch: Patch, namespace: str = "", *, dry_run: bool = False
-    ) -> T:
-        """Change the status alone. A kind without that subresource answers with 404."""
-        return await self.patch(resource, name, patch, namespace, subresource="status", dry_run=dry_run)
-
-    async def resize_pod(self, name: str, patch: Patch, namespace: str, *, dry_run: bool = False) -> Pod:
-        """Change a running pod's resources (Kubernetes 1.33 and later). Whether they fit, its status says later."""
-        return await self.patch(PODS, name, patch, namespace, subresource="resize", dry_run=dry_run)
-
-    async def delete(
-        self,
-        resource: Resource[T],
-        name: str,
-        namespace: str = "",
-        *,
-        preconditions: Preconditions | None = None,
-        grace_period_seconds: int | None = None,
-        propagation: str = "",
-        dry_run: bool = False,
-    ) -> None:
-        """Delete one object; `Conflict` if it is no longer the one the preconditions describe."""
-        await self.send(
-            requests.build_delete(
-                resource,
-                name,
-                namespace,
-                preconditions=preconditions,
-                grace_period_seconds=grace_period_seconds,
-                propagation=propagation,
-                dry_run=dry_run,
-            )
-        )
-
-    async def evict(
-        self,
-        name: str,
-        namespace: str,
-        *,
-        preconditions: Preconditions | None = None,
-        grace_period_seconds: int | None = None,
-        dry_run: bool = False,
-    ) -> None:
-        """Ask for a pod to go; `Throttled` with the cause `DisruptionBudget` if a budget forbids it for now."""
-        await self.send(
-            requests.build_eviction(
-                PODS,
-                name,
-                namespace,
-                preconditions=preconditions,
-                grace_period_seconds=grace_period_seconds,
-                dry_run=dry_run,
-            )
-        )
-
     async def get_scale(self, resource: Resource[T], name: str, namespace: str) -> Scale:
         """The replica count of anything that has one."""
         request = requests.build_get(resource, name, namespace, "scale")
-        return responses.read_as(await self.send(request), Scale)
-
-    async def patch_scale(
-        self, resource: Resource[T], name: str, patch: Patch, namespace: str, *, dry_run: bool = False
-    ) -> Scale:
-        """Change the replica count, mostly by a merge patch of `spec.replicas`."""
-        request = requests.build_patch(
-            resource,
-            name,
-            patch,
-            namespace,
-            subresource="scale",
-            field_manager=self.field_manager,
-            dry_run=dry_run,
-        )
         return responses.read_as(await self.send(request), Scale)
 
     async def version(self) -> ServerVersion:

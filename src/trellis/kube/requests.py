@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 import msgspec
 
@@ -50,6 +50,25 @@ class Preconditions(msgspec.Struct, frozen=True, rename="camel", omit_defaults=T
 
     uid: str = ""
     resource_version: str = ""
+
+
+class ListOptions(TypedDict, total=False):
+    """Which objects of a kind, and of when."""
+
+    label_selector: str
+    field_selector: str
+    resource_version: str
+    resource_version_match: str
+
+
+class WatchOptions(TypedDict, total=False):
+    """Whose changes, since when and for how long."""
+
+    resource_version: str
+    label_selector: str
+    field_selector: str
+    bookmarks: bool
+    timeout_seconds: int
 
 
 def build_get(resource: Resource[Any], name: str, namespace: str = "", subresource: str = "") -> Request:

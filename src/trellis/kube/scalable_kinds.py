@@ -10,21 +10,24 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
-from trellis.base.errors import Forbidden, KubeError, Unauthorized, UnreadableObject
+from trellis.api.kube.scaling import Scale
+from trellis.base.errors import KubeError, NotFound, UnreadableObject
 from trellis.base.names import nearest
 from trellis.core.model.owners import TargetRef
 from trellis.core.model.target_problems import (
-    TARGET_FORBIDDEN,
     TARGET_KIND_NOT_SERVED,
     TARGET_NOT_SCALABLE,
     TARGET_UNREACHABLE,
     TargetProblem,
+    reason_of,
     unread,
 )
 from trellis.kube.client import Client
+from trellis.kube.resources import Resource
 from trellis.kube.served import Served, ServedKind
 
 _SCALE = "scale"
@@ -35,6 +38,13 @@ class LookupTimes(msgspec.Struct, frozen=True):
 
     fresh: float = 600.0
     retry: float = 60.0
+
+
+class FoundScale(msgspec.Struct, frozen=True):
+    """What the scale of an object says, and the resource that the object is one of."""
+
+    resource: Resource[Any]
+    scale: Scale
 
 
 class ScalableKinds:
@@ -60,9 +70,19 @@ class ScalableKinds:
                 found = find_scalable(self._served, target)
             return (self._failure or found) if isinstance(found, TargetProblem) else found
 
-    def doubt(self) -> None:
-        """Something was not found: its kind may be served in another version by now, or no longer."""
-        self._doubted = True
+    async def read(self, target: TargetRef) -> FoundScale | TargetProblem:
+        """What the scale of a target says now. Raises what the API server says of a kind that has one."""
+        kind = await self.find(target)
+        if isinstance(kind, TargetProblem):
+            return kind
+        # By its metadata alone a scale would have neither count nor selector.
+        resource = msgspec.structs.replace(kind.resource, metadata_only=False)
+        try:
+            return FoundScale(resource, await self._client.get_scale(resource, target.name, target.namespace))
+        except NotFound:
+            # Its kind may be served in another version by now, or no longer.
+            self._doubted = True
+            raise
 
     async def _discover(self) -> None:
         self._failure = None
@@ -70,8 +90,7 @@ class ScalableKinds:
         try:
             self._served = await self._client.discover()
         except (KubeError, UnreadableObject) as error:
-            reason = TARGET_FORBIDDEN if isinstance(error, Forbidden | Unauthorized) else TARGET_UNREACHABLE
-            self._failure = unread(reason, f"the kinds that the cluster serves: {error}")
+            self._failure = unread(reason_of(error), f"the kinds that the cluster serves: {error}")
         # After the answer: one that took a minute to fail would else be asked for again by the next target in line.
         self._asked_at = asyncio.get_running_loop().time()
 

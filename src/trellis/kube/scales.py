@@ -15,15 +15,14 @@ import math
 from collections.abc import Collection
 from typing import Final
 
-import msgspec
-
-from trellis.base.errors import Forbidden, KubeError, NotFound, Unauthorized, UnreadableObject
+from trellis.base.errors import KubeError, UnreadableObject
 from trellis.core.model.owners import ScaleAnswer, TargetRef, missing
 from trellis.core.model.target_problems import (
     TARGET_FORBIDDEN,
     TARGET_NOT_FOUND,
     TARGET_UNREACHABLE,
     TargetProblem,
+    reason_of,
     unread,
 )
 from trellis.kube.backoff import Draw
@@ -48,7 +47,6 @@ class ScaleLookups:
         times: LookupTimes = LookupTimes(),  # noqa: B008 - frozen
         kept: int = _KEPT,
     ) -> None:
-        self._client = client
         self._draw = draw
         self._times = times
         self._entries: Recent[TargetRef, _Entry] = Recent(kept)
@@ -82,17 +80,12 @@ class ScaleLookups:
     async def _ask(self, target: TargetRef) -> ScaleAnswer:
         async with self._together:
             try:
-                kind = await self._kinds.find(target)
-                if isinstance(kind, TargetProblem):
-                    return ScaleAnswer(problem=kind)
-                # By its metadata alone a scale would have no selector.
-                whole = msgspec.structs.replace(kind.resource, metadata_only=False)
-                scale = await self._client.get_scale(whole, target.name, target.namespace)
+                found = await self._kinds.read(target)
             except (KubeError, UnreadableObject) as error:
-                if isinstance(error, NotFound):
-                    self._kinds.doubt()
                 return ScaleAnswer(problem=_problem(target, error))
-        return ScaleAnswer(scale.status.selector, scale.metadata.controller)
+        if isinstance(found, TargetProblem):
+            return ScaleAnswer(problem=found)
+        return ScaleAnswer(found.scale.status.selector, found.scale.metadata.controller)
 
 
 class _Entry:
@@ -119,13 +112,11 @@ class _Entry:
 
 
 def _problem(target: TargetRef, error: KubeError | UnreadableObject) -> TargetProblem:
-    match error:
-        case NotFound():
-            return unread(TARGET_NOT_FOUND, missing(target))
-        case Forbidden() | Unauthorized():
-            return unread(TARGET_FORBIDDEN, f"the scale sub-resource of {target} may not be read: {error}")
-        case _:
-            return unread(TARGET_UNREACHABLE, f"the scale sub-resource of {target}: {error}")
+    reason = reason_of(error)
+    if reason is TARGET_NOT_FOUND:
+        return unread(reason, missing(target))
+    refused = " may not be read" if reason is TARGET_FORBIDDEN else ""
+    return unread(reason, f"the scale sub-resource of {target}{refused}: {error}")
 
 
 def _clock() -> float:

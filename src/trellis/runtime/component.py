@@ -5,8 +5,7 @@
         component = Component(client, settings, stop, name="trellis-hvpa", log=_log, metrics=metrics, interval=interval)
 
         async def make() -> HvpaController:
-            served = await answered(client.discover, _log)
-            return HvpaController(client, component.writer(), settings, served, record=component.record, ...)
+            return HvpaController(await component.equipment(component.writer()), settings)
 
         await component.run(make)
 
@@ -16,6 +15,7 @@ The controller is made once the probes are answered, and ends before the lease i
 from __future__ import annotations
 
 import asyncio
+import random
 import socket
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
@@ -27,9 +27,11 @@ from trellis.kube.events import EventRecorder, Reporter
 from trellis.kube.leases import Election
 from trellis.kube.outcomes import Outcome
 from trellis.kube.writer import Writer, WriterSettings
+from trellis.runtime.asking import answered
 from trellis.runtime.cluster_metrics import count_write
 from trellis.runtime.component_settings import AccessSettings, LeaderSettings
 from trellis.runtime.elections import candidate, identity
+from trellis.runtime.equipment import Equipment
 from trellis.runtime.health_server import HealthSettings, serving
 from trellis.runtime.informers import Informers
 from trellis.runtime.logs import Logger
@@ -140,6 +142,20 @@ class Component:
             read_only=access.read_only, dry_run=dry_run, concurrency=concurrency, rate=access.write_rate
         )
         return Writer(self._client, record=self._report, may_write=self.may_act, settings=settings)
+
+    async def equipment(self, writer: Writer) -> Equipment:
+        """What a controller is given, as soon as the API server says what it serves."""
+        return Equipment(
+            client=self._client,
+            writer=writer,
+            served=await answered(self._client.discover, self._log),
+            metrics=self.metrics,
+            activity=self.activity,
+            record=self.record,
+            may_act=self.may_act,
+            now=self.now,
+            draw=random.random,
+        )
 
     async def run(self, make: Callable[[], Awaitable[Controller]]) -> None:
         """Answer probes and work until it is time to stop."""

@@ -46,9 +46,8 @@ class AccessSettings(Settings, frozen=True):
         float | None,
         Setting(
             "Most writes at once, where `--kube-api-qps` limits them.",
-            why="Unset: as many as may follow within a second.",
+            why="Unset or below 1: as many as may follow within a second.",
             flag="kube-api-burst",
-            minimum=1.0,
         ),
     ] = None
     read_only: Annotated[
@@ -61,7 +60,8 @@ class AccessSettings(Settings, frozen=True):
         """Most writes a second, and at once; None if nobody has set a limit."""
         if self.kube_api_qps is None or self.kube_api_qps <= 0.0:
             return None
-        return Rate(self.kube_api_qps, int(self.kube_api_burst or max(1.0, self.kube_api_qps)))
+        burst = int(self.kube_api_burst or 0.0)
+        return Rate(self.kube_api_qps, burst if burst >= 1 else max(1, int(self.kube_api_qps)))
 
 
 class NamespaceSettings(Settings, frozen=True):

@@ -13,19 +13,16 @@ from __future__ import annotations
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import Callable
 from typing import Final
 
 from trellis.core.model.keys import Key
-from trellis.kube.backoff import Draw
-from trellis.kube.client import Client
 from trellis.runtime.component import Controller
 from trellis.runtime.component_settings import NamespaceSettings
-from trellis.runtime.health import Activity
+from trellis.runtime.equipment import Equipment
 from trellis.runtime.informers import Informers
 from trellis.runtime.logs import Logger
 from trellis.runtime.loops import Periodic
-from trellis.runtime.metrics import CounterSpec, Metrics
+from trellis.runtime.metrics import CounterSpec
 from trellis.runtime.pass_reports import reporting
 from trellis.runtime.queue import WorkQueue
 from trellis.runtime.unseen import Unseen
@@ -44,7 +41,7 @@ class LookingController(Controller):
 
     def __init__(
         self,
-        client: Client,
+        given: Equipment,
         scope: NamespaceSettings,
         *,
         what: str,
@@ -52,21 +49,18 @@ class LookingController(Controller):
         workers: int,
         failures: CounterSpec,
         log: Logger,
-        metrics: Metrics,
-        activity: Activity,
-        may_act: Callable[[], bool],
-        draw: Draw,
     ) -> None:
-        self.informers = Informers(client, Unseen(metrics, log), draw=draw, namespace=scope.vpa_object_namespace)
+        own = scope.vpa_object_namespace
+        self.informers = Informers(given.client, Unseen(given.metrics, log), draw=given.draw, namespace=own)
         self._scope = scope
         self._what = what
         self._workers = workers
         self._failures = failures
         self._log = log
-        self._metrics = metrics
-        self._may_act = may_act
-        self._queue: WorkQueue[Key] = WorkQueue(draw=draw)
-        self._loop = Periodic(what, self.look_at_all, interval, on_pass=reporting(activity, log), jitter=0.0)
+        self._metrics = given.metrics
+        self._may_act = given.may_act
+        self._queue: WorkQueue[Key] = WorkQueue(draw=given.draw)
+        self._loop = Periodic(what, self.look_at_all, interval, on_pass=reporting(given.activity, log), jitter=0.0)
 
     @abstractmethod
     def subscribe(self) -> None:

@@ -6,43 +6,43 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import virtual_time
-from model_server import ModelServer, pod_path
+from controlled_world import ControlledWorld, discovery
+from model_server import pod_path
+from trellis.api.kube.meta import ObjectReference
+from trellis.base.reason import Reason
 from trellis.core.model.keys import Key, key_of
 from trellis.kube.resources import PODS
 from trellis.kube.scripted import refusal
 from trellis.runtime.cluster_metrics import CLUSTER_METRICS
 from trellis.runtime.component_settings import NamespaceSettings
-from trellis.runtime.health import Activity
+from trellis.runtime.equipment import Equipment
 from trellis.runtime.logs import Logger
 from trellis.runtime.looks import LookingController
-from trellis.runtime.metrics import CounterSpec, Metrics
+from trellis.runtime.metrics import CounterSpec
 
 FAILURES = CounterSpec("trellis_test_failures_total", "Looks that failed.")
+
+
+class Meadow(ControlledWorld):
+    """Where the pods are."""
+
+    def __init__(self) -> None:
+        super().__init__((*CLUSTER_METRICS, FAILURES), discovery({"v1": [("pods", "Pod")]}))
+        self.server.put(pod_path("dolly"), {})
+
+    def _record(self, about: ObjectReference, reason: Reason, message: str) -> None:
+        raise AssertionError(f"nobody is told of {about.name}: {reason.code} {message}")
 
 
 class Shepherd(LookingController):
     """Looks at pods, and notes when. `again` is what a look answers."""
 
-    def __init__(self, server: ModelServer, scope: NamespaceSettings) -> None:
-        self.leads = True
+    def __init__(self, given: Equipment, scope: NamespaceSettings) -> None:
         self.again: float | None = None
         self.errors: list[Exception] = []
         self.looks: list[tuple[float, str]] = []
-        self.metrics = Metrics((*CLUSTER_METRICS, FAILURES), about_process=False)
-        loop = asyncio.get_running_loop()
-        super().__init__(
-            server.client,
-            scope,
-            what="sheep",
-            interval=60.0,
-            workers=2,
-            failures=FAILURES,
-            log=Logger("trellis.test"),
-            metrics=self.metrics,
-            activity=Activity(300.0, loop.time),
-            may_act=lambda: self.leads,
-            draw=lambda: 0.5,
-        )
+        log = Logger("trellis.test")
+        super().__init__(given, scope, what="sheep", interval=60.0, workers=2, failures=FAILURES, log=log)
         self.pods = self.informers.follow(PODS)
 
     def subscribe(self) -> None:
@@ -59,79 +59,70 @@ class Shepherd(LookingController):
             self.add(key_of(each))
         await self.drained()
 
-    def failures(self) -> int:
-        return sum(line == f"{FAILURES.name} 1" for line in self.metrics.text().decode().splitlines())
-
 
 def run(
-    play: Callable[[Shepherd, ModelServer], Awaitable[None]],
+    play: Callable[[Shepherd, Meadow], Awaitable[None]],
     scope: NamespaceSettings = NamespaceSettings(),  # noqa: B008 -- frozen
 ) -> None:
     async def main() -> None:
-        server = ModelServer()
-        server.put(pod_path("dolly"), {})
-        shepherd = Shepherd(server, scope)
-        working = asyncio.create_task(shepherd.run())
-        try:
+        meadow = Meadow()
+        shepherd = Shepherd(await meadow.equipment(), scope)
+        async with virtual_time.working(shepherd.run()):
             await asyncio.sleep(1.0)
-            await play(shepherd, server)
-            assert not working.done()
-        finally:
-            working.cancel()
-            await asyncio.wait({working})
+            await play(shepherd, meadow)
 
     virtual_time.run(main())
 
 
-async def wait(server: ModelServer, seconds: float) -> None:
+async def wait(meadow: Meadow, seconds: float) -> None:
     for _ in range(round(seconds)):
         await asyncio.sleep(1.0)
-        server.bookmark()
+        meadow.server.bookmark()
 
 
 def test_one_is_looked_at_when_it_changes_when_it_is_due_and_every_interval() -> None:
-    async def play(shepherd: Shepherd, server: ModelServer) -> None:
+    async def play(shepherd: Shepherd, meadow: Meadow) -> None:
         assert {name for _, name in shepherd.looks} == {"dolly"}
         shepherd.looks.clear()
-        server.put(pod_path("molly"), {})
-        await wait(server, 2.0)
+        meadow.server.put(pod_path("molly"), {})
+        await wait(meadow, 2.0)
         assert [name for _, name in shepherd.looks] == ["molly"]
-        await wait(server, 60.0)
+        await wait(meadow, 60.0)
         assert sorted(name for _, name in shepherd.looks[1:]) == ["dolly", "molly"]
         shepherd.looks.clear()
         shepherd.again = 5.0
         shepherd.add(("shop", "dolly"))
-        await wait(server, 12.0)
+        await wait(meadow, 12.0)
         assert [name for _, name in shepherd.looks] == ["dolly"] * 3
 
     run(play)
 
 
 def test_who_does_not_lead_looks_at_nobody_until_it_does() -> None:
-    async def play(shepherd: Shepherd, server: ModelServer) -> None:
-        shepherd.leads = False
+    async def play(shepherd: Shepherd, meadow: Meadow) -> None:
+        meadow.leads = False
         shepherd.looks.clear()
         shepherd.add(("shop", "dolly"))
-        await wait(server, 30.0)
+        await wait(meadow, 30.0)
         assert not shepherd.looks
-        shepherd.leads = True
+        meadow.leads = True
         shepherd.begin_anew()
-        await wait(server, 1.0)
+        await wait(meadow, 1.0)
         assert [name for _, name in shepherd.looks] == ["dolly"]
 
     run(play)
 
 
 def test_nobody_is_looked_at_while_sight_is_lost_and_all_who_waited_once_it_is_back() -> None:
-    async def play(shepherd: Shepherd, server: ModelServer) -> None:
-        server.before = lambda _request: refusal(503, "ServiceUnavailable")
-        server.break_watches()
+    async def play(shepherd: Shepherd, meadow: Meadow) -> None:
+        meadow.fault = lambda _request: refusal(503, "ServiceUnavailable")
+        meadow.server.break_watches()
         await asyncio.sleep(10.0)
         shepherd.looks.clear()
         shepherd.add(("shop", "dolly"))
         await asyncio.sleep(20.0)
         assert not shepherd.looks
-        server.before = lambda _request: None
+        meadow.fault = lambda _request: None
         await asyncio.sleep(35.0)
         assert "dolly" in [name for _, name in shepherd.looks]
 
@@ -139,19 +130,19 @@ def test_nobody_is_looked_at_while_sight_is_lost_and_all_who_waited_once_it_is_b
 
 
 def test_a_look_that_fails_is_counted_and_tried_again() -> None:
-    async def play(shepherd: Shepherd, server: ModelServer) -> None:
+    async def play(shepherd: Shepherd, meadow: Meadow) -> None:
         shepherd.looks.clear()
         shepherd.errors.append(RuntimeError("a wolf"))
         shepherd.add(("shop", "dolly"))
-        await wait(server, 3.0)
-        assert (len(shepherd.looks), shepherd.failures()) == (2, 1)
+        await wait(meadow, 3.0)
+        assert (len(shepherd.looks), meadow.counted(FAILURES.name)) == (2, 1)
 
     run(play)
 
 
 def test_those_of_a_namespace_that_is_none_of_ours_are_left_alone() -> None:
-    async def play(shepherd: Shepherd, server: ModelServer) -> None:
-        await wait(server, 70.0)
+    async def play(shepherd: Shepherd, meadow: Meadow) -> None:
+        await wait(meadow, 70.0)
         assert not shepherd.looks
 
     run(play, NamespaceSettings(ignored_vpa_object_namespaces=("shop",)))

@@ -18,10 +18,10 @@ from trellis.controllers.admission.presence import Presence
 from trellis.controllers.admission.registration import Registration
 from trellis.controllers.admission.settings import AdmissionSettings
 from trellis.kube.client import Client
-from trellis.kube.connected import connected
 from trellis.kube.writer import Writer, WriterSettings
 from trellis.runtime.asking import answered
 from trellis.runtime.component import NOT_YET_ASKED
+from trellis.runtime.connecting import on_cluster
 from trellis.runtime.health import Activity
 from trellis.runtime.health_server import serving
 from trellis.runtime.logs import Logger
@@ -36,12 +36,7 @@ _log: Final = Logger("trellis.admission")
 
 def admitting(settings: AdmissionSettings) -> Main:
     """What a process with these settings does until it is told to stop."""
-
-    async def main(stop: Shutdown) -> None:
-        async with connected(settings.access.kubeconfig, FIELD_MANAGER, _log.warning) as client:
-            await run_webhook(client, settings, stop)
-
-    return main
+    return on_cluster(run_webhook, settings, FIELD_MANAGER, _log)
 
 
 async def run_webhook(client: Client, settings: AdmissionSettings, stop: Shutdown) -> None:

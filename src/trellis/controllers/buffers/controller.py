@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from trellis.controllers.buffers import metrics as named
@@ -21,20 +21,16 @@ from trellis.controllers.buffers.settings import BufferControllerSettings
 from trellis.controllers.buffers.sharing import Sharing
 from trellis.controllers.buffers.target_plugins import GroupKind
 from trellis.controllers.buffers.templates import Templates
+from trellis.controllers.buffers.translator import Translator
 from trellis.controllers.buffers.watching import Watching
-from trellis.core.boost.raising import BoostSettings
 from trellis.core.buffers import TargetKind
 from trellis.core.model.keys import Key, key_of
-from trellis.kube.backoff import Draw
-from trellis.kube.client import Client
 from trellis.kube.scales import ScaleLookups
-from trellis.kube.served import Served
-from trellis.kube.writer import Writer
-from trellis.runtime.health import Activity
+from trellis.runtime.boosts import boosts_in_force
+from trellis.runtime.equipment import Equipment
 from trellis.runtime.logs import Logger
 from trellis.runtime.looks import LookingController
-from trellis.runtime.metrics import Metrics
-from trellis.runtime.posting import Record
+from trellis.runtime.recording import NO_RECORDER, Recorder
 from trellis.runtime.steps import StepTimer
 
 # A quota is shared out once all Buffers of its namespace have been looked at, or after so many tries.
@@ -50,32 +46,22 @@ class BufferController(LookingController):
 
     def __init__(
         self,
-        client: Client,
-        writer: Writer,
+        given: Equipment,
         settings: BufferControllerSettings,
-        served: Served,
         *,
         kinds: Mapping[GroupKind, TargetKind],
-        metrics: Metrics,
-        activity: Activity,
-        record: Record,
-        may_act: Callable[[], bool],
-        now: Callable[[], float],
-        draw: Draw,
+        recorder: Recorder = NO_RECORDER,
     ) -> None:
         super().__init__(
-            client,
+            given,
             settings.scope,
             what="buffer",
             interval=settings.translation.buffer_interval.total_seconds(),
             workers=settings.translation.concurrent_writes,
             failures=named.FAILURES,
             log=_log,
-            metrics=metrics,
-            activity=activity,
-            may_act=may_act,
-            draw=draw,
         )
+        client, writer, served, metrics = given.client, given.writer, given.served, given.metrics
         self._most_figures = settings.translation.metrics_buffers
         self._tries: dict[str, int] = {}
         figures = settings.translation.figures()
@@ -91,9 +77,11 @@ class BufferController(LookingController):
             counting=Counting(client, self.watching.workloads, kinds),
             templates=templates,
             classes=classes,
-            governing=Governing(self.watching.governors, self.watching.finders(), ScaleLookups(client, draw=draw)),
+            governing=Governing(
+                self.watching.governors, self.watching.finders(), ScaleLookups(client, draw=given.draw)
+            ),
             figures=figures,
-            boosts=boost_settings(settings, served),
+            boosts=boosts_in_force(settings.scope.feature_gates, settings.translation.max_allowed_cpu_boost, served),
         )
         self._capacity = Capacity(
             client,
@@ -104,8 +92,8 @@ class BufferController(LookingController):
             served=served,
             settle=self._call_settling,
             metrics=metrics,
-            record=record,
-            now=now,
+            record=given.record,
+            now=given.now,
         )
         self._looking = Looking(
             self.watching,
@@ -114,11 +102,11 @@ class BufferController(LookingController):
             self.keeping,
             writer,
             elsewhere=self._capacity.elsewhere,
-            figures=figures,
+            translator=Translator(figures, recorder),
             settle=self._call_settling,
             metrics=metrics,
-            record=record,
-            now=now,
+            record=given.record,
+            now=given.now,
         )
         self._calling = Calling(
             self.watching, self.keeping, classes, self._capacity, add=self.add, settle=self._call_settling
@@ -177,12 +165,3 @@ class BufferController(LookingController):
 
     def _call_settling(self, namespace: str, delay: float = 0.0) -> None:
         self.add((namespace, _NAMESPACE), delay)
-
-
-def boost_settings(settings: BufferControllerSettings, served: Served) -> BoostSettings:
-    """Whether pods start boosted, as the admission controller decides it."""
-    most = settings.translation.max_allowed_cpu_boost
-    return BoostSettings(
-        enabled=settings.scope.feature_gates.cpu_startup_boost and served.resizes_pods,
-        max_cpu=most.milli if most is not None else None,
-    )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import random
+from contextlib import closing
+from functools import partial
 from typing import Final
 
 from trellis.controllers.buffers.controller import BufferController
@@ -10,12 +11,13 @@ from trellis.controllers.buffers.metrics import BUFFER_METRICS
 from trellis.controllers.buffers.publishing import FIELD_MANAGER
 from trellis.controllers.buffers.settings import BufferControllerSettings
 from trellis.controllers.buffers.target_plugins import installed_targets
+from trellis.core.model.recording import BUFFERS
 from trellis.kube.client import Client
-from trellis.kube.connected import connected
-from trellis.runtime.asking import answered
 from trellis.runtime.component import Component
+from trellis.runtime.connecting import on_cluster
 from trellis.runtime.logs import Logger
 from trellis.runtime.metrics import Metrics
+from trellis.runtime.recording import NO_RECORDER, Recorder, recorder
 from trellis.runtime.shutdown import Main, Shutdown
 
 COMPONENT: Final = "trellis-buffers"
@@ -27,13 +29,15 @@ def translating(settings: BufferControllerSettings) -> Main:
     """What a process with these settings does until it is told to stop."""
 
     async def main(stop: Shutdown) -> None:
-        async with connected(settings.access.kubeconfig, FIELD_MANAGER, _log.warning) as client:
-            await run_buffers(client, settings, stop)
+        with closing(recorder(settings.recording.record, BUFFERS, settings)) as recording:
+            await on_cluster(partial(run_buffers, recording=recording), settings, FIELD_MANAGER, _log)(stop)
 
     return main
 
 
-async def run_buffers(client: Client, settings: BufferControllerSettings, stop: Shutdown) -> None:
+async def run_buffers(
+    client: Client, settings: BufferControllerSettings, stop: Shutdown, recording: Recorder = NO_RECORDER
+) -> None:
     """Answer probes and work until it is time to stop."""
     component = Component(
         client,
@@ -46,18 +50,7 @@ async def run_buffers(client: Client, settings: BufferControllerSettings, stop: 
     )
 
     async def make() -> BufferController:
-        return BufferController(
-            client,
-            component.writer(concurrency=settings.translation.concurrent_writes),
-            settings,
-            await answered(client.discover, _log),
-            kinds=installed_targets(),
-            metrics=component.metrics,
-            activity=component.activity,
-            record=component.record,
-            may_act=component.may_act,
-            now=component.now,
-            draw=random.random,
-        )
+        given = await component.equipment(component.writer(concurrency=settings.translation.concurrent_writes))
+        return BufferController(given, settings, kinds=installed_targets(), recorder=recording)
 
     await component.run(make)

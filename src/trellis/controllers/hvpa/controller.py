@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
 from typing import Final
 
 from trellis.api.hvpa import Hvpa
@@ -13,22 +12,19 @@ from trellis.api.vpa import VerticalPodAutoscaler
 from trellis.controllers.hvpa import metrics as named
 from trellis.controllers.hvpa.keeping import Keeping
 from trellis.controllers.hvpa.looking import Looking
+from trellis.controllers.hvpa.planning import Planner
 from trellis.controllers.hvpa.settings import HvpaControllerSettings
 from trellis.controllers.hvpa.targets import Targets
 from trellis.controllers.hvpa.watching import Watching
-from trellis.core.hvpa.viewing import HvpaPod
+from trellis.core.hvpa.viewing import Edit, HvpaPod
 from trellis.core.model.keys import Key, key_of
-from trellis.kube.backoff import Draw
 from trellis.kube.changes import Change
-from trellis.kube.client import Client
 from trellis.kube.resources import HVPAS
-from trellis.kube.served import Served
-from trellis.kube.writer import Writer
-from trellis.runtime.health import Activity
+from trellis.runtime.equipment import Equipment
 from trellis.runtime.logs import Logger
 from trellis.runtime.looks import LookingController
-from trellis.runtime.metrics import GaugeSpec, Metrics
-from trellis.runtime.posting import Record
+from trellis.runtime.metrics import GaugeSpec
+from trellis.runtime.recording import NO_RECORDER, Recorder
 from trellis.runtime.steps import StepTimer
 
 # Pods change in numbers: so long the rest of them is waited for.
@@ -40,45 +36,28 @@ _log: Final = Logger("trellis.hvpa")
 class HvpaController(LookingController):
     """One process's controller."""
 
-    def __init__(
-        self,
-        client: Client,
-        writer: Writer,
-        settings: HvpaControllerSettings,
-        served: Served,
-        *,
-        metrics: Metrics,
-        activity: Activity,
-        record: Record,
-        may_act: Callable[[], bool],
-        now: Callable[[], float],
-        draw: Draw,
-    ) -> None:
+    def __init__(self, given: Equipment, settings: HvpaControllerSettings, *, recorder: Recorder = NO_RECORDER) -> None:
         super().__init__(
-            client,
+            given,
             settings.scope,
             what="hvpa",
             interval=settings.loop.hvpa_interval.total_seconds(),
             workers=settings.loop.concurrent_writes,
             failures=named.FAILURES,
             log=_log,
-            metrics=metrics,
-            activity=activity,
-            may_act=may_act,
-            draw=draw,
         )
         self._shown: set[tuple[GaugeSpec, tuple[str, ...]]] = set()
-        self.watching = Watching(self.informers, served)
+        self.watching = Watching(self.informers, given.served)
         self.keeping = Keeping()
         self._looking = Looking(
             self.watching,
-            Targets(client),
-            writer,
+            Targets(given.client),
+            given.writer,
             self.keeping,
-            settings.loop.figures(),
-            metrics=metrics,
-            record=record,
-            now=now,
+            Planner(settings.loop.figures(), recorder),
+            metrics=given.metrics,
+            record=given.record,
+            now=given.now,
         )
 
     def begin_anew(self) -> None:
@@ -133,11 +112,16 @@ class HvpaController(LookingController):
                     self._call(change.key[0], about.kind, about.name)
 
     def _pod_changed(self, change: Change[HvpaPod]) -> None:
+        edit = None
+        if change.old is not None and change.new is not None and change.old.spec != change.new.spec:
+            edit = Edit(change.old, change.new)
         # A pod whose labels have changed may have left one and joined another.
         for each in (change.old, change.new):
             if each is not None:
                 for key in self.keeping.selecting.concerned(change.key[0], each.metadata.labels):
                     self.add(key, _GATHER_SECONDS)
+                    if edit is not None and each is change.new:
+                        self.keeping.note(key, edit)
 
     def _call(self, namespace: str, kind: str, name: str) -> None:
         """Look at those with this target."""

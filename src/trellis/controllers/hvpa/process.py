@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import random
+from contextlib import closing
+from functools import partial
 from typing import Final
 
 from trellis.controllers.hvpa.controller import HvpaController
 from trellis.controllers.hvpa.metrics import HVPA_METRICS
 from trellis.controllers.hvpa.publishing import FIELD_MANAGER
 from trellis.controllers.hvpa.settings import HvpaControllerSettings
+from trellis.core.model.recording import HVPA
 from trellis.kube.actions import PatchObject
 from trellis.kube.client import Client
-from trellis.kube.connected import connected
 from trellis.kube.outcomes import Outcome, Result
 from trellis.kube.resources import HVPAS
 from trellis.runtime import write_reports
-from trellis.runtime.asking import answered
 from trellis.runtime.component import Component
+from trellis.runtime.connecting import on_cluster
 from trellis.runtime.logs import Logger
 from trellis.runtime.metrics import Metrics
+from trellis.runtime.recording import NO_RECORDER, Recorder, recorder
 from trellis.runtime.shutdown import Main, Shutdown
 
 COMPONENT: Final = "trellis-hvpa"
@@ -30,13 +32,15 @@ def scaling(settings: HvpaControllerSettings) -> Main:
     """What a process with these settings does until it is told to stop."""
 
     async def main(stop: Shutdown) -> None:
-        async with connected(settings.access.kubeconfig, FIELD_MANAGER, _log.warning) as client:
-            await run_hvpa(client, settings, stop)
+        with closing(recorder(settings.recording.record, HVPA, settings)) as recording:
+            await on_cluster(partial(run_hvpa, recording=recording), settings, FIELD_MANAGER, _log)(stop)
 
     return main
 
 
-async def run_hvpa(client: Client, settings: HvpaControllerSettings, stop: Shutdown) -> None:
+async def run_hvpa(
+    client: Client, settings: HvpaControllerSettings, stop: Shutdown, recording: Recorder = NO_RECORDER
+) -> None:
     """Answer probes and work until it is time to stop."""
     component = Component(
         client,
@@ -50,18 +54,8 @@ async def run_hvpa(client: Client, settings: HvpaControllerSettings, stop: Shutd
     )
 
     async def make() -> HvpaController:
-        return HvpaController(
-            client,
-            component.writer(concurrency=settings.loop.concurrent_writes),
-            settings,
-            await answered(client.discover, _log),
-            metrics=component.metrics,
-            activity=component.activity,
-            record=component.record,
-            may_act=component.may_act,
-            now=component.now,
-            draw=random.random,
-        )
+        given = await component.equipment(component.writer(concurrency=settings.loop.concurrent_writes))
+        return HvpaController(given, settings, recorder=recording)
 
     await component.run(make)
 

@@ -20,28 +20,27 @@ from trellis.controllers.nodes.settings import NodeControllerSettings
 from trellis.controllers.nodes.telling import Telling
 from trellis.controllers.nodes.waking import Waking
 from trellis.controllers.nodes.watching import Watching
+from trellis.core.nodes.settled import after_orders
 from trellis.core.nodes.verdicts import BufferVerdict
 from trellis.kube.actions import Action
-from trellis.kube.backoff import Draw
-from trellis.kube.client import Client
-from trellis.kube.served import Served
-from trellis.kube.writer import Writer
 from trellis.providers.kwok import KwokProvider
 from trellis.providers.protocol import Groups, Provider
 from trellis.runtime import pass_reports
 from trellis.runtime.component import Controller
-from trellis.runtime.health import Activity
+from trellis.runtime.equipment import Equipment
 from trellis.runtime.informers import Informers
 from trellis.runtime.logs import Logger
 from trellis.runtime.loops import Periodic
-from trellis.runtime.metrics import Metrics
 from trellis.runtime.passes import PassThread
-from trellis.runtime.posting import Record
 from trellis.runtime.steps import StepTimer
 from trellis.runtime.unseen import Unseen
 
 # After pods have come, whoever translates Buffers is given so long to say how much room is still to be kept.
 _TRANSLATION_SECONDS: Final = 1.0
+# Most orders are answered at once: so long Buffers wait to be told what came of theirs.
+_ANSWER_SECONDS: Final = 1.0
+# So long after sight was lost it is asked again whether it is back.
+_UNTRUSTED_SECONDS: Final = 2.0
 
 _log: Final = Logger("trellis.nodes")
 
@@ -51,27 +50,20 @@ class NodeController(Controller):
 
     def __init__(
         self,
-        client: Client,
-        writer: Writer,
+        given: Equipment,
         settings: NodeControllerSettings,
-        served: Served,
         *,
-        metrics: Metrics,
-        activity: Activity,
-        record: Record,
-        may_act: Callable[[], bool],
-        now: Callable[[], float],
-        draw: Draw,
         provider: Callable[[Watching], Provider] | None = None,
         on_settled: Callable[[], object] = lambda: None,
     ) -> None:
+        client, served, metrics, record, now = given.client, given.served, given.metrics, given.record, given.now
+        writer = self._writer = given.writer
         self._settings = settings
         self._metrics = metrics
-        self._writer = writer
-        self._may_act = may_act
+        self._may_act = given.may_act
         self._now = now
         self._on_settled = on_settled
-        self.informers = Informers(client, Unseen(metrics, _log), draw=draw)
+        self.informers = Informers(client, Unseen(metrics, _log), draw=given.draw)
         self.watching = Watching(self.informers, settings, served)
         self._boosting = Boosting(self.informers, settings, served)
         where = settings.provider.kwok_node_groups
@@ -94,7 +86,7 @@ class NodeController(Controller):
             "nodes",
             self._pass,
             settings.loop.scan_interval.total_seconds(),
-            on_pass=pass_reports.reporting(activity, _log),
+            on_pass=pass_reports.reporting(given.activity, _log),
             jitter=0.0,
         )
         self._waking.loop = self._loop
@@ -134,6 +126,8 @@ class NodeController(Controller):
         if why is not None:
             _log.detail(2, "this pass changes nothing", why=why)
             await self._plan(self._gathering.take(), None)
+            if self._may_act():
+                self._waking.at([self._now() + _UNTRUSTED_SECONDS])
             return
         clock = asyncio.get_running_loop().time
         await asyncio.sleep(max(0.0, self._gathering.last_arrival + _TRANSLATION_SECONDS - clock()))
@@ -180,14 +174,22 @@ class NodeController(Controller):
         return plans
 
     async def _carry_out(self, groups: Groups, plans: Plans, now: float) -> Carried:
-        buffers = all_verdicts(plans.up.buffers, plans.problems, self.watching.buffers)
+        planned = all_verdicts(plans.up.buffers, plans.problems, self.watching.buffers)
+        published: tuple[BufferVerdict, ...] | None = None
         self._busy = True
         try:
-            # A provider that hangs keeps no Buffer from its status.
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._publish(buffers, now))
                 carrying = group.create_task(self._carrying.carry_out(plans, now))
+                if plans.up.orders:
+                    # A provider that hangs keeps no Buffer from its status.
+                    await asyncio.wait({carrying}, timeout=_ANSWER_SECONDS)
+                if not carrying.done():
+                    await self._publish(planned, now)
+                    published = planned
             carried = carrying.result()
+            buffers = after_orders(planned, carried.failed)
+            if buffers != published:
+                await self._publish(buffers, now)
             for name in carried.unchanged:
                 self._gathering.look_again(name)
             await self._echoes.wait_for(carried.outcomes)
@@ -203,6 +205,7 @@ class NodeController(Controller):
 
     def _tell(self, groups: Groups, plans: Plans, buffers: tuple[BufferVerdict, ...], failed: frozenset[str]) -> None:
         self._reporting.group_problems(groups.problems)
+        self._reporting.group_notes(plans.up.notes)
         self._telling.pods(plans.up.pods, failed)
         self._telling.buffers(buffers)
         self._telling.nodes(plans.down.nodes)

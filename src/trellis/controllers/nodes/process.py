@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from typing import Final
 
 from trellis.base.collector import set_aside
@@ -11,11 +10,10 @@ from trellis.controllers.nodes.metrics import NODE_METRICS
 from trellis.controllers.nodes.publishing import FIELD_MANAGER
 from trellis.controllers.nodes.settings import NodeControllerSettings
 from trellis.kube.client import Client
-from trellis.kube.connected import connected
 from trellis.kube.outcomes import Outcome, Result
 from trellis.runtime import write_reports
-from trellis.runtime.asking import answered
 from trellis.runtime.component import Component
+from trellis.runtime.connecting import on_cluster
 from trellis.runtime.logs import Logger
 from trellis.runtime.metrics import Metrics
 from trellis.runtime.shutdown import Main, Shutdown
@@ -27,12 +25,7 @@ _log: Final = Logger("trellis.nodes")
 
 def autoscaling(settings: NodeControllerSettings) -> Main:
     """What a process with these settings does until it is told to stop."""
-
-    async def main(stop: Shutdown) -> None:
-        async with connected(settings.access.kubeconfig, FIELD_MANAGER, _log.warning) as client:
-            await run_nodes(client, settings, stop)
-
-    return main
+    return on_cluster(run_nodes, settings, FIELD_MANAGER, _log)
 
 
 async def run_nodes(client: Client, settings: NodeControllerSettings, stop: Shutdown) -> None:
@@ -49,19 +42,8 @@ async def run_nodes(client: Client, settings: NodeControllerSettings, stop: Shut
     )
 
     async def make() -> NodeController:
-        return NodeController(
-            client,
-            component.writer(concurrency=settings.loop.concurrent_writes),
-            settings,
-            await answered(client.discover, _log),
-            metrics=component.metrics,
-            activity=component.activity,
-            record=component.record,
-            may_act=component.may_act,
-            now=component.now,
-            draw=random.random,
-            on_settled=set_aside,
-        )
+        given = await component.equipment(component.writer(concurrency=settings.loop.concurrent_writes))
+        return NodeController(given, settings, on_settled=set_aside)
 
     await component.run(make)
 

@@ -101,7 +101,7 @@ def _leading(
 ) -> Leading:
     """Who may serve which name."""
     leader, names = settings.leader, settings.loop.recommender_name
-    leases = lease_names(names, leader.leader_elect_resource_name)
+    leases = lease_names(names, leader.leader_elect_resource_name, leader.leader_elect_resource_namespace)
     who = identity()
 
     def elect(name: str, on_change: Callable[[bool], None]) -> Election:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from contextlib import closing
 from typing import Final
 
@@ -60,22 +59,9 @@ async def run_updater(
     )
 
     async def make() -> Updater:
-        served = await answered(client.discover, _log)
-        return Updater(
-            client,
-            component.writer(concurrency=loop.concurrent_writes, dry_run=loop.dry_run),
-            settings,
-            update_settings(settings, served, await answered(client.version, _log)),
-            served,
-            metrics=component.metrics,
-            activity=component.activity,
-            record=component.record,
-            may_act=component.may_act,
-            now=component.now,
-            draw=random.random,
-            on_settled=set_aside,
-            recorder=recording,
-        )
+        given = await component.equipment(component.writer(concurrency=loop.concurrent_writes, dry_run=loop.dry_run))
+        figures = update_settings(settings, given.served, await answered(client.version, _log))
+        return Updater(given, settings, figures, on_settled=set_aside, recorder=recording)
 
     await component.run(make)
 

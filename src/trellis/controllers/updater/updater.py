@@ -30,21 +30,15 @@ from trellis.core.resize.planning import Planner
 from trellis.core.resize.recorded import Began, Counted
 from trellis.core.resize.rooms import Rooms
 from trellis.core.resize.settings import UpdateSettings
-from trellis.kube.backoff import Draw
-from trellis.kube.client import Client
 from trellis.kube.scales import ScaleLookups
-from trellis.kube.served import Served
 from trellis.kube.token_bucket import Rate
-from trellis.kube.writer import Writer
 from trellis.runtime import pass_reports
 from trellis.runtime.component import Controller
-from trellis.runtime.health import Activity
+from trellis.runtime.equipment import Equipment
 from trellis.runtime.informers import Informers
 from trellis.runtime.logs import Logger
 from trellis.runtime.loops import Periodic
-from trellis.runtime.metrics import Metrics
 from trellis.runtime.passes import PassThread
-from trellis.runtime.posting import Record
 from trellis.runtime.queue import WorkQueue
 from trellis.runtime.recording import NO_RECORDER, Recorder
 from trellis.runtime.steps import StepTimer
@@ -61,24 +55,17 @@ class Updater(Controller):
 
     def __init__(
         self,
-        client: Client,
-        writer: Writer,
+        given: Equipment,
         settings: UpdaterSettings,
         figures: UpdateSettings,
-        served: Served,
         *,
-        metrics: Metrics,
-        activity: Activity,
-        record: Record,
-        may_act: Callable[[], bool],
-        now: Callable[[], float],
-        draw: Draw,
         on_settled: Callable[[], object] = lambda: None,
         recorder: Recorder = NO_RECORDER,
     ) -> None:
+        client, metrics, now = given.client, given.metrics, given.now
         self._settings = settings
         self._metrics = metrics
-        self._may_act = may_act
+        self._may_act = given.may_act
         # Called when all objects have been seen, and looked at: much has been built up that will stay.
         self._on_settled = on_settled
         self._has_worked = False
@@ -86,35 +73,35 @@ class Updater(Controller):
         self._line = Line(settings.loop.concurrent_writes)
         self._counting = Counting(metrics)
         own = settings.scope.vpa_object_namespace
-        self.informers = Informers(client, Unseen(metrics, _log), draw=draw, namespace=own)
-        self.watching = Watching(self.informers, settings, served)
+        self.informers = Informers(client, Unseen(metrics, _log), draw=given.draw, namespace=own)
+        self.watching = Watching(self.informers, settings, given.served)
         rooms = self.watching.knows_rooms
         self._tape = Tape(recorder)
         self._tape.write(Began(figures, rooms))
         self._gathering = RecordedGathering(self._tape, rooms) if recorder.is_on else Gathering(knows_rooms=rooms)
         self.knowledge = Knowledge(self.watching, settings.scope, self._gathering)
-        self._scaling = Scaling(self._gathering, self.watching, ScaleLookups(client, draw=draw))
+        self._scaling = Scaling(self._gathering, self.watching, ScaleLookups(client, draw=given.draw))
         self._planner = Planner(figures, Rooms(must_know=figures.require_fit) if rooms else None)
         remembered = (self._gathering, figures)
         self._memory = RecordedMemory(self._tape, *remembered) if recorder.is_on else Memory(*remembered)
         self._presence = AdmissionPresence(client, settings.admission, now)
-        telling = Telling(record)
+        telling = Telling(given.record)
         self._looking = Looking(
             self._memory,
             self._planner,
             self._thread,
-            queue=WorkQueue(draw=draw),
+            queue=WorkQueue(draw=given.draw),
             presence=self._presence,
             telling=telling,
             counting=self._counting,
             metrics=metrics,
-            activity=activity,
+            activity=given.activity,
             why_not=self._why_not,
             now=now,
         )
         self._gathering.on_change = self._looking.changed
         self._looking.carrying = Carrying(
-            writer,
+            given.writer,
             self.knowledge,
             self._line,
             memory=self._memory,
@@ -127,7 +114,7 @@ class Updater(Controller):
         )
         self._interval = settings.loop.updater_interval.total_seconds()
         self._loop = Periodic(
-            "updater", self._pass, self._interval, on_pass=pass_reports.reporting(activity, _log), jitter=0.0
+            "updater", self._pass, self._interval, on_pass=pass_reports.reporting(given.activity, _log), jitter=0.0
         )
 
     @property
@@ -186,9 +173,11 @@ class Updater(Controller):
         timer.step(named.ADMISSION_INIT)
         round_ = await self._look_at(workloads)
         timer.step(named.FILTER_PODS)
+        # As the pass found them: by its end most of what it counts has been changed, and been looked at again.
+        looks = dict(self._counting.looks)
         await self._until_finished(round_)
         timer.step(named.EVICT_PODS)
-        await self._thread.run(self._counting.full_pass, dict(self._counting.looks))
+        await self._thread.run(self._counting.full_pass, looks)
         self._export()
         timer.total()
         await self._count_rooms()

@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from trellis.base.errors import Forbidden, InvalidSelector, NotFound, TrellisError, Unauthorized
 from trellis.base.reason import Reason, Severity
 
 NO_TARGET_REF: Final = Reason("NoTargetRef", "The object does not say what it is about.", Severity.ERROR)
@@ -42,6 +43,19 @@ class TargetProblem(msgspec.Struct, frozen=True):
 
     reason: Reason
     message: str
+
+
+def reason_of(error: TrellisError) -> Reason:
+    """What an error on the way to a target says about it, in one word."""
+    match error:
+        case NotFound():
+            return TARGET_NOT_FOUND
+        case Forbidden() | Unauthorized():
+            return TARGET_FORBIDDEN
+        case InvalidSelector():
+            return TARGET_SELECTOR_UNREADABLE
+        case _:
+            return TARGET_UNREACHABLE
 
 
 def unread(reason: Reason, why: str) -> TargetProblem:

@@ -1,8 +1,7 @@
 """Does anything block the event loop, and where?
 
 A thread asks the loop for a sign of life again and again. While none comes, something else holds the loop, and the
-stack of the loop's thread says what. Tests use it to hold the promise that nothing does so for more than 50 ms; a
-running process may export what it finds.
+stack of the loop's thread says what. Tests hold the promise with it that nothing does so for more than 50 ms.
 
 The watch does not blame code for a busy machine. It reckons a wait by its own rounds of 5 ms, which are late when the
 whole process is; only where the process itself used the processor does the time in between count in full. That is how
