@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from fit_world import a_node, a_pod_spec, seeded
-from scheduler_agreement import SET, agreement
+from scheduler_agreement import SET, agreement, verdict
+from testbed import workloads
 from testbed.cluster import Cluster
 from testbed.nodes import Node as NewNode
 from testbed.nodes import Taint
@@ -73,7 +74,7 @@ def check_a_pod(world: World, rng: Random, name: str) -> bool:
     assert (template.amounts, template.ports) == (demand.amounts, demand.ports), spec
     expected = table.names(fits(table, demand, used))
     path = f"/api/v1/namespaces/{namespace}/pods/{name}"
-    pod = until(f"the scheduler's verdict on {name}", lambda: judged(cluster.api.get(path)))
+    pod = until(f"the scheduler's verdict on {name}", lambda: verdict(cluster.api.get(path), hopeful=bool(expected)))
     chosen = pod["spec"].get("nodeName")
     if chosen is None:
         assert expected == [], (spec, pod["status"])
@@ -85,11 +86,6 @@ def check_a_pod(world: World, rng: Random, name: str) -> bool:
     return True
 
 
-def judged(pod: Json) -> Json | None:
-    conditions = pod["status"].get("conditions", [])
-    return pod if any(one["type"] == "PodScheduled" for one in conditions) else None
-
-
 def add_nodes(cluster: Cluster, rng: Random, namespace: str, names: list[str]) -> None:
     """Nodes for this test alone: no other pod tolerates their taint."""
     drawn = {name: a_node(rng, name) for name in names}
@@ -98,6 +94,22 @@ def add_nodes(cluster: Cluster, rng: Random, namespace: str, names: list[str]) -
         if node["spec"]["unschedulable"]:
             cluster.api.patch(f"/api/v1/nodes/{name}", {"spec": {"unschedulable": True}})
     until("the taints of cordoned nodes", lambda: all(map(is_tainted_if_cordoned, own_nodes(cluster, names))))
+    until_known(cluster, namespace)
+
+
+def until_known(cluster: Cluster, namespace: str) -> None:
+    """Return when the scheduler knows of all nodes as they are: it hears of them in order, and of this one last."""
+    last = f"{namespace}-last"
+    try:
+        cluster.add_nodes(NewNode(name=last, taints=(Taint(SET, last),)))
+        tolerated: Json = {
+            "nodeSelector": {"kubernetes.io/hostname": last},
+            "tolerations": [{"key": SET, "value": last}],
+        }
+        cluster.api.create(workloads.pod("last", **tolerated), namespace)
+        cluster.ready_pods(namespace, "last")
+    finally:
+        cluster.remove_nodes(last)
 
 
 def new_node(node: Json, namespace: str) -> NewNode:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, NamedTuple
 
 import pytest
 
-from scheduler_agreement import SET
+from scheduler_agreement import SET, verdict
 from testbed.cluster import Cluster
 from testbed.nodes import Node as NewNode
 from testbed.nodes import Taint
@@ -76,10 +76,24 @@ def test_a_pod_waits_whose_claim_should_have_been_bound_at_once(world: World) ->
     assert check_a_pod(world, {"storageClassName": world.namespace}) == []
 
 
+@pytest.mark.parametrize(("mode", "second"), [("ReadWriteOncePod", []), ("ReadWriteOnce", ["a", "b"])])
+def test_a_second_pod_waits_for_a_claim_that_is_for_one_pod_alone(world: World, mode: str, second: list[str]) -> None:
+    make_class(world)
+    make_volume(world, {"accessModes": [mode]})
+    claim = {"volumeName": world.namespace, "storageClassName": "", "accessModes": [mode]}
+    assert check_a_pod(world, claim) == ["a", "b"]
+    assert verdict_on(world, "second", {(world.namespace, "data")}) == second
+
+
 def check_a_pod(world: World, claim: Json) -> list[str]:
     """The zones it can be placed in, which are those the scheduler says."""
-    cluster, namespace, table = world
     make_claim(world, claim)
+    return verdict_on(world, "p")
+
+
+def verdict_on(world: World, name: str, in_use: Collection[tuple[str, str]] = ()) -> list[str]:
+    """The same of one more pod with the claim; `in_use` are those of pods before."""
+    cluster, namespace, table = world
     spec = {
         "containers": [{"name": "c", "image": "example/app:1.0"}],
         "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}],
@@ -87,21 +101,16 @@ def check_a_pod(world: World, claim: Json) -> list[str]:
         "tolerations": [{"key": SET, "operator": "Exists"}],
     }
     created = cluster.api.create(
-        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec}, namespace
+        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}, namespace
     )
     read = convert_object(created, Pod)
-    terms = volume_terms(read.spec, read.metadata, known(world))
+    terms = volume_terms(read.spec, read.metadata, known(world), in_use)
     expected = table.names(fits(table, Demand.of(read.spec, metadata=read.metadata, volumes=terms)))
-    path = f"/api/v1/namespaces/{namespace}/pods/p"
-    pod = until("the scheduler's verdict", lambda: judged(cluster.api.get(path)))
+    path = f"/api/v1/namespaces/{namespace}/pods/{name}"
+    pod = until("the scheduler's verdict", lambda: verdict(cluster.api.get(path), hopeful=bool(expected)))
     chosen = pod["spec"].get("nodeName")
     assert (chosen in expected) if chosen else expected == [], pod["status"]
     return [name[-1] for name in expected]
-
-
-def judged(pod: Json) -> Json | None:
-    conditions = pod["status"].get("conditions", [])
-    return pod if any(one["type"] == "PodScheduled" for one in conditions) else None
 
 
 def known(world: World) -> Storage:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cluster_nodes import QUICK, Start, Yard, node_controllers, taints
-from cluster_vpas import value
+from cluster_vpas import until_passed, value
 from testbed.cluster import Cluster
 from testbed.control_plane import ControlPlane
 from testbed.keeper import definitions
@@ -18,7 +18,7 @@ from testbed.workloads import container, disruption_budget, pod
 
 MARK = "trellis.x-k8s.io/leaving"
 SHOP = "shop"
-AWAY_SECONDS = 7.0
+AWAY_SECONDS = 4.0
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def test_a_group_that_hangs_is_left_alone_and_another_one_serves(namespace: str,
     controller = nodes(namespace, "--provider-timeout=2s")
     yard.deploy("web", 1)
     failed = "trellis_nodes_provider_failures_total"
-    until("the order to be given up", lambda: value(controller, failed, call="order") == 1)
+    until("the order to be given up", lambda: value(controller, failed, call="order") >= 1)
     yard.declare()
     assert not yard.nodes()
     # The group is well by now, and is left alone all the same; one of another name is not.
@@ -117,9 +117,6 @@ def test_an_api_server_that_goes_away_in_the_middle_of_an_order_brings_no_node_t
         until("some time without it", lambda: time.monotonic() >= gone + AWAY_SECONDS, 2 * AWAY_SECONDS)
         own_api_server.start("kube-apiserver")
         own_api_server.wait_until_ready()
-        until("all nodes", lambda: len(yard.nodes()) == 8, 60.0)
-        passes = "trellis_nodes_execution_latency_seconds_count"
-        seen = value(controller, passes, step="total")
-        # A watch that failed while the server was away may wait for half a minute before it asks again.
-        until("more passes", lambda: value(controller, passes, step="total") >= seen + 3, 90.0)
+        until("all nodes", lambda: len(yard.nodes()) == 8)
+        until_passed(controller, "trellis_nodes", 3)
         assert len(yard.nodes()) == 8

@@ -10,9 +10,10 @@ import pytest
 
 from cluster_buffers import Start as StartBuffers
 from cluster_buffers import buffer, buffer_controllers, buffer_path, chunks_of, status_of
-from cluster_nodes import QUICK, Start, Yard, node_controllers, taints, translated
+from cluster_nodes import ACCOUNT, QUICK, Start, Yard, node_controllers, taints, translated
+from cluster_rights import Account
 from cluster_updaters import events
-from cluster_vpas import value
+from cluster_vpas import until_value, value
 from testbed import shipped
 from testbed.client import Json
 from testbed.cluster import Cluster
@@ -69,7 +70,7 @@ def test_room_of_a_deployments_buffer_is_there_is_used_at_once_and_is_refilled(
     assert len(yard.nodes()) == 3
     assert len(yard.pods()) == 2
     assert workload(cluster, namespace, "web") == before
-    assert abs(_age(status_of(cluster, namespace, "web")["lastFullyProvisioned"])) < 30
+    assert abs(_age(status_of(cluster, namespace, "web")["lastFullyProvisioned"])) < 300
     for reason in ("BufferNodesOrdered", "BufferProvisioned"):
         until(f"the event {reason}", lambda reason=reason: events(cluster, namespace, reason) or None)  # type: ignore[misc]
 
@@ -79,11 +80,12 @@ def test_room_of_a_deployments_buffer_is_there_is_used_at_once_and_is_refilled(
     until("the pod to run", lambda: len(yard.running()) == 3)
     assert {each["spec"]["nodeName"] for each in yard.pods()} == ready
     until("the room to be there again", lambda: len(yard.ready_nodes()) == 4 and yard.is_whole("web"))
-    until("the hit", lambda: value(controller, "trellis_nodes_buffer_hits_total", namespace=namespace) == 1)
+    until_value(controller, "trellis_nodes_buffer_hits_total", 1, namespace=namespace)
     assert value(controller, "trellis_nodes_buffer_misses_total", namespace=namespace) == 0
-    assert value(controller, "trellis_nodes_buffer_chunks", namespace=namespace) == 1
-    assert value(controller, "trellis_nodes_buffer_provisioned_chunks", namespace=namespace) == 1
-    assert value(controller, "trellis_nodes_buffer_price_per_hour", namespace=namespace) > 0
+    until_value(controller, "trellis_nodes_buffer_chunks", 1, namespace=namespace)
+    until_value(controller, "trellis_nodes_buffer_provisioned_chunks", 1, namespace=namespace)
+    price = "trellis_nodes_buffer_price_per_hour"
+    until("its price", lambda: value(controller, price, namespace=namespace) > 0)
 
 
 @pytest.mark.req("BF-08", "BF-45")
@@ -118,6 +120,7 @@ def test_one_process_can_translate_buffers_and_keep_their_room(
 ) -> None:
     shipped.account(cluster, "buffers")
     cluster.api.apply(BOTH_RIGHTS)
+    until("both rights", lambda: Account(cluster, ACCOUNT).may("get flowers.example.com/scale"))
     settings = tmp_path / "buffers.yaml"
     settings.write_text(f"vpa-object-namespace: {namespace}\naddress: 127.0.0.1:0\n")
     yard.declare()
@@ -147,15 +150,14 @@ def test_keep_minimum_counts_what_runs_and_keep_empty_does_not(
     cluster: Cluster, namespace: str, yard: Yard, nodes: Start, buffers: StartBuffers
 ) -> None:
     yard.declare()
-    nodes(namespace)
+    nodes(namespace, *QUICK)
     buffers(namespace)
     capacity = {"pods": {"replicaNum": 4, "podSpec": yard.pod_spec()}}
     cluster.api.create(buffer("least", kind="", capacity=capacity, recreationStrategy="KeepMinimum"), namespace)
     until("the room to be there", lambda: yard.is_whole("least"))
     yard.deploy("web", 4)
     until("the pods to run", lambda: len(yard.running()) == 4)
-    assert len(yard.nodes()) == 1
-    assert yard.is_whole("least")
+    until("the room to be theirs", lambda: len(yard.nodes()) == 1 and yard.is_whole("least"))
 
     # The same on top of what runs takes another node.
     cluster.api.patch(buffer_path(namespace, "least"), {"spec": {"recreationStrategy": "KeepEmpty"}})
@@ -167,7 +169,7 @@ def test_a_dedicated_buffer_is_as_large_as_what_its_pods_leave(
     cluster: Cluster, namespace: str, yard: Yard, nodes: Start, buffers: StartBuffers
 ) -> None:
     yard.declare()
-    nodes(namespace)
+    nodes(namespace, *QUICK)
     buffers(namespace)
     spec: Json = {
         "capacity": {"pods": {"replicaNum": 6, "podSpec": yard.pod_spec()}},
@@ -180,7 +182,8 @@ def test_a_dedicated_buffer_is_as_large_as_what_its_pods_leave(
     until("the pods to run", lambda: len(yard.running()) == 6)
     until("nothing to be left", lambda: chunks_of(cluster, namespace, "own") == 0)
     until("that to be said", lambda: yard.provisioned("own") == ("True", "BufferNeedsNothing"))
-    assert len(yard.nodes()) == 2
+    # Another may have been ordered when the pods were there and the Buffer had not heard of them; it goes again.
+    until("no more nodes than are needed", lambda: len(yard.nodes()) == 2)
 
 
 @pytest.mark.req("BF-01")
@@ -235,7 +238,7 @@ def test_a_buffer_whose_window_ends_lets_its_nodes_go(
     later = {"windows": [{"start": f"0 {hour} * * *", "duration": "1h"}]}
     cluster.api.patch(buffer_path(namespace, "day"), {"spec": {"schedule": later}})
     until("the nodes to go", lambda: not yard.nodes())
-    assert yard.provisioned("day") == ("True", "BufferNeedsNothing")
+    until("that to be said", lambda: yard.provisioned("day") == ("True", "BufferNeedsNothing"))
 
 
 def test_pods_are_moved_from_a_node_that_is_underused_and_the_node_goes(
@@ -249,8 +252,7 @@ def test_pods_are_moved_from_a_node_that_is_underused_and_the_node_goes(
     yard.scale("web", 3)
     until("one node to go", lambda: len(yard.nodes()) == 1)
     until("the pods to run again", lambda: len(yard.running()) == 3)
-    [node] = yard.nodes().values()
-    assert taints(node) == [namespace]
+    until("no mark to be left", lambda: [taints(each) for each in yard.nodes().values()] == [[namespace]])
 
 
 def test_a_pod_for_which_there_is_no_node_is_told_why(

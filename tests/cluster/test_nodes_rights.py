@@ -59,7 +59,7 @@ DENIED = [
 
 @pytest.fixture(scope="module")
 def account(cluster: Cluster) -> Account:
-    return account_of(cluster, "nodes", "trellis-nodes", "watch pods")
+    return account_of(cluster, "nodes", "trellis-nodes")
 
 
 @pytest.mark.parametrize("right", NEEDED)

@@ -9,7 +9,7 @@ from pathlib import Path
 import yaml
 
 import pages
-from trellis.core.nodes.drainability import DO_NOT_DISRUPT, SAFE_TO_EVICT
+from trellis.core.nodes.drainability import DO_NOT_DISRUPT, SAFE_LOCAL_VOLUMES, SAFE_TO_EVICT
 from trellis.core.nodes.standing import LEAVING_TAINT
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -36,7 +36,7 @@ def test_every_flag_and_metric_it_names_is_one() -> None:
 
 
 def test_taints_and_annotations_are_called_as_they_are() -> None:
-    for name in (LEAVING_TAINT, DO_NOT_DISRUPT, SAFE_TO_EVICT):
+    for name in (LEAVING_TAINT, DO_NOT_DISRUPT, SAFE_TO_EVICT, SAFE_LOCAL_VOLUMES):
         assert f"`{name}" in PAGE
 
 

@@ -235,3 +235,67 @@ def test_buffers_of_namespaces_that_are_not_covered_are_left_alone() -> None:
         assert world.provisioned() == ("", "")
 
     world.run(play)
+
+
+def test_a_group_is_filled_up_to_its_minimum_if_that_is_asked_for_and_stays_there() -> None:
+    world = World(group(minSize=2), up={"enforce_node_group_min_size": True}, down=QUICK)
+
+    async def play(_: NodeController) -> None:
+        await world.wait(BOOT + 5)
+        assert len(world.nodes()) == 2
+        world.server.delete("/api/v1/nodes/small-1")
+        await world.wait(BOOT + 15)
+        assert len(world.nodes()) == 2
+        await world.wait(300)
+        assert len(world.nodes()) == 2
+
+    world.run(play)
+    assert world.metric("trellis_nodes_ordered_total", group="small", reason="OrderedForMinimum") == 3
+
+
+def test_what_is_to_be_said_of_a_group_is_logged_when_it_begins(caplog: pytest.LogCaptureFixture) -> None:
+    world = World(group(minSize=2), up={"enforce_node_group_min_size": True, "max_nodes_total": 1})
+
+    async def play(_: NodeController) -> None:
+        await world.wait(60)
+
+    world.run(play)
+    assert len(world.nodes()) == 1
+    said = [each for each in caplog.records if each.getMessage() == "a group is not as it should be"]
+    assert len(said) == 1
+
+
+def test_a_pod_whose_promise_is_taken_back_gets_a_node_at_once() -> None:
+    world = World(loop={"scan_interval": seconds(600)})
+    world.add_node("full", cpu="1")
+    world.add_pod("running")
+
+    async def play(_: NodeController) -> None:
+        await world.wait(5)
+        world.lives = False
+        world.add_pod("important")
+        path = "/api/v1/namespaces/shop/pods/important"
+        refused = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+        status = {"phase": "Pending", "conditions": [refused]}
+        world.server.put(path, {**world.server.objects[path], "status": {**status, "nominatedNodeName": "full"}})
+        await world.wait(30)
+        assert list(world.nodes()) == ["full"]
+        world.server.put(path, {**world.server.objects[path], "status": status})
+        await world.wait(3)
+        assert len(world.nodes()) == 2
+
+    world.run(play)
+
+
+def test_pods_below_the_cutoff_that_was_set_get_no_node() -> None:
+    world = World(up={"expendable_pods_priority_cutoff": 100})
+
+    async def play(_: NodeController) -> None:
+        world.add_pod("low", priority=99)
+        await world.wait(15)
+        assert not world.nodes()
+        world.add_pod("high", priority=100)
+        await world.wait(5)
+        assert len(world.nodes()) == 1
+
+    world.run(play)

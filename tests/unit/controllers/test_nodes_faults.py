@@ -236,6 +236,28 @@ def test_while_the_api_server_is_away_nothing_is_decided_and_afterwards_all_is_w
     world.run(play)
 
 
+@pytest.mark.parametrize("asks", [True, False], ids=["somebody else of the process asks", "nobody else asks"])
+def test_soon_after_the_api_server_is_back_orders_are_given_again(asks: bool) -> None:
+    world = World(loop={"scan_interval": seconds(60)})
+
+    async def play(_: NodeController) -> None:
+        await world.wait(10)
+        world.fault = lambda _request: Unreachable("nobody listens")
+        world.server.break_watches()
+        await world.wait(300)
+        world.add_pod()
+        world.fault = lambda _request: None
+        if asks:
+            await world.server.client.discover()
+            # All watches within 1.6 s, and the next look 2 s later at most.
+            await world.wait(4)
+        else:
+            await world.wait(8 + 4)
+        assert len(world.nodes()) == 1
+
+    world.run(play)
+
+
 def test_a_buffer_that_cannot_be_read_says_so_and_stops_no_other() -> None:
     world = World()
 

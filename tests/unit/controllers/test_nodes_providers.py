@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Awaitable, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 import pytest
@@ -16,7 +16,9 @@ from trellis.controllers.nodes.watching import Watching
 from trellis.core.buffers.said import Said
 from trellis.core.nodes.groups import GroupState
 from trellis.providers.kwok import KwokProvider
-from trellis.providers.protocol import UNKNOWN_GROUP, Groups, Released
+from trellis.providers.protocol import UNKNOWN_GROUP, Groups, Ordered, Released, Tended
+
+T = TypeVar("T")
 
 MARK = "trellis.x-k8s.io/leaving"
 
@@ -141,6 +143,106 @@ def test_a_pod_is_not_told_of_an_order_that_was_refused() -> None:
 
     world.run(play)
     assert world.told("Pod", "web") == ["NotTriggerScaleUp"]
+
+
+def conditions_of(world: World) -> list[str]:
+    """Every reason of `Provisioned` that was ever written, in order."""
+    bodies = [each.body or b"" for each in world.server.requests if each.path.endswith("/buffers/spare/status")]
+    return [each["reason"] for body in bodies for each in msgspec.json.decode(body)["status"].get("conditions", ())]
+
+
+def test_a_buffer_is_never_told_of_an_order_that_was_refused() -> None:
+    world = World(failing("RefuseOrders"))
+
+    async def play(_: NodeController) -> None:
+        world.add_buffer(chunks=2)
+        await world.wait(3)
+        [condition] = [each for each in world.buffer()["conditions"] if each["type"] == "Provisioned"]
+        assert condition["reason"] == "GroupsExhausted"
+        assert condition["message"] == (
+            "0 of 2 chunks have room on nodes that are ready; 2 have none: OrderFailed: small"
+        )
+        await world.wait(57)
+
+    world.run(play)
+    assert set(conditions_of(world)) == {"GroupsExhausted"}
+    assert world.told("Buffer", "spare") == ["GroupsExhausted"]
+    assert world.metric("trellis_nodes_buffers", reason="BufferNodesOrdered") == 0
+
+
+def test_a_buffer_whose_order_was_refused_is_told_of_the_next_one_that_was_not() -> None:
+    world = World(failing("RefuseOrders"), group("sound", priority=-1))
+
+    async def play(_: NodeController) -> None:
+        world.add_buffer(chunks=2)
+        await world.wait(BOOT + 30)
+
+    world.run(play)
+    # Where nothing else has changed, the next look is at the next interval.
+    assert conditions_of(world) == ["GroupsExhausted", "BufferNodesOrdered", "BufferAwaitsNodes", "BufferProvisioned"]
+
+
+def test_a_buffer_is_told_that_nodes_are_ordered_while_the_provider_is_silent_and_the_truth_afterwards() -> None:
+    world = World(failing("Hang"))
+
+    async def play(_: NodeController) -> None:
+        world.add_buffer(chunks=2)
+        await world.wait(10)
+        assert world.provisioned() == ("False", "BufferNodesOrdered")
+        await world.wait(23)
+        assert world.provisioned() == ("False", "GroupsExhausted")
+
+    world.run(play)
+
+
+def test_who_only_reads_says_what_would_be_ordered_and_that_nothing_failed() -> None:
+    world = World()
+    world.read_only = True
+
+    async def play(_: NodeController) -> None:
+        world.add_pod("web")
+        world.add_buffer(chunks=5)
+        await world.wait(30)
+
+    world.run(play)
+    assert world.metric("trellis_nodes_buffers", reason="BufferNodesOrdered") == 1
+    assert set(world.told("Buffer", "spare")) == {"BufferNodesOrdered"}
+    assert world.told("Pod", "web") == ["TriggeredScaleUp"]
+
+
+class Mute(KwokProvider):
+    """Of one kind of question it answers with something that is no answer."""
+
+    def __init__(self, watching: Watching, silent: str) -> None:
+        super().__init__(watching.kwok_objects)
+        self._silent = silent
+
+    async def order(self, group: str, target: int, now: float, /) -> Ordered:
+        return await self._said("order", super().order(group, target, now))
+
+    async def tend(self, now: float, /) -> Tended:
+        return await self._said("tend", super().tend(now))
+
+    async def groups(self, now: float, /) -> Groups:
+        return await self._said("groups", super().groups(now))
+
+    async def _said(self, call: str, answer: Awaitable[T]) -> T:
+        found = await answer
+        return found if call != self._silent else None  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("call", ["order", "tend", "groups"])
+def test_an_answer_that_is_none_is_a_failure_and_buffers_are_told_all_the_same(call: str) -> None:
+    world = World()
+    world.provider = lambda watching: Mute(watching, call)
+
+    async def play(_: NodeController) -> None:
+        world.add_buffer(chunks=2)
+        await world.wait(150)
+        assert world.provisioned()[0] == "False"
+
+    world.run(play)
+    assert world.metric("trellis_nodes_provider_failures_total", call=call, reason="ProviderFailed") > 0
 
 
 class Counting(KwokProvider):

@@ -53,6 +53,25 @@ def test_a_pod_holds_as_much_as_before(
     assert held_by(PodSlimmer().slim(pod)) == held_by(pod)
 
 
+def test_volumes_that_may_be_lost_are_known_by_name_and_tokens_make_no_two_pods_differ() -> None:
+    slimmer = PodSlimmer()
+    key = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
+    scratch = {"name": "scratch", "emptyDir": {}}
+    pods = [
+        slimmer.slim(
+            a_pod(
+                f"web-{number}",
+                annotations={key: "scratch", "other": "x"},
+                volumes=[scratch, {"name": f"kube-api-access-{number}", "projected": {"sources": []}}],
+            )
+        )
+        for number in range(2)
+    ]
+    assert [each.name for each in pods[0].spec.volumes] == ["scratch", ""]
+    assert pods[0].spec.volumes is pods[1].spec.volumes
+    assert pods[0].metadata.annotations == {key: "scratch"}
+
+
 def test_what_pods_of_a_workload_have_alike_is_kept_once() -> None:
     slimmer = PodSlimmer()
     pods = [slimmer.slim(a_pod(f"web-{number}", reported={"restartCount": number})) for number in range(2)]

@@ -134,6 +134,25 @@ def test_a_pod_whose_claim_is_not_ready_fits_nowhere_and_the_reason_says_so(know
     assert why_not(nodes, demand(known)) == (Obstacle(VOLUME_NOT_READY, 4),)
 
 
+@pytest.mark.parametrize("mode", ["ReadWriteOncePod", "ReadWriteOnce", "ReadWriteMany"])
+@pytest.mark.parametrize("in_use", [("red", "data"), ("red", "other"), ("blue", "data")])
+def test_a_claim_for_one_pod_that_another_has_ties_the_pod_to_nothing_there_is(
+    mode: str, in_use: tuple[str, str]
+) -> None:
+    spec = {"volumeName": "pv", "storageClassName": "late", "accessModes": [mode]}
+    known = storage([claim("pv", spec=spec)], (volume(),))
+    pod = msgspec.convert(
+        {
+            "metadata": {"name": "p", "namespace": "red", "uid": "u1"},
+            "spec": {"volumes": [{"persistentVolumeClaim": {"claimName": "data"}}], "containers": []},
+        },
+        Pod,
+    )
+    terms = volume_terms(pod.spec, pod.metadata, known, {in_use})
+    found = table().names(fits(table(), Demand.of(pod.spec, volumes=terms)))
+    assert bool(found) == (mode != "ReadWriteOncePod" or in_use != ("red", "data"))
+
+
 def test_a_node_from_which_a_volume_cannot_be_reached_is_counted_for_it() -> None:
     known = storage([claim("pv")], (volume(None, expression(ZONE, "In", "za")),))
     assert why_not(table(), demand(known)) == (Obstacle(VOLUME_ELSEWHERE, 3),)

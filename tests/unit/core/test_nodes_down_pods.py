@@ -71,6 +71,39 @@ def test_files_in_memory_are_lost_with_any_pod() -> None:
     assert stays(a_web_pod("web", volumes=[{"name": "shm", "emptyDir": {"medium": "Memory"}}])) is None
 
 
+LOCAL = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        ("scratch,host", None),
+        (" host , scratch ", None),
+        ("scratch", "PodHasLocalStorage"),
+        ("", "PodHasLocalStorage"),
+        ("scratch,hosts", "PodHasLocalStorage"),
+    ],
+)
+def test_files_may_be_lost_whose_volumes_a_pod_names(said: str, reason: str | None) -> None:
+    volumes = [{"name": "scratch", "emptyDir": {}}, {"name": "host", "hostPath": {"path": "/var"}}]
+    assert stays(with_annotation(LOCAL, said, volumes=volumes)) == reason
+
+
+def test_of_a_pod_with_files_on_the_node_the_first_volume_is_told_that_keeps_it() -> None:
+    volumes = [{"name": "scratch", "emptyDir": {}}, {"name": "cache", "emptyDir": {}}]
+    said = why_stays(placed(with_annotation(LOCAL, "scratch", volumes=volumes)), Budgets(()), DOWN)
+    assert said is not None
+    assert "cache" in str(said)
+
+
+def test_a_pod_that_may_lose_its_files_is_kept_by_everything_else() -> None:
+    volumes = [{"name": "scratch", "emptyDir": {}}]
+    assert stays(with_annotation(LOCAL, "scratch", volumes=volumes, owner=("Widget", "w"))) == "PodOfCustomController"
+    assert stays(a_web_pod("web", annotations={LOCAL: "scratch", SAFE: "false"}, volumes=volumes)) == (
+        "PodNotSafeToEvict"
+    )
+
+
 def test_a_pod_of_the_system_is_moved_only_if_a_budget_says_how() -> None:
     pod = a_web_pod("dns", namespace="kube-system", labels=WEB)
     assert stays(pod) == "PodOfSystem"

@@ -39,8 +39,10 @@ def a_random_pod(rng: Random, name: str) -> Pod:
         pod = a_pod(name, "50m", owner=("DaemonSet", "agent"), labels={"app": "x"})
     node = rng.choice(("", "a", "b", "c"))
     phase = rng.choice(("Running", "Running", "Succeeded")) if node else "Pending"
+    promised = rng.choice(("", "a", "b")) if not node else ""
     spec = msgspec.structs.replace(pod.spec, node_name=node)
-    return msgspec.structs.replace(pod, spec=spec, status=msgspec.structs.replace(pod.status, phase=phase))
+    status = msgspec.structs.replace(pod.status, phase=phase, nominated_node_name=promised)
+    return msgspec.structs.replace(pod, spec=spec, status=status)
 
 
 @tries(max_examples=60, deadline=None)
@@ -106,6 +108,9 @@ def test_a_pod_whose_claim_is_missing_waits_until_it_is_there() -> None:
     assert list(cluster.snapshot.pending) == [("default", "db")]
 
 
+NOT_READY_YET = [{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]
+
+
 def stands(cluster: Cluster, name: str) -> list[str]:
     found = standing(cluster.snapshot, cluster.now, 900.0)
     number = cluster.snapshot.table.find(name)
@@ -123,6 +128,10 @@ def stands(cluster: Cluster, name: str) -> list[str]:
         (a_node("n"), (InstanceState.ORDERED, 60.0), "starting"),
         (a_node("n"), (InstanceState.FAILED, 60.0), "starting"),
         (a_node("n"), (InstanceState.LEAVING, 60.0), "leaving"),
+        # A control plane takes its own taints off a moment after a node is Ready: it is not there for pods before.
+        (a_node("n", taints=NOT_READY_YET), (InstanceState.RUNNING, 1.0), "starting"),
+        (a_node("n", taints=NOT_READY_YET), (InstanceState.RUNNING, 3600.0), "unready"),
+        (a_node("n", taints=NOT_READY_YET), None, "unready"),
         (a_node("n", taints=[{"key": LEAVING_TAINT, "effect": "NoSchedule"}]), None, "leaving"),
         (a_node("n", taints=[{"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule"}]), None, "leaving"),
     ],

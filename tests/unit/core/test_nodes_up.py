@@ -9,7 +9,7 @@ from nodes_world import HOST, ZONE, Cluster, a_daemon_set, a_group, a_node, a_po
 from trellis.base.errors import InvalidInput
 from trellis.core.nodes.equivalence import pod_groups
 from trellis.core.nodes.expanders import expanders_named
-from trellis.core.nodes.groups import NodeGroup
+from trellis.core.nodes.groups import GroupState, Instance, InstanceState, NodeGroup
 from trellis.core.nodes.up_settings import UpSettings
 
 WEB = {"app": "web"}
@@ -69,6 +69,19 @@ def test_a_node_of_its_group_that_is_not_ready_yet_is_on_its_way() -> None:
     assert cluster.ordered() == {}
 
 
+@pytest.mark.parametrize(
+    ("key", "ordered"),
+    [("node.kubernetes.io/not-ready", {}), ("node.kubernetes.io/unreachable", {}), ("of-our-own", {"small": 1})],
+)
+def test_a_node_is_on_its_way_until_the_control_plane_lets_pods_come(key: str, ordered: dict[str, int]) -> None:
+    """Its taint goes a moment after the node says that it is Ready: who orders in between orders twice."""
+    cluster = Cluster(a_group("small")).create_many(4)
+    up = Instance("small-1", InstanceState.RUNNING, cluster.now - 1, "small-1")
+    cluster.snapshot.put_groups([GroupState(cluster.groups["small"], 1, (up,))])
+    cluster.nodes(a_node("small-1", labels={"group": "small"}, taints=[{"key": key, "effect": "NoSchedule"}]))
+    assert cluster.ordered() == ordered
+
+
 def test_only_what_does_not_fit_on_nodes_on_their_way_is_ordered() -> None:
     cluster = Cluster(a_group("small", boot_seconds=300)).create_many(4)
     cluster.plan()
@@ -94,6 +107,15 @@ def test_no_node_is_ordered_for_pods_that_do_not_wait_for_one(pod: object) -> No
     assert cluster.ordered() == {}
 
 
+@pytest.mark.parametrize(("priority", "ordered"), [(-11, {"small": 1}), (-10, {"small": 2}), (None, {"small": 2})])
+def test_a_pod_below_the_cutoff_takes_no_room_and_one_at_it_does(priority: int | None, ordered: dict[str, int]) -> None:
+    """A pod without a priority has priority 0."""
+    cluster = Cluster(a_group("small")).nodes(a_node("there"))
+    cluster.place(a_pod("low", cpu="4", priority=priority), "there").create_many(4)
+    cluster.create(a_pod("waiting", cpu="4", priority=-10))
+    assert cluster.ordered() == ordered
+
+
 def test_room_for_a_pod_that_the_scheduler_has_not_looked_at_is_not_given_to_another() -> None:
     cluster = Cluster(a_group("small")).nodes(a_node("there"))
     cluster.create(a_pod("unseen", cpu="3", status={"phase": "Pending"}), a_pod("other", cpu="2"))
@@ -104,6 +126,31 @@ def test_a_pod_that_was_promised_a_node_counts_as_there() -> None:
     cluster = Cluster(a_group("small")).nodes(a_node("there"))
     promised = a_pod("promised", cpu="3", status={"phase": "Pending", "nominatedNodeName": "there"})
     assert cluster.create(promised, a_pod("other", cpu="2")).ordered() == {"small": 1}
+
+
+def test_no_node_is_ordered_for_a_pod_for_which_others_make_way() -> None:
+    cluster = Cluster(a_group("small")).nodes(a_node("there")).place(a_pod("running", cpu="4"), "there")
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    status = {"phase": "Pending", "conditions": [condition], "nominatedNodeName": "there"}
+    assert cluster.create(a_pod("important", cpu="4", priority=1000, status=status)).ordered() == {}
+    # The scheduler has thought better of it.
+    del status["nominatedNodeName"]
+    assert cluster.create(a_pod("important", cpu="4", priority=1000, status=status)).ordered() == {"small": 1}
+
+
+def test_a_node_is_ordered_for_an_important_pod_as_long_as_the_scheduler_promises_it_none() -> None:
+    cluster = Cluster(a_group("small")).nodes(a_node("there")).place(a_pod("running", cpu="4"), "there")
+    assert cluster.create(a_pod("important", cpu="4", priority=1000)).ordered() == {"small": 1}
+
+
+def test_the_promise_of_a_node_that_is_gone_helps_nobody_until_it_is_there_again() -> None:
+    cluster = Cluster(a_group("small")).nodes(a_node("there"))
+    cluster.create(a_pod("promised", status={"phase": "Pending", "nominatedNodeName": "there"}))
+    cluster.snapshot.put_node("there", None)
+    assert cluster.snapshot.pending.keys() == {("default", "promised")}
+    cluster.nodes(a_node("there"))
+    assert not cluster.snapshot.pending
+    assert cluster.snapshot.on("there").keys() == {("default", "promised")}
 
 
 def test_new_nodes_are_taken_to_have_the_pods_of_daemon_sets_on_them() -> None:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kwok_world import config_map, failing, group
+import virtual_time
+from kwok_world import NOW, KwokWorld, config_map, failing, group
+from trellis.api.kube.config_maps import ConfigMap
 from trellis.base.prices import EXAMPLE_PRICES
 from trellis.core.nodes import NodeGroup
 from trellis.providers.kwok.declared import GROUP_REFUSED, NO_GROUPS, Declarations, read_declarations
@@ -117,3 +122,29 @@ def test_that_nothing_is_declared_is_told(config: object, told: str) -> None:
 @given(st.text(max_size=60))
 def test_no_text_stops_the_others(text: str) -> None:
     assert "a" in read_declarations(config_map(group("a"), **{"x.yaml": text}), WHERE).groups
+
+
+def test_groups_are_read_outside_the_event_loop_and_once_for_all_who_ask_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    threads: list[int] = []
+
+    def read(config: ConfigMap | None, where: str) -> Declarations:
+        threads.append(threading.get_ident())
+        return read_declarations(config, where)
+
+    monkeypatch.setattr("trellis.providers.kwok.provider.read_declarations", read)
+    world = KwokWorld(group("a"), group("b"))
+
+    async def main() -> None:
+        orders = await asyncio.gather(*(world.provider.order(name, 1, NOW) for name in ("a", "b")))
+        assert [each.instances for each in orders] == [("a-1",), ("b-1",)]
+        assert len(threads) == 1
+        world.config = config_map(group("a"), group("b"), group("c"))
+        told = await world.provider.groups(NOW)
+        assert [each.group.name for each in told.states] == ["a", "b", "c"]
+        await world.provider.tend(NOW)
+
+    virtual_time.run(main())
+    assert len(threads) == 2
+    assert threading.get_ident() not in threads

@@ -29,6 +29,7 @@ from trellis.core.sizing.governors import Governor
 from trellis.kube.informer import Informer
 from trellis.kube.resources import HVPAS, LIMIT_RANGES, OBSERVED_WORKLOADS, VPAS
 from trellis.kube.served import Served
+from trellis.runtime.boosts import boosts_in_force
 from trellis.runtime.informers import Informers
 
 
@@ -37,12 +38,8 @@ class Boosting:
 
     def __init__(self, informers: Informers, settings: NodeControllerSettings, served: Served) -> None:
         own = settings.scope.vpa_object_namespace
-        most = settings.loop.max_allowed_cpu_boost
         self._covers = settings.scope.covers
-        self._settings = BoostSettings(
-            enabled=settings.scope.feature_gates.cpu_startup_boost and served.resizes_pods,
-            max_cpu=most.milli if most is not None else None,
-        )
+        self._settings = boosts_in_force(settings.scope.feature_gates, settings.loop.max_allowed_cpu_boost, served)
         # Without their definitions there are none, and nothing is boosted.
         self._vpas: Informer[VerticalPodAutoscaler] = informers.follow(
             VPAS, slim_vpa, namespace=own, served=served.serves(VPAS)

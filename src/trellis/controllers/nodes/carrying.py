@@ -72,7 +72,7 @@ class Carrying:
             became = ordering.result()
             up, down = self._ordered(order, became, up, down, now)
             outcomes += became.outcomes
-            if not _is_made(became):
+            if not _is_made(became) and not _is_skipped(became):
                 failed.add(order.group)
         for release, task in leaving:
             given, written = task.result()
@@ -150,6 +150,12 @@ def _is_made(became: Ordering) -> bool:
     if not became.outcomes:
         return became.said is None
     return any(each.applied for each in became.outcomes)
+
+
+def _is_skipped(became: Ordering) -> bool:
+    """Whether nothing was tried, because nothing may be written."""
+    tried = [each for each in became.outcomes if each.result is not Result.SKIPPED]
+    return became.said is None and not tried
 
 
 def _why_not(instance: str, giving: Giving, together: Collection[str] = ()) -> str | None:

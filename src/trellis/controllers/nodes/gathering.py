@@ -118,7 +118,7 @@ class Gathering:
         if _has_come(change.old, change.new):
             self.last_arrival = asyncio.get_running_loop().time()
             self._wake()
-        elif is_unschedulable(change.new) and (change.old is None or not is_unschedulable(change.old)):
+        elif _finds_none(change.new) and (change.old is None or not _finds_none(change.old)):
             self._wake()
 
     def _buffer_changed(self, change: Change[Buffer]) -> None:
@@ -152,6 +152,11 @@ def _node_told(node: Node) -> tuple[object, ...]:
 def _has_come(old: Pod | None, new: Pod) -> bool:
     """Whether a pod has come to a node, where a chunk may have been."""
     return bool(new.spec.node_name) and (old is None or not old.spec.node_name)
+
+
+def _finds_none(pod: Pod) -> bool:
+    """Whether the scheduler has no node for a pod, and none in view that others make way on."""
+    return is_unschedulable(pod) and not pod.status.nominated_node_name
 
 
 def _buffer_told(buffer: Buffer | None) -> tuple[object, ...]:

@@ -17,7 +17,7 @@ from trellis.core.buffers.said import Said
 from trellis.core.nodes.soundness import why_unsound
 from trellis.kube.outcomes import Outcome
 from trellis.kube.writer import Writer
-from trellis.providers.protocol import GroupProblem, Groups, Provider, Released, Steps, Tended
+from trellis.providers.protocol import GroupProblem, Groups, Ordered, Provider, Released, Steps, Tended
 from trellis.runtime.logs import Logger
 from trellis.runtime.metrics import Metrics
 
@@ -59,7 +59,7 @@ class Providing:
 
     async def groups(self, now: float) -> Groups | None:
         """All groups that can be used; None if the provider does not say, and no groups if it has not for long."""
-        answer = await self._asked("groups", self._provider.groups(now))
+        answer = await self._asked("groups", Groups, self._provider.groups(now))
         if not isinstance(answer, Said):
             self._silent_since = None
             return _sound(answer)
@@ -70,29 +70,32 @@ class Providing:
 
     async def tend(self, now: float) -> tuple[float | None, tuple[Outcome, ...]]:
         """Do what instances need; when there will be more to do, and what was written."""
-        answer: Tended | Said = await self._asked("tend", self._provider.tend(now))
+        answer = await self._asked("tend", Tended, self._provider.tend(now))
         if isinstance(answer, Said):
             return None, ()
         return answer.next, await self._write(answer.steps)
 
     async def order(self, group: str, target: int, now: float) -> Ordering:
         """Have a group grow."""
-        answer = await self._asked("order", self._provider.order(group, target, now), group)
+        answer = await self._asked("order", Ordered, self._provider.order(group, target, now), group)
         if isinstance(answer, Said):
             return Ordering(answer)
         return Ordering(answer.error, await self._write(answer.steps))
 
     async def release(self, group: str, instances: Sequence[str], now: float) -> Giving:
         """Give instances back."""
-        answer: Released | Said = await self._asked("release", self._provider.release(group, instances, now), group)
+        answer = await self._asked("release", Released, self._provider.release(group, instances, now), group)
         if isinstance(answer, Said):
             return Giving(dict.fromkeys(instances, answer))
         return Giving(dict(answer.refused), await self._write(answer.steps))
 
-    async def _asked(self, call: str, question: Awaitable[T], group: str = "") -> T | Said:
+    async def _asked(self, call: str, kind: type[T], question: Awaitable[T], group: str = "") -> T | Said:
         try:
             async with asyncio.timeout(self._patience):
-                return await question
+                answer = await question
+            if isinstance(answer, kind):
+                return answer
+            said = Said(PROVIDER_FAILED, f"{self._provider.name} answered with a {type(answer).__name__}")
         except TimeoutError:
             said = Said(PROVIDER_SILENT, f"{self._provider.name} did not answer in {self._patience:g} s")
         except Exception as error:  # noqa: BLE001 - somebody else's code, and whatever it raises is its answer

@@ -87,6 +87,6 @@ def _apply(buffer: Buffer, status: dict[str, Any]) -> Action:
         "metadata": {"name": name, "namespace": namespace},
         "status": status,
     }
-    # Without the UID: server-side apply would create what is not there, but not through a subresource.
-    target = Target(BUFFERS, name, namespace)
+    # With the UID: a namesake that was made meanwhile would say for ever that it was provisioned before it was there.
+    target = Target(BUFFERS, name, namespace, buffer.metadata.uid)
     return PatchObject(target, apply_patch(document, force=True), subresource="status", field_manager=FIELD_MANAGER)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from trellis.api.kube.meta import ObjectReference
@@ -28,6 +29,7 @@ class Reporting:
         self._metrics = metrics
         self._record = record
         self._problems: frozenset[tuple[str, str]] = frozenset()
+        self._notes: frozenset[tuple[str, str]] = frozenset()
 
     def ordered(self, order: Order, why: str | None, lacking: int) -> None:
         """An order was given; `why` it came to nothing, if so, and how much of it was not written."""
@@ -68,3 +70,10 @@ class Reporting:
         for group, why in sorted(found - self._problems):
             _log.warning("a group cannot be used", group=group, why=why)
         self._problems = found
+
+    def group_notes(self, notes: Mapping[str, Said]) -> None:
+        """What else is to be said of groups, each when it begins."""
+        found = frozenset((group, str(said)) for group, said in notes.items())
+        for group, why in sorted(found - self._notes):
+            _log.warning("a group is not as it should be", group=group, why=why)
+        self._notes = found

@@ -10,6 +10,7 @@ from trellis.base.quantity import Quantity
 from trellis.controllers.nodes.down_flags import DownFlags
 from trellis.controllers.nodes.up_flags import UpFlags
 from trellis.providers.kwok import CONFIG_MAP
+from trellis.runtime.boosts import why_not_millicores
 from trellis.runtime.component_settings import AccessSettings, LeaderSettings, ScopeSettings, why_no_time
 from trellis.runtime.health_server import HealthSettings
 from trellis.runtime.logs import LogSettings
@@ -36,6 +37,7 @@ class NodeLoopSettings(Settings, frozen=True):
             "What the admission controller has been told: most CPU that a container is given for its start.",
             why="A pod that is moved starts anew, and may be boosted then. Unset: no maximum.",
             minimum=Quantity.ZERO,
+            check=why_not_millicores,
         ),
     ] = None
     metrics_buffers: Annotated[
@@ -49,12 +51,6 @@ class NodeLoopSettings(Settings, frozen=True):
     concurrent_writes: Annotated[
         int, Setting("Writes at the same time.", why="Enough to hide the latency of requests.", minimum=1)
     ] = 8
-
-    def conflicts(self) -> Iterator[Conflict]:
-        """CPU is counted in whole millicores."""
-        most = self.max_allowed_cpu_boost
-        if most is not None and not most.is_whole_milli:
-            yield Conflict("max-allowed-cpu-boost", "must be a whole number of milli CPUs")
 
 
 class ProviderSettings(Settings, frozen=True):

@@ -16,11 +16,11 @@ from trellis.api.kube.meta import Condition, ObjectMeta, OwnerReference
 from trellis.api.kube.pods import POD_SCHEDULED, READY, RESIZE_PENDING, Pod, PodSpec, PodStatus
 from trellis.api.kube.slices import NOTHING, Labels
 from trellis.core.boost.memory import PREFIX
-from trellis.core.nodes.drainability import DO_NOT_DISRUPT, SAFE_TO_EVICT
+from trellis.core.nodes.drainability import DO_NOT_DISRUPT, SAFE_LOCAL_VOLUMES, SAFE_TO_EVICT
 from trellis.core.nodes.pods import MIRROR
 
 _CONDITIONS: Final = frozenset({POD_SCHEDULED, READY, RESIZE_PENDING})
-_ANNOTATIONS: Final = frozenset({SAFE_TO_EVICT, DO_NOT_DISRUPT, MIRROR})
+_ANNOTATIONS: Final = frozenset({SAFE_TO_EVICT, SAFE_LOCAL_VOLUMES, DO_NOT_DISRUPT, MIRROR})
 # Fields of a spec that pods of one workload have alike, each of them on its own: some have volumes of their own.
 _PARTS: Final = (
     "volumes",

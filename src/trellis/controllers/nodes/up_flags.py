@@ -31,6 +31,13 @@ class UpFlags(Settings, frozen=True):
         bool,
         Setting("Let groups grow evenly that differ by their zone alone.", why="A zone that fails takes its share."),
     ] = _FIGURES.balance_similar_node_groups
+    enforce_node_group_min_size: Annotated[
+        bool,
+        Setting(
+            "Order nodes for groups that have fewer than their minimum, though nobody waits for them.",
+            why="As in Cluster Autoscaler: otherwise a minimum only keeps nodes from being given back.",
+        ),
+    ] = _FIGURES.enforce_node_group_min_size
     max_nodes_total: Annotated[
         int, Setting("Most nodes of the whole cluster, those of no group included.", why=_NO_TOTAL, minimum=0)
     ] = _FIGURES.max_nodes_total
@@ -89,6 +96,7 @@ class UpFlags(Settings, frozen=True):
         return UpSettings(
             expanders=self.expander,
             balance_similar_node_groups=self.balance_similar_node_groups,
+            enforce_node_group_min_size=self.enforce_node_group_min_size,
             max_nodes_total=self.max_nodes_total,
             max_nodes_per_scaleup=self.max_nodes_per_scaleup,
             cores_total=self.cores_total,

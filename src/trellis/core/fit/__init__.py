@@ -20,7 +20,7 @@ from trellis.core.fit.predicates import Obstacle, Refusal, eligible, fits, refus
 from trellis.core.fit.resident import Resident
 from trellis.core.fit.room import most_of
 from trellis.core.fit.running import held_at_least, held_by
-from trellis.core.fit.volumes import Storage, volume_terms
+from trellis.core.fit.volumes import Storage, is_for_one_pod, volume_terms
 
 __all__ = [
     "Demand",
@@ -36,6 +36,7 @@ __all__ = [
     "fits",
     "held_at_least",
     "held_by",
+    "is_for_one_pod",
     "most_of",
     "pack",
     "refusals",

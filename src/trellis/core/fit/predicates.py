@@ -29,7 +29,9 @@ NODE_CORDONED = Reason("NodeCordoned", "The node is marked unschedulable.")
 NODE_NOT_NAMED = Reason("NodeNotNamed", "The pod names another node.")
 TAINT_NOT_TOLERATED = Reason("TaintNotTolerated", "The pod does not tolerate a taint of the node.")
 NODE_NOT_SELECTED = Reason("NodeNotSelected", "The node does not match the pod's node selector or affinity.")
-VOLUME_NOT_READY = Reason("VolumeNotReady", "A volume of the pod is missing, lost, or not bound yet.", Severity.WARNING)
+VOLUME_NOT_READY = Reason(
+    "VolumeNotReady", "A volume of the pod is missing, lost, not bound yet, or for another pod alone.", Severity.WARNING
+)
 VOLUME_ELSEWHERE = Reason("VolumeElsewhere", "A volume of the pod cannot be reached from the node.")
 TOPOLOGY_LABEL_MISSING = Reason("TopologyLabelMissing", "The node lacks a label by which the pod is to be placed.")
 HOST_PORT_TAKEN = Reason("HostPortTaken", "Another pod on the node has a port that the pod asks for.")

@@ -1,13 +1,14 @@
 """From which nodes can a pod's volumes be reached?
 
-The rules of `VolumeBinding` and `VolumeZone` in Kubernetes 1.36. A bound volume is where its node affinity and its zone
-labels say. One that is made when the pod is placed can be made wherever its class allows; how much storage is left
-there, and which existing volume would do instead, is not asked. Without its claims a pod can be placed nowhere.
+The rules of `VolumeBinding`, `VolumeZone` and, as to claims for one pod, `VolumeRestrictions` in Kubernetes 1.36. A
+bound volume is where its node affinity and its zone labels say. One that is made when the pod is placed can be made
+wherever its class allows; how much storage is left there, and which existing volume would do instead, is not asked.
+Without its claims a pod can be placed nowhere.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from functools import cached_property
 from typing import Final, TypeAlias
 
@@ -17,6 +18,7 @@ from trellis.api.kube.meta import ObjectMeta
 from trellis.api.kube.pods import PodSpec
 from trellis.api.kube.storage import (
     BIND_COMPLETED,
+    ONE_POD,
     SELECTED_NODE,
     WAIT_FOR_FIRST_CONSUMER,
     PersistentVolume,
@@ -58,19 +60,34 @@ class Storage(msgspec.Struct, frozen=True, dict=True):
         return found
 
 
-def volume_terms(spec: PodSpec, metadata: ObjectMeta, storage: Storage) -> tuple[Terms, ...]:
-    """Of each volume the terms of which a node must match one; none at all where nothing can help yet."""
-    return tuple(terms for claim, zoned in _claims(spec, metadata, storage) for terms in _terms(claim, storage, zoned))
+def is_for_one_pod(claim: PersistentVolumeClaim | None) -> bool:
+    """Whether no second pod may use a claim."""
+    return claim is not None and ONE_POD in claim.spec.access_modes
+
+
+def volume_terms(
+    spec: PodSpec, metadata: ObjectMeta, storage: Storage, in_use: Container[tuple[str, str]] = ()
+) -> tuple[Terms, ...]:
+    """Of each volume the terms of which a node must match one; none at all where nothing can help yet.
+
+    `in_use` are the claims, by namespace and name, that other pods have.
+    """
+    claims = _claims(spec, metadata, storage, in_use)
+    return tuple(terms for claim, zoned in claims for terms in _terms(claim, storage, zoned))
 
 
 def _claims(
-    spec: PodSpec, metadata: ObjectMeta, storage: Storage
+    spec: PodSpec, metadata: ObjectMeta, storage: Storage, in_use: Container[tuple[str, str]]
 ) -> Iterator[tuple[PersistentVolumeClaim | None, bool]]:
-    """The claims of a pod, None for a missing one; and whether labels of zones count, as they do for those it names."""
+    """The claims of a pod; and whether labels of zones count, as they do for those it names.
+
+    None is for one that is missing, or is for one pod and has another.
+    """
     for volume in spec.volumes:
         if volume.persistent_volume_claim is not None:
             key = (metadata.namespace, volume.persistent_volume_claim.claim_name)
-            yield storage.claims.get(key), True
+            claim = storage.claims.get(key)
+            yield None if key in in_use and is_for_one_pod(claim) else claim, True
     made = sum(volume.ephemeral is not None for volume in spec.volumes)
     if made:
         own = storage.made_for.get((metadata.namespace, metadata.uid), [])

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from trellis.core.buffers.said import Said
 from trellis.core.nodes.chunks import Chunks
 from trellis.core.nodes.equivalence import PodGroup
 from trellis.core.nodes.limits import Limits
@@ -30,8 +31,9 @@ class Kept(msgspec.Struct, frozen=True):
 
 
 class Decided(msgspec.Struct, frozen=True):
-    """All that was found."""
+    """All that was found; `notes` are about groups that have fewer nodes than they are to have."""
 
     waiting: Sequence[Waiting]
     kept: Sequence[Kept]
     limits: Limits
+    notes: Mapping[str, Said] = {}

@@ -20,6 +20,8 @@ POD_OF_SYSTEM = Reason("PodOfSystem", "A pod of the system is on the node, and n
 POD_HAS_LOCAL_STORAGE = Reason("PodHasLocalStorage", "A pod on the node has files there that would be lost.")
 
 SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+# The names of volumes, with commas between them, whose files may be lost.
+SAFE_LOCAL_VOLUMES: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
 DO_NOT_DISRUPT: Final = "karpenter.sh/do-not-disrupt"
 
 _SYSTEM: Final = "kube-system"
@@ -44,8 +46,12 @@ def why_stays(placed: PlacedPod, budgets: Budgets, settings: DownSettings) -> Sa
         return _said(POD_OF_CUSTOM_CONTROLLER, pod, f"its controller is {owner.kind} {owner.name}")
     if settings.skip_nodes_with_system_pods and placed.key[0] == _SYSTEM and not budgets.covers(pod):
         return _said(POD_OF_SYSTEM, pod, "it has no disruption budget")
-    if settings.skip_nodes_with_local_storage and any(map(_is_local, pod.spec.volumes)):
-        return _said(POD_HAS_LOCAL_STORAGE, pod, "it has an emptyDir or a hostPath")
+    if settings.skip_nodes_with_local_storage:
+        lost = [each.name for each in pod.spec.volumes if _is_local(each)]
+        safe = {each.strip() for each in said.get(SAFE_LOCAL_VOLUMES, "").split(",")}
+        kept = next((name for name in lost if name not in safe), None)
+        if kept is not None:
+            return _said(POD_HAS_LOCAL_STORAGE, pod, f"its volume {kept} is an emptyDir or a hostPath")
     return None
 
 

@@ -5,7 +5,7 @@ Pods of one workload are mostly alike, so what was read of one is used for the n
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Container, Hashable
 from typing import Final, Generic, TypeVar
 
 import msgspec
@@ -81,6 +81,11 @@ def waits_for_a_node(pod: Pod, least_priority: int) -> bool:
     )
 
 
+def has_claims(pod: Pod) -> bool:
+    """Whether claims for volumes have a say in where a pod may go."""
+    return any(each.persistent_volume_claim is not None or each.ephemeral is not None for each in pod.spec.volumes)
+
+
 def is_unschedulable(pod: Pod) -> bool:
     """Whether the scheduler says that it has no node for a pod."""
     said = pod.status.condition(POD_SCHEDULED)
@@ -106,8 +111,11 @@ class Demands:
     def __init__(self) -> None:
         self._last: dict[str, tuple[PodSpec, Labels, Demand]] = {}
 
-    def read(self, pod: Pod, storage: Storage) -> Demand:
-        """The demand of a pod; the labels that tell it from its like are left out, so that it is equal to theirs."""
+    def read(self, pod: Pod, storage: Storage, in_use: Container[Key] = ()) -> Demand:
+        """The demand of a pod; the labels that tell it from its like are left out, so that it is equal to theirs.
+
+        `in_use` are claims that other pods have.
+        """
         owner = pod.metadata.controller
         labels = shared_labels(pod.metadata.labels)
         if owner is not None and (known := self._last.get(owner.uid)) is not None:
@@ -115,9 +123,10 @@ class Demands:
             if labels == before and pod.spec == spec:
                 return demand
         metadata = msgspec.structs.replace(pod.metadata, labels=labels)
-        terms = volume_terms(pod.spec, pod.metadata, storage) if pod.spec.volumes else ()
+        terms = volume_terms(pod.spec, pod.metadata, storage, in_use) if pod.spec.volumes else ()
         demand = Demand.of(pod.spec, metadata=metadata, volumes=terms)
-        if owner is not None and not terms:
+        # What becomes of claims changes where the pods that name them can go.
+        if owner is not None and not has_claims(pod):
             if len(self._last) >= _MOST_REMEMBERED:
                 self._last.clear()
             self._last[owner.uid] = (pod.spec, labels, demand)

@@ -14,13 +14,15 @@ from trellis.api.kube.slices import NOTHING, Labels
 from trellis.base.errors import InvalidInput
 from trellis.base.reason import Reason, Severity
 from trellis.core.buffers.said import Said
-from trellis.core.fit import Demand, NodeTable, Resident, Storage, held_by
+from trellis.core.fit import Demand, NodeTable, Resident, Storage, held_by, is_for_one_pod
 from trellis.core.model.keys import Key
+from trellis.core.nodes.claim_holders import ClaimHolders, claims_of
 from trellis.core.nodes.pods import (
     Demands,
     PendingPod,
     PlacedPod,
     Shared,
+    has_claims,
     is_finished,
     is_fixed,
     is_unschedulable,
@@ -54,6 +56,9 @@ class Population:
         self._read = Demands()
         self._on: dict[str, dict[Key, PlacedPod]] = {}
         self._with_volumes: dict[Key, Pod] = {}
+        self._holders = ClaimHolders()
+        # Pods that the scheduler has promised a node and not given one yet.
+        self._promised: dict[Key, Pod] = {}
         self._arrived: dict[str, int] = {}
         self._demands: Shared[Demand] = Shared()
         self._residents: Shared[Resident] = Shared()
@@ -77,6 +82,7 @@ class Population:
                 # Pods may have been seen before their node.
                 for each in self.on(name).values():
                     self._count(number, each)
+                self._look_again(name)
             else:
                 self.table.update(node)
         elif number >= 0:
@@ -86,14 +92,19 @@ class Population:
             self.table.remove(name)
             # Where nobody plans, for want of the lead, names would pile up.
             self._arrived.pop(name, None)
+            self._look_again(name)
 
     def put_pod(self, key: Key, pod: Pod | None) -> None:
         """A pod."""
         left = self._leave(key)
         if pod is None or is_finished(pod):
             return
-        # Who has been promised a node by the scheduler counts as there: others make way for it already.
-        node = pod.spec.node_name or pod.status.nominated_node_name
+        node = pod.spec.node_name
+        if not node and pod.status.nominated_node_name:
+            self._promised[key] = pod
+            # Who has been promised a node by the scheduler counts as there: others make way for it already. A promise
+            # of a node that is gone helps nobody, and the scheduler may not notice for minutes.
+            node = pod.status.nominated_node_name if pod.status.nominated_node_name in self.nodes else ""
         if node:
             placed = self._enter(key, pod, node)
             if node != left and not placed.is_fixed:
@@ -109,15 +120,21 @@ class Population:
     def put_storage(self, storage: Storage) -> None:
         """All claims, volumes and classes; pods that wait with volumes are read again."""
         self._storage = storage
-        for key, pod in list(self._with_volumes.items()):
+        for key, pod in [*self._with_volumes.items()]:
             self._leave(key)
             self._wait(key, pod)
 
+    def _look_again(self, node: str) -> None:
+        """A node has come or gone: who was promised it counts as there, or waits."""
+        for key, pod in [*self._promised.items()]:
+            if pod.status.nominated_node_name == node:
+                self.put_pod(key, pod)
+
     def _wait(self, key: Key, pod: Pod) -> None:
-        if pod.spec.volumes:
+        if has_claims(pod):
             self._with_volumes[key] = pod
         try:
-            demand = self._demands.one(self._read.read(pod, self._storage))
+            demand = self._demands.one(self._read.read(pod, self._storage, self._holders))
         except InvalidInput as error:
             self.problems["Pod", key] = Said(DEMAND_UNREADABLE, str(error))
             return
@@ -135,12 +152,15 @@ class Population:
         self.placed[key] = placed
         self._on.setdefault(node, {})[key] = placed
         self._count(self.table.find(node), placed)
+        if pod.spec.volumes:
+            self._changed_hands(self._holders.add(pod))
         return placed
 
     def _leave(self, key: Key) -> str:
         """Forget a pod; the node it was on."""
         self.problems.pop(("Pod", key), None)
         self._with_volumes.pop(key, None)
+        self._promised.pop(key, None)
         self.pending.pop(key, None)
         placed = self.placed.pop(key, None)
         if placed is None:
@@ -150,7 +170,17 @@ class Population:
         del on[key]
         if not on:
             del self._on[placed.node]
+        if placed.pod.spec.volumes:
+            self._changed_hands(self._holders.remove(placed.pod))
         return placed.node
+
+    def _changed_hands(self, claims: set[Key]) -> None:
+        """Claims are in use now, or no longer: who waits with one that is for one pod is read again."""
+        alone = {each for each in claims if is_for_one_pod(self._storage.claims.get(each))}
+        for key, pod in [*self._with_volumes.items()] if alone else ():
+            if not alone.isdisjoint(claims_of(pod)):
+                self._leave(key)
+                self._wait(key, pod)
 
     def _count(self, number: int, placed: PlacedPod) -> None:
         for world in self._worlds(placed):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from trellis.core.nodes.verdicts import (
     BUFFER_NODES_ORDERED,
     BUFFER_PROVISIONED,
     FOR_BUFFERS,
+    FOR_MINIMUM,
     FOR_PODS,
     NODE_ORDERED,
     POD_AWAITS_NODE,
@@ -68,7 +69,7 @@ def plan_of(seen: Look, memory: UpMemory, tried: Trial, decided: Decided) -> UpP
         ),
         pods=pods,
         buffers=buffers,
-        notes=seen.templates.notes,
+        notes={**seen.templates.notes, **decided.notes},
         memory=remembered,
         next_look=_next_look(seen),
     )
@@ -161,13 +162,18 @@ def _all(seats: Seats, need: Need) -> IntColumn:
 
 
 def _orders(seen: Look, tried: Trial, decided: Decided) -> Iterable[Order]:
-    places = [each.need.places for each in decided.waiting if len(each.need.places)]
-    for_pods = np.concatenate(places) if places else tried.new[:0]
-    served = set(np.unique(tried.groups_of(for_pods[tried.mask(tried.new)[for_pods]])).tolist())
+    pods, chunks = (_served(tried, needs) for needs in (decided.waiting, decided.kept))
     for group, count in tried.orders().items():
         name = seen.templates.states[group].group.name
-        why = Said(FOR_PODS if group in served else FOR_BUFFERS)
+        why = Said(FOR_PODS if group in pods else FOR_BUFFERS if group in chunks else FOR_MINIMUM)
         yield Order(name, count, seen.target(name) + count, why)
+
+
+def _served(tried: Trial, found: Sequence[Waiting] | Sequence[Kept]) -> set[int]:
+    """The groups of which new nodes are meant for some of these."""
+    places = [each.need.places for each in found if len(each.need.places)]
+    meant = np.concatenate(places) if places else tried.new[:0]
+    return set(np.unique(tried.groups_of(meant[tried.mask(tried.new)[meant]])).tolist())
 
 
 def _next_look(seen: Look) -> float | None:

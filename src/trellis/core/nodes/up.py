@@ -1,7 +1,7 @@
 """Which nodes should be ordered? The plan for more nodes: one function of what is in the cluster.
 
 Real pods come first, then the chunks of Buffers; each is put where there is room, then where there will be, and for the
-rest nodes are ordered. What cannot be helped is told why.
+rest nodes are ordered. Groups that are to have more nodes than they have come last. What cannot be helped is told why.
 
     plan = plan_up(snapshot, memory, now, settings)
 """
@@ -19,6 +19,7 @@ from trellis.core.nodes.expanders import expanders_named
 from trellis.core.nodes.limits import Limits
 from trellis.core.nodes.look import Look, look
 from trellis.core.nodes.memory import UpMemory
+from trellis.core.nodes.minimum_sizes import fill_up
 from trellis.core.nodes.needs import Need
 from trellis.core.nodes.opening import Opening
 from trellis.core.nodes.similar import similar_groups
@@ -61,7 +62,7 @@ def _decide(seen: Look, memory: UpMemory, tried: Trial, limits: Limits) -> Decid
     opening.open(_left(each.need for each in waiting if each.group.is_wanted), tried.running)
     opening.open(_left(each.need for each in kept if each.chunks.on_top), tried.running)
     opening.open(_left(each.need for each in kept if not each.chunks.on_top), tried.fixed)
-    return Decided(waiting, kept, limits)
+    return Decided(waiting, kept, limits, fill_up(seen, tried, limits))
 
 
 def _seated(tried: Trial, group: PodGroup, kept: IntColumn) -> Waiting:

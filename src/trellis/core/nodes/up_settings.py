@@ -14,6 +14,7 @@ class UpSettings(msgspec.Struct, frozen=True):
 
     expanders: tuple[str, ...] = ("priority", "least-waste", "price")
     balance_similar_node_groups: bool = True
+    enforce_node_group_min_size: bool = False
     max_nodes_total: int = 0
     max_nodes_per_scaleup: int = 1_000
     cores_total: int = 0

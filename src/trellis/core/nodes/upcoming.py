@@ -16,7 +16,7 @@ from trellis.base.reason import Reason, Severity
 from trellis.core.buffers.said import Said
 from trellis.core.nodes.groups import GroupState, Instance, InstanceState
 from trellis.core.nodes.snapshot import Snapshot
-from trellis.core.nodes.standing import is_leaving
+from trellis.core.nodes.standing import is_held_back, is_leaving
 from trellis.core.nodes.up_settings import UpSettings
 
 INSTANCE_FAILED = Reason("InstanceFailed", "The provider says that the node will not come up.", Severity.WARNING)
@@ -118,7 +118,9 @@ def _is_awaited(name: str, instance: Instance, snapshot: Snapshot) -> bool:
         return False
     if instance.state is not InstanceState.RUNNING:
         return instance.state is InstanceState.ORDERED
-    return node is None or not snapshot.table.ready[snapshot.table.find(node)]
+    if node is None or is_held_back(snapshot.nodes[node]):
+        return True
+    return not snapshot.table.ready[snapshot.table.find(node)]
 
 
 def _failures(name: str, state: GroupState, now: float, patience: float) -> Iterator[Failure]:

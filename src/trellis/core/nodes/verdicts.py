@@ -27,6 +27,7 @@ BUFFER_NODES_ORDERED = Reason("BufferNodesOrdered", "Nodes have been ordered for
 
 FOR_PODS = Reason("OrderedForPods", "Pods wait that fit on no node there is.")
 FOR_BUFFERS = Reason("OrderedForBuffers", "Chunks of Buffers fit on no node there is.")
+FOR_MINIMUM = Reason("OrderedForMinimum", "The group had fewer nodes than it is to have.")
 
 
 class Order(msgspec.Struct, frozen=True):

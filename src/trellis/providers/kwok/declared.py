@@ -34,6 +34,7 @@ from trellis.core.buffers.said import Said
 from trellis.core.lint.findings import Finding
 from trellis.core.lint.manifests import Manifest, Source, read_manifests
 from trellis.core.lint.recognise import recognise
+from trellis.core.model.node_documents import node_document
 from trellis.core.nodes.groups import NodeGroup
 from trellis.providers.kwok.orders import KWOK_VALUE
 from trellis.providers.protocol import GroupProblem
@@ -44,7 +45,6 @@ NO_GROUPS = Reason("NoNodeGroups", "Nothing declares groups of nodes.", Severity
 # Which machine a node says it is. The first version whose API server asks nodes what they can do.
 _KUBELET: Final = "v1.36.0"
 _FEATURES: Final = ("InPlacePodLevelResourcesVerticalScaling", "InPlacePodVerticalScalingInitContainers")
-_LABELS: Final = {"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
 
 
 class Declared(msgspec.Struct, frozen=True):
@@ -90,28 +90,10 @@ def read_declarations(config: ConfigMap | None, where: str) -> Declarations:
 def _node_document(spec: KwokNodeGroupSpec, group: str, resources: Mapping[str, str | int] | None) -> dict[str, Any]:
     """A Node without a name; it is ready, as a node is once it is up."""
     offered = {"pods": DEFAULT_PODS} | {name: str(amount) for name, amount in (resources or {}).items()}
-    taints = [
-        {"key": each.key, **({"value": each.value} if each.value else {}), "effect": each.effect}
-        for each in spec.taints or ()
-    ]
-    labels = _LABELS | dict(spec.labels or {}) | {GROUP_LABEL: group, KWOK_KEY: KWOK_VALUE}
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"labels": labels},
-        "spec": {"taints": taints} if taints else {},
-        "status": {
-            "capacity": offered,
-            "allocatable": offered,
-            "conditions": [{"type": "Ready", "status": "True"}],
-            "nodeInfo": {
-                "kubeletVersion": _KUBELET,
-                "operatingSystem": labels["kubernetes.io/os"],
-                "architecture": labels["kubernetes.io/arch"],
-            },
-            "declaredFeatures": list(_FEATURES),
-        },
-    }
+    labels = dict(spec.labels or {}) | {GROUP_LABEL: group, KWOK_KEY: KWOK_VALUE}
+    document = node_document(offered, labels, spec.taints, _KUBELET)
+    document["status"]["declaredFeatures"] = list(_FEATURES)
+    return document
 
 
 def _declared(written: KwokNodeGroup) -> Declared:

@@ -50,22 +50,15 @@ class KwokProvider:
         self._look = look
         self._where = where
         self._read: tuple[ConfigMap | None, Declarations] | None = None
+        self._reading = asyncio.Lock()
 
     async def groups(self, now: float, /) -> Groups:
         """Each group with its nodes; nodes of groups that are not declared are left alone and told of."""
-        view = self._view()
-        states = tuple(view.state(name, now) for name in view.declared.groups)
-        told = {problem.group for problem in view.declared.problems}
-        gone = [
-            GroupProblem(name, Said(GROUP_GONE, f"{len(nodes)} nodes are of a group {name} that nothing declares"))
-            for name, nodes in sorted(view.members.items())
-            if name not in view.declared.groups and name not in told
-        ]
-        return Groups(states, (*view.declared.problems, *gone))
+        return await asyncio.to_thread(_groups, await self._view(), now)
 
     async def order(self, group: str, target: int, now: float, /) -> Ordered:
         """Create what is missing, by names that follow from the nodes that are there."""
-        view = self._view()
+        view = await self._view()
         declared = view.declared.groups.get(group)
         if declared is None:
             return Ordered(error=_unknown(group))
@@ -82,7 +75,7 @@ class KwokProvider:
 
     async def release(self, group: str, instances: Sequence[str], now: float, /) -> Released:
         """Delete Nodes; kwok lets go of them by itself."""
-        view = self._view()
+        view = await self._view()
         if group not in view.declared.groups:
             return Released(refused=dict.fromkeys(instances, _unknown(group)))
         state = view.state(group, now)
@@ -99,22 +92,24 @@ class KwokProvider:
 
     async def tend(self, now: float, /) -> Tended:
         """Give nodes that have booted to kwok, and let pods onto those that are ready. Groups are not asked."""
-        view = self._view()
-        needs = [needed_by(node, now) for nodes in view.members.values() for node in nodes]
-        later = [need for need in needs if isinstance(need, float)]
-        actions = (need for need in needs if need is not None and not isinstance(need, float))
-        return Tended(_one_step(actions), min(later, default=None))
+        return await asyncio.to_thread(_tended, await self._view(), now)
 
-    def _view(self) -> _View:
+    async def _view(self) -> _View:
         seen = self._look()
-        if self._read is None or self._read[0] != seen.config:
-            self._read = seen.config, read_declarations(seen.config, self._where)
+        declared = await self._declared(seen.config)
         members: dict[str, list[Node]] = {}
         for node in seen.nodes:
             group = node.metadata.labels.get(GROUP_LABEL)
             if group:
                 members.setdefault(group, []).append(node)
-        return _View(self._read[1], seen.nodes, members)
+        return _View(declared, seen.nodes, members)
+
+    async def _declared(self, config: ConfigMap | None) -> Declarations:
+        """What a ConfigMap declares, read once: hundreds of groups take longer than others can wait for the loop."""
+        async with self._reading:
+            if self._read is None or self._read[0] != config:
+                self._read = config, await asyncio.to_thread(read_declarations, config, self._where)
+            return self._read[1]
 
 
 class _View(msgspec.Struct, frozen=True):
@@ -128,6 +123,24 @@ class _View(msgspec.Struct, frozen=True):
         instances = tuple(instance_of(node, now) for node in self.members.get(group, ()))
         target = sum(each.state is not InstanceState.LEAVING for each in instances)
         return GroupState(self.declared.groups[group].group, target, instances)
+
+
+def _groups(view: _View, now: float) -> Groups:
+    states = tuple(view.state(name, now) for name in view.declared.groups)
+    told = {problem.group for problem in view.declared.problems}
+    gone = [
+        GroupProblem(name, Said(GROUP_GONE, f"{len(nodes)} nodes are of a group {name} that nothing declares"))
+        for name, nodes in sorted(view.members.items())
+        if name not in view.declared.groups and name not in told
+    ]
+    return Groups(states, (*view.declared.problems, *gone))
+
+
+def _tended(view: _View, now: float) -> Tended:
+    needs = [needed_by(node, now) for nodes in view.members.values() for node in nodes]
+    later = [need for need in needs if isinstance(need, float)]
+    actions = (need for need in needs if need is not None and not isinstance(need, float))
+    return Tended(_one_step(actions), min(later, default=None))
 
 
 def _unknown(group: str) -> Said:

@@ -14,13 +14,14 @@ import numpy as np
 from trellis.api.kube.decode import convert_object
 from trellis.api.kube.meta import Condition, ObjectMeta
 from trellis.api.kube.nodes import Node, Taint
-from trellis.api.kube.pods import READY
-from trellis.core.fit import Neighbours, NodeTable, Occupancy
+from trellis.api.kube.pods import READY, PodTemplateSpec
+from trellis.core.fit import Demand, Neighbours, NodeTable, Occupancy
 from trellis.core.fit.resources import CPU, MEMORY, PODS
+from trellis.core.nodes.needs import goes_by_others
 from trellis.core.usage.columns import BoolColumn, FloatColumn, IntColumn
 from trellis.sim.cluster.living import Living
 from trellis.sim.cluster.pods import moment
-from trellis.sim.fleet import Fleet
+from trellis.sim.fleet import Fleet, Workload
 
 _MOST_PODS = "110"
 _OFF = (
@@ -34,15 +35,15 @@ class Nodes:
     """All nodes, by number; `pods` are those that have their place there.
 
     A number stands for another node after its own has gone, so that columns are as long as the most nodes there were.
-    `booting` are the prices of machines that are to become nodes. `near` knows who is beside whom, and is there where
-    nodes can be had: then the scheduler goes by what pods ask about one another.
+    `booting` are the prices of machines that are to become nodes. `near` knows who is beside whom; it is there where
+    nodes can be had, or where a workload asks something about other pods.
     """
 
     def __init__(self, fleet: Fleet) -> None:
         now = fleet.clock.begin
         self.table = NodeTable()
         self.occupancy = Occupancy(self.table)
-        self.near = Neighbours(self.table) if fleet.pools else None
+        self.near = Neighbours(self.table) if fleet.pools or any(map(_asks_about_others, fleet.workloads)) else None
         self.objects: dict[int, Node] = {}
         self.pods: dict[int, dict[tuple[str, str], Living]] = {}
         self.booting: dict[str, float] = {}
@@ -143,6 +144,12 @@ def made(template: Node, name: str, now: float) -> Node:
         annotations=template.metadata.annotations,
     )
     return Node(metadata, template.spec, msgspec.structs.replace(status, allocatable=offered, conditions=(ready,)))
+
+
+def _asks_about_others(workload: Workload) -> bool:
+    """Whether where pods of a workload can be put depends on other pods."""
+    template = convert_object(workload.template, PodTemplateSpec)
+    return goes_by_others(Demand.of(template.spec, metadata=template.metadata))
 
 
 def _first(fleet: Fleet, now: float) -> Iterator[tuple[Node, float]]:

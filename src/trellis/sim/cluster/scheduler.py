@@ -1,10 +1,10 @@
 """On which node does a new pod run?
 
 Pods wait in the order of their priority, then of their making. `core.fit` says where one fits; of these nodes the one
-with the largest share left free is taken. Who fits nowhere waits until room appears, and how long is counted.
+with the largest share left free is taken. What pods ask about one another counts. Who fits nowhere waits until room
+appears, and how long is counted.
 
-Where nodes can be had, more is modelled: who waits says so, what pods ask about one another counts, and pods of lower
-priority make way.
+Where nodes can be had, more is modelled: who waits says so, and pods of lower priority make way.
 """
 
 from __future__ import annotations

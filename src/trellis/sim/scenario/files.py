@@ -21,6 +21,7 @@ from trellis.sim.scenario.compiling import compile_scenario, scenario_of
 from trellis.sim.scenario.usage import TraceReader
 from trellis.sources.series.reading import parts_of, read_part
 from trellis.sources.series.series import Series
+from trellis.sources.series.tables import Found
 
 NO_SCENARIO = Reason("NoScenario", "A file that should hold a scenario holds none, or several.", Severity.ERROR)
 _SHOWN = 5
@@ -41,7 +42,8 @@ def load_scenario(path: Path, traces: TraceReader | None = None, *, seed: int | 
         return LoadedScenario(found.findings)
     if len(scenarios) != 1:
         count = "no Scenario" if not scenarios else f"{len(scenarios)} Scenarios"
-        message = f"the file holds {count}; it must hold one"
+        hint = "" if scenarios else "; other manifests are for `trellis check`"
+        message = f"the file holds {count}; it must hold one{hint}"
         return LoadedScenario((*found.findings, Finding(str(path), 1, 1, 1, NO_SCENARIO, message)))
     beside = FilesBeside(path.parent)
     return _compiled(scenarios[0], found.findings, traces or beside.trace, beside, seed)
@@ -77,7 +79,7 @@ class FilesBeside:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._series: dict[str, dict[str, Series]] = {}
+        self._read: dict[str, Found] = {}
 
     def read(self, name: str) -> bytes:
         """The bytes of a file."""
@@ -87,10 +89,15 @@ class FilesBeside:
             raise InvalidInput(name, (error.strerror or str(error)).lower()) from error
 
     def trace(self, name: str, series: str | None) -> Series:
-        """A series of a file, or its only one."""
-        found = self._series.get(name)
-        if found is None:
-            found = self._series[name] = self._all_series(name)
+        """A series of a file, or its only one. Another that cannot be used is no hindrance."""
+        read = self._read.get(name)
+        if read is None:
+            read = self._read[name] = self._all_series(name)
+        found = {each.name: each for each in read.series}
+        if series is None or series not in found:
+            for problem in read.problems:
+                if series is None or not _is_of_another(problem, series):
+                    raise problem
         if series is None and len(found) == 1:
             return next(iter(found.values()))
         listed = ", ".join(list(found)[:_SHOWN]) + (", ..." if len(found) > _SHOWN else "")
@@ -102,9 +109,14 @@ class FilesBeside:
             raise InvalidSeries(name, f'has no series "{series}"{hint}; it has {listed}')
         return found[series]
 
-    def _all_series(self, name: str) -> dict[str, Series]:
+    def _all_series(self, name: str) -> Found:
         parts = parts_of([str(self._directory / name)])
-        read = [read_part(part) for part in parts.parts]
-        for problem in (*parts.problems, *(problem for each in read for problem in each.problems)):
-            raise problem
-        return {series.name: series for each in read for series in each.series}
+        return Found.joined([Found([], parts.problems, []), *(read_part(part) for part in parts.parts)])
+
+
+def _is_of_another(problem: InvalidSeries, series: str) -> bool:
+    """Whether a problem is of one series, as its rule says, and that is not the one that is wanted."""
+    rule = problem.rule
+    if f"(series {series})" in rule or rule.startswith(f"series {series} "):
+        return False
+    return "(series " in rule or rule.startswith("series ")

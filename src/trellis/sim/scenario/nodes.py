@@ -11,6 +11,7 @@ from trellis.api.kube.pods import PodTemplateSpec
 from trellis.api.kwok_groups import GROUP_LABEL
 from trellis.api.scenario_nodes import DEFAULT_BOOT_TIME, ScenarioNodeGroup, ScenarioNodes
 from trellis.base.prices import Prices
+from trellis.core.model.node_documents import node_document
 from trellis.sim.fleet import NodePool, NodeShape, Workload
 from trellis.sim.scenario.usage import amount, span
 
@@ -97,20 +98,4 @@ def _of_one_pod(workload: Workload) -> Amounts:
 def _document(shape: Shape, also: dict[str, str]) -> dict[str, Any]:
     """A Node manifest without a name; what it has is what pods may ask for."""
     offered = {"cpu": str(shape.cpu), "memory": str(shape.memory), "pods": str(shape.pods or _PODS)}
-    taints = [
-        {"key": each.key, **({"value": each.value} if each.value else {}), "effect": each.effect}
-        for each in shape.taints or ()
-    ]
-    labels = {"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64", **(shape.labels or {}), **also}
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"labels": labels},
-        "spec": {"taints": taints} if taints else {},
-        "status": {
-            "capacity": offered,
-            "allocatable": offered,
-            "conditions": [{"type": "Ready", "status": "True"}],
-            "nodeInfo": {"kubeletVersion": _KUBELET, "operatingSystem": "linux", "architecture": "amd64"},
-        },
-    }
+    return node_document(offered, {**(shape.labels or {}), **also}, shape.taints, _KUBELET)

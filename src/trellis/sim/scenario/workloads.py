@@ -13,7 +13,8 @@ from trellis.api.kube.pods import PodTemplateSpec
 from trellis.api.problems import INVALID, Path, Problem
 from trellis.api.scenario_usage import ContainerUsage
 from trellis.api.scenario_workloads import Rollouts, Runs, ScenarioContainer, ScenarioWorkload, Startup
-from trellis.base.errors import UnreadableObject
+from trellis.base.errors import InvalidInput
+from trellis.core import fit
 from trellis.core.usage.columns import FloatColumn
 from trellis.sim.fleet import Clock, Start, Workload
 from trellis.sim.generators.levels import drawn_factors, versions
@@ -26,8 +27,10 @@ _SHAPES = ("trace", "weekly", "daily", "spiky", "trend", "phases", "steady")
 def compile_workload(workload: ScenarioWorkload, clock: Clock, seed: int, usage: UsageLayout, at: Path) -> Workload:
     """One workload; what is wrong with its usage or its template is left with the layout."""
     try:
-        convert_object(workload.pod_template or {}, PodTemplateSpec)
-    except UnreadableObject as error:
+        written = convert_object(workload.pod_template or {}, PodTemplateSpec)
+        # What the scheduler will ask of each pod.
+        fit.Demand.of(written.spec, metadata=written.metadata)
+    except InvalidInput as error:
         usage.problems.append(Problem((*at, "podTemplate"), INVALID, error.rule, workload.name))
         workload = msgspec.structs.replace(workload, pod_template=None)
     namespace, kind = workload.namespace or DEFAULT_NAMESPACE, workload.kind or "Deployment"
