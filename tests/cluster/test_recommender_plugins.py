@@ -21,7 +21,20 @@ import pytest
 import yaml
 
 import unruly_recommender
-from cluster_vpas import USAGE, USAGE_SECONDS, amounts, containers_of, status_of, target_of, value, vpa, vpa_path
+from cluster_vpas import (
+    CORES,
+    USAGE,
+    USAGE_SECONDS,
+    amounts,
+    containers_of,
+    status_of,
+    target_of,
+    until_value,
+    value,
+    vpa,
+    vpa_path,
+)
+from cluster_vpas import MEMORY as MEMORY_USED
 from recommender_cases import (
     EVERY_SECOND,
     condition_of,
@@ -47,6 +60,8 @@ Start = Callable[..., Controller]
 EXAMPLE = ROOT / "examples" / "recommender-plugin"
 CPU, MEMORY = {20: 10_000}, {30: 10_000}
 FAILURES = "trellis_recommender_worker_failures_total"
+# Enough for a worker to start on a busy machine, and little enough to wait for.
+DEADLINE = "--recommender-deadline=4s"
 
 
 @pytest.fixture(scope="module")
@@ -55,8 +70,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     work = tmp_path_factory.mktemp("wheels")
     module = Path(unruly_recommender.__file__)
     unruly = write_project(work / "unruly", "unruly-package", module, {"unruly": "unruly_recommender:Unruly"})
-    for project in (EXAMPLE, unruly):
-        install(build_wheel(project, work), work / "site")
+    install(build_wheel(EXAMPLE, work), work / "site", build_wheel(unruly, work))
     return work / "site"
 
 
@@ -115,7 +129,10 @@ def two_workers_of(controller: Controller) -> list[int] | None:
 def spinning(workers: list[int] | None) -> list[int] | None:
     """The workers, once one of them has worked for longer than it takes to start."""
     for pid in workers or ():
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        try:
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:  # it has just ended
+            continue
         if int(fields[11]) > 2 * os.sysconf("SC_CLK_TCK"):
             return workers
     return None
@@ -157,9 +174,7 @@ def test_one_process_serves_default_and_a_wheel_and_nobody_suffers_for_a_crash_o
     create(cluster, namespace, "by-season", "seasonal")
     create(cluster, namespace, "calm", "unruly", millicores="250")
     names = "--recommender-name=default,seasonal,peak-of-week,unruly"
-    controller = recommender(
-        namespace, EVERY_SECOND, names, "--set=peak-of-week.margin=0.2", "--recommender-deadline=2s"
-    )
+    controller = recommender(namespace, EVERY_SECOND, names, "--set=peak-of-week.margin=0.2", DEADLINE)
 
     until("default's", lambda: target_of(cluster, namespace, "by-default") == (cpu_at(20), memory_at(30)))
     until("the wheel's", lambda: target_of(cluster, namespace, "by-wheel") == peak(0.5))
@@ -173,11 +188,14 @@ def test_one_process_serves_default_and_a_wheel_and_nobody_suffers_for_a_crash_o
     create(cluster, namespace, "hang", "unruly", mood="spin")
     for name, told in (
         ("crash", "recommender unruly crashed: its process was ended by SIGSEGV"),
-        ("hang", "recommender unruly did not answer within 2 s and was killed"),
+        ("hang", "recommender unruly did not answer within 4 s and was killed"),
     ):
-        until(told, lambda at=name, why=told: message(cluster, namespace, at, "RecommenderFailed") == why, 60.0)  # type: ignore[misc]
-    assert value(controller, FAILURES, recommender="unruly", reason="RecommenderTimedOut") >= 1
-    assert value(controller, FAILURES, recommender="unruly", reason="RecommenderCrashed") >= 1
+        until(told, lambda at=name, why=told: message(cluster, namespace, at, "RecommenderFailed") == why)  # type: ignore[misc]
+    for reason in ("RecommenderTimedOut", "RecommenderCrashed"):
+        until(
+            f"{reason} to be counted",
+            lambda reason=reason: value(controller, FAILURES, recommender="unruly", reason=reason) >= 1,  # type: ignore[misc]
+        )
 
     # Everybody else goes on: what is changed now is served, by all three.
     for name, parameters in (
@@ -194,13 +212,16 @@ def test_one_process_serves_default_and_a_wheel_and_nobody_suffers_for_a_crash_o
         lambda: target_of(cluster, namespace, "by-wheel") == peak(0.2),
     )
     until("the mended one", lambda: target_of(cluster, namespace, "bad") == peak(0.0))
-    until("the unruly one to go on", lambda: target_of(cluster, namespace, "calm") == (300, 1_000_000_000), 60.0)
-    assert "RecommenderFailed" not in true_conditions(cluster, namespace, "by-default")
-    assert "RecommenderFailed" not in true_conditions(cluster, namespace, "by-wheel")
+    until("the unruly one to go on", lambda: target_of(cluster, namespace, "calm") == (300, 1_000_000_000))
+    for name in ("by-default", "by-wheel"):
+        until(
+            f"{name} to be well",
+            lambda name=name: "RecommenderFailed" not in true_conditions(cluster, namespace, name),  # type: ignore[misc]
+        )
 
     workers = until("two workers", lambda: two_workers_of(controller))
     controller.process.stop()
-    assert are_gone(workers)
+    until("the workers to be gone", lambda: are_gone(workers))
 
 
 @pytest.fixture
@@ -219,7 +240,7 @@ def three(
     shadows = {"trellis.x-k8s.io/shadow-recommenders": "seasonal,unruly"}
     cluster.api.patch(vpa_path(namespace, "by-default"), {"metadata": {"annotations": shadows}})
     names = "--recommender-name=default,seasonal,unruly"
-    controller = recommender(namespace, EVERY_SECOND, names, "--recommender-deadline=2s")
+    controller = recommender(namespace, EVERY_SECOND, names, DEADLINE)
 
     def target(name: str) -> tuple[int, int]:
         return target_of(cluster, namespace, name) or (0, 0)
@@ -252,7 +273,13 @@ def test_default_seasonal_and_a_wheel_serve_three_vpas_and_a_bad_parameter_costs
     wait_for_passes(controller)
     status, found = why(controller, namespace, "by-season")
     assert (status, found["recommender"], found["given"]) == (200, "seasonal", {"horizon": "never"})
-    assert found["conditions"] == status_of(cluster, namespace, "by-season")["conditions"]
+    until(
+        "the same conditions in both",
+        lambda: (
+            why(controller, namespace, "by-season")[1]["conditions"]
+            == status_of(cluster, namespace, "by-season")["conditions"]
+        ),
+    )
     [app] = found["containers"]
     assert (app["reason"], app["found"]) == ("RecommendationKept", {})
     assert amounts(app["published"]["target"]) == kept
@@ -264,10 +291,15 @@ def test_a_process_is_asked_why_over_http(
     namespace: str, three: tuple[Controller, Callable[[str], tuple[int, int]]]
 ) -> None:
     controller, target = three
+
+    def all_said() -> Json | None:
+        """What is said of the container, once all shadows have answered: one may have taken too long to start."""
+        [app] = why(controller, namespace, "by-default")[1]["containers"]
+        return app if [each["failure"] for each in app["shadows"].values()] == ["", ""] else None
+
     wait_for_passes(controller)
-    status, found = why(controller, namespace, "by-default")
-    [app] = found["containers"]
-    assert (status, app["recommender"]) == (200, "default")
+    app = until("all shadows", all_said)
+    assert (why(controller, namespace, "by-default")[0], app["recommender"]) == (200, "default")
     assert amounts(app["published"]["target"]) == target("by-default")
     seasonal, unruly = app["shadows"]["seasonal"], app["shadows"]["unruly"]
     assert amounts(seasonal["found"]["target"])[0] == pytest.approx(1.15 * 2000, rel=0.05)
@@ -291,28 +323,31 @@ def test_a_wheel_that_crashes_and_hangs_recovers_by_itself_and_others_go_on_mean
     def failure() -> str | None:
         return message(cluster, namespace, "by-wheel", "RecommenderFailed")
 
+    so_far = len(controller.logs())
     (site / TOLD).write_text("segfault")
-    until("a crash", lambda: failure() == "recommender unruly crashed: its process was ended by SIGSEGV", 60.0)
+    until("a crash", lambda: failure() == "recommender unruly crashed: its process was ended by SIGSEGV")
     (site / TOLD).write_text("spin")
-    hung = "recommender unruly did not answer within 2 s and was killed"
-    until("a hang", lambda: failure() == hung, 60.0)
+    hung = "recommender unruly did not answer within 4 s and was killed"
+    until("a hang", lambda: failure() == hung)
     assert target("by-wheel") == (250, 1_000_000_000)
     until("why", lambda: why(controller, namespace, "by-wheel")[1].get("failure") == hung)
     give(cluster, namespace, "by-season")
-    until("a season's, meanwhile", lambda: target("by-season")[0] == pytest.approx(1.15 * 2000, rel=0.05), 60.0)
+    until("a season's, meanwhile", lambda: target("by-season")[0] == pytest.approx(1.15 * 2000, rel=0.05))
     for name in ("by-default", "by-season"):
         assert true_conditions(cluster, namespace, name) <= {"RecommendationProvided", "LowConfidence"}
+    pauses = [
+        float(each) for each in re.findall(r'a recommender failed.* pause="?([\d.]+) s', controller.logs()[so_far:])
+    ]
 
     # Nobody edits the VPA, and nobody starts the process again.
     (site / TOLD).unlink()
-    until("it to recover", lambda: not failure(), 90.0)
-    assert "failure" not in why(controller, namespace, "by-wheel")[1]
+    until("it to recover", lambda: not failure())
+    until("that to be said", lambda: "failure" not in why(controller, namespace, "by-wheel")[1])
     give(cluster, namespace, "by-wheel", mood="told", millicores="350")
     until("it to go on", lambda: target("by-wheel") == (350, 1_000_000_000))
-    pauses = [float(each) for each in re.findall(r'a recommender failed.* pause="?([\d.]+) s', controller.logs())]
     assert pauses == sorted(pauses)
-    assert pauses[0] == 2.0
-    assert pauses[-1] >= 4.0
+    assert pauses[0] == 4.0
+    assert pauses[-1] >= 8.0
 
 
 @pytest.mark.usefixtures("installed")
@@ -327,9 +362,10 @@ def test_shadows_change_nothing_and_a_worker_that_spins_does_not_outlive_its_kil
     until("default's", lambda: target_of(cluster, namespace, "web") == (cpu_at(20), memory_at(30)))
     difference = "trellis_recommender_shadow_relative_difference_count"
     until("the shadow", lambda: value(controller, difference, recommender="peak-of-week", resource="cpu") > 0)
-    assert value(controller, "trellis_recommender_shadow_failures_total", recommender="unruly") > 0
-    assert value(controller, "trellis_recommender_shadow_unhosted_vpas", recommender="nobody") == 1
-    assert "a shadow recommender does not run here" in controller.logs()
+    failures = "trellis_recommender_shadow_failures_total"
+    until("the one that crashes", lambda: value(controller, failures, recommender="unruly") > 0)
+    until_value(controller, "trellis_recommender_shadow_unhosted_vpas", 1, recommender="nobody")
+    until("a word of it", lambda: "a shadow recommender does not run here" in controller.logs())
     assert true_conditions(cluster, namespace, "web") <= {"RecommendationProvided", "LowConfidence"}
 
     create(cluster, namespace, "hang", "unruly", mood="spin")
@@ -375,10 +411,15 @@ def test_a_script_that_writes_statuses_is_a_recommender_beside_ours(
     until("ours", lambda: target_of(cluster, namespace, "ours"), USAGE_SECONDS)
     assert not status_of(cluster, namespace, "theirs")
     environment = {**os.environ, "KUBECONFIG": str(cluster.kubeconfig)}
-    subprocess.run([sys.executable, str(ROOT / "examples" / "recommenders" / "simple.py")], env=environment, check=True)
-    cpu, memory = target_of(cluster, namespace, "theirs") or (0, 0)
-    assert memory == 1.5 * 300 * 2**20
-    assert cpu == pytest.approx(1.5 * 103, rel=0.1)
+    script = [sys.executable, str(ROOT / "examples" / "recommenders" / "simple.py")]
+
+    def written() -> bool:
+        """It says what is measured at this moment, which on a busy machine may be wide of the mark."""
+        subprocess.run(script, env=environment, check=True)
+        cpu, memory = target_of(cluster, namespace, "theirs") or (0, 0)
+        return memory == 1.5 * MEMORY_USED and cpu == pytest.approx(1.5 * 1000 * CORES, rel=0.1)
+
+    until("theirs", written)
     assert true_conditions(cluster, namespace, "theirs") == {"RecommendationProvided"}
     before = cluster.api.get(vpa_path(namespace, "theirs"))
     wait_for_passes(controller)

@@ -39,7 +39,9 @@ def openmetrics(namespace: str) -> str:
     for pod, cores, used in ((LABELLED, 0.5, 300), (NAMED, 0.5, 300), (STRANGER, 5.0, 3000)):
         labels = f'{{job="kubernetes-cadvisor",namespace="{namespace}",pod_name="{pod}",name="app"}}'
         for at in range(now - DAYS * 24 * HOUR, now, 600):
-            counters.append(f"container_cpu_usage_seconds_total{labels} {1e6 + cores * (at % 10**7)} {at}")
+            counters.append(
+                f"container_cpu_usage_seconds_total{labels} {1e6 + cores * (at - now + DAYS * 24 * HOUR)} {at}"
+            )
             gauges.append(f"container_memory_working_set_bytes{labels} {used * 2**20} {at}")
     label = f'kubernetes_namespace="{namespace}",kubernetes_pod_name="{LABELLED}",pod_label_app="web"'
     return "\n".join(
@@ -77,13 +79,13 @@ def test_history_of_a_real_prometheus_warms_the_model(
     cluster.api.create(deployment("web", container("app"), replicas=0), namespace)
     cluster.api.create(vpa(namespace), namespace)
     running = recommender(namespace, "--storage=prometheus", f"--prometheus-address={server.url}")
-    found = until("a recommendation from history", lambda: recommendation(cluster, namespace), 60.0)
+    found = until("a recommendation from history", lambda: recommendation(cluster, namespace))
     assert found["target"] == {"cpu": "587m", "memory": "380258472"}
     # Three days of two pods are more than a day's confidence: the upper bound is near, not a thousand times the target.
     assert found["upperBound"]["cpu"] != found["target"]["cpu"]
-    checkpoint = until("a checkpoint", lambda: cluster.api.get(CHECKPOINT.format(namespace))["items"] or None, 30.0)[0]
+    checkpoint = until("a checkpoint", lambda: cluster.api.get(CHECKPOINT.format(namespace))["items"] or None)[0]
     assert checkpoint["status"]["totalSamplesCount"] >= 2 * (DAYS * 24 - 2)
-    assert condition(cluster, namespace, "FetchingHistory") is None
+    until("nothing to be fetched", lambda: condition(cluster, namespace, "FetchingHistory") is None)
     assert 'vpa_recommender_prometheus_client_api_requests_count{code="200",method="post"}' in running.metrics()
     # A query may take five minutes.
     slow = 'vpa_recommender_prometheus_client_api_requests_duration_seconds_bucket{code="200",method="post",le="300"}'
@@ -116,8 +118,8 @@ def test_without_prometheus_checkpoints_are_used_and_a_condition_says_so(
     )
     flags = ("--storage=prometheus", "--prometheus-address=http://127.0.0.1:9", "--prometheus-retries=0")
     recommender(namespace, *flags)
-    found = until("a recommendation from the checkpoint", lambda: recommendation(cluster, namespace), 60.0)
+    found = until("a recommendation from the checkpoint", lambda: recommendation(cluster, namespace))
     assert found["target"] == {"cpu": "587m", "memory": "380258472"}
-    said = until("the condition", lambda: condition(cluster, namespace, "HistoryUnavailable"), 30.0)
+    said = until("the condition", lambda: condition(cluster, namespace, "HistoryUnavailable"))
     assert said["status"] == "True"
     assert "127.0.0.1:9" in said["message"]

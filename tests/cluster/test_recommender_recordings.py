@@ -9,11 +9,11 @@ from cluster_vpas import (
     ADVICE,
     EVERY_SECOND,
     USAGE,
-    USAGE_SECONDS,
     checkpoint_of,
     memory_target_of,
-    passes,
     target_of,
+    until_advised,
+    until_passed,
     value,
     vpa,
     vpa_path,
@@ -51,21 +51,20 @@ def test_a_kill_an_edit_and_a_restart_are_decided_again_as_they_were(
         cluster.api.create(vpa(name, recommender="seasonal" if name == "api" else ""), namespace)
     names = "--recommender-name=default,seasonal"
     first = recommender(namespace, EVERY_SECOND, names, f"--record={before}")
-    assert until("a target", lambda: target_of(cluster, namespace, "web"), USAGE_SECONDS) == ADVICE
+    until_advised(cluster, namespace, "web")
     pod = cluster.ready_pods(namespace, "web", 2)[0]["metadata"]["name"]
     cluster.api.annotate(f"/api/v1/namespaces/{namespace}/pods/{pod}", {ask.OOM_KILLED: "app=1"})
     until("more memory", lambda: memory_target_of(cluster, namespace, "web") > ADVICE[1])
-    policy = {"containerPolicies": [{"containerName": "*", "maxAllowed": {"cpu": "50m"}}]}
+    policy = {"containerPolicies": [{"containerName": "*", "maxAllowed": {"cpu": "30m"}}]}
     cluster.api.patch(vpa_path(namespace, "web"), {"spec": {"resourcePolicy": policy}})
-    until("less CPU", lambda: (target_of(cluster, namespace, "web") or ADVICE)[0] == 50)
+    until("less CPU", lambda: (target_of(cluster, namespace, "web") or ADVICE)[0] == 30)
     until("a checkpoint", lambda: bool(checkpoint_of(cluster, namespace, "web-app").get("memoryHistogram")))
     first.process.kill()
 
     # The second is asked to stop, and the first had no time to close its file.
     second = recommender(namespace, EVERY_SECOND, names, f"--record={after}")
     until("the kill to be known already", lambda: value(second, "trellis_recommender_oom_kills_total") >= 1)
-    so_far = passes(second)
-    until("some more passes", lambda: passes(second) > so_far + 5)
+    until_passed(second, more=6)
     second.process.stop()
 
     assert any(b"OOM" in line or b'"kills"' in line for line in lines(before, recording.SEEN))

@@ -322,16 +322,21 @@ def test_of_two_vpas_on_one_pod_the_older_governs_and_edits_are_followed(
 
     cap = {"containerName": "app", "maxAllowed": {"memory": "100Mi"}}
     edited = api.patch(vpa_path(namespace, "z-older"), {"spec": {"resourcePolicy": {"containerPolicies": [cap]}}})
-    wait_for_passes(running)
-    recommended = containers_of(cluster, namespace, "z-older")["app"]
-    assert recommended["target"]["memory"] == "100Mi"
+
+    def capped() -> Json | None:
+        found = containers_of(cluster, namespace, "z-older")["app"]
+        return found if found["target"]["memory"] == "100Mi" else None
+
+    recommended = until("the edit to be followed", capped)
     assert recommended["uncappedTarget"]["memory"] == str(TARGET)
     assert status_of(cluster, namespace, "z-older")["observedGeneration"] == edited["metadata"]["generation"] == 2
 
     api.delete(vpa_path(namespace, "z-older"))
     until("the younger to take over", lambda: samples_in(cluster, namespace, "a-younger-app") > 0)
-    assert memory_target_of(cluster, namespace, younger["metadata"]["name"]) == TARGET
-    assert true_conditions(cluster, namespace, "a-younger") == {"RecommendationProvided", "LowConfidence"}
+    name = younger["metadata"]["name"]
+    until("its recommendation", lambda: memory_target_of(cluster, namespace, name) == TARGET)
+    calm = {"RecommendationProvided", "LowConfidence"}
+    until("no more conflict", lambda: true_conditions(cluster, namespace, name) == calm)
 
 
 # What the schema lets through: amounts beyond all machines and below nothing, and figures that no clock reaches.

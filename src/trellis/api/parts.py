@@ -33,7 +33,7 @@ class Condition(Part, frozen=True):
     type: Annotated[str, Field("What the condition is about.", required=True, max_length=316)] = ""
     status: Annotated[str, Field("Whether the condition holds.", required=True, enum=("True", "False", "Unknown"))] = ""
     observed_generation: Annotated[
-        int | None, Field("The generation of the object that the condition was made from.", minimum=0)
+        int | None, Field("The generation of the object that the condition was made from.", minimum=0, format="int64")
     ] = None
     last_transition_time: Annotated[TimeText | None, Field("When `status` last changed.", nullable=True)] = None
     reason: Annotated[str, Field("Why, in one CamelCase word.", max_length=1024)] = ""

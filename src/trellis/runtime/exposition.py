@@ -2,8 +2,9 @@
 
 The client library's own writer will not do. It adds `_total` to every counter, and four of upstream's have no such
 ending, so that dashboards would look for them in vain. It also writes the time at which each series began, as one more
-series. And it writes numbers as Python does, 1.0 and 1000000.0, where Go's library, and so upstream, writes 1 and
-1e+06: in the bounds of a histogram these are different labels.
+series. It writes numbers as Python does, 1.0 and 1000000.0, where Go's library, and so upstream, writes 1 and 1e+06:
+in the bounds of a histogram these are different labels. And it writes labels as they were declared, where upstream's
+are sorted, and whoever looks for a line of text finds it nowhere else.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ _TYPES: Final = {"unknown": "untyped", "info": "gauge", "stateset": "gauge", "ga
 # From here on Go writes an exponent.
 _LARGE: Final = 6
 _SMALL: Final = -4
+# The bound of a bucket comes after the sorted labels.
+_BOUND: Final = "le"
 _HELP: Final = str.maketrans({"\\": r"\\", "\n": r"\n"})
 _VALUE: Final = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 
@@ -45,7 +48,8 @@ def _lines(family: Metric, declared: Collection[str]) -> Iterator[str]:
 
 
 def _line(name: str, sample: Sample) -> str:
-    labels = ",".join(f'{label}="{value.translate(_VALUE)}"' for label, value in sample.labels.items())
+    given = sorted(sample.labels.items(), key=lambda each: (each[0] == _BOUND, each[0]))
+    labels = ",".join(f'{label}="{value.translate(_VALUE)}"' for label, value in given)
     return f"{name}{{{labels}}} {number_text(sample.value)}\n" if labels else f"{name} {number_text(sample.value)}\n"
 
 

@@ -1,8 +1,9 @@
 """What do containers use now, according to external.metrics.k8s.io?
 
 Upstream's `--use-external-metrics`, with two differences. One request brings a metric for all pods that a VPA selects,
-where upstream makes one for each pod: the label `pod` of a value says which it is of. And a VPA whose metrics cannot be
-had is reported and costs no other one its own.
+where upstream makes one for each pod: the label `pod` of a value says which it is of. Only where no value has that
+label is each pod asked for, as upstream does. And a VPA whose metrics cannot be had is reported and costs no other one
+its own.
 """
 
 from __future__ import annotations
@@ -36,11 +37,12 @@ _UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 class ExternalQuery(msgspec.Struct, frozen=True):
-    """A VPA that governs pods, and the selector of its target."""
+    """A VPA that governs pods, the selector of its target, and the names of the pods."""
 
     namespace: str
     vpa: str
     selector: Selector
+    pods: tuple[str, ...] = ()
 
 
 class ExternalProblem(msgspec.Struct, frozen=True):
@@ -107,19 +109,34 @@ class ExternalMetrics:
             if isinstance(result, str):
                 problems.append(ExternalProblem(query.namespace, query.vpa, metric, result))
             else:
-                gathered.take(query.namespace, resource, result)
+                for pod, values in result.items():
+                    gathered.take(query.namespace, resource, values, pod)
         return gathered.batch(tuple(problems))
 
-    async def _ask(self, query: ExternalQuery, metric: str, seats: asyncio.Semaphore) -> list[msgspec.Raw] | str:
-        """The values of a metric, or what is wrong."""
+    async def _ask(
+        self, query: ExternalQuery, metric: str, seats: asyncio.Semaphore
+    ) -> dict[str, list[msgspec.Raw]] | str:
+        """The values of a metric by the pod that was asked for, if one was; or what is wrong."""
+        selector = str(query.selector)
+        try:
+            values = await self._list(query, metric, selector, seats)
+            if not query.pods or any(map(_names_a_pod, values)):
+                return {"": values}
+            chosen = (",".join(filter(None, (selector, f"{POD_LABEL}={pod}"))) for pod in query.pods)
+            parts = await asyncio.gather(*(self._list(query, metric, each, seats) for each in chosen))
+            return dict(zip(query.pods, parts, strict=True))
+        except KubeError as error:
+            return str(error)
+        except _UNREADABLE as error:
+            return str(UnreadableObject("ExternalMetricValueList", f"cannot be read: {error}"))
+
+    async def _list(
+        self, query: ExternalQuery, metric: str, selector: str, seats: asyncio.Semaphore
+    ) -> list[msgspec.Raw]:
         async with seats:
-            try:
-                body = (await self._client.send(_request(query, metric))).body
-                return _LISTS.decode(body).items or []
-            except KubeError as error:
-                return str(error)
-            except _UNREADABLE as error:
-                return str(UnreadableObject("ExternalMetricValueList", f"cannot be read: {error}"))
+            return (
+                _LISTS.decode((await self._client.send(_request(query.namespace, metric, selector))).body).items or []
+            )
 
 
 class _Gathered:
@@ -129,10 +146,10 @@ class _Gathered:
         self._unreadable = 0
         self._without_time = 0
 
-    def take(self, namespace: str, resource: str, raws: Sequence[msgspec.Raw]) -> None:
+    def take(self, namespace: str, resource: str, raws: Sequence[msgspec.Raw], asked: str) -> None:
         for raw in raws:
             value = _value(raw)
-            pod = value.metric_labels.get(POD_LABEL) if value else None
+            pod = asked or (value.metric_labels.get(POD_LABEL) if value else None)
             container = value.metric_labels.get(self._container_label) if value else None
             if value is None or not pod or not container:
                 self._unreadable += 1
@@ -165,10 +182,14 @@ class _Gathered:
         return ExternalBatch(samples, problems, counted(unread))
 
 
-def _request(query: ExternalQuery, metric: str) -> Request:
-    path = f"/apis/{GROUP}/namespaces/{quote(query.namespace, safe='')}/{quote(metric, safe='')}"
-    selector = str(query.selector)
+def _request(namespace: str, metric: str, selector: str) -> Request:
+    path = f"/apis/{GROUP}/namespaces/{quote(namespace, safe='')}/{quote(metric, safe='')}"
     return Request("GET", path, (("labelSelector", selector),) if selector else (), {"Accept": JSON})
+
+
+def _names_a_pod(raw: msgspec.Raw) -> bool:
+    value = _value(raw)
+    return value is not None and bool(value.metric_labels.get(POD_LABEL))
 
 
 def _value(raw: msgspec.Raw) -> _Value | None:

@@ -169,6 +169,8 @@ def test_requests_are_limited_only_if_somebody_says_so(reads: Reads) -> None:
     assert asked.access.write_rate == Rate(50.0, 100)
     # As Kubernetes' own client has it.
     assert reads("--kube-api-qps=-1").access.write_rate is None
+    assert reads("--kube-api-qps=20", "--kube-api-burst=0").access.write_rate == Rate(20.0, 20)
+    assert reads("--kube-api-qps=0.5", "--kube-api-burst=-1").access.write_rate == Rate(0.5, 1)
 
 
 def test_flags_are_taken_as_upstreams_manifests_write_them(reads: Reads) -> None:
@@ -201,6 +203,15 @@ def test_each_name_has_a_lease_of_its_own_and_that_of_default_is_upstreams() -> 
         "default": "vpa-recommender-lease",
         "frugal": "vpa-recommender-lease-frugal",
     }
+    assert lease_names(["frugal"], "vpa-recommender-lease") == {"frugal": "vpa-recommender-lease-frugal"}
+    assert lease_names(["default", "frugal"], "ours") == {"default": "ours", "frugal": "ours-frugal"}
+
+
+def test_a_lease_that_is_named_for_one_recommender_is_that_one_as_upstream_has_it(reads: Reads) -> None:
+    assert lease_names(["frugal"], "frugal-lease") == {"frugal": "frugal-lease"}
+    assert lease_names(["frugal"], "vpa-recommender-lease", "scaling") == {"frugal": "vpa-recommender-lease"}
+    named = "--leader-elect-resource-name=weekly-lease"
+    assert reads("--leader-elect", "--recommender-name=Weekly", named).leader.leader_elect_resource_name
 
 
 @pytest.mark.req("CR-23")
@@ -238,6 +249,7 @@ def test_window_and_percentile_can_be_set_for_cpu_and_for_memory(reads: Reads) -
         (["--recommender-interval=0s"], "must be longer than 0s"),
         (["--confidence-interval-cpu=-1h"], "must be longer than 0s"),
         (["--checkpoints-timeout=-1s"], "must be longer than 0s"),
+        (["--checkpoints-gc-interval=-1s"], "must be at least 0s"),
         (["--target-cpu-percentile=90"], "must be at most 1"),
         (["--memory-aggregation-interval=0s"], "must be longer than 0s"),
         (["--container-recommendation-max-allowed-cpu=-1"], "must be at least 0"),
@@ -264,6 +276,15 @@ def test_a_secret_is_not_repeated_when_it_is_refused(capsys: pytest.CaptureFixtu
 
 def test_an_unknown_flag_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--recommender-intervall" in refused(capsys, "--recommender-intervall=5s")
+
+
+@pytest.mark.parametrize("flag", ["-recommender-name=frugal", "-recommender_name", "-kubeconfig=x"])
+def test_a_flag_with_one_dash_is_named_whole_with_the_one_that_is_meant(
+    capsys: pytest.CaptureFixture[str], flag: str
+) -> None:
+    meant = flag.partition("=")[0].replace("_", "-")
+    assert f"No such option '{meant}'. Did you mean '-{meant}'?" in refused(capsys, "--v=2", flag, "x")
+    assert "No such option '-x'." in refused(capsys, "-xyz")
 
 
 def test_help_lists_ours_beside_upstreams_with_their_defaults() -> None:

@@ -178,7 +178,7 @@ def test_one_process_serves_its_own_and_installed_ones_and_none_suffers_for_anot
             assert told in condition["message"]
             assert world.target(name) == {}
         assert world.condition("web", "RecommenderFailed") is world.condition("plug", "RecommenderFailed") is None
-        failures = 'trellis_recommender_worker_failures_total{recommender="unruly",reason="RecommenderCrashed"}'
+        failures = 'trellis_recommender_worker_failures_total{reason="RecommenderCrashed",recommender="unruly"}'
         assert world.counted(failures) >= 1
 
     world.run(play)

@@ -93,7 +93,8 @@ def test_an_hour_without_metrics_changes_no_recommendation_and_is_counted() -> N
         )
         await world.passes(61)
         assert world.target("web") == target != {}
-        assert world.counted('vpa_recommender_metric_server_responses{is_error="true"') >= 59
+        client = 'client_name="default-metrics-client"'
+        assert world.counted(f'vpa_recommender_metric_server_responses{{{client},is_error="true"}}') >= 59
         world.fault = lambda _request: None
         await world.passes(3)
         assert world.checkpoint("web-app")["status"]["totalSamplesCount"] >= 14
@@ -294,9 +295,9 @@ def test_only_those_that_name_it_are_served_counted_and_written() -> None:
         assert world.vpa("web") == before
         assert world.target("mine") == {"cpu": "587m", "memory": "380258472"}
         assert world.writes("web") == 0
-        served = 'update_mode="Recreate",has_recommendation="true",api="v1",matches_pods="true"'
-        assert world.counted(f"vpa_recommender_vpa_objects_count{{{served}") == 0
-        assert world.counted(f'vpa_recommender_vpa_objects_count{{{served},unsupported_config="false"}}') == 1
+        served = 'vpa_recommender_vpa_objects_count{api="v1",has_recommendation="true",matches_pods="true"'
+        assert world.counted(f'{served},unsupported_config="true",update_mode="Recreate"}}') == 0
+        assert world.counted(f'{served},unsupported_config="false",update_mode="Recreate"}}') == 1
 
     world.run(play)
 
@@ -310,11 +311,12 @@ def test_quality_is_told_apart_by_the_mode_that_is_written(policy: Any, mode: st
     async def play() -> None:
         await world.passes(3)
         assert world.counted(f'vpa_quality_cpu_recommendations_cores_count{{update_mode="{mode}"}}') > 0
-        assert world.counted(f'vpa_quality_usage_recommendation_relative_diffs_count{{update_mode="{mode}"') > 0
+        labels = f'is_oom="false",resource="cpu",update_mode="{mode}"'
+        assert world.counted(f"vpa_quality_usage_recommendation_relative_diffs_count{{{labels}}}") > 0
         # Objects are counted by the mode that holds.
-        served = 'has_recommendation="true",api="v1",matches_pods="true",unsupported_config="false"'
+        served = 'api="v1",has_recommendation="true",matches_pods="true",unsupported_config="false"'
         holds = mode or "Recreate"
-        assert world.counted(f'vpa_recommender_vpa_objects_count{{update_mode="{holds}",{served}}}') == 1
+        assert world.counted(f'vpa_recommender_vpa_objects_count{{{served},update_mode="{holds}"}}') == 1
 
     world.run(play)
 
@@ -326,8 +328,8 @@ def test_a_deprecated_mode_is_counted_apart_and_every_combination_has_a_series()
 
     async def play() -> None:
         await world.passes(3)
-        served = 'has_recommendation="true",api="v1",matches_pods="true",unsupported_config="false"'
-        assert world.counted(f'vpa_recommender_vpa_objects_count{{update_mode="Auto",{served}}}') == 1
+        served = 'api="v1",has_recommendation="true",matches_pods="true",unsupported_config="false"'
+        assert world.counted(f'vpa_recommender_vpa_objects_count{{{served},update_mode="Auto"}}') == 1
         assert world.counted('vpa_quality_cpu_recommendations_cores_count{update_mode="Auto"}') > 0
         series = [line for line in world.metrics.text().decode().splitlines() if "vpa_objects_count{" in line]
         assert len(series) == 6 * 3 * 2**3

@@ -198,3 +198,12 @@ def test_a_bad_parameter_beside_a_missing_target_says_both() -> None:
     shop.run()
     message = shop.conditions()["ConfigUnsupported"]["message"]
     assert message.startswith("Cannot read targetRef; spec.recommenders[0].parameters[x]")
+
+
+def test_one_that_only_recommends_is_told_who_acts() -> None:
+    shop, _ = stub_world()
+    shop.say(rivals=("young",), is_outranked=True)
+    shop.run()
+    told = shop.conditions()["ConflictingVPA"]
+    assert told["message"] == "pods that this object matches are governed by a VerticalPodAutoscaler that acts: young"
+    assert told["reason"] == "ActingVPAGoverns"

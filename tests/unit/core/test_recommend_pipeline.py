@@ -391,9 +391,16 @@ def test_samples_can_be_compared_with_what_was_recommended() -> None:
     assert np.array_equal(columns.uncapped()[:, order.index("web")], [1168, 1238659775])
     assert np.array_equal(columns.previously()[:, order.index("web")], [1168, 1238659775])
     rows = columns.rows[[order.index("stranger"), order.index("web"), order.index("web")]]
-    assert np.array_equal(columns.uncapped_of(rows)[0], [np.nan, 1168, 1168], equal_nan=True)
+    assert np.array_equal(columns.previously_of(rows)[0], [np.nan, 1168, 1168], equal_nan=True)
     unwritten = WRITTEN_MODES.index(NO_MODE)
     assert columns.modes_of(rows).tolist() == [-1, unwritten, unwritten]
+
+
+def test_samples_of_containers_that_are_not_sized_are_compared_with_nothing() -> None:
+    shop = world(resourcePolicy=policy(mode="Off"))
+    shop.run()
+    columns = shop.decide().columns
+    assert columns.modes_of(columns.rows).tolist() == [-1]
 
 
 def test_every_container_can_be_explained() -> None:

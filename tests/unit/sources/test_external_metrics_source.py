@@ -71,6 +71,31 @@ def test_all_pods_of_a_vpa_come_with_one_request_for_each_metric() -> None:
     assert (batch.problems, batch.unread) == ((), {})
 
 
+def test_pods_that_no_value_names_are_asked_for_one_by_one_as_upstream_does() -> None:
+    def answered(request: Request) -> Answer:
+        pod = dict(request.query)["labelSelector"].rpartition(",pod=")[2]
+        if request.path.endswith("/memory") or not pod.startswith("web-"):
+            return values()
+        item = value("", "2" if pod == "web-2" else "1")
+        del item["metricLabels"]["pod"]
+        return values(item)
+
+    transport = ScriptedTransport(handler=answered)
+    source = ExternalMetrics(Client(transport), cpu_metric="cpu", memory_metric="memory", container_label="name")
+    query = ExternalQuery("shop", "web", WEB.selector, ("web-1", "web-2"))
+    batch = asyncio.run(source.fetch([query]))
+    assert (batch.samples.pods, batch.samples.cpu.tolist()) == (["web-1", "web-2"], [1.0, 2.0])
+    assert batch.unread == {}
+    asked = {dict(request.query)["labelSelector"] for request in transport.requests if request.path.endswith("/cpu")}
+    assert asked == {"app=web,tier in (a,b)" + more for more in ("", ",pod=web-1", ",pod=web-2")}
+
+
+def test_pods_are_not_asked_for_one_by_one_where_values_name_them() -> None:
+    query = ExternalQuery("shop", "web", WEB.selector, ("web-1", "web-2"))
+    batch, requests = fetch({"cpu": values(value("web-1", "1")), "memory": values(value("web-1", "1Gi"))}, [query])
+    assert (batch.samples.pods, len(requests)) == (["web-1"], 2)
+
+
 def test_a_metric_without_a_name_is_not_asked_for() -> None:
     batch, requests = fetch({"memory": values(value("web-1", "1Ki"))}, cpu_metric="")
     assert len(requests) == 1

@@ -33,6 +33,7 @@ from trellis.api.resolve.vpa import (
     ContainerMeaning,
     EffectiveVpa,
     UpdateMode,
+    acts,
     resolve_vpa,
 )
 
@@ -59,6 +60,7 @@ __all__ = [
     "ScalePolicy",
     "Strategy",
     "UpdateMode",
+    "acts",
     "resolve_buffer",
     "resolve_hvpa",
     "resolve_hvpa_pods",

@@ -137,6 +137,12 @@ def resolve_vpa(vpa: VerticalPodAutoscaler) -> EffectiveVpa:
     )
 
 
+def acts(vpa: VerticalPodAutoscaler) -> bool:
+    """Whether its recommendation reaches pods: for who asks that of many objects, and nothing else."""
+    policy = vpa.spec.update_policy
+    return policy is None or policy.update_mode is None or _MODES.get(policy.update_mode) not in (None, UpdateMode.OFF)
+
+
 def _mode(policy: PodUpdatePolicy) -> tuple[UpdateMode, tuple[Problem, ...]]:
     """The mode and what is to be said of it. A mode we do not know acts on nothing."""
     place = ("spec", "updatePolicy")

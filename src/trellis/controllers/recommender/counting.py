@@ -29,11 +29,11 @@ _ACCEPTED: Final = "Accepted"
 
 
 class Counting:
-    """The metrics of passes. Samples are compared with the recommendation of the pass before, which was in force."""
+    """The metrics of passes."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
-        self._columns: Columns | None = None
+        self._taken_in: tuple[Ingested, OomRecord] | None = None
 
     def count_resources(self, sources: Mapping[str, int]) -> None:
         """Where the resources of containers were read from."""
@@ -48,16 +48,24 @@ class Counting:
         self._metrics.add(named.OOMS, len(ooms.kills), _ACCEPTED)
         for code, number in ooms.dropped.items():
             self._metrics.add(named.OOMS, number, code)
-        if self._columns is not None:
-            cpu, memory, modes = self._in_force(ingested.rows)
-            observe_usage(self._metrics, "cpu", Compared(ingested.cpu, cpu, modes, WRITTEN_MODES))
-            observe_usage(self._metrics, "memory", Compared(ingested.memory, memory, modes, WRITTEN_MODES))
-            _, memory, modes = self._in_force(ooms.rows)
-            observe_usage(self._metrics, "memory", Compared(ooms.memory, memory, modes, WRITTEN_MODES), oom=True)
+        self._taken_in = ingested, ooms
+
+    def count_quality(self, columns: Columns) -> None:
+        """How samples and kills compare with what was published when they came, which was in force.
+
+        The columns are those of the pass that took them in: only it knows the VPAs of containers that are new.
+        """
+        if self._taken_in is None:
+            return
+        (ingested, ooms), self._taken_in = self._taken_in, None
+        cpu, memory, modes = _in_force(columns, ingested.rows)
+        observe_usage(self._metrics, "cpu", Compared(ingested.cpu, cpu, modes, WRITTEN_MODES))
+        observe_usage(self._metrics, "memory", Compared(ingested.memory, memory, modes, WRITTEN_MODES))
+        _, memory, modes = _in_force(columns, ooms.rows)
+        observe_usage(self._metrics, "memory", Compared(ooms.memory, memory, modes, WRITTEN_MODES), oom=True)
 
     def count_advice(self, result: PassResult, written: Sequence[StatusWrite], now: float) -> None:
         """What was recommended."""
-        self._columns = result.columns
         flags = [str(each).lower() for each in (True, False)]
         counts: dict[tuple[str, ...], float] = dict.fromkeys(product(COUNTED_MODES, flags, _APIS, flags, flags), 0.0)
         for (mode, *others), number in result.counts.items():
@@ -78,23 +86,17 @@ class Counting:
         """How many checkpoints could not be read and have not been written anew."""
         self._metrics.set(named.UNREADABLE, checkpoints)
 
-    def _in_force(self, rows: IntColumn) -> tuple[FloatColumn, FloatColumn, IntColumn]:
-        """The recommendation for some rows, in cores and bytes, and the modes of their VPAs."""
-        if self._columns is None or not len(rows):
-            nothing = np.full(len(rows), np.nan)
-            return nothing, nothing, np.full(len(rows), -1, dtype=np.int64)
-        uncapped = self._columns.uncapped_of(rows)
-        return uncapped[CPU] / MILLICORES, uncapped[MEMORY], self._columns.modes_of(rows)
-
     def _count_changes(self, columns: Columns, written: Sequence[StatusWrite]) -> None:
-        """By how much written targets moved."""
+        """By how much published targets moved, in every pass as upstream: one that was not written has not moved."""
+        known = columns.places >= 0
+        places = columns.places[known]
+        if not len(places):
+            return
         keys = {(write.namespace, write.name) for write in written}
-        chosen = [at for at, key in enumerate(columns.keys) if (key.namespace, key.vpa) in keys] if keys else []
-        places = columns.places[chosen]
-        places = places[places >= 0]
-        if len(places):
-            before, after = columns.previous[:, places], columns.amounts[UNCAPPED][:, places]
-            observe_changes(self._metrics, (before, after), columns.modes[places], columns.pods[places], WRITTEN_MODES)
+        moved = np.array([(key.namespace, key.vpa) in keys for key in columns.keys], dtype=np.bool_)[known]
+        before = columns.previous[:, places]
+        after = np.where(moved, columns.amounts[UNCAPPED][:, places], before)
+        observe_changes(self._metrics, (before, after), columns.modes[places], columns.pods[places], WRITTEN_MODES)
 
     def _count_shadows(self, result: PassResult) -> None:
         """How far shadows are from what was recommended."""
@@ -104,3 +106,9 @@ class Counting:
             self._metrics.observe_all(named.SHADOW_DIFFERENCE, found, name, resource)
         unhosted = Counter(each.recommender for each in result.unhosted)
         self._metrics.set_all(named.SHADOW_UNHOSTED, {(name,): number for name, number in unhosted.items()})
+
+
+def _in_force(columns: Columns, rows: IntColumn) -> tuple[FloatColumn, FloatColumn, IntColumn]:
+    """The recommendation for some rows, in cores and bytes, and the modes of their VPAs."""
+    uncapped = columns.previously_of(rows)
+    return uncapped[CPU] / MILLICORES, uncapped[MEMORY], columns.modes_of(rows)

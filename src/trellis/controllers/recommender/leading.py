@@ -10,13 +10,23 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Final
 
 from trellis.api.resolve import DEFAULT_RECOMMENDER
 from trellis.kube.leases import Election
 
+LEASE: Final = "vpa-recommender-lease"
+LEASE_NAMESPACE: Final = "kube-system"
 
-def lease_names(names: Sequence[str], base: str) -> dict[str, str]:
-    """The lease of each name. That of `default` is upstream's, so that upstream's recommender and ours take turns."""
+
+def lease_names(names: Sequence[str], base: str, namespace: str = LEASE_NAMESPACE) -> dict[str, str]:
+    """The lease of each name. That of `default` is upstream's, so that upstream's recommender and ours take turns.
+
+    Whoever gives one recommender a lease or a namespace for it means that one, to which rights may be limited, as
+    upstream's chart does. Where neither is given, recommenders of different names do not take turns.
+    """
+    if len(names) == 1 and (base, namespace) != (LEASE, LEASE_NAMESPACE):
+        return {names[0]: base}
     return {name: base if name == DEFAULT_RECOMMENDER else f"{base}-{name}" for name in names}
 
 

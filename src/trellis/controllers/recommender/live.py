@@ -40,8 +40,8 @@ class Asked(Protocol):
     def namespaces(self) -> Sequence[str]:
         """Where there are served VPAs."""
 
-    def selectors(self) -> Sequence[tuple[Key, Selector]]:
-        """The VPAs that govern pods, with their selectors."""
+    def selectors(self) -> Sequence[tuple[Key, Selector, tuple[str, ...]]]:
+        """The VPAs that govern pods, with their selectors and the names of the pods."""
 
 
 class LiveUsage(Protocol):
@@ -127,7 +127,8 @@ class _External:
         self._counted = counted
 
     async def fetch(self, asked: Asked, now: float) -> Samples:  # noqa: ARG002 - the answers carry their times
-        batch = await self._source.fetch([ExternalQuery(*key, selector) for key, selector in asked.selectors()])
+        queries = [ExternalQuery(*key, selector, pods) for key, selector, pods in asked.selectors()]
+        batch = await self._source.fetch(queries)
         for problem in batch.problems:
             self._counted.answer(f"{problem.namespace}/{problem.vpa}: {problem.metric}: {problem.message}")
         if not batch.problems:

@@ -116,7 +116,7 @@ MEMORY_ADVICE: Final = HistogramSpec(
 )
 RELATIVE_CHANGES: Final = HistogramSpec(
     "vpa_quality_relative_recommendation_changes",
-    "By how much a written recommendation moved, over what it was.",
+    "By how much a published recommendation moved in a pass, over what it was.",
     ("update_mode", "resource", "vpa_size_log2"),
     buckets=_RELATIVE,
 )

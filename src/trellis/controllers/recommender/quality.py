@@ -1,6 +1,7 @@
 """How good are the recommendations? Each usage sample against the recommendation in force when it came, as metrics.
 
 The recommendation is the uncapped one, as upstream compares it: a policy that cuts it says nothing of the estimate.
+Samples of containers that are not to be sized say nothing of it either.
 """
 
 from __future__ import annotations

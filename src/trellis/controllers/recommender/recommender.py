@@ -15,25 +15,22 @@ from trellis.base.collector import paused
 from trellis.base.errors import KubeError
 from trellis.controllers.recommender import metrics as named
 from trellis.controllers.recommender.answering import Answering
-from trellis.controllers.recommender.checkpoints import Checkpoints
 from trellis.controllers.recommender.counting import Counting
 from trellis.controllers.recommender.hosting import Hosted
 from trellis.controllers.recommender.leading import Leading
 from trellis.controllers.recommender.live import LiveUsage, live_usage
 from trellis.controllers.recommender.recording import knowledge_of
+from trellis.controllers.recommender.remembering import Remembering
 from trellis.controllers.recommender.settings import RecommenderSettings
 from trellis.controllers.recommender.shadow_news import ShadowNews
 from trellis.controllers.recommender.totals import totals_action
-from trellis.controllers.recommender.warming import Warming
 from trellis.controllers.recommender.watching import Watching
-from trellis.core.model.keys import Key
 from trellis.core.model.owners import WELL_KNOWN, ScaleAnswer, TargetRef
 from trellis.core.recommend.results import PassResult
 from trellis.core.recommend.roster import owners_in, target_of_vpa
-from trellis.core.recommend.scope import Scope, Waiting
+from trellis.core.recommend.scope import Scope
 from trellis.core.recommend.seen import Seen
 from trellis.core.recommend.served import StatusWrite
-from trellis.core.usage.checkpoints import SavedRow
 from trellis.kube.actions import PatchStatus, Target
 from trellis.kube.backoff import Draw
 from trellis.kube.client import Client
@@ -55,9 +52,6 @@ from trellis.runtime.steps import StepTimer
 from trellis.runtime.unseen import Unseen
 
 _log: Final = Logger("trellis.recommender")
-
-# With more namespaces than this all checkpoints are listed at once.
-_FEW_NAMESPACES: Final = 20
 
 # Making twenty thousand requests at once would hold up leases and probes for 0.2 s.
 _WRITES_AT_ONCE: Final = 1_000
@@ -94,11 +88,13 @@ class Recommender:
         self._counting = Counting(metrics)
         self._shadow_news = ShadowNews()
         self.answering = Answering(leading, self._chosen_by)
-        self._checkpoints = Checkpoints(client, writer, _log)
         self._scales = ScaleLookups(client, draw=draw)
         self._thread = PassThread("recommender")
         self._recorder = recorder
         self._knowledge = knowledge_of(settings, hosted.current(), recorder)
+        self._remembering = Remembering(
+            client, writer, settings, self._knowledge, self._thread, metrics=metrics, now=now
+        )
         interval = settings.loop.recommender_interval.total_seconds()
         self._loop = Periodic(
             "recommender", self._pass, interval, on_pass=pass_reports.reporting(activity, _log), jitter=0.0
@@ -107,11 +103,8 @@ class Recommender:
         own = settings.scope.vpa_object_namespace
         self.informers = Informers(client, Unseen(metrics, _log), draw=draw, namespace=own)
         self._watching: Watching | None = None
-        self._warming = Warming(settings, metrics, now)
         self._source: LiveUsage | None = None
         self._served_names: frozenset[str] = frozenset()
-        self._unloaded: frozenset[Key] = frozenset()
-        self._orphans_at = 0.0
 
     def why_not_ready(self) -> str | None:
         """What probes are told while not everything has been seen."""
@@ -142,7 +135,7 @@ class Recommender:
                 await asyncio.wait({stopping, tasks[0], tasks[2]}, return_when=asyncio.FIRST_COMPLETED)
             finally:
                 await self._end([*tasks, stopping])
-                await self._warming.close()
+                await self._remembering.close()
                 self._thread.close()
 
     async def _end(self, tasks: list[asyncio.Task[None]]) -> None:
@@ -191,10 +184,10 @@ class Recommender:
         await self._load_vpas(seen, names, now)
         timer.step(named.LOAD_VPAS)
         scales = await self._scales_of(seen)
-        waiting = Waiting(self._unloaded, self._warming.failed_for(now), self._warming.problem)
+        waiting = self._remembering.waiting(now)
         sources = await self._thread.run(self._knowledge.load_pods, seen, scales, waiting, now)
         self._counting.count_resources(sources)
-        await self._begin_warming(seen)
+        await self._remembering.begin_warming(seen, self._loop.wake)
         timer.step(named.LOAD_PODS)
         await self._take_in(seen, now)
         timer.step(named.LOAD_METRICS)
@@ -203,13 +196,13 @@ class Recommender:
         # Before anything is written: who has seen a status finds the state that it came from in the metrics.
         self._counting.count_state(self._knowledge.model.sizes())
         result = await self._thread.run(self._recommend, now)
+        await self._thread.run(self._counting.count_quality, result.columns)
         await self._publish(result, now)
         timer.step(named.UPDATE_VPAS)
-        await self._save(now)
+        await self._remembering.save(now)
         timer.step(named.CHECKPOINTS)
-        await self._checkpoints.remove(gone)
-        await self._remove_orphans(seen, now)
-        self._counting.count_unreadable(len(self._checkpoints.unreadable))
+        await self._remembering.forget(gone, seen, now)
+        self._counting.count_unreadable(self._remembering.unreadable)
         timer.step(named.GARBAGE)
         timer.total()
         if not self._has_worked:
@@ -227,37 +220,9 @@ class Recommender:
         self._knowledge.answered_by(self._hosted.current())
         new = await self._thread.run(lambda: self._knowledge.load_vpas(seen, scope, all_of_them=all_of_them))
         self._served_names = names
-        served = self._knowledge.served
-        # Who is served without its history would soon overwrite it, and so waits until it could be read.
-        self._unloaded = (self._unloaded | new) & served
-        _log.detail(3, "loaded VPAs", served=len(served), known=len(seen.vpas), waiting=len(self._unloaded))
-        self._warming.claim(new)
-        await self._restore(self._warming.taken(), now, stored=False)
-        if waiting := self._unloaded - self._warming.holds:
-            self._unloaded -= await self._load_checkpoints(waiting, now)
-
-    async def _load_checkpoints(self, wanted: frozenset[Key], now: float) -> frozenset[Key]:
-        """Read the checkpoints of VPAs; the answer is whose were read."""
-        namespaces = sorted({key[0] for key in wanted})
-        places = namespaces if len(namespaces) <= _FEW_NAMESPACES else [self._settings.scope.vpa_object_namespace]
-        try:
-            for namespace in places:
-                found = await self._checkpoints.load(namespace, lambda at, vpa: (at, vpa) in wanted, now)
-                await self._restore(found, now, stored=True)
-        except KubeError as error:
-            _log.error("checkpoints cannot be read; their VPAs wait", vpas=len(wanted), why=error)
-            return frozenset()
-        return wanted
-
-    async def _restore(self, rows: Sequence[SavedRow], now: float, *, stored: bool) -> None:
-        refused = await self._thread.run(lambda: self._knowledge.restore(rows, now, stored=stored))
-        for key, error in refused.items():
-            _log.error("checkpoint not used", namespace=key.namespace, vpa=key.vpa, container=key.container, why=error)
-
-    async def _begin_warming(self, seen: Seen) -> None:
-        if self._warming.is_to_begin:
-            past = await self._thread.run(self._knowledge.past, seen, self._warming.holds)
-            self._warming.begin(past, self._loop.wake)
+        await self._remembering.recall(new, now)
+        served, waiting = self._knowledge.served, self._remembering.waiting(now).fetching
+        _log.detail(3, "loaded VPAs", served=len(served), known=len(seen.vpas), waiting=len(waiting))
 
     async def _scales_of(self, seen: Seen) -> dict[TargetRef, ScaleAnswer]:
         """What the scales say of targets that are no well-known controllers, and of whoever controls a target."""
@@ -299,31 +264,6 @@ class Recommender:
         totals = await self._thread.run(self._knowledge.totals, now)
         await self._writer.write_all(map(totals_action, totals))
         _log.detail(3, "recommended", vpas=result.vpas, written=len(written), due=len(result.writes))
-
-    async def _save(self, now: float) -> None:
-        storage = self._settings.storage
-        rows = await self._thread.run(self._knowledge.due, storage.checkpoint_writes_per_pass, now)
-        budget, most = storage.checkpoint_time_per_pass.total_seconds(), storage.checkpoints_timeout.total_seconds()
-        written = await self._checkpoints.write(rows, budget, most)
-        await self._thread.run(self._knowledge.saved, written, now)
-
-    async def _remove_orphans(self, seen: Seen, now: float) -> None:
-        interval = self._settings.storage.checkpoints_gc_interval.total_seconds()
-        if self._orphans_at == 0.0:
-            self._orphans_at = now + interval
-        if now < self._orphans_at:
-            return
-        self._orphans_at = now + interval
-        scope = self._settings.scope
-        try:
-            removed = await self._checkpoints.remove_orphans(
-                scope.vpa_object_namespace, scope.covers, lambda at, vpa: seen.vpas.get(at, vpa) is not None
-            )
-        except KubeError as error:
-            _log.warning("checkpoints cannot be listed; orphans stay for now", why=error)
-            return
-        if removed:
-            _log.info("removed checkpoints of VPAs that are gone", checkpoints=removed)
 
 
 def _status_patch(write: StatusWrite) -> PatchStatus:

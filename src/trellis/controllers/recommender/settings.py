@@ -9,7 +9,7 @@ from trellis.api.resolve import DEFAULT_RECOMMENDER
 from trellis.base.durations import Duration
 from trellis.base.names import why_not_subdomain
 from trellis.base.quantity import Quantity
-from trellis.controllers.recommender.leading import lease_names
+from trellis.controllers.recommender.leading import LEASE, lease_names
 from trellis.runtime.component_settings import AccessSettings, LeaderSettings, ScopeSettings, why_no_time
 from trellis.runtime.health_server import HealthSettings
 from trellis.runtime.logs import LogSettings
@@ -19,7 +19,6 @@ from trellis.sources.prometheus.settings import PrometheusSettings
 
 FROM_PROMETHEUS: Final = "prometheus"
 
-LEASE: Final = "vpa-recommender-lease"
 _SHARE: Final[dict[str, Any]] = {"minimum": 0.0, "maximum": 1.0}
 
 
@@ -228,7 +227,11 @@ class StorageSettings(Settings, frozen=True):
     ] = ""
     checkpoints_gc_interval: Annotated[
         Duration,
-        Setting("How often checkpoints without a VPA are removed.", why="Upstream's figure.", check=why_no_time),
+        Setting(
+            "How often checkpoints without a VPA are removed; 0s in every pass.",
+            why="Upstream's figure.",
+            minimum=Duration(0),
+        ),
     ] = Duration.from_seconds(600)
     checkpoints_timeout: Annotated[
         Duration,
@@ -309,6 +312,7 @@ class RecommenderSettings(Settings, frozen=True):
     def conflicts(self) -> Iterator[Conflict]:
         """A name may be anything, but that of a lease may not."""
         if self.leader.leader_elect:
-            for name, lease in lease_names(self.loop.recommender_name, self.leader.leader_elect_resource_name).items():
+            where = self.leader.leader_elect_resource_name, self.leader.leader_elect_resource_namespace
+            for name, lease in lease_names(self.loop.recommender_name, *where).items():
                 if why := why_not_subdomain(lease):
                     yield Conflict("recommender-name", f"the lease of {name} would be {lease}, and a name of one {why}")

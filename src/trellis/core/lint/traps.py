@@ -10,7 +10,7 @@ import msgspec
 
 from trellis.api.kinds import BUFFER, HVPA, VPA, Kind
 from trellis.api.problems import SUSPICIOUS, Path
-from trellis.api.resolve import EffectiveVpa, UpdateMode, resolve_vpa
+from trellis.api.resolve import EffectiveVpa, UpdateMode, acts, resolve_vpa
 from trellis.api.vpa import ANY_CONTAINER
 from trellis.base.names import nearest
 from trellis.core.lint.findings import (
@@ -92,6 +92,8 @@ def rival_autoscalers(objects: Iterable[Ours]) -> Iterator[Finding]:
 def _rivalry(one: Ours, other: Ours) -> str | None:
     """What happens to two autoscalers with one target; None where they get along."""
     title = one.manifest.title
+    if one.kind is other.kind is VPA and acts(one.decoded) is not acts(other.decoded):
+        return f"{title} has the same target: the one that acts governs, the one in mode Off gets no recommendation"
     if one.kind is other.kind:
         return f"{title} has the same target: the older of the two governs, the other does nothing"
     vpa = one if one.kind is VPA else other

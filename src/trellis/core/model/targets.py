@@ -3,7 +3,8 @@
 One rule: the pod is in the claim's namespace, the claim's selector matches its labels, and its topmost controller is
 the claim's target. Where nobody knows the topmost controller (a pod without one, a kind that cannot be a target), the
 labels alone decide, unless the caller wants to be certain of the owner: who follows usage can afford to be generous,
-who resizes pods cannot. If several claims fit, the oldest governs; of equally old ones the first by name.
+who resizes pods cannot. If several claims fit, the oldest of the lowest rank governs; of equally old ones the first by
+name.
 
 `govern` answers for a namespace at once and never walks pods times claims. Pods with the same owner and the same labels
 are one shape and judged once. A claim looks at the shapes that its target owns, and among those without a known owner
@@ -30,7 +31,7 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
     """What one VPA or Hvpa lays claim to; without a selector, nothing. `created` is seconds since the epoch.
 
     Claims of a lower `rank` go first, whatever their age: among those who size pods a VPA that acts comes before an
-    Hvpa, which yields to it. Who follows usage ranks nobody.
+    Hvpa, which yields to it. Who follows usage puts VPAs that act before those that only recommend.
     """
 
     namespace: str
@@ -50,13 +51,20 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
 class Governance(msgspec.Struct, frozen=True):
     """Who governs whom in a namespace, by name.
 
-    `governor` has every governed pod, `matched` how many pods each claim governs, and `rivals` the older claims that
-    govern pods which a claim matches too, the oldest first.
+    `governor` has every governed pod, `matched` how many pods each claim governs, and `rivals` the claims that go
+    before one and govern pods which it matches too, the first of them first.
     """
 
     governor: dict[str, str]
     rivals: dict[str, tuple[str, ...]]
     matched: dict[str, int]
+
+    def by_governor(self) -> dict[str, list[str]]:
+        """The pods of each claim that governs some."""
+        found: dict[str, list[str]] = {}
+        for pod, claim in self.governor.items():
+            found.setdefault(claim, []).append(pod)
+        return found
 
 
 def governor_of(

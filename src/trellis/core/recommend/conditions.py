@@ -2,7 +2,7 @@
 
 Upstream's types, of which those that do not hold are left out but for `RecommendationProvided`, and four of ours:
 
-- `ConflictingVPA`, where an older object governs the same pods;
+- `ConflictingVPA`, where another object governs the same pods;
 - `RecommenderFailed`, where its recommender did, and the last recommendation stands;
 - `HistoryUnavailable`, where past usage could not be fetched;
 - `StartupBoostUnavailable`, where pods are not boosted because the API server could not take it back.
@@ -74,6 +74,10 @@ RESIZE_NOT_SERVED = Reason(
 OLDER_VPA_GOVERNS = Reason(
     "OlderVPAGoverns", "Pods that the object matches are governed by an older one.", Severity.WARNING
 )
+ACTING_VPA_GOVERNS = Reason(
+    "ActingVPAGoverns",
+    "Pods that the object matches are governed by one that acts, and this one is in mode Off.",
+)
 RECOMMENDER_FAILED = Reason(
     "RecommenderFailed",
     "The recommender raised an error or gave an impossible answer; the last recommendation stands.",
@@ -90,21 +94,27 @@ class Texts(msgspec.Struct, frozen=True, gc=False):
     config_reason: str = ""
     history: str = ""
     boost: str = ""
+    conflict_reason: str = ""
 
     @classmethod
     def about(cls, state: VpaState, parameter_problem: str, failure: str) -> Texts:
         """What there is to say; a target that cannot be used comes first."""
         config = "; ".join(text for text in (state.problem, parameter_problem) if text)
         reason = (state.problem_reason or TARGET_UNUSABLE.code) if state.problem else BAD_PARAMETERS.code
-        conflict = ""
-        if state.rivals:
-            names = ", ".join(state.rivals)
-            conflict = f"pods that this object matches are governed by an older VerticalPodAutoscaler: {names}"
-        return cls(config, conflict, failure, reason, state.history_problem, state.boost_problem)
+        conflict, conflict_reason = _conflict(state)
+        return cls(config, conflict, failure, reason, state.history_problem, state.boost_problem, conflict_reason)
 
     def digest(self) -> int:
         """A number that changes with the messages."""
         return hash((self.config, self.conflict, self.failure, self.history, self.boost))
+
+
+def _conflict(state: VpaState) -> tuple[str, str]:
+    if not state.rivals:
+        return "", ""
+    who = "a VerticalPodAutoscaler that acts" if state.is_outranked else "an older VerticalPodAutoscaler"
+    reason = ACTING_VPA_GOVERNS if state.is_outranked else OLDER_VPA_GOVERNS
+    return f"pods that this object matches are governed by {who}: {', '.join(state.rivals)}", reason.code
 
 
 class Transition(msgspec.Struct, frozen=True, gc=False):
@@ -219,6 +229,6 @@ def _explained(bit: Holds, truth: int, texts: Texts, shortage: Shortage | None) 
         case Holds.NO_BOOST:
             return RESIZE_NOT_SERVED.code, texts.boost
         case Holds.CONFLICTING:
-            return OLDER_VPA_GOVERNS.code, texts.conflict
+            return texts.conflict_reason, texts.conflict
         case Holds.FAILED:
             return RECOMMENDER_FAILED.code, texts.failure

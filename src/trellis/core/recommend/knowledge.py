@@ -6,22 +6,20 @@ runs in: nothing may depend on the order of a set.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from trellis.api.gates import Gates
-from trellis.api.resolve import DEFAULT_RECOMMENDER, resolve_vpa
-from trellis.api.vpa import VerticalPodAutoscaler
+from trellis.api.resolve import DEFAULT_RECOMMENDER
 from trellis.base.errors import InvalidCheckpoint
 from trellis.base.selectors import Selector
 from trellis.core.model.keys import BY_NAMESPACE, Key
 from trellis.core.model.owners import Owners, ScaleAnswer, TargetRef
-from trellis.core.model.pods import FollowedPod, where_resources_stand
+from trellis.core.model.pods import where_resources_stand
 from trellis.core.recommend.board import Board
-from trellis.core.recommend.declaration import needs_runs
 from trellis.core.recommend.finishing import Watch
+from trellis.core.recommend.kept import Kept, containers_of, needs_history
 from trellis.core.recommend.last_pass import LastPass
 from trellis.core.recommend.past import Past, PastOf
 from trellis.core.recommend.pipeline import recommend
@@ -38,11 +36,9 @@ from trellis.core.recommend.roster import (
 )
 from trellis.core.recommend.scope import Scope, Waiting
 from trellis.core.recommend.seen import Kill, Seen
-from trellis.core.recommend.served import ServedVpa, StatusWrite, VpaState
+from trellis.core.recommend.served import ServedVpa, StatusWrite, VpaState, served_vpa
 from trellis.core.recommend.settings import PipelineSettings
-from trellis.core.recommend.shadows import shadows_of
 from trellis.core.recommend.totals import HvpaTotals, totals_of
-from trellis.core.recommend.tuning import tuning_of
 from trellis.core.usage.checkpoints import SavedRow
 from trellis.core.usage.columns import RowKey
 from trellis.core.usage.model import UsageModel
@@ -75,16 +71,14 @@ class Knowledge:
         """Whether the API server could take a boost back."""
         self._scope = Scope(frozenset())
         self._served: dict[Key, ServedVpa] = {}
+        self._kept = Kept(self.model, self._served, gates)
         self._targets: dict[Key, TargetRef] = {}
         self._touched: set[str] = set()
         self._rosters: dict[str, Roster] = {}
         self._scales: Mapping[TargetRef, ScaleAnswer] = {}
         self._waiting = Waiting()
-        self._with_history: set[Key] = set()
-        self._with_runs: set[Key] = set()
         self._with_totals: set[Key] = set()
         self._haunted: set[str] = set()
-        self._tuned: dict[Key, frozenset[str]] = {}
         self._asks_anew = True
 
     @property
@@ -104,7 +98,7 @@ class Knowledge:
         for key in sorted(seen.vpas.objects.keys() | self._served.keys()) if all_of_them else sorted(seen.news.vpas):
             vpa = seen.vpas.get(*key)
             known = self._served.get(key)
-            served = _served(vpa, known) if vpa is not None and scope.covers(key[0]) else None
+            served = served_vpa(vpa, known) if vpa is not None and scope.covers(key[0]) else None
             if vpa is None or served is None or served.recommender not in scope.recommenders:
                 self._drop(key, is_gone=vpa is None)
                 continue
@@ -119,19 +113,8 @@ class Knowledge:
         self._touched |= {key[0] for key in new}
         if self._asks_anew:
             self._asks_anew = False
-            self._keep_what_is_asked_for()
+            self._kept.keep_for(self._recommenders)
         return frozenset(new)
-
-    def _keep_what_is_asked_for(self) -> None:
-        """History and runs are kept for those whose recommenders look at them."""
-        with_history = {key for key, served in self._served.items() if self._needs_history(served)}
-        if with_history != self._with_history:
-            self._with_history = with_history
-            self.model.keep_history(with_history)
-        with_runs = {key for key, served in self._served.items() if any(map(needs_runs, self._asked(served)))}
-        if with_runs != self._with_runs:
-            self._with_runs = with_runs
-            self.model.keep_runs(with_runs)
 
     def load_pods(
         self, seen: Seen, scales: Mapping[TargetRef, ScaleAnswer], waiting: Waiting, now: float
@@ -160,7 +143,7 @@ class Knowledge:
         governed = governed_pods(roster, pods, lambda name: self._follows((namespace, name)))
         followed = followed_pods(governed)
         self._state(namespace, roster)
-        self._tune(followed)
+        self._kept.tune(followed)
         self.model.follow(namespace, followed, now)
         return where_resources_stand(pod for pod, _ in governed)
 
@@ -251,13 +234,14 @@ class Knowledge:
         """Where there are served VPAs."""
         return sorted({namespace for namespace, _ in self._served})
 
-    def selectors(self) -> list[tuple[Key, Selector]]:
-        """The served VPAs that govern pods, with the selectors of their targets."""
+    def selectors(self) -> list[tuple[Key, Selector, tuple[str, ...]]]:
+        """The served VPAs that govern pods, with the selectors of their targets and the names of the pods."""
         return [
-            ((namespace, claim.name), claim.selector)
+            ((namespace, claim.name), claim.selector, tuple(pods[claim.name]))
             for namespace, roster in self._rosters.items()
+            for pods in [roster.governance.by_governor()]
             for claim in roster.claims
-            if claim.selector and roster.governance.matched[claim.name] and (namespace, claim.name) in self._served
+            if claim.selector and claim.name in pods and (namespace, claim.name) in self._served
         ]
 
     def past(self, seen: Seen, wanted: frozenset[Key]) -> Past:
@@ -267,15 +251,15 @@ class Knowledge:
         for namespace in {key[0] for key in wanted} & self._rosters.keys():
             roster = self._rosters[namespace]
             governed = governed_pods(roster, seen.pods.by(BY_NAMESPACE, namespace), lambda _: True)
-            containers = self._containers(followed_pods(governed))
+            containers = containers_of(followed_pods(governed))
             namespaces[namespace] = PastOf(
                 roster.claims,
                 roster.governance.governor,
                 {vpa: frozenset(names) for (_, vpa), names in containers.items()},
             )
             for key, names in containers.items():
-                tunings |= {RowKey(*key, name): each for name, each in self._tunings(key, names).items() if each}
-        with_history = frozenset(key for key in wanted if self._needs_history(self._served[key]))
+                tunings |= {RowKey(*key, name): each for name, each in self._kept.tunings(key, names).items() if each}
+        with_history = frozenset(key for key in wanted if needs_history(self._served[key], self._recommenders))
         return Past(wanted, namespaces, self.model.settings, tunings, with_history)
 
     def _retarget(self, key: Key, target: TargetRef) -> None:
@@ -291,52 +275,13 @@ class Knowledge:
         self._asks_anew = True
         self._touched.add(key[0])
         self._targets.pop(key, None)
-        self._tuned.pop(key, None)
+        self._kept.forget(key)
         self.board.drop(*key)
         if not is_gone:
             self.model.abandon(*key)
 
     def _may_save(self, key: Key) -> bool:
         return key in self._served and key not in self._waiting.fetching
-
-    def _tune(self, pods: Sequence[FollowedPod]) -> None:
-        """Let the containers of these pods count memory as their VPAs have it."""
-        if not self._gates.per_vpa_config:
-            return
-        for key, names in self._containers(pods).items():
-            wanted = self._tunings(key, names)
-            tuned = frozenset(name for name, tuning in wanted.items() if tuning is not None)
-            for name in sorted(tuned | self._tuned.get(key, frozenset())):
-                self.model.tune(*key, name, wanted.get(name))
-            if tuned:
-                self._tuned[key] = tuned
-            else:
-                self._tuned.pop(key, None)
-
-    def _containers(self, pods: Sequence[FollowedPod]) -> dict[Key, set[str]]:
-        """The containers of each VPA."""
-        found: dict[Key, set[str]] = {}
-        for pod in pods:
-            found.setdefault((pod.namespace, pod.vpa), set()).update(each.name for each in pod.containers)
-        return found
-
-    def _tunings(self, key: Key, containers: set[str]) -> dict[str, Tuning | None]:
-        if key not in self._served or not self._gates.per_vpa_config:
-            return {}
-        effective = self._served[key].effective
-        if not effective.containers:
-            return {}
-        return {name: tuning_of(effective.container(name), self.model.settings.tuning) for name in containers}
-
-    def _needs_history(self, vpa: ServedVpa) -> bool:
-        """Whether its recommender looks back for weeks, or one of its shadows."""
-        return any(recommender.needs_history for recommender in self._asked(vpa))
-
-    def _asked(self, vpa: ServedVpa) -> Iterator[Recommender]:
-        """Its recommender and its shadows, those that there are."""
-        names = (vpa.recommender, *(shadows_of(vpa.annotations, vpa.recommender) if vpa.annotations else ()))
-        found = (self._recommenders.get(name) for name in names)
-        yield from (recommender for recommender in found if recommender is not None)
 
     def _under_hvpas(self) -> Iterator[Key]:
         for namespace, roster in self._rosters.items():
@@ -352,6 +297,7 @@ class Knowledge:
                 problem=problem.message if problem else "",
                 problem_reason=problem.reason.code if problem else "",
                 rivals=roster.governance.rivals.get(name, ()),
+                is_outranked=roster.is_outranked(name),
                 fetching_history=(namespace, name) in self._waiting.fetching,
                 history_problem=self._waiting.problem if (namespace, name) in self._waiting.without else "",
                 boost_problem=self._boost_problem((namespace, name)),
@@ -362,23 +308,3 @@ class Knowledge:
     def _boost_problem(self, key: Key) -> str:
         asks = self._gates.cpu_startup_boost and self._served[key].effective.boosts
         return _NO_RESIZE if asks and not self.can_boost else ""
-
-
-def _served(vpa: VerticalPodAutoscaler, known: ServedVpa | None) -> ServedVpa:
-    """What is to be known of a VPA. Its meaning changes with its generation alone, and is costly to find."""
-    metadata = vpa.metadata
-    same = known is not None and (known.uid, known.generation) == (metadata.uid, metadata.generation)
-    effective = known.effective if known is not None and same else resolve_vpa(vpa)
-    created = metadata.creation_timestamp
-    return ServedVpa(
-        namespace=metadata.namespace,
-        name=metadata.name,
-        uid=metadata.uid,
-        resource_version=metadata.resource_version,
-        generation=metadata.generation,
-        created=created.timestamp() if created else math.nan,
-        effective=effective,
-        recommender=effective.recommender,
-        annotations=metadata.annotations,
-        status=vpa.status,
-    )

@@ -96,14 +96,17 @@ class Columns(msgspec.Struct, frozen=True):
         """What was published of every row before this pass."""
         return _gathered(self.previous, self.places)
 
-    def uncapped_of(self, rows: IntColumn) -> FloatColumn:
-        """The uncapped target of some rows of the usage model, (resource, row), in millicores and bytes."""
-        return _gathered(self.amounts[UNCAPPED], self._places_of(rows))
+    def previously_of(self, rows: IntColumn) -> FloatColumn:
+        """The same of some rows of the usage model, (resource, row), in millicores and bytes."""
+        return _gathered(self.previous, self._places_of(rows))
 
     def modes_of(self, rows: IntColumn) -> IntColumn:
-        """The update mode of their VPAs, as a number in `WRITTEN_MODES`; -1 for those of nobody on the board."""
+        """The update mode of their VPAs, as a number in `WRITTEN_MODES`.
+
+        -1 for those of nobody on the board, and for containers that are not to be sized.
+        """
         places = self._places_of(rows)
-        return np.where(places >= 0, self.modes[places], -1) if len(self.modes) else places
+        return np.where((places >= 0) & self.sized[places], self.modes[places], -1) if len(self.modes) else places
 
     def _places_of(self, rows: IntColumn) -> IntColumn:
         places = np.full(int(max(self.rows.max(initial=-1), rows.max(initial=-1))) + 1, -1, dtype=np.int64)

@@ -1,19 +1,22 @@
 """Whose pods are whose, in one namespace? The claims of VPAs there, the pods they govern, and what is wrong with them.
 
+A VPA that acts goes before those in mode `Off`, as with those who size pods: one that is made to look at its
+recommendation, however old, must not take away the recommendation of the one that is applied.
+
 A namespace is looked at as a whole, and only when something in it has changed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from trellis.api.hvpa import Hvpa
 from trellis.api.kinds import HVPA
 from trellis.api.kube.observed_pods import ObservedPod
-from trellis.api.resolve import EffectiveVpa, resolve_vpa
+from trellis.api.resolve import EffectiveVpa, acts, resolve_vpa
 from trellis.api.vpa import VerticalPodAutoscaler
 from trellis.core.model.keys import BY_NAMESPACE
 from trellis.core.model.owners import Owners, ScaleAnswer, TargetRef
@@ -24,6 +27,10 @@ from trellis.core.model.targets import Claim, Governance, govern
 from trellis.core.recommend.seen import Seen
 
 Follows = Callable[[str], bool]
+
+# Ranks of claims.
+_ACTS: Final = 0
+_ONLY_RECOMMENDS: Final = 1
 
 
 class Roster(msgspec.Struct, frozen=True):
@@ -39,6 +46,12 @@ class Roster(msgspec.Struct, frozen=True):
     publishing: frozenset[str]
     claims: tuple[Claim, ...]
     effective: Mapping[str, EffectiveVpa]
+
+    def is_outranked(self, vpa: str) -> bool:
+        """Whether it has rivals that act while it does not, whatever their ages."""
+        rivals = self.governance.rivals.get(vpa, ())
+        ranks = {claim.name: claim.rank for claim in self.claims} if rivals else {}
+        return any(ranks[rival] < ranks[vpa] for rival in rivals)
 
 
 def owners_in(seen: Seen, scales: Mapping[TargetRef, ScaleAnswer]) -> Owners:
@@ -69,6 +82,7 @@ def roster_of(
                 created.timestamp() if created else float("nan"),
                 target,
                 None if isinstance(selected, TargetProblem) else selected,
+                rank=_ACTS if acts(vpa) else _ONLY_RECOMMENDS,
             )
         )
         if (target.kind, target.name) in targets:

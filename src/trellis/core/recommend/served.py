@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
-from trellis.api.resolve import EffectiveVpa
-from trellis.api.vpa import VerticalPodAutoscalerStatus
+from trellis.api.resolve import EffectiveVpa, resolve_vpa
+from trellis.api.vpa import VerticalPodAutoscaler, VerticalPodAutoscalerStatus
 from trellis.base.reason import Reason
 from trellis.core.usage.columns import FloatColumn
 
@@ -30,19 +31,41 @@ class ServedVpa(msgspec.Struct, frozen=True, gc=False):
     status: VerticalPodAutoscalerStatus | None = None
 
 
+def served_vpa(vpa: VerticalPodAutoscaler, known: ServedVpa | None) -> ServedVpa:
+    """What is to be known of a VPA. Its meaning changes with its generation alone, and is costly to find."""
+    metadata = vpa.metadata
+    same = known is not None and (known.uid, known.generation) == (metadata.uid, metadata.generation)
+    effective = known.effective if known is not None and same else resolve_vpa(vpa)
+    created = metadata.creation_timestamp
+    return ServedVpa(
+        namespace=metadata.namespace,
+        name=metadata.name,
+        uid=metadata.uid,
+        resource_version=metadata.resource_version,
+        generation=metadata.generation,
+        created=created.timestamp() if created else math.nan,
+        effective=effective,
+        recommender=effective.recommender,
+        annotations=metadata.annotations,
+        status=vpa.status,
+    )
+
+
 class VpaState(msgspec.Struct, frozen=True, gc=False):
     """What the cluster says about its target now.
 
     `pods` is how many it governs. `problem` is why its target cannot be used, empty if it can, and `problem_reason`
-    the same in one word. `rivals` are older objects that govern pods it matches too. While `fetching_history` what is
-    published stays; `history_problem` is why past usage could not be fetched, `boost_problem` why
-    no pod of it is boosted although it asks for that. `publishes_totals` is set where an Hvpa reads the status.
+    the same in one word. `rivals` are objects that govern pods it matches too: older ones, or where it `is_outranked`
+    such as act while it does not. While `fetching_history` what is published stays; `history_problem` is why past usage
+    could not be fetched, `boost_problem` why no pod of it is boosted although it asks for that. `publishes_totals` is
+    set where an Hvpa reads the status.
     """
 
     pods: int
     problem: str = ""
     problem_reason: str = ""
     rivals: tuple[str, ...] = ()
+    is_outranked: bool = False
     fetching_history: bool = False
     history_problem: str = ""
     boost_problem: str = ""
