@@ -88,10 +88,10 @@ def resizing(pod: Document, type_: str, reason: str = "", since: float = 0.0, **
     return changed
 
 
-def killed(pod: Document, ran: float, name: str = "app") -> Document:
+def killed(pod: Document, ran: float, name: str = "app", *, ago: float = 60.0) -> Document:
     """The same pod, a container of which ran out of memory after so many seconds."""
     changed = copy.deepcopy(pod)
-    ended = {"reason": "OOMKilled", "startedAt": time(NOW - 60 - ran), "finishedAt": time(NOW - 60)}
+    ended = {"reason": "OOMKilled", "startedAt": time(NOW - ago - ran), "finishedAt": time(NOW - ago)}
     for status in changed["status"]["containerStatuses"]:
         if status["name"] == name:
             status["lastState"] = {"terminated": ended}

@@ -130,6 +130,7 @@ def test_pods_of_every_workload_are_sized_and_boosted_whenever_one_is_made_and_a
         name = target["metadata"]["name"]
         governed(cluster, namespace, name, ADVICE, **SPEC | {"targetRef": reference(target)})
     cluster.api.create(deployment("hvpa", *containers()), namespace)
+    live(cluster, namespace, "hvpa")
     governed_by_hvpa(cluster, namespace, "hvpa")
     admission(namespace)
     until_asked(cluster, namespace)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,8 +19,8 @@ from testbed.waiting import until
 from testbed.workloads import deployment, pod
 
 SHOP = "shop"
-WORKLOADS = [f"app-{number}" for number in range(8)]
-AWAY_SECONDS = 15.0
+WORKLOADS = [f"app-{number}" for number in range(12)]
+BLIND = "this pass changes nothing"
 NOW = "2020-01-01T00:00:00Z"
 
 
@@ -78,18 +77,16 @@ def test_an_api_server_that_goes_away_in_mid_pass_costs_no_pod_twice(
     for name in WORKLOADS:
         started(cluster, name)
     # Slowly, so that there is a middle.
-    controller = updater(SHOP, NO_LEASE, "--updater-interval=1s", "--eviction-rate-limit=3", "--concurrent-writes=2")
+    controller = updater(SHOP, NO_LEASE, "--updater-interval=1s", "--eviction-rate-limit=1", "--concurrent-writes=2")
     until("the first evictions", lambda: value(controller, "vpa_updater_evicted_pods_total") >= 2)
     own_api_server.kill("kube-apiserver")
-    gone = time.monotonic()
-    until("some time without it", lambda: time.monotonic() >= gone + AWAY_SECONDS, 2 * AWAY_SECONDS)
     # It knows that it does not know.
-    assert controller.logs().count("this pass changes nothing") >= AWAY_SECONDS / 2
+    until("some passes without it", lambda: controller.logs().count(BLIND) >= 5)
     failed = value(controller, "vpa_updater_failed_eviction_attempts_total")
     own_api_server.start("kube-apiserver")
     own_api_server.wait_until_ready()
     started(cluster, "late")
-    until("one more eviction", lambda: left(cluster)["late"] == 1, 60.0)
+    until("one more eviction", lambda: left(cluster)["late"] == 1)
     two_more_passes(controller)
     # Nobody replaces what was evicted, so that no more than one pod of each may go.
     assert set(left(cluster)) == {*WORKLOADS, "late"}

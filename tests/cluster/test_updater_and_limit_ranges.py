@@ -70,7 +70,7 @@ def test_a_pod_that_comes_back_with_what_a_limit_range_leaves_is_evicted_no_seco
     governed(cluster, namespace, "web", "Recreate")
     until_seen(cluster, namespace)
     controller = updater(namespace, OFTEN)
-    until("all pods to be sized", lambda: requests(cluster, namespace, "web") == ["200m"] * 2, 60.0)
+    until("all pods to be sized", lambda: requests(cluster, namespace, "web") == ["200m"] * 2)
     assert not before.keys() & by_uid(cluster.ready_pods(namespace, "web", 2)).keys()
     two_more_passes(controller)
     assert value(controller, "vpa_updater_evicted_pods_total") == 2

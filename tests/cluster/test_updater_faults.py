@@ -10,7 +10,7 @@ import pytest
 
 from cluster_admission import until_asked, until_seen
 from cluster_updaters import Start, by_uid, events, governed, requests, updaters
-from cluster_vpas import value
+from cluster_vpas import value, vpa_path
 from testbed.cluster import Cluster, is_ready
 from testbed.waiting import until
 from testbed.workloads import container, deployment, disruption_budget
@@ -20,8 +20,8 @@ REPLICAS = 3
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/vpa-updater"
 LEADER = (
     "--leader-elect",
-    "--leader-elect-lease-duration=4s",
-    "--leader-elect-renew-deadline=3s",
+    "--leader-elect-lease-duration=8s",
+    "--leader-elect-renew-deadline=6s",
     "--leader-elect-retry-period=1s",
 )
 
@@ -54,13 +54,16 @@ def test_a_leader_that_is_killed_in_mid_pass_is_replaced_and_no_workload_falls_b
         cluster.api.create(disruption_budget(name, minAvailable=REPLICAS - 1), namespace)
     before = {uid for name in WORKLOADS for uid in by_uid(cluster.ready_pods(namespace, name, REPLICAS))}
     for name in WORKLOADS:
-        governed(cluster, namespace, name, "Recreate")
+        governed(cluster, namespace, name, "Initial")
     until_seen(cluster, namespace)
-    # One at a time and slowly, so that there is a middle.
-    slowly = ("--eviction-rate-limit=4", "--concurrent-writes=2")
+    # One at a time and slowly, so that there is a middle. Both are there before there is anything to do.
+    slowly = ("--eviction-rate-limit=2", "--concurrent-writes=2")
     first = updater(namespace, *LEADER, *slowly)
-    until("the first evictions", lambda: value(first, "vpa_updater_evicted_pods_total") >= 5, 60.0)
+    until("the first to lead", lambda: cluster.api.find(LEASE))
     second = updater(namespace, *LEADER, *slowly)
+    for name in WORKLOADS:
+        cluster.api.patch(vpa_path(namespace, name), {"spec": {"updatePolicy": {"updateMode": "Recreate"}}})
+    until("the first evictions", lambda: value(first, "vpa_updater_evicted_pods_total") >= 5)
     first.process.kill()
     forget_eviction_in_flight(cluster, namespace)
     evicted_by_second = 0.0
@@ -76,7 +79,7 @@ def test_a_leader_that_is_killed_in_mid_pass_is_replaced_and_no_workload_falls_b
         evicted_by_second = value(second, "vpa_updater_evicted_pods_total")
         return all(requests(cluster, namespace, name) == ["250m"] * REPLICAS for name in WORKLOADS)
 
-    until("all pods to be sized", done, 120.0)
+    until("all pods to be sized", done)
     assert evicted_by_second > 0
     names = [each["involvedObject"]["uid"] for each in events(cluster, namespace, "EvictedByVPA")]
     assert len(names) == len(set(names))

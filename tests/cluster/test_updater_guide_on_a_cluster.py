@@ -11,7 +11,7 @@ import pytest
 
 from cluster_admission import until_asked, until_seen
 from cluster_updaters import Start, events, updaters
-from cluster_vpas import USAGE_SECONDS
+from cluster_vpas import USAGE_SECONDS, containers_of
 from testbed.cluster import Cluster
 from testbed.controllers import Controller
 from testbed.shipped import ROOT
@@ -40,6 +40,12 @@ def sizes(cluster: Cluster, namespace: str) -> Sizes:
     return found
 
 
+def targets(cluster: Cluster, namespace: str) -> Sizes:
+    """What is recommended for each pod, as they would be printed."""
+    found = [each["target"] for each in containers_of(cluster, namespace, "web").values()]
+    return {tuple(",".join(each[resource] for each in found) for resource in ("cpu", "memory"))}
+
+
 def ours(cluster: Cluster, namespace: str, reason: str) -> set[str]:
     """The messages of the Events of that reason."""
     return {each["message"] for each in events(cluster, namespace, reason)}
@@ -52,7 +58,6 @@ def updater(cluster: Cluster, tmp_path: Path) -> Iterator[Start]:
         yield start
 
 
-@pytest.mark.timeout(180)
 def test_pods_are_boosted_unboosted_and_resized_as_the_guide_shows(
     cluster: Cluster,
     namespace: str,
@@ -65,23 +70,28 @@ def test_pods_are_boosted_unboosted_and_resized_as_the_guide_shows(
     until_asked(cluster, namespace)
     cluster.apply_files([FILES / "autoscaling.yaml"], namespace)
     until_seen(cluster, namespace)
-    updater(namespace, "--updater-interval=1m")
     cluster.apply_files([FILES / "workload.yaml"], namespace)
 
     until("boosted pods", lambda: len(cluster.pods(namespace, "web")) == 4 and sizes(cluster, namespace) == boosted)
+    # Not before: it takes boosts back.
+    first = updater(namespace, "--updater-interval=1m")
     pods = {each["metadata"]["uid"] for each in cluster.pods(namespace, "web")}
     until("the end of the boost", lambda: sizes(cluster, namespace) == plain)
+    first.process.stop()
 
     for pod in cluster.pods(namespace, "web"):
         cluster.api.annotate(f"/api/v1/namespaces/{namespace}/pods/{pod['metadata']['name']}", USAGE)
     recommender(namespace)
-    until("the sizes of the guide", lambda: sizes(cluster, namespace) == recommended, USAGE_SECONDS)
+    # The first samples of a busy machine may be wide of the mark, and a pod is not resized again for so little.
+    until("the targets of the guide", lambda: targets(cluster, namespace) == recommended, 2 * USAGE_SECONDS)
+    updater(namespace, "--updater-interval=1m")
+    until("the sizes of the guide", lambda: sizes(cluster, namespace) == recommended)
     after = cluster.ready_pods(namespace, "web", 4)
     assert {each["metadata"]["uid"] for each in after} == pods
     restarts = [status["restartCount"] for each in after for status in each["status"]["containerStatuses"]]
     assert restarts == [0] * 8
     [said] = set(re.findall(r"InPlaceResizedByVPA +Pod/\S+ +(.*)", GUIDE))
-    assert ours(cluster, namespace, "InPlaceResizedByVPA") == {said}
+    until("Events of it", lambda: ours(cluster, namespace, "InPlaceResizedByVPA") == {said})
 
     freeze, who = re.findall(r"kubectl annotate namespace shop (\S+)=(\w+)", GUIDE)[0]
     cluster.api.annotate(f"/api/v1/namespaces/{namespace}", {freeze: who})

@@ -12,9 +12,15 @@ from cluster_updaters import NO_LEASE, Start, advise, by_uid, two_more_passes, u
 from cluster_vpas import value, vpa
 from testbed.client import Json
 from testbed.cluster import Cluster
+from testbed.control_plane import DEFAULT_NODES
 from testbed.waiting import until
 from testbed.workloads import container, deployment
 
+# Other tests make nodes and remove them.
+_NAMES = {"key": "kubernetes.io/hostname", "operator": "In", "values": [node.name for node in DEFAULT_NODES]}
+ON_LASTING_NODES: Json = {
+    "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [_NAMES]}]}
+}
 KINDS = ("Deployment", "ReplicaSet", "ReplicationController", "StatefulSet", "DaemonSet", "Job", "CronJob")
 
 
@@ -46,9 +52,9 @@ def started(cluster: Cluster, namespace: str, kind: str) -> Json:
             spec = {"replicas": 2, "selector": {"app": name}, "template": template}
             return cluster.api.create(_object("v1", kind, name, spec), namespace)
         case "DaemonSet":
-            return cluster.api.create(
-                _object("apps/v1", kind, name, {"selector": selector, "template": template}), namespace
-            )
+            template["spec"]["affinity"] = {"nodeAffinity": ON_LASTING_NODES}
+            spec = {"selector": selector, "template": template}
+            return cluster.api.create(_object("apps/v1", kind, name, spec), namespace)
         case _:
             spec = {"replicas": 2, "selector": selector, "template": template}
             return cluster.api.create(_object("apps/v1", kind, name, spec), namespace)
@@ -73,8 +79,8 @@ def govern(cluster: Cluster, namespace: str, made: Json, mode: str) -> None:
 
 
 def pods_of(cluster: Cluster, namespace: str, kind: str) -> list[Json]:
-    """Its pods once there are two, or for a DaemonSet as many as nodes."""
-    count = len(cluster.api.items("/api/v1/nodes")) if kind == "DaemonSet" else 2
+    """Its pods once there are two, or for a DaemonSet as many as nodes that stay."""
+    count = len(DEFAULT_NODES) if kind == "DaemonSet" else 2
     return cluster.ready_pods(namespace, kind.lower(), count)
 
 
@@ -88,7 +94,7 @@ def test_pods_of_every_kind_are_resized_in_place(cluster: Cluster, namespace: st
     def sizes() -> dict[str, set[str | None]]:
         return {kind: {cpu(pod) for pod in cluster.pods(namespace, kind.lower())} for kind in KINDS}
 
-    until("all pods to be resized", lambda: sizes() == {kind: {"250m"} for kind in KINDS}, 60.0)
+    until("all pods to be resized", lambda: sizes() == {kind: {"250m"} for kind in KINDS})
     two_more_passes(controller)
     for kind in KINDS:
         assert by_uid(pods_of(cluster, namespace, kind)).keys() == before[kind].keys()
@@ -106,5 +112,4 @@ def test_pods_of_every_kind_are_evicted(cluster: Cluster, namespace: str, update
         until(
             f"an eviction of {kind}",
             lambda kind=kind: value(controller, "vpa_updater_evicted_pods_total", vpa_name=kind.lower()) >= 1,  # type: ignore[misc]
-            60.0,
         )

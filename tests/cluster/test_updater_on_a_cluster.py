@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,12 @@ def updater(cluster: Cluster, tmp_path: Path) -> Iterator[Start]:
         yield start
 
 
+def in_force(cluster: Cluster, namespace: str) -> list[str]:
+    """What the nodes have given the pods."""
+    found = [each["status"]["containerStatuses"][0]["resources"] for each in cluster.pods(namespace, "web")]
+    return [each["requests"]["cpu"] for each in found]
+
+
 @pytest.mark.req("AR-16", "AR-20")
 def test_pods_are_evicted_in_turn_and_come_back_with_what_is_recommended(
     cluster: Cluster, namespace: str, admission: Start, updater: Start
@@ -50,12 +57,13 @@ def test_pods_are_evicted_in_turn_and_come_back_with_what_is_recommended(
     governed(cluster, namespace, "web", "Recreate")
     until_seen(cluster, namespace)
     controller = updater(namespace)
-    until("all pods to be sized", lambda: requests(cluster, namespace, "web") == ["250m"] * 3, 60.0)
+    until("all pods to be sized", lambda: requests(cluster, namespace, "web") == ["250m"] * 3)
     assert not before.keys() & by_uid(cluster.ready_pods(namespace, "web", 3)).keys()
     two_more_passes(controller)
     assert value(controller, "vpa_updater_evicted_pods_total", vpa_name="web", update_mode="Recreate") == 3
     until("the Events", lambda: len(events(cluster, namespace, "EvictedByVPA")) == 3)
-    assert events(cluster, namespace, "EvictedPod")[0]["involvedObject"]["name"] == "web"
+    said = until("the Event of the VPA", lambda: events(cluster, namespace, "EvictedPod") or None)
+    assert said[0]["involvedObject"]["name"] == "web"
 
 
 @pytest.mark.req("AR-16", "AR-21", "AR-23")
@@ -68,11 +76,12 @@ def test_pods_are_resized_where_they_run_without_a_restart(
     controller = updater(namespace, NO_LEASE)
     until("all pods to be sized", lambda: requests(cluster, namespace, "web") == ["250m"] * 2)
     two_more_passes(controller)
+    until("them to be in force", lambda: in_force(cluster, namespace) == ["250m"] * 2)
     after = by_uid(cluster.ready_pods(namespace, "web", 2))
     assert after.keys() == before.keys()
     for each in after.values():
         [status] = each["status"]["containerStatuses"]
-        assert (status["restartCount"], status["resources"]["requests"]["cpu"]) == (0, "250m")
+        assert status["restartCount"] == 0
         assert each["metadata"]["annotations"]["vpaInPlaceUpdated"] == "true"
     assert value(controller, "vpa_updater_in_place_updated_pods_total", vpa_name="web") == 2
     assert value(controller, "vpa_updater_evicted_pods_total") == 0
@@ -118,14 +127,15 @@ def test_a_boost_is_taken_back_in_place_after_ready_and_its_duration(
     notes = {BOOST: BEFORE, ask.READY_AFTER: "2"}
     cluster.api.create(deployment("web", container(cpu="500m"), annotations=notes), namespace)
     [pod] = cluster.ready_pods(namespace, "web")
-    if seconds:
-        assert cpu(pod) == "500m"
 
     def unboosted() -> Json | None:
         [found] = cluster.pods(namespace, "web")
         return found if cpu(found) == "100m" and BOOST not in found["metadata"]["annotations"] else None
 
-    after = until("the end of the boost", unboosted, 10.0 + seconds)
+    after = until("the end of the boost", unboosted)
+    [ready] = [each for each in after["status"]["conditions"] if each["type"] == "Ready"]
+    since = datetime.fromisoformat(ready["lastTransitionTime"])
+    assert datetime.now(UTC) >= since + timedelta(seconds=seconds)
     assert after["metadata"]["uid"] == pod["metadata"]["uid"]
     assert after["status"]["containerStatuses"][0]["restartCount"] == 0
     assert value(controller, "vpa_updater_evicted_pods_total") == 0
@@ -198,7 +208,7 @@ def test_without_an_admission_controller_nothing_is_evicted(
     assert by_uid(cluster.pods(namespace, "web")).keys() == before.keys()
     assert value(controller, "trellis_updater_admission_live") == 0
     admission(namespace)
-    until("an eviction", lambda: value(controller, "vpa_updater_evicted_pods_total") >= 1, 60.0)
+    until("an eviction", lambda: value(controller, "vpa_updater_evicted_pods_total") >= 1)
 
 
 def test_a_frozen_namespace_is_left_alone_and_thaws(cluster: Cluster, namespace: str, updater: Start) -> None:

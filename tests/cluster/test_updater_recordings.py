@@ -54,7 +54,7 @@ def test_a_minute_of_a_busy_updater_is_decided_again_in_the_same_way(
     advise(cluster, namespace, "api", "350m")
     frozen = {"metadata": {"annotations": {"trellis.x-k8s.io/freeze": "tests"}}}
     cluster.api.patch(vpa_path(namespace, "api"), frozen)
-    until("the second round", lambda: requests(cluster, namespace, "web") == ["150m"] * 3, 60.0)
+    until("the second round", lambda: requests(cluster, namespace, "web") == ["150m"] * 3)
     until("the Event", lambda: events(cluster, namespace, "ResizeInfeasible"))
     cluster.api.delete(vpa_path(namespace, "late"))
     two_more_passes(controller)

@@ -54,7 +54,7 @@ DENIED = [
 
 @pytest.fixture(scope="module")
 def account(cluster: Cluster) -> Account:
-    return account_of(cluster, "updater", "vpa-updater", "create pods/eviction")
+    return account_of(cluster, "updater", "vpa-updater")
 
 
 @pytest.mark.parametrize("right", NEEDED)

@@ -70,7 +70,7 @@ def test_an_eviction_for_one_container_brings_the_recommendation_to_all(
     advise_each(cluster, namespace, "web", targets)
     until_seen(cluster, namespace)
     updater(namespace, OFTEN)
-    until("all pods to be sized", lambda: of_all(cluster, namespace) == [targets] * 2, 60.0)
+    until("all pods to be sized", lambda: of_all(cluster, namespace) == [targets] * 2)
     assert not before.keys() & by_uid(cluster.ready_pods(namespace, "web", 2)).keys()
 
 

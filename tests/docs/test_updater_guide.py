@@ -17,7 +17,7 @@ REFERENCE = (DOCS / "reference" / "updater.md").read_text()
 REASONS = set(re.findall(r"^\| `(\w+)` \|", (DOCS / "reference" / "reasons.md").read_text(), re.MULTILINE))
 # What upstream and the kubelet say, and update modes.
 OTHERS = {
-    *("InPlaceResizeSkipped", "PodResizePending", "PodResizeInProgress"),
+    *("PodResizePending", "PodResizeInProgress"),
     *("InPlace", "InPlaceOnly", "InPlaceOrRecreate"),
 }
 # Flags of other commands.

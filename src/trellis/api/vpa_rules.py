@@ -219,7 +219,7 @@ def no_limits_without_scaling(policy: ContainerResourcePolicy) -> Iterator[Probl
 def allowed_range_is_not_empty(policy: ContainerResourcePolicy) -> Iterator[Problem]:
     """No recommendation could satisfy a maximum below the minimum."""
     low, high = policy.min_allowed or {}, policy.max_allowed or {}
-    for resource in sorted(low.keys() & high.keys() & _WHOLE_UNITS.keys()):
+    for resource in sorted(low.keys() & high.keys()):
         if Quantity.parse(high[resource]) < Quantity.parse(low[resource]):
             rule_text = f'max resource for {resource} is lower than min of "{low[resource]}"'
             yield Problem(("maxAllowed", Key(resource)), INVALID, rule_text, high[resource])
@@ -262,10 +262,12 @@ def bump_up_is_not_negative(policy: ContainerResourcePolicy) -> Iterator[Problem
         yield Problem(("oomMinBumpUp",), INVALID, "must be greater than or equal to 0", _as_number(step))
 
 
-def _as_number(text: str | int) -> float:
-    """Upstream tells these as numbers, to the third place."""
-    milli = Quantity.parse(text).milli
-    return milli // 1000 if milli % 1000 == 0 else milli / 1000
+def _as_number(text: str | int) -> float | str | int:
+    """Upstream tells these as numbers, to the third place; what is finer would be told as another number."""
+    amount = Quantity.parse(text)
+    if not amount.is_whole_milli:
+        return text
+    return amount.milli // 1000 if amount.milli % 1000 == 0 else amount.milli / 1000
 
 
 @rule(PodResourcePolicy, "containerPolicies", says="two policies for one container")

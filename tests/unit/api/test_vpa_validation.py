@@ -390,6 +390,14 @@ def test_maximum_below_minimum_is_refused_in_upstreams_words() -> None:
     ]
 
 
+def test_bounds_of_other_resources_are_ordered_too() -> None:
+    (line,) = errors(policy(minAllowed={"example.com/gpu": "2"}, maxAllowed={"example.com/gpu": "1"}))
+    assert line == (
+        'spec.resourcePolicy.containerPolicies[0].maxAllowed[example.com/gpu]: Invalid value: "1": '
+        'max resource for example.com/gpu is lower than min of "2"'
+    )
+
+
 def test_bounds_are_whole_milli_cpus_and_whole_bytes() -> None:
     document = policy(minAllowed={"cpu": "0.5m", "memory": "100m"}, maxAllowed={"example.com/gpu": "0.5"})
     assert errors(document) == [
@@ -428,6 +436,7 @@ def test_out_of_range_tuning_is_refused(field: str, value: Any) -> None:
         ("oomBumpUpRatio", "0.5", "0.5: must be greater than or equal to 1.0"),
         ("oomBumpUpRatio", "-1", "-1: must be greater than or equal to 1.0"),
         ("oomBumpUpRatio", "999m", "0.999: must be greater than or equal to 1.0"),
+        ("oomBumpUpRatio", "0.9999", '"0.9999": must be greater than or equal to 1.0'),
         ("oomMinBumpUp", "-1Ki", "-1024: must be greater than or equal to 0"),
     ],
 )

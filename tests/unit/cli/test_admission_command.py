@@ -68,6 +68,7 @@ def test_both_names_are_the_command(name: str, capsys: pytest.CaptureFixture[str
         ("--max-allowed-cpu-boost=0.5m", "must be a whole number of milli CPUs"),
         ("--max-allowed-cpu-boost=-1", "must be at least 0"),
         ("--port=70000", "must be at most 65535"),
+        ("--status-lease-update-interval=0s", "must be longer than 0s"),
         ("--owner-lookup-deadline=1m", "must be at most 5s"),
     ],
 )

@@ -91,7 +91,7 @@ def test_an_older_server_is_asked_for_no_more_than_it_can() -> None:
     [
         ("--eviction-tolerance=2", "must be at most 1"),
         ("--updater-interval=0s", "must be longer than 0s"),
-        ("--admission-controller-status-lease-timeout=0s", "must be at least 1s"),
+        ("--admission-controller-status-lease-timeout=0s", "must be longer than 0s"),
         ("--hpa-conflict=ignore", "hold"),
         ("--freeze-config-map=trellis-freeze", "is no namespace/name of a ConfigMap"),
         ("--evictions-per-hour=-1", "must be at least 0"),

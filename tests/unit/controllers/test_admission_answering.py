@@ -107,7 +107,7 @@ def test_what_is_no_review_is_let_through_with_a_warning(body: bytes, uid: str) 
         assert response["uid"] == uid
         assert len(response["warnings"]) == 1
         assert "patch" not in response
-        assert world.counted('trellis_admission_reviews_total{resource="unknown",reason="ReviewUnreadable"}') == 1
+        assert world.counted('trellis_admission_reviews_total{reason="ReviewUnreadable",resource="unknown"}') == 1
         assert world.counted("trellis_admission_failures_total") == 0
 
 
@@ -119,7 +119,7 @@ def test_pod_that_cannot_be_read_is_let_through_with_a_warning(broken: object) -
         response = answered(world, pod_review(broken))
         assert (response["allowed"], response["uid"]) == (True, UID)
         assert "cannot be read as a Pod" in response["warnings"][0]
-        assert world.counted('trellis_admission_reviews_total{resource="Pod",reason="PodUnreadable"}') == 1
+        assert world.counted('trellis_admission_reviews_total{reason="PodUnreadable",resource="Pod"}') == 1
 
 
 def test_error_of_our_own_lets_the_pod_through_and_is_told_to_everybody(
@@ -138,7 +138,7 @@ def test_error_of_our_own_lets_the_pod_through_and_is_told_to_everybody(
             "An error of our own left an object as it came: please report it. (ZeroDivisionError)"
         ]
         assert world.counted("trellis_admission_failures_total") == 1
-        error = 'vpa_admission_controller_admission_latency_seconds_count{status="error",resource="unknown"}'
+        error = 'vpa_admission_controller_admission_latency_seconds_count{resource="unknown",status="error"}'
         assert world.counted(error) == 1
         assert "a review failed" in caplog.text
         assert "a bug" in caplog.text
@@ -180,7 +180,7 @@ def test_foreign_kinds_are_left_alone() -> None:
     with standing() as world:
         response = answered(world, review_of({"a": 1}, {"group": "apps", "version": "v1", "kind": "Deployment"}))
         assert response == {"uid": UID, "allowed": True}
-        counted = 'vpa_admission_controller_admission_latency_seconds_count{status="error",resource="unknown"}'
+        counted = 'vpa_admission_controller_admission_latency_seconds_count{resource="unknown",status="error"}'
         assert world.counted(counted) == 1
 
 
@@ -201,11 +201,11 @@ def test_vpa_is_defaulted_or_refused() -> None:
         refused = answered(world, review_of(document, VPA))
         assert refused["allowed"] is False
         assert refused["status"]["code"] == 422
-        assert world.counted('trellis_admission_reviews_total{resource="VPA",reason="ObjectRefused"}') == 1
+        assert world.counted('trellis_admission_reviews_total{reason="ObjectRefused",resource="VPA"}') == 1
         # As upstream: whether it was changed is all that counts.
         counted = "vpa_admission_controller_admission_latency_seconds_count"
-        assert world.counted(f'{counted}{{status="applied",resource="VPA"}}') == 1
-        assert world.counted(f'{counted}{{status="skipped",resource="VPA"}}') == 2
+        assert world.counted(f'{counted}{{resource="VPA",status="applied"}}') == 1
+        assert world.counted(f'{counted}{{resource="VPA",status="skipped"}}') == 2
 
 
 _LEAVES: tuple[Any, ...] = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -119,6 +120,21 @@ def test_nothing_is_ready_before_there_is_a_certificate(tmp_path: Path) -> None:
     assert files.bundles == [files.authority.pair.certificate]
     files.now += 31 * 86400
     assert files.keeper.why_not_ready() == "the certificate has expired"
+
+
+def test_a_rotation_is_logged_in_upstreams_words(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    found = ["New certificate found, reloading", "New client CA found, reloading and patching webhook"]
+    files = Files(tmp_path)
+    files.write("old")
+    files.look()
+    assert not [words for words in found if words in caplog.text]
+    files.write("new")
+    files.look()
+    assert [words for words in found if words in caplog.text] == found[:1]
+    files.write("newer", Authority.new("second"))
+    files.look()
+    assert [words for words in found if words in caplog.text] == found
 
 
 def test_a_changed_certificate_is_shown_within_two_seconds(tmp_path: Path) -> None:

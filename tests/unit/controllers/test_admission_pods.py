@@ -25,9 +25,9 @@ def test_pod_gets_what_is_recommended() -> None:
         assert sized["spec"]["containers"][0]["resources"]["limits"] == {"cpu": "800m", "memory": "600Mi"}
         assert sized["metadata"]["annotations"]["vpaObservedContainers"] == "app"
         assert world.counted('vpa_admission_controller_admission_pods_total{applied="true"}') == 1
-        assert world.counted('trellis_admission_reviews_total{resource="Pod",reason="PodSized"}') == 1
+        assert world.counted('trellis_admission_reviews_total{reason="PodSized",resource="Pod"}') == 1
         assert world.counted('vpa_admission_controller_execution_latency_seconds_count{step="admit"}') == 1
-        applied = 'vpa_admission_controller_admission_latency_seconds_count{status="applied",resource="Pod"}'
+        applied = 'vpa_admission_controller_admission_latency_seconds_count{resource="Pod",status="applied"}'
         assert world.counted(applied) == 1
 
     world.run(play)
@@ -245,7 +245,7 @@ def test_controller_that_does_not_exist_is_asked_for_once_in_a_while() -> None:
         for _ in range(3):
             assert await world.admit(orphan) == orphan
         assert world.asked("/replicasets/gone") == 1
-        assert world.counted('trellis_admission_reviews_total{resource="Pod",reason="PodOwnerUnknown"}') == 3
+        assert world.counted('trellis_admission_reviews_total{reason="PodOwnerUnknown",resource="Pod"}') == 3
         await asyncio.sleep(6)
         await world.admit(orphan)
         assert world.asked("/replicasets/gone") == 2

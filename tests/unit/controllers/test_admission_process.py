@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import ssl
 from pathlib import Path
 
@@ -12,16 +11,11 @@ import msgspec
 
 from admission_world import World, apply, patch_in, pod, pod_review, requests_of
 from testbed.certificates import Authority
+from testbed.processes import free_ports
 from trellis.controllers.admission.process import run_webhook
 from trellis.runtime.shutdown import Shutdown
 
 HOST = "vpa-webhook.kube-system.svc"
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        port: int = found.getsockname()[1]
-    return port
 
 
 def test_process_from_start_to_end(tmp_path: Path) -> None:
@@ -29,7 +23,7 @@ def test_process_from_start_to_end(tmp_path: Path) -> None:
     bundle = tmp_path / "ca.crt"
     bundle.write_bytes(authority.pair.certificate)
     certificate, key = authority.server("webhook", HOST).save(tmp_path, "webhook")
-    port, probes = free_port(), free_port()
+    port, probes = free_ports(2)
     world = World(
         f"--port={port}",
         f"--address=127.0.0.1:{probes}",
@@ -44,7 +38,7 @@ def test_process_from_start_to_end(tmp_path: Path) -> None:
     async def main() -> None:
         stop = Shutdown()
         running = asyncio.create_task(run_webhook(world.server.client, world.settings, stop))
-        async with asyncio.timeout(20), aiohttp.ClientSession() as session:
+        async with asyncio.timeout(60), aiohttp.ClientSession() as session:
             await _until_ready(session, probes)
             url = f"https://127.0.0.1:{port}/?timeout=5s"
             headers = {"Content-Type": "application/json"}

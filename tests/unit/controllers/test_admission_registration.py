@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -271,15 +272,18 @@ def test_replicas_with_different_authorities_do_not_fight_and_agree_in_the_end()
     world.run(main, *replicas)
 
 
-def test_a_new_bundle_is_registered_at_once() -> None:
+def test_a_new_bundle_is_registered_at_once_and_logged_in_upstreams_words(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
     world = World()
 
     async def main() -> None:
         await asyncio.sleep(1)
+        assert "new client CA" not in caplog.text
         world.bundle = THEIRS + OURS
         world.registration.wake()
         await asyncio.sleep(0.1)
         assert world.authorities == (THEIRS, OURS)
+        assert "Successfully patched webhook with new client CA" in caplog.text
 
     world.run(main)
 

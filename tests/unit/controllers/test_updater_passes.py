@@ -386,13 +386,13 @@ def test_a_pod_of_another_controller_with_the_same_labels_is_nobodys_business() 
 def test_all_pods_that_are_to_be_evicted_are_counted_and_not_only_those_whose_turn_it_is() -> None:
     world = World()
     world.add_workload(pods=6)
-    evictable = 'vpa_updater_evictable_pods_total{vpa_size_log2="2",update_mode="Recreate"}'
+    evictable = 'vpa_updater_evictable_pods_total{update_mode="Recreate",vpa_size_log2="2"}'
 
     async def play(_updater: Updater) -> None:
         await asyncio.sleep(1.0)
         assert world.counted(evictable) == 6
         assert (
-            world.counted('vpa_updater_vpas_with_evictable_pods_total{vpa_size_log2="2",update_mode="Recreate"}') == 1
+            world.counted('vpa_updater_vpas_with_evictable_pods_total{update_mode="Recreate",vpa_size_log2="2"}') == 1
         )
 
     world.run(play)
@@ -405,7 +405,7 @@ def test_pods_that_a_budget_keeps_are_still_to_be_evicted() -> None:
 
     async def play(_updater: Updater) -> None:
         await world.passes(3)
-        assert world.counted('vpa_updater_evictable_pods_total{vpa_size_log2="1",update_mode="Recreate"}') == 2
+        assert world.counted('vpa_updater_evictable_pods_total{update_mode="Recreate",vpa_size_log2="1"}') == 2
 
     world.run(play)
 
@@ -416,8 +416,8 @@ def test_a_deprecated_mode_is_counted_apart() -> None:
 
     async def play(_updater: Updater) -> None:
         await world.passes(2)
-        assert world.counted('vpa_updater_controlled_pods_total{vpa_size_log2="1",update_mode="Auto"}') == 2
-        assert world.counted('vpa_updater_evicted_pods_total{vpa_size_log2="1",update_mode="Auto"') == 2
+        assert world.counted('vpa_updater_controlled_pods_total{update_mode="Auto",vpa_size_log2="1"}') == 2
+        assert world.counted('vpa_updater_evicted_pods_total{update_mode="Auto",') == 2
 
     world.run(play)
 
@@ -443,11 +443,11 @@ def test_sizes_are_counted_as_upstream_does() -> None:
 
     async def play(_updater: Updater) -> None:
         await asyncio.sleep(5.0)
-        assert world.counted('vpa_updater_controlled_pods_total{vpa_size_log2="2",update_mode="Recreate"}') == 5
+        assert world.counted('vpa_updater_controlled_pods_total{update_mode="Recreate",vpa_size_log2="2"}') == 5
         text = world.metrics.text().decode()
         assert 'vpa_updater_in_place_updatable_pods_total{vpa_size_log2="19"} 0\n' in text
-        first = 'vpa_updater_evicted_pods_total{vpa_size_log2="2",update_mode="Recreate",vpa_name="web"'
-        assert f'{first},vpa_namespace="shop"}} 0' in text
+        first = 'vpa_updater_evicted_pods_total{update_mode="Recreate",vpa_name="web"'
+        assert f'{first},vpa_namespace="shop",vpa_size_log2="2"}} 0' in text
 
     world.run(play)
 

@@ -63,6 +63,18 @@ def test_a_kill_soon_after_the_start_needs_no_bounds(ran: float, reason: str) ->
     assert why("580m", *pair(killed(pod(age=HOUR), ran)))[0] == reason
 
 
+@pytest.mark.parametrize(("ago", "reason"), [(599.0, "QuickOom"), (600.0, "PodTooYoung"), (5 * DAY, "PodTooYoung")])
+def test_a_kill_of_long_ago_is_forgotten_though_the_pod_still_tells_of_it(ago: float, reason: str) -> None:
+    assert why("580m", *pair(killed(pod(age=HOUR), 10, ago=ago)))[0] == reason
+
+
+@pytest.mark.parametrize(("ago", "reason"), [(590.0, "QuickOom"), (1190.0, "PodTooYoung")])
+def test_an_object_that_wants_kills_to_be_very_soon_has_as_long_to_act_on_them(ago: float, reason: str) -> None:
+    own = governor(targets=targets("580m"), policy={"evictAfterOOMSeconds": 5})
+    verdict = decided(own, *pair(killed(pod(age=HOUR), 4, ago=ago))).verdicts[0]
+    assert (verdict.need.reason if verdict.need else verdict.reason).code == reason
+
+
 def test_how_soon_a_kill_must_be_is_for_the_object_to_say() -> None:
     own = governor(targets=targets("580m"), policy={"evictAfterOOMSeconds": 30})
     found = decided(own, *pair(killed(pod(age=HOUR), 60)))

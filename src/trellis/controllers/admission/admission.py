@@ -22,13 +22,14 @@ from trellis.controllers.admission.server import ReviewServer
 from trellis.controllers.admission.settings import AdmissionSettings
 from trellis.controllers.admission.tally import Tally
 from trellis.controllers.admission.watching import Watching
-from trellis.core.boost.raising import BoostSettings, CpuCeiling
+from trellis.core.boost.raising import CpuCeiling
 from trellis.kube.backoff import Draw
 from trellis.kube.client import Client
 from trellis.kube.resources import HVPAS
 from trellis.kube.scales import ScaleLookups
 from trellis.kube.served import Served
 from trellis.runtime.addresses import Address
+from trellis.runtime.boosts import boosts_in_force
 from trellis.runtime.informers import Informers
 from trellis.runtime.logs import Logger
 from trellis.runtime.metrics import Metrics
@@ -56,7 +57,7 @@ class Admission:
         self._metrics = metrics
         # Called when all that will stay has been built up.
         self._on_settled = on_settled
-        boost = boost_settings(settings, served)
+        boost = boosts_in_force(settings.scope.feature_gates, settings.reviews.max_allowed_cpu_boost, served)
         rooms = Rooms(must_fit=settings.reviews.require_fit) if boost.enabled else None
         self.tally = Tally(metrics)
         own = settings.scope.vpa_object_namespace
@@ -123,15 +124,6 @@ class Admission:
             self._metrics.set_all(named.GOVERNORS, {(kind,): float(count) for kind, count in counts.items()})
             self._metrics.set(named.CONNECTIONS, float(len(server)) if server is not None else 0.0)
             await asyncio.sleep(_EXPORT_SECONDS)
-
-
-def boost_settings(settings: AdmissionSettings, served: Served) -> BoostSettings:
-    """Whether pods are boosted: a boost that could not be taken back would last for the pod's life."""
-    most = settings.reviews.max_allowed_cpu_boost
-    return BoostSettings(
-        enabled=settings.scope.feature_gates.cpu_startup_boost and served.resizes_pods,
-        max_cpu=most.milli if most is not None else None,
-    )
 
 
 def _no_ceiling(_pod: Pod) -> CpuCeiling | None:

@@ -101,6 +101,9 @@ class CertificateKeeper:
             self._metrics.add(LOADS, 1, REFUSED)
             _log.error("a new certificate is refused, what was shown before still is", why=why)
             return
+        if self._newest is not None:
+            # Upstream's words, here and below: its users look for them after a rotation.
+            _log.info("New certificate found, reloading")
         context = server_context(self._settings)
         load_chain(context, found.pair.certificate, found.pair.key)
         self._newest = context
@@ -132,6 +135,8 @@ class CertificateKeeper:
         if ends:
             self._metrics.set(EXPIRY, min(ends), AUTHORITY)
         if bundle != self._bundle:
+            if self._bundle:
+                _log.info("New client CA found, reloading and patching webhook")
             self._bundle = bundle
             for listener in self._listeners:
                 listener()

@@ -105,12 +105,15 @@ class Registration:
                 seen = await self._read()
             except (KubeError, UnreadableObject) as error:
                 return f"{NAME} cannot be read: {error}"
-            wanted = configuration(self._settings, self._scope, self._wanted_bundle(seen), self._plurals)
+            bundle = self._wanted_bundle(seen)
+            wanted = configuration(self._settings, self._scope, bundle, self._plurals)
             if seen is not None and _is_as_wanted(seen, wanted):
                 return None
             outcome = await self._writer.write(_action(wanted, seen))
             if outcome.applied:
                 _log.info("registered", name=NAME, created=seen is None)
+                if seen is not None and not set(authorities_in(bundle)) <= set(_authorities(seen)):
+                    _log.info("Successfully patched webhook with new client CA")
                 return None
             message = outcome.message
             if outcome.result not in (Result.CONFLICT, Result.GONE):

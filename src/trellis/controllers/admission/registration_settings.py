@@ -11,6 +11,7 @@ from trellis.base.errors import InvalidSelector
 from trellis.base.label_requirements import Operator
 from trellis.base.names import why_not_label, why_not_label_key, why_not_label_value, why_not_subdomain
 from trellis.base.selectors import parse_selector
+from trellis.runtime.component_settings import why_no_time
 from trellis.runtime.settings import Conflict, Setting, Settings
 
 # As the API server allows it.
@@ -164,7 +165,7 @@ class PresenceSettings(Settings, frozen=True):
         Setting(
             "How often that Lease is renewed.",
             why="Upstream's updater takes us for gone after a minute without.",
-            minimum=Duration.from_seconds(1),
+            check=why_no_time,
         ),
     ] = Duration.from_seconds(10)
 

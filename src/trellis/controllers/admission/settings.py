@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Annotated, Final
 
 from trellis.base.durations import Duration
 from trellis.base.quantity import Quantity
 from trellis.controllers.admission.certificate_settings import CertificateSettings
 from trellis.controllers.admission.registration_settings import PresenceSettings, RegistrationSettings
+from trellis.runtime.boosts import why_not_millicores
 from trellis.runtime.component_settings import AccessSettings, ScopeSettings
 from trellis.runtime.health_server import HealthSettings
 from trellis.runtime.logs import LogSettings
-from trellis.runtime.settings import Conflict, Setting, Settings
+from trellis.runtime.settings import Setting, Settings
 
 _MILLISECOND: Final = Duration(10**6)
 
@@ -30,6 +30,7 @@ class ReviewSettings(Settings, frozen=True):
             "Most CPU that a container is given for its start; a boost that would be more is cut.",
             why="Unset: no maximum.",
             minimum=Quantity.ZERO,
+            check=why_not_millicores,
         ),
     ] = None
     require_fit: Annotated[
@@ -48,12 +49,6 @@ class ReviewSettings(Settings, frozen=True):
             maximum=Duration.from_seconds(5),
         ),
     ] = Duration(500 * 10**6)
-
-    def conflicts(self) -> Iterator[Conflict]:
-        """CPU is counted in whole millicores."""
-        most = self.max_allowed_cpu_boost
-        if most is not None and not most.is_whole_milli:
-            yield Conflict("max-allowed-cpu-boost", "must be a whole number of milli CPUs")
 
 
 class AdmissionSettings(Settings, frozen=True):

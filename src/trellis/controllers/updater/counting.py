@@ -71,7 +71,7 @@ class Counting:
         """A plan was made."""
         ways = Counter((each.way.value, each.reason.code) for each in plan.verdicts)
         warnings = Counter(warning.code for each in plan.verdicts for warning in each.warnings)
-        governor, pods = gathered.governor, len(gathered.pods)
+        governor, pods = gathered.governor, gathered.live
         vpa, size = governor.vpa, size_label(pods)
         controls = vpa.boosts or vpa.mode not in (UpdateMode.OFF, UpdateMode.INITIAL)
         look = Look(governor.name, vpa.counted_mode, size, pods, ways, warnings, controls)
@@ -92,7 +92,7 @@ class Counting:
     def carried_out(self, gathered: Gathered, action: Action, outcome: Outcome, seconds: float) -> None:
         """An action was tried, and took so long."""
         governor = gathered.governor
-        size, mode = size_label(len(gathered.pods)), governor.vpa.counted_mode
+        size, mode = size_label(gathered.live), governor.vpa.counted_mode
         whose = (governor.name, gathered.workload[0])
         if isinstance(action, UnmarkPod) or outcome.result is Result.SKIPPED:
             return
@@ -108,7 +108,8 @@ class Counting:
             if action.unboosts:
                 self._metrics.observe(named.UNBOOST_DELAY, seconds)
         else:
-            self._metrics.add(named.FAILED_UPDATES, 1, size, _failure(action, outcome), *whose)
+            reason = _failure(action, outcome, governor.vpa.mode)
+            self._metrics.add(named.FAILED_UPDATES, 1, size, reason, *whose)
 
     def begin_pass(self) -> None:
         """A full pass begins: what was done before belongs to another."""
@@ -162,7 +163,9 @@ def _skips(look: Look) -> int:
     return sum(look.ways[Way.LEAVE.value, reason.code] for reason in (RESIZE_INFEASIBLE, RESIZE_REFUSED))
 
 
-def _failure(action: ResizePod, outcome: Outcome) -> str:
+def _failure(action: ResizePod, outcome: Outcome, mode: UpdateMode) -> str:
     if action.unboosts:
         return named.UNBOOST_ERROR
-    return named.UPDATE_INFEASIBLE if outcome.result is Result.INFEASIBLE else named.UPDATE_ERROR
+    # Where the pod is evicted instead, upstream tells no failure from another.
+    is_final = outcome.result is Result.INFEASIBLE and mode is UpdateMode.IN_PLACE
+    return named.UPDATE_INFEASIBLE if is_final else named.UPDATE_ERROR

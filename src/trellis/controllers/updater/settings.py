@@ -16,7 +16,6 @@ from trellis.runtime.recording import RecordSettings
 from trellis.runtime.settings import Conflict, Setting, Settings
 
 LEASE: Final = "vpa-updater"
-_SECOND: Final = Duration.from_seconds(1)
 
 
 class LoopSettings(Settings, frozen=True):
@@ -159,7 +158,7 @@ class AdmissionStatusSettings(Settings, frozen=True):
     ] = "kube-system"
     admission_controller_status_lease_timeout: Annotated[
         Duration,
-        Setting("A Lease that nobody renews for so long counts as gone.", why="Upstream's figure.", minimum=_SECOND),
+        Setting("A Lease that nobody renews for so long counts as gone.", why="Upstream's figure.", check=why_no_time),
     ] = Duration.from_seconds(60)
 
     def conflicts(self) -> Iterator[Conflict]:

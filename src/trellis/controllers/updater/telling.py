@@ -19,7 +19,7 @@ from trellis.core.resize.budget import TOLERANCE_USED_UP
 from trellis.core.resize.candidates import POD_PENDING
 from trellis.core.resize.freezing import FROZEN
 from trellis.core.resize.governed import Workload
-from trellis.core.resize.inplace import RESIZE_UNDER_WAY, Way
+from trellis.core.resize.inplace import RESIZE_INFEASIBLE, RESIZE_REFUSED, RESIZE_UNDER_WAY, Way
 from trellis.core.resize.verdicts import Verdict
 from trellis.core.sizing.governors import Governor
 from trellis.kube.outcomes import Outcome, Result
@@ -29,6 +29,9 @@ from trellis.runtime.posting import Record
 EVICTED_BY_VPA = Reason("EvictedByVPA", "Pod was evicted by VPA Updater to apply resource recommendation.")
 EVICTED_POD = Reason("EvictedPod", "VPA Updater evicted a Pod to apply resource recommendation.")
 RESIZED_BY_VPA = Reason("InPlaceResizedByVPA", "Pod was resized in place by VPA Updater.")
+RESIZE_SKIPPED = Reason(
+    "InPlaceResizeSkipped", "A resize that was found to be infeasible is not asked for again until less is recommended."
+)
 UPDATE_REFUSED = Reason(
     "PodUpdateRefused", "The API server did not carry out a change of a pod that was asked for.", Severity.WARNING
 )
@@ -40,6 +43,14 @@ _USUAL: Final = frozenset({Result.CONFLICT, Result.GONE, Result.SKIPPED, Result.
 # Pods take turns, and a resize takes its time: that is how it should be.
 _PASSING: Final = frozenset({TOLERANCE_USED_UP, RESIZE_UNDER_WAY, POD_PENDING})
 
+# Upstream says these of each pod, in these words.
+_SKIPPED: Final = frozenset({RESIZE_INFEASIBLE, RESIZE_REFUSED})
+_WHY_SKIPPED: Final = (
+    "Previously recorded in-place update was infeasible, "
+    "current recommendation is not lower than previous, skipping resize"
+)
+_NO_PODS: Final[frozenset[PodRef]] = frozenset()
+
 _log: Final = Logger("trellis.updater")
 
 
@@ -50,6 +61,7 @@ class Telling:
         self._record = record
         # What was last said about a workload.
         self._said: dict[Workload, frozenset[Reason]] = {}
+        self._skipped: dict[Workload, frozenset[PodRef]] = {}
 
     def decided(self, workload: Workload, governor: Governor, verdicts: Collection[Verdict]) -> None:
         """Verdicts were given: what keeps pods from what they need is told when it begins."""
@@ -72,10 +84,22 @@ class Telling:
             self._said[workload] = frozenset(counts)
         else:
             self._said.pop(workload, None)
+        self._skip(workload, verdicts)
+
+    def _skip(self, workload: Workload, verdicts: Collection[Verdict]) -> None:
+        """Say of each pod whose resize is not asked for again that it is not, when that begins."""
+        skipped = [each.pod for each in verdicts if each.way is Way.LEAVE and each.reason in _SKIPPED]
+        before = self._skipped.pop(workload, _NO_PODS)
+        for pod in skipped:
+            if pod not in before:
+                self._record(_pod(pod), RESIZE_SKIPPED, _WHY_SKIPPED)
+        if skipped:
+            self._skipped[workload] = frozenset(skipped)
 
     def forget(self, workload: Workload) -> None:
         """Nothing governs the workload any more."""
         self._said.pop(workload, None)
+        self._skipped.pop(workload, None)
 
     def carried_out(self, governor: Governor, action: Action, why: Verdict | None, outcome: Outcome) -> None:
         """An action was tried."""

@@ -30,7 +30,7 @@ from trellis.core.resize.family import Family
 from trellis.core.resize.freezing import Freeze
 from trellis.core.resize.governed import Governed, Governing, Workload
 from trellis.core.resize.surroundings import Surroundings
-from trellis.core.resize.views import configured_of
+from trellis.core.resize.views import configured_of, is_over
 from trellis.core.sizing.governors import Governor
 
 
@@ -45,6 +45,11 @@ class Gathered(msgspec.Struct, frozen=True):
     limits: NamespaceLimits
     hpa: frozenset[str]
     frozen: Freeze | None
+
+    @property
+    def live(self) -> int:
+        """How many of the pods have a node and are not on their way out: those that upstream counts."""
+        return sum(bool(pod.spec.node_name) and not is_over(pod) for pod in self.pods)
 
 
 class Gathering:

@@ -89,7 +89,6 @@ class Row(msgspec.Struct, frozen=True):
     reason: Reason
 
 
-_ALL: Final = tuple(Stage)
 _ANY: Final = tuple(Prospect)
 _SETTLED: Final = (Stage.IDLE,)
 _NOT_OPEN: Final = tuple(each for each in Prospect if each is not Prospect.OPEN)

@@ -38,8 +38,15 @@ _PENDING, _FINISHED = "Pending", frozenset({"Succeeded", "Failed"})
 Fits: TypeAlias = Callable[[Pod, Mapping[str, Counts]], bool | None]
 
 
+class Killing(msgspec.Struct, frozen=True):
+    """A container ran out of memory: how long it had run, and when that was."""
+
+    ran: float
+    at: float
+
+
 class PodView(msgspec.Struct, frozen=True):
-    """One pod. Times are seconds since 1970; `kills` are out-of-memory kills: how long the container had run.
+    """One pod. Times are seconds since 1970; `kills` are out-of-memory kills by container, as far as the pod tells.
 
     What admission did not see it did not size: those are `unobserved`.
     Nobody has said yet whether a pod is Ready that neither is `ready` nor `unready`.
@@ -51,7 +58,7 @@ class PodView(msgspec.Struct, frozen=True):
     in_spec: PodShape
     in_force: PodShape
     resize: Resize
-    kills: Mapping[str, float]
+    kills: Mapping[str, tuple[Killing, ...]]
     unobserved: frozenset[Part]
     boosted: bool
     ready: bool
@@ -100,7 +107,7 @@ class PodView(msgspec.Struct, frozen=True):
     @property
     def over(self) -> bool:
         """Whether it is going, or has ended."""
-        return self.pod.metadata.deletion_timestamp is not None or self.finished
+        return is_over(self.pod)
 
     @property
     def node(self) -> str:
@@ -125,6 +132,11 @@ class WorkloadView(msgspec.Struct, frozen=True):
     left: HourlyLeft = HourlyLeft()
     nodes: Mapping[str, Counts] = {}
     fits: Fits | None = None
+
+
+def is_over(pod: Pod) -> bool:
+    """Whether a pod is going, or has ended."""
+    return pod.metadata.deletion_timestamp is not None or pod.status.phase in _FINISHED
 
 
 def configured_of(controller: KubeObject) -> int | None:
@@ -153,13 +165,13 @@ def _unobserved(shape: PodShape, observed: frozenset[str] | None) -> frozenset[P
     return frozenset((name, resource) for name in left_out for resource in RESOURCES) if left_out else _NOTHING
 
 
-def _kills(pod: Pod) -> dict[str, float]:
-    found: dict[str, float] = {}
+def _kills(pod: Pod) -> dict[str, tuple[Killing, ...]]:
+    found: dict[str, tuple[Killing, ...]] = {}
     for status in (*pod.status.container_statuses, *pod.status.init_container_statuses):
         for ended in _endings(status):
             if ended.reason == OOM_KILLED and ended.started_at is not None and ended.finished_at is not None:
                 ran = (ended.finished_at - ended.started_at).total_seconds()
-                found[status.name] = min(ran, found.get(status.name, math.inf))
+                found[status.name] = (*found.get(status.name, ()), Killing(ran, ended.finished_at.timestamp()))
     return found
 
 
