@@ -25,13 +25,14 @@ from bench.quality_series import BEGIN, QualitySeries, laid_out
 from bench.quality_tables import cpu_table, memory_table
 from bench.usage_traces import load_traces
 from trellis.core.recommend.built_in import built_in_recommenders
-from trellis.core.recommend.curves import FACTORS, Curve, curve
+from trellis.core.recommend.curves import AS_SHIPPED, FACTORS, Curve, curve
 from trellis.core.recommend.declaration import needs_runs
 from trellis.core.recommend.margins import score_margins
 from trellis.core.recommend.protocol import Recommender
 from trellis.core.recommend.replay import Replayed, Terms, replay
 from trellis.core.recommend.replayed import Clock, RecommenderRule
 from trellis.core.recommend.scores import Scores, score
+from trellis.core.usage.columns import BoolColumn, FloatColumn
 
 # Where a run of all measurements looks for traces.
 TRACES = "TRELLIS_TRACES"
@@ -71,12 +72,20 @@ def measured(series: QualitySeries, recommenders: Mapping[str, Recommender], *, 
         if loudly:
             print(f"{name}: replayed in {time.perf_counter() - began:.0f} s", file=sys.stderr)
     base = next(iter(cpu.values()))
+    worth = series.worth * _comparable([each.footprint[AS_SHIPPED] for each in cpu.values()])
     curves = {
-        title: [curve(name, found, base, series.worth * mask) for name, found in cpu.items()]
+        title: [curve(name, found, base, worth * mask) for name, found in cpu.items()]
         for title, mask in series.slices.items()
-        if mask.any()
+        if (worth * mask).any()
     }
-    return Quality(curves, memory, series.worth * series.with_memory)
+    sized = _comparable([each.footprint for each in memory.values()])
+    return Quality(curves, memory, series.worth * series.with_memory * sized)
+
+
+def _comparable(footprints: Sequence[FloatColumn]) -> BoolColumn:
+    """Series of which every recommender has a footprint: some use nothing at all, or nothing in what is scored."""
+    found: BoolColumn = np.logical_and.reduce([np.isfinite(each) & (each > 0) for each in footprints])
+    return found
 
 
 def _scores(series: QualitySeries, recommender: Recommender) -> tuple[Scores, Scores]:

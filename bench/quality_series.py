@@ -54,7 +54,8 @@ def laid_out(traces: Sequence[Trace]) -> QualitySeries:
     scored = np.zeros((hours, len(traces)), dtype=np.bool_)
     for number, (trace, begin) in enumerate(zip(traces, begins, strict=True)):
         minutes = ((trace.times - begin) // (HOUR / POINTS)).astype(np.int64)
-        values[0, number] = _averages(minutes, trace.cpu / np.nanmean(trace.cpu), hours * POINTS)
+        if np.nansum(trace.cpu) > 0:
+            values[0, number] = _averages(minutes, trace.cpu / np.nanmean(trace.cpu), hours * POINTS)
         if len(trace.memory):
             values[1, number] = _highest(minutes, trace.memory, hours * POINTS)
         length = trace.times[-1] - trace.times[0]

@@ -47,8 +47,10 @@ def memory_table(memory: Mapping[str, Scores], worth: FloatColumn) -> str:
 def against_default(scores: Scores, default: Scores, worth: FloatColumn) -> tuple[float, float]:
     """The geometric mean of clipped footprints, and the ratio of all kills."""
     ratio = np.clip(scores.footprint / default.footprint, 0.5, 2.0)
-    kills = _mean(scores.kills, worth * scores.days) / _mean(default.kills, worth * default.days)
-    return float(np.exp(_mean(np.log(ratio), worth))), kills
+    kills, usual = _mean(scores.kills, worth * scores.days), _mean(default.kills, worth * default.days)
+    # Where nothing is killed under the default, anything that is killed is too much.
+    against = kills / usual if usual else np.inf if kills else 1.0
+    return float(np.exp(_mean(np.log(ratio), worth))), against
 
 
 def aligned(lines: Sequence[Sequence[str]]) -> str:

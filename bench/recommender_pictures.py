@@ -55,6 +55,8 @@ _SLICES = ("all", "daily or weekly")
 
 def charts(wanted: Sequence[str]) -> dict[str, Chart]:
     """Those of `PICTURES` that are wanted."""
+    if not wanted:
+        return {}
     usage = pictured()
     names = sorted({PICTURES[name].usage for name in wanted})
     used = {name: usage[name] for name in names}

@@ -28,7 +28,7 @@ from trellis.core.recommend.settings import DefaultSettings
 from trellis.core.recommend.sizing_parameters import sizing_figures, sizing_parameters
 from trellis.core.usage.hours import HOUR
 
-_MARGIN = 0.18
+_MARGIN = 0.17
 _LEAST_ROWS, _PASSES = 32, 100  # that are looked at in one pass, and passes in which all can be
 _ROWS_AT_ONCE: Final = 32  # what they are spread out to stays in the processor's caches
 

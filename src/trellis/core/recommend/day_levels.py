@@ -66,16 +66,32 @@ def _settled(logs: FloatColumn, before: FloatColumn, after: FloatColumn) -> Floa
 
 
 def _of_days(means: FloatColumn) -> FloatColumn:
-    """The mean of the day that ends with each hour; of the last day there was, where nothing is known of that.
+    """The mean of the day that ends with each hour; as it was at the last known hour, where nothing is known of one.
 
     NaN before the first hour that is known.
     """
     known = ~np.isnan(means)
+    hours = np.arange(means.shape[1])
     sums, counts = _of_last_day(np.where(known, means, 0.0)), _of_last_day(known.astype(np.float64))
-    last = np.maximum.accumulate(np.where(counts > 0, np.arange(means.shape[1]), 0), axis=1)
+    last = np.maximum.accumulate(np.where(known, hours, 0), axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
         found: FloatColumn = np.take_along_axis(sums / counts, last, axis=1)
-    return found
+    return _eased(found, known, counts == 0, hours)
+
+
+def _eased(levels: FloatColumn, known: BoolColumn, idle: BoolColumn, hours: IntColumn) -> FloatColumn:
+    """The same levels, and in the first day after a gap of a day or more so much of the one before the gap as is left.
+
+    The first hours alone, of whatever time of the day, would pass for a day that was as quiet or as busy as they are.
+    """
+    begins = np.zeros(levels.shape, dtype=np.int64)
+    begins[:, 1:] = np.where(known[:, 1:] & idle[:, :-1] & ~np.isnan(levels[:, :-1]), hours[1:], 0)
+    if not begins.any():
+        return levels
+    begins = np.maximum.accumulate(begins, axis=1)
+    share = (hours - begins + 1.0) / _DAY
+    before = np.take_along_axis(levels, np.maximum(begins - 1, 0), axis=1)
+    return np.where((begins > 0) & (share < 1.0), share * levels + (1.0 - share) * before, levels)
 
 
 def _of_last_day(values: FloatColumn) -> FloatColumn:

@@ -29,7 +29,7 @@ class PeakRule(msgspec.Struct, frozen=True):
     """
 
     window: int = 18 * _DAY
-    margin: float = 0.15
+    margin: float = 0.13
     slack: float = 0.10
     horizon: float = 24.0
 

@@ -61,7 +61,7 @@ def sizing_parameters(settings: DefaultSettings, margin: float) -> tuple[Paramet
             "memory-margin-fraction",
             ParameterKind.NUMBER,
             "Added to that peak, as a fraction of it.",
-            *(0.15, "fraction", 0.0, 100.0),
+            *(0.13, "fraction", 0.0, 100.0),
         ),
         Parameter(
             "history-needed",
