@@ -16,6 +16,7 @@ import msgspec
 from trellis.cli.access import connected
 from trellis.cli.chosen_recommender import chosen_recommender
 from trellis.cli.interrupts import asked_to_stop
+from trellis.cli.machine_option import read_machine
 from trellis.cli.progress import shown
 from trellis.core.advice.asked import Asked
 from trellis.core.advice.choice import Choice
@@ -54,6 +55,7 @@ class Wanted(msgspec.Struct, frozen=True):
     history: str
     resolution: str
     resume: Path | None
+    machine: str
     recommender: str
     sets: tuple[str, ...]
     quiet: bool
@@ -98,7 +100,8 @@ def surveyed(traces: Sequence[str], **how: Any) -> Found:
     chosen = chosen_recommender(wanted.recommender, wanted.sets)
     asked = Asked(chosen.recommender, totals=wanted.suggest_buckets)
     if traces:
-        found = Found(survey_files(parts_of(traces), ", ".join(traces), wanted.choice, asked))
+        machine = read_machine(wanted.machine)
+        found = Found(survey_files(parts_of(traces), ", ".join(traces), wanted.choice, asked, machine))
     else:
         found = asyncio.run(_surveyed(wanted, asked, time.time()))
     return msgspec.structs.replace(found, parameters=chosen.parameters)

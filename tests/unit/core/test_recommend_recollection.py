@@ -108,6 +108,21 @@ def test_a_level_before_anything_was_known_is_that_of_the_first_hour() -> None:
     assert np.exp(levels.before[0, 5]) == pytest.approx(50)
 
 
+@pytest.mark.parametrize("quiet", [1, 4, 8])
+def test_quiet_hours_after_days_without_any_are_no_quiet_day(quiet: int) -> None:
+    since_midnight = days(np.full(9 - quiet, np.nan), BUSY[9 - quiet : 9])
+    used = days(np.tile(BUSY, 7), np.full(5 * 24, np.nan), since_midnight)
+    # By those hours alone it would be 350.
+    assert told(used, ALONE) > 750
+
+
+def test_a_new_level_after_a_gap_is_that_of_a_day_once_there_is_one() -> None:
+    means = days(np.full(48, 100.0), np.full(48, np.nan), np.full(36, 400.0))
+    levels = np.exp(day_levels(means[np.newaxis], 1.0).after[0])
+    assert levels[[47, 60, 95]].tolist() == pytest.approx([100.0] * 3)
+    assert levels[[96, 107, 119, 131]].tolist() == pytest.approx([112.5, 250.0, 400.0, 400.0])
+
+
 def test_usage_beyond_the_scale_is_still_a_bound() -> None:
     # Of two amounts that are a million times apart, the lower is taken for more than it is, never for less.
     used = np.where(np.arange(240) % 24 < 12, 1e6, 1.0)

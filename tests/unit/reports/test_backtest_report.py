@@ -46,6 +46,13 @@ def test_who_saves_only_by_risking_more_is_no_answer() -> None:
     assert "No other requests less CPU" in as_html(result)
 
 
+def test_where_no_cpu_was_measured_nothing_is_said_of_it() -> None:
+    blind = [msgspec.structs.replace(SMALL.variants[number], cpu=None) for number in (0, 3)]
+    scores = [score for score in SMALL.series if score.variant in {variant.name for variant in blind}]
+    result = msgspec.structs.replace(SMALL, variants=blind, series=scores, curves=[], sweeps=[], charts=[])
+    assert "CPU" not in as_text(result, 100)[-1]
+
+
 def test_a_series_without_memory_has_empty_cells() -> None:
     rows = [row for row in csv.DictReader(io.StringIO(as_csv(SMALL))) if row["series"] == "web-03/app"]
     assert rows

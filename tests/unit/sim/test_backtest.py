@@ -63,6 +63,21 @@ def test_scores_are_those_of_the_replay_of_the_core() -> None:
     assert math.isnan(found.cpu.kills)
 
 
+def test_a_step_before_anything_was_decided_is_not_scored() -> None:
+    flat = Series("a", BEGIN + np.arange(0.0, 4 * HOUR, HOUR), np.ones(4), np.full(4, GIB), "a.csv")
+    result = backtest(default(terms=Terms(step=HOUR, warm_up=0.0)), [], [flat])
+    [found] = result.series
+    assert found.cpu is not None
+    assert found.cpu.footprint > 1.0
+    assert result.notes == []
+
+
+def test_a_series_that_is_over_before_anything_is_decided_is_told() -> None:
+    result = backtest(default(terms=Terms(step=9 * DAY)), [], [series("a"), series("b", days=40.0)])
+    assert [each.cpu is None for each in result.series] == [True, False]
+    assert result.notes == ["a: nothing is scored, because it ends with its first step of 9 d"]
+
+
 def test_the_first_variant_is_what_the_others_are_held_against() -> None:
     result = backtest(default(sweeps=["default.margin=0,1"]), [], [series("a"), series("b", level=2.0)])
     base, least, most = (each.cpu for each in result.variants)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -11,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trellis.base.errors import InternalError
-from trellis.sources.series import csv_fields
-from trellis.sources.series.headers import Machine
+from trellis.sources.series import csv_fields, parquet_files
 from trellis.sources.series.reading import parts_of, read_part
 from trellis.sources.series.series import Series
 from trellis.sources.series.tables import Found
+from trellis.sources.series.units import Machine
 
 MIB = 2**20
 PLAIN = "timestamp,cpu_cores,memory_bytes\n0,0.5,1000000\n60,0.25,2000000\n120,0.75,3000000\n"
@@ -139,12 +140,51 @@ def test_a_parquet_file_is_read_in_parts_that_hold_whole_series(
     assert [each.name for each in read(str(tmp_path)).series] == ["a", "b"]
 
 
+def test_parquet_columns_may_have_any_type_that_says_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    seconds = [0, 60, 120, 180]
+    forms = {
+        "time": [
+            pyarrow.array(seconds),
+            pyarrow.array([1000 * each for each in seconds], pyarrow.timestamp("ms", tz="Europe/Berlin")),
+            pyarrow.array([f"1970-01-01T00:{each // 60:02}:00Z" for each in seconds]),
+        ],
+        "pod": [pyarrow.array([7, 7, 9, 9]), pyarrow.array([b"7", b"7", b"9", b"9"]), pyarrow.array(list("7799"))],
+        "cpu": [pyarrow.array([1, 2, 3, 4]), pyarrow.array([1.0, 2.0, 3.0, 4.0]).cast(pyarrow.decimal128(4, 2))],
+    }
+    rest = {"parts": pyarrow.array([{"a": 1, "b": 2}] * 4), "memory_bytes": pyarrow.nulls(4)}
+    monkeypatch.setattr(parquet_files, "_PAIRS", 1)
+    for number, (time, pod, cpu) in enumerate(product(*forms.values())):
+        table = pyarrow.table(rest | {"timestamp": time, "namespace": ["a", "a", "b", "b"], "pod": pod, "cpu": cpu})
+        path = tmp_path / f"{number}.parquet"
+        parquet.write_table(table, path, row_group_size=2)
+        first, second = read(str(path)).series
+        assert (first.name, second.name) == ("a/7", "b/9")
+        assert (first.times.tolist(), second.cpu.tolist()) == ([0.0, 60.0], [3.0, 4.0])
+
+
+@pytest.mark.parametrize(
+    ("times", "said"),
+    [([0, None, 120], "row 2, column timestamp: there is no time"), ([True, False, True], "has no numbers, but bool")],
+)
+def test_parquet_without_a_time_is_refused(tmp_path: Path, times: list[int | None], said: str) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    parquet.write_table(pyarrow.table({"timestamp": times, "cpu": [1, 2, 3]}), tmp_path / "a.parquet")
+    assert said in refusal(str(tmp_path / "a.parquet"))
+
+
 def test_one_that_is_no_parquet_file_is_refused(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     assert "FILE: is no Parquet file that can be read" in refusal(written(tmp_path, "nonsense", "a.parquet"))
 
 
 HEAD = "timestamp,cpu_cores,memory_bytes\n"
+SINCE_MILLISECONDS = "".join(f"{300_000 * number},1,1e6\n" for number in range(1440))
+COUNTED = "".join(f"{300 * number},{1500 * number},1e6\n" for number in range(301))
 
 
 @pytest.mark.parametrize(
@@ -165,6 +205,12 @@ HEAD = "timestamp,cpu_cores,memory_bytes\n"
         (f"{HEAD}60,1,1e6\n0,1,1e6\n", "FILE: row 3, column timestamp: earlier than row 2; sort the rows by time"),
         (f"{HEAD}0,1,1e6\n0,1,1e6\n", "FILE: row 3, column timestamp: the same time as in row 2"),
         (f"{HEAD}0,1,1e6\n", "FILE: has fewer than two samples"),
+        (f"{HEAD}0,1,1e6\n\n60,1,1e6\n", "FILE: row 3 is empty"),
+        ("timestamp,cpu,cpu\n0,1,2\n60,1,2\n", "FILE: has 2 columns `cpu`, and one is needed"),
+        ("timestamp,cpu_seconds_total\n0,1\n60,9\n", "`cpu_seconds_total` is a counter, of which the rate is wanted"),
+        (f"{HEAD}0,1,1e6\n1556693700,1,1e6\n", "FILE: row 3, column timestamp: 49.4 years after row 2; a series has 5"),
+        (f"{HEAD}{SINCE_MILLISECONDS}", "FILE: covers 13.7 years, and 5 is the most: is column timestamp in seconds"),
+        (f"{HEAD}{COUNTED}", "FILE: column cpu_cores never falls, and has values such as 2.25e+05: if it is a counter"),
         (f"{HEAD}0,,NaN\n60,,\n", "FILE: has neither CPU nor memory: all fields are empty or NaN"),
         (f"{HEAD}0,2e9,0.5\n60,2e9,0.5\n", "FILE: column cpu_cores has values such as 2e+09, which are no cores but "),
         (f"{HEAD}0,2e9,\n60,2e9,\n", "may be bytes: are cpu_cores and memory_bytes swapped?"),
@@ -194,6 +240,54 @@ def test_one_bad_series_of_a_file_costs_no_other(tmp_path: Path) -> None:
     assert "row 3, column cpu (series bad): -1 is negative" in str(found.problems[0])
 
 
+@pytest.mark.parametrize("end", ["\n", "\n\n", "\r\n\r\n", "", " \n"])
+def test_empty_lines_at_the_end_are_none(tmp_path: Path, end: str) -> None:
+    text = f"timestamp\tcpu\tmemory\n0\t1\t1e6\n60\t2\t{end}"
+    assert read_series(written(tmp_path, text)).cpu.tolist() == [1.0, 2.0]
+
+
+@pytest.mark.parametrize("nothing", ["", "NaN", "null", "None", "NA", " n/a "])
+def test_what_programs_write_for_nothing_is_nothing(tmp_path: Path, nothing: str) -> None:
+    series = read_series(written(tmp_path, f"{HEAD}0,1,1e6\n60,{nothing},1e6\n"))
+    assert np.isnan(series.cpu).tolist() == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("header", "row", "cores", "size"),
+    [
+        ("cpu_avg_cores,cpu_max_cores,memory_avg_bytes,memory_max_bytes", "1,2,3e6,4e6", 1.0, 4e6),
+        ("cpu_max_cores,memory_bytes", "2,3e6", 2.0, 3e6),
+        ("cpu_millicores,memory_mb", "250,3", 0.25, 3e6),
+        ("cpu_max_fraction,cpu_fraction,memory_max_fraction,memory_fraction", "0.5,0.25,0.5,0.1", 25.0, 256.0 * 2**30),
+        ("cpu_usage_cores,memory_working_set_bytes,memory_limit_bytes", "1,3e6,9e6", 1.0, 3e6),
+    ],
+)
+def test_averages_of_cpu_and_maxima_of_memory_are_found_by_name(
+    tmp_path: Path, header: str, row: str, cores: float, size: float
+) -> None:
+    found = read(written(tmp_path, f"timestamp,{header}\n0,{row}\n60,{row}\n"))
+    assert (found.series[0].cpu[0], found.series[0].memory[0]) == (cores, size)
+    assert found.notes == []
+
+
+def test_a_resource_in_columns_that_are_not_known_is_told(tmp_path: Path) -> None:
+    found = read(written(tmp_path, "timestamp,cpu_percent,memory_bytes\n0,50,1e6\n60,50,1e6\n"))
+    assert len(found.series) == 1
+    [note] = found.notes
+    assert note.endswith("no CPU is read: cpu_percent is unknown here, `cpu_cores` would be known")
+
+
+def test_a_resource_that_is_not_used_is_told(tmp_path: Path) -> None:
+    [note] = read(written(tmp_path, f"{HEAD}0,0,1e6\n60,0,1e6\n")).notes
+    assert "column cpu_cores is 0 all the time" in note
+
+
+def test_what_only_ever_grows_is_told_to_be_like_a_counter(tmp_path: Path) -> None:
+    rows = "".join(f"{60 * number},{number},1e6\n" for number in range(100))
+    [note] = read(written(tmp_path, HEAD + rows)).notes
+    assert note.endswith("column cpu_cores never falls; if it is a counter of seconds, its rate is wanted")
+
+
 def test_gaps_and_values_that_nobody_measured_are_told_and_fine(tmp_path: Path) -> None:
     rows = "0,1,1e6\n60,NaN,1e6\n120,1,1e6\n7320,1,1e6\n"
     found = read(written(tmp_path, HEAD + rows))
@@ -219,13 +313,14 @@ amounts = st.floats(0.001, 1000.0).map(lambda value: round(value, 6))
     values=st.lists(st.tuples(st.sampled_from(["a", "b", "c/d"]), st.none() | amounts), min_size=2, max_size=30),
     size=st.integers(1, 60),
     quoted=st.booleans(),
+    end=st.sampled_from(["\n", "\r\n", " \n"]),
 )
 def test_whatever_is_written_is_read_in_pieces_of_any_size(
-    values: list[tuple[str, float | None]], size: int, quoted: bool, tmp_path_factory: pytest.TempPathFactory
+    values: list[tuple[str, float | None]], size: int, quoted: bool, end: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     mark = '"' if quoted else ""
     rows = "".join(
-        f"{60 * number},{mark}{name}{mark},{'' if value is None else value}\n"
+        f"{60 * number},{mark}{name}{mark},{'' if value is None else value}{end}"
         for number, (name, value) in enumerate(values)
     )
     path = Path(written(tmp_path_factory.mktemp("any"), rows))
@@ -235,7 +330,7 @@ def test_whatever_is_written_is_read_in_pieces_of_any_size(
     texts = [name.encode() for name, _ in values]
     assert np.concatenate([piece.columns[1] for piece in pieces]).tolist() == texts
     numbers = [text for piece in pieces for text in piece.columns[2].tolist()]
-    assert [float(text) if text else None for text in numbers] == [value for _, value in values]
+    assert [float(text) if text.strip() else None for text in numbers] == [value for _, value in values]
     assert pieces[0].first == 2
 
 

@@ -13,19 +13,20 @@ import numpy as np
 import pytest
 from aiohttp import web
 
-from dumped_cluster import collected_from, shop
+from dumped_cluster import shop
 from local_server import Handler, serving
 from model_prometheus import error
 from surveyed_prometheus import DAY, HASH, HOUR, MIB, NOW, STEP, SurveyedPrometheus
 from trellis.base.errors import InvalidRecording, PrometheusError
 from trellis.core.advice.asked import Asked
 from trellis.core.advice.choice import Choice
-from trellis.core.advice.present import Present, present_in
+from trellis.core.advice.present import Present
 from trellis.core.advice.surveyed import Surveyed, SurveyedContainer, SurveyedWorkload
 from trellis.core.recommend.built_in import built_in_recommenders
 from trellis.kube.backoff import Backoff
 from trellis.runtime.setting_sources import Written
 from trellis.sources.prometheus.client import PrometheusClient
+from trellis.sources.survey.cluster import cluster_present
 from trellis.sources.survey.figures import survey_settings
 from trellis.sources.survey.keeping import Keeping, figures_of
 from trellis.sources.survey.survey import Survey, SurveyProgress
@@ -236,7 +237,7 @@ def test_a_kill_for_lack_of_memory_counts() -> None:
 
 def test_what_a_cluster_shows_gets_the_usage_that_prometheus_has() -> None:
     server = SurveyedPrometheus()
-    cluster = present_in(collected_from(shop()))
+    cluster = asyncio.run(cluster_present(shop().client, Choice(), "shop"))
     for pod in cluster.pods:
         if pod.metadata.namespace == "shop":
             server.use("shop", pod.metadata.name, "app", cpu=0.3)
@@ -254,7 +255,7 @@ def test_what_a_cluster_shows_gets_the_usage_that_prometheus_has() -> None:
 
 
 def test_without_prometheus_a_cluster_is_shown_without_estimates() -> None:
-    cluster = present_in(collected_from(shop()))
+    cluster = asyncio.run(cluster_present(shop().client, Choice(), "shop"))
     found = survey(failing(SurveyedPrometheus(), lambda _query: True, lambda: None), present=cluster)
     assert len(found.workloads) == 3
     assert {each.what for each in found.missing} == {"pods that are gone", "usage"}

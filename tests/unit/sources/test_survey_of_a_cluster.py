@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from dumped_cluster import HASH, collected_from, hide, shop
+from dumped_cluster import HASH, hide, shop
 from model_server import ModelServer
 from trellis.base.errors import InvalidInput, Unreachable
 from trellis.core.advice.choice import Choice
-from trellis.core.advice.present import Present, present_in
+from trellis.core.advice.present import Present
 from trellis.core.advice.surveyed import SurveyedWorkload
 from trellis.core.advice.workloads import find_workloads
 from trellis.core.recommend.capping import NamespaceLimits
@@ -46,10 +46,6 @@ def test_workloads_are_there_with_their_pods_and_who_else_has_a_say() -> None:
     [container] = web.containers
     assert (container.request.cpu, container.request.memory) == (500, 256 * 2**20)
     assert (container.limit.memory, container.differing) == (512 * 2**20, 0)
-
-
-def test_a_dump_shows_the_same() -> None:
-    assert workloads(present_in(collected_from(shop()))) == workloads(present(shop()))
 
 
 def test_what_is_hidden_is_named_and_the_rest_is_there() -> None:

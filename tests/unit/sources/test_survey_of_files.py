@@ -12,6 +12,7 @@ from trellis.core.advice.choice import Choice
 from trellis.core.advice.surveyed import Surveyed
 from trellis.core.recommend.built_in import built_in_recommenders
 from trellis.sources.series.reading import parts_of
+from trellis.sources.series.units import Machine
 from trellis.sources.survey.files import survey_files
 
 BEGIN = 1_785_000_000
@@ -51,6 +52,58 @@ def test_names_say_of_what_the_series_are(tmp_path: Path) -> None:
     assert found.time == BEGIN + 300 * 119
     assert not found.is_partial
     assert found.effort.samples == 4 * 2 * 120
+
+
+def test_requests_and_limits_are_what_columns_say_at_last(tmp_path: Path) -> None:
+    rows = "".join(
+        f"{BEGIN + 300 * number},0.2,{MIB},{0.5 if number < 100 else 0.75},{64 if number < 100 else ''}\n"
+        for number in range(120)
+    )
+    text = f"timestamp,cpu_cores,memory_bytes,cpu_limit_cores,memory_request_mib\n{rows}"
+    [workload] = surveyed(tmp_path, web=text).workloads
+    [container] = workload.containers
+    assert workload.is_sized
+    assert (container.request.cpu, container.limit.cpu) == (750.0, 750.0)
+    assert container.request.memory == 64 * MIB
+    assert math.isnan(container.limit.memory)
+
+
+def test_a_manifest_says_what_is_requested_where_files_do_not(tmp_path: Path) -> None:
+    said = "shop/web/app,0.25,134217728,,\ndb/postgres,,,,\nunknown,1,1,1,1\n"
+    manifest = f"series_id,cpu_request_cores,memory_request_bytes,cpu_limit_cores,memory_limit_bytes\n{said}"
+    usage = table(("shop/web/app", 0.2, MIB), ("shop/web/proxy", 0.2, MIB), ("db/postgres", 1, MIB))
+    found = surveyed(tmp_path, usage=usage, manifest=manifest)
+    database, web = found.workloads
+    assert (database.is_sized, web.is_sized) == (False, True)
+    assert [each.request.cpu for each in web.containers] == [250.0, pytest.approx(math.nan, nan_ok=True)]
+    assert web.containers[0].request.memory == 128 * MIB
+    assert "files of usage do not say how many pods there are" in found.notes
+
+
+@pytest.mark.parametrize(
+    ("manifest", "message"),
+    [
+        (b"series_id,cpu_request_cores\nweb,much\n", 'row 2, column cpu_request_cores: "much" is no amount'),
+        (b"series_id,cpu_request_cores\nweb,-1\n", 'row 2, column cpu_request_cores: "-1" is no amount'),
+        (b"\xff\xfe\x00", "is no table that can be read"),
+    ],
+)
+def test_a_manifest_that_cannot_be_used_is_named(tmp_path: Path, manifest: bytes, message: str) -> None:
+    (tmp_path / "manifest.csv").write_bytes(manifest)
+    found = surveyed(tmp_path, web=table(("web", 0.2, MIB)))
+    [missing] = found.missing
+    assert missing.what.endswith("manifest.csv")
+    assert message in missing.why
+
+
+def test_fractions_are_of_the_machine_that_is_given(tmp_path: Path) -> None:
+    rows = "".join(f"{BEGIN + 300 * number},0.5,0.5\n" for number in range(120))
+    (tmp_path / "web.csv").write_text(f"timestamp,cpu_fraction,cpu_limit_fraction\n{rows}")
+    asked = Asked(built_in_recommenders()["default"])
+    found = survey_files(parts_of([str(tmp_path)]), "usage", Choice(), asked, Machine(4.0, 8e9))
+    [container] = found.workloads[0].containers
+    assert container.limit.cpu == 2000.0
+    assert container.estimate.target.cpu == pytest.approx(1.15 * 2000, rel=0.1)
 
 
 def test_namespaces_can_be_chosen(tmp_path: Path) -> None:

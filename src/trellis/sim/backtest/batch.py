@@ -12,7 +12,7 @@ from contextlib import suppress
 import msgspec
 
 from trellis.sim.backtest.charts import charted
-from trellis.sim.backtest.layout import blocks_of
+from trellis.sim.backtest.layout import blocks_of, unscored
 from trellis.sim.backtest.request import Request
 from trellis.sim.backtest.results import SeriesChart, SeriesFacts
 from trellis.sim.backtest.scoring import Scored, Tell, put_scores, replay_block
@@ -59,7 +59,8 @@ def run_batch(batch: Batch, tell: Tell) -> BatchResult:
         run.replay(tell)
     facts, scored, charts = run.finished()
     problems = [str(error) for error in found.problems]
-    return BatchResult(facts, scored, charts, problems, found.notes, partial=len(run.places) < len(found.series))
+    notes = [*found.notes, *unscored(found.series, batch.request.terms)]
+    return BatchResult(facts, scored, charts, problems, notes, partial=len(run.places) < len(found.series))
 
 
 class _Run:

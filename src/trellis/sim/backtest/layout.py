@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 import numpy as np
 
+from trellis.base.spans import written_span
 from trellis.core.recommend.replay import DAY, Usage
 from trellis.core.usage.columns import BoolColumn, FloatColumn, IntColumn
 from trellis.sim.backtest.request import Terms
@@ -101,9 +102,18 @@ def laid_out(series: Sequence[Series], places: Sequence[int], points: int, terms
     return Block(list(places), [each.name for each in series], usage, scored, begins, offsets, warm)
 
 
+def unscored(series: Sequence[Series], terms: Terms) -> Iterator[str]:
+    """A word on each series of which nothing is scored."""
+    for each in series:
+        begin = each.times[0] // terms.step * terms.step
+        if int((each.times[-1] - begin) // terms.step) < _warm_up(each, terms):
+            yield f"{each.name}: nothing is scored, because it ends with its first step of {written_span(terms.step)}"
+
+
 def _warm_up(series: Series, terms: Terms) -> int:
+    """In steps; in the first one nothing can have been decided yet."""
     length = float(series.times[-1] - series.times[0])
-    return math.ceil(min(terms.warm_up, terms.warm_up_share * length) / terms.step)
+    return max(1, math.ceil(min(terms.warm_up, terms.warm_up_share * length) / terms.step))
 
 
 def _averages(at: IntColumn, values: FloatColumn, size: int) -> FloatColumn:

@@ -12,7 +12,7 @@ from trellis.core.recommend.built_in import built_in_recommenders
 from trellis.core.recommend.declaration import declaration_of
 from trellis.core.recommend.protocol import Recommender
 from trellis.core.recommend.replay import DAY, HOUR
-from trellis.sources.series.headers import Machine
+from trellis.sources.series.units import Machine
 
 
 class Asked(msgspec.Struct, frozen=True):

@@ -20,6 +20,9 @@ from trellis.sources.series.series import Series
 _LEAST_BYTES: Final = 1e3  # nothing that runs uses less on average
 _LEAST_SAMPLES: Final = 2
 _GAP: Final = 3.5  # usual distances: two samples may be lost before it is one
+_YEAR: Final = 365 * 86_400.0
+_MOST_YEARS: Final = 5
+_RISING: Final = 50  # samples: what never falls for so long is hardly what was used
 
 
 class Origin(msgspec.Struct, frozen=True):
@@ -50,6 +53,7 @@ def checked(name: str, times: FloatColumn, cpu: FloatColumn, memory: FloatColumn
     for place in _first(~np.isfinite(times)):
         raise origin.wrong(place, origin.time, "there is no time")
     _check_order(times, origin)
+    _check_span(times, origin)
     for values, column in ((cpu, origin.cpu), (memory, origin.memory)):
         for place in _first(values < 0):
             raise origin.wrong(place, column, f"{values[place]:g} is negative, and usage never is")
@@ -77,6 +81,10 @@ def notes_on(series: Series, origin: Origin) -> Iterator[str]:
             row = origin.rows[int(np.argmax(unknown))]
             share = f"{int(unknown.sum())} of {len(values)}"
             yield f"{about}: column {column}: {share} values are empty or NaN, the first in row {row}"
+        if not unknown.all() and not (values > 0).any():
+            yield f"{about}: column {column} is 0 all the time, so that there is nothing to hold a request against"
+    if _is_rising(series.cpu):
+        yield f"{about}: column {origin.cpu} never falls; if it is a counter of seconds, its rate is wanted"
 
 
 def _check_order(times: FloatColumn, origin: Origin) -> None:
@@ -90,6 +98,23 @@ def _check_order(times: FloatColumn, origin: Origin) -> None:
         raise origin.wrong(place + 1, origin.time, f"earlier than row {above}; sort the rows by time")
 
 
+def _check_span(times: FloatColumn, origin: Origin) -> None:
+    """Refuse what nobody measured: decades in which most hours are empty, as one wrong time makes them."""
+    years = float(times[-1] - times[0]) / _YEAR
+    if years <= _MOST_YEARS:
+        return
+    apart = np.diff(times)
+    longest = int(np.argmax(apart))
+    if apart[longest] > _YEAR:
+        rule = (
+            f"{apart[longest] / _YEAR:.1f} years after row {origin.rows[longest]}; a series has {_MOST_YEARS} at most"
+        )
+        raise origin.wrong(longest + 1, origin.time, rule)
+    raise origin.unusable(
+        f"covers {years:.1f} years, and {_MOST_YEARS} is the most: is column {origin.time} in seconds since 1970?"
+    )
+
+
 def _check_units(cpu: FloatColumn, memory: FloatColumn, origin: Origin) -> None:
     """Refuse what is off by orders of magnitude, with a guess at what it is."""
     with np.errstate(invalid="ignore"):
@@ -97,6 +122,11 @@ def _check_units(cpu: FloatColumn, memory: FloatColumn, origin: Origin) -> None:
             return
     cores, size = _usual(cpu), _usual(memory)
     too_many, too_small = cores > MOST_CORES, 0 < size < _LEAST_BYTES
+    if too_many and _is_rising(cpu):
+        raise origin.unusable(
+            f"column {origin.cpu} never falls, and has values such as {cores:.3g}: if it is a counter of seconds, its "
+            "rate is wanted"
+        )
     if too_many and (too_small or np.isnan(size)):
         raise origin.unusable(
             f"column {origin.cpu} has values such as {cores:.3g}, which are no cores but may be bytes: "
@@ -115,6 +145,14 @@ def _check_units(cpu: FloatColumn, memory: FloatColumn, origin: Origin) -> None:
     for values, column, most in ((cpu, origin.cpu, MOST_CORES), (memory, origin.memory, MOST_BYTES)):
         for place in _first(values > most):
             raise origin.wrong(place, column, f"{values[place]:g} is more than any container uses")
+
+
+def _is_rising(values: FloatColumn) -> bool:
+    """Whether it only ever grows, in most steps, as a counter does."""
+    if (np.diff(values[: 4 * _RISING]) < 0).any():  # of nearly all that is no counter
+        return False
+    steps = np.diff(values[~np.isnan(values)])
+    return len(steps) >= _RISING and bool((steps >= 0).all() and 2 * np.count_nonzero(steps) > len(steps))
 
 
 def _usual(values: FloatColumn) -> float:

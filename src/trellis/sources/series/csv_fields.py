@@ -27,6 +27,7 @@ _LINE: Final = 10
 _SEPARATORS: Final = (",", ";", "\t")
 _LONGEST: Final = 512  # bytes of a field; what is longer is not of a table of usage
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_EMPTY: Final = b"\r\n "  # no tab: it may separate fields of which the last is empty
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 
@@ -65,15 +66,16 @@ def header_of(source: str, stream: BinaryIO) -> tuple[list[str], str]:
 
 
 def pieces_of(form: Form, stream: BinaryIO, size: int = _PIECE) -> Iterator[Piece]:
-    """The rows after the header, a bounded number at a time."""
+    """The rows after the header, a bounded number at a time; empty lines at the end are none."""
     first, rest = 2, b""
     while True:
         read = stream.read(size)
         text = (rest + read).replace(b"\r\n", b"\n")
-        if not read:
-            text = text.rstrip() + b"\n" if text.strip() else b""
-        whole = text.rfind(b"\n") + 1
-        text, rest = text[:whole], text[whole:]
+        whole = text.rfind(b"\n") + 1 if read else len(text)
+        # Lines that may be the empty ones at the end wait for what comes after them.
+        filled = len(text[:whole].rstrip(_EMPTY))
+        end = (text.find(b"\n", filled) + 1 or len(text)) if filled else 0
+        text, rest = text[:end].removesuffix(b"\n") + b"\n" if end else b"", text[end:]
         if text:
             columns, rows = (_quoted if b'"' in text else _plain)(form, text, first)
             yield Piece(first, columns)
@@ -88,7 +90,7 @@ def _plain(form: Form, text: bytes, first: int) -> tuple[dict[int, Texts], int]:
     marks = np.flatnonzero(ends_line | (found == ord(form.separator)))
     lines = np.flatnonzero(ends_line)
     if len(marks) != form.fields * len(lines) or (marks[form.fields - 1 :: form.fields] != lines).any():
-        _refuse_fields(form, first, np.diff(np.searchsorted(marks, lines), prepend=-1))
+        _refuse_fields(form, first, np.diff(np.searchsorted(marks, lines), prepend=-1), text)
     ends = marks.reshape(-1, form.fields)
     columns = {}
     for field in form.wanted:
@@ -118,12 +120,14 @@ def _quoted(form: Form, text: bytes, first: int) -> tuple[dict[int, Texts], int]
     rows = list(csv.reader(io.StringIO(text.decode("utf-8", "replace")), delimiter=form.separator))
     counts = np.array([len(row) for row in rows], dtype=np.int64)
     if (counts != form.fields).any():
-        _refuse_fields(form, first, counts)
+        _refuse_fields(form, first, counts, text)
     return {field: np.array([row[field].encode() for row in rows]) for field in form.wanted}, len(rows)
 
 
-def _refuse_fields(form: Form, first: int, counts: IntColumn) -> None:
+def _refuse_fields(form: Form, first: int, counts: IntColumn, text: bytes) -> None:
     row = int(np.flatnonzero(counts != form.fields)[0])
+    if counts[row] <= 1 < form.fields and not text.split(b"\n", row + 1)[row].strip():
+        raise InvalidSeries(form.source, f"row {first + row} is empty")
     rule = f"row {first + row} has {counts[row]} fields, and the first line has {form.fields}"
     raise InvalidSeries(form.source, rule)
 

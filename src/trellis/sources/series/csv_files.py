@@ -15,8 +15,9 @@ from trellis.base.errors import InvalidSeries
 from trellis.core.usage.columns import IntColumn
 from trellis.sources.series.csv_fields import Form, Piece, Texts, header_of, pieces_of
 from trellis.sources.series.field_values import in_seconds, numbers, times
-from trellis.sources.series.headers import Machine, Roles, roles_of
+from trellis.sources.series.headers import Roles, roles_of
 from trellis.sources.series.tables import Found, Table, numbered, series_in
+from trellis.sources.series.units import Machine
 
 _GZIP: Final = b"\x1f\x8b"
 
@@ -59,8 +60,7 @@ def _numbered(source: str, roles: Roles, piece: Piece) -> Table:
     header, columns = roles.header, piece.columns
     found = times(source, header[roles.time], columns[roles.time], piece.first)
     amounts = {
-        each.column: numbers(source, header[each.column], columns[each.column], piece.first)
-        for each in (*roles.cpu, *roles.memory)
+        each.column: numbers(source, header[each.column], columns[each.column], piece.first) for each in roles.amounts
     }
     return Table(
         source,

@@ -5,60 +5,34 @@
 | time | `timestamp`, `time`, `ts`, `datetime` |
 | series | `series_id`, `series`, `id`, `name`; else `namespace`, `workload`, `pod`, `container`, as many as are there |
 | cores | `cpu_cores`, `cpu`, `cpu_usage`, `cores`; `cpu_millicores`, `millicores`; `cpu_fraction` of a machine |
-| bytes | `memory_max_bytes`, `memory_bytes`, `memory`, `memory_usage`; `memory_mib`, `memory_gib`; `memory_fraction` |
+| bytes | `memory_bytes`, `memory`, `memory_usage`; `memory_mib`, `memory_gib`, `memory_mb` ...; `memory_fraction` |
 
-Where there are averages and maxima of memory, the maxima count: too little memory is a kill.
+What an amount is of its interval may stand before the unit: `cpu_avg_cores`, `memory_max_bytes`. Where there are
+averages and maxima, averages of CPU count and maxima of memory: too little memory is a kill.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import msgspec
 
 from trellis.base.errors import InvalidSeries
 from trellis.base.names import nearest
+from trellis.sources.series.declared import declared_columns
+from trellis.sources.series.units import CORES, FRACTION, SIZES, Amount, Machine
 
 _TIME: Final = ("timestamp", "time", "ts", "datetime", "date")
 _SERIES: Final = ("series_id", "series", "id", "name")
 _PARTS: Final = ("namespace", "workload", "pod", "container")
-_CORES: Final = {
-    "cpu_cores": 1.0,
-    "cpu": 1.0,
-    "cpu_usage": 1.0,
-    "cpu_usage_cores": 1.0,
-    "cores": 1.0,
-    "cpu_millicores": 1e-3,
-    "millicores": 1e-3,
-}
-_BYTES: Final = {
-    "memory_max_bytes": 1.0,
-    "memory_bytes": 1.0,
-    "memory": 1.0,
-    "memory_usage": 1.0,
-    "memory_usage_bytes": 1.0,
-    "mem_bytes": 1.0,
-    "mem": 1.0,
-    "memory_mib": 2.0**20,
-    "memory_gib": 2.0**30,
-}
-_CPU_FRACTION: Final = "cpu_fraction"
-_MEMORY_FRACTIONS: Final = ("memory_max_fraction", "memory_fraction")
-
-
-class Machine(msgspec.Struct, frozen=True):
-    """What a fraction is one of, where a trace says no more than fractions of its largest machine."""
-
-    cores: float = 100.0
-    bytes: float = 512.0 * 2**30
-
-
-class Amount(msgspec.Struct, frozen=True):
-    """A column of amounts, and what to multiply it by for cores or bytes."""
-
-    column: int
-    scale: float
+_CPU: Final = ("cpu", "cpu_usage")
+_MEMORY: Final = ("memory", "memory_usage", "mem", "memory_working_set")
+_AVERAGES: Final = ("", "_avg", "_mean")
+_MAXIMA: Final = ("_max",)
+# What such a column counts is no amount that was used at some time.
+_COUNTER: Final = "_seconds_total"
 
 
 class Roles(msgspec.Struct, frozen=True):
@@ -69,32 +43,79 @@ class Roles(msgspec.Struct, frozen=True):
     names: tuple[int, ...]
     cpu: tuple[Amount, ...]
     memory: tuple[Amount, ...]
+    declared: dict[str, Amount] = {}
+    """Requests and limits, by their field of `Declared`."""
+
+    @property
+    def amounts(self) -> tuple[Amount, ...]:
+        """All columns of numbers but the time."""
+        return (*self.cpu, *self.memory, *self.declared.values())
 
     @property
     def columns(self) -> tuple[int, ...]:
         """All of them, in order."""
-        return tuple(sorted({self.time, *self.names, *(each.column for each in (*self.cpu, *self.memory))}))
+        return tuple(sorted({self.time, *self.names, *(each.column for each in self.amounts)}))
+
+    def notes(self, source: str) -> Iterator[str]:
+        """A resource that is not read, although columns seem to have it."""
+        for amounts, what, known in ((self.cpu, "CPU", "cpu_cores"), (self.memory, "memory", "memory_bytes")):
+            alike = [name for name in self.header if what[:3].lower() in name.lower()]
+            if not amounts and alike:
+                yield f"{source}: no {what} is read: {', '.join(alike)} is unknown here, `{known}` would be known"
 
 
 def roles_of(source: str, header: Sequence[str], machine: Machine) -> Roles:
     """What each column is for; `InvalidSeries` if there is no time, or nothing that was used."""
-    known = {name.strip().lower(): number for number, name in enumerate(header)}
+    names = [name.strip().lower() for name in header]
+    known = {name: number for number, name in enumerate(names)}
     time = next((known[name] for name in _TIME if name in known), None)
     there = ", ".join(name.strip() for name in header)
     if time is None:
         raise InvalidSeries(source, f"has no column `timestamp`; {_instead(_TIME, known)}its columns are {there}")
-    cpu = [Amount(known[name], scale) for name, scale in _CORES.items() if name in known]
-    if not cpu and _CPU_FRACTION in known:
-        cpu = [Amount(known[_CPU_FRACTION], machine.cores)]
-    memory = [Amount(known[name], scale) for name, scale in _BYTES.items() if name in known]
-    if not memory:
-        memory = [Amount(known[name], machine.bytes) for name in _MEMORY_FRACTIONS if name in known]
+    averages, maxima = (
+        [*_named(_CPU, statistics, CORES), *_named(_CPU, statistics, {FRACTION: machine.cores})]
+        for statistics in (_AVERAGES, _MAXIMA)
+    )
+    sizes = [*_named(_MEMORY, _MAXIMA, SIZES), *_named(_MEMORY, _AVERAGES, SIZES)]
+    shares = _named(_MEMORY, (*_MAXIMA, *_AVERAGES), {FRACTION: machine.bytes})
+    cpu = _present(known, [*averages, *maxima])[:1]
+    memory = _present(known, sizes) or _present(known, list(shares))
     if not cpu and not memory:
-        guess = _instead((*_CORES, *_BYTES), known)
-        raise InvalidSeries(source, f"has no column `cpu_cores` or `memory_bytes`; {guess}its columns are {there}")
-    named = [known[name] for name in _SERIES if name in known][:1]
-    names = named or [known[name] for name in _PARTS if name in known]
-    return Roles(tuple(name.strip() for name in header), time, tuple(names), tuple(cpu[:1]), tuple(memory))
+        raise InvalidSeries(
+            source, f"has no column `cpu_cores` or `memory_bytes`; {_guess(known)}its columns are {there}"
+        )
+    series = [known[name] for name in _SERIES if name in known][:1] or [known[name] for name in _PARTS if name in known]
+    stated = declared_columns(known, machine)
+    roles = Roles(tuple(name.strip() for name in header), time, tuple(series), tuple(cpu), tuple(memory), stated)
+    times = Counter(names)
+    for column in roles.columns:
+        if times[names[column]] > 1:
+            raise InvalidSeries(
+                source, f"has {times[names[column]]} columns `{roles.header[column]}`, and one is needed"
+            )
+    return roles
+
+
+def _named(resources: Sequence[str], statistics: Sequence[str], units: dict[str, float]) -> Iterator[tuple[str, float]]:
+    """Names that a column may have, with what to multiply it by; without a unit it is the first one."""
+    for statistic in statistics:
+        for unit, scale in units.items():
+            yield from ((f"{resource}{statistic}_{unit}", scale) for resource in resources)
+            if not statistic and unit in ("cores", "millicores"):
+                yield unit, scale
+        if not statistic and FRACTION not in units:
+            yield from ((resource, 1.0) for resource in resources)
+
+
+def _present(known: dict[str, int], wanted: Sequence[tuple[str, float]]) -> list[Amount]:
+    return [Amount(known[name], scale) for name, scale in wanted if name in known]
+
+
+def _guess(known: dict[str, int]) -> str:
+    for name in known:
+        if name.endswith(_COUNTER):
+            return f"`{name}` is a counter, of which the rate is wanted, as from `rate({name}[5m])`; "
+    return _instead(("cpu_cores", "cpu_millicores", "memory_bytes", "memory_mib", "memory_gib"), known)
 
 
 def _instead(wanted: Sequence[str], known: dict[str, int]) -> str:

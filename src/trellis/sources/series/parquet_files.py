@@ -10,12 +10,15 @@ import numpy as np
 
 from trellis.base.errors import InvalidSeries
 from trellis.core.usage.columns import FloatColumn, IntColumn
-from trellis.sources.series.field_values import in_seconds
-from trellis.sources.series.headers import Machine, Roles, roles_of
+from trellis.sources.series.field_values import in_seconds, times
+from trellis.sources.series.headers import Roles, roles_of
 from trellis.sources.series.tables import Found, Table, series_in
+from trellis.sources.series.units import Machine
 
 # A file is opened for each part of it: parts should not be too many.
 _ROWS_TOGETHER: Final = 500_000
+_PAIRS: Final = 100_000
+_TEXTS: Final = ("string", "large_string", "string_view")
 
 
 def groups_of(path: Path) -> Iterator[tuple[tuple[int, ...], int]]:
@@ -28,8 +31,7 @@ def groups_of(path: Path) -> Iterator[tuple[tuple[int, ...], int]]:
     before = ""
     for group in range(file.num_row_groups) if named else ():
         # With names in several columns, the first says enough: what differs in it differs.
-        statistics = file.metadata.row_group(group).column(roles.names[0]).statistics
-        lowest, highest = (statistics.min, statistics.max) if statistics and statistics.has_min_max else ("", "")
+        lowest, highest = _ends(file, group, named[0])
         if sum(rows[each] for each in together) >= _ROWS_TOGETHER and lowest > before:
             yield tuple(together), sum(rows[each] for each in together)
             together = []
@@ -39,6 +41,16 @@ def groups_of(path: Path) -> Iterator[tuple[tuple[int, ...], int]]:
         together = list(range(file.num_row_groups))
     if together:
         yield tuple(together), sum(rows[each] for each in together)
+
+
+def _ends(file: Any, group: int, name: str) -> tuple[str, str]:
+    """The first and the last of the names in a row group, as it says itself; nothing where they are no texts."""
+    # Of a column with parts each has a number, so that numbers in the header are others.
+    leaves = [file.schema.column(number).path for number in range(len(file.schema))]
+    statistics = file.metadata.row_group(group).column(leaves.index(name)).statistics if name in leaves else None
+    if statistics is None or not statistics.has_min_max or not isinstance(statistics.min, str):
+        return "", ""
+    return statistics.min, statistics.max
 
 
 def read_parquet(path: Path, groups: Sequence[int], name: str, machine: Machine) -> Found:
@@ -54,8 +66,8 @@ def read_parquet(path: Path, groups: Sequence[int], name: str, machine: Machine)
         str(path),
         roles,
         np.arange(before + 1, before + 1 + table.num_rows, dtype=np.int64),
-        _times(str(path), roles, table),
-        {each.column: _numbers(str(path), roles.header[each.column], table) for each in (*roles.cpu, *roles.memory)},
+        _times(str(path), roles, table, before + 1),
+        {each.column: _numbers(str(path), roles.header[each.column], table) for each in roles.amounts},
         *_named(roles, table),
     )
     return series_in(found, name)
@@ -75,19 +87,28 @@ def _opened(path: Path, names: Sequence[str] = (), metadata: Any = None) -> Any:
         raise InvalidSeries(str(path), f"is no Parquet file that can be read: {str(error).splitlines()[0]}") from error
 
 
-def _times(source: str, roles: Roles, table: Any) -> FloatColumn:
-    column = table.column(roles.header[roles.time])
+def _times(source: str, roles: Roles, table: Any, first: int) -> FloatColumn:
+    name = roles.header[roles.time]
+    column = table.column(name)
     values = column.to_numpy()
     if values.dtype.kind == "M":
         found: FloatColumn = values.astype("datetime64[us]").astype(np.float64) / 1e6
-        return found
-    return in_seconds(_numbers(source, roles.header[roles.time], table))
+        return np.where(np.isnat(values), np.nan, found)
+    if str(column.type) in _TEXTS:
+        written = np.array([(text or "").encode() for text in column.to_pylist()])
+        return in_seconds(times(source, name, written, first))
+    return in_seconds(_numbers(source, name, table))
 
 
 def _numbers(source: str, name: str, table: Any) -> FloatColumn:
-    values = table.column(name).to_numpy()
+    column = table.column(name)
+    if str(column.type) == "null":
+        return np.full(table.num_rows, np.nan)
+    if str(column.type).startswith("decimal"):
+        column = column.cast("float64")
+    values = column.to_numpy()
     if values.dtype.kind not in "fiu":
-        raise InvalidSeries(source, f"column {name} has no numbers, but {table.column(name).type}")
+        raise InvalidSeries(source, f"column {name} has no numbers, but {column.type}")
     found: FloatColumn = values.astype(np.float64)
     return found
 
@@ -100,7 +121,17 @@ def _named(roles: Roles, table: Any) -> tuple[list[str], IntColumn | None]:
     which: IntColumn = np.zeros(table.num_rows, dtype=np.int64)
     for column in roles.names:
         coded = table.column(roles.header[column]).unify_dictionaries().combine_chunks().dictionary_encode()
-        values = [str(value) for value in coded.dictionary.to_pylist()]
-        which = which * len(values) + coded.indices.to_numpy(zero_copy_only=False)
-        names = [f"{name}/{value}" if name else value for name in names for value in values]
+        values = [_text(value) for value in coded.dictionary.to_pylist()]
+        indices = coded.indices.fill_null(len(values)).to_numpy(zero_copy_only=False).astype(np.int64)
+        values.append("")  # of rows without a name
+        which = which * len(values) + indices
+        pairs: IntColumn = np.arange(len(names) * len(values))
+        if len(pairs) > _PAIRS:  # of which nearly all are of no row
+            pairs, which = np.unique(which, return_inverse=True)
+        halves = ((names[pair // len(values)], values[pair % len(values)]) for pair in pairs.tolist())
+        names = [f"{name}/{value}" if name else value for name, value in halves]
     return names, which
+
+
+def _text(value: Any) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)

@@ -2,23 +2,24 @@
 
 A path is a file, or a directory of files. Where a directory has a `manifest.csv` with a column `file`, that says which
 files there are and what the series in them are called (`series_id`); else everything below it counts that is called
-.csv, .csv.gz or .parquet.
+.csv, .csv.gz or .parquet. A manifest may also say what the series request.
 """
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from trellis.base.errors import InvalidSeries
 from trellis.sources.series.csv_files import read_csv
-from trellis.sources.series.headers import Machine
+from trellis.sources.series.declared import Declared, declared_in, read_manifest
 from trellis.sources.series.parquet_files import groups_of, read_parquet
 from trellis.sources.series.tables import Found
+from trellis.sources.series.units import Machine
 
 MANIFEST: Final = "manifest.csv"
 _ENDINGS: Final = (".csv", ".csv.gz", ".parquet")
@@ -33,6 +34,7 @@ class Part(msgspec.Struct, frozen=True):
     name: str
     rows: int
     groups: tuple[int, ...] = ()
+    manifest: str = ""
 
 
 class Parts(msgspec.Struct, frozen=True):
@@ -51,33 +53,51 @@ def parts_of(paths: Sequence[str]) -> Parts:
         if not path.exists():
             found.problems.append(InvalidSeries(given, "there is no such file or directory"))
             continue
-        files = list(_below(path)) if path.is_dir() else [(path, _stem(path))]
+        try:
+            files = list(_below(path)) if path.is_dir() else [(path, _stem(path))]
+        except InvalidSeries as error:
+            found.problems.append(error)
+            continue
         if not files:
             found.problems.append(InvalidSeries(given, "has no files that end in .csv, .csv.gz or .parquet"))
         for file, name in files:
             if file.resolve() not in seen:
                 seen.add(file.resolve())
-                _add(found, file, name)
+                beside = file.parent / MANIFEST
+                _add(found, file, name, str(beside) if path.is_dir() and beside.is_file() else "")
     return found
 
 
 def read_part(part: Part, machine: Machine = Machine()) -> Found:  # noqa: B008 - frozen, so that one can serve all
     """What a part holds; what cannot be used is among its problems."""
     try:
-        if part.groups:
-            return read_parquet(Path(part.path), part.groups, part.name, machine)
-        return read_csv(Path(part.path), part.name, machine)
+        path = Path(part.path)
+        found = (
+            read_parquet(path, part.groups, part.name, machine) if part.groups else read_csv(path, part.name, machine)
+        )
+        return _with_manifest(found, Path(part.manifest), machine) if part.manifest else found
     except InvalidSeries as error:
         return Found([], [error], [])
 
 
-def _add(found: Parts, file: Path, name: str) -> None:
+def _with_manifest(found: Found, manifest: Path, machine: Machine) -> Found:
+    """What a manifest says of requests and limits goes for series whose files do not say."""
+    try:
+        stated = declared_in(manifest, machine)
+    except InvalidSeries as error:
+        return replace(found, problems=[*found.problems, error])
+    series = [replace(each, declared=each.declared.over(stated.get(each.name, Declared()))) for each in found.series]
+    return replace(found, series=series)
+
+
+def _add(found: Parts, file: Path, name: str, manifest: str) -> None:
     try:
         size = file.stat().st_size
         if file.suffix == ".parquet":
-            found.parts.extend(Part(str(file), name, rows, groups) for groups, rows in groups_of(file))
+            found.parts.extend(Part(str(file), name, rows, groups, manifest) for groups, rows in groups_of(file))
         else:
-            found.parts.append(Part(str(file), name, size // _BYTES_A_ROW.get(_ending(file), 35) + 1))
+            rows = size // _BYTES_A_ROW.get(_ending(file), 35) + 1
+            found.parts.append(Part(str(file), name, rows, manifest=manifest))
     except InvalidSeries as error:
         found.problems.append(error)
     except OSError as error:
@@ -100,11 +120,12 @@ def _below(directory: Path) -> Iterator[tuple[Path, str]]:
 
 
 def _listed(manifest: Path) -> Iterator[tuple[Path, str]]:
-    with manifest.open(encoding="utf-8", newline="") as text:
-        for row in csv.DictReader(text):
-            if file := row.get("file"):
-                path = manifest.parent / file
-                yield path, row.get("series_id") or row.get("series") or _stem(path)
+    header, rows = read_manifest(manifest)
+    for row in rows:
+        said = dict(zip(header, row, strict=False))
+        if file := said.get("file"):
+            path = manifest.parent / file
+            yield path, said.get("series_id") or said.get("series") or _stem(path)
 
 
 def _ending(path: Path) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 
 from trellis.base.errors import InternalError
 from trellis.core.usage.columns import FloatColumn
+from trellis.sources.series.declared import Declared
 
 _NO_INTERVAL = 60.0
 
@@ -16,7 +17,8 @@ _NO_INTERVAL = 60.0
 class Series(msgspec.Struct, frozen=True, dict=True):
     """One container, or whatever else was measured: seconds since 1970 in ascending order, cores and bytes.
 
-    The columns are equally long, NaN where nobody measured. `source` is where it was read.
+    The columns are equally long, NaN where nobody measured. `source` is where it was read, and
+    `declared` what is said there of requests and limits.
     """
 
     name: str
@@ -24,6 +26,7 @@ class Series(msgspec.Struct, frozen=True, dict=True):
     cpu: FloatColumn
     memory: FloatColumn
     source: str = ""
+    declared: Declared = Declared()
 
     def __post_init__(self) -> None:
         lengths = {len(column) for column in (self.times, self.cpu, self.memory)}

@@ -10,8 +10,10 @@ import numpy as np
 from trellis.base.errors import InvalidSeries
 from trellis.core.usage.columns import FloatColumn, IntColumn
 from trellis.sources.series.checks import Origin, checked, notes_on
-from trellis.sources.series.headers import Amount, Roles
+from trellis.sources.series.declared import Declared
+from trellis.sources.series.headers import Roles
 from trellis.sources.series.series import Series
+from trellis.sources.series.units import Amount
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -54,7 +56,7 @@ def numbered(names: Sequence[str], lengths: IntColumn) -> tuple[list[str], IntCo
 
 def series_in(table: Table, name: str) -> Found:
     """Every series of a table; `name` is that of the only one, where the table has no names."""
-    found = Found([], [], [])
+    found = Found([], [], list(table.roles.notes(table.source)))
     cpu, memory = (_amount(table, wanted) for wanted in (table.roles.cpu, table.roles.memory))
     for title, here in _parts(table):
         origin = _origin(table, here, title)
@@ -63,7 +65,7 @@ def series_in(table: Table, name: str) -> Found:
         except InvalidSeries as error:
             found.problems.append(error)
             continue
-        found.series.append(one)
+        found.series.append(msgspec.structs.replace(one, declared=_declared(table, here)))
         found.notes.extend(notes_on(one, origin))
     return found
 
@@ -90,6 +92,16 @@ def _amount(table: Table, wanted: Sequence[Amount]) -> FloatColumn:
         values = values if each.scale == 1.0 else values * each.scale
         found = values if found is None else np.where(np.isnan(found), values, found)
     return np.full(len(table.times), np.nan) if found is None else found
+
+
+def _declared(table: Table, here: IntColumn | slice) -> Declared:
+    """What the columns of requests and limits say at last."""
+    said = {}
+    for field, each in table.roles.declared.items():
+        values = table.amounts[each.column][here]
+        known = values[np.isfinite(values) & (values >= 0)]
+        said[field] = float(known[-1]) * each.scale if len(known) else np.nan
+    return Declared(**said)
 
 
 def _origin(table: Table, here: IntColumn | slice, title: str) -> Origin:

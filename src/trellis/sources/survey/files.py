@@ -1,11 +1,12 @@
 """What would workloads need, going by files of usage? Each series is a container, and its name says of what.
 
 `shop/web/app` is container `app` of workload `web` in namespace `shop`; a name of two parts has no namespace, and one
-of a single part is a workload with one container. What they request is not known.
+of a single part is a workload with one container. What they request is known where columns or a manifest say it.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -17,14 +18,15 @@ from trellis.core.advice.asked import Asked
 from trellis.core.advice.choice import Choice
 from trellis.core.advice.counting import NamespaceUsage, UsedRow
 from trellis.core.advice.estimating import estimated
-from trellis.core.advice.surveyed import Effort, Surveyed, SurveyedContainer, SurveyedWorkload
+from trellis.core.advice.surveyed import Amount, Effort, Surveyed, SurveyedContainer, SurveyedWorkload
 from trellis.core.model.dump_lines import Missing
 from trellis.core.model.keys import Key
 from trellis.core.usage.columns import RowKey
 from trellis.core.usage.samples import Measured
-from trellis.sources.series.headers import Machine
+from trellis.sources.series.declared import Declared
 from trellis.sources.series.reading import Parts, read_part
 from trellis.sources.series.series import Series
+from trellis.sources.series.units import Machine
 
 KIND: Final = "Workload"
 NO_NAMESPACE: Final = "default"
@@ -59,7 +61,8 @@ class _Reading:
     def _count(self, place: RowKey, workload: str, series: Series) -> None:
         key = (place.namespace, place.vpa)
         known = self.workloads.get(key) or SurveyedWorkload(place.namespace, "", KIND, workload, pods=1, is_sized=False)
-        one = msgspec.structs.replace(known, containers=(SurveyedContainer(place.container),))
+        known = msgspec.structs.replace(known, is_sized=known.is_sized or not series.declared.is_empty)
+        one = msgspec.structs.replace(known, containers=(_container(place.container, series.declared),))
         counting = NamespaceUsage(place.namespace, {place.vpa: one}, {series.name: place.vpa}, self._asked)
         now = float(series.times[-1])
         which = np.zeros(len(series), dtype=np.int64)
@@ -97,8 +100,20 @@ def survey_files(parts: Parts, source: str, choice: Choice, asked: Asked, machin
     )
 
 
+def _container(name: str, declared: Declared) -> SurveyedContainer:
+    """One that has a limit and no request requests its limit, as for the API server."""
+    limit = Amount(1000.0 * declared.cpu_limit, declared.memory_limit)
+    request = Amount(
+        limit.cpu if math.isnan(declared.cpu_request) else 1000.0 * declared.cpu_request,
+        limit.memory if math.isnan(declared.memory_request) else declared.memory_request,
+    )
+    return SurveyedContainer(name, request, limit)
+
+
 def _notes(reading: _Reading) -> Iterator[str]:
-    if reading.workloads:
+    if any(each.is_sized for each in reading.workloads.values()):
+        yield "files of usage do not say how many pods there are"
+    elif reading.workloads:
         yield "files of usage do not say what is requested now, nor how many pods there are"
     else:
         yield "there is no usage in them that was asked about"

@@ -1,0 +1,38 @@
+"""In which units are amounts written? By the end of a column's name, as what to multiply with for cores or bytes."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+CORES: Final = {"cores": 1.0, "millicores": 1e-3}
+SIZES: Final = {
+    "bytes": 1.0,
+    "kib": 2.0**10,
+    "mib": 2.0**20,
+    "gib": 2.0**30,
+    "kb": 1e3,
+    "mb": 1e6,
+    "gb": 1e9,
+}
+FRACTION: Final = "fraction"
+
+
+class Machine(msgspec.Struct, frozen=True):
+    """What a fraction is one of, where a trace says no more than fractions of its largest machine."""
+
+    cores: float = 100.0
+    bytes: float = 512.0 * 2**30
+
+
+class Amount(msgspec.Struct, frozen=True):
+    """A column of amounts, and what to multiply it by for cores or bytes."""
+
+    column: int
+    scale: float
+
+
+def cores_in(machine: Machine) -> dict[str, float]:
+    """All units of CPU, a fraction of a machine among them."""
+    return CORES | {FRACTION: machine.cores}
