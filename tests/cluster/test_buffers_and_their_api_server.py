@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from cluster_buffers import Start, buffer, buffer_controllers, chunks_of, status_of
+from cluster_vpas import until_passed
 from testbed.cluster import Cluster
 from testbed.control_plane import ControlPlane
 from testbed.keeper import definitions
@@ -16,7 +17,7 @@ from testbed.waiting import until
 from testbed.workloads import deployment
 
 SHOP = "shop"
-AWAY_SECONDS = 10.0
+AWAY_SECONDS = 4.0
 HALF = {"replicas": {"percent": {"percent": 50}}}
 PATH = f"/apis/apps/v1/namespaces/{SHOP}/deployments/web/status"
 
@@ -50,6 +51,7 @@ def test_room_outlives_an_api_server_that_goes_away_and_a_controller_that_is_kil
     cluster.api.create(buffer("web", capacity=HALF), SHOP)
     first = controller(SHOP)
     until("two chunks", lambda: chunks_of(cluster, SHOP, "web") == 2)
+    until_passed(first, "trellis_buffers")
     before = status_of(cluster, SHOP, "web")
     own_api_server.kill("kube-apiserver")
     gone = time.monotonic()
@@ -58,7 +60,7 @@ def test_room_outlives_an_api_server_that_goes_away_and_a_controller_that_is_kil
     own_api_server.wait_until_ready()
     assert status_of(cluster, SHOP, "web") == before
     count(cluster, 8)
-    until("four chunks", lambda: chunks_of(cluster, SHOP, "web") == 4, 60.0)
+    until("four chunks", lambda: chunks_of(cluster, SHOP, "web") == 4)
     # What happens while nobody looks is seen by whoever comes next.
     first.process.kill()
     count(cluster, 10)

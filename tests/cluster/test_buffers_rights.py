@@ -16,6 +16,7 @@ NEEDED = [
     "watch replicasets.apps",
     "watch statefulsets.apps",
     "watch jobs.batch",
+    "watch cronjobs.batch",
     "watch replicationcontrollers",
     "get flowers.example.com/scale",
     "watch verticalpodautoscalers.autoscaling.k8s.io",
@@ -53,7 +54,7 @@ DENIED = [
 
 @pytest.fixture(scope="module")
 def account(cluster: Cluster) -> Account:
-    return account_of(cluster, "buffers", "trellis-buffers", "watch pods")
+    return account_of(cluster, "buffers", "trellis-buffers")
 
 
 @pytest.mark.parametrize("right", NEEDED)

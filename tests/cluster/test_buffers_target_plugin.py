@@ -11,6 +11,7 @@ import yaml
 from cluster_buffers import Start, buffer_controllers, chunks_of, condition_of, requests_of
 from testbed.client import Json
 from testbed.cluster import Cluster
+from testbed.rights import until_granted
 from testbed.shipped import ROOT
 from testbed.waiting import until
 from wheels import build_wheel, install
@@ -43,8 +44,10 @@ def games(cluster: Cluster) -> Iterator[None]:
         "spec": {"group": GROUP, "scope": "Namespaced", "names": names, "versions": [version]},
     }
     cluster.api.apply(definition)
-    for document in yaml.safe_load_all((EXAMPLE / "deploy" / "role.yaml").read_text()):
+    role, binding = yaml.safe_load_all((EXAMPLE / "deploy" / "role.yaml").read_text())
+    for document in (role, binding):
         cluster.api.apply(document)
+    until_granted(cluster.api, "system:serviceaccount:kube-system:trellis-buffers", [role])
     until("the kind to be served", lambda: "GameServerSet" in str(cluster.api.find(f"/apis/{GROUP}/v1")))
     yield
     cluster.api.delete(cluster.api.path_of(definition))

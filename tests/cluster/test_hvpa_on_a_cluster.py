@@ -23,7 +23,7 @@ from cluster_hvpas import (
 )
 from cluster_hvpas import workload as stateful
 from cluster_updaters import events
-from cluster_vpas import value, vpa, vpa_path
+from cluster_vpas import until_passed, vpa, vpa_path
 from testbed.client import Json
 from testbed.cluster import Cluster
 from testbed.waiting import until
@@ -134,8 +134,12 @@ def test_story_2_grows_one_replica_and_then_their_number(cluster: Cluster, names
     recommend("1", "2100M")
     until("a second one", lambda: replicas_of(cluster, namespace, "web", "statefulsets") == 2)
     until("their size", lambda: size_of(cluster, namespace, "web") == (1000, 2_100_000_000))
-    status = status_of(cluster, namespace, "web")
-    assert (status["bucket"], bool(status["lastScaleTime"])) == (1, True)
+
+    def is_in_the_second_bucket() -> bool:
+        status = status_of(cluster, namespace, "web")
+        return status.get("bucket") == 1 and bool(status.get("lastScaleTime"))
+
+    until("the second bucket", is_in_the_second_bucket)
 
 
 def test_of_two_controllers_one_works_and_the_other_takes_over(
@@ -143,8 +147,8 @@ def test_of_two_controllers_one_works_and_the_other_takes_over(
 ) -> None:
     leads = ("--leader-elect=true",)
     short = (
-        "--leader-elect-lease-duration=3s",
-        "--leader-elect-renew-deadline=2s",
+        "--leader-elect-lease-duration=8s",
+        "--leader-elect-renew-deadline=6s",
         "--leader-elect-retry-period=500ms",
     )
     workload(cluster, namespace, "web", 2)
@@ -156,7 +160,7 @@ def test_of_two_controllers_one_works_and_the_other_takes_over(
     until("three replicas", lambda: replicas_of(cluster, namespace, "web") == 3)
     first.process.kill()
     advise(cluster, namespace, 10_000, 30_000)
-    until("four replicas", lambda: replicas_of(cluster, namespace, "web") == 4, 30.0)
+    until("four replicas", lambda: replicas_of(cluster, namespace, "web") == 4)
 
 
 def test_a_controller_that_starts_anew_changes_nothing_by_itself(
@@ -171,27 +175,27 @@ def test_a_controller_that_starts_anew_changes_nothing_by_itself(
     cluster.ready_pods(namespace, "web", 3)
     first.process.kill()
     before = cluster.api.get(workload_path(namespace, "web"))["metadata"]["generation"]
-    second = controller(namespace)
-    until("some passes", lambda: passes(second) >= 3)
+    second = controller(namespace, "--hvpa-interval=1s")
+    until_passed(second, "trellis_hvpa", 3)
     assert cluster.api.get(workload_path(namespace, "web"))["metadata"]["generation"] == before
     # A target that is deleted and made anew is the same story.
     cluster.api.delete(workload_path(namespace, "web"))
     until("the loss to be told of", lambda: reason(cluster, namespace) == "TargetNotFound")
-    workload(cluster, namespace, "web", 2)
+    # Nobody waits for two: there may be three before they are seen.
+    cluster.api.create(deployment("web", container(cpu="6", memory="2G"), replicas=2), namespace)
     until("three replicas again", lambda: replicas_of(cluster, namespace, "web") == 3)
 
 
 def test_a_target_that_somebody_scaled_to_zero_stays_there(cluster: Cluster, namespace: str, controller: Start) -> None:
     workload(cluster, namespace, "web", 2)
     cluster.api.create(hvpa("web", vpa={"deploy": True}), namespace)
-    second = controller(namespace)
+    started = controller(namespace, "--hvpa-interval=1s")
     until("its VPA", lambda: exists(cluster, vpa_path(namespace, "web")))
     advise(cluster, namespace, 12_000, 24_000)
     until("three replicas", lambda: replicas_of(cluster, namespace, "web") == 3)
     cluster.api.patch(workload_path(namespace, "web"), {"spec": {"replicas": 0}})
     until("zero to be told of", lambda: reason(cluster, namespace) == "ScaledToZero")
-    seen = passes(second)
-    until("some passes", lambda: passes(second) >= seen + 2)
+    until_passed(started, "trellis_hvpa", 3)
     assert replicas_of(cluster, namespace, "web") == 0
     cluster.api.patch(workload_path(namespace, "web"), {"spec": {"replicas": 1}})
     until("three replicas again", lambda: replicas_of(cluster, namespace, "web") == 3)
@@ -215,7 +219,3 @@ def test_a_count_that_a_user_writes_to_the_hvpa_is_written_back(
 def reason(cluster: Cluster, namespace: str) -> str:
     found: Any = conditions_of(cluster, namespace, "web").get("Active", ("", ""))
     return str(found[1])
-
-
-def passes(controller: Any) -> float:
-    return value(controller, "trellis_hvpa_execution_latency_seconds_count", step="total")

@@ -46,7 +46,7 @@ DENIED = [
 
 @pytest.fixture(scope="module")
 def account(cluster: Cluster) -> Account:
-    return account_of(cluster, "hvpa", "trellis-hvpa", "watch pods")
+    return account_of(cluster, "hvpa", "trellis-hvpa")
 
 
 @pytest.mark.parametrize("right", NEEDED)

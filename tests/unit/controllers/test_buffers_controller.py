@@ -13,6 +13,7 @@ from model_server import Document, pod_path
 from trellis.base.durations import Duration
 from trellis.base.errors import Unreachable
 from trellis.controllers.buffers.controller import BufferController
+from trellis.kube.scripted import refusal
 
 TEN_PERCENT = {**TWO_OF_WEB, "capacity": {"replicas": {"percent": {"percent": 10, "minCount": 1}}}}
 FIVE_PODS = {"replicaNum": 5, "podLabels": {"team": "ci"}, "podSpec": {"containers": [app(cpu="1")]}}
@@ -213,6 +214,63 @@ def test_a_vpa_counts_for_a_deployment_that_an_operator_owns_unless_its_owner_co
     world.run(play)
 
 
+@pytest.mark.parametrize("pods", [0, 1])
+@pytest.mark.parametrize("labels", [{"app": "nightly-1"}, {}])
+def test_a_vpa_on_a_cron_job_sizes_the_chunks_of_its_jobs(pods: int, labels: Document) -> None:
+    world = cron_world(labels, pods)
+    world.add_vpa("2", "nightly", "nightly", kind="CronJob")
+
+    async def play(_: BufferController) -> None:
+        assert (world.chunks(), world.requests()) == (2, {"cpu": "2", "memory": "1Gi"})
+        world.add_vpa("3", "nightly", "nightly", kind="CronJob")
+        await world.wait(2.0)
+        assert world.requests()["cpu"] == "3"
+        world.server.delete(path("verticalpodautoscalers", "nightly"))
+        await world.wait(2.0)
+        assert world.requests()["cpu"] == "500m"
+
+    world.run(play)
+
+
+def test_a_vpa_on_a_job_that_a_cron_job_owns_sizes_nothing_as_for_its_pods() -> None:
+    world = cron_world({"app": "nightly-1"}, 1)
+    world.add_vpa("2", "nightly", "nightly-1", kind="Job")
+
+    async def play(_: BufferController) -> None:
+        assert world.requests()["cpu"] == "500m"
+
+    world.run(play)
+
+
+def test_without_the_right_to_read_cron_jobs_the_chunks_of_jobs_are_as_they_are_written() -> None:
+    world = cron_world({"app": "nightly-1"}, 1)
+    world.add_vpa("2", "nightly", "nightly", kind="CronJob")
+    world.fault = lambda request: refusal(403, "Forbidden", "no") if request.path.endswith("/cronjobs") else None
+
+    async def play(_: BufferController) -> None:
+        await world.wait(10.0)
+        assert (world.chunks(), world.requests()["cpu"]) == (2, "500m")
+        world.fault = lambda _request: None
+        await world.wait(120.0)
+        assert world.requests()["cpu"] == "2"
+
+    world.run(play)
+
+
+def cron_world(labels: Document, pods: int) -> World:
+    """A Job of two that a CronJob has made, whose template has these labels, and a Buffer of as many on the Job."""
+    world = World()
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [app(cpu="500m", memory="1Gi")]}}
+    world.put(path("cronjobs", "nightly"), {"spec": {"jobTemplate": {"spec": {"template": template}}}})
+    world.add_workload("nightly-1", 2, "jobs", pods=pods)
+    owner = {"apiVersion": "batch/v1", "kind": "CronJob", "name": "nightly", "uid": "u", "controller": True}
+    where = path("jobs", "nightly-1")
+    found = world.server.objects[where]
+    world.put(where, {**found, "metadata": {**found["metadata"], "ownerReferences": [owner]}})
+    world.add_buffer(**target("Job", "nightly-1", "batch/v1"), capacity={"replicas": {"exactly": 2}})
+    return world
+
+
 def test_what_an_hvpa_has_decided_is_the_size_of_a_chunk() -> None:
     world = world_with()
     bucket = {"replicas": {"min": 1}, "cpu": {"min": "0", "max": "24"}, "memory": {"min": "0", "max": "24Gi"}}
@@ -265,8 +323,8 @@ def test_a_foreign_type_and_a_kind_that_is_set_aside_are_left_alone() -> None:
         await world.wait(120.0)
         assert world.status("foreign") == world.status("aside") == {}
         assert (world.writes, world.events) == (0, [])
-        assert world.figure('trellis_buffers_objects{reason="OtherBufferType"}') == 1
-        assert world.figure('trellis_buffers_objects{reason="TargetKindSetAside"}') == 1
+        assert world.counted('trellis_buffers_objects{reason="OtherBufferType"}') == 1
+        assert world.counted('trellis_buffers_objects{reason="TargetKindSetAside"}') == 1
 
     world.run(play)
 
@@ -285,7 +343,7 @@ def test_neither_writer_of_the_status_loses_what_the_other_wrote() -> None:
         assert world.condition("Provisioned") == ("True", "AllThere")
         assert world.status()["lastFullyProvisioned"] == "2026-11-18T12:00:00Z"
         await world.wait(60.0)
-        assert world.figure("trellis_buffers_last_full_timestamp_seconds") == 1_795_003_200.0
+        assert world.counted("trellis_buffers_last_full_timestamp_seconds") == 1_795_003_200.0
 
     world.run(play)
 
@@ -516,12 +574,12 @@ def test_metrics_tell_what_each_buffer_wants_and_gets_up_to_a_number_of_buffers(
 
     async def play(_: BufferController) -> None:
         await world.wait(60.0)
-        assert world.figure('trellis_buffers_wanted_chunks{namespace="shop",name="a"}') == 2
-        assert world.figure('trellis_buffers_chunks{namespace="shop",name="a"}') == 1
-        assert world.figure('trellis_buffers_chunks{namespace="shop",name="b"') == 0
-        assert world.figure('trellis_buffers_objects{reason="BufferReady"}') == 2
-        assert world.figure('trellis_buffers_noted_objects{reason="LimitedByQuotas"}') == 2
-        assert world.figure("trellis_buffers_last_change_timestamp_seconds") > 0
+        assert world.counted('trellis_buffers_wanted_chunks{name="a",namespace="shop"}') == 2
+        assert world.counted('trellis_buffers_chunks{name="a",namespace="shop"}') == 1
+        assert world.counted('trellis_buffers_chunks{name="b",namespace="shop"') == 0
+        assert world.counted('trellis_buffers_objects{reason="BufferReady"}') == 2
+        assert world.counted('trellis_buffers_noted_objects{reason="LimitedByQuotas"}') == 2
+        assert world.counted("trellis_buffers_last_change_timestamp_seconds") > 0
 
     world.run(play)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from buffer_controller_world import path
+from buffer_controller_world import TWO_OF_WEB, path
 from buffer_world import a_spec
 from capacity_buffer_world import OF_BUFFER, OF_WEB, CapacityWorld
 from model_server import Document
@@ -224,6 +224,27 @@ def test_a_cluster_without_the_kind_is_told_until_it_has_it() -> None:
         world.version = "v1beta1"
         await world.wait(130.0)
         assert world.kept() == KEPT
+
+    world.run(play)
+
+
+def test_a_kind_that_is_removed_or_changes_its_version_stops_no_buffer() -> None:
+    world = translating()
+
+    async def play(_: BufferController) -> None:
+        assert world.kept() == KEPT
+        world.remove_kind()
+        await world.wait(10.0)
+        world.add_buffer("new", **TWO_OF_WEB, capacity={"replicas": {"exactly": 3}})
+        await world.wait(10.0)
+        assert (world.chunks("new"), world.chunks()) == (3, 2)
+        assert world.kept("new") == ("False", "CapacityBuffersNotServed")
+        await world.wait(70.0)
+        assert world.kept() == ("False", "CapacityBuffersNotServed")
+        world.install_kind("v1alpha1")
+        await world.wait(130.0)
+        assert (world.kept(), world.kept("new")) == (KEPT, KEPT)
+        assert world.capacity() is not None
 
     world.run(play)
 

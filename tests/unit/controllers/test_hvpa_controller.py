@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hvpa_controller_world import World, path
+from hvpa_controller_world import STORY_1, World, path
 from model_server import pod_path
 from trellis.base.errors import Unreachable
 from trellis.controllers.hvpa.controller import HvpaController
@@ -50,6 +50,24 @@ def test_a_recommendation_moves_count_and_size_and_the_status_tells() -> None:
         await world.wait(3600.0)
         assert [count for _, count in world.scalings] == [3]
         assert world.said("ScalesUp") == 1
+
+    world.run(play)
+
+
+def test_people_read_sizes_as_buckets_are_written_and_the_status_has_them_exactly() -> None:
+    bucket = {**STORY_1, "memory": {"min": "1Gi", "max": "9Gi"}}
+    world = World()
+    world.add_workload(memory="2Gi")
+    world.add_hvpa(**OWN_VPA, buckets=[bucket])
+
+    async def play(_: HvpaController) -> None:
+        world.advise("12", "2684354561", "24", "5368709122")
+        await world.wait(60.0)
+        assert world.size() == {"cpu": "8", "memory": "2684354561"}
+        (active,) = [each for each in world.status()["conditions"] if each["type"] == "Active"]
+        assert active["message"].startswith("3 x (CPU 8, memory 2.5Gi): ")
+        (told,) = [message for code, message in world.events if code == "ScalesUp"]
+        assert told.startswith("2 x (CPU 6, memory 2Gi) to 3 x (CPU 8, memory 2.5Gi): ")
 
     world.run(play)
 
@@ -282,6 +300,25 @@ def test_a_count_that_somebody_changed_is_set_back_once_in_a_window() -> None:
         assert world.conditions()["DriftLeft"] == "DriftLeft"
         await world.wait(300.0)
         assert world.replicas() == 3
+
+    world.run(play)
+
+
+def test_requests_that_somebody_gives_a_pod_are_told_of_once_in_a_window_even_if_they_are_set_right_at_once() -> None:
+    world = world_with_vpa()
+
+    async def play(_: HvpaController) -> None:
+        world.advise("12", "2G", "24", "4G")
+        await world.wait(120.0)
+        assert world.said("RequestsDrifted") == 0, "pods that the updater resizes have not drifted"
+        for _edit in range(3):
+            world.give_a_pod({"cpu": "1", "memory": "2G"})
+            world.resize()
+            await world.wait(60.0)
+        assert world.said("RequestsDrifted") == 1
+        assert world.conditions()["RequestsDrifted"] == "RequestsDrifted"
+        await world.wait(300.0)
+        assert "RequestsDrifted" not in world.conditions()
 
     world.run(play)
 

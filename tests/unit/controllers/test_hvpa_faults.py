@@ -213,7 +213,8 @@ def test_who_only_reads_decides_all_the_same_and_writes_nothing() -> None:
         world.wish(6)
         await world.wait(60.0)
         told = [message.partition(":")[0] for code, message in world.events if code == "ScalesUp"]
-        assert told == ["2 x (6000m, 2G) to 3 x (8000m, 2G)", "2 x (6000m, 2G) to 4 x (9000m, 2G)"]
+        steps = ("3 x (CPU 8, memory 2G)", "4 x (CPU 9, memory 2G)")
+        assert told == [f"2 x (CPU 6, memory 2G) to {each}" for each in steps]
         assert world.said("ScaleRefused") == 0
         assert (world.replicas(), world.status(), world.spec("hvpas")["replicas"]) == (2, {}, 6)
 

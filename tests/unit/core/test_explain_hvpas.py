@@ -24,6 +24,7 @@ from trellis.core.hvpa.steps import opens_at
 from trellis.core.model.dump_lines import ScaleLine
 from trellis.core.model.owners import ScaleAnswer, TargetRef
 from trellis.core.recommend.capping.limit_ranges import counts
+from trellis.reports.explain_hvpa import source_lines
 
 WINDOW = {"begin": "220000-0000", "end": "230000-0000"}
 
@@ -55,6 +56,21 @@ def code(part: HvpaPart) -> str:
 
 
 # Demand
+
+
+def test_a_vpa_of_another_hvpa_is_told_to_be_its_own() -> None:
+    cluster = world(total={"cpu": "24", "memory": "10G"})
+    cluster.add_hvpa("younger", target="web", vpa={"deploy": False})
+    cluster.add_vpa("mine", {"app": {"cpu": "1", "memory": "1G"}}, mode="Off", target="other")
+    metadata = cluster.objects["Hvpa", (NAMESPACE, "younger")]["metadata"]
+    metadata["creationTimestamp"] = time(NOW - 60)
+    own, other = told(cluster), told(cluster, "younger")
+    assert own.vpa is not None
+    assert other.vpa is not None
+    assert (own.vpa.owned, own.vpa.owner) == (True, "web")
+    assert (other.vpa.owned, other.vpa.owner) == (False, "web")
+    assert next(source_lines(own, time(NOW))).startswith("VPA web, its own, recommends")
+    assert next(source_lines(other, time(NOW))).startswith("VPA web, that of Hvpa web, recommends")
 
 
 def test_both_sources_are_told_with_what_each_says() -> None:

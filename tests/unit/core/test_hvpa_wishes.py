@@ -287,7 +287,7 @@ def test_the_status_says_what_is_held_back() -> None:
     made = decided(workload(2, "6", 4, begun(meaning=means), meaning=means), NOW + 15)
     (step,) = blocked_of(made)
     assert (step.direction, step.reason) == ("Up", "UpdatePolicy")
-    assert step.message.startswith("2 x (6000m) to 3 x (8000m): ")
+    assert step.message.startswith("2 x (CPU 6) to 3 x (CPU 8): ")
     assert made.actions == (WriteBack(2),), "so that the HPA repeats its wish"
 
 

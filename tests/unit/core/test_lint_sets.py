@@ -98,6 +98,8 @@ def test_two_vpas_on_one_target_are_told() -> None:
     second = VPA.replace("{name: web}\nspec", "{name: second}\nspec")
     (line,) = found(VPA, second)
     assert "the older of the two governs" in line
+    (line,) = found(VPA, second + '  updatePolicy: {updateMode: "Off"}\n')
+    assert "the one that acts governs" in line
 
 
 def test_an_hvpa_beside_a_vpa_is_told_unless_the_vpa_only_recommends() -> None:

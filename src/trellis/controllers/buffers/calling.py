@@ -16,6 +16,7 @@ from trellis.controllers.buffers.slimming import pod_differs, workload_differs
 from trellis.controllers.buffers.watching import Watching, governor_of
 from trellis.core.model.keys import Key, key_of
 from trellis.kube.changes import Change
+from trellis.kube.resources import JOBS
 
 # Pods, quotas and nodes change in numbers: so long the rest of them is waited for.
 GATHER_SECONDS: Final = 0.25
@@ -99,6 +100,8 @@ class Calling:
             if governor is not None:
                 target = governor.claim.target
                 self._call(target.namespace, target.kind, target.name)
+                for job in self._watching.jobs_of(target.namespace, target.kind, target.name):
+                    self._call(target.namespace, JOBS.kind, job)
 
     def _workload_changed(self, kind: str) -> Callable[[Change[Any]], None]:
         def changed(change: Change[Any]) -> None:

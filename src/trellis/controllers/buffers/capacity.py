@@ -16,7 +16,7 @@ from trellis.controllers.buffers.capacity_gathering import CapacityGathering
 from trellis.controllers.buffers.capacity_keeping import CapacityKeeping
 from trellis.controllers.buffers.capacity_publishing import CapacityPublishing
 from trellis.controllers.buffers.capacity_serving import Serving
-from trellis.controllers.buffers.capacity_watching import CapacityWatching, capacity_key, served_version
+from trellis.controllers.buffers.capacity_watching import CapacityWatching, capacity_key
 from trellis.controllers.buffers.elsewhere_settings import ElsewhereSettings
 from trellis.controllers.buffers.gathering import Gathering
 from trellis.controllers.buffers.sharing import Sharing
@@ -66,7 +66,7 @@ class Capacity:
         wanted = settings.serve_capacity_buffers or settings.translate
         self._watching = CapacityWatching(informers, served) if wanted else None
         self._serving: Serving | None = None
-        self.elsewhere: Translating | Withdrawing = Withdrawing(client, writer, served_version(served))
+        self.elsewhere: Translating | Withdrawing = Withdrawing(client, writer)
         if self._watching is not None and settings.translate:
             self.elsewhere = Translating(self._watching, writer, record=record, now=now)
         elif self._watching is not None:

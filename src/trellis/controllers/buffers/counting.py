@@ -13,7 +13,7 @@ import msgspec
 
 from trellis.api.kube.counted_workloads import CountedReplicationController, CountedWorkload
 from trellis.api.kube.meta import KubeObject
-from trellis.base.errors import Forbidden, InvalidSelector, KubeError, NotFound, Unauthorized, UnreadableObject
+from trellis.base.errors import InvalidSelector, KubeError, NotFound, UnreadableObject
 from trellis.base.selectors import Selector, parse_selector, selector_from_object
 from trellis.controllers.buffers.keeping import Shown
 from trellis.controllers.buffers.slimming import AnyCounted
@@ -23,12 +23,10 @@ from trellis.core.buffers.target_kinds import TARGET_UNREADABLE
 from trellis.core.model.owners import ScaleAnswer, TargetRef, missing
 from trellis.core.model.selection import selector_of
 from trellis.core.model.target_problems import (
-    TARGET_FORBIDDEN,
     TARGET_NOT_FOUND,
-    TARGET_SELECTOR_UNREADABLE,
     TARGET_SELECTS_NOTHING,
-    TARGET_UNREACHABLE,
     TargetProblem,
+    reason_of,
     unread,
 )
 from trellis.kube.client import Client
@@ -74,15 +72,12 @@ class Counting:
         """What a target says, or why that is not known."""
         try:
             found = await self._count(target, known)
-        except NotFound:
-            self._scalable.doubt()
-            return unread(TARGET_NOT_FOUND, missing(target))
-        except (Forbidden, Unauthorized) as error:
-            return unread(TARGET_FORBIDDEN, str(error))
+        except NotFound as error:
+            return unread(reason_of(error), missing(target))
         except (KubeError, UnreadableObject) as error:
-            return unread(TARGET_UNREACHABLE, str(error))
+            return unread(reason_of(error), str(error))
         except InvalidSelector as error:
-            return unread(TARGET_SELECTOR_UNREADABLE, f"the selector of {target}: {error}")
+            return unread(reason_of(error), f"the selector of {target}: {error}")
         if isinstance(found, Counted) and (found.selector.selects_nothing or not found.selector.requirements):
             return unread(TARGET_SELECTS_NOTHING, f"{target} has no selector, or an empty one")
         return found
@@ -116,12 +111,10 @@ class Counting:
         )
 
     async def _scale(self, target: TargetRef) -> Counted | TargetProblem:
-        kind = await self._scalable.find(target)
-        if isinstance(kind, TargetProblem):
-            return kind
-        # By its metadata alone a scale would have no count.
-        resource = msgspec.structs.replace(kind.resource, metadata_only=False)
-        scale = await self._client.get_scale(resource, target.name, target.namespace)
+        found = await self._scalable.read(target)
+        if isinstance(found, TargetProblem):
+            return found
+        scale = found.scale
         text = scale.status.selector
         selector = parse_selector(text) if text else Selector.nothing()
         answer = ScaleAnswer(text, scale.metadata.controller)

@@ -16,9 +16,10 @@ from trellis.controllers.buffers.publishing import status_action
 from trellis.controllers.buffers.sharing import Sharing
 from trellis.controllers.buffers.telling import tell
 from trellis.controllers.buffers.translating import Translating
+from trellis.controllers.buffers.translator import Translator
 from trellis.controllers.buffers.watching import Watching
 from trellis.controllers.buffers.withdrawing import Withdrawing
-from trellis.core.buffers import BufferSettings, Facts, Translation, translate
+from trellis.core.buffers import Facts, Translation
 from trellis.core.model.keys import Key, key_of
 from trellis.core.model.target_problems import TARGET_FORBIDDEN, TARGET_UNREACHABLE, TargetProblem, unread
 from trellis.kube.events import reference_to
@@ -55,7 +56,7 @@ class Looking:
         writer: Writer,
         *,
         elsewhere: Translating | Withdrawing,
-        figures: BufferSettings,
+        translator: Translator,
         settle: Callable[[str], None],
         metrics: Metrics,
         record: Record,
@@ -67,7 +68,7 @@ class Looking:
         self._writer = writer
         self._elsewhere = elsewhere
         self._keeping = keeping
-        self._figures = figures
+        self._translator = translator
         self._settle = settle
         self._metrics = metrics
         self._record = record
@@ -89,7 +90,7 @@ class Looking:
         facts = await self._facts(buffer, known)
         if facts is None:
             return _RETRY_SECONDS
-        made = self._translated(known, facts)
+        made = self._translated(buffer, known, facts)
         if self._sharing.put(key, _created(buffer), made):
             self._settle(key[0])
             return self._again(made)
@@ -129,12 +130,12 @@ class Looking:
         )
         return None if unsure and _has_pods(buffer) else facts
 
-    def _translated(self, known: Known, facts: Facts) -> Translation:
+    def _translated(self, buffer: Buffer, known: Known, facts: Facts) -> Translation:
         now, made = self._now(), known.made
         if made is not None and known.facts == facts and (made.next_change is None or now < made.next_change):
             return made
         self._metrics.add(named.TRANSLATIONS, 1)
-        found = translate(known.meaning, facts, now, self._figures)
+        found = self._translator.translate(buffer, known.meaning, facts, now)
         known.facts = facts
         # The same answer stays the same object: whoever has told it sees that at a glance.
         if made is None or made != found:

@@ -10,9 +10,11 @@ from trellis.base.names import why_not_label_key
 from trellis.base.quantity import Quantity
 from trellis.controllers.buffers.elsewhere_settings import ElsewhereSettings
 from trellis.core.buffers import BufferSettings
+from trellis.runtime.boosts import why_not_millicores
 from trellis.runtime.component_settings import AccessSettings, LeaderSettings, ScopeSettings, why_no_time
 from trellis.runtime.health_server import HealthSettings
 from trellis.runtime.logs import LogSettings
+from trellis.runtime.recording import RecordSettings
 from trellis.runtime.settings import Conflict, Setting, Settings
 
 LEASE: Final = "trellis-buffers"
@@ -60,6 +62,7 @@ class TranslationSettings(Settings, frozen=True):
             "What the admission controller has been told: most CPU that a container is given for its start.",
             why="A chunk is as big as a pod that starts. Unset: no maximum.",
             minimum=Quantity.ZERO,
+            check=why_not_millicores,
         ),
     ] = None
     metrics_buffers: Annotated[
@@ -85,15 +88,12 @@ class TranslationSettings(Settings, frozen=True):
         )
 
     def conflicts(self) -> Iterator[Conflict]:
-        """Each label of a class is a kind, an equals sign and a label; CPU is counted in whole millicores."""
+        """Each label of a class is a kind, an equals sign and a label."""
         for each in self.node_class_labels:
             kind, _, label = each.partition("=")
             why = "must be written as Kind=label" if not (kind and label) else why_not_label_key(label)
             if why is not None:
                 yield Conflict("node-class-labels", f'"{each}" {why}')
-        most = self.max_allowed_cpu_boost
-        if most is not None and not most.is_whole_milli:
-            yield Conflict("max-allowed-cpu-boost", "must be a whole number of milli CPUs")
 
 
 class BufferControllerSettings(Settings, frozen=True):
@@ -106,3 +106,4 @@ class BufferControllerSettings(Settings, frozen=True):
     leader: LeaderSettings = LeaderSettings(leader_elect_resource_name=LEASE)
     health: HealthSettings = HealthSettings(address=":8946")
     logs: LogSettings = LogSettings()
+    recording: RecordSettings = RecordSettings()

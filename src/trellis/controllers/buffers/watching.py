@@ -12,12 +12,13 @@ from typing import Any, Final
 from trellis.api.buffer import Buffer
 from trellis.api.hvpa import Hvpa
 from trellis.api.kube.nodes import Node
+from trellis.api.kube.observed_workloads import ObservedCronJob
 from trellis.api.kube.pods import Pod
 from trellis.api.kube.policies import LimitRange, ResourceQuota
 from trellis.api.vpa import VerticalPodAutoscaler
-from trellis.controllers.admission.slimming import GoverningHvpa, GoverningVpa, slim_hvpa, slim_vpa
+from trellis.controllers.admission.slimming import GoverningHvpa, GoverningVpa, WorkloadSlimmer, slim_hvpa, slim_vpa
 from trellis.controllers.buffers.classes import BY_DAEMON_NODE, daemon_on
-from trellis.controllers.buffers.slimming import COUNTED, PodSlimmer, slim_workload
+from trellis.controllers.buffers.slimming import COUNTED, AnyCounted, PodSlimmer, slim_workload
 from trellis.core.admission.governors import Governors
 from trellis.core.model.keys import BY_NAMESPACE, in_namespace
 from trellis.core.model.owners import Lookup
@@ -25,13 +26,27 @@ from trellis.core.recommend.capping import NamespaceLimits, read_limit_ranges
 from trellis.core.sizing.governors import Governor
 from trellis.kube.changes import Change
 from trellis.kube.informer import Informer
-from trellis.kube.resources import BUFFERS, HVPAS, LIMIT_RANGES, NODES, PODS, RESOURCE_QUOTAS, VPAS
+from trellis.kube.resources import (
+    BUFFERS,
+    HVPAS,
+    JOBS,
+    LIMIT_RANGES,
+    NODES,
+    OBSERVED_CRON_JOBS,
+    PODS,
+    RESOURCE_QUOTAS,
+    VPAS,
+)
 from trellis.kube.served import Served
 from trellis.runtime.component_settings import ScopeSettings
 from trellis.runtime.informers import Informers
 from trellis.runtime.labelled import BY_LABELS
+from trellis.runtime.unseen import Dispensable
 
 BY_TARGET: Final = "target"
+BY_CONTROLLER: Final = "controller"
+
+_NO_CRON_JOBS: Final = Dispensable("what sizes the pods of a CronJob does not count for Buffers on its Jobs")
 
 _UNLIMITED: Final = NamespaceLimits()
 
@@ -50,8 +65,15 @@ class Watching:
             PODS, PodSlimmer().slim, indexes={**BY_LABELS, BY_DAEMON_NODE: daemon_on}
         )
         self.workloads: dict[str, Informer[Any]] = {
-            each.kind: informers.follow(each, slim_workload) for each in COUNTED
+            each.kind: informers.follow(
+                each, slim_workload, indexes={BY_CONTROLLER: _controlled} if each.kind == JOBS.kind else None
+            )
+            for each in COUNTED
         }
+        # They have no count, but what sizes the pods of their Jobs is about them.
+        self.cron_jobs: Informer[ObservedCronJob] = informers.follow(
+            OBSERVED_CRON_JOBS, WorkloadSlimmer().slim, dispensable=_NO_CRON_JOBS
+        )
         # Without their definitions there are none, and pods are as big as they are written.
         self.vpas: Informer[VerticalPodAutoscaler] = informers.follow(VPAS, slim_vpa, served=served.serves(VPAS))
         self.hvpas: Informer[Hvpa] = informers.follow(HVPAS, slim_hvpa, served=served.serves(HVPAS))
@@ -61,12 +83,17 @@ class Watching:
         self.vpas.subscribe(self._governor_changed(VPAS.kind))
         self.hvpas.subscribe(self._governor_changed(HVPAS.kind))
         self.limit_ranges.subscribe(self._limits_changed)
-        for kind, informer in self.workloads.items():
+        for kind, informer in (*self.workloads.items(), (OBSERVED_CRON_JOBS.kind, self.cron_jobs)):
             informer.subscribe(self._workload_changed(kind))
 
     def buffers_of(self, namespace: str, kind: str, name: str) -> tuple[Buffer, ...]:
         """The Buffers with this target."""
         return self.buffers.by(BY_TARGET, _target(namespace, kind, name))
+
+    def jobs_of(self, namespace: str, kind: str, name: str) -> tuple[str, ...]:
+        """The names of the Jobs that this one has made: what sizes it sizes their pods."""
+        found = self.workloads[JOBS.kind].by(BY_CONTROLLER, _target(namespace, kind, name))
+        return tuple(each.metadata.name for each in found)
 
     def buffers_in(self, namespace: str) -> tuple[Buffer, ...]:
         """All Buffers of a namespace."""
@@ -82,7 +109,9 @@ class Watching:
 
     def finders(self) -> dict[str, Lookup]:
         """How a workload is found, by kind."""
-        return {kind: each.get for kind, each in self.workloads.items()}
+        found: dict[str, Lookup] = {kind: each.get for kind, each in self.workloads.items()}
+        found[OBSERVED_CRON_JOBS.kind] = self.cron_jobs.get
+        return found
 
     def _governor_changed(self, kind: str) -> Callable[[Change[Any]], None]:
         def changed(change: Change[Any]) -> None:
@@ -113,6 +142,11 @@ def governor_of(found: VerticalPodAutoscaler | Hvpa | None) -> Governor | None:
 
 def _target(namespace: str, kind: str, name: str) -> str:
     return f"{namespace}/{kind}/{name}"
+
+
+def _controlled(found: AnyCounted) -> tuple[str, ...]:
+    controller = found.metadata.controller
+    return (_target(found.metadata.namespace, controller.kind, controller.name),) if controller is not None else ()
 
 
 def _targeted(buffer: Buffer) -> tuple[str, ...]:

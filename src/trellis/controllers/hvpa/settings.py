@@ -9,6 +9,7 @@ from trellis.core.hvpa import HvpaSettings
 from trellis.runtime.component_settings import AccessSettings, LeaderSettings, NamespaceSettings, why_no_time
 from trellis.runtime.health_server import HealthSettings
 from trellis.runtime.logs import LogSettings
+from trellis.runtime.recording import RecordSettings
 from trellis.runtime.settings import Setting, Settings
 
 LEASE: Final = "trellis-hvpa"
@@ -52,3 +53,4 @@ class HvpaControllerSettings(Settings, frozen=True):
     leader: LeaderSettings = LeaderSettings(leader_elect_resource_name=LEASE)
     health: HealthSettings = HealthSettings(address=":8945")
     logs: LogSettings = LogSettings()
+    recording: RecordSettings = RecordSettings()

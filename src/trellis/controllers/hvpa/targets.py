@@ -8,18 +8,11 @@ import msgspec
 
 from trellis.api.hvpa import Hvpa
 from trellis.api.kube.scaling import Scale
-from trellis.base.errors import Forbidden, InvalidSelector, KubeError, NotFound, Unauthorized, UnreadableObject
+from trellis.base.errors import InvalidSelector, KubeError, NotFound, UnreadableObject
 from trellis.base.selectors import Selector, parse_selector
 from trellis.controllers.hvpa.publishing import Said
 from trellis.core.model.owners import TargetRef, missing
-from trellis.core.model.target_problems import (
-    TARGET_FORBIDDEN,
-    TARGET_NOT_FOUND,
-    TARGET_SELECTOR_UNREADABLE,
-    TARGET_SELECTS_NOTHING,
-    TARGET_UNREACHABLE,
-    TargetProblem,
-)
+from trellis.core.model.target_problems import TARGET_SELECTS_NOTHING, TargetProblem, reason_of
 from trellis.kube.client import Client
 from trellis.kube.resources import Resource
 from trellis.kube.scalable_kinds import LookupTimes, ScalableKinds
@@ -40,7 +33,6 @@ class Targets:
     """Asks for scales. A problem is an answer too."""
 
     def __init__(self, client: Client) -> None:
-        self._client = client
         self._kinds = ScalableKinds(client, LookupTimes(retry=_RETRY_SECONDS))
 
     async def find(self, hvpa: Hvpa) -> Scaled | Said:
@@ -48,21 +40,14 @@ class Targets:
         reference = hvpa.spec.target_ref
         target = TargetRef(hvpa.metadata.namespace, reference.api_version, reference.kind, reference.name)
         try:
-            kind = await self._kinds.find(target)
-            if isinstance(kind, TargetProblem):
-                return Said(kind.reason, kind.message)
-            # By its metadata alone a scale would have no count.
-            resource = msgspec.structs.replace(kind.resource, metadata_only=False)
-            scale = await self._client.get_scale(resource, target.name, target.namespace)
-            text = scale.status.selector
-            selector = parse_selector(text) if text else None
-        except NotFound:
-            self._kinds.doubt()
-            return Said(TARGET_NOT_FOUND, missing(target))
-        except (Forbidden, Unauthorized) as error:
-            return Said(TARGET_FORBIDDEN, str(error))
-        except (KubeError, UnreadableObject) as error:
-            return Said(TARGET_UNREACHABLE, str(error))
-        except InvalidSelector as error:
-            return Said(TARGET_SELECTOR_UNREADABLE, str(error))
-        return Scaled(resource, scale, selector) if selector is not None else Said(TARGET_SELECTS_NOTHING, str(target))
+            found = await self._kinds.read(target)
+            if isinstance(found, TargetProblem):
+                return Said(found.reason, found.message)
+            text = found.scale.status.selector
+            if not text:
+                return Said(TARGET_SELECTS_NOTHING, str(target))
+            return Scaled(found.resource, found.scale, parse_selector(text))
+        except NotFound as error:
+            return Said(reason_of(error), missing(target))
+        except (KubeError, UnreadableObject, InvalidSelector) as error:
+            return Said(reason_of(error), str(error))

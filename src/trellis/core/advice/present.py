@@ -1,6 +1,6 @@
 """What is there now that has to do with sizes? Pods, what makes them, and who else sizes or scales them.
 
-It comes from a cluster, from a dump of one, or from what Prometheus knows of one; what follows from it is the same.
+It comes from a cluster, or from what Prometheus knows of one; what follows from it is the same.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from trellis.api.kube.policies import LimitRange
 from trellis.api.kube.scaling import HorizontalPodAutoscaler
 from trellis.api.vpa import VerticalPodAutoscaler
 from trellis.core.advice.surveyed import Amount
-from trellis.core.model.collected import Collected
 from trellis.core.model.dump_lines import Missing
 from trellis.core.model.ooms import OomKill
 
@@ -44,20 +43,3 @@ class Present(msgspec.Struct, frozen=True):
     kills: Sequence[OomKill] = ()
     missing: tuple[Missing, ...] = ()
     largest_node: Amount = Amount()
-
-
-def present_in(collected: Collected) -> Present:
-    """What a dump shows."""
-    pods = tuple(collected.observed_pods)
-    workloads = {kind: tuple(found) for kind, found in collected.workloads.items()}
-    namespaces = {pod.metadata.namespace for pod in pods}
-    namespaces |= {each.metadata.namespace for found in workloads.values() for each in found}
-    return Present(
-        namespaces=tuple(sorted(namespaces)),
-        pods=pods,
-        workloads=workloads,
-        hpas=tuple(collected.hpas),
-        vpas=tuple(collected.vpas),
-        limit_ranges=tuple(collected.limit_ranges),
-        missing=collected.missing,
-    )

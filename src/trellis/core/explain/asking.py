@@ -23,7 +23,7 @@ from trellis.core.explain.placing import pod_placing
 from trellis.core.explain.pods import Planful, pod_part, verdicts_of, without_verdict
 from trellis.core.explain.says import says_about
 from trellis.core.explain.scaling import Scaled
-from trellis.core.explain.unseen import RECOMMENDER_ELSEWHERE, SCALING_UNSEEN, is_partial, unseen_by
+from trellis.core.explain.unseen import FLAGS_UNSEEN, RECOMMENDER_ELSEWHERE, SCALING_UNSEEN, is_partial, unseen_by
 from trellis.core.explain.unseen_nodes import unseen_of_nodes
 from trellis.core.explain.wording import time_text
 from trellis.core.hvpa.surroundings import vpa_of
@@ -117,6 +117,8 @@ def _answer(evidence: Evidence, about: _Subject) -> Explained:
     unseen = tuple(unseen_by(evidence, about.containers, parts, verdicts=about.kind != RECOMMENDATION_KIND))
     if about.scaled is not None and about.scaled.plan is not None:
         unseen = (*unseen, Unseen(SCALING_UNSEEN))
+        if "hvpa" not in evidence.components.seen:
+            unseen = (*unseen, Unseen(FLAGS_UNSEEN, "hvpa"))
     if vpa is not None and not vpa.is_answered:
         unseen = (Unseen(RECOMMENDER_ELSEWHERE, vpa.recommender), *unseen)
     explained = Explained(

@@ -42,5 +42,5 @@ def evidence_of(
         recommended_in(collected, namespace, given, at),
         updated_in(collected, namespace, given, at),
         arrivals_in(collected, namespace, given),
-        scaled_in(collected, namespace, at),
+        scaled_in(collected, namespace, given, at),
     )

@@ -15,12 +15,14 @@ from trellis.core.explain.parts import Amounts, Part
 class HpaSource(Part, frozen=True):
     """The HPA that drives an Hvpa.
 
-    `totals` are what it asks for, `since` when, `ratio` is the highest of current over target among its metrics, and
+    `owner` is the Hvpa that it belongs to, if to any, and `owned` whether that is this one. `totals` are what it asks
+    for, `since` when, `ratio` is the highest of current over target among its metrics, and
     `resources` are those that its metrics speak of.
     """
 
     name: str
     owned: bool
+    owner: str = ""
     totals: Amounts = {}
     since: str = ""
     ratio: float | None = None
@@ -33,11 +35,12 @@ class HpaSource(Part, frozen=True):
 class VpaSource(Part, frozen=True):
     """The VPA that recommends for an Hvpa: for a pod and for the whole workload.
 
-    Of the resources in `held` nobody has told a total, so that it is that of the first look.
+    Of the resources in `held` nobody has told a total, so that it is that of the first look. Owners are as of an HPA.
     """
 
     name: str
     owned: bool
+    owner: str = ""
     totals: Amounts = {}
     target: Amounts = {}
     held: tuple[str, ...] = ()

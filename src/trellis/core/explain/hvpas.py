@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import msgspec
 
-from trellis.api.hvpa import Hvpa, HvpaStatus
-from trellis.base.quantity import Quantity
-from trellis.base.quantity_text import Format
+from trellis.api.hvpa import HvpaStatus
+from trellis.api.kinds import HVPA
+from trellis.api.kube.meta import ObjectMeta
 from trellis.core.explain.evidence import Evidence
 from trellis.core.explain.hvpa_counts import demands_of, rungs_of, turns_of
 from trellis.core.explain.hvpa_parts import Held, HpaSource, HvpaPart, Portion, VpaSource
@@ -43,7 +43,7 @@ def hvpa_part(evidence: Evidence, scaled: Scaled) -> HvpaPart:
     )
     if view is None or made is None or meaning is None:
         return part
-    binary = is_binary(hvpa)
+    binary = meaning.binary
     return msgspec.structs.replace(
         part,
         replicas=view.replicas,
@@ -70,12 +70,6 @@ def hvpa_part(evidence: Evidence, scaled: Scaled) -> HvpaPart:
     )
 
 
-def is_binary(hvpa: Hvpa) -> bool:
-    """Whether memory is written in Gi."""
-    written = [each.memory.max for each in hvpa.spec.buckets or ()]
-    return any(Quantity.parse(each or 0).format is Format.BINARY_SI for each in written)
-
-
 def _hpa(scaled: Scaled, view: View, made: Plan, *, binary: bool) -> HpaSource | None:
     hpa, status = hpa_of(scaled.hvpa, scaled.around.hpas), scaled.hvpa.status
     if hpa is None or view.hpa is None:
@@ -84,6 +78,7 @@ def _hpa(scaled: Scaled, view: View, made: Plan, *, binary: bool) -> HpaSource |
     return HpaSource(
         name=hpa.metadata.name,
         owned=is_owned(hpa.metadata, scaled.hvpa),
+        owner=_owner(hpa.metadata),
         totals=sums_text(made.hpa, binary=binary),
         since=(demand.time or "") if demand is not None else "",
         ratio=float(view.hpa.ratio) if view.hpa.ratio is not None else None,
@@ -94,6 +89,12 @@ def _hpa(scaled: Scaled, view: View, made: Plan, *, binary: bool) -> HpaSource |
     )
 
 
+def _owner(metadata: ObjectMeta) -> str:
+    """The Hvpa that an object belongs to."""
+    controller = metadata.controller
+    return controller.name if controller is not None and controller.kind == HVPA.name else ""
+
+
 def _vpa(scaled: Scaled, view: View, *, binary: bool) -> VpaSource | None:
     vpa = vpa_of(scaled.hvpa, scaled.around.vpas)
     if vpa is None:
@@ -102,6 +103,7 @@ def _vpa(scaled: Scaled, view: View, *, binary: bool) -> VpaSource | None:
     return VpaSource(
         name=vpa.metadata.name,
         owned=is_owned(vpa.metadata, scaled.hvpa),
+        owner=_owner(vpa.metadata),
         totals=sums_text(found.totals, binary=binary),
         target=sums_text(summed(view.containers, "target"), binary=binary),
         held=tuple(found.held),

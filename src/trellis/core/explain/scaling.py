@@ -12,6 +12,7 @@ from trellis.api.hvpa import Hvpa, HvpaStatus
 from trellis.api.kube.scaling import Scale, ScaleSpec
 from trellis.base.reason import Reason
 from trellis.core.explain.neighbours import Neighbours
+from trellis.core.explain.settings import Components
 from trellis.core.hvpa import HvpaSettings, Meaning, Plan, View, plan, recalled
 from trellis.core.hvpa.reading import HVPA_REFUSED, meaning_of
 from trellis.core.hvpa.surroundings import Surroundings
@@ -36,13 +37,14 @@ class Scaled(msgspec.Struct, frozen=True):
     details: str = ""
 
 
-def scaled_in(collected: Collected, namespace: str, now: float) -> dict[str, Scaled]:
+def scaled_in(collected: Collected, namespace: str, components: Components, now: float) -> dict[str, Scaled]:
     """Plans for all Hvpas of a namespace, by name."""
     neighbours = Neighbours(collected, namespace)
-    return {each.metadata.name: _scaled(collected, each, neighbours, now) for each in neighbours.hvpas}
+    figures = components.hvpas
+    return {each.metadata.name: _scaled(collected, each, neighbours, figures, now) for each in neighbours.hvpas}
 
 
-def _scaled(collected: Collected, hvpa: Hvpa, neighbours: Neighbours, now: float) -> Scaled:
+def _scaled(collected: Collected, hvpa: Hvpa, neighbours: Neighbours, figures: HvpaSettings, now: float) -> Scaled:
     around = neighbours.around(hvpa)
     reference, namespace = hvpa.spec.target_ref, hvpa.metadata.namespace
     target = TargetRef(namespace, reference.api_version, reference.kind, reference.name)
@@ -65,7 +67,7 @@ def _scaled(collected: Collected, hvpa: Hvpa, neighbours: Neighbours, now: float
         memory=recalled(hvpa.status, now),
     )
     names = tuple(each.metadata.name for each in pods)
-    return Scaled(hvpa, target, around, meaning, view, plan(view, now, HvpaSettings()), names)
+    return Scaled(hvpa, target, around, meaning, view, plan(view, now, figures), names)
 
 
 def _replicas(collected: Collected, target: TargetRef, status: HvpaStatus, pods: int) -> int:

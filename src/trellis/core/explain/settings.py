@@ -9,6 +9,7 @@ import msgspec
 from trellis.api.gates import Gates
 from trellis.core.boost.raising import BoostSettings
 from trellis.core.buffers import BufferSettings
+from trellis.core.hvpa import HvpaSettings
 from trellis.core.nodes import DownSettings, UpSettings
 from trellis.core.nodes.population import EXPENDABLE_BELOW
 from trellis.core.recommend.settings import DefaultSettings, PipelineSettings
@@ -34,6 +35,7 @@ class Components(msgspec.Struct, frozen=True):
     updates: UpdateSettings = UpdateSettings()
     boosts: BoostSettings = BoostSettings()
     buffers: BufferSettings = BufferSettings()
+    hvpas: HvpaSettings = HvpaSettings()
     nodes_up: UpSettings = UpSettings()
     nodes_down: DownSettings = DownSettings()
     expendable_below: int = EXPENDABLE_BELOW
