@@ -12,8 +12,9 @@ import re
 import ssl
 import threading
 import time
+import weakref
 from collections.abc import Mapping
-from contextlib import closing
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -32,7 +33,7 @@ FIELD_MANAGER = "testbed"
 
 # A changed definition closes the store of its kind for a moment; nothing has been done with what is refused then.
 _REOPENING = "storage is (re)initializing"
-_REOPENING_SECONDS = 10.0
+_REOPENING_SECONDS = 60.0
 _PAUSE_SECONDS = 0.1
 
 
@@ -48,6 +49,9 @@ class Api:
             self._tls.load_cert_chain(*certificate)
         self._kinds: dict[str, dict[str, tuple[str, bool]]] = {}
         self._lock = threading.Lock()
+        # Those that nobody uses at the moment. A handshake takes ten times as long as a small answer, on both sides.
+        self._idle: list[http.client.HTTPSConnection] = []
+        weakref.finalize(self, _close, self._idle)
 
     def send(
         self,
@@ -55,7 +59,7 @@ class Api:
         path: str,
         body: object = None,
         content: str = JSON,
-        seconds: float = 30.0,
+        seconds: float = 60.0,
         *,
         accept: str = JSON,
     ) -> Json:
@@ -68,7 +72,7 @@ class Api:
         path: str,
         body: object = None,
         content: str = JSON,
-        seconds: float = 30.0,
+        seconds: float = 60.0,
         *,
         accept: str = JSON,
     ) -> tuple[Json, list[str]]:
@@ -85,21 +89,53 @@ class Api:
     def _send_once(
         self, method: str, path: str, body: object, content: str, seconds: float, *, accept: str
     ) -> tuple[Json, list[str]]:
-        address = self._address
         data = None if body is None else json.dumps(body).encode()
         headers = self._headers | {"Accept": accept} | ({"Content-Type": content} if data else {})
-        # A connection per request: a handshake takes 2 ms here, and nothing is left open to be cleaned up.
-        connection = http.client.HTTPSConnection(
-            address.hostname or "", address.port, context=self._tls, timeout=seconds
-        )
-        with closing(connection):
-            connection.request(method, path, data, headers)
-            answer = connection.getresponse()
-            text = answer.read()
+        answer, text = self._answer(method, path, data, headers, seconds)
         value = _parse(text)
         if answer.status >= http.client.BAD_REQUEST:
             raise Refused(f"{method} {path}", answer.status, value)
         return value, [_warning(each) for each in answer.headers.get_all("Warning", [])]
+
+    def _answer(
+        self, method: str, path: str, data: bytes | None, headers: dict[str, str], seconds: float
+    ) -> tuple[http.client.HTTPResponse, bytes]:
+        """Over a connection that is open already, if it still is: a server that has gone or was bored closes it."""
+        used = self._reused(seconds)
+        if used:
+            with suppress(ConnectionError, ssl.SSLEOFError, ssl.SSLZeroReturnError):
+                return self._exchange(used, method, path, data, headers)
+        address = self._address
+        new = http.client.HTTPSConnection(address.hostname or "", address.port, context=self._tls, timeout=seconds)
+        return self._exchange(new, method, path, data, headers)
+
+    def _exchange(
+        self,
+        connection: http.client.HTTPSConnection,
+        method: str,
+        path: str,
+        data: bytes | None,
+        headers: dict[str, str],
+    ) -> tuple[http.client.HTTPResponse, bytes]:
+        try:
+            connection.request(method, path, data, headers)
+            answer = connection.getresponse()
+            text = answer.read()
+        except BaseException:
+            connection.close()
+            raise
+        self._idle.append(connection)
+        return answer, text
+
+    def _reused(self, seconds: float) -> http.client.HTTPSConnection | None:
+        try:
+            found = self._idle.pop()
+        except IndexError:
+            return None
+        found.timeout = seconds
+        if found.sock:
+            found.sock.settimeout(seconds)
+        return found
 
     def get(self, path: str, **query: str) -> Json:
         """Read one object, or a list."""
@@ -161,6 +197,11 @@ class Api:
         if kind not in known:
             raise HarnessError(f"the API server serves no {kind} in {version}")
         return known[kind]
+
+
+def _close(connections: list[http.client.HTTPSConnection]) -> None:
+    for each in connections:
+        each.close()
 
 
 def _parse(text: bytes) -> Json:

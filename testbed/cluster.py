@@ -24,7 +24,7 @@ from testbed.access import (
 )
 from testbed.certificates import Authority
 from testbed.client import Api, Json
-from testbed.waiting import until
+from testbed.waiting import PATIENCE, until
 
 # Where a control plane says that it is up. Written last, by a rename.
 STATE = "state.json"
@@ -89,14 +89,14 @@ class Cluster:
         found = self.api.items(f"/api/v1/namespaces/{namespace}/pods", labelSelector=f"app={app}")
         return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
 
-    def ready_pods(self, namespace: str, app: str, count: int = 1, seconds: float = 30.0) -> list[Json]:
+    def ready_pods(self, namespace: str, app: str, count: int = 1, seconds: float = PATIENCE) -> list[Json]:
         """The pods labelled app=<app>, once exactly `count` of them are Ready and no others are there."""
 
-        def ask() -> list[Json] | None:
+        def ask() -> tuple[list[Json]] | None:
             found = self.pods(namespace, app)
-            return found if len(found) == count and all(map(is_ready, found)) else None
+            return (found,) if len(found) == count and all(map(is_ready, found)) else None
 
-        return until(f"{count} ready pods of {app} in {namespace}", ask, seconds)
+        return until(f"{count} ready pods of {app} in {namespace}", ask, seconds)[0]
 
     def add_nodes(self, *wanted: nodes.Node) -> None:
         """More nodes, ready for pods."""

@@ -16,10 +16,10 @@ import msgspec
 from testbed import building, components, identities, metrics_api, nodes
 from testbed.cluster import STATE, Cluster, State
 from testbed.components import Command, Layout
-from testbed.errors import Refused
+from testbed.errors import ProgramDied, Refused
 from testbed.processes import Process, free_ports
 from testbed.programs import NEEDED
-from testbed.waiting import until
+from testbed.waiting import PATIENCE, until
 
 DEFAULT_NODES = tuple(nodes.Node(name=f"node-{zone}", zone=f"zone-{zone}") for zone in "abc")
 
@@ -36,6 +36,10 @@ COMMANDS: dict[str, Callable[[Layout], Command]] = {
 BARE = frozenset({"etcd", "kube-apiserver"})
 FULL = frozenset(COMMANDS)
 
+# How a Go program begins its last words, and how often an API server may.
+PANIC = "panic: "
+MOST_PANICS = 3
+
 
 class ControlPlane:
     """A control plane in a directory of its own. Use it as a context manager, from a main thread."""
@@ -51,6 +55,7 @@ class ControlPlane:
         self._definitions = definitions
         self._nodes = wanted if "kwok" in parts else ()
         self._running: dict[str, Process] = {}
+        self._panics = 0
         self.directory = directory
         self.logs = _log_directory(directory)
         self.seconds: dict[str, float] = {}  # since the start, when each stage was reached
@@ -91,7 +96,7 @@ class ControlPlane:
         """Stop one program as an orderly shutdown would."""
         self._running.pop(part).stop()
 
-    def wait_until_ready(self, seconds: float = 60.0) -> None:
+    def wait_until_ready(self, seconds: float = PATIENCE) -> None:
         """Until the API server answers that it is ready."""
         until("the API server to be ready", self._ready, seconds)
 
@@ -135,7 +140,7 @@ class ControlPlane:
         nodes.add(self.cluster.api, self._nodes)
         reached("nodes")
         if "metrics-server" in self._parts:
-            until("metrics.k8s.io to be served", lambda: metrics_api.is_served(self.cluster.api), 60.0)
+            until("metrics.k8s.io to be served", lambda: metrics_api.is_served(self.cluster.api))
             reached("metrics")
         self.check()
         state = self.directory / f"{STATE}.tmp"
@@ -143,12 +148,24 @@ class ControlPlane:
         state.rename(self.directory / STATE)
 
     def _ready(self) -> bool:
-        self.check()
+        try:
+            self.check()
+        except ProgramDied:
+            if not self._panicked_at_its_start():
+                raise
+            self.start("kube-apiserver")
+            return False
         try:
             self.cluster.api.send("GET", "/readyz", seconds=5.0)
         except (Refused, OSError, http.client.HTTPException):
             return False
         return True
+
+    def _panicked_at_its_start(self) -> bool:
+        """Whether it is worth another try: with definitions to serve, some of its goroutines race while it starts."""
+        self._panics += 1
+        server = self._running["kube-apiserver"]
+        return self._panics <= MOST_PANICS and server.has_ended and PANIC in server.log.read_text(errors="replace")
 
 
 def _log_directory(directory: Path) -> Path:

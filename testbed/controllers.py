@@ -33,7 +33,7 @@ class Controller:
 
     def get(self, path: str) -> tuple[int, str]:
         """The status and the text of what it answers there."""
-        with closing(http.client.HTTPConnection(ADDRESS, self._port, timeout=30.0)) as connection:
+        with closing(http.client.HTTPConnection(ADDRESS, self._port, timeout=60.0)) as connection:
             connection.request("GET", path)
             answer = connection.getresponse()
             return answer.status, answer.read().decode()
@@ -60,7 +60,7 @@ def running(command: Sequence[str | Path], kubeconfig: Path, log: Path, flags: I
     process = Process([*command, *where, *flags], log)
     try:
         controller = Controller(process, port)
-        until(f"{process.name} to serve its metrics", controller.answers, 60.0)
+        until(f"{process.name} to serve its metrics", controller.answers)
         yield controller
     finally:
         process.stop()

@@ -10,7 +10,7 @@ import msgspec
 from testbed.client import Api, Json
 from testbed.errors import Refused
 from testbed.programs import KUBERNETES
-from testbed.waiting import until
+from testbed.waiting import PATIENCE, until
 
 # Where kwok serves a node's usage, in place of the kubelet's /metrics/resource; metrics-server reads it here.
 USAGE_PATH = "/metrics/nodes/{node}/metrics/resource"
@@ -73,7 +73,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
         }
 
 
-def add(api: Api, nodes: Iterable[Node], seconds: float = 30.0) -> None:
+def add(api: Api, nodes: Iterable[Node], seconds: float = PATIENCE) -> None:
     """Create them and wait until pods may be placed on them."""
     wanted = {node.name for node in nodes}
     for node in nodes:

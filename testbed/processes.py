@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import random
 import signal
@@ -9,14 +10,20 @@ import socket
 import subprocess
 import sys
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 from testbed import tether
 from testbed.errors import HarnessError, ProgramDied
+from testbed.scratch import root
 
 # Below Linux's range for outgoing connections (32768 and up): a client of one test must not be given the
 # port that a server of another is about to listen on.
 PORTS = range(20000, 32000)
+
+# A byte for each port, locked by whoever was given it for as long as that process lives: a port is listened on a good
+# while after it was found free.
+RESERVED = "ports.lock"
 
 # How much of a dead program's log goes into the message.
 TAIL_LINES = 15
@@ -40,6 +47,11 @@ class Process:
         """Its process id."""
         return self._child.pid
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether it has ended, in whatever way."""
+        return self._child.poll() is not None
+
     def check(self) -> None:
         """Raise if it has ended."""
         status = self._child.poll()
@@ -54,7 +66,7 @@ class Process:
         """Send it a signal."""
         self._child.send_signal(number)
 
-    def stop(self, grace: float = 5.0) -> None:
+    def stop(self, grace: float = 30.0) -> None:
         """Ask it to end, and make it end after `grace` seconds. Safe to call twice."""
         if self._child.poll() is None:
             self._child.terminate()
@@ -70,17 +82,46 @@ class Process:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of 127.0.0.1 that nobody listens on."""
+    """Ports of 127.0.0.1 that nobody listens on, and that nobody else is given while this process lives."""
     found: list[int] = []
     for port in random.sample(PORTS, len(PORTS)):
-        with socket.socket() as probe:
-            # As the servers do; without it a port whose last connection has just closed looks taken.
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
+        if not (_reserve(port) and _is_free(port)):
+            continue
         found.append(port)
         if len(found) == count:
             return found
     raise HarnessError(f"fewer than {count} free ports in {PORTS} on 127.0.0.1")
+
+
+_given: set[int] = set()
+
+
+@cache
+def _reservations() -> int:
+    """Open until this process ends: the kernel would give all locks back with the first descriptor that is closed."""
+    file = os.open(root() / RESERVED, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    os.utime(file)
+    return file
+
+
+def _reserve(port: int) -> bool:
+    """Whether no other process has it, nor this one by an earlier call."""
+    if port in _given:
+        return False
+    try:
+        fcntl.lockf(_reservations(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+    except OSError:
+        return False
+    _given.add(port)
+    return True
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        # As the servers do; without it a port whose last connection has just closed looks taken.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True

@@ -69,7 +69,7 @@ def serving(directory: Path, openmetrics: str | Iterable[str], *flags: str, bloc
     process = Process(command, directory / "prometheus.log")
     try:
         server = Prometheus(port, process)
-        until("Prometheus to be ready", server.is_ready, 60.0)
+        until("Prometheus to be ready", server.is_ready)
         yield server
     finally:
         process.kill()

@@ -17,14 +17,17 @@ T = TypeVar("T")
 FIRST_PAUSE = 0.02
 LONGEST_PAUSE = 0.25
 
+# Nobody waits for so long but in vain: a machine that is shared may be ten times slower than it was a minute ago.
+PATIENCE = 150.0
 
-def until(what: str, ask: Callable[[], T | None], seconds: float = 30.0) -> T:
-    """The first answer that is not None or False. `what` completes "waited for ..." if it never comes."""
+
+def until(what: str, ask: Callable[[], T | None], seconds: float = PATIENCE) -> T:
+    """The first answer that is something: not None, False, zero or empty. `what` completes "waited for ..."."""
     deadline = time.monotonic() + seconds
     pause = FIRST_PAUSE
     while True:
         answer = ask()
-        if answer is not None and answer is not False:
+        if answer:
             return answer
         if time.monotonic() > deadline:
             raise TimedOut(f"waited {seconds:g} s for {what}")

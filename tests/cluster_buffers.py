@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from testbed import shipped
+from cluster_controllers import DENIED, shipped_controllers
 from testbed.client import Json
 from testbed.cluster import Cluster
-from testbed.controllers import Controller, running
+from testbed.controllers import Controller
 
 Start = Callable[..., Controller]
 
@@ -24,24 +23,11 @@ def buffer_controllers(cluster: Cluster, directory: Path, *, restarts: bool = Fa
 
     An API server that `restarts` forbids everything for a moment.
     """
-    started: list[Controller] = []
-    with ExitStack() as controllers:
-
-        def start(namespace: str, *flags: str) -> Controller:
-            log = directory / f"buffers-{len(started)}.log"
-            own = [f"--vpa-object-namespace={namespace}", "--buffer-interval=5s", *flags]
-            command = [str(Path(sys.executable).with_name("trellis")), "buffers"]
-            kubeconfig = shipped.account(cluster, "buffers")
-            started.append(controllers.enter_context(running(command, kubeconfig, log, own)))
-            return started[-1]
-
+    never = (DENIED, "traceback", "a look failed")
+    with shipped_controllers(
+        cluster, directory, "buffers", lambda _: ["--buffer-interval=2s"], never=never, restarts=restarts
+    ) as start:
         yield start
-    for controller in started:
-        logs = controller.logs()
-        sys.stdout.write(f"{controller.process.log.name}:\n{logs}\n")
-        assert restarts or "forbidden" not in logs.lower(), f"a right is missing: see {controller.process.log.name}"
-        assert "Traceback" not in logs
-        assert "a look failed" not in logs
 
 
 def buffer(name: str, kind: str = "Deployment", target: str = "", version: str = "apps/v1", **spec: Any) -> Json:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from cluster_controllers import DENIED, shipped_controllers
 from cluster_vpas import vpa_path
-from testbed import shipped
 from testbed.client import Json
 from testbed.cluster import Cluster
-from testbed.controllers import Controller, running
+from testbed.controllers import Controller
 from testbed.workloads import container, deployment
 from trellis.base.quantity import Quantity
 
@@ -25,24 +24,9 @@ BUCKET = {"replicas": {"min": 1, "max": 8}, "cpu": {"min": "0", "max": "24"}, "m
 @contextmanager
 def hvpa_controllers(cluster: Cluster, directory: Path) -> Iterator[Start]:
     """Start `trellis hvpa` under the account that Trellis ships. A right that is missing, or a bug, is an error."""
-    started: list[Controller] = []
-    with ExitStack() as controllers:
-
-        def start(namespace: str, *flags: str) -> Controller:
-            log = directory / f"hvpa-{len(started)}.log"
-            own = [f"--vpa-object-namespace={namespace}", "--hvpa-interval=5s", *flags]
-            command = [str(Path(sys.executable).with_name("trellis")), "hvpa"]
-            kubeconfig = shipped.account(cluster, "hvpa")
-            started.append(controllers.enter_context(running(command, kubeconfig, log, own)))
-            return started[-1]
-
+    never = (DENIED, "traceback", "a look failed")
+    with shipped_controllers(cluster, directory, "hvpa", lambda _: ["--hvpa-interval=2s"], never=never) as start:
         yield start
-    for controller in started:
-        logs = controller.logs()
-        sys.stdout.write(f"{controller.process.log.name}:\n{logs}\n")
-        assert "forbidden" not in logs.lower(), f"a right is missing: see {controller.process.log.name}"
-        assert "Traceback" not in logs
-        assert "a look failed" not in logs
 
 
 def hvpa(name: str, *buckets: Json, kind: str = "Deployment", **spec: Any) -> Json:

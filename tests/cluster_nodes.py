@@ -5,20 +5,20 @@ Tests share a cluster. The nodes of each have a taint of their own, and its pods
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from cluster_buffers import GROUP, condition_of
+from cluster_controllers import DENIED, shipped_controllers
 from kwok_world import group
-from testbed import shipped
 from testbed.client import Json
 from testbed.cluster import Cluster
-from testbed.controllers import Controller, running
+from testbed.controllers import Controller
+from testbed.rights import until_granted
 from testbed.workloads import container, deployment
 
 Start = Callable[..., Controller]
@@ -39,26 +39,14 @@ def node_controllers(cluster: Cluster, directory: Path, *, restarts: bool = Fals
 
     An API server that `restarts` forbids everything for a moment.
     """
-    started: list[Controller] = []
-    with ExitStack() as controllers:
 
-        def start(namespace: str, *flags: str) -> Controller:
-            log = directory / f"nodes-{len(started)}.log"
-            where = [f"--vpa-object-namespace={namespace}", f"--kwok-node-groups={namespace}/groups"]
-            command = [str(Path(sys.executable).with_name("trellis")), "nodes"]
-            kubeconfig = shipped.account(cluster, "nodes")
-            own = [*where, "--scan-interval=2s", *flags]
-            started.append(controllers.enter_context(running(command, kubeconfig, log, own)))
-            return started[-1]
+    def usual(namespace: str) -> list[str]:
+        return [f"--kwok-node-groups={namespace}/groups", "--scan-interval=2s"]
 
+    # A namespace of another test that is being deleted takes no Event on its pods, whatever the rights are.
+    never = (f"{DENIED}: user", "traceback", "pass failed")
+    with shipped_controllers(cluster, directory, "nodes", usual, never=never, restarts=restarts) as start:
         yield start
-    for controller in started:
-        logs = controller.logs()
-        sys.stdout.write(f"{controller.process.log.name}:\n{logs}\n")
-        # A namespace of another test that is being deleted takes no Event on its pods, whatever the rights are.
-        assert restarts or "forbidden: User" not in logs, f"a right is missing: see {controller.process.log.name}"
-        assert "Traceback" not in logs
-        assert "pass failed" not in logs
 
 
 class Yard:
@@ -130,7 +118,8 @@ class Yard:
         meta = {"name": "read-groups", "namespace": self.namespace}
         kind = "rbac.authorization.k8s.io"
         rule = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "watch"]}
-        self.cluster.api.apply({"apiVersion": f"{kind}/v1", "kind": "Role", "metadata": meta, "rules": [rule]})
+        role = {"apiVersion": f"{kind}/v1", "kind": "Role", "metadata": meta, "rules": [rule]}
+        self.cluster.api.apply(role)
         self.cluster.api.apply(
             {
                 "apiVersion": f"{kind}/v1",
@@ -140,6 +129,7 @@ class Yard:
                 "subjects": [{"kind": "ServiceAccount", "name": "trellis-nodes", "namespace": "kube-system"}],
             }
         )
+        until_granted(self.cluster.api, ACCOUNT, [role])
 
 
 def translated(name: str, replicas: int, pod_spec: Json, **spec: Any) -> tuple[Json, Json]:

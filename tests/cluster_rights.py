@@ -9,9 +9,7 @@ import msgspec
 
 from testbed import shipped
 from testbed.cluster import Cluster
-from testbed.waiting import until
-
-_LEASES = "create leases.coordination.k8s.io kube-system/"
+from testbed.rights import may
 
 
 class Account(msgspec.Struct, frozen=True):
@@ -27,24 +25,10 @@ class Account(msgspec.Struct, frozen=True):
         resource, _, group = named.partition(".")
         namespace, _, name = "".join(where).partition("/")
         attributes = {"verb": verb, "group": group, "resource": resource, "subresource": subresource}
-        review = {
-            "apiVersion": "authorization.k8s.io/v1",
-            "kind": "SubjectAccessReview",
-            "spec": {
-                "user": self.user,
-                "groups": ["system:authenticated"],
-                "resourceAttributes": attributes | {"namespace": namespace, "name": name},
-            },
-        }
-        answer: bool = self.cluster.api.create(review)["status"]["allowed"]
-        return answer
+        return may(self.cluster.api, self.user, attributes | {"namespace": namespace, "name": name})
 
 
-def account_of(cluster: Cluster, component: str, name: str, *first: str) -> Account:
-    """The account that a component has, with the rights of its manifest; `first` are some of them."""
+def account_of(cluster: Cluster, component: str, name: str) -> Account:
+    """The account that a component has, with the rights of its manifest in force."""
     shipped.account(cluster, component)
-    account = Account(cluster, f"system:serviceaccount:kube-system:{name}")
-    # The API server decides by what it has seen of roles, a moment later.
-    for right in (*first, _LEASES):
-        until(f"the right to {right}", lambda right=right: account.may(right))  # type: ignore[misc]
-    return account
+    return Account(cluster, f"system:serviceaccount:kube-system:{name}")

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from cluster_admission import cpu
-from cluster_vpas import value, vpa, vpa_path
-from testbed import shipped
+from cluster_controllers import shipped_controllers
+from cluster_vpas import passes as passes_of
+from cluster_vpas import until_passed, vpa, vpa_path
 from testbed.client import Json
 from testbed.cluster import Cluster
-from testbed.controllers import Controller, running
-from testbed.waiting import until
+from testbed.controllers import Controller
 from testbed.workloads import container, deployment
 
 Start = Callable[..., Controller]
@@ -29,23 +28,10 @@ def updaters(cluster: Cluster, directory: Path, *, restarts: bool = False) -> It
 
     `restarts` is for an API server that starts anew: that forbids everything until it has read its roles.
     """
-    started: list[Controller] = []
-    with ExitStack() as controllers:
-
-        def start(namespace: str, *flags: str) -> Controller:
-            log = directory / f"updater-{len(started)}.log"
-            own = [f"--vpa-object-namespace={namespace}", "--updater-interval=5s", *flags]
-            command = [str(Path(sys.executable).with_name("trellis")), "updater"]
-            kubeconfig = shipped.account(cluster, "updater")
-            started.append(controllers.enter_context(running(command, kubeconfig, log, own)))
-            return started[-1]
-
+    with shipped_controllers(
+        cluster, directory, "updater", lambda _: ["--updater-interval=1s"], restarts=restarts
+    ) as start:
         yield start
-    for controller in started:
-        logs = controller.logs()
-        sys.stdout.write(f"{controller.process.log.name}:\n{logs}\n")
-        assert restarts or "forbidden" not in logs.lower(), f"a right is missing: see {controller.process.log.name}"
-        assert "Traceback" not in logs
 
 
 def advise(cluster: Cluster, namespace: str, name: str, amount: str = "250m", memory: str = MEMORY) -> None:
@@ -92,9 +78,8 @@ def events(cluster: Cluster, namespace: str, reason: str) -> list[Json]:
 
 
 def passes(controller: Controller) -> float:
-    return value(controller, "vpa_updater_execution_latency_seconds_count", step="total")
+    return passes_of(controller, "vpa_updater")
 
 
 def two_more_passes(controller: Controller) -> None:
-    before = passes(controller)
-    until("two more passes", lambda: passes(controller) >= before + 2, 30.0)
+    until_passed(controller, "vpa_updater")

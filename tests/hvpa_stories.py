@@ -98,7 +98,7 @@ def requested(pod: Json) -> int:
     return min(Quantity.parse(each).milli for each in (spec, *had) if each)
 
 
-def reaches(what: str, is_so: Callable[[], bool], seconds: float = 150.0) -> Story:
+def reaches(what: str, is_so: Callable[[], bool], seconds: float = 300.0) -> Story:
     """Let moments go by until it is so."""
     deadline = time.monotonic() + seconds
     while not is_so():

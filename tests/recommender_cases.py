@@ -8,12 +8,11 @@ from typing import Final
 
 import numpy as np
 
-from cluster_vpas import conditions_of, status_of, value
+from cluster_vpas import conditions_of, status_of, until_passed
 from recommend_oracle import ExactHistogram
 from testbed.client import Json
 from testbed.cluster import Cluster
 from testbed.controllers import Controller
-from testbed.waiting import until
 from trellis.base.times import format_time
 from trellis.core.model.pods import FollowedContainer, FollowedPod
 from trellis.core.usage.checkpoints import as_status
@@ -23,15 +22,13 @@ from trellis.core.usage.samples import Samples
 EVERY_SECOND: Final = "--recommender-interval=1s"
 MIB: Final = 1024 * 1024
 MARGIN: Final = 0.15
-_PASSES: Final = "vpa_recommender_execution_latency_seconds_count"
 _CPU, _MEMORY = ExactHistogram(0.01, 176, 86_400.0), ExactHistogram(1e7, 176, 86_400.0)
 
 
 def wait_for_passes(*controllers: Controller, passes: int = 2) -> None:
     """Return when each has begun and ended so many passes from now on: one more may be under way."""
     for controller in controllers:
-        goal = value(controller, _PASSES, step="total") + passes + 1
-        until(f"{passes} passes", lambda at=controller, most=goal: value(at, _PASSES, step="total") >= most)  # type: ignore[misc]
+        until_passed(controller, more=passes + 1)
 
 
 def condition_of(cluster: Cluster, namespace: str, name: str, type_: str) -> Json | None:

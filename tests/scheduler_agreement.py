@@ -160,10 +160,18 @@ def _judged(cluster: Cluster, wanted: set[str], hopeful: set[str], namespaces: I
     if all(found[name]["spec"].get("nodeName") for name in hopeful):
         return found
     try:
-        until("second looks", lambda: all(pods()[name]["spec"].get("nodeName") for name in hopeful), seconds=5.0)
+        until("second looks", lambda: all(pods()[name]["spec"].get("nodeName") for name in hopeful), seconds=60.0)
     except TimedOut:
         return pods()
     return pods()
+
+
+def verdict(pod: Json, *, hopeful: bool) -> Json | None:
+    """The pod once the scheduler has placed it or said that it cannot; if we hope, only the former counts.
+
+    It hears of nodes, volumes and pods apart, and a pod that came first is looked at again.
+    """
+    return pod if pod["spec"].get("nodeName") or (_has_verdict(pod) and not hopeful) else None
 
 
 def _has_verdict(pod: Json) -> bool:

@@ -21,12 +21,12 @@ def documents(file: Path) -> list[Json]:
 
 @pytest.fixture
 def recommender(cluster: Cluster) -> Account:
-    return account_of(cluster, "recommender", "vpa-recommender", "list pods.metrics.k8s.io")
+    return account_of(cluster, "recommender", "vpa-recommender")
 
 
 @pytest.fixture
 def admission(cluster: Cluster) -> Account:
-    return account_of(cluster, "admission", "vpa-admission-controller", "watch limitranges")
+    return account_of(cluster, "admission", "vpa-admission-controller")
 
 
 @pytest.mark.parametrize("file", MANIFESTS, ids=lambda file: file.stem)

@@ -36,6 +36,8 @@ def test_what_is_explained_before_the_controller_starts_is_what_it_then_writes(
 ) -> None:
     cluster.api.create(deployment("web", container(), replicas=5), namespace)
     cluster.ready_pods(namespace, "web", 5)
+    path = f"/apis/apps/v1/namespaces/{namespace}/deployments/web"
+    until("all to be counted", lambda: cluster.api.get(path)["status"].get("replicas") == 5)
     cluster.api.create(vpa("web", updatePolicy={"updateMode": "Initial"}), namespace)
     target = {"cpu": "300m", "memory": "200Mi"}
     recommended = [{"containerName": "app", "target": target, "lowerBound": target, "upperBound": target}]

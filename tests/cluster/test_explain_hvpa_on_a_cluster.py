@@ -10,7 +10,17 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from cluster_hvpas import Start, advise, conditions_of, hvpa, hvpa_controllers, replicas_of, size_of, workload
+from cluster_hvpas import (
+    Start,
+    advise,
+    conditions_of,
+    hvpa,
+    hvpa_controllers,
+    replicas_of,
+    size_of,
+    workload,
+    workload_path,
+)
 from cluster_vpas import vpa
 from testbed.cluster import Cluster
 from testbed.waiting import until
@@ -36,6 +46,7 @@ def test_what_is_explained_before_the_controller_starts_is_what_it_then_does(
 ) -> None:
     cluster.api.create(workload("StatefulSet", "6", "2G", 2), namespace)
     cluster.ready_pods(namespace, "web", 2)
+    until_counted(cluster, namespace, 2)
     theirs = vpa("web", updatePolicy={"updateMode": "Off"})
     theirs["spec"]["targetRef"]["kind"] = "StatefulSet"
     cluster.api.create(theirs, namespace)
@@ -50,6 +61,7 @@ def test_what_is_explained_before_the_controller_starts_is_what_it_then_does(
     controller(namespace)
     until("three replicas", lambda: replicas_of(cluster, namespace, "web", "statefulsets") == before["count"])
     cluster.ready_pods(namespace, "web", 3)
+    until_counted(cluster, namespace, 3)
     wanted = Quantity.parse(before["size"]["cpu"]).milli, Quantity.parse(before["size"]["memory"]).units
     until("its size", lambda: size_of(cluster, namespace, "web") == wanted)
 
@@ -57,6 +69,16 @@ def test_what_is_explained_before_the_controller_starts_is_what_it_then_does(
     for kind, name in (("hvpa", "web"), ("pod", pod["metadata"]["name"])):
         after = explained(cluster, kind, name, "-n", namespace)["hvpa"]
         assert (after["replicas"], after["count"], after["size"]) == (3, 3, before["size"])
-    status, reason = conditions_of(cluster, namespace, "web")["Active"]
-    stored = {each["type"]: (each["status"], each["reason"]) for each in after["conditions"]}
-    assert stored["Active"] == (status, reason)
+
+    def is_what_is_stored() -> bool:
+        found = explained(cluster, "hvpa", "web", "-n", namespace)["hvpa"]["conditions"]
+        told = {each["type"]: (each["status"], each["reason"]) for each in found}
+        return told.get("Active") == conditions_of(cluster, namespace, "web").get("Active", ())
+
+    until("its condition to be told as it is stored", is_what_is_stored)
+
+
+def until_counted(cluster: Cluster, namespace: str, replicas: int) -> None:
+    """Return when the StatefulSet says how many it has, which is a moment after they are there."""
+    path = workload_path(namespace, "web", "statefulsets")
+    until("all to be counted", lambda: cluster.api.get(path)["status"].get("replicas") == replicas)

@@ -183,7 +183,7 @@ def test_a_namespace_that_does_not_exist_is_told_with_the_nearest_that_does(clus
     meant = f"{namespace[:-1]}x"
     command = ["recommend", "--vpas", "-n", meant, "--kubeconfig", str(cluster.kubeconfig)]
     result = CliRunner().invoke(trellis, command, catch_exceptions=False)
-    assert result.exit_code == 0
+    assert result.exit_code == 2
     assert f'{meant}: does not exist (did you mean "{namespace}"?)' in " ".join(result.stdout.split())
 
 

@@ -17,7 +17,7 @@ from testbed.control_plane import ControlPlane
 from testbed.errors import ProgramDied
 from testbed.processes import Process, free_ports
 from testbed.programs import BY_NAME, KUBERNETES
-from testbed.waiting import until
+from testbed.waiting import PATIENCE, until
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -46,9 +46,11 @@ def test_the_keeper_ends_with_the_run_it_belongs_to() -> None:
         name = f"run-test-{os.getpid()}"
         keeper = subprocess.Popen([sys.executable, "-m", "testbed.keeper", name, str(run.pid)], cwd=ROOT)
         directory = scratch.root() / name
-        until("the control plane", (directory / "state.json").exists, 90.0)
-        run.kill()
-    assert keeper.wait(30) == 0
+        try:
+            until("the control plane", (directory / "state.json").exists)
+        finally:
+            run.kill()
+    assert keeper.wait(PATIENCE) == 0
     assert not directory.exists()
 
 

@@ -65,7 +65,7 @@ def test_a_resize_waits_with_a_reason_on_demand(cluster: Cluster, namespace: str
 
     cluster.api.annotate(_path(namespace, "web"), {ask.RESIZE: None})
     until("the resize", lambda: _settled(cluster, namespace, "web", NEW))
-    assert _condition(cluster, namespace, "web", "PodResizePending") is None
+    until("the condition to go", lambda: _condition(cluster, namespace, "web", "PodResizePending") is None)
 
 
 def test_taking_back_a_deferred_resize_settles_it(cluster: Cluster, namespace: str) -> None:

@@ -12,13 +12,14 @@ import pytest
 
 from cluster_admission import LEASE, forget, until_asked, until_seen
 from cluster_updaters import events, governed, requests, running_pods, two_more_passes
-from cluster_vpas import ADVICE, EVERY_SECOND, USAGE, USAGE_SECONDS, series, target_of, value, vpa
+from cluster_vpas import ADVICE, EVERY_SECOND, USAGE, USAGE_SECONDS, series, target_of, until_value, vpa
 from testbed.cache import only_one
 from testbed.certificates import Authority
 from testbed.cluster import Cluster
 from testbed.components import ADDRESS
 from testbed.controllers import Controller, running
 from testbed.processes import free_ports
+from testbed.rights import may
 from testbed.waiting import until
 from testbed.workloads import container, deployment
 
@@ -29,9 +30,8 @@ FREEZE = "trellis.x-k8s.io/freeze"
 NAMESPACE = "kube-system"
 RBAC = "rbac.authorization.k8s.io"
 UNSEEN = "trellis_unseen_resources"
-# Attempts to read what was forbidden are a minute apart at most.
-GRANTED_SECONDS = 90.0
-
+# What every account may do, and nobody without a role.
+LEASES = {"verb": "create", "group": "coordination.k8s.io", "resource": "leases", "namespace": NAMESPACE}
 # What upstream's manifests grant each account over all of its roles, as `group/resource`: verbs. They never grant
 # `patch` on Leases, and know nothing of Hvpas, HPAs and freezes.
 EVERYBODY = {
@@ -107,6 +107,7 @@ def start(cluster: Cluster, tmp_path: Path) -> Iterator[Start]:
             own = [f"--vpa-object-namespace={namespace}", "-v=12", *flags]
             log = tmp_path / f"{component}.log"
             kubeconfig = cluster.kubeconfig_for(name, NAMESPACE)
+            until("the right to Leases", lambda: may(cluster.api, f"system:serviceaccount:{NAMESPACE}:{name}", LEASES))
             started.append(controllers.enter_context(running(command, kubeconfig, log, own)))
             return started[-1]
 
@@ -124,7 +125,7 @@ def webhook_flags(directory: Path) -> list[str]:
     certificate, key = authority.server("webhook", ADDRESS).save(directory, "webhook")
     files = [f"--client-ca-file={trusted}", f"--tls-cert-file={certificate}", f"--tls-private-key={key}"]
     where = ["--register-by-url", f"--webhook-address=https://{ADDRESS}", f"--webhook-port={port}", f"--port={port}"]
-    return [*files, *where]
+    return [*files, *where, "--webhook-timeout-seconds=30"]
 
 
 def unseen(controller: Controller) -> dict[str, float]:
@@ -174,11 +175,11 @@ def test_pods_are_evicted_resized_and_sized_with_upstreams_rights(
     made = until("the Lease", lambda: cluster.api.find(LEASE))["spec"]["renewTime"]
     until("the Lease to be renewed", lambda: cluster.api.get(LEASE)["spec"]["renewTime"] > made)
     updater = start("updater", namespace, "--updater-interval=500ms")
-    until("all pods to be sized", lambda: requests(cluster, namespace, "web") == ["250m"] * 2, 60.0)
+    until("all pods to be sized", lambda: requests(cluster, namespace, "web") == ["250m"] * 2)
     until("all pods to be resized", lambda: requests(cluster, namespace, "kept") == ["250m"] * 2)
     assert not before.keys() & {each["metadata"]["uid"] for each in cluster.pods(namespace, "web")}
     assert kept.keys() == {each["metadata"]["uid"] for each in cluster.pods(namespace, "kept")}
-    assert value(updater, "vpa_updater_evicted_pods_total", vpa_name="web") == 2
+    until_value(updater, "vpa_updater_evicted_pods_total", 2, vpa_name="web")
     until("the Events", lambda: len(events(cluster, namespace, "EvictedByVPA")) == 2)
     assert unseen(updater) == dict.fromkeys(
         (
@@ -201,16 +202,17 @@ def test_a_rule_that_is_granted_later_takes_effect_without_a_restart(
 ) -> None:
     controller = start("updater", namespace, "--updater-interval=1s", "--use-admission-controller-status=false")
     until_ready(controller)
-    assert unseen(controller)["namespaces"] == 1.0
+    until("namespaces to be missed", lambda: unseen(controller).get("namespaces") == 1.0)
     cluster.api.annotate(f"/api/v1/namespaces/{namespace}", {FREEZE: "alice"})
     granted = f"{account('updater')}-sees-namespaces"
     grant(cluster, account("updater"), granted, {"/namespaces": READ})
     try:
-        until("namespaces to be seen", lambda: unseen(controller)["namespaces"] == 0.0, GRANTED_SECONDS)
-        assert "a kind that could not be read is seen from now on" in controller.logs()
+        until("namespaces to be seen", lambda: unseen(controller)["namespaces"] == 0.0)
+        seen = "a kind that could not be read is seen from now on"
+        until("a word of it", lambda: seen in controller.logs())
         running_pods(cluster, namespace, "web")
         governed(cluster, namespace, "web", "Recreate")
-        until("the freeze", lambda: value(controller, "trellis_updater_pods", reason="Frozen") == 2)
+        until_value(controller, "trellis_updater_pods", 2, reason="Frozen")
         two_more_passes(controller)
         assert requests(cluster, namespace, "web") == ["100m"] * 2
         assert unseen(controller)["configmaps"] == 1.0

@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from testbed.cluster import Cluster
-from testbed.waiting import until
+from testbed.waiting import PATIENCE, until
 from testbed.workloads import deployment, disruption_budget, pod
 from trellis.base.errors import Unreachable
 from trellis.base.reason import Reason
@@ -97,7 +97,13 @@ def test_a_patch_on_what_was_seen_is_applied_and_one_on_an_older_version_is_a_co
 ) -> None:
     cluster.api.create(pod("web"), namespace)
     cluster.ready_pods(namespace, "web")
-    target = seen(cluster, namespace, "web")
+
+    def settled() -> Target | None:
+        """As it was and still is: the node may write the status at the same moment."""
+        first = seen(cluster, namespace, "web")
+        return first if first == seen(cluster, namespace, "web") else None
+
+    target = until("the pod to rest", settled)
     add = json_patch([{"op": "add", "path": "/metadata/labels/more", "value": "yes"}])
     [applied] = write(cluster.kubeconfig, labelled(target))
     assert applied.applied
@@ -171,8 +177,10 @@ def test_a_resize_beyond_a_quota_is_infeasible(cluster: Cluster, namespace: str)
     cluster.api.create(quota | {"spec": {"hard": {"requests.cpu": "200m"}}}, namespace)
     path = f"/api/v1/namespaces/{namespace}/resourcequotas/small"
     until("the quota to be counted", lambda: cluster.api.get(path).get("status", {}).get("used"))
-    target = Target(PODS, "web", namespace)
-    [found] = write(cluster.kubeconfig, ResizePod(target, AS_STRATEGIC))
+    resize = ResizePod(Target(PODS, "web", namespace), AS_STRATEGIC)
+    # What is counted the API server has yet to hear of itself.
+    until("the quota to hold", lambda: write(cluster.kubeconfig, resize, dry_run=True)[0].result is not Result.SKIPPED)
+    [found] = write(cluster.kubeconfig, resize)
     assert found.result is Result.INFEASIBLE
     assert "exceeded quota" in found.message
 
@@ -278,6 +286,10 @@ def test_events_are_stored_with_their_count(cluster: Cluster, namespace: str) ->
     assert stored[0]["involvedObject"]["name"] == "web"
 
 
+# So long that a busy machine does not cost a leader its lease.
+LEASE_SECONDS = 6.0
+
+
 def candidate(client: Client, namespace: str, identity: str) -> Election:
     return Election(
         client,
@@ -287,7 +299,7 @@ def candidate(client: Client, namespace: str, identity: str) -> Election:
         identity=identity,
         now=lambda: datetime.now(UTC),
         draw=random.random,
-        times=LeaseTimes(duration=3.0, renew_deadline=2.0, retry_period=0.4),
+        times=LeaseTimes(duration=LEASE_SECONDS, renew_deadline=0.8 * LEASE_SECONDS, retry_period=0.4),
     )
 
 
@@ -299,14 +311,14 @@ def test_of_two_candidates_one_leads_and_when_it_dies_the_other_does(cluster: Cl
         async with talking(cluster.kubeconfig) as line_of_the_first:
             first, second = candidate(line_of_the_first, namespace, "a"), candidate(client, namespace, "b")
             task = asyncio.create_task(first.run())
-            await asyncio.wait_for(first.wait_until_leading(), 10)
+            await asyncio.wait_for(first.wait_until_leading(), PATIENCE)
             other = asyncio.create_task(second.run())
-            await asyncio.sleep(4)
+            await asyncio.sleep(LEASE_SECONDS + 1)
             assert (first.may_write(), second.may_write()) == (True, False)
             # Its connections are gone and it cannot give anything back, as after kill -9.
             await line_of_the_first.transport.close()
             line_of_the_first.transport = _Dead()
-            await asyncio.wait_for(second.wait_until_leading(), 10)
+            await asyncio.wait_for(second.wait_until_leading(), PATIENCE)
             assert (first.may_write(), second.may_write()) == (False, True)
             fenced = Writer(client, record=lambda _: None, may_write=first.may_write)
             web = await client.get(PODS, "web", namespace)
@@ -359,7 +371,7 @@ def test_a_leader_that_is_killed_is_followed_once_its_lease_has_run_out(cluster:
     async def work(client: Client) -> None:
         second = candidate(client, namespace, "second")
         task = asyncio.create_task(second.run())
-        await asyncio.wait_for(second.wait_until_leading(), 10)
+        await asyncio.wait_for(second.wait_until_leading(), PATIENCE)
         assert second.may_write()
         spec = cluster.api.get(path)["spec"]
         assert (spec["holderIdentity"], spec["leaseTransitions"]) == ("second", 1)

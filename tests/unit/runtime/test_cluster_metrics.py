@@ -56,5 +56,5 @@ def test_writes_are_counted_by_what_became_of_them() -> None:
     for result in (Result.APPLIED, Result.REFUSED, Result.REFUSED):
         count_write(metrics, Outcome(evict, result))
     found = lines(metrics)
-    assert found['trellis_writes_total{resource="pods",action="EvictPod",result="Refused"}'] == 2
-    assert found['trellis_writes_total{resource="pods",action="EvictPod",result="Applied"}'] == 1
+    assert found['trellis_writes_total{action="EvictPod",resource="pods",result="Refused"}'] == 2
+    assert found['trellis_writes_total{action="EvictPod",resource="pods",result="Applied"}'] == 1

@@ -131,7 +131,8 @@ def test_who_wants_more_memory_than_its_limit_is_killed_and_started_again() -> N
     assert status.state.running is not None
     assert status.last_state.terminated is not None
     assert status.restart_count == 1
-    assert PodView.of(world.one()).kills == {"app": 1199.0}
+    [kill] = PodView.of(world.one()).kills["app"]
+    assert kill.ran == 1199.0
 
 
 def test_pauses_between_restarts_double_up_to_five_minutes_and_are_forgotten() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,7 +20,7 @@ from trellis.core.model.recording import FORMAT, HEADER, Header, encode_line
 from trellis.kube.requests import Request
 from trellis.kube.scripted import Answer, refusal
 from trellis.sources.cluster.collecting import collected
-from trellis.sources.cluster.components import flags_in
+from trellis.sources.cluster.components import Running, components_in, flags_in
 from trellis.sources.cluster.where import Wanted
 from trellis.sources.cluster.writing import Writing
 from virtual_time import run
@@ -66,6 +67,15 @@ def test_components_are_known_by_their_flags_without_secrets() -> None:
         "in-recommendation-bounds-eviction-lifetime-threshold": "6h",
         "address": "http://prometheus",
     }
+
+
+def test_what_others_call_alike_is_no_component_of_ours() -> None:
+    def made(*command: str) -> Running:
+        template = {"spec": {"containers": [{"image": "registry/own:1", "command": command}]}}
+        return msgspec.convert({"metadata": {"name": "hvpa"}, "spec": {"template": template}}, Running)
+
+    (found,) = components_in([made("trellis", "hvpa", "--ready-patience=90s"), made("/bin/hvpa")])
+    assert (found.component, found.flags) == ("hvpa", {"ready-patience": "90s"})
 
 
 def test_flags_may_stand_apart_from_their_values() -> None:
