@@ -10,6 +10,9 @@ from typing import Any, NamedTuple, TypeVar
 
 import click
 
+from trellis.cli.history_option import history_option
+from trellis.cli.machine_option import machine_option
+
 F = TypeVar("F", bound=Callable[..., Any])
 Read = Callable[[click.Context, click.Parameter, str | None], float]
 
@@ -105,7 +108,7 @@ _FROM_WHERE = (
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
         help="A YAML file of further settings of Prometheus, named like the flags of `trellis recommender`.",
     ),
-    click.option("--history", default="14d", show_default=True, metavar="DURATION", help="How far back."),
+    history_option("14d"),
     click.option("--resolution", default="5m", show_default=True, metavar="DURATION", help="Time between two samples."),
     click.option(
         "--resume",
@@ -113,6 +116,7 @@ _FROM_WHERE = (
         metavar="FILE",
         help="Keep what was read in this file, and go on from it.",
     ),
+    machine_option,
 )
 _BY_WHICH_RULES = (
     click.option("--recommender", default="default", show_default=True, metavar="NAME", help="Who is asked."),

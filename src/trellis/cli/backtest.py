@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from trellis.cli.history_option import history_option
 from trellis.cli.interrupts import INTERRUPTED, asked_to_stop
-from trellis.cli.output_files import Forms, check_writable, write_all
+from trellis.cli.machine_option import machine_option, read_machine
+from trellis.cli.output_files import check_writable, write_all
 from trellis.cli.progress import shown
 
 if TYPE_CHECKING:
@@ -61,18 +63,12 @@ _MEASURES = ("footprint", "time-over", "overrun", "memory-footprint", "kills")
     show_default=True,
     help="By what fraction a recommendation must differ from what is requested to be applied.",
 )
-@click.option(
-    "--machine",
-    default="100,512Gi",
-    show_default=True,
-    metavar="CORES,MEMORY",
-    help="What fractions are of, in traces that have no other unit.",
-)
+@machine_option
 @click.option("--prometheus-url", metavar="URL", help="Take series from Prometheus, or what speaks its HTTP API.")
 @click.option(
     "--namespace", "namespaces", multiple=True, metavar="PATTERN", help="Only of such namespaces, as `team-*`."
 )
-@click.option("--history", default="14d", show_default=True, metavar="DURATION", help="How far back.")
+@history_option("14d")
 @click.option("--resolution", default="5m", show_default=True, metavar="DURATION", help="Time between two samples.")
 @click.option(
     "--prometheus-config",
@@ -134,9 +130,10 @@ def command(
     result, is_stopped = _replayed(traces, processes, quiet=quiet, **how)
     if result is None:
         sys.exit(INTERRUPTED if is_stopped else 2)
-    _write(result, outputs)
-    from trellis.sim.backtest.limits import exceeded  # noqa: PLC0415 -- see below
+    from trellis.reports import backtest as report  # noqa: PLC0415 -- see below
+    from trellis.sim.backtest.limits import exceeded  # noqa: PLC0415
 
+    write_all(report, result, outputs)
     worse = list(exceeded(result, limits))
     for line in worse:
         click.echo(f"trellis: {line}", err=True)
@@ -199,7 +196,7 @@ def _request(
         step=_seconds("--step", step, least=60.0),
         warm_up=_seconds("--warm-up", warm_up),
         threshold=threshold,
-        machine=_machine(machine),
+        machine=read_machine(machine),
     )
     installed = {name: plugins[0].value for name, plugins in installed_plugins().items() if len(plugins) == 1}
     names = [name.strip() for name in recommenders.split(",") if name.strip()]
@@ -225,18 +222,6 @@ def _from_prometheus(
     return series_from_prometheus(asked, namespaces, quiet=quiet)
 
 
-def _write(result: BacktestResult, outputs: dict[str, Path | None]) -> None:
-    from trellis.reports import backtest as report  # noqa: PLC0415 -- see above
-
-    forms = Forms(
-        text=lambda width: report.as_text(result, width),
-        html=lambda: report.as_html(result),
-        json=lambda: report.as_json(result),
-        csv=lambda: report.as_csv(result),
-    )
-    write_all(forms, outputs)
-
-
 def _limits(texts: tuple[str, ...]) -> dict[str, float]:
     from trellis.base.errors import InvalidInput  # noqa: PLC0415 -- see above
     from trellis.sim.backtest.limits import read_limits  # noqa: PLC0415
@@ -258,17 +243,3 @@ def _seconds(flag: str, text: str, least: float = 0.0) -> float:
     if found < least:
         raise click.BadParameter(f'"{text}" is too short, {least:g} s is the least', param_hint=flag)
     return found
-
-
-def _machine(text: str) -> Any:
-    from trellis.base.errors import InvalidInput  # noqa: PLC0415 -- see above
-    from trellis.base.quantity import Quantity  # noqa: PLC0415
-    from trellis.sources.series.headers import Machine  # noqa: PLC0415
-
-    cores, _, memory = text.partition(",")
-    try:
-        return Machine(float(Quantity.parse(cores).exact()), float(Quantity.parse(memory).exact()))
-    except InvalidInput as error:
-        raise click.BadParameter(
-            f"must be cores and memory, as in 64,256Gi: {error}", param_hint="--machine"
-        ) from error

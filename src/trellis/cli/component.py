@@ -54,7 +54,23 @@ def component(
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
         help="A YAML file of settings, named like the flags. Flags and variables win over it.",
     )
-    return click.Command(name, CONTEXT, run, [config, *options(settings)], help=summary)
+    return _Component(name, CONTEXT, run, [config, *options(settings)], help=summary)
+
+
+class _Component(click.Command):
+    """A command that knows a flag with one dash too few: read as letters, its first would be all that is named."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Take the flags apart."""
+        given = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            known = {option for each in self.get_params(ctx) for option in each.opts}
+            for flag in (each.partition("=")[0].replace("_", "-") for each in given):
+                if flag.startswith(error.option_name) and f"-{flag}" in known:
+                    raise click.NoSuchOption(flag, possibilities=[f"-{flag}"], ctx=ctx) from error
+            raise
 
 
 def _loaded(settings: type[S], path: Path | None, parameters: dict[str, Any]) -> Loaded[S]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from trellis.cli.access import access_options, connected
+from trellis.cli.history_option import history_option
 from trellis.cli.interrupts import INTERRUPTED
 from trellis.cli.output_files import check_writable
 from trellis.cli.progress import plural, shown
@@ -47,7 +48,7 @@ _SECRET_BYTES = 32
 )
 @click.option("--anonymous", is_flag=True, help="Give everything another name, the same one wherever it is named.")
 @click.option("--prometheus-url", metavar="URL", help="Take usage of the last days from Prometheus along.")
-@click.option("--history", default="7d", show_default=True, metavar="DURATION", help="How far back.")
+@history_option("7d")
 @click.option("--resolution", default="5m", show_default=True, metavar="DURATION", help="Time between two samples.")
 @click.option(
     "--prometheus-config",
@@ -142,7 +143,7 @@ def _history(writing: Writing, asked: AskedPrometheus, namespaces: Sequence[str]
 def _summary(writing: Writing) -> Iterator[str]:
     """What is in the file, and what is not."""
     counts = sorted(writing.counts.items())
-    yield ", ".join(f"{name} {count:,}" for name, count in counts)
+    yield ", ".join(f"{name} {count:,}" for name, count in counts) or "there is nothing in it"
     if writing.missing:
         yield "left out:"
     for (where, why), whats in _grouped(writing.missing).items():

@@ -12,6 +12,7 @@ import click
 
 from trellis.cli.access import access_options
 from trellis.cli.explained_sources import all_about_nodes, from_cluster, from_dump
+from trellis.cli.history_option import history_option
 
 if TYPE_CHECKING:
     from trellis.cli.prometheus_series import AskedPrometheus
@@ -29,6 +30,12 @@ _KINDS = ("vpa", "hvpa", "buffer", "node", "pod", "recommendation")
 @click.option("-n", "--namespace", default="", help="Where it is.  [default: that of the context]")
 @click.option("-c", "--container", default="", help="Of a recommendation, only that for this container.")
 @click.option(
+    "--ready-patience",
+    default="",
+    metavar="DURATION",
+    help="Of an Hvpa, as its controller has been told.  [default: the flag of its Deployment, else 1m]",
+)
+@click.option(
     "--dump",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
@@ -36,7 +43,7 @@ _KINDS = ("vpa", "hvpa", "buffer", "node", "pod", "recommendation")
 )
 @click.option("--json", "json_", is_flag=True, help="Print the explanation as JSON.")
 @click.option("--prometheus-url", metavar="URL", help="Take usage of the last days from Prometheus along.")
-@click.option("--history", default="1d", show_default=True, metavar="DURATION", help="How far back.")
+@history_option("1d")
 @click.option("--resolution", default="5m", show_default=True, metavar="DURATION", help="Time between two samples.")
 @click.option(
     "--prometheus-config",
@@ -50,6 +57,7 @@ def command(
     *,
     namespace: str,
     container: str,
+    ready_patience: str,
     dump: Path | None,
     json_: bool,
     prometheus_url: str | None,
@@ -82,6 +90,8 @@ def command(
     """  # noqa: D301 -- click wants the backspace character itself
     if container and kind != "recommendation":
         raise click.UsageError("--container goes with a recommendation")
+    if ready_patience and kind != "hvpa":
+        raise click.UsageError("--ready-patience goes with an Hvpa")
     if dump is not None and prometheus_url:
         raise click.UsageError("a dump has its history with it: --prometheus-url goes with a cluster")
     if kind == "node":
@@ -101,7 +111,7 @@ def command(
 
         asked = AskedPrometheus(prometheus_url, history, resolution, prometheus_config)
         collected = _with_history(collected, own, asked)
-    _finish(_explained(collected, own, kind, short, container), json_=json_)
+    _finish(_explained(collected, own, kind, short, container, ready_patience=ready_patience), json_=json_)
 
 
 def _finish(explained: Explained, *, json_: bool) -> None:
@@ -133,7 +143,9 @@ def _with_history(collected: Collected, namespace: str, asked: AskedPrometheus) 
     return msgspec.structs.replace(collected, history=tuple(history), missing=missing)
 
 
-def _explained(collected: Collected, namespace: str, kind: str, name: str, container: str) -> Explained:
+def _explained(
+    collected: Collected, namespace: str, kind: str, name: str, container: str, *, ready_patience: str
+) -> Explained:
     from trellis.cli.explained_nodes import known_groups, with_node_figures  # noqa: PLC0415
     from trellis.core.explain import (  # noqa: PLC0415 -- see above
         evidence_of,
@@ -144,9 +156,11 @@ def _explained(collected: Collected, namespace: str, kind: str, name: str, conta
         explain_vpa,
     )
     from trellis.core.explain.noding import noded_in  # noqa: PLC0415
-    from trellis.sim.collected_figures import components_of  # noqa: PLC0415
+    from trellis.sim.collected_figures import components_of, with_ready_patience  # noqa: PLC0415
 
     components = components_of(collected)
+    if ready_patience:
+        components = with_ready_patience(components, ready_patience)
     if kind in ("buffer", "pod"):
         components = with_node_figures(components, collected)
     evidence: Evidence = evidence_of(collected, namespace, components)

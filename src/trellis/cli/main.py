@@ -13,36 +13,38 @@ from trellis.base.errors import TrellisError
 from trellis.base.names import nearest
 from trellis.cli.interrupts import INTERRUPTED
 
-# Name, module and the line that `trellis --help` shows. The line stands here, and a test compares it with the
-# command's own help, because reading it from the command would import them all.
-COMMANDS: dict[str, tuple[str, str]] = {
-    "check": ("trellis.cli.check", "Find what is wrong with autoscaling manifests."),
-    "recommender": (
-        "trellis.cli.recommender",
-        "Recommend how big containers should be, as upstream does.",
-    ),
-    "admission-controller": (
-        "trellis.cli.admission",
-        "Size and boost pods as they are made, and check autoscaling objects.",
-    ),
-    "updater": ("trellis.cli.updater", "Resize running pods to what is recommended, in place or by eviction."),
-    "hvpa": ("trellis.cli.hvpa", "Decide how many replicas a workload has and how big each is, by buckets."),
-    "buffers": ("trellis.cli.buffers", "Say in each Buffer's status for which pods room is to be kept."),
-    "nodes": (
-        "trellis.cli.nodes",
-        "Order the nodes that pods and Buffers lack, and give back those that nobody needs.",
-    ),
-    "simulate": ("trellis.cli.simulate", "Play a fleet through time, sized in several ways, and compare."),
-    "backtest": ("trellis.cli.backtest", "Score recommenders on recorded usage."),
-    "explain": (
-        "trellis.cli.explain",
-        "Say why a VPA, an Hvpa, a Buffer, a node, a pod or a recommendation is as it is.",
-    ),
-    "recommend": ("trellis.cli.recommend", "Say what workloads should request, and what that saves or risks."),
-    "dump": ("trellis.cli.dump", "Collect what decides about sizes in a cluster into one file."),
-    "recommenders": ("trellis.cli.recommenders", "List the recommenders that can be had, with their parameters."),
-    "crds": ("trellis.cli.crds", "Print the CustomResourceDefinitions."),
+# Under each title, name, module and the line that `trellis --help` shows. The line stands here, and a test compares it
+# with the command's own help, because reading it from the command would import them all.
+SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
+    "Try things without a cluster, or ask one": {
+        "simulate": ("trellis.cli.simulate", "Play a fleet through time, sized in several ways, and compare."),
+        "backtest": ("trellis.cli.backtest", "Score recommenders on recorded usage."),
+        "recommend": ("trellis.cli.recommend", "Say what workloads should request, and what that saves or risks."),
+        "check": ("trellis.cli.check", "Find what is wrong with autoscaling manifests."),
+        "explain": (
+            "trellis.cli.explain",
+            "Say why a VPA, an Hvpa, a Buffer, a node, a pod or a recommendation is as it is.",
+        ),
+        "dump": ("trellis.cli.dump", "Collect what decides about sizes in a cluster into one file."),
+        "recommenders": ("trellis.cli.recommenders", "List the recommenders that can be had, with their parameters."),
+        "crds": ("trellis.cli.crds", "Print the CustomResourceDefinitions."),
+    },
+    "Run in a cluster": {
+        "recommender": ("trellis.cli.recommender", "Recommend how big containers should be, as upstream does."),
+        "admission-controller": (
+            "trellis.cli.admission",
+            "Size and boost pods as they are made, and check autoscaling objects.",
+        ),
+        "updater": ("trellis.cli.updater", "Resize running pods to what is recommended, in place or by eviction."),
+        "hvpa": ("trellis.cli.hvpa", "Decide how many replicas a workload has and how big each is, by buckets."),
+        "buffers": ("trellis.cli.buffers", "Say in each Buffer's status for which pods room is to be kept."),
+        "nodes": (
+            "trellis.cli.nodes",
+            "Order the nodes that pods and Buffers lack, and give back those that nobody needs.",
+        ),
+    },
 }
+COMMANDS = {name: found for section in SECTIONS.values() for name, found in section.items()}
 # Shorter names, which no list shows.
 ALIASES = {"admission": "admission-controller"}
 
@@ -80,10 +82,12 @@ class LazyGroup(click.Group):
             click.echo("\ntrellis: stopped", err=True)
             return ctx.exit(INTERRUPTED)
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The list of commands, without importing one."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(ctx)])
+    def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The lists of commands, without importing one."""
+        longest = max(map(len, COMMANDS))
+        for title, section in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(longest), line) for name, (_, line) in section.items()])
 
 
 @click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

@@ -6,9 +6,11 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, Protocol, TypeVar
 
 import click
+
+R_contra = TypeVar("R_contra", contravariant=True)
 
 STANDARD_OUTPUT: Final = Path("-")
 # Of a table where nobody says how wide it may be, and of any: longer lines are harder to follow.
@@ -31,23 +33,30 @@ def check_writable(outputs: Mapping[str, Path | None]) -> None:
         raise click.UsageError(f"{' and '.join(shared)} cannot both go to standard output")
 
 
-class Forms(NamedTuple):
-    """A result as a table of some width, as a page, and for programs."""
+class Report(Protocol[R_contra]):
+    """A module that has a result as a table of some width, as a page, and for programs."""
 
-    text: Callable[[int], Iterable[str]]
-    html: Callable[[], str]
-    json: Callable[[], bytes]
-    csv: Callable[[], str]
+    def as_text(self, result: R_contra, width: int, /) -> Iterable[str]:
+        """Lines for a terminal."""
+
+    def as_html(self, result: R_contra, /) -> str:
+        """A page."""
+
+    def as_json(self, result: R_contra, /) -> bytes:
+        """All of it."""
+
+    def as_csv(self, result: R_contra, /) -> str:
+        """The figures as a table."""
 
 
-def write_all(forms: Forms, outputs: Mapping[str, Path | None]) -> None:
+def write_all(report: Report[R_contra], result: R_contra, outputs: Mapping[str, Path | None]) -> None:
     """Print the table, unless something else goes to standard output, and write what is wanted into files."""
     if STANDARD_OUTPUT not in outputs.values():
-        for line in forms.text(min(shutil.get_terminal_size((_USUAL, 24)).columns, _WIDEST)):
+        for line in report.as_text(result, min(shutil.get_terminal_size((_USUAL, 24)).columns, _WIDEST)):
             click.echo(line)
-    write_out(outputs["--html"], lambda: forms.html().encode())
-    write_out(outputs["--json"], forms.json)
-    write_out(outputs["--csv"], lambda: forms.csv().encode())
+    write_out(outputs["--html"], lambda: report.as_html(result).encode())
+    write_out(outputs["--json"], lambda: report.as_json(result))
+    write_out(outputs["--csv"], lambda: report.as_csv(result).encode())
 
 
 def write_out(path: Path | None, make: Callable[[], bytes]) -> None:

@@ -62,13 +62,17 @@ def command(
         trellis recommend -n shop --suggest-buckets -o yaml --output-file buckets.yaml
 
     \b
-    Exit status: 0 done, also if something could not be seen, 1 --fail-over holds, 2 the command could not run,
-    130 stopped by Ctrl-C, with what there was so far.
+    Exit status: 0 done, also if something could not be seen, 1 --fail-over holds, 2 the command could not run or
+    saw nothing, 130 stopped by Ctrl-C, with what there was so far.
     """  # noqa: D301 -- click wants the backspace character itself
     check_writable({"--output-file": output_file})
     if emit is not None:
         if suggest_buckets:
             raise click.UsageError("--suggest-buckets has its manifests with -o yaml, and --emit has others")
+        if traces:
+            raise click.UsageError(
+                "--emit needs a cluster or Prometheus: files of usage do not say of which kind it is"
+            )
         check_directory("--emit", emit[1])
     from trellis.base.prices import EXAMPLE_PRICES, read_prices  # noqa: PLC0415 -- NumPy comes with the rest
     from trellis.core.advice.advise import advise  # noqa: PLC0415
@@ -85,6 +89,9 @@ def command(
         _emit(advised, emit[0], emit[1], update_mode)
     if found.is_stopped:
         sys.exit(INTERRUPTED)
+    if found.surveyed.is_partial and not found.surveyed.workloads:
+        click.echo("trellis: nothing was seen that could be sized, for lack of what is listed above", err=True)
+        sys.exit(2)
     if fail_over is not None and advised.total.saved_share > fail_over:
         share = 100 * advised.total.saved_share
         click.echo(

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING
 import click
 
 from trellis.cli.interrupts import INTERRUPTED, asked_to_stop
-from trellis.cli.output_files import Forms, check_writable, write_all
+from trellis.cli.output_files import check_writable, write_all
 from trellis.cli.progress import Speed, shown
 
 if TYPE_CHECKING:
     from trellis.sim.fleet import Fleet
-    from trellis.sim.results import RunResult
 
-_DAY = 86_400.0
+_HOUR, _DAY = 3_600.0, 86_400.0
 
 
 @click.command(name="simulate")
@@ -141,6 +140,7 @@ def _simulate(
 ) -> None:
     from msgspec.structs import replace  # noqa: PLC0415 -- see above
 
+    from trellis.reports import simulation  # noqa: PLC0415
     from trellis.reports.describe.words import counted  # noqa: PLC0415
     from trellis.reports.figures import days  # noqa: PLC0415
     from trellis.sim.run import simulate  # noqa: PLC0415
@@ -160,28 +160,18 @@ def _simulate(
                 stop=is_asked,
                 processes=processes,
             )
-    _write(replace(result, notes=[*notes, *result.notes]), outputs)
+    write_all(simulation, replace(result, notes=[*notes, *result.notes]), outputs)
     if is_asked():
         sys.exit(INTERRUPTED)
     if result.partial:
         sys.exit(1)
 
 
-def _write(result: RunResult, outputs: dict[str, Path | None]) -> None:
-    from trellis.reports import simulation  # noqa: PLC0415 -- see above
-
-    forms = Forms(
-        text=lambda width: simulation.as_text(result, width),
-        html=lambda: simulation.as_html(result),
-        json=lambda: simulation.as_json(result),
-        csv=lambda: simulation.as_csv(result),
-    )
-    write_all(forms, outputs)
-
-
 def _speed(step: float) -> Speed:
-    """Steps a second, as days a second."""
-    return lambda steps: f"{steps * step / _DAY:,.1f} days/s"
+    """Steps a second, as days a second, or hours where a day takes many."""
+    return lambda steps: (
+        f"{steps * step / _DAY:,.1f} days/s" if steps * step >= _DAY else f"{steps * step / _HOUR:,.1f} h/s"
+    )
 
 
 def _replay(recording: Path) -> None:
@@ -192,5 +182,9 @@ def _replay(recording: Path) -> None:
     with about(recording):
         report = replay(recorded(recording))
     click.echo(f"{report.component} of release {report.release}: {report}")
+    for each in report.differences[1:]:
+        click.echo(f"  {each}")
+    if report.different > len(report.differences):
+        click.echo(f"  and {report.different - len(report.differences)} more")
     if report.different:
         sys.exit(1)

@@ -51,6 +51,12 @@ def sentence(variant: VariantScore, first: VariantScore) -> tuple[str, str]:
     return f"{variant.name} requests {listed(requests)} {_than(requests)} {first.name}.", f"Over its request: {risk}."
 
 
+def none_better(first: VariantScore) -> str:
+    """What to say where `best` finds nobody."""
+    resource = "memory" if first.cpu is None else "CPU"
+    return f"No other requests less {resource} than {first.name} without more time over its request."
+
+
 def _ratio(ratio: float) -> str:
     if abs(ratio - 1) < _SAME:
         return "as much"
@@ -68,7 +74,10 @@ def _risk(each: Overall, other: Overall | None) -> str:
 
 
 def best(result: BacktestResult) -> int:
-    """The variant that requests least CPU of those with no more time over than the first; 0 if that is the first."""
+    """The variant that requests least CPU of those with no more time over than the first; 0 if that is the first.
+
+    Where there is no CPU it is memory that counts.
+    """
     found, least = 0, 1.0 - _SAME
     for number, variant in enumerate(result.variants):
         each = variant.cpu or variant.memory

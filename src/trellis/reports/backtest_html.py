@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 
 from trellis.reports.backtest_data import page_data
-from trellis.reports.backtest_headline import best, facts, partial, sentence
+from trellis.reports.backtest_headline import best, facts, none_better, partial, sentence
 from trellis.reports.backtest_measures import Scored, measures_of, scored
 from trellis.reports.backtest_series import series_section
 from trellis.reports.html.frontier import Track, drawing
@@ -36,7 +36,7 @@ def _answer(result: BacktestResult) -> str:
         cost, risk = sentence(result.variants[number], first)
         lead = f'<p class="lead">{escape(cost)}<small>{escape(risk)}</small></p>'
     elif len(result.variants) > 1:
-        told = f"No other requests less CPU than {first.name} without more time over its request."
+        told = none_better(first)
         lead = f'<p class="lead">{escape(told)}</p>'
     else:
         lead = ""

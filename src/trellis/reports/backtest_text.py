@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trellis.reports.backtest_headline import best, facts, partial, sentence
+from trellis.reports.backtest_headline import best, facts, none_better, partial, sentence
 from trellis.reports.backtest_measures import measures_of, scored
 from trellis.reports.text_tables import cut, lines, width, wrapped
 from trellis.sim.backtest.results import BacktestResult
@@ -62,4 +62,4 @@ def _answer(result: BacktestResult, room: int) -> list[str]:
     number = best(result)
     if number:
         return wrapped(" ".join(sentence(result.variants[number], first)), room)
-    return wrapped(f"No other requests less CPU than {first.name} without more time over its request.", room)
+    return wrapped(none_better(first), room)

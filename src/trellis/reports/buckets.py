@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-
 from trellis.core.advice.advised import Advised
 from trellis.reports.bucket_document import as_csv, as_json, as_yaml
 from trellis.reports.bucket_html import as_html
 from trellis.reports.bucket_markdown import as_markdown
 from trellis.reports.bucket_text import as_text
-from trellis.reports.suggested import Proposals, proposals_for
+from trellis.reports.form_names import named_forms
+from trellis.reports.suggested import proposals_for
 
 __all__ = ["FORMS", "as_text", "proposals_for", "written"]
 
 
-def _table(proposals: Proposals, width: int, top: int) -> str:
-    return "\n".join(as_text(proposals, width, top)) + "\n"
-
-
-# Proposals, the width of a line and how many workloads in; the last two matter to people only.
-FORMS: Mapping[str, Callable[[Proposals, int, int], str]] = {
-    "table": _table,
-    "json": lambda proposals, _width, _top: as_json(proposals).decode(),
-    "yaml": lambda proposals, _width, _top: as_yaml(proposals),
-    "csv": lambda proposals, _width, _top: as_csv(proposals),
-    "html": lambda proposals, _width, _top: as_html(proposals),
-    "markdown": lambda proposals, _width, top: as_markdown(proposals, top),
-}
+FORMS = named_forms(text=as_text, json=as_json, yaml=as_yaml, csv=as_csv, html=as_html, markdown=as_markdown)
 
 
 def written(advised: Advised, form: str, width: int = 100, top: int = 0) -> str:

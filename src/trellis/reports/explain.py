@@ -200,7 +200,7 @@ def _vpa_lines(vpa: VpaPart, kind: str) -> Iterator[str]:
     else:
         yield f"The recommender {vpa.recommender} is none that can be asked here."
     if vpa.rivals:
-        yield f"Pods that it matches are governed by an older one: {listed(vpa.rivals)}."
+        yield f"Pods that it matches are governed by {listed(vpa.rivals)}: older, or acting while this one does not."
     if vpa.shadows_not_running:
         yield f"No recommender answers to the names of these shadows: {listed(vpa.shadows_not_running)}."
     if vpa.failure:

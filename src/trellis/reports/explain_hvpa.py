@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -21,8 +20,6 @@ _SIZINGS: Final = {
     "AtLeastRecommended": "the larger of its share and the VPA's target counts",
 }
 _DECIDED: Final = "Decided: "
-# Bytes in what the core says of a step.
-_BYTES: Final = re.compile(r"\b\d{4,}\b(?!m)")
 
 
 def summary_lines(hvpa: HvpaPart, now: str) -> Iterator[str]:
@@ -40,7 +37,7 @@ def summary_lines(hvpa: HvpaPart, now: str) -> Iterator[str]:
     for note in hvpa.notes:
         yield f"{note.code}: {person(note.meaning)}."
     for held in hvpa.blocked:
-        yield _held(hvpa, held, now)
+        yield _held(held, now)
 
 
 def mention(hvpa: HvpaPart) -> str:
@@ -89,7 +86,7 @@ def size_lines(hvpa: HvpaPart) -> Iterator[str]:
 def stored_lines(hvpa: HvpaPart) -> Iterator[str]:
     """What the controller itself says of steps that it holds back."""
     for each in hvpa.stored_blocked:
-        told = _humane(hvpa, str(each.get("message", ""))).removesuffix(".")
+        told = str(each.get("message", "")).removesuffix(".")
         way, code = str(each.get("direction", "")).lower(), each["reason"]
         yield f"The controller holds a step {way} back, {code}{f': {told}' if told else ''}."
 
@@ -99,20 +96,16 @@ def _decision(hvpa: HvpaPart) -> str:
     return f"{_DECIDED}{counted(hvpa.count, 'replica')}{each}."
 
 
-def _held(hvpa: HvpaPart, held: Held, now: str) -> str:
-    step = f" ({_humane(hvpa, held.details)})" if held.details else ""
+def _held(held: Held, now: str) -> str:
+    step = f" ({held.details})" if held.details else ""
     # The windows of the controller may have begun earlier.
     latest = ", at the latest" if held.reason.code == STABILIZATION_WINDOW.code else ""
     until = f"; until {moment(held.until, now)}{latest}" if held.until else ""
     return f"Held back, {held.direction.lower()}{step}: {held.reason.code}: {person(held.reason.meaning)}{until}."
 
 
-def _humane(hvpa: HvpaPart, details: str) -> str:
-    return _BYTES.sub(lambda found: family("memory", found[0], hvpa.binary), details)
-
-
 def _vpa(hvpa: HvpaPart, vpa: VpaSource) -> Iterator[str]:
-    whose = "its own" if vpa.owned else "yours"
+    whose = _whose(vpa)
     if not vpa.target:
         yield f"VPA {vpa.name}, {whose}, recommends nothing yet."
         return
@@ -123,8 +116,14 @@ def _vpa(hvpa: HvpaPart, vpa: VpaSource) -> Iterator[str]:
         yield f"  Of {what} nobody has told a total yet: it is the target times the count of the first look."
 
 
+def _whose(source: HpaSource | VpaSource) -> str:
+    if source.owned:
+        return "its own"
+    return f"that of Hvpa {source.owner}" if source.owner else "yours"
+
+
 def _hpa(hvpa: HvpaPart, hpa: HpaSource, now: str) -> Iterator[str]:
-    whose = "its own" if hpa.owned else "yours"
+    whose = _whose(hpa)
     metrics = listed(hpa.metrics) or "no metric that is known"
     at = f", at {share(hpa.ratio)} of its target" if hpa.ratio is not None else ", and has seen nothing yet"
     between = f"between {hpa.min_replicas} and {hpa.max_replicas} replicas"

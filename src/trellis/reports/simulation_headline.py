@@ -38,6 +38,31 @@ def facts(result: RunResult) -> list[str]:
     return [*told, f"usage every {span(result.step)}"]
 
 
+def comparable(result: RunResult) -> RunResult:
+    """The variants that got farthest: of less time sums are smaller, whatever was done in it.
+
+    Of a run that was stopped before anything was scored none are left.
+    """
+    reached = [_reached(variant, result) for variant in result.variants]
+    farthest = max(reached, default=0.0)
+    kept = [variant for variant, end in zip(result.variants, reached, strict=True) if end == farthest]
+    return msgspec.structs.replace(result, variants=kept if farthest > result.scored_from else [])
+
+
+def stopped(result: RunResult) -> Iterator[str]:
+    """What became of each variant that was stopped before its end."""
+    kept = {variant.name for variant in comparable(result).variants}
+    for variant in result.variants:
+        if variant.partial_until is not None:
+            done = (variant.partial_until - result.begin) / max(result.end - result.begin, 1.0)
+            left_out = "" if variant.name in kept else ", too little to be compared"
+            yield f"{called(variant)} got to {share(done)} of the time{left_out}."
+
+
+def _reached(variant: VariantResult, result: RunResult) -> float:
+    return result.end if variant.partial_until is None else variant.partial_until
+
+
 def sentences(result: RunResult) -> Iterator[str]:
     """Two for each variant after the first."""
     if result.variants:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from html import escape
 
-from trellis.reports.figures import count, days, gibibytes, share, significant
+from trellis.reports.figures import count, days, gibibytes, significant
 from trellis.reports.html.page import banner, field, header, needs_script, page, search, section, switch
 from trellis.reports.html.typeset import typeset
 from trellis.reports.simulation_cards import answer, differs
 from trellis.reports.simulation_compared import Group, Row, compared
 from trellis.reports.simulation_data import page_data
-from trellis.reports.simulation_headline import called, cheapest, facts
+from trellis.reports.simulation_headline import called, cheapest, comparable, facts, stopped
 from trellis.reports.simulation_node_chart import node_chart
 from trellis.reports.simulation_workloads import workload_table
 from trellis.sim.results import RunResult, VariantResult
@@ -21,6 +21,7 @@ def as_html(result: RunResult) -> str:
     """The whole page, the same bytes for the same result."""
     parts = [header("Trellis simulation", result.scenario, [*_period(result), *facts(result), f"seed {result.seed}"])]
     parts += [banner(text) for text in _warnings(result)]
+    result = comparable(result)
     if result.variants:
         shown = cheapest(result)
         parts.append(
@@ -37,11 +38,7 @@ def _period(result: RunResult) -> list[str]:
 
 def _warnings(result: RunResult) -> list[str]:
     told = ["Partial: not every variant came to its end, and the figures are what there is."] if result.partial else []
-    for variant in result.variants:
-        if variant.partial_until is not None:
-            done = (variant.partial_until - result.begin) / max(result.end - result.begin, 1.0)
-            told.append(f"Partial: {called(variant)} got to {share(done)} of the time.")
-    return told
+    return told + [f"Partial: {line}" for line in stopped(result)]
 
 
 def _fleet(result: RunResult) -> str:

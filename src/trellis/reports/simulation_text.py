@@ -11,9 +11,10 @@ from trellis.reports.simulation_headline import (
     by_money,
     by_risk,
     by_scalings,
-    called,
+    comparable,
     facts,
     sentences,
+    stopped,
     suffered,
 )
 from trellis.reports.text_tables import cut, lines, width, wrapped
@@ -30,6 +31,7 @@ def as_text(result: RunResult, width: int = 100) -> list[str]:
     room = max(width, _NARROWEST)
     told = [*wrapped(f"{result.scenario}: {', '.join(facts(result))}, seed {result.seed}", room)]
     told += list(_warnings(result, room))
+    result = comparable(result)
     if not result.variants:
         return told
     told += ["", *_table(result, room)]
@@ -45,10 +47,8 @@ def as_text(result: RunResult, width: int = 100) -> list[str]:
 def _warnings(result: RunResult, room: int) -> Iterator[str]:
     if result.partial:
         yield from wrapped("PARTIAL: not every variant came to its end; the figures are what there is.", room)
-    for variant in result.variants:
-        if variant.partial_until is not None:
-            share_done = (variant.partial_until - result.begin) / max(result.end - result.begin, 1.0)
-            yield from wrapped(f"PARTIAL: {called(variant)} got to {share(share_done)} of the time.", room)
+    for line in stopped(result):
+        yield from wrapped(f"PARTIAL: {line}", room)
 
 
 def _table(result: RunResult, room: int) -> list[str]:

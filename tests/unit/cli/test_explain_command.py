@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from explained_world import Cluster, search
+from resize_world import NOW, container, time
 from trellis.base.errors import InvalidInput, InvalidRecording
 from trellis.cli.main import trellis
 from trellis.core.model.dump_lines import Component, Missing
@@ -76,6 +77,54 @@ def test_the_flags_of_the_components_count(tmp_path: Path) -> None:
     assert "TooFewReplicas" in result.output
 
 
+@pytest.mark.parametrize(
+    ("given", "flag", "decided"),
+    [
+        ((), {}, "3 replicas of CPU 8"),
+        (("--ready-patience", "10s"), {}, "2 replicas of CPU 4.5"),
+        ((), {"ready-patience": "10s"}, "2 replicas of CPU 4.5"),
+        (("--ready-patience", "1m"), {"ready-patience": "10s"}, "3 replicas of CPU 8"),
+    ],
+)
+def test_the_patience_of_the_hvpa_controller_counts(
+    tmp_path: Path, given: tuple[str, ...], flag: dict[str, str], decided: str
+) -> None:
+    """The count moved half a minute ago: until its patience is over, an HPA's metrics are not believed."""
+    cluster = recently_scaled()
+    cluster.components.append(Component("hvpa", "kube-system", "hvpa", flags=flag))
+    result = explain("hvpa", "web", *given, "--dump", dumped(tmp_path, cluster))
+    assert decided in result.output
+    assert "FlagsUnseen" not in result.output
+
+
+def recently_scaled() -> Cluster:
+    """Three replicas of 8 cores, of which the HPA sees 9 used."""
+    cluster = Cluster()
+    cluster.add_workload("web", 3, container(cpu="8", memory="2G"))
+    down = {"stabilizationWindow": "0s"}
+    status = {"lastScaleTime": time(NOW - 30), "hpa": {"total": {"cpu": "24"}, "time": time(NOW - 90)}}
+    cluster.add_hvpa("web", vpa={"deploy": False}, hpa={"deploy": True}, scaleDown=down, status=status)
+    cluster.add_hvpa_hpa("web", percent=100, used="3")
+    return cluster
+
+
+@pytest.mark.parametrize("span", ["0s", "-1d", "soon"])
+@pytest.mark.parametrize(
+    "command", [("explain", "vpa", "web"), ("dump",), ("backtest", "usage.csv"), ("recommend", "usage.csv")]
+)
+def test_a_history_that_is_no_span_is_refused_by_every_command(command: tuple[str, ...], span: str) -> None:
+    with pytest.raises(InvalidInput, match=f'^"{span}": flag --history: must be'):
+        CliRunner().invoke(trellis, [*command, f"--history={span}"], catch_exceptions=False)
+
+
+def test_a_patience_that_is_none_is_refused(tmp_path: Path) -> None:
+    file = dumped(tmp_path, search())
+    for text in ("-1s", "soon"):
+        arguments = ["explain", "hvpa", "search", f"--ready-patience={text}", "--dump", str(file)]
+        with pytest.raises(InvalidInput, match=f'^"{text}": flag --ready-patience: '):
+            CliRunner().invoke(trellis, arguments, catch_exceptions=False)
+
+
 def test_a_partial_answer_is_marked_and_tells_by_its_exit_status(tmp_path: Path) -> None:
     cluster = Cluster()
     cluster.add_workload()
@@ -110,6 +159,7 @@ def test_of_several_namespaces_one_has_to_be_chosen(tmp_path: Path) -> None:
     ("arguments", "told"),
     [
         (("vpa", "web", "--container", "app"), "--container goes with a recommendation"),
+        (("vpa", "web", "--ready-patience", "1m"), "--ready-patience goes with an Hvpa"),
         (("vpa", "shop/web", "-n", "other"), "in another namespace than -n other"),
         (("vpa", "web", "--prometheus-url", "http://p"), "a dump has its history with it"),
         (("nodes", "n1"), "is not one of"),

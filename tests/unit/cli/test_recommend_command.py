@@ -18,6 +18,7 @@ from trellis.api.vpa import UPDATE_MODES
 from trellis.cli import advice_options, surveying
 from trellis.cli.main import main, trellis
 from trellis.core.advice.surveyed import Surveyed
+from trellis.core.model.dump_lines import Missing
 from trellis.reports.advice import FORMS, Emitted
 
 HEADER = "timestamp,namespace,workload,container,cpu_cores,memory_bytes\n"
@@ -59,6 +60,14 @@ def test_files_of_usage_are_enough(usage: str) -> None:
     assert "shop/web app" in result.stdout
     assert "2 workloads, 2 containers" in result.stdout
     assert "what is requested now could not be seen" in " ".join(result.stdout.split())
+
+
+def test_fractions_and_limits_of_a_trace_are_of_the_machine_that_is_given(tmp_path: Path) -> None:
+    rows = "".join(f"{900 * number},0.25,0.5\n" for number in range(192))
+    (tmp_path / "trace.csv").write_text(f"timestamp,cpu_fraction,cpu_limit_fraction\n{rows}")
+    result = run(str(tmp_path), "--machine=8,32Gi")
+    assert result.exit_code == 0, result.stderr
+    assert "4 -> 2.41" in result.stdout
 
 
 def test_any_recommender_may_be_asked_and_set(usage: str) -> None:
@@ -149,6 +158,14 @@ def test_nothing_found_is_no_failure(asked: dict[str, Any]) -> None:
     assert "There is nothing to size." in result.stdout
 
 
+def test_nothing_found_where_nothing_may_be_seen_is_one(asked: dict[str, Any]) -> None:
+    missing = (Missing("Pod", "shop", "may not be read"),)
+    asked["surveyed"] = Surveyed(time=0.0, source="tests", recommender="default", missing=missing)
+    result = run("--fail-over=50%")
+    assert result.exit_code == 2
+    assert "nothing was seen that could be sized" in result.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -161,7 +178,10 @@ def test_nothing_found_is_no_failure(asked: dict[str, Any]) -> None:
         (["--tolerance=nan"], '"nan" is no share'),
         (["--prices=cheap"], "must be the price of a core-hour"),
         (["--emit", "patches", "/nowhere/dir"], "there is no directory /nowhere"),
+        (["usage.csv", "--emit", "patches", "sizes"], "--emit needs a cluster or Prometheus"),
         (["--output-file=/nowhere/file"], "there is no directory /nowhere"),
+        (["usage.csv", "--machine=64"], "must be cores and memory, as in 64,256Gi"),
+        (["usage.csv", "--machine=0,256Gi"], "is no machine: both must be above zero"),
         (["--no-cluster"], "--no-cluster needs --prometheus-url"),
         (["--vpas", "--prometheus-url=http://x"], "--vpas takes everything from the cluster"),
         (["usage.csv", "--prometheus-url=http://x"], "give files with usage, or ask Prometheus"),

@@ -111,10 +111,10 @@ def test_what_is_left_alone_says_why() -> None:
 
 
 def test_steps_and_bytes_are_written_for_people() -> None:
-    blocked = [{"direction": "Down", "reason": "MinChange", "message": "2 x (6000m, 5000000000): too little."}]
+    blocked = [{"direction": "Down", "reason": "MinChange", "message": "2 x (CPU 6, memory 5G): too little."}]
     conditions = [{"type": "Active", "status": "True", "reason": "AsDecided"}]
     found = told(world(2, "6", "12", status={"blocked": blocked, "conditions": conditions}))
-    assert "The controller holds a step down back, MinChange: 2 x (6000m, 5G): too little." in found
+    assert "The controller holds a step down back, MinChange: 2 x (CPU 6, memory 5G): too little." in found
 
 
 # Drawings

@@ -117,6 +117,24 @@ def test_what_was_stopped_says_so() -> None:
     assert "got to 25 % of the time" in as_html(partial)
 
 
+def test_what_was_stopped_sooner_is_not_compared_as_if_it_had_cost_less() -> None:
+    hour = SMALL.scored_from + 3600.0
+    stopped = [SMALL.variants[0], *(msgspec.structs.replace(each, partial_until=hour) for each in SMALL.variants[1:])]
+    partial = msgspec.structs.replace(SMALL, partial=True, variants=stopped)
+    text = "\n".join(as_text(partial, 100))
+    assert f"{SMALL.variants[1].title or SMALL.variants[1].name} got to" in text
+    assert "too little to be compared" in text
+    assert not re.search(r"costs|against", text)
+    assert "No variant costs less" not in as_html(partial)
+    assert len(json.loads(as_json(partial))["variants"]) == len(SMALL.variants)
+
+
+def test_where_nothing_was_scored_no_figures_are_shown() -> None:
+    early = [msgspec.structs.replace(each, partial_until=SMALL.scored_from) for each in SMALL.variants]
+    text = as_text(msgspec.structs.replace(SMALL, partial=True, variants=early), 100)
+    assert all(line.startswith(("PARTIAL", "  ")) for line in text[1:])
+
+
 def test_a_run_that_was_stopped_before_anything_was_done_has_reports_too() -> None:
     empty = msgspec.structs.replace(SMALL, variants=[], partial=True)
     assert as_text(empty, 80)
