@@ -27,8 +27,10 @@ Open the reports in a browser. The first has a chart for every workload, the sec
   {sizes}
   {nodes}
 
-Next: docs/guides/simulate.md (your own workloads), docs/guides/backtest.md (your own usage),
-      trellis check examples (manifests), make cluster (a real control plane to try it on).
+What the figures mean: docs/guides/simulate.md#reading-the-report. Next, with .venv/bin on your PATH:
+  docs/getting-started.md   your own workloads and usage, in ten minutes
+  trellis check examples    what manifests would do, and what is wrong with them
+  make cluster              a real control plane to try it on
 """
 
 

@@ -24,7 +24,7 @@ LEFT_OUT = (("Where the money goes", "And nodes"), ("Open the reports", ""))
 VIEWPORT = {"width": 1280, "height": 996}
 
 
-def demo(report: Path, *options: str, timeout: float = 600.0) -> list[str]:
+def demo(report: Path, *options: str, timeout: float = 1700.0) -> list[str]:
     """The lines that the demo prints where a terminal has 100 columns; how far it is goes elsewhere."""
     done = subprocess.run(
         [sys.executable, "tools/demo.py", "--report", report, *options],
