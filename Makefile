@@ -28,7 +28,7 @@ demo: setup ## Two weeks of a cluster, sized in four ways, with a report to look
 
 .PHONY: test
 test: setup ## Run every test, those on a real control plane included
-	$(BIN)/python -m pytest -n 2 tests --ignore=tests/cluster
+	$(BIN)/python -m pytest -n 2 --dist worksteal tests --ignore=tests/cluster
 	$(BIN)/python -m pytest -n 4 --dist worksteal tests/cluster
 
 .PHONY: unit

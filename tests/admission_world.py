@@ -159,16 +159,11 @@ class World:
         """The webhook while it works, from when it has seen everything."""
         served = await self.server.client.discover()
         self._admission = Admission(self.server.client, self.settings, self.metrics, served, draw=lambda: 0.5)
-        task = asyncio.create_task(self.admission.run())
-        try:
+        async with virtual_time.working(self.admission.run()):
             while settled and self.admission.why_not_ready():  # noqa: ASYNC110 - nobody else wants to know
                 await asyncio.sleep(0.1)
             await asyncio.sleep(0.1)
             yield self.admission
-            assert not task.done(), task.result()
-        finally:
-            task.cancel()
-            await asyncio.wait({task})
 
     def run(self, play: Callable[[], Awaitable[None]], *, settled: bool = True) -> None:
         """Let a play go on while the webhook works."""

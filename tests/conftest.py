@@ -5,14 +5,17 @@ from __future__ import annotations
 import gc
 import sys
 
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 # Where Python is told to keep no bytecode, each worker would rewrite the asserts of all modules in every run.
 sys.dont_write_bytecode = False
 
-# So many examples unless a test says otherwise. `--hypothesis-profile=thorough` is for a change of what they are about.
-settings.register_profile("quick", max_examples=30, deadline=None)
-settings.register_profile("thorough", max_examples=1000, deadline=None)
+# So many examples unless a test says otherwise, and always the same: a run that fails tells of its change, and not of
+# its luck. `--hypothesis-profile=thorough` looks further and elsewhere each time, for a change of what they are about.
+# How long one takes is the machine's business: no example has a deadline, and none is too slow to be made.
+_AT_ANY_SPEED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("quick", _AT_ANY_SPEED, max_examples=30, derandomize=True)
+settings.register_profile("thorough", _AT_ANY_SPEED, max_examples=1000)
 settings.load_profile("quick")
 
 

@@ -279,7 +279,9 @@ def search() -> Cluster:
         "replicas": 2,
         "recommendation": {"containerRecommendations": [sized("app", "5", "4G"), sized("proxy", "1", "1G")]},
         "hpa": {"total": {"cpu": "24"}, "time": time(NOW - 90)},
-        "conditions": [{"type": "Active", "status": "True", "reason": "AsDecided", "message": "2 x (6000m, 5G)"}],
+        "conditions": [
+            {"type": "Active", "status": "True", "reason": "AsDecided", "message": "2 x (CPU 6, memory 5G)"}
+        ],
     }
     cluster.add_hvpa("search", replicas=4, hpa={"deploy": True}, status=status)
     targets = {"app": {"cpu": "9", "memory": "4G"}, "proxy": {"cpu": "1", "memory": "1G"}}
@@ -287,7 +289,7 @@ def search() -> Cluster:
     cluster.add_hvpa_vpa("search", targets, totals)
     cluster.add_hvpa_hpa("search", used="9600m")
     about = {"kind": "Hvpa", "name": "search", "namespace": NAMESPACE}
-    told = {"reason": "ScalesUp", "message": "1 x (3000m, 3500M) to 2 x (6000m, 5G)", "count": 1}
+    told = {"reason": "ScalesUp", "message": "1 x (CPU 3, memory 3.5G) to 2 x (CPU 6, memory 5G)", "count": 1}
     cluster.put("Event", "e1", {"involvedObject": about, "lastTimestamp": time(NOW - 3600), **told})
     return cluster
 

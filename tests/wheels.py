@@ -48,10 +48,11 @@ def write_project(into: Path, name: str, module: Path, entry_points: Mapping[str
     return into
 
 
-def install(wheel: Path, site: Path) -> None:
-    """Install a wheel, and nothing that it depends on, into a directory for `PYTHONPATH`."""
+def install(wheel: Path, site: Path, *more: Path) -> None:
+    """Install a wheel or several, and nothing that they depend on, into a directory for `PYTHONPATH`."""
     options = ["--no-index", "--no-deps", "--quiet", "--disable-pip-version-check", "--no-cache-dir"]
-    subprocess.run([sys.executable, bundled_pip(), "install", *options, "--target", str(site), str(wheel)], check=True)
+    wheels = [str(each) for each in (wheel, *more)]
+    subprocess.run([sys.executable, bundled_pip(), "install", *options, "--target", str(site), *wheels], check=True)
 
 
 def bundled_pip() -> Path:

@@ -36,7 +36,7 @@ def opened(browser: Browser, tmp_path: Path) -> Iterator[Open]:
         file = tmp_path / f"report-{len(contexts)}.html"
         file.write_text(html, encoding="utf-8")
         context = browser.new_context(**({"viewport": {"width": 1280, "height": 900}} | options))  # type: ignore[arg-type]
-        context.set_default_timeout(10_000)
+        context.set_default_timeout(60_000)
         contexts.append(context)
         found = Opened(context.new_page())
         found.page.goto(file.as_uri())

@@ -20,7 +20,7 @@ from trellis.base.documents import BrokenDocument, Document, read_documents
 STRICTER = ("tag", "whitespace or line break", "a colon is not expected here; quote the text")
 
 against_the_oracle = settings(
-    deadline=None, max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    deadline=None, max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 
 

@@ -23,6 +23,8 @@ from trellis.core.lint.manifests import Source
 from wheels import build_wheel, install
 
 ROOT = Path(__file__).resolve().parents[2]
+# Far more seconds than any command takes: some simulate for ten, and a machine may have much else to do.
+PATIENCE = 600
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
 
 
@@ -36,6 +38,14 @@ def blocks(language: str) -> Iterator[tuple[str, str]]:
 def transcripts() -> list[tuple[str, list[Step]]]:
     """The console blocks, each as commands with the lines they print."""
     return [(name, steps(text)) for name, text in blocks("console")]
+
+
+def alike() -> list[dict[str, list[Step]]]:
+    """The same, by where they stand: blocks of the same commands are together, and are run once for all of them."""
+    found: dict[tuple[str, ...], dict[str, list[Step]]] = {}
+    for name, block in transcripts():
+        found.setdefault(tuple(command for command, _ in block), {})[name] = block
+    return list(found.values())
 
 
 def manifests() -> list[tuple[str, str]]:
@@ -67,23 +77,26 @@ def printed(command: str, folder: Path, beside: Path) -> list[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=100,
+        timeout=PATIENCE,
         check=False,
     )
     return done.stdout.splitlines()
 
 
-@pytest.mark.parametrize(("name", "commands"), transcripts(), ids=lambda value: value if isinstance(value, str) else "")
+@pytest.mark.timeout(PATIENCE + 60)
+@pytest.mark.parametrize("same", alike(), ids=" ".join)
 def test_a_transcript_is_true(
-    name: str, commands: list[Step], checkout: Path, tmp_path: Path, request: pytest.FixtureRequest
+    same: dict[str, list[Step]], checkout: Path, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    installs = "write-a-recommender" in name
+    installs = any("write-a-recommender" in name for name in same)
     beside = request.getfixturevalue("beside") if installs else tmp_path / "nothing"
-    for command, expected in commands:
+    for steps_alike in zip(*same.values(), strict=True):
+        command = steps_alike[0][0]
         if command.split()[0] in {"make", "git", "kubectl", "pip", "pipx", "uv"}:
             continue
         found = printed(command, checkout, beside)
-        assert agrees(found, expected), f"{name}: $ {command}\n" + "\n".join(found)
+        for name, (_, expected) in zip(same, steps_alike, strict=True):
+            assert agrees(found, expected), f"{name}: $ {command}\n" + "\n".join(found)
 
 
 @pytest.mark.parametrize(("name", "text"), manifests(), ids=lambda value: value.partition("\n")[0])

@@ -22,6 +22,9 @@ ROOT = Path(__file__).resolve().parents[2]
 GUIDE = (ROOT / "docs" / "guides" / "write-a-recommender.md").read_text()
 TRELLIS = str(Path(sys.executable).with_name("trellis"))
 
+# A package registry may take its time.
+pytestmark = pytest.mark.timeout(600)
+
 
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
@@ -45,7 +48,7 @@ def built(project: Path, into: Path) -> Path:
     """The wheel, built as pip builds it for anybody."""
     options = ["--no-deps", "--quiet", "--disable-pip-version-check", "--retries=1", "--timeout=10"]
     done = run(sys.executable, bundled_pip(), "wheel", *options, f"--wheel-dir={into}", ".", cwd=project)
-    if re.search(r"No matching distribution found for hatchling|Connection|Max retries|Could not fetch", done.stderr):
+    if re.search(r"No matching distribution found|Connection|Max retries|Could not fetch", done.stderr):
         pytest.skip("no package registry is reached, and so no build backend")
     assert done.returncode == 0, done.stderr
     [wheel] = into.glob("*.whl")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 from typing import Any
 
 import aiohttp
@@ -12,12 +11,15 @@ import aiohttp
 import guide_code
 import virtual_time
 from model_server import ModelServer, pod_path
+from testbed.processes import free_ports
 from trellis.kube.client import Client
 from trellis.kube.requests import Request
 from trellis.kube.scripted import Answer, ScriptedTransport, StreamScript, answer, line, page
 from trellis.runtime.component_settings import LeaderSettings
 from trellis.runtime.health_server import HealthSettings
 from trellis.runtime.shutdown import Shutdown
+
+WRITTEN = 'trellis_writes_total{action="PatchObject",resource="pods",result="Applied"} 1'
 
 
 def pod(name: str, version: str, **labels: str) -> dict[str, Any]:
@@ -59,23 +61,20 @@ def test_the_controller_of_the_guide_labels_the_pods_without_a_team() -> None:
 def test_the_component_of_the_guide_labels_pods_tells_of_it_and_answers_probes() -> None:
     guide, server = guide_code.names(), ModelServer()
     server.put(pod_path("web"), pod("web", "1"))
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        address = f"127.0.0.1:{found.getsockname()[1]}"
+    address = f"127.0.0.1:{free_ports(1)[0]}"
     leader = LeaderSettings(leader_elect=True, leader_elect_resource_name="labeller")
     settings = guide["LabellerSettings"](leader=leader, health=HealthSettings(address=address))
 
     async def main() -> None:
         stop = Shutdown()
         running = asyncio.create_task(guide["run_labeller"](server.client, settings, stop))
-        async with asyncio.timeout(20), aiohttp.ClientSession() as session:
+        async with asyncio.timeout(60), aiohttp.ClientSession() as session:
             while not any("/events/" in path for path in server.objects):  # noqa: ASYNC110 - a model tells nobody
                 await asyncio.sleep(0.01)
             async with session.get(f"http://{address}/readyz") as response:
                 assert response.status == 200
-            async with session.get(f"http://{address}/metrics") as response:
-                assert 'trellis_writes_total{resource="pods",action="PatchObject",result="Applied"} 1' in (
-                    await response.text()
-                )
+            while WRITTEN not in await _metrics(session, address):  # noqa: ASYNC110 - counted once it is answered
+                await asyncio.sleep(0.01)
             stop.request("the test is over")
             await running
 
@@ -86,3 +85,8 @@ def test_the_component_of_the_guide_labels_pods_tells_of_it_and_answers_probes()
 def test_the_example_is_short() -> None:
     body = [text for text in guide_code.program().partition("async def controller")[2].splitlines() if text.strip()]
     assert next(number for number, text in enumerate(body) if text.startswith("async def main")) <= 12
+
+
+async def _metrics(session: aiohttp.ClientSession, address: str) -> str:
+    async with session.get(f"http://{address}/metrics") as response:
+        return await response.text()

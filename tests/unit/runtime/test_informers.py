@@ -47,12 +47,8 @@ class World:
 
     def run(self, play: Callable[[], Awaitable[None]]) -> None:
         async def main() -> None:
-            following = asyncio.create_task(self.informers.run())
-            try:
+            async with virtual_time.working(self.informers.run()):
                 await play()
-            finally:
-                following.cancel()
-                await asyncio.wait({following})
 
         virtual_time.run(main())
 
@@ -90,6 +86,74 @@ def test_a_kind_that_is_installed_later_is_followed_from_then_on() -> None:
         asked = len([request for request in world.server.requests if request.path == "/apis"])
         await asyncio.sleep(600.0)
         assert len([request for request in world.server.requests if request.path == "/apis"]) == asked
+
+    world.run(play)
+
+
+def remove(world: World) -> None:
+    """The definition is deleted; objects may be, or not."""
+    world.installed = False
+    world.refused[HVPAS.plural] = refusal(404, "NotFound", "the server could not find the requested resource")
+    world.server.break_watches()
+
+
+def test_a_kind_that_is_removed_is_empty_stops_nobody_and_is_followed_again_when_it_is_back() -> None:
+    world = World()
+    world.installed = True
+    world.server.put(HVPA, {"spec": {"targetRef": {"kind": "Deployment", "name": "web"}, "buckets": []}})
+    gone: list[str] = []
+    world.hvpas.subscribe(lambda change: gone.append(change.key[1]) if change.new is None else None)
+
+    async def play() -> None:
+        await asyncio.sleep(61.0)
+        assert world.informers.sees(world.hvpas)
+        remove(world)
+        await asyncio.sleep(3.0)
+        assert world.informers.why_not_trusted() is None
+        assert not world.informers.sees(world.hvpas)
+        assert (len(world.hvpas.snapshot()), gone) == (0, ["web"])
+        await asyncio.sleep(600.0)
+        assert world.informers.why_not_trusted() is None
+        assert world.informers.why_not_ready() is None
+        world.informers.export(world.metrics)
+        assert f'trellis_informer_connected{{resource="{HVPAS.full_name}"}} 0' in world.metrics.text().decode()
+        world.refused.clear()
+        world.installed = True
+        await asyncio.sleep(61.0)
+        assert world.informers.sees(world.hvpas)
+        assert [each.metadata.name for each in world.hvpas.snapshot()] == ["web"]
+
+    world.run(play)
+
+
+def test_a_kind_that_is_not_found_but_still_served_is_not_believed_to_be_gone() -> None:
+    world = World()
+    world.installed = True
+    world.server.put(HVPA, {"spec": {"targetRef": {"kind": "Deployment", "name": "web"}, "buckets": []}})
+
+    async def play() -> None:
+        await asyncio.sleep(61.0)
+        remove(world)
+        world.installed = True
+        await asyncio.sleep(20.0)
+        assert len(world.hvpas.snapshot()) == 1
+        assert "could not be watched" in (world.informers.why_not_trusted() or "")
+        world.refused.clear()
+        await asyncio.sleep(60.0)
+        assert world.informers.why_not_trusted() is None
+        assert world.informers.sees(world.hvpas)
+
+    world.run(play)
+
+
+def test_a_kind_that_was_removed_before_it_was_seen_is_not_waited_for() -> None:
+    world = World()
+    late = world.informers.follow(HVPAS, served=True)
+    world.refused[HVPAS.plural] = refusal(404, "NotFound", "the server could not find the requested resource")
+
+    async def play() -> None:
+        await asyncio.wait_for(world.informers.wait_until_synced(), 10.0)
+        assert len(late.snapshot()) == 0
 
     world.run(play)
 

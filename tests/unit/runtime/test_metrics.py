@@ -33,6 +33,15 @@ def of(*specs: Spec) -> Metrics:
     return Metrics(specs, about_process=False)
 
 
+def test_labels_are_sorted_and_a_bound_comes_last_as_go_writes_them() -> None:
+    spec = HistogramSpec("vpa_test_sizes", "How big.", ("resource", "is_oom", "update_mode"), buckets=(1.0,))
+    metrics = of(spec)
+    metrics.observe(spec, 0.5, "cpu", "false", "Off")
+    lines = metrics.text().decode().splitlines()
+    assert 'vpa_test_sizes_bucket{is_oom="false",resource="cpu",update_mode="Off",le="1"} 1' in lines
+    assert 'vpa_test_sizes_count{is_oom="false",resource="cpu",update_mode="Off"} 1' in lines
+
+
 def test_names_are_served_as_they_were_declared() -> None:
     metrics = of(EVICTED, RESPONSES, CONTROLLED, STATES)
     metrics.add(EVICTED, 2, "default", "web")
@@ -42,7 +51,7 @@ def test_names_are_served_as_they_were_declared() -> None:
     assert metrics.text().decode().splitlines() == [
         "# HELP vpa_updater_evicted_pods_total Pods evicted.",
         "# TYPE vpa_updater_evicted_pods_total counter",
-        'vpa_updater_evicted_pods_total{vpa_namespace="default",vpa_name="web"} 2',
+        'vpa_updater_evicted_pods_total{vpa_name="web",vpa_namespace="default"} 2',
         "# HELP vpa_recommender_metric_server_responses Answers.",
         "# TYPE vpa_recommender_metric_server_responses counter",
         'vpa_recommender_metric_server_responses{is_error="false"} 1',
@@ -61,13 +70,13 @@ def test_what_is_held_back_is_put_in_before_metrics_are_read() -> None:
     metrics.hold(lambda: metrics.add(EVICTED, held.pop(), "default", "web"))
     for total in (4.0, 7.0):
         metrics.gather()
-        assert samples(metrics) == {"vpa_updater_evicted_pods_total default web": total}
+        assert samples(metrics) == {"vpa_updater_evicted_pods_total web default": total}
 
 
 def test_a_counter_of_zero_is_there_before_the_first_count() -> None:
     metrics = of(EVICTED)
     metrics.add(EVICTED, 0, "default", "web")
-    assert samples(metrics) == {"vpa_updater_evicted_pods_total default web": 0.0}
+    assert samples(metrics) == {"vpa_updater_evicted_pods_total web default": 0.0}
 
 
 def test_a_histogram_counts_what_is_below_its_bounds() -> None:
@@ -75,11 +84,11 @@ def test_a_histogram_counts_what_is_below_its_bounds() -> None:
     for value in (0.5, 3.0, 100.0):
         metrics.observe(LATENCY, value, "default", "web")
     assert samples(metrics) == {
-        "vpa_test_latency_seconds_bucket default web 1": 1.0,
-        "vpa_test_latency_seconds_bucket default web 5": 2.0,
-        "vpa_test_latency_seconds_bucket default web +Inf": 3.0,
-        "vpa_test_latency_seconds_count default web": 3.0,
-        "vpa_test_latency_seconds_sum default web": 103.5,
+        "vpa_test_latency_seconds_bucket web default 1": 1.0,
+        "vpa_test_latency_seconds_bucket web default 5": 2.0,
+        "vpa_test_latency_seconds_bucket web default +Inf": 3.0,
+        "vpa_test_latency_seconds_count web default": 3.0,
+        "vpa_test_latency_seconds_sum web default": 103.5,
     }
 
 
@@ -105,7 +114,7 @@ def test_series_of_objects_that_are_gone_are_removed_and_others_stay() -> None:
     metrics.set(CONTROLLED, 1, "Recreate")
     assert metrics.keep(("vpa_namespace", "vpa_name"), {("default", "web")}) == 2
     assert not [line for line in samples(metrics) if "gone" in line]
-    assert samples(metrics)["vpa_updater_evicted_pods_total default web"] == 3.0
+    assert samples(metrics)["vpa_updater_evicted_pods_total web default"] == 3.0
     assert samples(metrics)["vpa_updater_controlled_pods_total Recreate"] == 1.0
     assert metrics.keep(("vpa_namespace", "vpa_name"), {("default", "web")}) == 0
 
@@ -206,4 +215,4 @@ def test_a_column_counts_like_its_values_one_by_one_and_skips_what_is_no_number(
         one_by_one.observe(LATENCY, value, "default", "web")
     at_once.observe_all(LATENCY, np.array([*values, np.nan]), "default", "web")
     assert at_once.text() == one_by_one.text()
-    assert b'vpa_test_latency_seconds_bucket{vpa_namespace="default",vpa_name="web",le="1"} 2' in at_once.text()
+    assert b'vpa_test_latency_seconds_bucket{vpa_name="web",vpa_namespace="default",le="1"} 2' in at_once.text()

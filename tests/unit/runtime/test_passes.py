@@ -9,7 +9,7 @@ import time
 import pytest
 
 import virtual_time
-from trellis.runtime.blocking import BlockingWatch
+from blocking_watch import BlockingWatch
 from trellis.runtime.passes import PassThread
 from trellis.runtime.threads import DaemonThreads
 
@@ -134,10 +134,10 @@ def test_the_watch_finds_a_pass_that_keeps_the_lock_of_python() -> None:
 
 def test_more_threads_are_started_only_for_more_work() -> None:
     threads = DaemonThreads("io", most=2)
-    barrier = threading.Barrier(2, timeout=10)
+    barrier = threading.Barrier(2, timeout=60)
     both = [threads.submit(barrier.wait) for _ in range(2)]
-    assert sorted(future.result(10) for future in both) == [0, 1]
-    assert threads.submit(lambda: threading.current_thread().daemon).result(10)
+    assert sorted(future.result(60) for future in both) == [0, 1]
+    assert threads.submit(lambda: threading.current_thread().daemon).result(60)
     named = [thread.name for thread in threading.enumerate() if thread.name.startswith("io-")]
     assert len(named) == 2
     threads.shutdown()

@@ -57,13 +57,8 @@ class World:
 
     def run(self, play: Callable[[], Awaitable[None]]) -> None:
         async def main() -> None:
-            tasks = [asyncio.create_task(each.run()) for each in self.everything]
-            try:
+            async with virtual_time.working(*(each.run() for each in self.everything)):
                 await play()
-            finally:
-                for task in tasks:
-                    task.cancel()
-                await asyncio.wait(tasks)
 
         virtual_time.run(main())
 

@@ -304,6 +304,15 @@ def test_a_file_with_a_broken_manifest_is_told_with_document_and_line() -> None:
     assert "v.yaml, document 2: spec.targetRef: Required value: targetRef must be given" in found[1]
 
 
+def test_a_template_that_asks_about_other_pods_in_no_way_there_is_is_refused() -> None:
+    term = {"topologyKey": "zone", "labelSelector": {"matchExpressions": [{"key": "app", "operator": "Near"}]}}
+    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    template = {"spec": {"containers": [{"name": "app"}], "affinity": affinity}}
+    [found] = refused(scenario(workloads=[{**WEB, "podTemplate": template}]))
+    assert found.startswith("spec.workloads[0].podTemplate: Invalid value")
+    assert "podAntiAffinity" in found
+
+
 RICH = scenario(
     duration="2h",
     step="10m",

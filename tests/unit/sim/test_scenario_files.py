@@ -86,7 +86,7 @@ def test_what_lies_beside_a_scenario_is_read(small: Path) -> None:
          '"gone.csv": there is no such file or directory'),
         ("vpa.yaml", "gone.yaml", '13: spec.policies[0].files[0]: Invalid value: "gone.yaml": no such file'),
         ("duration: 1h", "duration: 1x", '5: spec.duration: Invalid value: "1x": must be a span such as'),
-        ("kind: Scenario", "kind: ConfigMap", "1: : the file holds no Scenario; it must hold one"),
+        ("kind: Scenario", "kind: ConfigMap", "1: : the file holds no Scenario; it must hold one; other manifests"),
     ],
 )  # fmt: skip
 def test_a_fault_is_told_with_file_line_and_field(small: Path, old: str, new: str, expected: str) -> None:
@@ -100,6 +100,14 @@ def test_a_trace_with_a_bad_number_is_told_with_its_row(small: Path) -> None:
     (found,) = lines(small)
     assert '"usage.csv"' in found
     assert "row" in found
+
+
+def test_another_series_that_cannot_be_used_is_no_hindrance(small: Path) -> None:
+    (small.parent / "usage.csv").write_text(USAGE.replace("60,cache,1", "60,cache,-1"))
+    assert load_scenario(small).findings == ()
+    small.write_text(GOOD.replace("series: web", "series: cache"))
+    (found,) = lines(small)
+    assert "row 5, column cpu_cores (series cache): -1 is negative" in found
 
 
 def test_one_scenario_at_a_time(small: Path) -> None:

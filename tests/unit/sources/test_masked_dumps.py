@@ -15,6 +15,7 @@ from trellis.core.model.keys import BY_NAMESPACE, BY_NODE
 from trellis.core.model.owners import ScaleAnswer, TargetRef, controller_in
 from trellis.core.model.pod_names import names_of_pods
 from trellis.core.model.selection import select
+from trellis.sources.cluster.cleaning import Document, clean
 from trellis.sources.cluster.masked_names import Names
 from trellis.sources.cluster.masking import Mask
 from trellis.sources.cluster.writing import Writing
@@ -177,3 +178,18 @@ def test_a_kind_that_only_one_cluster_has_is_not_named() -> None:
     line = writing.scale(target, ScaleAnswer("app=till")).decode()
     for word in ("acme", "CashRegister", "till", "shop"):
         assert word not in line
+
+
+def test_what_may_be_lost_with_a_pod_is_known_by_the_same_names() -> None:
+    key = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
+    volumes: list[Document] = [{"name": name, "emptyDir": {}} for name in ("payments", "cache")]
+    pod = {"kind": "Pod", "metadata": {"annotations": {key: "payments, cache"}}, "spec": {"volumes": volumes}}
+    masked = mask().document(clean(pod, "Pod"))
+    named = [each["name"] for each in masked["spec"]["volumes"]]
+    assert masked["metadata"]["annotations"] == {key: ", ".join(named)}
+    assert "payments" not in named
+
+
+def test_how_a_claim_may_be_used_is_no_name() -> None:
+    claim = {"kind": "PersistentVolumeClaim", "metadata": {}, "spec": {"accessModes": ["ReadWriteOncePod"]}}
+    assert mask().document(claim)["spec"] == {"accessModes": ["ReadWriteOncePod"]}

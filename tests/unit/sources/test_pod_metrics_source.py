@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from blocking_watch import BlockingWatch
 from trellis.base.errors import Forbidden, InvalidQuantity, ServerFault, Unreachable, UnreadableObject
 from trellis.base.quantity import Quantity
 from trellis.kube.client import Client
 from trellis.kube.responses import Response
 from trellis.kube.scripted import Answer, ScriptedTransport, refusal
-from trellis.runtime.blocking import BlockingWatch
 from trellis.sources.metrics_api import MetricsApi, PodMetricsBatch, read_pod_metrics
 from trellis.sources.unread import UNREADABLE_AMOUNT, UNREADABLE_ENTRY, WITHOUT_TIME
 

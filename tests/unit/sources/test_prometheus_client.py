@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from blocking_watch import BlockingWatch
 from local_server import Handler, proxying, read_head, server_tls, serving, talking
 from model_prometheus import error
 from testbed.certificates import Authority
@@ -25,7 +26,6 @@ from trellis.base.errors import (
 )
 from trellis.base.quantity import Quantity
 from trellis.kube.backoff import Backoff
-from trellis.runtime.blocking import BlockingWatch
 from trellis.sources.prometheus.answers import Answer
 from trellis.sources.prometheus.client import NO_ANSWER, PrometheusClient
 from trellis.sources.prometheus.refusals import retry_after

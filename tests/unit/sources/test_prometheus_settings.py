@@ -7,39 +7,11 @@ import pytest
 from trellis.base.errors import InvalidInput
 from trellis.runtime.setting_loading import load, values_of
 from trellis.runtime.setting_sources import from_environment, from_flags
-from trellis.runtime.settings import declared
 from trellis.sources.prometheus.settings import PrometheusSettings
-
-UPSTREAM = {
-    "prometheus-address": "http://prometheus.monitoring.svc",
-    "prometheus-insecure": "false",
-    "prometheus-cadvisor-job-name": "kubernetes-cadvisor",
-    "history-length": "8d",
-    "history-resolution": "1h",
-    "history-cpu-metric": "container_cpu_usage_seconds_total",
-    "history-memory-metric": "container_memory_working_set_bytes",
-    "prometheus-query-timeout": "5m0s",
-    "pod-label-prefix": "pod_label_",
-    "metric-for-pod-labels": 'up{job="kubernetes-pods"}',
-    "pod-namespace-label": "kubernetes_namespace",
-    "pod-name-label": "kubernetes_pod_name",
-    "container-namespace-label": "namespace",
-    "container-pod-name-label": "pod_name",
-    "container-name-label": "name",
-    "username": "",
-    "password": "",
-    "prometheus-bearer-token": "",
-    "prometheus-bearer-token-file": "",
-}
 
 
 def loaded(**flags: str) -> PrometheusSettings:
     return load(PrometheusSettings, from_flags(PrometheusSettings, flags)).settings
-
-
-def test_upstreams_flags_are_there_with_its_defaults() -> None:
-    defaults = {each.name: each.show(each.default) for each in declared(PrometheusSettings)}
-    assert {name: defaults[name] for name in UPSTREAM} == UPSTREAM
 
 
 def test_name_and_password_come_from_upstreams_variables_too() -> None:
