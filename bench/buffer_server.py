@@ -8,17 +8,15 @@ quota in every fourth namespace. Lists come in pages, a status that is applied c
 from __future__ import annotations
 
 import asyncio
-import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from typing import Any
 
 import msgspec
 from aiohttp import ClientConnectionResetError, web
 
 from bench.generated_pods import pod_list
-from bench.measurement import ROOT, CannotMeasure
+from bench.server_process import serve, server_process
 
 Json = dict[str, Any]
 
@@ -36,24 +34,15 @@ _KINDS = {
         "limitranges": "LimitRange",
     },
     "apps/v1": {"deployments": "Deployment", "replicasets": "ReplicaSet", "statefulsets": "StatefulSet"},
-    "batch/v1": {"jobs": "Job"},
+    "batch/v1": {"jobs": "Job", "cronjobs": "CronJob"},
     "autoscaling.k8s.io/v1": {"verticalpodautoscalers": "VerticalPodAutoscaler"},
     "autoscaling.x-k8s.io/v1alpha1": {"buffers": "Buffer", "hvpas": "Hvpa"},
 }
 
 
-@contextmanager
-def serving(buffers: int) -> Iterator[str]:
+def serving(buffers: int) -> AbstractContextManager[str]:
     """The server's URL, for as long as it is needed."""
-    command = [sys.executable, "-m", "bench.buffer_server", str(buffers)]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as server:
-        try:
-            line = server.stdout.readline() if server.stdout else ""
-            if not line.startswith("http"):
-                raise CannotMeasure("the server of Buffers did not start")
-            yield line.strip()
-        finally:
-            server.kill()
+    return server_process("bench.buffer_server", buffers)
 
 
 class BufferServer:
@@ -200,12 +189,7 @@ async def _serve(buffers: int) -> None:
     server = BufferServer(buffers)
     application = web.Application(client_max_size=1 << 24)
     application.router.add_route("*", "/{path:.*}", server.answer)
-    runner = web.AppRunner(application)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    print(f"http://127.0.0.1:{runner.addresses[0][1]}", flush=True)
-    await asyncio.Event().wait()
+    await serve(web.AppRunner(application))
 
 
 if __name__ == "__main__":

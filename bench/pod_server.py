@@ -10,16 +10,14 @@ from __future__ import annotations
 import asyncio
 import gzip
 import re
-import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 
 import msgspec
 from aiohttp import ClientConnectionResetError, web
 
 from bench.generated_pods import pod_list
-from bench.measurement import ROOT, CannotMeasure
+from bench.server_process import serve, server_process
 from trellis.kube.reflector import PAGE_SIZE as PAGE
 
 ROUNDS = 2
@@ -31,18 +29,9 @@ class _List(msgspec.Struct):
     items: list[msgspec.Raw]
 
 
-@contextmanager
-def serving(pods: int) -> Iterator[str]:
+def serving(pods: int) -> AbstractContextManager[str]:
     """The server's URL, for as long as it is needed."""
-    command = [sys.executable, "-m", "bench.pod_server", str(pods)]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as server:
-        try:
-            line = server.stdout.readline() if server.stdout else ""
-            if not line.startswith("http"):
-                raise CannotMeasure("the server of pods did not start")
-            yield line.strip()
-        finally:
-            server.kill()
+    return server_process("bench.pod_server", pods)
 
 
 class PodServer:
@@ -101,12 +90,7 @@ async def _serve(count: int) -> None:
     application = web.Application()
     application.router.add_get("/version", _version)
     application.router.add_get("/api/v1/pods", PodServer(count).answer)
-    runner = web.AppRunner(application)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    print(f"http://127.0.0.1:{runner.addresses[0][1]}", flush=True)
-    await asyncio.Event().wait()
+    await serve(web.AppRunner(application))
 
 
 if __name__ == "__main__":

@@ -125,6 +125,7 @@ class RecommenderInMemory:
         spent.writes = len(result.writes)
         with spent.on("count"):
             self._counting.count_samples(ingested, kills)
+            self._counting.count_quality(result.columns)
         with spent.on("publish"):
             self.knowledge.published(result, [(write, self._stored(write)) for write in result.writes], now)
         with spent.on("count"):

@@ -7,16 +7,15 @@ that what is generated is nobody's memory but its own. Watches stay open and say
 from __future__ import annotations
 
 import asyncio
-import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 
 import msgspec
 from aiohttp import web
 
-from bench.measurement import ROOT, CannotMeasure
+from bench.server_process import serve, server_process
 
 Json = dict[str, Any]
 
@@ -41,18 +40,9 @@ class Size(msgspec.Struct, frozen=True):
         return max(1, self.replica_sets // self.vpas)
 
 
-@contextmanager
-def serving(size: Size) -> Iterator[str]:
+def serving(size: Size) -> AbstractContextManager[str]:
     """The API server's URL, for as long as it is needed."""
-    command = [sys.executable, "-m", "bench.review_cluster", str(size.vpas), str(size.replica_sets)]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as server:
-        try:
-            line = server.stdout.readline() if server.stdout else ""
-            if not line.startswith("http"):
-                raise CannotMeasure("the API server of the benchmark did not start")
-            yield line.strip()
-        finally:
-            server.kill()
+    return server_process("bench.review_cluster", size.vpas, size.replica_sets)
 
 
 def review(number: int, size: Size, generation: int = 0, *, restarted: bool = False) -> bytes:
@@ -311,12 +301,7 @@ class ClusterServer:
 
 
 async def _serve(size: Size) -> None:
-    runner = web.ServerRunner(web.Server(ClusterServer(size).answer))  # type: ignore[arg-type]
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    print(f"http://127.0.0.1:{runner.addresses[0][1]}", flush=True)
-    await asyncio.Event().wait()
+    await serve(web.ServerRunner(web.Server(ClusterServer(size).answer)))  # type: ignore[arg-type]
 
 
 if __name__ == "__main__":
