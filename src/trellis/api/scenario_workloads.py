@@ -9,7 +9,6 @@ from trellis.api.parts import Part
 from trellis.api.scenario_usage import ContainerUsage, SpanText
 
 WORKLOAD_KINDS = ("Deployment", "StatefulSet", "Job")
-MIXED = ("steady", "daily", "weekly", "spiky", "trend", "leak", "batch", "deploys", "slowStart")
 MAX_WORKLOADS = 20_000
 
 _NAME = {"required": True, "min_length": 1, "max_length": 63}

@@ -25,7 +25,9 @@ _SERVER: Final = re.compile(r"v?(\d+)\.(\d+)")
 _LOWERS_MEMORY_LIMITS: Final = (1, 34)
 _NEWEST: Final = (99, 0)
 _BUFFERS: Final = "buffers"
+_HVPA: Final = "hvpa"
 _OTHERS: Final = (_BUFFERS, "nodes")
+_PATIENCE: Final = "ready-patience"
 
 
 def components_of(collected: Collected) -> Components:
@@ -53,6 +55,7 @@ def components_of(collected: Collected) -> Components:
         ),
         boosts=msgspec.structs.replace(figures.boosts, enabled=gates.cpu_startup_boost and about.resizes_pods),
         buffers=buffers,
+        hvpas=figures.hvpas,
         gates=gates,
         names=names,
         presets=presets,
@@ -67,6 +70,15 @@ def components_of(collected: Collected) -> Components:
         seen=tuple(each.component for each in collected.components),
         problems=(*problems, *odd, *unread),
     )
+
+
+def with_ready_patience(components: Components, text: str) -> Components:
+    """The same for an Hvpa controller that was told so; raises `InvalidInput`."""
+    try:
+        hvpas = read_figures({_PATIENCE: text}).hvpas
+    except InvalidInput as error:
+        raise InvalidInput(text, f"flag --{_PATIENCE}: {error.rule.removeprefix(_PATIENCE).strip()}") from error
+    return msgspec.structs.replace(components, hvpas=hvpas, seen=(*components.seen, _HVPA))
 
 
 def known_flags(collected: Collected) -> tuple[dict[str, str], list[str]]:
@@ -85,7 +97,7 @@ def known_flags(collected: Collected) -> tuple[dict[str, str], list[str]]:
 
 
 def _flags(collected: Collected) -> dict[str, str]:
-    """Those of the components that size pods; what others call alike is their own."""
+    """Those of the components that size pods or count them; what others call alike is their own."""
     sizing = (each for each in collected.components if each.component not in _OTHERS)
     return {name: value for each in sizing for name, value in each.flags.items()}
 

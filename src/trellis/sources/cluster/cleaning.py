@@ -21,7 +21,7 @@ from trellis.base.errors import UnreadableObject
 from trellis.core.boost import memory
 from trellis.core.model.marks import IN_PLACE_UPDATED, OBSERVED, UPDATES
 from trellis.core.nodes.candidates import SCALE_DOWN_DISABLED_BY
-from trellis.core.nodes.drainability import DO_NOT_DISRUPT, SAFE_TO_EVICT
+from trellis.core.nodes.drainability import DO_NOT_DISRUPT, SAFE_LOCAL_VOLUMES, SAFE_TO_EVICT
 from trellis.core.nodes.pods import MIRROR
 from trellis.core.recommend import integer_cpu
 
@@ -34,7 +34,10 @@ OFFENCE: Final = ("offending_containers_usage", "starved_resource")
 # What is said on pods, nodes and claims about whether they may go, in a yes or no.
 SAID_OF_GOING: Final = frozenset({SAFE_TO_EVICT, DO_NOT_DISRUPT, SCALE_DOWN_DISABLED_BY, BIND_COMPLETED})
 
-_KEPT: Final = SAID_OF_GOING | {UPDATES, OBSERVED, IN_PLACE_UPDATED, OFFENDERS, MIRROR, SELECTED_NODE, *OFFENCE}
+# Annotations that are lists of names.
+NAMES: Final = frozenset({OBSERVED, OFFENDERS, SAFE_LOCAL_VOLUMES})
+
+_KEPT: Final = SAID_OF_GOING | NAMES | {UPDATES, IN_PLACE_UPDATED, MIRROR, SELECTED_NODE, *OFFENCE}
 _KEPT_PREFIXES: Final = ("trellis.x-k8s.io/", memory.PREFIX, integer_cpu.PREFIX)
 _TOLD: Final = frozenset({POD_SCHEDULED, RESIZE_PENDING, RESIZE_IN_PROGRESS})
 

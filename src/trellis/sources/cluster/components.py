@@ -22,10 +22,11 @@ _COMPONENTS: Final = {
     "admission": "admission-controller",
     "buffers": "buffers",
     "nodes": "nodes",
+    "hvpa": "hvpa",
 }
-# What this is called is a word that others use as well.
+# What these are called are words that others use as well.
 _OURS: Final = "trellis"
-_COMMON_WORDS: Final = frozenset({"nodes"})
+_COMMON_WORDS: Final = frozenset({"nodes", "hvpa"})
 # Whatever a flag of such a name says is nobody's business.
 _SECRET: Final = re.compile("token|passw|secret|credential|header|user|auth|key|cert", re.IGNORECASE)
 _FLAG: Final = re.compile(r"--?([A-Za-z0-9][A-Za-z0-9._-]*)(?:=(.*))?", re.DOTALL)

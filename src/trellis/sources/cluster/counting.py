@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from trellis.base.errors import KubeError, UnreadableObject
 from trellis.core.model.owners import TargetRef
 from trellis.core.model.target_problems import TargetProblem
@@ -15,17 +13,12 @@ class Replicas:
     """Counts by target; what is wrong with a target is told by whoever asks for its selector."""
 
     def __init__(self, client: Client) -> None:
-        self._client = client
         self._kinds = ScalableKinds(client, LookupTimes())
 
     async def find(self, target: TargetRef) -> int | None:
         """How many there are; None if its scale does not say."""
-        kind = await self._kinds.find(target)
-        if isinstance(kind, TargetProblem):
-            return None
-        # By its metadata alone a scale would have no count.
-        whole = msgspec.structs.replace(kind.resource, metadata_only=False)
         try:
-            return (await self._client.get_scale(whole, target.name, target.namespace)).status.replicas
+            found = await self._kinds.read(target)
         except (KubeError, UnreadableObject):
             return None
+        return None if isinstance(found, TargetProblem) else found.scale.status.replicas

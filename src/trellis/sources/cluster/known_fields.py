@@ -12,6 +12,7 @@ from trellis.core.nodes.standing import LEAVING_TAINT
 # Times, quantities, modes and words of Kubernetes' own.
 PLAIN: Final = frozenset(
     {
+        "accessModes",
         "acquireTime",
         "architecture",
         "averageValue",

@@ -15,14 +15,14 @@ from trellis.api.kube.storage import SELECTED_NODE
 from trellis.api.kwok_groups import BOOT_SECONDS, MISHAP, ORDERED_AT
 from trellis.core.boost import memory
 from trellis.core.model.dump_lines import FREEZE_SWITCH
-from trellis.core.model.marks import IN_PLACE_UPDATED, OBSERVED
+from trellis.core.model.marks import IN_PLACE_UPDATED
 from trellis.core.nodes.pods import MIRROR
 from trellis.core.recommend import integer_cpu
 from trellis.core.recommend.built_in import built_in_recommenders
 from trellis.core.recommend.shadows import SHADOW_RECOMMENDERS
 from trellis.core.resize.freezing import ANNOTATION
 from trellis.core.usage.checkpoints import KEPT_FROM
-from trellis.sources.cluster.cleaning import OFFENCE, OFFENDERS, SAID_OF_GOING
+from trellis.sources.cluster.cleaning import NAMES, OFFENCE, SAID_OF_GOING
 from trellis.sources.cluster.known_fields import (
     AMOUNTS,
     DROPPED,
@@ -132,7 +132,7 @@ class Mask(Names):
         """Those of which it is known what they say."""
         kept: list[tuple[str, str]] = []
         for name, value in found.items():
-            if name in (OBSERVED, OFFENDERS):
+            if name in NAMES:
                 kept.append((name, re.sub(r"[^,\s]+", lambda each: self.name(each[0]), value)))
             elif name in _AS_WRITTEN or (name in SAID_OF_GOING and value in _YES_OR_NO):
                 kept.append((name, value))

@@ -24,6 +24,7 @@ from trellis.kube.backoff import Backoff, Draw
 from trellis.kube.connection import Connection
 from trellis.kube.network_failures import NETWORK_FAILURES, what_happened
 from trellis.kube.proxies import proxy_from
+from trellis.kube.sessions import hang_up
 from trellis.kube.tls import make_context
 from trellis.sources.prometheus.answers import Answer, read_answer, read_label_sets
 from trellis.sources.prometheus.credentials import PrometheusCredentials
@@ -95,11 +96,8 @@ class PrometheusClient:
     async def close(self) -> None:
         """Let go of every connection, without a goodbye that TLS would wait for."""
         session, self._session = self._session, None
-        if session is None:
-            return
-        if session.connector is not None:
-            await session.connector.close(abort_ssl=True)
-        await session.close()
+        if session is not None:
+            await hang_up(session)
 
     async def query(self, query: str, time: float) -> Answer:
         """What a query says at one time; raises `PrometheusError`."""
