@@ -210,6 +210,29 @@ def test_pods_that_come_to_where_chunks_were_are_hits_and_those_that_wait_are_mi
     assert (cluster.buffer("spare").hits, cluster.buffer("spare").misses) == (0, 0)
 
 
+def test_a_pod_is_a_hit_though_it_was_seen_waiting_before_the_scheduler_placed_it() -> None:
+    cluster = Cluster(a_group("one", cpu="1")).buffers(a_buffer("spare", 2)).settle()
+    cluster.plan()
+    cluster.create_many(1)
+    for _ in range(2):
+        cluster.plan()
+        assert (cluster.buffer("spare").hits, cluster.buffer("spare").misses) == (0, 0)
+    assert cluster.schedule() == 1
+    cluster.plan()
+    assert (cluster.buffer("spare").hits, cluster.buffer("spare").misses) == (1, 0)
+    cluster.plan()
+    assert cluster.buffer("spare").hits == 0
+
+
+def test_a_pod_that_goes_away_while_it_waits_is_no_hit() -> None:
+    cluster = Cluster(a_group("one", cpu="1")).buffers(a_buffer("spare", 1)).settle()
+    cluster.create(a_pod("first")).plan()
+    cluster.delete("first").plan()
+    cluster.create(a_pod("second")).schedule()
+    cluster.plan()
+    assert cluster.buffer("spare").hits == 1
+
+
 def test_a_pod_that_is_larger_than_a_chunk_is_no_miss() -> None:
     cluster = Cluster(a_group("small")).buffers(a_buffer("spare", 1)).settle()
     cluster.create(a_pod("large", cpu="4")).plan()

@@ -20,7 +20,8 @@ class UpMemory(msgspec.Struct, frozen=True):
 
     `seats` has, by the UID of a Buffer, the node or row of each chunk, empty for one that had none, and `places`, by
     the UID of a pod that waits, the one that is meant for it; rows stand for nodes on their way. `full_at` is when all
-    chunks of a Buffer last had room. `missed` are UIDs of pods for which a Buffer had none, so that each counts once.
+    chunks of a Buffer last had room. `left` has, by the UID of a Buffer, the nodes on which chunks have made way for
+    pods that are not there yet. `missed` are UIDs of pods for which a Buffer had none, so that each counts once.
     """
 
     backoffs: Mapping[str, Backoff] = MappingProxyType({})
@@ -29,6 +30,7 @@ class UpMemory(msgspec.Struct, frozen=True):
     seats: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     places: Mapping[str, str] = MappingProxyType({})
     full_at: Mapping[str, float] = MappingProxyType({})
+    left: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     missed: frozenset[str] = frozenset()
 
 

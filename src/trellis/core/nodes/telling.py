@@ -10,8 +10,9 @@ import numpy as np
 from trellis.base.reason import Reason
 from trellis.core.buffers.said import Said
 from trellis.core.fit import Demand
+from trellis.core.nodes.chunks import Chunks
 from trellis.core.nodes.decided import Decided, Kept, Waiting
-from trellis.core.nodes.limits import Limits
+from trellis.core.nodes.hits import Hits
 from trellis.core.nodes.look import Look
 from trellis.core.nodes.memory import UpMemory
 from trellis.core.nodes.misses import misses
@@ -38,7 +39,7 @@ from trellis.core.nodes.verdicts import (
     PodsVerdict,
     UpPlan,
 )
-from trellis.core.nodes.virtual import Seats, numbered, taken_by_pods
+from trellis.core.nodes.virtual import Seats, numbered
 from trellis.core.usage.columns import IntColumn
 
 
@@ -49,7 +50,7 @@ def plan_of(seen: Look, memory: UpMemory, tried: Trial, decided: Decided) -> UpP
     missing = [(each.group, len(each.group.pods) - len(each.seats.ready)) for each in wanted]
     on_top = [each.chunks for each in decided.kept if each.chunks.on_top]
     missed, uids = misses([each for each in missing if each[1]], on_top, memory.missed)
-    teller = _Teller(seen, memory, tried, decided.limits, missed)
+    teller = _Teller(seen, memory, tried, decided, missed)
     buffers = tuple(teller.buffer(each) for each in decided.kept)
     pods = tuple(teller.pods(each) for each in wanted)
     promised = {each.group: Promise(each.target, seen.now) for each in orders}
@@ -60,6 +61,7 @@ def plan_of(seen: Look, memory: UpMemory, tried: Trial, decided: Decided) -> UpP
         seats=teller.seats,
         places=teller.places,
         full_at={each.uid: each.full_at for each in buffers if each.full_at is not None},
+        left=teller.left,
         missed=uids,
     )
     return UpPlan(
@@ -78,18 +80,20 @@ def plan_of(seen: Look, memory: UpMemory, tried: Trial, decided: Decided) -> UpP
 class _Teller:
     """Puts into words what was found."""
 
-    def __init__(self, seen: Look, memory: UpMemory, tried: Trial, limits: Limits, missed: Counter[str]) -> None:
+    def __init__(self, seen: Look, memory: UpMemory, tried: Trial, decided: Decided, missed: Counter[str]) -> None:
         self._seen = seen
         self._memory = memory
         self._tried = tried
-        self._limits = limits
+        self._limits = decided.limits
         self._missed = missed
-        self._arrived = seen.snapshot.take_arrivals()
+        expected = [name for each in decided.waiting for name in tried.names(each.seats.ready)]
+        self._hits = Hits(seen.snapshot.take_arrivals(), expected)
         self._prices = Prices(seen, tried)
         self._new = tried.mask(tried.new)
         # What is meant for whom, to be remembered.
         self.seats: dict[str, tuple[str, ...]] = {}
         self.places: dict[str, str] = {}
+        self.left: dict[str, tuple[str, ...]] = {}
 
     def pods(self, found: Waiting) -> PodsVerdict:
         new, coming = self._split(found.need, found.seats)
@@ -115,6 +119,7 @@ class _Teller:
         meant = self.seats[chunks.uid] = numbered(before, self._tried.names(_all(seats, need)), chunks.count)
         ready = set(self._tried.names(np.unique(seats.ready)))
         nodes = tuple(name if name in ready else "" for name in meant)
+        hits = self._hits_of(chunks, before, nodes) if chunks.on_top else 0
         is_full = len(seats.ready) == chunks.count
         if is_full:
             told = BUFFER_PROVISIONED if chunks.count else BUFFER_NEEDS_NOTHING
@@ -132,11 +137,17 @@ class _Teller:
             unplaced=need.left,
             refused=refused,
             nodes=nodes,
-            hits=taken_by_pods(before, nodes, self._arrived) if chunks.on_top else 0,
+            hits=hits,
             misses=self._missed[chunks.uid],
             price=self._prices.of(chunks.demand, _all(seats, need)),
             full_at=self._seen.now if is_full else self._memory.full_at.get(chunks.uid),
         )
+
+    def _hits_of(self, chunks: Chunks, before: Sequence[str], nodes: Sequence[str]) -> int:
+        hits, left = self._hits.take((*before, *self._memory.left.get(chunks.uid, ())), nodes)
+        if left:
+            self.left[chunks.uid] = left
+        return hits
 
     def _refused(self, need: Need, demand: Demand, otherwise: Reason) -> tuple[Said, tuple[GroupsRefused, ...]]:
         if not need.left:

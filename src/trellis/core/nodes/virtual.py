@@ -89,19 +89,3 @@ def numbered(before: Sequence[str], places: Sequence[str], count: int) -> tuple[
             free[name] -= 1
     rest = iter(free.elements())
     return tuple(name or next(rest, "") for name in found)
-
-
-def taken_by_pods(before: Sequence[str], after: Sequence[str], arrived: dict[str, int]) -> int:
-    """On how many chunks' places pods have come: those that `arrived` on nodes that chunks have left.
-
-    Each pod counts for one Buffer only, so that it is taken off.
-    """
-    hits = 0
-    stayed = Counter(after)
-    for node, count in Counter(name for name in before if name).items():
-        left = count - stayed.get(node, 0)
-        taken = min(left, arrived.get(node, 0))
-        if taken > 0:
-            hits += taken
-            arrived[node] -= taken
-    return hits
