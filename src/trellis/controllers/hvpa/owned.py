@@ -1,27 +1,30 @@
 """What is the HPA, and what the VPA, that an Hvpa owns, and what has to be done for them to be so?
 
-Both have the Hvpa's name, and the Hvpa as their controller. Whatever else has that name stays as it is.
+Both have the Hvpa's name, and the Hvpa as their controller. What an Hvpa before it has left behind becomes its own;
+whatever else has that name stays as it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from trellis.api.hvpa import Hvpa
 from trellis.api.kube.decode import convert_object
-from trellis.api.kube.scaling import HorizontalPodAutoscaler, HorizontalPodAutoscalerSpec, Metric
+from trellis.api.kube.meta import ObjectMeta
+from trellis.api.kube.scaling import HorizontalPodAutoscaler, HorizontalPodAutoscalerSpec
 from trellis.api.resolve import EffectiveHvpa
 from trellis.api.vpa import VerticalPodAutoscaler, VerticalPodAutoscalerSpec
 from trellis.base.errors import InvalidQuantity, UnreadableObject
 from trellis.base.quantity import Quantity
 from trellis.base.reason import Reason, Severity
+from trellis.controllers.hvpa.hpa_defaults import completed
 from trellis.core.hvpa.sources import hpa_spec, vpa_spec
 from trellis.core.hvpa.surroundings import is_owned
 from trellis.kube.actions import Action, CreateObject, DeleteObject, PatchObject, Target, target_of
-from trellis.kube.patches import json_patch
+from trellis.kube.patches import Patch, json_patch
 from trellis.kube.resources import HPAS, HVPAS, VPAS, Resource
 
 NAME_TAKEN = Reason(
@@ -32,6 +35,9 @@ NAME_TAKEN = Reason(
 SOURCE_REFUSED = Reason(
     "SourceRefused", "The API server refuses the HPA or VPA that is made from the template.", Severity.WARNING
 )
+
+# On what is made here. Without an owner it is an orphan of an Hvpa, and not somebody else's.
+MANAGED_BY: Final[Mapping[str, str]] = {"app.kubernetes.io/managed-by": "trellis-hvpa"}
 
 Source = TypeVar("Source", HorizontalPodAutoscaler, VerticalPodAutoscaler)
 
@@ -69,15 +75,41 @@ def _upkeep(resource: Resource[Any], hvpa: Hvpa, wanted: dict[str, Any] | None, 
             patch = json_patch([{"op": "replace", "path": "/spec", "value": wanted}])
             actions.append(PatchObject(target_of(resource, kept), patch))
         return Upkeep(tuple(actions))
-    if any(each.metadata.name == name for each in found):
+    namesake = next((each for each in found if each.metadata.name == name), None)
+    if namesake is not None and _is_orphan(namesake.metadata):
+        return Upkeep(
+            (*actions, PatchObject(target_of(resource, namesake), _adoption(namesake.metadata, hvpa, wanted)))
+        )
+    if namesake is not None:
         return Upkeep(tuple(actions), f"{resource.kind} {namespace}/{name}")
     document = {
         "apiVersion": resource.api_version,
         "kind": resource.kind,
-        "metadata": {"name": name, "namespace": namespace, "ownerReferences": [_owner(hvpa)]},
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "labels": dict(MANAGED_BY),
+            "ownerReferences": [_owner(hvpa)],
+        },
         "spec": wanted,
     }
     return Upkeep((*actions, CreateObject(Target(resource, name, namespace), document)))
+
+
+def _is_orphan(metadata: ObjectMeta) -> bool:
+    """Whether an Hvpa made an object that nobody has any more, as `kubectl delete --cascade=orphan` leaves it."""
+    is_going = metadata.deletion_timestamp is not None
+    return metadata.controller is None and not is_going and MANAGED_BY.items() <= dict(metadata.labels).items()
+
+
+def _adoption(metadata: ObjectMeta, hvpa: Hvpa, wanted: dict[str, Any]) -> Patch:
+    owners = "/metadata/ownerReferences"
+    owned = (
+        {"op": "add", "path": f"{owners}/-", "value": _owner(hvpa)}
+        if metadata.owner_references
+        else {"op": "add", "path": owners, "value": [_owner(hvpa)]}
+    )
+    return json_patch([owned, {"op": "replace", "path": "/spec", "value": wanted}])
 
 
 def _owner(hvpa: Hvpa) -> dict[str, Any]:
@@ -100,24 +132,12 @@ def _same_vpa(wanted: dict[str, Any], found: VerticalPodAutoscalerSpec) -> bool:
 
 
 def _same_hpa(wanted: dict[str, Any], found: HorizontalPodAutoscalerSpec) -> bool:
-    """What the API server fills in is no difference."""
+    """What the API server fills in is no difference, and what nobody can read is for it to refuse."""
     try:
         ours = convert_object(wanted, HorizontalPodAutoscalerSpec)
     except UnreadableObject:
-        return True
-    if (ours.max_replicas, ours.scale_target_ref) != (found.max_replicas, found.scale_target_ref):
         return False
-    if (ours.min_replicas or 1) != (found.min_replicas or 1):
-        return False
-    return _same_metrics(ours.metrics, found.metrics) and _holds(
-        msgspec.to_builtins(ours.behavior), msgspec.to_builtins(found.behavior)
-    )
-
-
-def _same_metrics(ours: tuple[Metric, ...], found: tuple[Metric, ...]) -> bool:
-    if not ours:
-        return True
-    one, other = msgspec.to_builtins(ours), msgspec.to_builtins(found)
+    one, other = msgspec.to_builtins(completed(ours)), msgspec.to_builtins(completed(found))
     return _holds(one, other) and _holds(other, one)
 
 
