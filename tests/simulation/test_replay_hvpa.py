@@ -147,6 +147,7 @@ def test_a_view_that_is_read_again_is_the_same_and_gives_the_same_plan(
 
 
 BEGINS = (BEGAN, Began(SETTINGS))
+LOOKS = (LOOKED, Looked(("shop", "web"), NOW, view(2, {"cpu": 1000})))
 
 
 @pytest.mark.parametrize(
@@ -155,6 +156,7 @@ BEGINS = (BEGAN, Began(SETTINGS))
         ([("weather", {})], "weather.*comes before a line of kind began"),
         ([BEGINS, ("weather", {})], "weather.*is no line of a recording of the Hvpa controller"),
         ([BEGINS, (DECIDED, {})], "decided.*comes before a line of kind looked"),
+        ([BEGINS, LOOKS, (DECIDED, {}), (DECIDED, {})], "decided.*comes before a line of kind looked"),
         ([BEGINS, (LOOKED, {"hvpa": ["shop", "web"], "now": "noon"})], "is not what it should be.*now"),
         ([(BEGAN, {"settings": {"low_ratio": "much"}})], "is not what it should be.*low_ratio"),
         ([(BEGAN, {"settings": {"low_ratio": "1/0"}})], "is not what it should be"),

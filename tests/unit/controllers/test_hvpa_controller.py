@@ -145,6 +145,30 @@ def test_what_somebody_else_owns_is_never_touched() -> None:
     world.run(play)
 
 
+def test_what_an_hvpa_has_left_behind_is_adopted_and_follows_the_template_again() -> None:
+    world = world_with_vpa(hpa={"template": {"spec": {"maxReplicas": 8}}})
+    plurals = ("verticalpodautoscalers", "horizontalpodautoscalers")
+
+    async def play(_: HvpaController) -> None:
+        await world.wait(WAIT)
+        world.server.delete(path("hvpas", "web"))
+        for plural in plurals:
+            orphan = world.server.objects[path(plural, "web")]
+            metadata = {name: value for name, value in orphan["metadata"].items() if name != "ownerReferences"}
+            world.server.put(path(plural, "web"), {**orphan, "metadata": metadata})
+        await world.wait(WAIT)
+        world.add_hvpa("web", vpa={"deploy": True}, hpa={"template": {"spec": {"maxReplicas": 12}}})
+        await world.wait(WAIT)
+        uid = world.server.objects[path("hvpas", "web")]["metadata"]["uid"]
+        for plural in plurals:
+            [owner] = world.server.objects[path(plural, "web")]["metadata"]["ownerReferences"]
+            assert (owner["uid"], owner["controller"]) == (uid, True)
+        assert world.spec("horizontalpodautoscalers")["maxReplicas"] == 12
+        assert "NameTaken" not in world.conditions()
+
+    world.run(play)
+
+
 def test_a_name_that_is_taken_by_something_about_another_workload_is_told_of_and_not_tried() -> None:
     world = world_with_vpa(hpa={"template": {"spec": {"maxReplicas": 8}}})
     world.server.put(
@@ -382,6 +406,24 @@ def test_a_target_that_is_not_there_is_told_of_and_taken_up_when_it_comes() -> N
         await world.wait(30.0)
         assert world.replicas() == 3
         assert world.conditions() == {"Active": "AsDecided"}
+
+    world.run(play)
+
+
+def test_another_target_is_not_given_what_the_one_before_it_needed() -> None:
+    world = world_with_vpa()
+    world.add_workload("other", replicas=1, cpu="1")
+
+    async def play(_: HvpaController) -> None:
+        world.advise("12", "2G", "24", "4G")
+        await world.wait(30.0)
+        assert (world.replicas(), world.size()["cpu"]) == (3, "8")
+        other = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "other"}
+        world.edit("hvpas", "web", targetRef=other, vpa={"deploy": False})
+        await world.wait(30.0)
+        assert (world.replicas("other"), world.size()) == (1, {})
+        assert world.conditions()["Active"] == "NoRecommendation"
+        assert world.spec("hvpas")["replicas"] == 1
 
     world.run(play)
 

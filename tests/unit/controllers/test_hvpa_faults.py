@@ -10,7 +10,7 @@ from hvpa_controller_world import STORY_1, World, path
 from trellis.base.errors import Unreachable
 from trellis.controllers.hvpa.controller import HvpaController
 from trellis.kube.requests import Request
-from trellis.kube.scripted import Answer
+from trellis.kube.scripted import Answer, refusal
 
 METRIC = {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}}
 STEADY = {"scaleDown": {"stabilizationWindowSeconds": 0}}
@@ -122,6 +122,45 @@ def test_units_may_be_mixed() -> None:
         assert (world.replicas(), world.size()) == (3, {"cpu": "8", "memory": "2048M"})
         await world.wait(600.0)
         assert [count for _, count in world.scalings] == [3]
+
+    world.run(play)
+
+
+def test_a_count_of_ours_whose_write_got_no_answer_is_nobody_elses() -> None:
+    world = world_with_vpa()
+
+    def is_not_answered(request: Request) -> Answer | None:
+        if request.method != "PATCH" or not request.path.endswith("/scale"):
+            return None
+        world.fault = lambda _: None
+        world.edit("deployments", "web", replicas=3)
+        return Unreachable("the connection was reset")
+
+    async def play(_: HvpaController) -> None:
+        world.fault = is_not_answered
+        world.advise("12", "2G", "24", "4G")
+        await world.wait(60.0)
+        assert (world.replicas(), world.size()["cpu"]) == (3, "8")
+        assert world.said("ReplicasDrifted") == 0
+        world.edit("deployments", "web", replicas=5)
+        await world.wait(60.0)
+        assert world.replicas() == 3
+        assert world.said("ReplicasDrifted") == 1
+
+    world.run(play)
+
+
+def test_changes_of_pods_do_not_pile_up_while_no_plan_can_be_made() -> None:
+    world = world_with_vpa()
+
+    async def play(controller: HvpaController) -> None:
+        await world.wait(10.0)
+        world.fault = lambda request: refusal(403, "Forbidden") if request.path.endswith("/scale") else None
+        for cores in range(1_500):
+            world.give_a_pod({"cpu": str(cores)})
+        await world.wait(60.0)
+        assert world.conditions()["Active"] == "TargetForbidden"
+        assert [len(each.edits) for each in controller.keeping.all()] == [1_000]
 
     world.run(play)
 

@@ -11,9 +11,9 @@ from hvpa_world import GIGA, NOW, amounts, decided, meaning, shape, view
 from trellis.core.hvpa import ContainerView, Memory, Plan, SetScale, View, WriteBack, yields_to
 from trellis.core.hvpa.drifting import DRIFT_LEFT, REPLICAS_DRIFTED, REQUESTS_DRIFTED
 from trellis.core.hvpa.ordering import GROW_FIRST, READY_FIRST
-from trellis.core.hvpa.plan import SCALED_TO_ZERO, SCALES_DOWN, SCALES_UP
+from trellis.core.hvpa.plan import AS_DECIDED, SCALED_TO_ZERO, SCALES_DOWN, SCALES_UP
 from trellis.core.hvpa.stabilizing import OOM_OVERRIDES
-from trellis.core.hvpa.steps import Shape, shown
+from trellis.core.hvpa.steps import NO_RECOMMENDATION, Shape, shown
 from trellis.core.recommend.capping.limit_ranges import Counts
 
 HOUR = 3600.0
@@ -62,6 +62,17 @@ def test_less_waits_for_the_scale_down_window_and_is_looked_at_when_it_ends() ->
     assert waits.next_look == NOW + 360
     gone = decided(told(3, amounts(cpu="8"), low, waits.memory), NOW + 360)
     assert (shape(gone), gone.verdict.reason) == ((2, 3000, None), SCALES_DOWN)
+
+
+@pytest.mark.parametrize("total", [{}, amounts(cpu="24")], ids=["held", "told"])
+def test_a_vpa_that_is_gone_counts_for_a_window_and_is_looked_at_when_it_ends(total: Counts) -> None:
+    first = decided(view(3, amounts(cpu="8"), amounts(cpu="8"), total, wish=3))
+    assert (shape(first), first.next_look, first.vpa) == ((3, 8000, None), None, amounts(cpu="24"))
+    gone = view(3, amounts(cpu="8"), wish=3)
+    waits = decided(changed(gone, memory=first.memory), NOW + 60)
+    assert (shape(waits), waits.verdict.reason, waits.next_look) == ((3, 8000, None), AS_DECIDED, NOW + 300)
+    ended = decided(changed(gone, memory=waits.memory), NOW + 300)
+    assert (shape(ended), ended.verdict.reason, ended.next_look) == ((3, 8000, None), NO_RECOMMENDATION, None)
 
 
 def test_what_runs_at_the_first_look_counts_for_a_whole_window() -> None:
@@ -224,6 +235,17 @@ def test_pods_grow_before_there_are_fewer_of_them() -> None:
     again = decided(told(3, amounts(cpu="4"), low, made.memory, scaleDown=AT_ONCE), NOW + HOUR)
     assert (again.actions, again.shape) == ((), made.shape), "they have not grown yet"
     grown = decided(told(3, amounts(cpu="5400m"), low, again.memory, scaleDown=AT_ONCE), NOW + HOUR + 5)
+    assert grown.actions == (SetScale(2), WriteBack(2))
+
+
+@pytest.mark.req("HV-45")
+def test_pods_that_could_not_get_what_was_published_are_asked_for_no_more_than_was_decided() -> None:
+    low = amounts(cpu="10800m")
+    stuck = ContainerView("app", True, {"cpu": 0}, low, amounts(cpu="4"), amounts(cpu="4"), amounts(cpu="24"))
+    made = decided(changed(told(8, amounts(cpu="24"), low, scaleDown=AT_ONCE), containers=(stuck,)))
+    assert (made.shape.count, made.actions, made.containers) == (2, (), {"app": {"cpu": 5400}})
+    assert GROW_FIRST in made.verdict.notes
+    grown = decided(told(8, amounts(cpu="5400m"), low, made.memory, scaleDown=AT_ONCE), NOW + 5)
     assert grown.actions == (SetScale(2), WriteBack(2))
 
 

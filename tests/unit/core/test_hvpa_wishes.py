@@ -170,7 +170,7 @@ def test_a_bound_is_left_standing_and_no_wish(bounds: dict[str, int]) -> None:
 def test_what_a_deleted_hpa_asked_for_holds_for_the_window() -> None:
     step = decided(workload(2, "6", 4, begun()), NOW + 15)
     gone = decided(workload(3, "8", 3, step.memory, hpa=None), NOW + 300)
-    assert (gone.hpa, shape(gone)) == (amounts(cpu="24"), (3, 8000, None))
+    assert (gone.hpa, shape(gone), gone.next_look) == (amounts(cpu="24"), (3, 8000, None), NOW + 315)
     assert decided(workload(3, "8", 3, gone.memory, hpa=None), NOW + 316).hpa == {}
 
 

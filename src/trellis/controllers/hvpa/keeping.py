@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 import msgspec
 
@@ -14,6 +15,9 @@ from trellis.core.hvpa.viewing import Edit
 from trellis.core.model.keys import Key
 from trellis.core.model.selecting import Selecting
 from trellis.kube.outcomes import Outcome
+
+# Of more than these the rest says little more; they would pile up where no plan can be made, for want of a target.
+_MOST_EDITS: Final = 1_000
 
 
 class Written(msgspec.Struct, frozen=True):
@@ -31,6 +35,9 @@ class Known(msgspec.Struct):
     memory: Memory
     # Of the target's scale: a target that was made anew is another one.
     target: str = ""
+    # The kind and the name of the target, and whether the size in the status is still that of another one.
+    reference: tuple[str, str] = ("", "")
+    strange: bool = False
     meaning: Meaning | None = None
     refused: str = ""
     generation: int = -1
@@ -52,7 +59,9 @@ class Known(msgspec.Struct):
         return hvpa.spec.replicas
 
     def published(self, hvpa: Hvpa) -> PodRecommendation | None:
-        """What the status says of the size, our own last write included."""
+        """What the status says of the size, our own last write included; nothing if it is of another target."""
+        if self.strange:
+            return None
         if self.size is not None and _is_older(hvpa, self.size):
             return self.size.recommendation
         return hvpa.status.recommendation if hvpa.status is not None else None
@@ -66,12 +75,18 @@ class Keeping:
         self.selecting = Selecting()
 
     def of(self, hvpa: Hvpa, now: float) -> Known:
-        """What is remembered of one; another object of the same name begins anew."""
-        key = hvpa.metadata.namespace, hvpa.metadata.name
-        known = self._known.get(key)
+        """What is remembered of one; another object of the same name begins anew, and so does one for another target.
+
+        What that has needed says nothing of the new one, in the status neither.
+        """
+        key, target = (hvpa.metadata.namespace, hvpa.metadata.name), hvpa.spec.target_ref
+        known, reference = self._known.get(key), (target.kind, target.name)
         if known is None or known.uid != hvpa.metadata.uid:
             self.selecting.forget(key)
-            known = self._known[key] = Known(hvpa.metadata.uid, recalled(hvpa.status, now))
+            known = self._known[key] = Known(hvpa.metadata.uid, recalled(hvpa.status, now), reference=reference)
+        elif known.reference != reference:
+            self.selecting.forget(key)
+            known = self._known[key] = Known(hvpa.metadata.uid, Memory(), reference=reference, strange=True)
         if known.generation != hvpa.metadata.generation or known.generation == 0:
             known.meaning, known.refused = meaning_of(hvpa)
             known.generation = hvpa.metadata.generation
@@ -79,7 +94,8 @@ class Keeping:
 
     def note(self, key: Key, edit: Edit) -> None:
         """A pod of one was changed, which the next plan is told."""
-        if (known := self._known.get(key)) is not None:
+        known = self._known.get(key)
+        if known is not None and len(known.edits) < _MOST_EDITS:
             known.edits = (*known.edits, edit)
 
     def forget(self, key: Key) -> None:

@@ -121,6 +121,7 @@ class Looking:
             notes.append(Said(made.verdict.reason, made.verdict.details))
         status = status_of_plan(hvpa, found.scale, made, notes, active=active, now=now)
         await self._publish(hvpa, known, status)
+        known.strange = False
         known.blocked = tuple((each.direction.value, each.reason.code) for each in made.verdict.blocked)
         self._tell(hvpa, known, Said(made.verdict.reason, made.verdict.details), notes)
         return None if made.next_look is None else max(made.next_look - now, _CONFLICT_SECONDS)
@@ -145,6 +146,9 @@ class Looking:
                     # Who only reads finds the count next time as it is now.
                     memory = msgspec.structs.replace(memory, count=view.replicas)
                 else:
+                    if outcome.uncertain:
+                        # What may stand there all the same would pass for somebody else's.
+                        known.memory = msgspec.structs.replace(known.memory, count=None)
                     return outcome
             elif isinstance(action, WriteBack):
                 outcome = await self._writer.write(_write_back(hvpa, view.wish, action.replicas))

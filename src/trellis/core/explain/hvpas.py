@@ -121,7 +121,7 @@ def _held(blocked: Blocked, meaning: Meaning, made: Plan, now: float) -> Held:
         policy = hvpa.down
         if blocked.direction is Direction.UP:
             windows, policy = list(memory.low.values()), hvpa.up
-        moments = [changes_at(each, policy.stabilization.total_seconds()) for each in windows]
+        moments = [changes_at(each, policy.stabilization.total_seconds(), now) for each in windows]
         until = max((each for each in moments if each is not None), default=None)
     return Held(blocked.direction.value, blocked.reason, blocked.details, time_text(until))
 

@@ -34,9 +34,9 @@ def turn(view: View, decided: Decision, totals: Counts, now: float, settings: Hv
     larger = {name: max(amount, has.get(name, 0)) for name, amount in size.items()}
     if count < view.replicas:
         least = summed(view.containers, "least")
-        if any(size[name] > least.get(name, 0) for name in totals):
-            return Turn(view.replicas, larger, GROW_FIRST)
-        return Turn(count, size)
+        # Not the larger of both: what was published may be more than any node has, and so many replicas need less.
+        grows = any(size[name] > least.get(name, 0) for name in totals)
+        return Turn(view.replicas, size, GROW_FIRST) if grows else Turn(count, size)
     if larger != size and decided.grew is not None:
         until = decided.grew + settings.ready_patience
         if count > view.replicas or (not view.all_ready and now < until):

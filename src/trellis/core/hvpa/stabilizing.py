@@ -62,7 +62,8 @@ def settled(view: View, by_vpa: Counts, by_hpa: Asked, has: Counts, now: float) 
         present[name] = asked
         if window:
             high[name] = window
-    looks = [changes_at(window, down) for window in high.values()] + [changes_at(window, up) for window in low.values()]
+    looks = [changes_at(window, down, now) for window in high.values()]
+    looks += [changes_at(window, up, now) for window in low.values()]
     return Settled(totals, present, high, low, tuple(notes), tuple(at for at in looks if at is not None))
 
 

@@ -140,7 +140,7 @@ def _texts(amounts: Amounts) -> dict[str, str]:
 def _lost(edit: Edit, containers: Sequence[ContainerView]) -> bool:
     """Whether a pod had the requests that were decided and lost them; one on its way to them had not."""
     said = [each for each in containers if each.scaled and each.published]
-    return bool(said) and _asks(edit.before, said) and not _asks(edit.after, said)
+    return _asks(edit.before, said) and not _asks(edit.after, said)
 
 
 def _asks(pod: HvpaPod, said: Iterable[ContainerView]) -> bool:

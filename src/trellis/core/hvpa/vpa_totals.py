@@ -43,15 +43,15 @@ def _told(view: View, resource: str) -> int | None:
 
 
 def _first(view: View, resource: str) -> int | None:
-    """Target times count at the first look, and that for as long as it is all that is known.
+    """Target times count at the first look, and that for as long as there is a target and nothing else is known.
 
     If there was an Hvpa at work before, whose memory is lost, then the target may be that of fewer replicas than there
     are now; what was published is not.
     """
-    if resource in view.memory.held:
-        return view.memory.held[resource]
     target = summed(view.containers, "target").get(resource)
     if target is None:
         return None
+    if resource in view.memory.held:
+        return view.memory.held[resource]
     published = summed(view.containers, "published").get(resource)
     return view.replicas * (target if published is None else min(target, published))

@@ -41,6 +41,6 @@ def extreme(window: Window) -> int:
     return window[0].amount
 
 
-def changes_at(window: Window, length: float) -> float | None:
-    """When the extreme will be another one if nothing else is seen; None if it stays."""
-    return window[0].until + length if len(window) > 1 else None
+def changes_at(window: Window, length: float, now: float) -> float | None:
+    """When the extreme will be another one if nothing else is seen; None if it stays, because it is seen still."""
+    return window[0].until + length if len(window) > 1 or window[0].until < now else None

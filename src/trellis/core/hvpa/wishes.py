@@ -66,7 +66,7 @@ def asked(view: View, now: float, settings: HvpaSettings) -> Asked:
                 windows[name] = seen(
                     before, _says(request, view.pods, wish, ratio, held=held, settings=settings), now, length
                 )
-    looks = [at for window in windows.values() if (at := changes_at(window, length)) is not None]
+    looks = [at for window in windows.values() if (at := changes_at(window, length, now)) is not None]
     totals = {name: extreme(window) for name, window in windows.items()}
     present = {name: window[-1].amount for name, window in windows.items()}
     notes = _notes(view, unread=unread)
