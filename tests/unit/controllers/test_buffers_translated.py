@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from buffer_controller_world import TWO_OF_WEB, path
 from buffer_world import a_spec
 from capacity_buffer_world import OF_BUFFER, OF_WEB, CapacityWorld
@@ -179,8 +181,9 @@ def test_a_buffer_of_another_type_has_none() -> None:
     world.run(play)
 
 
-def test_what_was_kept_goes_when_it_is_no_longer_asked_for() -> None:
-    world = translating()
+@pytest.mark.parametrize("version", ["v1beta1", "v1alpha1"])
+def test_what_was_kept_goes_when_it_is_no_longer_asked_for(version: str) -> None:
+    world = translating(version=version)
 
     async def first(_: BufferController) -> None:
         assert world.capacity() is not None

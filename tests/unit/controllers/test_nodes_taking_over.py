@@ -116,3 +116,26 @@ def test_a_verdict_is_not_written_on_a_namesake_that_the_watch_shows_already() -
         task.cancel()
 
     virtual_time.run(main(), start=START)
+
+
+@pytest.mark.req("BF-15")
+def test_the_condition_is_of_the_generation_that_was_translated_and_follows_it() -> None:
+    world = World(group(minSize=1))
+
+    def said() -> tuple[str, int]:
+        status = world.server.objects[f"{BUFFERS}/spare"]["status"]
+        (told,) = (each for each in status["conditions"] if each["type"] == "Provisioned")
+        return told["status"], told["observedGeneration"]
+
+    async def play(_: NodeController) -> None:
+        world.add_buffer(chunks=1)
+        await world.wait(BOOT + 20)
+        assert said() == ("True", 1)
+        stored = world.server.objects[f"{BUFFERS}/spare"]
+        # The spec changes twice, and whoever translates has come to the first of them.
+        changed = {**stored["metadata"], "generation": 3}
+        world.edit_buffer(metadata=changed, status={**stored["status"], "observedGeneration": 2})
+        await world.wait(20)
+        assert said() == ("True", 2)
+
+    world.run(play)

@@ -16,6 +16,8 @@ from trellis.core.buffers.translate import (
     KIND_SET_ASIDE,
     OTHER_TYPE,
     OUTSIDE_SCHEDULE,
+    POD_SELECTOR_UNREADABLE,
+    SCHEDULE_UNREADABLE,
     TARGET_NOT_SEEN,
     TARGET_WITHOUT_COUNT,
 )
@@ -165,6 +167,30 @@ def test_a_window_in_a_skipped_or_doubled_hour_opens_once() -> None:
     closed = ("2027-03-28T01:15:00", "2027-10-31T00:45:00", "2027-10-31T01:30:00")
     assert [translated(document, found(), at(now)).chunks for now in opens] == [3, 3]
     assert [translated(document, found(), at(now)).chunks for now in closed] == [0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("zone", "start", "named"),
+    [("Europe/Berln", "0 8 * * 1-5", "Europe/Berln"), ("Europe/Berlin", "0 25 * * *", "0 25 * * *")],
+)
+def test_a_stored_schedule_that_cannot_be_read_keeps_the_room_and_is_named(zone: str, start: str, named: str) -> None:
+    document = replica_buffer(exactly=3)
+    document["spec"]["schedule"] = {"timeZone": zone, "windows": [{"start": start, "duration": "1h"}]}
+    made = translated(document, found())
+    assert (made.chunks, made.is_ready) == (3, True)
+    (note,) = made.notes
+    assert note.reason is SCHEDULE_UNREADABLE
+    assert named in str(note)
+
+
+def test_a_stored_selector_that_cannot_be_read_has_no_pod_fill_the_buffer_and_is_named() -> None:
+    document = dedicated()
+    document["spec"]["podSelector"] = {"matchExpressions": [{"key": "app", "operator": "In"}]}
+    made = translated(document)
+    assert (made.chunks, made.is_ready) == (10, True)
+    (note,) = made.notes
+    assert note.reason is POD_SELECTOR_UNREADABLE
+    assert "matchExpressions[0]" in str(note)
 
 
 @pytest.mark.req("BF-52")

@@ -163,6 +163,7 @@ def test_room_for_resource_claims_is_not_kept(spec: Any) -> None:
         {"containers": [{"name": ""}]},
         a_spec(initContainers=[{"image": "x"}]),
         a_spec(app(cpu="a lot")),
+        a_spec(app(cpu="-1")),
         a_spec(overhead={"cpu": "x"}),
         a_spec(app(limits={"memory": "1Zi"})),
     ],

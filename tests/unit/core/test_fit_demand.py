@@ -90,6 +90,10 @@ def test_an_amount_that_cannot_be_read_is_refused_with_its_place() -> None:
         demand(container("app"), overhead={"memory": "1Kg"})
     with pytest.raises(InvalidQuantity, match=r"spec\.resources\.limits\[cpu\]"):
         demand(container("app"), resources={"limits": {"cpu": "x"}})
+    with pytest.raises(
+        InvalidQuantity, match=r"spec\.containers\[1\]\.resources\.requests\[cpu\]: must not be negative"
+    ):
+        demand(container("app", "2"), container("mesh", "-500m"))
 
 
 def test_pods_of_one_template_have_equal_demands_whatever_the_order_of_their_maps() -> None:

@@ -9,7 +9,10 @@ import pytest
 
 from nodes_world import START, Cluster, a_buffer, a_group, a_node, a_spec
 from trellis.api.buffer import BufferStatus
+from trellis.core.buffers.said import Said
 from trellis.core.nodes.buffer_status import provisioned_status
+from trellis.core.nodes.settled import after_orders
+from trellis.core.nodes.verdicts import BUFFER_NODES_ORDERED, BufferVerdict
 
 # 18 November 2026, noon UTC.
 NOON = "2026-11-18T12:00:00Z"
@@ -48,6 +51,15 @@ def test_what_is_written_already_is_not_written_again_until_it_is_stale() -> Non
     assert again is not None
     assert again["lastFullyProvisioned"] == "2026-11-18T12:05:00Z"
     assert again["conditions"][0]["lastTransitionTime"] == NOON
+
+
+def test_a_condition_says_of_which_generation_it_is_though_nothing_else_changes() -> None:
+    cluster = Cluster(a_group("small")).have("small", 1).buffers(a_buffer("spare", 4))
+    status = written(cluster)
+    changed = provisioned_status(cluster.buffer("spare"), msgspec.convert(status, BufferStatus), 4, cluster.wait(5).now)
+    assert changed is not None
+    (condition,) = changed["conditions"]
+    assert (condition["observedGeneration"], condition["lastTransitionTime"]) == (4, NOON)
 
 
 def test_when_room_is_lost_the_last_time_it_was_whole_is_told_exactly() -> None:
@@ -91,3 +103,14 @@ def test_why_chunks_have_no_room_is_told_of_each_group() -> None:
     assert status is not None
     assert status["conditions"][0]["message"].endswith("2 have none: NodeTooSmall (cpu): small, tiny")
     assert cluster.now == START
+
+
+def test_chunks_whose_order_failed_have_no_room_beside_those_that_had_none_before() -> None:
+    ordered = BufferVerdict(
+        ("default", "spare"), "u", Said(BUFFER_NODES_ORDERED), 6, ordered={"big": 2, "small": 1}, unplaced=3
+    )
+    (told,) = after_orders([ordered], {"big", "other"})
+    assert told.said.reason.code == "GroupsExhausted"
+    assert (told.ordered, told.unplaced) == ({"small": 1}, 5)
+    assert [str(each) for each in told.refused] == ["OrderFailed: big"]
+    assert after_orders([ordered], {"other"}) == (ordered,)

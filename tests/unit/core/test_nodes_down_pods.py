@@ -89,6 +89,11 @@ def test_files_may_be_lost_whose_volumes_a_pod_names(said: str, reason: str | No
     assert stays(with_annotation(LOCAL, said, volumes=volumes)) == reason
 
 
+def test_files_of_a_volume_whose_name_nobody_knows_are_not_safe() -> None:
+    assert stays(a_web_pod("web", volumes=[{"emptyDir": {}}])) == "PodHasLocalStorage"
+    assert stays(with_annotation(LOCAL, "scratch,", volumes=[{"emptyDir": {}}])) == "PodHasLocalStorage"
+
+
 def test_of_a_pod_with_files_on_the_node_the_first_volume_is_told_that_keeps_it() -> None:
     volumes = [{"name": "scratch", "emptyDir": {}}, {"name": "cache", "emptyDir": {}}]
     said = why_stays(placed(with_annotation(LOCAL, "scratch", volumes=volumes)), Budgets(()), DOWN)

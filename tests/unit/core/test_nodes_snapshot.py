@@ -109,6 +109,7 @@ def test_a_pod_whose_claim_is_missing_waits_until_it_is_there() -> None:
 
 
 NOT_READY_YET = [{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]
+WITHOUT_NETWORK = [{"key": "node.kubernetes.io/network-unavailable", "effect": "NoSchedule"}]
 
 
 def stands(cluster: Cluster, name: str) -> list[str]:
@@ -132,6 +133,7 @@ def stands(cluster: Cluster, name: str) -> list[str]:
         (a_node("n", taints=NOT_READY_YET), (InstanceState.RUNNING, 1.0), "starting"),
         (a_node("n", taints=NOT_READY_YET), (InstanceState.RUNNING, 3600.0), "unready"),
         (a_node("n", taints=NOT_READY_YET), None, "unready"),
+        (a_node("n", taints=WITHOUT_NETWORK), (InstanceState.RUNNING, 1.0), "starting"),
         (a_node("n", taints=[{"key": LEAVING_TAINT, "effect": "NoSchedule"}]), None, "leaving"),
         (a_node("n", taints=[{"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule"}]), None, "leaving"),
     ],

@@ -46,6 +46,16 @@ def test_chunks_only_fit_nodes_that_match_their_selector() -> None:
     assert cluster.ordered() == {"a": 1}
 
 
+def test_chunks_that_may_go_anywhere_leave_room_to_those_that_may_not() -> None:
+    bound = a_spec(nodeSelector={"disk": "ssd"})
+    cluster = Cluster(a_group("a", labels={"disk": "ssd"}), a_group("b"))
+    cluster.nodes(a_node("a-1", labels={"group": "a", "disk": "ssd"}), a_node("b-1", labels={"group": "b"}))
+    # As after a restart: nobody remembers where chunks were.
+    cluster.buffers(a_buffer("anywhere", 4), a_buffer("bound", 4, bound))
+    assert cluster.ordered() == {}
+    assert [cluster.buffer(each).is_provisioned for each in ("anywhere", "bound")] == [True, True]
+
+
 @pytest.mark.req("BF-31")
 def test_selectors_affinities_and_tolerations_of_chunks_count() -> None:
     tainted = a_group("tainted", taints=[{"key": "team", "value": "a", "effect": "NoSchedule"}], labels={"disk": "ssd"})

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from nodes_world import ZONE, Cluster, a_group, a_node, a_pod
 from trellis.api.kube.decode import convert_object
 from trellis.api.kube.pods import Pod
@@ -91,3 +93,30 @@ def test_a_claim_that_two_had_is_free_when_both_are_gone() -> None:
     cluster.create(with_claim("db-1", cpu="4"))
     assert cluster.delete("db-0").ordered() == {}
     assert cluster.delete("db-2").place(a_pod("full", cpu="4"), "there").ordered() == {"small": 1}
+
+
+@pytest.mark.parametrize("changes_hands", [False, True])
+def test_whoever_was_promised_a_node_is_on_it_when_it_comes_whatever_became_of_claims_since(
+    changes_hands: bool,
+) -> None:
+    cluster = Cluster(a_group("small")).nodes(a_node("other"))
+    cluster.snapshot.put_storage(stored("z", "ReadWriteOncePod"))
+    cluster.create(with_claim("db-0", status={"phase": "Pending", "nominatedNodeName": "there"}))
+    if changes_hands:
+        cluster.place(with_claim("db-1"), "other")
+    else:
+        cluster.snapshot.put_storage(stored("z"))
+    assert cluster.snapshot.pending.keys() == {("default", "db-0")}
+    cluster.nodes(a_node("there"))
+    assert not cluster.snapshot.pending
+    assert cluster.snapshot.on("there").keys() == {("default", "db-0")}
+
+
+def test_a_pod_whose_claim_is_made_for_it_is_read_again_when_that_is_there() -> None:
+    cluster = in_zones().create(a_pod("run-0", volumes=[{"name": "scratch", "ephemeral": {}}], owner=("Job", "run")))
+    assert cluster.ordered() == {}
+    owner = {"kind": "Pod", "name": "run-0", "uid": "run-0", "controller": True}
+    metadata = {"namespace": "default", "name": "run-0-scratch", "ownerReferences": [owner]}
+    claim = convert_object({"metadata": metadata, "spec": {"storageClassName": "late"}}, PersistentVolumeClaim)
+    cluster.snapshot.put_storage(Storage({("default", "run-0-scratch"): claim}, {}, {"late": LATE}))
+    assert cluster.ordered() == {"a": 1}

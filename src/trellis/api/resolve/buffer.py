@@ -84,6 +84,9 @@ class EffectiveBuffer(msgspec.Struct, frozen=True):
     schedule: Windows | None
     # Which pods fill the Buffer; None where it is not dedicated, as it never is while it is kept empty.
     filled_by: Selector | None
+    # Why a stored schedule or selector is not as it is written; empty where it can be read.
+    schedule_problem: str = ""
+    selector_problem: str = ""
 
     @property
     def is_ours(self) -> bool:
@@ -95,13 +98,17 @@ def resolve_buffer(buffer: Buffer) -> EffectiveBuffer:
     """The meaning of an object."""
     spec = buffer.spec
     minimum = spec.recreation_strategy in {"KeepMinimum", "keep-minimum"}
+    schedule, schedule_problem = _schedule(spec.schedule)
+    filled_by, selector_problem = _selector(spec.pod_selector) if minimum else (None, "")
     return EffectiveBuffer(
         type=spec.type or ACTIVE_CAPACITY,
         strategy=Strategy.KEEP_MINIMUM if minimum else Strategy.KEEP_EMPTY,
         target=spec.target_ref,
         capacity=_capacity(spec),
-        schedule=_schedule(spec.schedule),
-        filled_by=_selector(spec.pod_selector) if minimum else None,
+        schedule=schedule,
+        filled_by=filled_by,
+        schedule_problem=schedule_problem,
+        selector_problem=selector_problem,
     )
 
 
@@ -140,26 +147,26 @@ def _totals(capacity: NodeClassCapacity) -> NodeClassTotals | None:
     return NodeClassTotals(cpu, memory, chunk, capacity.node_selector or {})
 
 
-def _schedule(written: BufferSchedule | None) -> Windows | None:
-    """The windows; a stored schedule that cannot be read is none, so the room is kept rather than lost."""
+def _schedule(written: BufferSchedule | None) -> tuple[Windows | None, str]:
+    """The windows; a stored schedule that cannot be read is none, so the room is kept rather than lost, and why."""
     if written is None:
-        return None
+        return None, ""
     zone = written.time_zone or "UTC"
     try:
-        return Windows(
-            tuple(
-                Window(Schedule.parse(window.start, zone), parse_duration(window.duration or "0s"))
-                for window in written.windows or ()
-            )
+        windows = tuple(
+            Window(Schedule.parse(window.start, zone), parse_duration(window.duration or "0s"))
+            for window in written.windows or ()
         )
-    except InvalidInput:
-        return None
+        return Windows(windows), ""
+    except InvalidInput as error:
+        return None, str(error)
 
 
-def _selector(written: LabelSelector | None) -> Selector | None:
+def _selector(written: LabelSelector | None) -> tuple[Selector | None, str]:
+    """The pods that fill the Buffer; none of them if that cannot be read, and why."""
     if written is None:
-        return None
+        return None, ""
     try:
-        return written.selector()
-    except InvalidInput:
-        return Selector.nothing()
+        return written.selector(), ""
+    except InvalidInput as error:
+        return Selector.nothing(), str(error)

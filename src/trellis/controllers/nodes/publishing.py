@@ -54,7 +54,7 @@ class Publishing:
             if buffer is None or buffer.metadata.uid != each.uid:
                 continue
             told.add(each.uid)
-            status = provisioned_status(each, buffer.status, buffer.metadata.generation, now)
+            status = provisioned_status(each, buffer.status, _generation(buffer), now)
             if status is not None:
                 yield _apply(buffer, status)
         for buffer in self._buffers.snapshot():
@@ -66,6 +66,12 @@ class Publishing:
         """Whether the condition is ours: of a Buffer that is somebody else's by now only if we wrote it."""
         covered = self._covers(buffer.metadata.namespace)
         return covered and (buffer.metadata.uid in self._told or resolve_buffer(buffer).is_ours)
+
+
+def _generation(buffer: Buffer) -> int:
+    """The generation that was translated, where whoever translates says so; of a later one no room is known yet."""
+    told = buffer.status.observed_generation if buffer.status is not None else None
+    return buffer.metadata.generation if told is None else told
 
 
 def _tells(buffer: Buffer) -> bool:

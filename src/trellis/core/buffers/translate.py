@@ -9,6 +9,7 @@ schedule; less what fills it, if it is dedicated; what quotas leave.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import msgspec
@@ -37,6 +38,12 @@ CHUNKS_CUT = Reason(
     "ChunksCut", "The Buffer asks for more chunks than one Buffer may have; it stands for fewer.", Severity.WARNING
 )
 OUTSIDE_SCHEDULE = Reason("OutsideSchedule", "No window of the Buffer's schedule is open; it counts for nothing.")
+SCHEDULE_UNREADABLE = Reason(
+    "ScheduleUnreadable", "The Buffer's schedule cannot be read, so it counts at all times.", Severity.WARNING
+)
+POD_SELECTOR_UNREADABLE = Reason(
+    "PodSelectorUnreadable", "The Buffer's podSelector cannot be read, so no pod fills it.", Severity.WARNING
+)
 BUFFER_FILLED = Reason("BufferFilled", "Pods fill a part of the dedicated Buffer, which is kept no longer.")
 CAPACITY_UNREADABLE = Reason("CapacityUnreadable", "The Buffer states no capacity that can be used.", Severity.ERROR)
 TARGET_NOT_SEEN = Reason("TargetNotSeen", "The target has not been looked at yet.")
@@ -70,7 +77,7 @@ def translate(buffer: EffectiveBuffer, facts: Facts, now: float, settings: Buffe
     asked = _asked(buffer, facts, settings)
     if isinstance(asked, Said):
         return Translation(0, 0, asked, next_change=change)
-    notes = [*asked.notes, *asked.shape.notes]
+    notes = [*asked.notes, *asked.shape.notes, *_misread(buffer)]
     size = min(asked.count, settings.most_chunks)
     chunks = size
     ready = Said(BUFFER_READY, asked.shape.source.reason.meaning)
@@ -92,6 +99,18 @@ def translate(buffer: EffectiveBuffer, facts: Facts, now: float, settings: Buffe
         on_top=buffer.strategy is Strategy.KEEP_EMPTY or buffer.filled_by is not None,
         next_change=change,
     )
+
+
+def _misread(buffer: EffectiveBuffer) -> Iterator[Said]:
+    """What the object says and is not done: the API server stores what only `trellis check` can refuse."""
+    if buffer.schedule_problem:
+        yield Said(
+            SCHEDULE_UNREADABLE, f"it counts at all times, for its schedule cannot be read: {buffer.schedule_problem}"
+        )
+    if buffer.selector_problem:
+        yield Said(
+            POD_SELECTOR_UNREADABLE, f"no pod fills it, for its podSelector cannot be read: {buffer.selector_problem}"
+        )
 
 
 def _schedule(buffer: EffectiveBuffer, now: float) -> tuple[bool, float | None]:

@@ -85,6 +85,9 @@ def _raise(to: dict[str, int], amounts: Mapping[str, int]) -> None:
 
 def _read(text: str, place: str) -> int:
     try:
-        return nanos_of(text)
+        nanos = nanos_of(text)
     except InvalidQuantity as error:
         raise InvalidQuantity(text, f"spec.{place}: {error.rule}") from error
+    if nanos < 0:
+        raise InvalidQuantity(text, f"spec.{place}: must not be negative")
+    return nanos

@@ -27,7 +27,7 @@ _LONGEST: Final = 1_024
 def provisioned_status(
     verdict: BufferVerdict, before: BufferStatus | None, generation: int, now: float
 ) -> dict[str, Any] | None:
-    """Our fields of the status; None if the object says so already."""
+    """Our fields of the status; None if the object says so already. `generation` is the one that the pods are of."""
     was = _condition(before)
     wanted = {
         "type": PROVISIONED,
@@ -37,7 +37,8 @@ def provisioned_status(
     }
     written = _time(before.last_fully_provisioned) if before is not None else None
     full_at = max((each for each in (written, verdict.full_at) if each is not None), default=None)
-    if was is not None and _is_told(wanted, was) and not _is_stale(written, full_at, verdict):
+    is_told = was is not None and was.observed_generation == generation and _is_told(wanted, was)
+    if is_told and not _is_stale(written, full_at, verdict):
         return None
     stays = was is not None and was.status == wanted["status"]
     since = was.last_transition_time if was is not None and stays else None

@@ -5,6 +5,8 @@ They are virtual: a chunk is a number of its Buffer and nothing else, and never 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from trellis.api.buffer import Buffer, PodCapacity
@@ -40,6 +42,19 @@ class Chunks(msgspec.Struct, frozen=True):
     def name_of(self, number: int) -> str:
         """What one chunk is called; the same for ever, and never the name of a pod."""
         return f"{self.uid}#{number}"
+
+
+def in_turn(buffers: Iterable[Chunks]) -> list[Chunks]:
+    """Who is given room first: the highest priority, and of one priority those that only some nodes may take.
+
+    Whoever may go anywhere would else take the only places of the others, and a node would be ordered though there is
+    room for all.
+    """
+    return sorted(buffers, key=lambda each: (-each.priority, not _is_bound(each.demand), each.key))
+
+
+def _is_bound(demand: Demand) -> bool:
+    return bool(demand.selector) or demand.terms is not None
 
 
 def chunks_of(buffer: Buffer) -> Chunks | Said | None:

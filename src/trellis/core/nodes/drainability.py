@@ -48,7 +48,7 @@ def why_stays(placed: PlacedPod, budgets: Budgets, settings: DownSettings) -> Sa
         return _said(POD_OF_SYSTEM, pod, "it has no disruption budget")
     if settings.skip_nodes_with_local_storage:
         lost = [each.name for each in pod.spec.volumes if _is_local(each)]
-        safe = {each.strip() for each in said.get(SAFE_LOCAL_VOLUMES, "").split(",")}
+        safe = {each.strip() for each in said.get(SAFE_LOCAL_VOLUMES, "").split(",")} - {""}
         kept = next((name for name in lost if name not in safe), None)
         if kept is not None:
             return _said(POD_HAS_LOCAL_STORAGE, pod, f"its volume {kept} is an emptyDir or a hostPath")

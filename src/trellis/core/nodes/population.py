@@ -121,7 +121,6 @@ class Population:
         """All claims, volumes and classes; pods that wait with volumes are read again."""
         self._storage = storage
         for key, pod in [*self._with_volumes.items()]:
-            self._leave(key)
             self._wait(key, pod)
 
     def _look_again(self, node: str) -> None:
@@ -131,6 +130,7 @@ class Population:
                 self.put_pod(key, pod)
 
     def _wait(self, key: Key, pod: Pod) -> None:
+        """Read what a pod asks for; one that waits already is read again, and keeps what it was promised."""
         if has_claims(pod):
             self._with_volumes[key] = pod
         try:
@@ -179,7 +179,6 @@ class Population:
         alone = {each for each in claims if is_for_one_pod(self._storage.claims.get(each))}
         for key, pod in [*self._with_volumes.items()] if alone else ():
             if not alone.isdisjoint(claims_of(pod)):
-                self._leave(key)
                 self._wait(key, pod)
 
     def _count(self, number: int, placed: PlacedPod) -> None:

@@ -71,10 +71,15 @@ def plan_of(seen: Look, memory: UpMemory, tried: Trial, decided: Decided) -> UpP
         ),
         pods=pods,
         buffers=buffers,
-        notes={**seen.templates.notes, **decided.notes},
+        notes={**seen.templates.notes, **decided.notes, **_lost(seen)},
         memory=remembered,
         next_look=_next_look(seen),
     )
+
+
+def _lost(seen: Look) -> dict[str, Said]:
+    """Orders of which nothing came: there is no instance to give back, by which they would be told."""
+    return {each.group: each.said for each in seen.coming.failures if not each.instance}
 
 
 class _Teller:

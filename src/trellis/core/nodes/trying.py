@@ -17,7 +17,7 @@ from trellis.core.buffers.said import Said
 from trellis.core.fit import Demand
 from trellis.core.fit.resources import CPU, MEMORY
 from trellis.core.nodes.candidates import Candidate, Minimums
-from trellis.core.nodes.chunks import Chunks
+from trellis.core.nodes.chunks import Chunks, in_turn
 from trellis.core.nodes.clearing import Clearing
 from trellis.core.nodes.down_memory import Removal
 from trellis.core.nodes.down_verdicts import NODE_NEEDED_AGAIN, NODE_NOT_TRIED, NODE_TAKES_OVER, PODS_ARE_COMING
@@ -102,7 +102,7 @@ def _fill(question: Question, made: Trial) -> _Filled:
         expected.update(found.tolist())
         if group.is_wanted and len(found) < len(group.pods):
             left.append((made.running, group.demand, len(group.pods) - len(found)))
-    for chunks in sorted(snapshot.buffers.values(), key=lambda each: (-each.priority, each.key)):
+    for chunks in in_turn(snapshot.buffers.values()):
         seats = seat(made, chunks, question.seats.get(chunks.uid, ()))
         seated.append((chunks, seats.ready))
         if seats.count < chunks.count:

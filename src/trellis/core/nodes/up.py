@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from trellis.core.nodes.chunks import Chunks
+from trellis.core.nodes.chunks import Chunks, in_turn
 from trellis.core.nodes.decided import Decided, Kept, Waiting
 from trellis.core.nodes.equivalence import PodGroup, pod_groups
 from trellis.core.nodes.expanders import expanders_named
@@ -52,7 +52,7 @@ def _decide(seen: Look, memory: UpMemory, tried: Trial, limits: Limits) -> Decid
         for group, before in zip(groups, meant, strict=True)
     ]
     waiting = [_seated(tried, group, kept) for group, kept in zip(groups, back, strict=True)]
-    buffers = sorted(seen.snapshot.buffers.values(), key=lambda each: (-each.priority, each.key))
+    buffers = in_turn(seen.snapshot.buffers.values())
     seats = [memory.seats.get(chunks.uid, ()) for chunks in buffers]
     sitting = [keep_seats(tried, chunks, before) for chunks, before in zip(buffers, seats, strict=True)]
     kept = [_kept(tried, *each) for each in zip(buffers, seats, sitting, strict=True)]
