@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from manifests import boosted, policy, requirements, vpa
-from trellis.api.resolve import BoostKind, Change, EffectiveVpa, UpdateMode, resolve_vpa, selects
+from trellis.api.resolve import BoostKind, Change, EffectiveVpa, UpdateMode, acts, resolve_vpa, selects
 from trellis.api.vpa import RecommenderSelector, VerticalPodAutoscaler
 from trellis.base.quantity import Quantity
 
@@ -257,3 +257,13 @@ def test_of_two_policies_for_one_name_the_first_counts_and_of_two_stars_the_last
 def test_stored_amounts_that_cannot_be_read_bind_nothing() -> None:
     found = meaning(policy(minAllowed={"cpu": "lots", "memory": "1Gi"})).container("app")
     assert found.min_allowed == {"memory": Quantity.parse("1Gi")}
+
+
+@pytest.mark.parametrize(
+    "mode", [None, "Off", "Initial", "Recreate", "Auto", "InPlaceOrRecreate", "InPlace", "Whenever"]
+)
+def test_who_acts_is_whoever_has_a_mode_that_does(mode: str | None) -> None:
+    written = [{"updatePolicy": {"updateMode": mode}}] if mode is not None else [{}, {"updatePolicy": {}}]
+    for each in written:
+        found = msgspec.convert(vpa(**each), VerticalPodAutoscaler)
+        assert acts(found) is (resolve_vpa(found).mode is not UpdateMode.OFF)

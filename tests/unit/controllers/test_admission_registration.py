@@ -284,6 +284,12 @@ def test_a_new_bundle_is_registered_at_once_and_logged_in_upstreams_words(caplog
         await asyncio.sleep(0.1)
         assert world.authorities == (THEIRS, OURS)
         assert "Successfully patched webhook with new client CA" in caplog.text
+        caplog.clear()
+        world.bundle = THEIRS
+        world.registration.wake()
+        await asyncio.sleep(2 * HANDOVER)
+        assert list(world.authorities) == [THEIRS]
+        assert "new client CA" not in caplog.text, "one that is taken away is no new one"
 
     world.run(main)
 

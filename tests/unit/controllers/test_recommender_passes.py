@@ -13,6 +13,11 @@ from trellis.kube.requests import Request
 from trellis.kube.scripted import Answer, refusal
 
 
+def checkpoint_lists(world: World) -> list[Request]:
+    """Requests for all checkpoints, of a namespace or of all."""
+    return [each for each in world.server.requests if each.method == "GET" and each.path.endswith("checkpoints")]
+
+
 def test_a_steady_workload_gets_upstreams_recommendation_and_a_checkpoint() -> None:
     world = World()
     world.add_workload("web")
@@ -404,6 +409,38 @@ def test_orphaned_checkpoints_go_and_those_of_other_recommenders_stay() -> None:
         assert f"{path}/gone-app" not in world.server.objects
         assert world.checkpoint("foreign-app") == foreign
         assert world.checkpoint("web-app")["status"]["totalSamplesCount"] >= 2
+
+    world.run(play)
+
+
+@pytest.mark.parametrize(("interval", "listed"), [("0s", 13), ("5m", 3)])
+def test_orphans_are_looked_for_once_in_an_interval_and_without_one_in_every_pass(interval: str, listed: int) -> None:
+    world = World(f"--checkpoints-gc-interval={interval}")
+    world.add_workload("web", pods=1)
+
+    async def play() -> None:
+        await world.passes(12)
+        # Once more to read what was known before.
+        assert len(checkpoint_lists(world)) == listed
+
+    world.run(play)
+
+
+def test_the_checkpoints_of_a_vpa_that_went_before_they_could_be_listed_are_not_asked_for_for_ever() -> None:
+    world = World()
+    world.add_workload("web", pods=1)
+    world.fault = lambda request: (
+        refusal(500, "InternalError", "no")
+        if request.path.endswith("checkpoints") and request.method == "GET"
+        else None
+    )
+
+    async def play() -> None:
+        await world.passes(2)
+        assert len(checkpoint_lists(world)) == 2
+        world.server.delete(f"{VPAS}/web")
+        await world.passes(3)
+        assert len(checkpoint_lists(world)) == 2
 
     world.run(play)
 

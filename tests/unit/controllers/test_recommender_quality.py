@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from recommender_world import World
+from trellis.kube.scripted import refusal
 
 UNSIZED = {"containerPolicies": [{"containerName": "*", "mode": "Off"}]}
 ADVICE = {
@@ -89,5 +90,31 @@ def test_every_pass_tells_by_how_much_a_recommendation_moved_even_if_it_did_not(
         await world.passes(4)
         assert world.counted(f"{name}_count{{{labels}}}") == 4
         assert world.counted(f"{name}_sum{{{labels}}}") == 0
+
+    world.run(play)
+
+
+def test_a_recommendation_that_could_not_be_written_has_not_moved() -> None:
+    world = World()
+    world.add_workload("still", pods=1)
+    world.add_workload("web", pods=1)
+    labels = 'resource="cpu",update_mode="",vpa_size_log2="0"'
+
+    async def play() -> None:
+        await world.passes(2)
+        world.usage["web-0"] = {"app": {"cpu": "4", "memory": "300Mi"}}
+        world.fault = lambda request: (
+            refusal(403, "Forbidden")
+            if request.method == "PATCH" and "/verticalpodautoscalers/" in request.path
+            else None
+        )
+        await world.passes(3)
+        assert moved() == 0
+        world.fault = lambda _request: None
+        await world.passes(2)
+        assert moved() > 0
+
+    def moved() -> float:
+        return world.counted(f"vpa_quality_relative_recommendation_changes_sum{{{labels}}}")
 
     world.run(play)

@@ -244,3 +244,8 @@ def test_each_pod_has_the_one_governor_that_walking_all_pods_and_claims_finds(
         start = controller_in(NAMESPACE, each.metadata.controller)
         one = governor_of(each.metadata.labels, start, shuffled_claims, owners(), owner_required=owner_required)
         assert (one.name if one else None) == found.governor.get(each.metadata.name)
+
+
+def test_the_pods_of_each_claim_that_governs_some_are_listed() -> None:
+    found = Governance({"web-0": "web", "web-1": "web", "db-0": "db"}, {}, {"web": 2, "db": 1, "idle": 0})
+    assert found.by_governor() == {"web": ["web-0", "web-1"], "db": ["db-0"]}

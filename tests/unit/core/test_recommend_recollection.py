@@ -123,6 +123,20 @@ def test_a_new_level_after_a_gap_is_that_of_a_day_once_there_is_one() -> None:
     assert levels[[96, 107, 119, 131]].tolist() == pytest.approx([112.5, 250.0, 400.0, 400.0])
 
 
+def test_a_gap_within_a_day_eases_nothing() -> None:
+    means = days(np.full(48, 100.0), np.full(20, np.nan), np.full(28, 400.0))
+    levels = np.exp(day_levels(means[np.newaxis], 1.0).after[0])
+    # The day that ends with the first hour after it has 4 known hours of the one before, and this one.
+    assert levels[67:70].tolist() == pytest.approx([100.0, (3 * 100.0 + 400.0) / 4, (2 * 100.0 + 2 * 400.0) / 4])
+
+
+def test_the_levels_of_one_are_the_same_beside_another_with_a_gap() -> None:
+    steady = np.concatenate([np.linspace(100.0, 400.0, 24), np.full(108, 200.0)])
+    gapped = days(np.full(48, 100.0), np.full(48, np.nan), np.full(36, 400.0))
+    alone, together = day_levels(steady[np.newaxis], 1.0), day_levels(np.stack([steady, gapped]), 1.0)
+    assert np.array_equal(alone.after[0], together.after[0])
+
+
 def test_usage_beyond_the_scale_is_still_a_bound() -> None:
     # Of two amounts that are a million times apart, the lower is taken for more than it is, never for less.
     used = np.where(np.arange(240) % 24 < 12, 1e6, 1.0)

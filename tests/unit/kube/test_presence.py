@@ -201,6 +201,21 @@ def test_what_is_forbidden_is_not_asked_for_at_every_answer_to_another() -> None
     world.run(play)
 
 
+def test_whose_login_was_refused_comes_back_with_the_first_whose_is_taken() -> None:
+    world = World()
+
+    async def play() -> None:
+        world.leave()
+        world.fault = lambda _request: refusal(401, "Unauthorized")
+        await asyncio.sleep(300.0)
+        world.come_back()
+        await world.answered()
+        await asyncio.sleep(1.7)
+        assert world.connected() == len(KINDS)
+
+    world.run(play)
+
+
 def test_a_watch_that_opens_calls_those_that_wait() -> None:
     world = World()
     opened = StreamScript()

@@ -305,6 +305,18 @@ def test_a_kind_whose_version_was_replaced_is_found_in_the_new_one_a_minute_late
     assert run(cluster, ask) == ["app=web", "", "app=other"]
 
 
+def test_one_target_that_is_not_found_has_kinds_asked_for_once_more_and_not_every_minute(cluster: Cluster) -> None:
+    async def ask(lookups: ScaleLookups) -> int:
+        await lookups.find(target("gone"))
+        for number in range(8):
+            await asyncio.sleep(61)
+            cluster.put(f"web-{number}", "app=web")
+            await lookups.find(target(f"web-{number}"))
+        return len([request for request in cluster.requests if request.path == "/apis"])
+
+    assert run(cluster, ask) == 2
+
+
 @pytest.mark.parametrize("trouble", [refusal(500, "InternalError"), Unreachable("no route to host")])
 def test_while_the_server_is_away_the_last_answer_stands(cluster: Cluster, trouble: Response | KubeError) -> None:
     async def ask(lookups: ScaleLookups) -> list[ScaleAnswer]:

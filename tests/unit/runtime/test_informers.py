@@ -26,7 +26,7 @@ class World:
         self.server = ModelServer()
         self.server.before = self._before
         self.refused: dict[str, Answer] = {}
-        self.installed = False
+        self.installed = self.stale = self.unreadable = False
         self.metrics = Metrics(CLUSTER_METRICS, about_process=False)
         unseen = Unseen(self.metrics, Logger("trellis.test"))
         self.informers = Informers(self.server.client, unseen, draw=lambda: 0.5, namespace=namespace)
@@ -35,7 +35,17 @@ class World:
         self.hpas = self.informers.follow(HPAS, dispensable=Dispensable("HPAs are not noticed"))
         self.hvpas = self.informers.follow(HVPAS, served=False)
 
+    def asked_for_kinds(self) -> int:
+        return len([request for request in self.server.requests if request.path == "/apis"])
+
     def _before(self, request: Request) -> Answer | None:
+        if request.path == "/apis" and self.unreadable:
+            return answer({"groups": "none"})
+        if request.path == "/apis" and self.stale:
+            version = {"version": HVPAS.version, "freshness": "Stale"}
+            listed = {"metadata": {"name": HVPAS.group}, "versions": [version]}
+            content = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+            return answer({"items": [listed]}, headers={"content-type": content})
         if request.path == "/apis" and self.installed:
             version = {"groupVersion": HVPAS.api_version, "version": HVPAS.version}
             return answer({"groups": [{"versions": [version], "preferredVersion": version}]})
@@ -83,9 +93,9 @@ def test_a_kind_that_is_installed_later_is_followed_from_then_on() -> None:
         await asyncio.sleep(120.0)
         assert world.informers.why_not_ready() is None
         assert [each.metadata.name for each in world.hvpas.snapshot()] == ["web"]
-        asked = len([request for request in world.server.requests if request.path == "/apis"])
+        asked = world.asked_for_kinds()
         await asyncio.sleep(600.0)
-        assert len([request for request in world.server.requests if request.path == "/apis"]) == asked
+        assert world.asked_for_kinds() == asked
 
     world.run(play)
 
@@ -141,6 +151,57 @@ def test_a_kind_that_is_not_found_but_still_served_is_not_believed_to_be_gone() 
         world.refused.clear()
         await asyncio.sleep(60.0)
         assert world.informers.why_not_trusted() is None
+        assert world.informers.sees(world.hvpas)
+
+    world.run(play)
+
+
+def test_a_kind_that_is_not_found_is_not_seen_until_it_is_known_to_be_there_and_asked_after_now_and_then() -> None:
+    world = World()
+    world.installed = True
+    world.server.put(HVPA, {"spec": {"targetRef": {"kind": "Deployment", "name": "web"}, "buckets": []}})
+
+    async def play() -> None:
+        await asyncio.sleep(61.0)
+        assert world.informers.sees(world.hvpas)
+        world.refused[HVPAS.plural] = refusal(404, "NotFound", "the server could not find the requested resource")
+        world.server.break_watches()
+        await asyncio.sleep(4.0)
+        assert not world.informers.sees(world.hvpas)
+        asked = world.asked_for_kinds()
+        await asyncio.sleep(300.0)
+        assert 50 <= world.asked_for_kinds() - asked <= 60
+
+    world.run(play)
+
+
+def test_a_kind_whose_own_server_does_not_answer_is_not_believed_to_be_gone() -> None:
+    world = World()
+    world.installed = True
+    world.server.put(HVPA, {"spec": {"targetRef": {"kind": "Deployment", "name": "web"}, "buckets": []}})
+
+    async def play() -> None:
+        await asyncio.sleep(61.0)
+        remove(world)
+        world.stale = True
+        await asyncio.sleep(20.0)
+        assert len(world.hvpas.snapshot()) == 1
+        world.stale = False
+        await asyncio.sleep(20.0)
+        assert len(world.hvpas.snapshot()) == 0
+
+    world.run(play)
+
+
+def test_kinds_that_cannot_be_read_stop_nobody() -> None:
+    world = World()
+
+    async def play() -> None:
+        await world.informers.wait_until_synced()
+        world.unreadable = True
+        await asyncio.sleep(120.0)
+        world.unreadable, world.installed = False, True
+        await asyncio.sleep(120.0)
         assert world.informers.sees(world.hvpas)
 
     world.run(play)

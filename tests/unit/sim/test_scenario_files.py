@@ -108,6 +108,9 @@ def test_another_series_that_cannot_be_used_is_no_hindrance(small: Path) -> None
     small.write_text(GOOD.replace("series: web", "series: cache"))
     (found,) = lines(small)
     assert "row 5, column cpu_cores (series cache): -1 is negative" in found
+    small.write_text(GOOD.replace("series: web", "series: wep"))
+    (found,) = lines(small)
+    assert 'has no series "wep" (did you mean "web"?)' in found
 
 
 def test_one_scenario_at_a_time(small: Path) -> None:

@@ -90,6 +90,22 @@ def test_pods_that_no_value_names_are_asked_for_one_by_one_as_upstream_does() ->
     assert asked == {"app=web,tier in (a,b)" + more for more in ("", ",pod=web-1", ",pod=web-2")}
 
 
+def test_values_that_name_no_pod_are_told_where_there_is_no_pod_to_ask_for() -> None:
+    item = value("", "1")
+    del item["metricLabels"]["pod"]
+    batch, _ = fetch({"cpu": values(item), "memory": values()})
+    assert (batch.samples.pods, batch.unread) == ([], {UNREADABLE_ENTRY.code: 1})
+
+
+def test_where_every_pod_is_selected_each_is_asked_for_by_its_name_alone() -> None:
+    query = ExternalQuery("shop", "web", parse_selector(""), ("web-1",))
+    _, requests = fetch({"cpu": values(), "memory": values()}, [query])
+    assert [request.query for request in requests if request.path.endswith("/cpu")] == [
+        (),
+        (("labelSelector", "pod=web-1"),),
+    ]
+
+
 def test_pods_are_not_asked_for_one_by_one_where_values_name_them() -> None:
     query = ExternalQuery("shop", "web", WEB.selector, ("web-1", "web-2"))
     batch, requests = fetch({"cpu": values(value("web-1", "1")), "memory": values(value("web-1", "1Gi"))}, [query])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from datetime import datetime
 from itertools import product
 from pathlib import Path
 
@@ -140,6 +141,20 @@ def test_a_parquet_file_is_read_in_parts_that_hold_whole_series(
     assert [each.name for each in read(str(tmp_path)).series] == ["a", "b"]
 
 
+@pytest.mark.parametrize("names", [[7, 7, 9, 9], [b"7", b"7", b"9", b"9"]], ids=["numbers", "bytes"])
+def test_names_that_are_no_texts_keep_row_groups_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: list[object]
+) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    table = pyarrow.table({"series_id": names, "timestamp": [0, 60] * 2, "cpu_cores": [1.0, 2.0, 3.0, 4.0]})
+    parquet.write_table(table, tmp_path / "usage.parquet", row_group_size=2)
+    monkeypatch.setattr(parquet_files, "_ROWS_TOGETHER", 1)
+    assert len(parts_of([str(tmp_path)]).parts) == 1
+    assert {each.name: each.cpu.tolist() for each in read(str(tmp_path)).series} == {"7": [1, 2], "9": [3, 4]}
+
+
 def test_parquet_columns_may_have_any_type_that_says_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     from pyarrow import parquet
@@ -167,9 +182,13 @@ def test_parquet_columns_may_have_any_type_that_says_the_same(tmp_path: Path, mo
 
 @pytest.mark.parametrize(
     ("times", "said"),
-    [([0, None, 120], "row 2, column timestamp: there is no time"), ([True, False, True], "has no numbers, but bool")],
+    [
+        ([0, None, 120], "row 2, column timestamp: there is no time"),
+        ([datetime(2026, 1, 1), None, datetime(2026, 1, 2)], "row 2, column timestamp: there is no time"),
+        ([True, False, True], "has no numbers, but bool"),
+    ],
 )
-def test_parquet_without_a_time_is_refused(tmp_path: Path, times: list[int | None], said: str) -> None:
+def test_parquet_without_a_time_is_refused(tmp_path: Path, times: list[object], said: str) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     from pyarrow import parquet
 
@@ -258,6 +277,7 @@ def test_what_programs_write_for_nothing_is_nothing(tmp_path: Path, nothing: str
         ("cpu_avg_cores,cpu_max_cores,memory_avg_bytes,memory_max_bytes", "1,2,3e6,4e6", 1.0, 4e6),
         ("cpu_max_cores,memory_bytes", "2,3e6", 2.0, 3e6),
         ("cpu_millicores,memory_mb", "250,3", 0.25, 3e6),
+        ("cpu_cores,memory_bytes,memory_max_fraction", "1,3e6,0.5", 1.0, 3e6),
         ("cpu_max_fraction,cpu_fraction,memory_max_fraction,memory_fraction", "0.5,0.25,0.5,0.1", 25.0, 256.0 * 2**30),
         ("cpu_usage_cores,memory_working_set_bytes,memory_limit_bytes", "1,3e6,9e6", 1.0, 3e6),
     ],
@@ -286,6 +306,22 @@ def test_what_only_ever_grows_is_told_to_be_like_a_counter(tmp_path: Path) -> No
     rows = "".join(f"{60 * number},{number},1e6\n" for number in range(100))
     [note] = read(written(tmp_path, HEAD + rows)).notes
     assert note.endswith("column cpu_cores never falls; if it is a counter of seconds, its rate is wanted")
+
+
+@pytest.mark.parametrize(
+    "cores",
+    [[float(number) for number in range(20)], [1.0] * 60 + [2.0] * 40],
+    ids=["for a while", "with a few steps"],
+)
+def test_what_grows_as_usage_may_is_no_counter(tmp_path: Path, cores: list[float]) -> None:
+    rows = "".join(f"{60 * number},{each},1e6\n" for number, each in enumerate(cores))
+    assert read(written(tmp_path, HEAD + rows)).notes == []
+
+
+def test_years_are_fine_as_long_as_there_are_few(tmp_path: Path) -> None:
+    rows = "".join(f"{43_200 * number},{1 + number % 2},1e6\n" for number in range(int(4.9 * 730)))
+    found = read(written(tmp_path, HEAD + rows))
+    assert (len(found.series), found.problems) == (1, [])
 
 
 def test_gaps_and_values_that_nobody_measured_are_told_and_fine(tmp_path: Path) -> None:

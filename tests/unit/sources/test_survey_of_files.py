@@ -11,7 +11,7 @@ from trellis.core.advice.asked import Asked
 from trellis.core.advice.choice import Choice
 from trellis.core.advice.surveyed import Surveyed
 from trellis.core.recommend.built_in import built_in_recommenders
-from trellis.sources.series.reading import parts_of
+from trellis.sources.series.reading import parts_of, read_part
 from trellis.sources.series.units import Machine
 from trellis.sources.survey.files import survey_files
 
@@ -80,11 +80,29 @@ def test_a_manifest_says_what_is_requested_where_files_do_not(tmp_path: Path) ->
     assert "files of usage do not say how many pods there are" in found.notes
 
 
+def test_a_row_of_a_manifest_that_is_cut_short_says_nothing_and_the_first_of_two_units_counts(tmp_path: Path) -> None:
+    manifest = "series_id,cpu_request_millicores,cpu_request_cores\nshop/cut\nshop/web/app,1,0.25\n"
+    found = surveyed(tmp_path, usage=table(("shop/web/app", 0.2, MIB)), manifest=manifest)
+    [web] = found.workloads
+    assert [each.request.cpu for each in web.containers] == [250.0]
+    assert found.missing == ()
+
+
+def test_what_a_file_says_itself_counts_more_than_a_manifest_and_one_given_alone_has_none(tmp_path: Path) -> None:
+    rows = "".join(f"{BEGIN + 300 * number},0.2,0.5\n" for number in range(120))
+    manifest = "series_id,cpu_request_cores,memory_request_bytes\nweb,1,134217728\n"
+    [workload] = surveyed(tmp_path, web=f"timestamp,cpu_cores,cpu_request_cores\n{rows}", manifest=manifest).workloads
+    assert (workload.containers[0].request.cpu, workload.containers[0].request.memory) == (500.0, 128 * MIB)
+    [alone] = parts_of([str(tmp_path / "web.csv")]).parts
+    assert math.isnan(read_part(alone).series[0].declared.memory_request)
+
+
 @pytest.mark.parametrize(
     ("manifest", "message"),
     [
         (b"series_id,cpu_request_cores\nweb,much\n", 'row 2, column cpu_request_cores: "much" is no amount'),
         (b"series_id,cpu_request_cores\nweb,-1\n", 'row 2, column cpu_request_cores: "-1" is no amount'),
+        (b"series_id,cpu_request_cores\nweb,inf\n", 'row 2, column cpu_request_cores: "inf" is no amount'),
         (b"\xff\xfe\x00", "is no table that can be read"),
     ],
 )
