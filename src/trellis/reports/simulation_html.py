@@ -43,13 +43,24 @@ def _warnings(result: RunResult) -> list[str]:
 
 def _fleet(result: RunResult) -> str:
     charts = "".join(f'<div class="plot" data-fleet="{resource}"></div>' for resource in ("cpu", "memory"))
-    chart = result.variants[0].chart
-    cores, memory = max(chart.offered_cpu, default=0.0), max(chart.offered_memory, default=0.0)
-    offered = f" Nodes offer {significant(cores)} cores and {gibibytes(memory)} GiB." if cores > 0 else ""
     legend = '<div class="legend scripted" id="fleet-legend"></div>'
     content = f'{legend}<div class="pair">{charts}</div>{needs_script("Charts are missing:")}'
     content += node_chart(result)
-    return section("fleet", "The fleet over time", content, f"What all pods request in each variant, and use.{offered}")
+    lead = f"What all pods request in each variant, and use.{_offered(result)}"
+    return section("fleet", "The fleet over time", content, lead)
+
+
+def _offered(result: RunResult) -> str:
+    """What nodes have; where they come and go that is another matter in each variant, and the baseline's is drawn."""
+    baseline = result.variants[0]
+    chart = baseline.chart
+    cores, memory = max(chart.offered_cpu, default=0.0), max(chart.offered_memory, default=0.0)
+    if cores <= 0:
+        return ""
+    amounts = f"{significant(cores)} cores and {gibibytes(memory)} GiB"
+    if min(chart.offered_cpu) == cores:
+        return f" Nodes offer {amounts}."
+    return f" Nodes offer at most {amounts} ({called(baseline)})."
 
 
 def _figures(result: RunResult) -> str:

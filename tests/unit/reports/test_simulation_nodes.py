@@ -63,6 +63,15 @@ def test_the_page_draws_nodes_over_time_and_tells_of_waits() -> None:
     assert "Pods that found kept room" in page
 
 
+def test_the_page_says_whose_nodes_it_speaks_of_where_they_come_and_go() -> None:
+    found = simulated(workloads=2)
+    first, *others = found.variants
+    assert "and use. Nodes offer 32.0 cores and 40.0 GiB.</p>" in as_html(found)
+    moves = msgspec.structs.replace(first.chart, offered_cpu=[8.0, *first.chart.offered_cpu[1:]])
+    found = msgspec.structs.replace(found, variants=[msgspec.structs.replace(first, chart=moves), *others])
+    assert f"Nodes offer at most 32.0 cores and 40.0 GiB ({first.title})." in as_html(found)
+
+
 def test_a_run_that_was_stopped_at_once_has_a_page_too() -> None:
     found = told_of_nodes()
     empty = msgspec.structs.replace(found.variants[0].chart, times=[], nodes=[], chunks=[])
