@@ -15,19 +15,23 @@ SCENARIO = "examples/simulate/demo.yaml"
 NODES = "examples/simulate/buffers.yaml"
 REPORT = "demo-report.html"
 BEFORE = """\
-Sixty workloads over two weeks: with the requests people wrote, and sized by three recommenders.
+Sixty workloads over two weeks: with the requests people wrote, and sized by
+three recommenders.
 Nothing but this machine is used. It takes a minute or two.
 """
 BETWEEN = """\
-And nodes, which take three minutes to boot: a day of a shop and its CI without spare room, with
-balloon pods, and with Buffers. Of what is printed this is the part about nodes.
+And nodes, which take three minutes to boot: a day of a shop and its CI without
+spare room, with balloon pods, and with Buffers. Of what is printed this is the
+part about nodes.
 """
 AFTER = """\
-Open the reports in a browser. The first has a chart for every workload, the second one of nodes:
+Open the reports in a browser. The first has a chart for every workload, the
+second one of nodes:
   {sizes}
   {nodes}
 
-What the figures mean: docs/guides/simulate.md#reading-the-report. Next, with .venv/bin on your PATH:
+What the figures mean: docs/guides/simulate.md#reading-the-report.
+Next, with .venv/bin on your PATH:
   docs/getting-started.md   your own workloads and usage, in ten minutes
   trellis check examples    what manifests would do, and what is wrong with them
   make cluster              a real control plane to try it on
