@@ -100,6 +100,14 @@ def test_a_kind_that_is_installed_later_is_followed_from_then_on() -> None:
     world.run(play)
 
 
+def with_an_hvpa() -> World:
+    """A world in which the kind is there, and an object of it."""
+    world = World()
+    world.installed = True
+    world.server.put(HVPA, {"spec": {"targetRef": {"kind": "Deployment", "name": "web"}, "buckets": []}})
+    return world
+
+
 def remove(world: World) -> None:
     """The definition is deleted; objects may be, or not."""
     world.installed = False
@@ -108,9 +116,7 @@ def remove(world: World) -> None:
 
 
 def test_a_kind_that_is_removed_is_empty_stops_nobody_and_is_followed_again_when_it_is_back() -> None:
-    world = World()
-    world.installed = True
-    world.server.put(HVPA, {"spec": {"targetRef": {"kind": "Deployment", "name": "web"}, "buckets": []}})
+    world = with_an_hvpa()
     gone: list[str] = []
     world.hvpas.subscribe(lambda change: gone.append(change.key[1]) if change.new is None else None)
 
@@ -137,9 +143,7 @@ def test_a_kind_that_is_removed_is_empty_stops_nobody_and_is_followed_again_when
 
 
 def test_a_kind_that_is_not_found_but_still_served_is_not_believed_to_be_gone() -> None:
-    world = World()
-    world.installed = True
-    world.server.put(HVPA, {"spec": {"targetRef": {"kind": "Deployment", "name": "web"}, "buckets": []}})
+    world = with_an_hvpa()
 
     async def play() -> None:
         await asyncio.sleep(61.0)
@@ -157,9 +161,7 @@ def test_a_kind_that_is_not_found_but_still_served_is_not_believed_to_be_gone() 
 
 
 def test_a_kind_that_is_not_found_is_not_seen_until_it_is_known_to_be_there_and_asked_after_now_and_then() -> None:
-    world = World()
-    world.installed = True
-    world.server.put(HVPA, {"spec": {"targetRef": {"kind": "Deployment", "name": "web"}, "buckets": []}})
+    world = with_an_hvpa()
 
     async def play() -> None:
         await asyncio.sleep(61.0)
@@ -176,9 +178,7 @@ def test_a_kind_that_is_not_found_is_not_seen_until_it_is_known_to_be_there_and_
 
 
 def test_a_kind_whose_own_server_does_not_answer_is_not_believed_to_be_gone() -> None:
-    world = World()
-    world.installed = True
-    world.server.put(HVPA, {"spec": {"targetRef": {"kind": "Deployment", "name": "web"}, "buckets": []}})
+    world = with_an_hvpa()
 
     async def play() -> None:
         await asyncio.sleep(61.0)
