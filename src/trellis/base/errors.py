@@ -264,3 +264,8 @@ def shown(value: object, limit: int = 80) -> str:
     """A value as it belongs into a message: as JSON has it, on one line, cut if it is long."""
     text = printable(json.dumps(value, ensure_ascii=False, default=str))
     return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+def named(name: str) -> str:
+    """A name that a person must find again, such as that of a file or an entry: quoted, and never cut."""
+    return printable(json.dumps(name, ensure_ascii=False))

@@ -18,7 +18,7 @@ import msgspec
 
 from trellis.api.kube.decode import decode_object
 from trellis.api.kube.slices import Slice, Time
-from trellis.base.errors import Unauthorized, UnreadableObject, shown
+from trellis.base.errors import Unauthorized, UnreadableObject, named
 from trellis.kube.connection import ClientCertificate, PluginCall
 from trellis.kube.credentials import Identity
 
@@ -143,4 +143,4 @@ def _identity(status: _Status, call: PluginCall) -> Identity:
 
 def _failure(call: PluginCall, what: str) -> Unauthorized:
     hint = f"; {' '.join(call.install_hint.split())}" if call.install_hint else ""
-    return Unauthorized(0, "NoCredentials", f"the credential plug-in {shown(call.command)} {what}{hint}")
+    return Unauthorized(0, "NoCredentials", f"the credential plug-in {named(call.command)} {what}{hint}")

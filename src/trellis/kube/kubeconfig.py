@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import urlsplit
 
-from trellis.base.errors import BadKubeconfig, InvalidInput, shown
+from trellis.base.errors import BadKubeconfig, InvalidInput, named, shown
 from trellis.base.names import nearest
 from trellis.kube.connection import Connection, Impersonation
 from trellis.kube.kubeconfig_entries import Cluster, Entry, User
@@ -42,7 +42,7 @@ def connection_from_kubeconfig(
     who = user.entry
     return Connection(
         server=_server(cluster),
-        source=f"{chosen.file}, context {shown(name)}",
+        source=f"{chosen.file}, context {named(name)}",
         namespace=chosen.entry.namespace or "default",
         authority=_authority(cluster),
         insecure=cluster.entry.insecure_skip_tls_verify,
@@ -62,11 +62,11 @@ def _find(
         return found
     meant = nearest(name, entries)
     if meant:
-        advice = f"did you mean {shown(meant)}?"
+        advice = f"did you mean {named(meant)}?"
     else:
-        advice = f"there are: {', '.join(map(shown, sorted(entries)))}" if entries else "none is defined"
-    named = f", which context {shown(context)} names" if context else ""
-    raise _refuse(config, f"there is no {kind} {shown(name)}{named}; {advice}")
+        advice = f"there are: {', '.join(map(named, sorted(entries)))}" if entries else "none is defined"
+    whose = f", which context {named(context)} names" if context else ""
+    raise _refuse(config, f"there is no {kind} {named(name)}{whose}; {advice}")
 
 
 def _refuse(config: Config, rule: str) -> BadKubeconfig:
@@ -109,6 +109,6 @@ def _warnings(cluster: Found[Cluster]) -> tuple[str, ...]:
     if not cluster.entry.insecure_skip_tls_verify:
         return ()
     return (
-        f"cluster {shown(cluster.name)} of {cluster.file} has insecure-skip-tls-verify: "
+        f"cluster {named(cluster.name)} of {cluster.file} has insecure-skip-tls-verify: "
         "whoever is between us and the server can read and change everything.",
     )

@@ -17,7 +17,7 @@ import msgspec
 
 from trellis.api.kube.lenient import convert_leniently
 from trellis.base.documents import BrokenDocument, read_documents
-from trellis.base.errors import BadKubeconfig, shown
+from trellis.base.errors import BadKubeconfig, named
 from trellis.kube.kubeconfig_entries import Cluster, Context, Entry, File, User
 
 E = TypeVar("E", bound=Entry)
@@ -33,7 +33,7 @@ class Found(msgspec.Struct, Generic[E], frozen=True):
 
     def refuse(self, rule: str) -> BadKubeconfig:
         """The error to raise about this entry."""
-        return BadKubeconfig(str(self.file), f"{self.kind} {shown(self.name)}: {rule}")
+        return BadKubeconfig(str(self.file), f"{self.kind} {named(self.name)}: {rule}")
 
     def path(self, text: str) -> Path:
         """A path as the file means it."""

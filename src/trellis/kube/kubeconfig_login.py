@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, Final
 
-from trellis.base.errors import shown
+from trellis.base.errors import named, shown
 from trellis.kube.connection import ClientCertificate, Login, PluginCall
 from trellis.kube.exec_plugin import API_VERSIONS
 from trellis.kube.kubeconfig_entries import Cluster, Exec, User
@@ -43,7 +43,7 @@ def warnings_about(user: Found[User]) -> tuple[str, ...]:
     if not user.entry.username and not user.entry.password:
         return ()
     return (
-        f"user {shown(user.name)} of {user.file} has a username and password, which no API server "
+        f"user {named(user.name)} of {user.file} has a username and password, which no API server "
         "since Kubernetes 1.19 accepts; they are not sent.",
     )
 

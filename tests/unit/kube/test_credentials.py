@@ -217,9 +217,11 @@ Change = Callable[[Path], _Plugin]
 def test_a_program_that_gives_no_credentials_is_named_with_the_reason(
     tmp_path: Path, make: Change, expected: str
 ) -> None:
-    message = _failure(make(tmp_path))
+    deep = tmp_path / ("a-path-is-never-cut" * 8)
+    deep.mkdir()
+    message = _failure(make(deep))
     assert expected in message
-    assert str(tmp_path / "login") in message
+    assert str(deep / "login") in message
 
 
 def test_a_program_that_is_not_installed_comes_with_the_hint_how_to_install_it(tmp_path: Path) -> None:

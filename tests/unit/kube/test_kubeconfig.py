@@ -211,6 +211,13 @@ def test_an_unknown_context_is_answered_with_the_nearest_or_with_all(write: Writ
     assert 'there are: "production"' in _complaint(file, "xyz")
 
 
+def test_the_name_of_an_entry_is_never_cut(write: Write) -> None:
+    name = "arn:aws:eks:eu-central-1:123456789012:cluster/" + "platform-team-production-" * 3 + "blue"
+    file = write(_config(name))
+    assert f'did you mean "{name}"?' in _complaint(file, name[:-1])
+    assert f'there are: "{name}"' in _complaint(file, "xyz")
+
+
 def test_a_context_that_leads_nowhere_says_so(write: Write) -> None:
     config = _config("lab")
     config["clusters"] = []
