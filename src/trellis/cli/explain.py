@@ -25,7 +25,9 @@ _KINDS = ("vpa", "hvpa", "buffer", "node", "pod", "recommendation")
 
 
 @click.command(name="explain")
-@click.argument("kind", type=click.Choice(_KINDS), metavar="vpa|hvpa|buffer|node|pod|recommendation")
+@click.argument(
+    "kind", type=click.Choice(_KINDS, case_sensitive=False), metavar="vpa|hvpa|buffer|node|pod|recommendation"
+)
 @click.argument("name", metavar="[NAMESPACE/]NAME")
 @click.option("-n", "--namespace", default="", help="Where it is.  [default: that of the context]")
 @click.option("-c", "--container", default="", help="Of a recommendation, only that for this container.")
@@ -84,7 +86,6 @@ def command(
         trellis explain pod shop/web-7d4b9-x2x7k
         trellis explain recommendation web -c app --dump dump.jsonl.gz
 
-    \b
     Exit status: 0 done, 1 the answer is partial, because something could not be read,
     2 there is no such object, or the command could not run.
     """  # noqa: D301 -- click wants the backspace character itself

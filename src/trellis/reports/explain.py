@@ -7,11 +7,12 @@ from typing import Any, Final
 
 import msgspec
 
+from trellis.base.counted import counted
 from trellis.core.explain.explained import Explained, Unseen, VpaPart
 from trellis.core.explain.hvpa_parts import HvpaPart
 from trellis.core.resize.inplace import Way
 from trellis.reports import explain_buffer, explain_node
-from trellis.reports.describe.words import counted, listed
+from trellis.reports.describe.words import listed
 from trellis.reports.explain_containers import container_lines
 from trellis.reports.explain_hvpa import (
     count_lines,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from trellis.base.counted import counted
 from trellis.core.explain.buffer_parts import Asked, BufferPart
-from trellis.reports.describe.words import counted, listed
+from trellis.reports.describe.words import listed
 from trellis.reports.explain_words import amounts
 
 

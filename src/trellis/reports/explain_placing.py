@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from trellis.base.counted import counted
 from trellis.core.explain.buffer_parts import Hindrance
 from trellis.core.explain.node_parts import Placing, Refusal
-from trellis.reports.describe.words import counted, listed
+from trellis.reports.describe.words import listed
 from trellis.reports.explain_node import told_sentence
 
 

@@ -7,9 +7,10 @@ from typing import Any, Final
 
 import msgspec
 
+from trellis.base.counted import counted
 from trellis.base.times import parse_time
 from trellis.core.explain.explained import Boost, NewPod, PodPart, Sized
-from trellis.reports.describe.words import counted, listed
+from trellis.reports.describe.words import listed
 from trellis.reports.explain_containers import step_sentence
 from trellis.reports.explain_turns import turn_sentence
 from trellis.reports.explain_words import amount, amounts, moment, person, word

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from trellis.base.counted import counted
 from trellis.core.explain.explained import Say
-from trellis.reports.describe.words import counted, listed
+from trellis.reports.describe.words import listed
 from trellis.reports.explain_words import amounts, moment, word
 
 BUDGET: Final = "PodDisruptionBudget"

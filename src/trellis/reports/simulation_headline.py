@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from trellis.reports.describe.words import counted, listed
+from trellis.base.counted import counted
+from trellis.reports.describe.words import listed
 from trellis.reports.figures import count, days, money, share, significant, span
 from trellis.reports.simulation_measures import CPU_OVER, CPU_REQUESTED, MEMORY_OVER, MEMORY_REQUESTED
 from trellis.reports.simulation_node_measures import has_nodes

@@ -9,8 +9,9 @@ from trellis.api.buckets import RESOURCES, bounds, is_binary, steps
 from trellis.api.hvpa import Bucket
 from trellis.api.parts import TargetReference
 from trellis.api.resolve import EffectiveHvpa, ReplicaSizing, ScaleMode, ScalePolicy
+from trellis.base.counted import counted
 from trellis.base.readable import RESOURCE_WORDS, readable
-from trellis.reports.describe.words import clock, counted, listed, span
+from trellis.reports.describe.words import clock, listed, span
 
 # More steps than this make a sentence nobody reads.
 _MOST_STEPS = 8

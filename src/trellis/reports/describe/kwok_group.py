@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from trellis.api.kwok_groups import DEFAULT_BOOT_TIME, GroupFailure, KwokNodeGroup, Mishap
+from trellis.base.counted import counted
 from trellis.base.spans import parse_span, written_span
-from trellis.reports.describe.words import counted, listed
+from trellis.reports.describe.words import listed
 
 _MISHAPS: Mapping[str, str] = {
     Mishap.REFUSE_ORDERS: "orders are refused",

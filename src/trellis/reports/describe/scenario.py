@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from trellis.api.scenario import ScenarioSpec
-from trellis.reports.describe.words import counted, listed
+from trellis.base.counted import counted
+from trellis.reports.describe.words import listed
 
 
 def scenario_sentences(spec: ScenarioSpec) -> list[str]:

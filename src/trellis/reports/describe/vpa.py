@@ -8,9 +8,10 @@ from trellis.api.parts import TargetReference
 from trellis.api.resolve import Boost, BoostKind, Change, ContainerMeaning, EffectiveVpa, UpdateMode
 from trellis.api.resolve.vpa import RESOURCES
 from trellis.api.vpa import ANY_CONTAINER
+from trellis.base.counted import counted
 from trellis.base.readable import RESOURCE_WORDS
 from trellis.core.lint.workloads import Workload
-from trellis.reports.describe.words import between, counted, listed, number, span, times
+from trellis.reports.describe.words import between, listed, number, span, times
 
 _MODES = {
     UpdateMode.OFF: "Recommends requests for the pods of {target} and applies none of them.",

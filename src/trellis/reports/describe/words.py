@@ -43,11 +43,6 @@ def listed(items: Sequence[str], last: str = "and") -> str:
     return f"{', '.join(items[:-1])} {last} {items[-1]}"
 
 
-def counted(count: int, noun: str) -> str:
-    """`1 replica`, `2 replicas`."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
 def span(duration: Duration) -> str:
     """A duration as people write it: `10 s`, `5 min`, `1 h 30 min`."""
     seconds = Fraction(duration.nanos, 10**9)
