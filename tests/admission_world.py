@@ -46,6 +46,8 @@ _FOREIGN = {
     "resources": [
         {"name": "rollouts", "kind": "Rollout", "namespaced": True},
         {"name": "rollouts/scale", "kind": "Scale", "namespaced": True},
+        {"name": "statefulsets", "kind": "StatefulSet", "namespaced": True},
+        {"name": "statefulsets/scale", "kind": "Scale", "namespaced": True},
     ]
 }
 

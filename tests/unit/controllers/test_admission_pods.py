@@ -306,13 +306,14 @@ def test_server_that_refuses_to_say_who_controls_a_pod_delays_nobody() -> None:
     world.run(play)
 
 
-def test_target_of_a_foreign_kind_is_known_before_its_first_pod_comes() -> None:
+@pytest.mark.parametrize(("kind", "plural"), [("Rollout", "rollouts"), ("StatefulSet", "statefulsets")])
+def test_target_of_a_foreign_kind_is_known_before_its_first_pod_comes(kind: str, plural: str) -> None:
     world = World()
-    rollout = {"apiVersion": "example.com/v1", "kind": "Rollout", "name": "web"}
-    world.add_vpa("web", target=rollout)
-    world.add_workload("replicasets", "web-x", owners=[owner("Rollout", "web", "example.com/v1")])
+    world.add_vpa("web", target={"apiVersion": "example.com/v1", "kind": kind, "name": "web"})
+    world.add_workload("replicasets", "web-x", owners=[owner(kind, "web", "example.com/v1")])
     scale = {"status": {"selector": "app=web"}, "metadata": {"name": "web", "namespace": NAMESPACE}}
-    world.fault = lambda request: answer(scale) if request.path.endswith("/rollouts/web/scale") else None
+    asks = f"/apis/example.com/v1/namespaces/{NAMESPACE}/{plural}/web/scale"
+    world.fault = lambda request: answer(scale) if request.path == asks else None
 
     async def play() -> None:
         await asyncio.sleep(1)

@@ -115,6 +115,33 @@ def test_scales_on_the_way_up_are_asked_for_one_after_the_other() -> None:
     assert world.owners().unasked(starts) == frozenset()
 
 
+@pytest.mark.parametrize("api_version", ["", "v1", "apps/v1", "apps/v1beta1", "extensions/v1beta1", "nonsense"])
+def test_a_well_known_kind_is_known_under_any_group_that_could_be_kubernetes_own(api_version: str) -> None:
+    owners = World(("Deployment", None)).owners()
+    meant = target("Deployment", api_version=api_version)
+    assert meant.is_well_known
+    assert owners.find(meant) is not None
+    assert not target("Rollout", api_version=api_version).is_well_known
+
+
+def test_a_kind_of_another_group_that_is_called_alike_is_not_well_known() -> None:
+    world = World(("Job", None))
+    theirs = target("Job", api_version="batch.volcano.sh/v1alpha1")
+    assert not theirs.is_well_known
+    assert world.owners().find(theirs) is None
+    assert world.owners().follow(theirs) == Chain(unasked=theirs)
+    world.scales[theirs] = ScaleAnswer("a=b")
+    assert world.owners().follow(theirs) == Chain(theirs)
+
+
+def test_a_controller_of_another_group_may_be_called_like_what_it_controls() -> None:
+    theirs = target("Deployment", api_version="example.com/v1")
+    reference = OwnerReference(theirs.api_version, theirs.kind, theirs.name, "", True)
+    below = ObservedWorkload(OwnedMeta("x", "shop", owner_references=(reference,)))
+    owners = Owners({"Deployment": lambda *_: below}, {theirs: ScaleAnswer("a=b")})
+    assert owners.follow(target("Deployment", api_version="apps/v1")) == Chain(theirs)
+
+
 def test_one_object_is_the_same_under_any_version_of_its_kind() -> None:
     assert target("Deployment", api_version="apps/v1").is_same(target("Deployment", api_version="extensions/v1beta1"))
     assert not target("Deployment", "a").is_same(target("Deployment", "b"))

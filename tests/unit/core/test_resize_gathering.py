@@ -112,11 +112,12 @@ def test_limits_hpas_and_freezes_reach_the_workloads_they_are_about() -> None:
     assert told.concerned == [WEB] * 8
 
 
-def test_answers_of_scales_concern_those_whose_pods_they_change() -> None:
+@pytest.mark.parametrize("kind", ["Rollout", "StatefulSet"])
+def test_answers_of_scales_concern_those_whose_pods_they_change(kind: str) -> None:
     told = Told()
-    ref = {"apiVersion": "example.com/v1", "kind": "Rollout", "name": "web"}
+    ref = {"apiVersion": "example.com/v1", "kind": kind, "name": "web"}
     told.known.put_governor("VerticalPodAutoscaler", ("shop", "web"), in_shop(targetRef=ref))
-    rollout = ("shop", "Rollout", "web")
+    rollout = ("shop", kind, "web")
     [target] = told.known.governed.scaled_targets()
     told.concerned.clear()
     told.known.put_scales({target: ScaleAnswer("app=web")})

@@ -18,7 +18,7 @@ import msgspec
 
 from trellis.api.kube.observed_workloads import Observed
 from trellis.base.errors import KubeError, NotFound, UnreadableObject
-from trellis.core.model.owners import WELL_KNOWN, Chain, Lookup, Owners, ScaleAnswer, TargetRef, controller_in
+from trellis.core.model.owners import Chain, Lookup, Owners, ScaleAnswer, TargetRef, controller_in
 from trellis.kube.client import Client
 from trellis.kube.resources import Resource
 from trellis.kube.scales import ScaleLookups
@@ -130,7 +130,7 @@ class Lookups:
         for _ in range(10):
             if at is None:
                 return None
-            if at.kind not in WELL_KNOWN:
+            if not at.is_well_known:
                 return self.owners.follow(start).unasked
             found = self.owners.find(at)
             if found is None:
@@ -145,7 +145,7 @@ class Lookups:
         place = (target.kind, target.namespace, target.name)
         task = self._under_way.get(place)
         if task is None:
-            asking = self._fetch(target) if target.kind in WELL_KNOWN else self._ask_scale(target)
+            asking = self._fetch(target) if target.is_well_known else self._ask_scale(target)
             task = self._under_way[place] = asyncio.create_task(asking, name=f"look up {target}")
             task.add_done_callback(lambda _: self._under_way.pop(place, None))
         await asyncio.shield(task)

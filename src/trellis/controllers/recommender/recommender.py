@@ -25,7 +25,7 @@ from trellis.controllers.recommender.settings import RecommenderSettings
 from trellis.controllers.recommender.shadow_news import ShadowNews
 from trellis.controllers.recommender.totals import totals_action
 from trellis.controllers.recommender.watching import Watching
-from trellis.core.model.owners import WELL_KNOWN, ScaleAnswer, TargetRef
+from trellis.core.model.owners import ScaleAnswer, TargetRef
 from trellis.core.recommend.results import PassResult
 from trellis.core.recommend.roster import owners_in, target_of_vpa
 from trellis.core.recommend.scope import Scope
@@ -227,7 +227,7 @@ class Recommender:
     async def _scales_of(self, seen: Seen) -> dict[TargetRef, ScaleAnswer]:
         """What the scales say of targets that are no well-known controllers, and of whoever controls a target."""
         targets = await self._thread.run(lambda: {target_of_vpa(vpa) for vpa in seen.vpas})
-        asked = frozenset(each for each in targets if each.kind not in WELL_KNOWN and each.name)
+        asked = frozenset(each for each in targets if not each.is_well_known and each.name)
         scales: dict[TargetRef, ScaleAnswer] = {}
         while True:
             scales |= await self._scales.find_all(asked)

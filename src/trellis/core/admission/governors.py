@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from trellis.api.kube.slices import Labels
 from trellis.base.selectors import Selector
-from trellis.core.model.owners import WELL_KNOWN, Owners, TargetRef
+from trellis.core.model.owners import Owners, TargetRef
 from trellis.core.model.selection import select
 from trellis.core.model.target_problems import TargetProblem
 from trellis.core.sizing.governors import Governor
@@ -81,7 +81,7 @@ class Governors:
     def scaled_targets(self) -> Collection[TargetRef]:
         """Targets whose selector only their scale can tell."""
         claims = (governors[0].claim.target for governors in self._by_target.values())
-        return {target for target in claims if target.kind not in WELL_KNOWN and target.name}
+        return {target for target in claims if not target.is_well_known and target.name}
 
     def _takes_over(self, old: Governor, new: Governor) -> bool:
         """Whether one that is alone with its target only says something else now: that is nearly every change."""

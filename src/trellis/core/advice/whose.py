@@ -16,7 +16,7 @@ from typing import Final
 from trellis.api.kube.observed_pods import ObservedPod
 from trellis.core.advice.choice import Choice
 from trellis.core.advice.present import Present, Workload
-from trellis.core.model.owners import WELL_KNOWN, TargetRef, controller_in
+from trellis.core.model.owners import TargetRef, controller_in
 
 POD: Final = "Pod"
 JOB: Final = "Job"
@@ -73,7 +73,7 @@ class Whose:
             if known is None:
                 return _guessed(at, labels)
             above = controller_in(at.namespace, known.metadata.controller)
-            if above is None or not (above.kind in WELL_KNOWN or at.kind == _REPLICA_SET):
+            if above is None or not (above.is_well_known or at.kind == _REPLICA_SET):
                 return at
             at = above
         return at

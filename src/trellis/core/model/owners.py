@@ -41,6 +41,15 @@ class TargetRef(msgspec.Struct, frozen=True, gc=False):
     def __str__(self) -> str:
         return f"{self.api_version}.{self.kind}/{self.name}"
 
+    @property
+    def is_well_known(self) -> bool:
+        """Whether it is one of Kubernetes' own controllers, and not a kind of somebody else that is called alike.
+
+        Groups of Kubernetes' workloads have no dot, and those of other people's kinds always have one, so that any
+        group that a workload ever had will do, and none at all.
+        """
+        return self.kind in WELL_KNOWN and "." not in self.api_version.rpartition("/")[0]
+
     def is_same(self, other: TargetRef) -> bool:
         """Whether both mean one object; people write `apps/v1beta1` or nothing where `apps/v1` is meant."""
         return (self.kind, self.name, self.namespace) == (other.kind, other.name, other.namespace)
@@ -75,7 +84,7 @@ class Owners:
 
     def find(self, target: TargetRef) -> KubeObject | Observed | None:
         """An object of a well-known kind, if it exists."""
-        lookup = self._well_known.get(target.kind)
+        lookup = self._well_known.get(target.kind) if target.is_well_known else None
         return lookup(target.namespace, target.name) if lookup else None
 
     def scale(self, target: TargetRef) -> ScaleAnswer | None:
@@ -87,9 +96,9 @@ class Owners:
         passed: list[TargetRef] = []
         at: TargetRef | None = start
         while at is not None and at.kind != _NODE:
-            if passed and any(at.is_same(each) for each in passed):
+            if at in passed:
                 return Chain(trouble="cycle detected in ownership chain")
-            if at.kind in WELL_KNOWN:
+            if at.is_well_known:
                 found = self.find(at)
                 if found is None:
                     return Chain(trouble=missing(at))

@@ -30,7 +30,7 @@ from trellis.api.kube.workloads import (
 )
 from trellis.base.errors import InternalError, InvalidSelector
 from trellis.base.selectors import MatchExpression, Selector, parse_selector, selector_from_object
-from trellis.core.model.owners import WELL_KNOWN, Chain, Owners, TargetRef, missing
+from trellis.core.model.owners import Chain, Owners, TargetRef, missing
 from trellis.core.model.target_problems import (
     NO_TARGET_REF,
     TARGET_NOT_FOUND,
@@ -54,7 +54,7 @@ def select(target: TargetRef | None, owners: Owners) -> Selection:
     if target is None or not (target.kind and target.name):
         return unread(NO_TARGET_REF, "targetRef not defined")
     try:
-        found = _by_kind(target, owners) if target.kind in WELL_KNOWN else _by_scale(target, owners)
+        found = _by_kind(target, owners) if target.is_well_known else _by_scale(target, owners)
     except InvalidSelector as error:
         return unread(TARGET_SELECTOR_UNREADABLE, f"the selector of {target.kind} {_place(target)}: {error}")
     if isinstance(found, TargetProblem):

@@ -12,7 +12,7 @@ from typing import TypeAlias
 import msgspec
 
 from trellis.api.kube.slices import NOTHING, Labels
-from trellis.core.model.owners import WELL_KNOWN, TargetRef
+from trellis.core.model.owners import TargetRef
 from trellis.core.sizing.governors import Governor
 
 # Namespace, kind and name of a target or of any other controller. The version is not in it: people write any that the
@@ -66,7 +66,7 @@ class Governed:
     def scaled_targets(self) -> set[TargetRef]:
         """Targets whose selector only their scale can tell."""
         targets = (each[0].governor.claim.target for each in self._by_target.values())
-        return {target for target in targets if target.kind not in WELL_KNOWN and target.name}
+        return {target for target in targets if not target.is_well_known and target.name}
 
     def targets(self) -> set[TargetRef]:
         """All targets."""

@@ -9,7 +9,7 @@ from trellis.api.hvpa import Hvpa
 from trellis.api.kube.meta import OwnerReference
 from trellis.api.resolve import NodeClassTotals, resolve_buffer
 from trellis.api.vpa import VerticalPodAutoscaler
-from trellis.core.model.owners import WELL_KNOWN, TargetRef, controller_in
+from trellis.core.model.owners import TargetRef, controller_in
 
 _NODE = "Node"
 
@@ -57,5 +57,5 @@ class Targets:
         self._add(target)
 
     def _add(self, target: TargetRef) -> None:
-        if target.kind and target.kind not in WELL_KNOWN and target.kind != _NODE and target not in self._asked:
+        if target.kind and not target.is_well_known and target.kind != _NODE and target not in self._asked:
             self._unasked[target] = None
