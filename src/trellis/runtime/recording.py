@@ -23,6 +23,7 @@ from trellis.runtime.settings import Setting, Settings
 
 _PIECE: Final = 1 << 18
 _COMPRESSED: Final = ".gz"
+_GZIP: Final = b"\x1f\x8b"
 # The usual 9 takes ten times as long for a fifth less.
 _LEVEL: Final = 3
 
@@ -115,8 +116,10 @@ def recorder(path: str, component: str, settings: Settings) -> Recorder:
 def recorded(path: Path) -> Iterator[bytes]:
     """The lines of a recording, as they are in the file; raises `InvalidRecording`."""
     try:
-        with gzip.open(path) if path.name.endswith(_COMPRESSED) else path.open("rb") as file:
-            yield from file
+        with path.open("rb") as raw:
+            is_compressed = raw.peek(len(_GZIP)).startswith(_GZIP)  # whatever it is called by now
+            with gzip.open(raw) if is_compressed or path.name.endswith(_COMPRESSED) else raw as file:
+                yield from file
     except EOFError:
         # Whoever wrote it was killed. What was flushed could be read.
         return

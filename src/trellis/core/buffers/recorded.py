@@ -93,6 +93,15 @@ class Decided(msgspec.Struct, frozen=True, omit_defaults=True):
         )
 
 
+def read_part(pod_spec: Mapping[str, Any]) -> dict[str, Any]:
+    """As much of a pod as is read; of one that cannot be, all but what is nobody's business."""
+    try:
+        part: dict[str, Any] = msgspec.to_builtins(convert_object(dict(pod_spec), PodSpec))
+    except UnreadableObject:
+        part = _without_private(dict(pod_spec))
+    return part
+
+
 def _dated(target: FoundTarget) -> FoundTarget:
     """JSON has no NaN, which is the age of an object that says none; no translation asks for it."""
     governor = target.governor
@@ -106,11 +115,7 @@ def _read_part(spec: BufferSpec) -> BufferSpec:
     pods = spec.capacity.pods if spec.capacity is not None else None
     if spec.capacity is None or pods is None or pods.pod_spec is None:
         return spec
-    try:
-        part = msgspec.to_builtins(convert_object(dict(pods.pod_spec), PodSpec))
-    except UnreadableObject:
-        part = _without_private(pods.pod_spec)
-    return replace(spec, capacity=replace(spec.capacity, pods=replace(pods, pod_spec=part)))
+    return replace(spec, capacity=replace(spec.capacity, pods=replace(pods, pod_spec=read_part(pods.pod_spec))))
 
 
 def _without_private(value: Any) -> Any:

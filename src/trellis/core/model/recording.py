@@ -28,6 +28,10 @@ RECOMMENDER: Final = "recommender"
 UPDATER: Final = "updater"
 HVPA: Final = "hvpa"
 BUFFERS: Final = "buffers"
+NODES: Final = "nodes"
+
+# Bytes of a line that is none: enough to see what the file is, which may be anything.
+_LONGEST_QUOTED: Final = 40
 
 # Lines of a component each of whose decisions stands by itself: its figures, what it looked at, what it decided.
 BEGAN: Final = "began"
@@ -108,8 +112,8 @@ def _line(line: bytes, number: int) -> Line:
     try:
         return _LINES.decode(line)
     except _UNREADABLE as error:
-        text = line[:200].decode(errors="replace").rstrip()
-        raise InvalidRecording(text, f"line {number} is no line of a recording: {error}") from error
+        text = line[:_LONGEST_QUOTED].decode(errors="replace").rstrip()
+        raise InvalidRecording(text, f"line {number} is no line of a recording or a dump: {error}") from error
 
 
 def _encoded(value: Any) -> Any:

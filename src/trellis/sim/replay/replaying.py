@@ -12,9 +12,10 @@ from typing import Any, Final
 import msgspec
 
 from trellis.base.errors import InvalidRecording, shown
-from trellis.core.model.recording import BUFFERS, HVPA, RECOMMENDER, UPDATER, read_header, read_lines
+from trellis.core.model.recording import BUFFERS, HVPA, NODES, RECOMMENDER, UPDATER, read_header, read_lines
 from trellis.sim.replay.buffers import replay_buffers
 from trellis.sim.replay.hvpa import replay_hvpa
+from trellis.sim.replay.nodes import replay_nodes
 from trellis.sim.replay.recommender import replay_recommender
 from trellis.sim.replay.replayed import Replayed
 from trellis.sim.replay.updater import replay_updater
@@ -29,6 +30,7 @@ _REPLAYS: Final[Mapping[str, Callable[[Iterable[tuple[str, msgspec.Raw]]], Itera
     UPDATER: replay_updater,
     HVPA: replay_hvpa,
     BUFFERS: replay_buffers,
+    NODES: replay_nodes,
 }
 
 

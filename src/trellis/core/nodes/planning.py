@@ -1,4 +1,4 @@
-"""What should be done now? Both plans of a pass, made in the thread that owns the snapshot."""
+"""What should be done now? Both plans of a pass, on one snapshot: that for fewer nodes, then that for more."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from trellis.api.kube.policies import PodDisruptionBudget
-from trellis.controllers.nodes.gathering import News
 from trellis.core.buffers.said import Said
 from trellis.core.fit import Storage
 from trellis.core.model.keys import Key
@@ -19,10 +18,11 @@ from trellis.core.nodes.down_verdicts import DownPlan
 from trellis.core.nodes.groups import GroupState
 from trellis.core.nodes.memory import UpMemory
 from trellis.core.nodes.moves import Starts, no_boosts
+from trellis.core.nodes.news import News
 from trellis.core.nodes.snapshot import Snapshot
 from trellis.core.nodes.up import plan_up
 from trellis.core.nodes.up_settings import UpSettings
-from trellis.core.nodes.verdicts import UpPlan
+from trellis.core.nodes.verdicts import BufferVerdict, UpPlan
 
 
 class Memory(msgspec.Struct, frozen=True):
@@ -47,6 +47,13 @@ class Plans(msgspec.Struct, frozen=True):
 
     up: UpPlan
     down: DownPlan
+    problems: Mapping[tuple[str, Key], Said]
+
+
+class Looked(msgspec.Struct, frozen=True):
+    """What is true of Buffers while nothing can be ordered, and what is wrong with objects that cannot be read."""
+
+    buffers: tuple[BufferVerdict, ...]
     problems: Mapping[tuple[str, Key], Said]
 
 
@@ -78,3 +85,12 @@ class Planning:
                 snapshot.put_node(each.node, msgspec.structs.replace(node, spec=spec))
         up = plan_up(snapshot, memory.up, asked.now, self._up)
         return Plans(up, down, dict(snapshot.problems))
+
+    def look(self, news: News, memory: UpMemory, now: float) -> Looked:
+        """What is true by the groups of the last plan. The next one is the same as if nobody had looked."""
+        self.take_in(news)
+        snapshot = self._snapshot
+        arrived = snapshot.take_arrivals()
+        up = plan_up(snapshot, memory, now, msgspec.structs.replace(self._up, max_nodes_per_scaleup=0))
+        snapshot.put_arrivals(arrived)
+        return Looked(up.buffers, dict(snapshot.problems))

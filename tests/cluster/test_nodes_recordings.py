@@ -1,0 +1,44 @@
+"""What a node autoscaler decided on a real control plane is decided again from its recording, byte for byte."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cluster_nodes import QUICK, Start, Yard, node_controllers
+from testbed.cluster import Cluster
+from testbed.waiting import until
+from trellis.runtime.recording import recorded
+from trellis.sim.replay.replaying import replay
+
+
+@pytest.fixture
+def nodes(cluster: Cluster, tmp_path: Path) -> Iterator[Start]:
+    with node_controllers(cluster, tmp_path) as start:
+        yield start
+
+
+@pytest.fixture
+def yard(cluster: Cluster, namespace: str) -> Iterator[Yard]:
+    found = Yard(cluster, namespace)
+    yield found
+    found.close()
+
+
+def test_nodes_that_came_and_went_come_and_go_again_in_a_replay(
+    namespace: str, yard: Yard, nodes: Start, tmp_path: Path
+) -> None:
+    file = tmp_path / "nodes.jsonl.gz"
+    yard.declare()
+    controller = nodes(namespace, *QUICK, f"--record={file}")
+    yard.deploy("web", 2, cpu="1500m")
+    until("the pods to run", lambda: len(yard.running()) == 2)
+    yard.scale("web", 0)
+    until("the nodes to go", lambda: not yard.nodes())
+    controller.process.stop()
+    report = replay(recorded(file))
+    assert str(report) == f"{report.decisions} decisions, all the same"
+    said = b"".join(recorded(file))
+    assert all(word in said for word in (b"OrderedForPods", b"NodeMarked", b"ReleaseNode"))
