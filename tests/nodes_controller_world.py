@@ -20,6 +20,7 @@ import virtual_time
 from controlled_world import ControlledWorld, discovery
 from kwok_world import group
 from model_server import Document, pod_path
+from recorded_decisions import Recording
 from trellis.api.kube.meta import ObjectReference
 from trellis.base.durations import Duration
 from trellis.base.quantity import Quantity
@@ -29,6 +30,7 @@ from trellis.controllers.nodes.controller import NodeController
 from trellis.controllers.nodes.metrics import NODE_METRICS
 from trellis.controllers.nodes.settings import NodeControllerSettings
 from trellis.controllers.nodes.watching import Watching
+from trellis.core.model.recording import NODES as NODES_COMPONENT
 from trellis.kube.requests import Request
 from trellis.kube.scripted import Answer, answer, refusal
 from trellis.providers.protocol import Provider
@@ -69,6 +71,7 @@ class World(ControlledWorld):
         self.evicted: list[str] = []
         self.provider: Callable[[Watching], Provider] | None = None
         self.settings = settings_with(**flags)
+        self.recording = Recording(NODES_COMPONENT)
         self.declare(*(groups or (group(),)))
         self._made = 0
 
@@ -272,9 +275,11 @@ class World(ControlledWorld):
     @asynccontextmanager
     async def controlling(self) -> AsyncIterator[NodeController]:
         """The autoscaler while it works."""
-        controller = NodeController(await self.equipment(), self.settings, provider=self.provider)
-        async with virtual_time.working(controller.run(), self._live()):
-            yield controller
+        with self.recording.recorder() as recorder:
+            given = await self.equipment()
+            controller = NodeController(given, self.settings, provider=self.provider, recorder=recorder)
+            async with virtual_time.working(controller.run(), self._live()):
+                yield controller
 
     def run(self, play: Callable[[NodeController], Awaitable[None]]) -> None:
         """Let a play go on while the autoscaler works."""

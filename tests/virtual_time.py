@@ -79,12 +79,24 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def run_in_executor(self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
         """As ever, but the clock stands still until the thread is done and the loop has taken its result."""
+        has_begun = is_given_up = False
 
         def work() -> T:
+            nonlocal has_begun
+            with self._lock:
+                has_begun = not is_given_up
             try:
                 return func(*args)
             finally:
-                self._count(-1)
+                if has_begun:
+                    self._count(-1)
+
+        def taken(_future: object) -> None:
+            """The loop has the result; or the work was given up before it began, and most likely never will."""
+            nonlocal is_given_up
+            with self._lock:
+                is_given_up = not has_begun
+                self._working -= 2 if is_given_up else 1
 
         self._count(2)
         try:
@@ -92,7 +104,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         except BaseException:
             self._count(-2)
             raise
-        future.add_done_callback(lambda _: self._count(-1))
+        future.add_done_callback(taken)
         return future
 
     async def shutdown_default_executor(self, *args: Any) -> None:

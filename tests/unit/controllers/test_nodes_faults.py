@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+import msgspec
 import pytest
 
 import virtual_time
@@ -13,9 +14,9 @@ from nodes_controller_world import BOOT, BUFFERS, NODES, START, World, seconds
 from trellis.base.errors import Unreachable
 from trellis.controllers.nodes.carrying import Carried, Carrying
 from trellis.controllers.nodes.controller import NodeController
-from trellis.controllers.nodes.gathering import News
-from trellis.controllers.nodes.planning import Planning, Plans, Question
 from trellis.controllers.nodes.watching import Watching
+from trellis.core.nodes.news import News
+from trellis.core.nodes.planning import Planning, Plans, Question
 from trellis.kube.requests import Request
 from trellis.kube.scripted import Answer, refusal
 from trellis.providers.kwok import KwokProvider
@@ -86,6 +87,28 @@ def test_a_group_that_loses_orders_is_waited_for_once_and_then_another_is_taken(
 
     world.run(play)
     assert world.metric("trellis_nodes_ordered_total", group="small") == 1
+    assert world.metric("trellis_nodes_failed_orders_total", group="small") == 1
+
+
+class Boasting(KwokProvider):
+    """It counts a node that it never shows."""
+
+    async def groups(self, now: float, /) -> Groups:
+        told = await super().groups(now)
+        return Groups(tuple(msgspec.structs.replace(each, target=each.target + 1) for each in told.states))
+
+
+def test_an_order_that_stays_lost_counts_once() -> None:
+    world = World(up={"max_node_provision_time": seconds(120)})
+    world.provider = lambda watching: Boasting(watching.kwok_objects)
+
+    async def play(_: NodeController) -> None:
+        await world.wait(100)
+        assert world.metric("trellis_nodes_failed_orders_total", group="small") == 0
+        await world.wait(200)
+        assert world.metric("trellis_nodes_failed_orders_total", group="small") == 1
+
+    world.run(play)
 
 
 @pytest.mark.parametrize("how", ["NeverComeUp", "FailToStart"])

@@ -14,7 +14,7 @@ from nodes_controller_world import BOOT, NODES, World, seconds
 from trellis.controllers.nodes.controller import NodeController
 from trellis.controllers.nodes.watching import Watching
 from trellis.core.buffers.said import Said
-from trellis.core.nodes.groups import GroupState
+from trellis.core.nodes.groups import GroupState, Instance, InstanceState
 from trellis.providers.kwok import KwokProvider
 from trellis.providers.protocol import UNKNOWN_GROUP, Groups, Ordered, Released, Tended
 
@@ -48,9 +48,9 @@ class Lying(KwokProvider):
     def _spoiled(self, state: GroupState) -> GroupState:
         if state.group.name != "small":
             return state
-        target = self._figures.get("target", state.target)
-        figures = {name: value for name, value in self._figures.items() if name != "target"}
-        return msgspec.structs.replace(state, target=target, group=msgspec.structs.replace(state.group, **figures))
+        of_state = {name: value for name, value in self._figures.items() if name in {"target", "instances"}}
+        figures = {name: value for name, value in self._figures.items() if name not in of_state}
+        return msgspec.structs.replace(state, **of_state, group=msgspec.structs.replace(state.group, **figures))
 
 
 def closing(world: World) -> list[Closable]:
@@ -117,6 +117,8 @@ def test_a_buffer_is_told_the_truth_while_the_provider_is_silent() -> None:
         {"min_size": -1},
         {"target": 10**9},
         {"target": -1},
+        {"instances": (Instance("i", InstanceState.RUNNING, math.inf),)},
+        {"instances": (Instance("i", InstanceState.RUNNING, 0.0),) * 2},
     ],
     ids=str,
 )
@@ -143,6 +145,20 @@ def test_a_pod_is_not_told_of_an_order_that_was_refused() -> None:
 
     world.run(play)
     assert world.told("Pod", "web") == ["NotTriggerScaleUp"]
+
+
+def test_a_pod_whose_order_was_refused_is_not_counted_among_those_with_a_node_on_its_way() -> None:
+    world = World(failing("RefuseOrders"))
+
+    async def play(_: NodeController) -> None:
+        world.add_pod("web")
+        while not world.metric("trellis_nodes_failed_orders_total", group="small"):
+            await world.wait(0.1)
+        await world.wait(1)
+        assert world.metric("trellis_nodes_pending_pods", reason="GroupsExhausted") == 1
+        assert world.metric("trellis_nodes_pending_pods", reason="NodeOrdered") == 0
+
+    world.run(play)
 
 
 def conditions_of(world: World) -> list[str]:

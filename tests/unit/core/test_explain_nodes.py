@@ -14,13 +14,13 @@ from explained_pools import SEEN, Pools, pools
 from resize_world import DAY, NOW, Document
 from trellis.base.errors import InvalidInput
 from trellis.cli.explained_nodes import known_groups
-from trellis.controllers.nodes.gathering import News
-from trellis.controllers.nodes.planning import Memory, Planning, Plans, Question
 from trellis.core.explain import Components, Explained
 from trellis.core.explain.node_parts import NodePart, Placing
 from trellis.core.fit import Storage
 from trellis.core.model.dump_lines import NODE_GROUPS, Missing
 from trellis.core.nodes import DownSettings, UpSettings
+from trellis.core.nodes.news import News
+from trellis.core.nodes.planning import Memory, Planning, Plans, Question
 from trellis.core.nodes.population import EXPENDABLE_BELOW
 
 LEAVING = {"key": "trellis.x-k8s.io/leaving", "value": f"{NOW - 60:.0f}", "effect": "NoSchedule"}

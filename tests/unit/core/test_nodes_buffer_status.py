@@ -90,6 +90,21 @@ def test_a_buffer_that_never_was_whole_has_no_time() -> None:
     )
 
 
+def test_of_a_single_chunk_is_spoken_in_the_singular() -> None:
+    cluster = Cluster(a_group("small")).buffers(a_buffer("spare", 1))
+    status = written(cluster)
+    assert status is not None
+    assert status["conditions"][0]["message"] == (
+        "0 of 1 chunk has room on nodes that are ready; 1 on new nodes of small is to have room"
+    )
+    small = Cluster(a_group("tiny", cpu="1")).buffers(a_buffer("spare", 1, a_spec("8")))
+    status = written(small)
+    assert status is not None
+    assert status["conditions"][0]["message"] == (
+        "0 of 1 chunk has room on nodes that are ready; 1 has none: NodeTooSmall (cpu): tiny"
+    )
+
+
 def test_a_time_that_was_written_by_an_earlier_process_is_kept() -> None:
     cluster = Cluster(a_group("small")).buffers(a_buffer("spare", 4))
     status = written(cluster, {"lastFullyProvisioned": "2026-11-17T12:00:00Z"})

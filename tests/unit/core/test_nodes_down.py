@@ -87,6 +87,16 @@ def test_several_underused_nodes_are_folded_into_one() -> None:
     assert len(cluster.snapshot.placed) == 4
 
 
+def test_of_nodes_that_go_together_none_takes_over_what_is_on_another() -> None:
+    cluster = Shrinking(a_group("small"), down=msgspec.structs.replace(DOWN, max_drain_parallelism=5)).have("small", 6)
+    for number in range(1, 7):
+        cluster.run(f"small-{number}", a_web_pod(f"pod-{number}", "500m"))
+    cluster.passes(900, every=30)
+    assert len(cluster.released) == 5
+    assert sorted(cluster.evicted) == sorted({*cluster.evicted})
+    assert not any("+" in name for name in cluster.evicted)
+
+
 def test_a_group_never_gets_smaller_than_its_minimum() -> None:
     cluster = a_cluster(4, min_size=2)
     cluster.look()

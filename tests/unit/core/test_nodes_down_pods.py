@@ -54,6 +54,31 @@ def test_a_pod_without_a_controller_is_not_moved() -> None:
     assert stays(a_pod("bare")) == "PodNotReplicated"
 
 
+@pytest.mark.parametrize(
+    ("toleration", "code"),
+    [
+        ({"operator": "Exists"}, "PodWouldComeBack"),
+        ({"operator": "Exists", "effect": "NoSchedule"}, "PodWouldComeBack"),
+        ({"key": "trellis.x-k8s.io/leaving", "operator": "Exists"}, "PodWouldComeBack"),
+        ({"operator": "Exists", "effect": "NoExecute"}, None),
+        ({"key": "node.kubernetes.io/not-ready", "operator": "Exists"}, None),
+    ],
+    ids=str,
+)
+def test_a_pod_that_tolerates_the_mark_is_not_moved(toleration: dict[str, str], code: str | None) -> None:
+    assert stays(a_web_pod("web", tolerations=[toleration])) == code
+    assert stays(with_annotation(SAFE, "true", tolerations=[toleration])) is None
+
+
+def test_nobody_is_evicted_over_and_over_from_the_node_that_it_comes_back_to() -> None:
+    cluster = Shrinking(a_group("small")).have("small", 2)
+    cluster.run("small-1", a_web_pod("everywhere", "500m", tolerations=[{"operator": "Exists"}]))
+    cluster.run("small-2", a_web_pod("large", "2500m"))
+    cluster.passes(3000, every=30)
+    assert cluster.evicted == []
+    assert cluster.code("small-1") == "PodWouldComeBack"
+
+
 def test_a_pod_of_a_controller_that_nobody_knows_is_not_moved_unless_settings_allow_it() -> None:
     pod = a_web_pod("web", owner=("Widget", "w"))
     assert stays(pod) == "PodOfCustomController"

@@ -135,7 +135,7 @@ def test_an_order_that_was_confirmed_and_never_carried_out_is_given_up_after_its
     assert cluster.ordered() == {}
     plan = cluster.wait(2).plan()
     assert not plan.orders
-    assert str(plan.notes["liar"]) == cluster.memory.backoffs["liar"].why == "1 nodes of liar never came"
+    assert str(plan.notes["liar"]) == cluster.memory.backoffs["liar"].why == "1 node of liar never came"
     assert not cluster.plan().notes
     cluster.wait(300)
     assert cluster.ordered() == {"liar": 1}
@@ -148,6 +148,34 @@ def test_a_target_without_instances_counts_for_a_while_and_then_no_more() -> Non
     assert cluster.ordered() == {}
     cluster.wait(901)
     assert cluster.ordered() == {"other": 1}
+
+
+class Claiming(Cluster):
+    """Of one group the machines are up at once, and become no nodes."""
+
+    def _begin(self, group: str, at: float) -> Instance:
+        instance = super()._begin(group, at)
+        if group == "liar":
+            self.instances[group][-1] = instance = Instance(instance.id, InstanceState.RUNNING, at)
+        return instance
+
+
+def test_a_group_whose_machines_are_up_and_become_no_nodes_is_left_alone_and_another_is_taken() -> None:
+    cluster = Claiming(a_group("liar"), a_group("other", price=3.0)).create_many(4)
+    assert cluster.ordered() == {"liar": 1}
+    cluster.carry_out().wait(899)
+    assert cluster.ordered() == {}
+    plan = cluster.wait(2).plan()
+    assert [each.group for each in plan.orders] == ["other"]
+    assert str(plan.notes["liar"]) == cluster.memory.backoffs["liar"].why == "liar-1 has become no node"
+    assert not plan.give_backs
+
+
+def test_a_machine_that_had_a_node_for_long_is_no_failure_without_it() -> None:
+    cluster = Cluster(a_group("small")).have("small", 1)
+    cluster.snapshot.put_node("small-1", None)
+    assert not cluster.plan().notes
+    assert not cluster.memory.backoffs
 
 
 def test_a_refused_order_is_not_waited_for() -> None:
@@ -206,6 +234,12 @@ def test_nodes_with_absurd_capacity_break_nothing() -> None:
     absurd = a_node("absurd", cpu="-5", memory="9999999999999999Ei")
     cluster = Cluster(a_group("small"), a_group("none", cpu="0", memory="0")).nodes(absurd).create_many(4)
     assert cluster.ordered() == {"small": 1}
+
+
+def test_a_group_whose_nodes_have_none_of_what_is_limited_is_not_limited_by_it() -> None:
+    limited = UpSettings(memory_total=10**16)
+    cluster = Cluster(a_group("none", memory="0"), settings=limited).create(a_pod("frugal", memory="0"))
+    assert cluster.ordered() == {"none": 1}
 
 
 @pytest.mark.parametrize(

@@ -77,3 +77,25 @@ def test_a_node_is_of_the_group_that_names_it_whatever_it_says_itself() -> None:
     by_name = GroupState(group, 1, (Instance("ours", InstanceState.RUNNING, 0.0, "n"),))
     ties = tie((by_id, by_name), {"n": node})
     assert (ties.instances["n"][0], ties.nodes) == ("small", {("small", "ours"): "n"})
+
+
+SPECIAL: dict[str, Any] = {"nodeSelector": {"group": "special"}}
+
+
+def test_a_place_on_a_node_that_boots_is_not_taken_by_a_more_important_buffer() -> None:
+    cluster = Cluster(a_group("special", most=1), a_group("usual", price=9.0))
+    cluster.buffers(a_buffer("bound", 1, a_spec("3", **SPECIAL)))
+    assert cluster.ordered() == {"special": 1}
+    cluster.carry_out().buffers(a_buffer("new", 1, a_spec("3", priority=5)))
+    assert cluster.ordered() == {"usual": 1}
+    assert cluster.buffer("bound").on_coming == 1
+    cluster.carry_out().wait(120).plan()
+    assert [cluster.buffer(name).nodes for name in ("bound", "new")] == [("special-1",), ("usual-1",)]
+
+
+def test_a_chunk_that_was_to_have_a_place_on_a_node_that_boots_takes_one_that_is_ready_first() -> None:
+    cluster = Cluster(a_group("small")).nodes(a_node("old")).place(a_pod("web", cpu="4"), "old")
+    cluster.buffers(a_buffer("spare", 1, a_spec("3")))
+    assert cluster.ordered() == {"small": 1}
+    cluster.carry_out().delete("web").plan()
+    assert cluster.buffer("spare").nodes == ("old",)

@@ -120,3 +120,69 @@ def test_a_pod_whose_claim_is_made_for_it_is_read_again_when_that_is_there() -> 
     claim = convert_object({"metadata": metadata, "spec": {"storageClassName": "late"}}, PersistentVolumeClaim)
     cluster.snapshot.put_storage(Storage({("default", "run-0-scratch"): claim}, {}, {"late": LATE}))
     assert cluster.ordered() == {"a": 1}
+
+
+def sharing(*pods: Pod, mode: str = "ReadWriteOncePod") -> Cluster:
+    cluster = Cluster(a_group("small"))
+    cluster.snapshot.put_storage(stored("z", mode))
+    return cluster.create(*pods)
+
+
+def unhelped(cluster: Cluster) -> list[str]:
+    """The pods for which a node would not help, because of their volumes."""
+    told = [each for each in cluster.plan().pods if any(why.reason.code == "VolumeNotReady" for why in each.refused)]
+    return sorted(key[1] for each in told for key in each.pods)
+
+
+def test_of_two_pods_that_wait_for_one_claim_that_is_for_one_pod_only_one_gets_a_node() -> None:
+    pods = with_claim("db-0", cpu="4"), with_claim("db-1", cpu="4")
+    cluster = sharing(*pods)
+    assert cluster.ordered() == {"small": 1}
+    assert unhelped(cluster) == ["db-1"]
+    assert sharing(*pods, mode="ReadWriteMany").ordered() == {"small": 2}
+
+
+def test_the_most_important_of_those_that_wait_for_a_claim_gets_it_whenever_it_came() -> None:
+    cluster = sharing(with_claim("db-0"), with_claim("db-1"))
+    cluster.create(with_claim("db-2", priority=5))
+    assert unhelped(cluster) == ["db-0", "db-1"]
+
+
+def test_once_the_first_of_those_that_wait_is_gone_it_is_the_turn_of_the_next() -> None:
+    cluster = sharing(with_claim("db-0", cpu="4"), with_claim("db-1", cpu="4"), with_claim("db-2", cpu="4"))
+    cluster.delete("db-0")
+    assert unhelped(cluster) == ["db-2"]
+    cluster.delete("db-1")
+    assert unhelped(cluster) == []
+
+
+def test_once_the_first_of_those_that_wait_has_a_node_nobody_else_gets_one() -> None:
+    cluster = sharing(with_claim("db-0"), with_claim("db-1"), with_claim("db-2")).nodes(a_node("there"))
+    cluster.place(with_claim("db-0"), "there")
+    assert unhelped(cluster) == ["db-1", "db-2"]
+    cluster.delete("db-0")
+    assert unhelped(cluster) == ["db-2"]
+
+
+def test_a_pod_that_cannot_be_read_keeps_a_claim_from_nobody() -> None:
+    assert sharing(with_claim("db-0", cpu="much"), with_claim("db-1")).ordered() == {"small": 1}
+
+
+def test_a_pod_that_no_node_could_help_keeps_a_claim_from_nobody() -> None:
+    cluster = sharing(with_claim("db-0", cpu="64"), with_claim("db-1"))
+    assert cluster.ordered() == {"small": 1}
+    assert unhelped(cluster) == []
+
+
+def test_those_that_wait_in_vain_for_one_claim_are_told_so_together() -> None:
+    cluster = sharing(*(with_claim(f"db-{number}") for number in range(4)))
+    assert sorted(len(each.pods) for each in cluster.plan().pods) == [1, 3]
+
+
+def test_that_a_claim_is_for_one_pod_is_seen_though_it_came_after_those_that_wait_for_it() -> None:
+    cluster = Cluster(a_group("small")).create(with_claim("db-0"), with_claim("db-1"))
+    assert unhelped(cluster) == ["db-0", "db-1"]
+    cluster.snapshot.put_storage(stored("z", "ReadWriteOncePod"))
+    assert unhelped(cluster) == ["db-1"]
+    cluster.snapshot.put_storage(stored("z"))
+    assert unhelped(cluster) == []

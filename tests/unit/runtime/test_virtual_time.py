@@ -81,21 +81,44 @@ def test_the_clock_stands_still_while_a_thread_works() -> None:
 def test_a_thread_whose_caller_gave_up_still_holds_the_clock() -> None:
     async def main() -> bool:
         loop = asyncio.get_running_loop()
-        release = threading.Event()
-        finished = threading.Event()
+        started, release, finished = threading.Event(), threading.Event(), threading.Event()
 
         def work() -> None:
+            started.set()
             release.wait(10)
             finished.set()
 
         with ThreadPoolExecutor(1) as pool:
             working = loop.run_in_executor(pool, work)
+            assert started.wait(10)
             loop.call_soon(working.cancel)
             threading.Timer(0.05, release.set).start()
             await asyncio.sleep(3600)
         return finished.is_set()
 
     assert virtual_time.run(main())
+
+
+def test_work_that_was_given_up_before_it_began_does_not_hold_the_clock() -> None:
+    async def main() -> float:
+        loop = asyncio.get_running_loop()
+        started, release = threading.Event(), threading.Event()
+
+        def work() -> None:
+            started.set()
+            release.wait(10)
+
+        with ThreadPoolExecutor(1) as pool:
+            working = loop.run_in_executor(pool, work)
+            assert started.wait(10)
+            never = loop.run_in_executor(pool, work)
+            never.cancel()
+            release.set()
+            await working
+            await asyncio.sleep(3600)
+        return loop.time()
+
+    assert virtual_time.run(main(), limit=20.0) == 3600.0
 
 
 def test_waiting_for_nothing_is_a_deadlock_that_names_the_waiter() -> None:

@@ -12,7 +12,6 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from trellis.controllers.nodes.planning import Memory, Plans
 from trellis.controllers.nodes.providing import Giving, Ordering, Providing
 from trellis.controllers.nodes.reporting import Reporting
 from trellis.core.buffers.said import Said
@@ -20,6 +19,7 @@ from trellis.core.nodes.down_actions import EvictPod, ReleaseNode, SetTaints
 from trellis.core.nodes.down_memory import DownMemory, nodes_added, removal_failed
 from trellis.core.nodes.down_verdicts import NODE_RELEASED
 from trellis.core.nodes.memory import UpMemory, order_failed, order_unfinished
+from trellis.core.nodes.planning import Memory, Plans
 from trellis.core.nodes.up_settings import UpSettings
 from trellis.core.nodes.verdicts import GiveBack, Order
 from trellis.kube import actions as kube

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import Final, TypeVar
 
 from trellis.controllers.nodes import metrics as named
 from trellis.controllers.nodes.boosting import Boosting
 from trellis.controllers.nodes.carrying import Carried, Carrying
 from trellis.controllers.nodes.counting import Counting
 from trellis.controllers.nodes.echoes import Echoes
-from trellis.controllers.nodes.gathering import Gathering, News
-from trellis.controllers.nodes.planning import Memory, Planning, Plans, Question
+from trellis.controllers.nodes.gathering import Gathering
+from trellis.controllers.nodes.meanwhile import ANSWER_SECONDS, Meanwhile
 from trellis.controllers.nodes.providing import Providing
 from trellis.controllers.nodes.publishing import Publishing, all_verdicts
+from trellis.controllers.nodes.recording import planning_by
 from trellis.controllers.nodes.reporting import Reporting
 from trellis.controllers.nodes.settings import NodeControllerSettings
 from trellis.controllers.nodes.telling import Telling
 from trellis.controllers.nodes.waking import Waking
 from trellis.controllers.nodes.watching import Watching
+from trellis.core.nodes.news import News
+from trellis.core.nodes.planning import Looked, Memory, Planning, Plans, Question
 from trellis.core.nodes.settled import after_orders
 from trellis.core.nodes.verdicts import BufferVerdict
 from trellis.kube.actions import Action
@@ -32,15 +35,16 @@ from trellis.runtime.informers import Informers
 from trellis.runtime.logs import Logger
 from trellis.runtime.loops import Periodic
 from trellis.runtime.passes import PassThread
+from trellis.runtime.recording import NO_RECORDER, Recorder
 from trellis.runtime.steps import StepTimer
 from trellis.runtime.unseen import Unseen
 
 # After pods have come, whoever translates Buffers is given so long to say how much room is still to be kept.
 _TRANSLATION_SECONDS: Final = 1.0
-# Most orders are answered at once: so long Buffers wait to be told what came of theirs.
-_ANSWER_SECONDS: Final = 1.0
 # So long after sight was lost it is asked again whether it is back.
 _UNTRUSTED_SECONDS: Final = 2.0
+
+T = TypeVar("T")
 
 _log: Final = Logger("trellis.nodes")
 
@@ -55,6 +59,7 @@ class NodeController(Controller):
         *,
         provider: Callable[[Watching], Provider] | None = None,
         on_settled: Callable[[], object] = lambda: None,
+        recorder: Recorder = NO_RECORDER,
     ) -> None:
         client, served, metrics, record, now = given.client, given.served, given.metrics, given.record, given.now
         writer = self._writer = given.writer
@@ -63,6 +68,7 @@ class NodeController(Controller):
         self._may_act = given.may_act
         self._now = now
         self._on_settled = on_settled
+        self._recorder = recorder
         self.informers = Informers(client, Unseen(metrics, _log), draw=given.draw)
         self.watching = Watching(self.informers, settings, served)
         self._boosting = Boosting(self.informers, settings, served)
@@ -78,6 +84,7 @@ class NodeController(Controller):
         self._telling = Telling(record, self.watching)
         self._publishing = Publishing(self.watching.buffers, settings.scope.covers)
         self._counting = Counting(metrics, settings.loop.metrics_buffers)
+        self._meanwhile = Meanwhile(self._gathering, self._think, self._publish_look, now)
         self._planning: Planning | None = None
         self._thread = PassThread("nodes")
         self._memory = Memory()
@@ -122,73 +129,95 @@ class NodeController(Controller):
 
     async def _pass(self) -> None:
         """Look at everything, and do what is to be done."""
-        why = self.informers.why_not_trusted() if self._may_act() else "not leading"
-        if why is not None:
-            _log.detail(2, "this pass changes nothing", why=why)
-            await self._plan(self._gathering.take(), None)
-            if self._may_act():
-                self._waking.at([self._now() + _UNTRUSTED_SECONDS])
+        if await self._is_idle():
             return
         clock = asyncio.get_running_loop().time
         await asyncio.sleep(max(0.0, self._gathering.last_arrival + _TRANSLATION_SECONDS - clock()))
         timer = StepTimer(self._metrics, named.LATENCY, clock)
         now = self._now()
-        due, outcomes = await self._providing.tend(now)
-        await self._echoes.wait_for(outcomes)
-        groups = await self._providing.groups(now)
+        due, groups = await self._ask(now)
         timer.step(named.PROVIDER)
+        # It may have taken a minute, and a provider that is no API server would take orders of anybody.
+        if await self._is_idle():
+            return
         if groups is None:
+            await self._meanwhile.look(self._memory.up)
             self._waking.at([due])
             return
         budgets, starts = self.watching.budgets.snapshot(), self._boosting.starts()
         question = Question(groups.states, budgets, self._memory, now, starts)
-        plans = await self._plan(self._gathering.take(), question)
+        plans = await self._think(lambda planning, news: planning.plan(news, question))
         timer.step(named.PLAN)
-        if plans is None:
-            return
-        # The snapshot shows nodes as the plan would have them: if that fails, it is begun anew as well.
-        planning, self._planning = self._planning, None
-        carried = await self._carry_out(groups, plans, now)
-        self._planning, self._memory = planning, carried.memory
+        try:
+            self._memory = (await self._carry_out(groups, plans, now)).memory
+        except BaseException:
+            # The snapshot shows nodes as the plan would have them.
+            self._planning = None
+            raise
         timer.step(named.CARRY_OUT)
         self.informers.export(self._metrics)
         self._waking.at([due, plans.up.next_look, plans.down.next_look])
         timer.total()
 
-    async def _plan(self, news: News, question: Question | None) -> Plans | None:
-        """Plan in the thread; without a question only what is new is taken in."""
-        planning = self._planning
+    async def _is_idle(self) -> bool:
+        """Whether nothing may be decided now; what is new is then taken in."""
+        why = self.informers.why_not_trusted() if self._may_act() else "not leading"
+        if why is None:
+            return False
+        _log.detail(2, "this pass changes nothing", why=why)
+        await self._think(lambda planning, news: planning.take_in(news))
+        if self._may_act():
+            self._waking.at([self._now() + _UNTRUSTED_SECONDS])
+        return True
+
+    async def _ask(self, now: float) -> tuple[float | None, Groups | None]:
+        """When something is due, and all groups; Buffers are told what is true while the provider is silent."""
+
+        async def ask() -> tuple[float | None, Groups | None]:
+            due, outcomes = await self._providing.tend(now)
+            await self._echoes.wait_for(outcomes)
+            return due, await self._providing.groups(now)
+
+        async with asyncio.TaskGroup() as group:
+            asking = group.create_task(ask())
+            await self._meanwhile.until_done(asking, self._memory.up)
+        return asking.result()
+
+    async def _think(self, ask: Callable[[Planning, News], T]) -> T:
+        """Ask in the thread, with all that is new. If it fails, the next question begins with everything there is."""
+        planning, self._planning = self._planning, None
         if planning is None:
             up = self._settings.up.figures()
             down = self._settings.down.figures(up.max_node_provision_seconds)
-            planning = Planning(up, down, self._settings.up.expendable_pods_priority_cutoff)
+            planning = planning_by(up, down, self._settings.up.expendable_pods_priority_cutoff, self._recorder)
             news = self._gathering.take_all()
-        # If it fails in the middle, the next pass begins with everything there is.
-        self._planning = None
-        plans = None
-        if question is None:
-            await self._thread.run(planning.take_in, news)
         else:
-            plans = await self._thread.run(planning.plan, news, question)
+            news = self._gathering.take()
+        found = await self._thread.run(ask, planning, news)
         self._planning = planning
-        return plans
+        return found
 
     async def _carry_out(self, groups: Groups, plans: Plans, now: float) -> Carried:
         planned = all_verdicts(plans.up.buffers, plans.problems, self.watching.buffers)
         published: tuple[BufferVerdict, ...] | None = None
+        has_looked = False
         self._busy = True
         try:
             async with asyncio.TaskGroup() as group:
                 carrying = group.create_task(self._carrying.carry_out(plans, now))
                 if plans.up.orders:
                     # A provider that hangs keeps no Buffer from its status.
-                    await asyncio.wait({carrying}, timeout=_ANSWER_SECONDS)
+                    await asyncio.wait({carrying}, timeout=ANSWER_SECONDS)
                 if not carrying.done():
                     await self._publish(planned, now)
                     published = planned
+                    has_looked = await self._meanwhile.until_done(carrying, plans.up.memory)
             carried = carrying.result()
             buffers = after_orders(planned, carried.failed)
-            if buffers != published:
+            if has_looked:
+                # Others have been told something since, of whom the plan knows nothing.
+                await self._meanwhile.look(carried.memory.up)
+            elif buffers != published:
                 await self._publish(buffers, now)
             for name in carried.unchanged:
                 self._gathering.look_again(name)
@@ -203,11 +232,16 @@ class NodeController(Controller):
         if actions:
             await self._writer.write_all(actions)
 
+    async def _publish_look(self, looked: Looked, now: float) -> None:
+        if self._may_act() and self.informers.why_not_trusted() is None:
+            await self._publish(all_verdicts(looked.buffers, looked.problems, self.watching.buffers), now)
+
     def _tell(self, groups: Groups, plans: Plans, buffers: tuple[BufferVerdict, ...], failed: frozenset[str]) -> None:
         self._reporting.group_problems(groups.problems)
         self._reporting.group_notes(plans.up.notes)
+        self._reporting.orders_lost(plans.up.lost)
         self._telling.pods(plans.up.pods, failed)
         self._telling.buffers(buffers)
         self._telling.nodes(plans.down.nodes)
         self._telling.unreadable(plans.problems)
-        self._counting.planned(groups, plans, buffers)
+        self._counting.planned(groups, plans, after_orders(plans.up.pods, failed), buffers)

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 from trellis.controllers.nodes import metrics as named
-from trellis.controllers.nodes.planning import Plans
 from trellis.core.nodes.groups import GroupState, InstanceState
-from trellis.core.nodes.verdicts import BufferVerdict
+from trellis.core.nodes.planning import Plans
+from trellis.core.nodes.verdicts import BufferVerdict, PodsVerdict
 from trellis.providers.protocol import Groups
 from trellis.runtime.metrics import GaugeSpec, Metrics
 
@@ -20,10 +20,12 @@ class Counting:
         self._metrics = metrics
         self._most = most
 
-    def planned(self, groups: Groups, plans: Plans, buffers: Sequence[BufferVerdict]) -> None:
-        """Both plans have been made."""
+    def planned(
+        self, groups: Groups, plans: Plans, pods: Sequence[PodsVerdict], buffers: Sequence[BufferVerdict]
+    ) -> None:
+        """Both plans have been made, and this is said of pods and Buffers since orders were answered."""
         pending: Counter[tuple[str, ...]] = Counter()
-        for each in plans.up.pods:
+        for each in pods:
             pending[(each.said.reason.code,)] += len(each.pods)
         self._set(named.PENDING, pending)
         self._set(named.NODES, Counter((str(each.outcome), each.said.reason.code) for each in plans.down.nodes))

@@ -8,6 +8,7 @@ from typing import Final
 
 from trellis.api.kube.nodes import Node
 from trellis.kube.actions import CreateObject, DeleteObject
+from trellis.kube.changes import Change
 from trellis.kube.informer import Informer
 from trellis.kube.outcomes import Outcome
 from trellis.kube.resources import NODES
@@ -21,22 +22,36 @@ class Echoes:
 
     def __init__(self, nodes: Informer[Node]) -> None:
         self._nodes = nodes
-        self._changed = asyncio.Event()
+        # By the names of their nodes: of thousands that were ordered each is looked for when it comes.
+        self._unseen: dict[str, list[Outcome]] = {}
+        self._all_seen = asyncio.Event()
 
     def subscribe(self) -> None:
         """Begin to listen."""
-        self._nodes.subscribe(lambda _change: self._changed.set())
+        self._nodes.subscribe(self._node_changed)
 
     async def wait_for(self, outcomes: Iterable[Outcome]) -> None:
         """Return once all writes of nodes are seen that were applied, or after a while."""
-        unseen = [each for each in outcomes if each.applied and each.action.target.resource is NODES]
+        for each in outcomes:
+            if each.applied and each.action.target.resource is NODES and not self._is_seen(each):
+                self._unseen.setdefault(each.action.target.name, []).append(each)
         try:
             async with asyncio.timeout(_PATIENCE_SECONDS):
-                while unseen := [each for each in unseen if not self._is_seen(each)]:
-                    self._changed.clear()
-                    await self._changed.wait()
+                while self._unseen:
+                    self._all_seen.clear()
+                    await self._all_seen.wait()
         except TimeoutError:
             return
+        finally:
+            self._unseen.clear()
+
+    def _node_changed(self, change: Change[Node]) -> None:
+        name = change.key[1]
+        left = [each for each in self._unseen.pop(name, ()) if not self._is_seen(each)]
+        if left:
+            self._unseen[name] = left
+        elif not self._unseen:
+            self._all_seen.set()
 
     def _is_seen(self, outcome: Outcome) -> bool:
         action = outcome.action

@@ -10,46 +10,15 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
-
 from trellis.api.buffer import Buffer
 from trellis.api.kube.meta import KubeObject
 from trellis.api.kube.nodes import Node
 from trellis.api.kube.pods import Pod
-from trellis.api.kube.slices import Labels
 from trellis.api.kube.workloads import DaemonSet
 from trellis.controllers.nodes.watching import Watching
-from trellis.core.fit import Storage
-from trellis.core.model.keys import Key
+from trellis.core.nodes.news import News
 from trellis.core.nodes.pods import is_fixed, is_unschedulable
-from trellis.core.nodes.snapshot import Snapshot
 from trellis.kube.changes import Change
-
-
-class News(msgspec.Struct):
-    """What is new; None says that an object is gone."""
-
-    namespaces: dict[str, Labels | None] = msgspec.field(default_factory=dict)
-    nodes: dict[str, Node | None] = msgspec.field(default_factory=dict)
-    pods: dict[Key, Pod | None] = msgspec.field(default_factory=dict)
-    buffers: dict[Key, Buffer | None] = msgspec.field(default_factory=dict)
-    daemon_sets: dict[Key, DaemonSet | None] = msgspec.field(default_factory=dict)
-    storage: Storage | None = None
-
-    def put_into(self, snapshot: Snapshot) -> None:
-        """Have a snapshot show it. Volumes come before the pods that have them."""
-        for name, labels in self.namespaces.items():
-            snapshot.put_namespace(name, labels)
-        if self.storage is not None:
-            snapshot.put_storage(self.storage)
-        for name, node in self.nodes.items():
-            snapshot.put_node(name, node)
-        for key, pod in self.pods.items():
-            snapshot.put_pod(key, pod)
-        for key, buffer in self.buffers.items():
-            snapshot.put_buffer(key, buffer)
-        for key, daemon_set in self.daemon_sets.items():
-            snapshot.put_daemon_set(key, daemon_set)
 
 
 class Gathering:
@@ -64,6 +33,8 @@ class Gathering:
         self._wake = wake
         # When a pod last came to a node, on the loop's clock.
         self.last_arrival = -math.inf
+        # Whether something has happened that may change what is true of a Buffer's room.
+        self.matters_to_buffers = False
         self._news = News()
         self._stored = True
 
@@ -81,7 +52,7 @@ class Gathering:
 
     def take(self) -> News:
         """What is new since this was last asked."""
-        news, self._news = self._news, News()
+        news, self._news, self.matters_to_buffers = self._news, News(), False
         if self._stored:
             news.storage, self._stored = self._watching.storage(), False
         return news
@@ -89,7 +60,7 @@ class Gathering:
     def take_all(self) -> News:
         """Everything there is, for a snapshot that begins anew."""
         watching = self._watching
-        self._news, self._stored = News(), False
+        self._news, self._stored, self.matters_to_buffers = News(), False, False
         return News(
             namespaces={each.metadata.name: each.metadata.labels for each in watching.namespaces.snapshot()},
             nodes={each.metadata.name: each for each in watching.nodes.snapshot()},
@@ -109,6 +80,8 @@ class Gathering:
     def _node_changed(self, change: Change[Node]) -> None:
         self._news.nodes[change.key[1]] = change.new
         if _node_matters(change.old, change.new):
+            # One that comes belongs to an order that is under way.
+            self.matters_to_buffers |= change.old is not None
             self._wake()
 
     def _pod_changed(self, change: Change[Pod]) -> None:
@@ -117,6 +90,7 @@ class Gathering:
             return
         if _has_come(change.old, change.new):
             self.last_arrival = asyncio.get_running_loop().time()
+            self.matters_to_buffers = True
             self._wake()
         elif _finds_none(change.new) and (change.old is None or not _finds_none(change.old)):
             self._wake()
@@ -126,6 +100,7 @@ class Gathering:
             return
         self._news.buffers[change.key] = change.new
         if _buffer_told(change.old) != _buffer_told(change.new):
+            self.matters_to_buffers = True
             self._wake()
 
     def _daemon_set_changed(self, change: Change[DaemonSet]) -> None:

@@ -28,7 +28,11 @@ UNREADABLE: Final = GaugeSpec(
     "trellis_nodes_unreadable_objects", "Objects of which it cannot be read what they ask for.", ("kind",)
 )
 ORDERED: Final = CounterSpec("trellis_nodes_ordered_total", "Nodes that were ordered.", ("group", "reason"))
-ORDERS_FAILED: Final = CounterSpec("trellis_nodes_failed_orders_total", "Orders that came to nothing.", ("group",))
+ORDERS_FAILED: Final = CounterSpec(
+    "trellis_nodes_failed_orders_total",
+    "Orders that came to nothing: refused, not answered, or confirmed and never seen.",
+    ("group",),
+)
 RELEASED: Final = CounterSpec("trellis_nodes_released_total", "Nodes that were given back.", ("group", "reason"))
 EVICTED: Final = CounterSpec("trellis_nodes_evictions_total", "Pods that were evicted so that nodes can go.")
 PROVIDER_FAILURES: Final = CounterSpec(

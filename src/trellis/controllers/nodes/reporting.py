@@ -30,6 +30,7 @@ class Reporting:
         self._record = record
         self._problems: frozenset[tuple[str, str]] = frozenset()
         self._notes: frozenset[tuple[str, str]] = frozenset()
+        self._lost: frozenset[tuple[str, float]] = frozenset()
 
     def ordered(self, order: Order, why: str | None, lacking: int) -> None:
         """An order was given; `why` it came to nothing, if so, and how much of it was not written."""
@@ -47,6 +48,13 @@ class Reporting:
         else:
             self._metrics.add(named.ORDERED, order.count, order.group, order.why.reason.code)
             _log.info("ordered", **fields)
+
+    def orders_lost(self, lost: Mapping[str, float]) -> None:
+        """Orders were confirmed and came to nothing, of each group since when; each counts once."""
+        found = frozenset(lost.items())
+        for group, _ in found - self._lost:
+            self._metrics.add(named.ORDERS_FAILED, 1, group)
+        self._lost = found
 
     def given_back(self, group: str, instance: str, said: Said, why: str | None) -> None:
         """An instance was given back; `why` it was not taken, if so."""

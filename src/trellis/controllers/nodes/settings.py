@@ -14,6 +14,7 @@ from trellis.runtime.boosts import why_not_millicores
 from trellis.runtime.component_settings import AccessSettings, LeaderSettings, ScopeSettings, why_no_time
 from trellis.runtime.health_server import HealthSettings
 from trellis.runtime.logs import LogSettings
+from trellis.runtime.recording import RecordSettings
 from trellis.runtime.settings import Conflict, Setting, Settings
 
 LEASE: Final = "trellis-nodes"
@@ -103,3 +104,4 @@ class NodeControllerSettings(Settings, frozen=True):
     leader: LeaderSettings = LeaderSettings(leader_elect_resource_name=LEASE)
     health: HealthSettings = HealthSettings(address=":8947")
     logs: LogSettings = LogSettings()
+    recording: RecordSettings = RecordSettings()

@@ -15,6 +15,7 @@ from trellis.base.reason import Reason, Severity
 from trellis.controllers.nodes.watching import Watching
 from trellis.core.buffers.said import Said
 from trellis.core.model.keys import Key
+from trellis.core.nodes.buffer_status import with_room
 from trellis.core.nodes.down_verdicts import NODE_SETTLING, NodeVerdict, Outcome
 from trellis.core.nodes.verdicts import BUFFER_NEEDS_NOTHING, BUFFER_PROVISIONED, BufferVerdict, PodsVerdict
 from trellis.runtime.posting import Record
@@ -126,4 +127,4 @@ def _about_pods(verdicts: Iterable[PodsVerdict], failed: frozenset[str]) -> Iter
 
 def _about_chunks(verdict: BufferVerdict) -> str:
     refused = "".join(f"; {each}" for each in verdict.refused)
-    return f"{verdict.on_ready} of {verdict.chunks} chunks have room on nodes that are ready: {verdict.said}{refused}"
+    return f"{with_room(verdict)}: {verdict.said}{refused}"

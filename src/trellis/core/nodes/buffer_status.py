@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from trellis.api.buffer import BufferStatus
 from trellis.api.parts import Condition
+from trellis.base.counted import counted, in_number
 from trellis.base.errors import InvalidTime
 from trellis.base.times import format_time, parse_time
 from trellis.core.nodes.verdicts import BufferVerdict
@@ -64,17 +65,23 @@ def _is_stale(written: float | None, full_at: float | None, verdict: BufferVerdi
     return full_at - written >= (_REFRESH_SECONDS if verdict.is_provisioned else 1)
 
 
+def with_room(verdict: BufferVerdict) -> str:
+    """How many chunks have room."""
+    have = in_number(verdict.chunks, "has", "have")
+    return f"{verdict.on_ready} of {counted(verdict.chunks, 'chunk')} {have} room on nodes that are ready"
+
+
 def _message(verdict: BufferVerdict) -> str:
     """How many chunks have room, and why others have none; nothing that differs from pass to pass by itself."""
-    parts = [f"{verdict.on_ready} of {verdict.chunks} chunks have room on nodes that are ready"]
+    parts = [with_room(verdict)]
     if verdict.on_coming:
-        parts.append(f"{verdict.on_coming} wait for nodes on their way")
+        parts.append(f"{verdict.on_coming} {in_number(verdict.on_coming, 'waits', 'wait')} for nodes on their way")
     if verdict.ordered:
         ordered = ", ".join(f"{count} on new nodes of {group}" for group, count in sorted(verdict.ordered.items()))
-        parts.append(f"{ordered} are to have room")
+        parts.append(f"{ordered} {in_number(sum(verdict.ordered.values()), 'is', 'are')} to have room")
     if verdict.unplaced:
         refused = "; ".join(map(str, verdict.refused)) or str(verdict.said)
-        parts.append(f"{verdict.unplaced} have none: {refused}")
+        parts.append(f"{verdict.unplaced} {in_number(verdict.unplaced, 'has', 'have')} none: {refused}")
     said = "; ".join(parts)
     return said if len(said) <= _LONGEST else said[: _LONGEST - 3] + "..."
 

@@ -14,6 +14,7 @@ from typing import Final
 
 import numpy as np
 
+from trellis.base.counted import counted
 from trellis.base.errors import InvalidInput
 from trellis.base.reason import Reason
 from trellis.core.buffers.said import Said
@@ -82,7 +83,7 @@ class Clearing:
         for demand, count in groups:
             if len(tried.put(running, demand, count)) < count:
                 whose = demand.resident.namespace
-                return Said(NO_PLACE_FOR_PODS, f"{count} pods of namespace {whose} fit on no other node")
+                return Said(NO_PLACE_FOR_PODS, f"no other node takes {counted(count, 'pod')} of namespace {whose}")
         for uid, count in self._seats.get(number, Counter[str]()).items():
             chunks = self._chunks[uid]
             found = tried.move(running if chunks.on_top else self._trial.fixed, number, chunks.demand, count)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from trellis.base.counted import counted
 from trellis.core.buffers.said import Said
 from trellis.core.nodes.candidates import Candidate
 from trellis.core.nodes.down_look import DownLook
@@ -50,9 +51,9 @@ class Starting:
             return Start(Said(SCALE_DOWN_DELAYED), look=self._delayed_until)
         drains = not candidate.tenants.is_empty
         if self._count >= settings.max_scale_down_parallelism:
-            return Start(Said(SCALE_DOWN_LIMITED, f"{self._count} nodes"))
+            return Start(Said(SCALE_DOWN_LIMITED, counted(self._count, "node")))
         if drains and self._drains >= settings.max_drain_parallelism:
-            return Start(Said(SCALE_DOWN_LIMITED, f"{self._drains} nodes with pods"))
+            return Start(Said(SCALE_DOWN_LIMITED, f"{counted(self._drains, 'node')} with pods"))
         forbidden = (self._look.budgets.why_not(each.pod) for each in candidate.tenants.moving)
         said = next((each for each in forbidden if each is not None), None)
         if said is not None:

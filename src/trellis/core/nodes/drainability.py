@@ -7,9 +7,11 @@ from typing import Final
 from trellis.api.kube.pods import Pod, Volume
 from trellis.base.reason import Reason
 from trellis.core.buffers.said import Said
+from trellis.core.fit.taints import HardTaint, tolerates
 from trellis.core.nodes.budgets import Budgets
 from trellis.core.nodes.down_settings import DownSettings
 from trellis.core.nodes.pods import PlacedPod
+from trellis.core.nodes.standing import LEAVING_TAINT
 
 POD_NOT_SAFE_TO_EVICT = Reason("PodNotSafeToEvict", "A pod on the node says that it must not be evicted.")
 POD_NOT_REPLICATED = Reason("PodNotReplicated", "Nobody would make a pod on the node anew if it were evicted.")
@@ -18,12 +20,16 @@ POD_OF_CUSTOM_CONTROLLER = Reason(
 )
 POD_OF_SYSTEM = Reason("PodOfSystem", "A pod of the system is on the node, and no budget says that it may be moved.")
 POD_HAS_LOCAL_STORAGE = Reason("PodHasLocalStorage", "A pod on the node has files there that would be lost.")
+POD_WOULD_COME_BACK = Reason(
+    "PodWouldComeBack", "A pod on the node tolerates the mark of nodes that go, and would come back to this one."
+)
 
 SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 # The names of volumes, with commas between them, whose files may be lost.
 SAFE_LOCAL_VOLUMES: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
 DO_NOT_DISRUPT: Final = "karpenter.sh/do-not-disrupt"
 
+_MARK: Final = HardTaint(LEAVING_TAINT, "", "NoSchedule")
 _SYSTEM: Final = "kube-system"
 _IN_MEMORY: Final = "Memory"
 _MAKES_PODS_ANEW: Final = frozenset({"ReplicaSet", "ReplicationController", "StatefulSet", "Job"})
@@ -42,6 +48,9 @@ def why_stays(placed: PlacedPod, budgets: Budgets, settings: DownSettings) -> Sa
     owner = pod.metadata.controller
     if owner is None:
         return _said(POD_NOT_REPLICATED, pod, "it has no controller")
+    if tolerates(pod.spec.tolerations, _MARK):
+        # A node that is almost empty is where the scheduler likes to put it: it would be evicted again and again.
+        return _said(POD_WOULD_COME_BACK, pod, f"it tolerates {LEAVING_TAINT}")
     if settings.skip_nodes_with_custom_controller_pods and owner.kind not in _MAKES_PODS_ANEW:
         return _said(POD_OF_CUSTOM_CONTROLLER, pod, f"its controller is {owner.kind} {owner.name}")
     if settings.skip_nodes_with_system_pods and placed.key[0] == _SYSTEM and not budgets.covers(pod):

@@ -6,6 +6,7 @@ from typing import Final
 
 import numpy as np
 
+from trellis.base.counted import counted, in_number
 from trellis.base.reason import Reason, Severity
 from trellis.core.buffers.said import Said
 from trellis.core.fit.resources import CPU, MEMORY
@@ -46,11 +47,13 @@ class Limits:
 
     def rooms(self) -> IntColumn:
         """How many nodes of each group may be ordered now, if none of another are."""
-        found = np.minimum(self._sizes, self._at_once)
+        # Of nodes that have none of something there may be more than any whole number holds.
+        least: FloatColumn = np.minimum(self._sizes, self._at_once).astype(np.float64)
         for name, left in self._left.items():
             if left < _ENDLESS:
                 weights = np.maximum(self._weights[name], 1e-9)
-                found = np.minimum(found, np.floor(max(left, 0.0) / weights + 1e-9).astype(np.int64))
+                least = np.minimum(least, np.floor(max(left, 0.0) / weights + 1e-9))
+        found = least.astype(np.int64)
         found[list(self._backoffs)] = 0
         found[found < 0] = 0
         return found
@@ -76,11 +79,13 @@ class Limits:
             return Said(GROUP_BACKED_OFF, f"{name} is left alone: {self._backoffs[group].why}")
         if self._sizes[group] <= 0:
             most = self._templates.states[group].group.max_size
-            return Said(GROUP_AT_MAXIMUM, f"{name} may have {most} nodes")
+            return Said(GROUP_AT_MAXIMUM, f"{name} may have {counted(most, 'node')}")
         for what, left in self._left.items():
             if left < self._weights[what][group]:
                 return Said(CLUSTER_AT_LIMIT, f"another node of {name} is above the limit of {what} of the cluster")
-        return Said(SCALE_UP_LIMITED, f"{self._settings.max_nodes_per_scaleup} nodes of {name} are ordered at once")
+        together = self._settings.max_nodes_per_scaleup
+        are = in_number(together, "is", "are")
+        return Said(SCALE_UP_LIMITED, f"{counted(together, 'node')} of {name} {are} ordered at once")
 
 
 def _totals(look: Look) -> dict[str, tuple[float, float]]:

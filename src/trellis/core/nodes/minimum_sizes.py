@@ -5,6 +5,7 @@ Whoever needs a node comes first: what limits of the cluster leave is for this.
 
 from __future__ import annotations
 
+from trellis.base.counted import counted
 from trellis.base.reason import Reason, Severity
 from trellis.core.buffers.said import Said
 from trellis.core.nodes.limits import Limits
@@ -36,6 +37,6 @@ def fill_up(seen: Look, tried: Trial, limits: Limits) -> dict[str, Said]:
             limits.take(number, given)
         if given < lacking:
             why = limits.why_none(number)
-            told = f"{group.name} is to have {group.min_size} nodes and lacks {lacking - given}: {why}"
+            told = f"{group.name} is to have {counted(group.min_size, 'node')} and lacks {lacking - given}: {why}"
             notes[group.name] = Said(GROUP_BELOW_MINIMUM, told)
     return notes

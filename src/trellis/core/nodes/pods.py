@@ -51,13 +51,17 @@ class PlacedPod(msgspec.Struct, frozen=True, gc=False):
 
 
 class PendingPod(msgspec.Struct, frozen=True, gc=False):
-    """A pod that waits for a node. `is_unschedulable` says that the scheduler has looked and found none."""
+    """A pod that waits for a node. `is_unschedulable` says that the scheduler has looked and found none.
+
+    `alone` are the claims for volumes that it names and that are for one pod.
+    """
 
     key: Key
     uid: str
     demand: Demand
     priority: int
     is_unschedulable: bool
+    alone: tuple[Key, ...] = ()
 
 
 def is_finished(pod: Pod) -> bool:

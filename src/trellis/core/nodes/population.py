@@ -15,7 +15,7 @@ from trellis.base.errors import InvalidInput
 from trellis.base.reason import Reason, Severity
 from trellis.core.buffers.said import Said
 from trellis.core.fit import Demand, NodeTable, Resident, Storage, held_by, is_for_one_pod
-from trellis.core.model.keys import Key
+from trellis.core.model.keys import Key, key_of
 from trellis.core.nodes.claim_holders import ClaimHolders, claims_of
 from trellis.core.nodes.pods import (
     Demands,
@@ -72,6 +72,10 @@ class Population:
         arrived, self._arrived = self._arrived, {}
         return arrived
 
+    def put_arrivals(self, arrived: dict[str, int]) -> None:
+        """Have those be told again that were taken last."""
+        self._arrived = arrived
+
     def put_node(self, name: str, node: Node | None) -> None:
         """A node."""
         number = self.table.find(name)
@@ -121,6 +125,7 @@ class Population:
         """All claims, volumes and classes; pods that wait with volumes are read again."""
         self._storage = storage
         for key, pod in [*self._with_volumes.items()]:
+            self._holders.wait_no_more(pod)
             self._wait(key, pod)
 
     def _look_again(self, node: str) -> None:
@@ -131,14 +136,18 @@ class Population:
 
     def _wait(self, key: Key, pod: Pod) -> None:
         """Read what a pod asks for; one that waits already is read again, and keeps what it was promised."""
+        alone: tuple[Key, ...] = ()
         if has_claims(pod):
             self._with_volumes[key] = pod
+            alone = tuple(each for each in claims_of(pod) if is_for_one_pod(self._storage.claims.get(each)))
+            self._holders.wait(pod, alone)
         try:
             demand = self._demands.one(self._read.read(pod, self._storage, self._holders))
         except InvalidInput as error:
             self.problems["Pod", key] = Said(DEMAND_UNREADABLE, str(error))
             return
-        self.pending[key] = PendingPod(key, pod.metadata.uid, demand, pod.spec.priority or 0, is_unschedulable(pod))
+        priority = pod.spec.priority or 0
+        self.pending[key] = PendingPod(key, pod.metadata.uid, demand, priority, is_unschedulable(pod), alone)
 
     def _enter(self, key: Key, pod: Pod, node: str) -> PlacedPod:
         try:
@@ -159,9 +168,11 @@ class Population:
     def _leave(self, key: Key) -> str:
         """Forget a pod; the node it was on."""
         self.problems.pop(("Pod", key), None)
-        self._with_volumes.pop(key, None)
         self._promised.pop(key, None)
         self.pending.pop(key, None)
+        waited = self._with_volumes.pop(key, None)
+        if waited is not None:
+            self._holders.wait_no_more(waited)
         placed = self.placed.pop(key, None)
         if placed is None:
             return ""
@@ -176,10 +187,9 @@ class Population:
 
     def _changed_hands(self, claims: set[Key]) -> None:
         """Claims are in use now, or no longer: who waits with one that is for one pod is read again."""
-        alone = {each for each in claims if is_for_one_pod(self._storage.claims.get(each))}
-        for key, pod in [*self._with_volumes.items()] if alone else ():
-            if not alone.isdisjoint(claims_of(pod)):
-                self._wait(key, pod)
+        for claim in claims:
+            for pod in self._holders.waiting(claim):
+                self._wait(key_of(pod), pod)
 
     def _count(self, number: int, placed: PlacedPod) -> None:
         for world in self._worlds(placed):

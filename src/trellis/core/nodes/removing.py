@@ -12,6 +12,7 @@ import msgspec
 
 from trellis.api.kube.nodes import Node
 from trellis.api.kube.pods import Pod
+from trellis.base.counted import counted, in_number
 from trellis.core.buffers.said import Said
 from trellis.core.nodes.down_actions import DownAction, EvictPod, ReleaseNode
 from trellis.core.nodes.down_look import DownLook
@@ -89,7 +90,8 @@ def _drain(removal: Removal, node: Node, tenants: Tenants, look: DownLook) -> St
         removal = msgspec.structs.replace(removal, left=left, progress=now)
     late = removal.progress + look.settings.max_pod_eviction_seconds
     if now >= late:
-        return kept(node, Said(EVICTIONS_REFUSED, f"{left} pods are left"), failed=True)
+        told = f"{counted(left, 'pod')} {in_number(left, 'is', 'are')} left"
+        return kept(node, Said(EVICTIONS_REFUSED, told), failed=True)
     evictions = tuple(_evictions(removal.node, tenants, look))
     return Stepped(Said(NODE_DRAINING), removal, evictions, late)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from trellis.base.counted import counted, in_number
 from trellis.base.reason import Reason, Severity
 from trellis.core.buffers.said import Said
 from trellis.core.nodes.groups import GroupState, InstanceState
@@ -19,7 +20,8 @@ def why_no_order(state: GroupState, target: int) -> Said | None:
     if target <= max(group.max_size, state.target):
         # Where limits were lowered below what there is, what there is may still be asked for again.
         return None
-    return Said(GROUP_AT_MAXIMUM, f"{group.name} may have {group.max_size} nodes, and {target} were asked for")
+    asked = f"{target} {in_number(target, 'was', 'were')} asked for"
+    return Said(GROUP_AT_MAXIMUM, f"{group.name} may have {counted(group.max_size, 'node')}, and {asked}")
 
 
 def why_no_release(state: GroupState, instances: Iterable[str]) -> dict[str, Said]:
@@ -34,7 +36,7 @@ def why_no_release(state: GroupState, instances: Iterable[str]) -> dict[str, Sai
         if found is None:
             refused[each] = Said(UNKNOWN_INSTANCE, f"{group.name} has no instance {each}")
         elif found.state is InstanceState.RUNNING and left <= group.min_size:
-            refused[each] = Said(GROUP_AT_MINIMUM, f"{group.name} keeps {group.min_size} nodes")
+            refused[each] = Said(GROUP_AT_MINIMUM, f"{group.name} keeps {counted(group.min_size, 'node')}")
         elif found.state is not InstanceState.LEAVING:
             left -= 1
     return refused

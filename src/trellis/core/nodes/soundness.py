@@ -31,7 +31,11 @@ def why_unsound(state: GroupState) -> Said | None:
         # Whatever is not a number is not between any two.
         if not least <= value <= most:
             return Said(GROUP_UNSOUND, f"{group.name}: {name} is {value}, and must be {least:g} to {most:g}")
+    seen: set[str] = set()
     for each in state.instances:
+        if each.id in seen:
+            return Said(GROUP_UNSOUND, f"{group.name}: instance {each.id} is there twice")
+        seen.add(each.id)
         if not math.isfinite(each.since):
             return Said(GROUP_UNSOUND, f"{group.name}: instance {each.id} is as it is since {each.since}")
     return None

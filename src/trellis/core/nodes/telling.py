@@ -20,7 +20,7 @@ from trellis.core.nodes.needs import Need
 from trellis.core.nodes.pricing import Prices
 from trellis.core.nodes.refusing import refused_by
 from trellis.core.nodes.trial import Trial
-from trellis.core.nodes.upcoming import Promise
+from trellis.core.nodes.upcoming import ORDER_LOST, Promise
 from trellis.core.nodes.verdicts import (
     BUFFER_AWAITS_NODES,
     BUFFER_NEEDS_NOTHING,
@@ -54,6 +54,7 @@ def plan_of(seen: Look, memory: UpMemory, tried: Trial, decided: Decided) -> UpP
     buffers = tuple(teller.buffer(each) for each in decided.kept)
     pods = tuple(teller.pods(each) for each in wanted)
     promised = {each.group: Promise(each.target, seen.now) for each in orders}
+    ended = {each.group: each for each in seen.coming.failures if not each.instance}
     remembered = UpMemory(
         backoffs=seen.backoffs,
         promises={**seen.coming.promises, **promised},
@@ -71,15 +72,12 @@ def plan_of(seen: Look, memory: UpMemory, tried: Trial, decided: Decided) -> UpP
         ),
         pods=pods,
         buffers=buffers,
-        notes={**seen.templates.notes, **decided.notes, **_lost(seen)},
+        # Where there is no instance to give back, nobody would be told otherwise.
+        notes={**seen.templates.notes, **decided.notes, **{name: each.said for name, each in ended.items()}},
         memory=remembered,
         next_look=_next_look(seen),
+        lost={name: each.at for name, each in ended.items() if each.said.reason is ORDER_LOST},
     )
-
-
-def _lost(seen: Look) -> dict[str, Said]:
-    """Orders of which nothing came: there is no instance to give back, by which they would be told."""
-    return {each.group: each.said for each in seen.coming.failures if not each.instance}
 
 
 class _Teller:

@@ -105,7 +105,8 @@ class Trial:
 
     def end(self) -> None:
         """Leave the table as it was."""
-        for name in self._names.values():
+        # Backwards, so that nodes to come get the numbers that they would have got: it goes by those who is first.
+        for name in reversed(self._names.values()):
             self.table.remove(name)
         self._names.clear()
         for node in self._changed:

@@ -18,6 +18,7 @@ from trellis.core.fit import Demand
 from trellis.core.fit.resources import CPU, MEMORY
 from trellis.core.nodes.candidates import Candidate, Minimums
 from trellis.core.nodes.chunks import Chunks, in_turn
+from trellis.core.nodes.claim_rivals import one_for_each_claim
 from trellis.core.nodes.clearing import Clearing
 from trellis.core.nodes.down_memory import Removal
 from trellis.core.nodes.down_verdicts import NODE_NEEDED_AGAIN, NODE_NOT_TRIED, NODE_TAKES_OVER, PODS_ARE_COMING
@@ -29,7 +30,7 @@ from trellis.core.nodes.standing import Standing
 from trellis.core.nodes.templates import Templates
 from trellis.core.nodes.tenants import Tenants
 from trellis.core.nodes.trial import Trial, trial
-from trellis.core.nodes.virtual import seat
+from trellis.core.nodes.virtual import seat_all
 from trellis.core.nodes.worlds import World
 from trellis.core.usage.columns import IntColumn
 
@@ -97,13 +98,13 @@ def _fill(question: Question, made: Trial) -> _Filled:
     expected: set[int] = set()
     left: list[tuple[World, Demand, int]] = []
     seated: list[tuple[Chunks, IntColumn]] = []
-    for group in pod_groups(snapshot.pending.values(), _largest(snapshot)):
+    for group in pod_groups(one_for_each_claim(snapshot.pending.values(), made), _largest(snapshot)):
         found = made.put(made.running, group.demand, len(group.pods), made.ready)
         expected.update(found.tolist())
         if group.is_wanted and len(found) < len(group.pods):
             left.append((made.running, group.demand, len(group.pods) - len(found)))
-    for chunks in in_turn(snapshot.buffers.values()):
-        seats = seat(made, chunks, question.seats.get(chunks.uid, ()))
+    buffers = in_turn(snapshot.buffers.values())
+    for chunks, seats in zip(buffers, seat_all(made, buffers, question.seats), strict=True):
         seated.append((chunks, seats.ready))
         if seats.count < chunks.count:
             world = made.running if chunks.on_top else made.fixed

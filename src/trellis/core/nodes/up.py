@@ -8,11 +8,12 @@ rest nodes are ordered. Groups that are to have more nodes than they have come l
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 
-from trellis.core.nodes.chunks import Chunks, in_turn
+from trellis.core.nodes.chunks import in_turn
+from trellis.core.nodes.claim_rivals import one_for_each_claim
 from trellis.core.nodes.decided import Decided, Kept, Waiting
 from trellis.core.nodes.equivalence import PodGroup, pod_groups
 from trellis.core.nodes.expanders import expanders_named
@@ -28,7 +29,7 @@ from trellis.core.nodes.telling import plan_of
 from trellis.core.nodes.trial import Trial, trial
 from trellis.core.nodes.up_settings import UpSettings
 from trellis.core.nodes.verdicts import UpPlan
-from trellis.core.nodes.virtual import Seats, keep, keep_seats, seat_others
+from trellis.core.nodes.virtual import Seats, keep, seat_all
 from trellis.core.usage.columns import IntColumn
 
 
@@ -43,7 +44,7 @@ def plan_up(snapshot: Snapshot, memory: UpMemory, now: float, settings: UpSettin
 
 
 def _decide(seen: Look, memory: UpMemory, tried: Trial, limits: Limits) -> Decided:
-    groups = pod_groups(seen.snapshot.pending.values(), seen.largest)
+    groups = pod_groups(one_for_each_claim(seen.snapshot.pending.values(), tried), seen.largest)
     # Who was meant for a node that has been ordered stays so, before others look for room.
     meant = [[memory.places.get(pod.uid, "") for pod in group.pods] if memory.places else () for group in groups]
     here = np.concatenate((tried.ready, tried.coming))
@@ -53,9 +54,10 @@ def _decide(seen: Look, memory: UpMemory, tried: Trial, limits: Limits) -> Decid
     ]
     waiting = [_seated(tried, group, kept) for group, kept in zip(groups, back, strict=True)]
     buffers = in_turn(seen.snapshot.buffers.values())
-    seats = [memory.seats.get(chunks.uid, ()) for chunks in buffers]
-    sitting = [keep_seats(tried, chunks, before) for chunks, before in zip(buffers, seats, strict=True)]
-    kept = [_kept(tried, *each) for each in zip(buffers, seats, sitting, strict=True)]
+    kept = [
+        Kept(chunks, seats, Need(chunks.demand, chunks.count - seats.count))
+        for chunks, seats in zip(buffers, seat_all(tried, buffers, memory.seats), strict=True)
+    ]
     similar = similar_groups([each.group for each in seen.templates.states])
     balanced = similar if seen.settings.balance_similar_node_groups else None
     opening = Opening(tried, limits, expanders_named(seen.settings.expanders), balanced)
@@ -73,11 +75,6 @@ def _seated(tried: Trial, group: PodGroup, kept: IntColumn) -> Waiting:
     there = tried.mask(tried.ready)[kept]
     seats = Seats(np.concatenate((kept[there], ready)), np.concatenate((kept[~there], coming)))
     return Waiting(group, seats, Need(group.demand, len(group.pods) - seats.count))
-
-
-def _kept(tried: Trial, chunks: Chunks, before: Sequence[str], sitting: IntColumn) -> Kept:
-    seats = seat_others(tried, chunks, before, sitting)
-    return Kept(chunks, seats, Need(chunks.demand, chunks.count - seats.count))
 
 
 def _left(needs: Iterable[Need]) -> list[Need]:

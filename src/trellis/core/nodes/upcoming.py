@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from trellis.base.counted import counted
 from trellis.base.reason import Reason, Severity
 from trellis.core.buffers.said import Said
 from trellis.core.nodes.groups import GroupState, Instance, InstanceState
@@ -21,6 +22,9 @@ from trellis.core.nodes.up_settings import UpSettings
 
 INSTANCE_FAILED = Reason("InstanceFailed", "The provider says that the node will not come up.", Severity.WARNING)
 INSTANCE_OVERDUE = Reason("InstanceOverdue", "The node was ordered long ago and has not come up.", Severity.WARNING)
+INSTANCE_WITHOUT_NODE = Reason(
+    "InstanceWithoutNode", "The provider says that a machine is up, and it has not become a node.", Severity.WARNING
+)
 ORDER_LOST = Reason("OrderLost", "Nodes were ordered long ago, and the provider has none to show.", Severity.WARNING)
 
 
@@ -93,10 +97,11 @@ def _of_group(
     coming = [each for each in state.instances if _is_awaited(name, each, snapshot)]
     timely = [each for each in coming if now - each.since < patience]
     until = [each.since + patience for each in timely]
-    failures = list(_failures(name, state, now, patience))
+    failures = [*_failures(name, state, now, patience), *_without_node(name, snapshot, state, now, patience)]
     unseen, since, promise = _unseen(state, promise, missing_since)
     if unseen and now - since >= patience:
-        failures.append(Failure(name, since + patience, Said(ORDER_LOST, f"{unseen} nodes of {name} never came")))
+        lost = Said(ORDER_LOST, f"{counted(unseen, 'node')} of {name} never came")
+        failures.append(Failure(name, since + patience, lost))
         unseen, promise = 0, None
     elif unseen:
         until.append(since + patience)
@@ -131,6 +136,17 @@ def _failures(name: str, state: GroupState, now: float, patience: float) -> Iter
         elif each.state is InstanceState.ORDERED and now - each.since >= patience:
             said = Said(INSTANCE_OVERDUE, f"{each.id} has not come up in {patience:g} s")
             yield Failure(name, each.since + patience, said, each.id)
+
+
+def _without_node(name: str, snapshot: Snapshot, state: GroupState, now: float, patience: float) -> Iterator[Failure]:
+    """Machines that should be nodes by now. They are not given back: who knows what runs on them under another name.
+
+    One that came up long before had a node once, or nobody has missed it.
+    """
+    for each in state.instances:
+        is_up = each.state is InstanceState.RUNNING and patience <= now - each.since < 2 * patience
+        if is_up and (name, each.id) not in snapshot.ties.nodes:
+            yield Failure(name, each.since + patience, Said(INSTANCE_WITHOUT_NODE, f"{each.id} has become no node"))
 
 
 def _listed(state: GroupState) -> int:

@@ -101,7 +101,11 @@ class BufferVerdict(msgspec.Struct, frozen=True):
 
 
 class UpPlan(msgspec.Struct, frozen=True):
-    """What to do about more nodes, what is said about whom, what to remember, and when to look again at the latest."""
+    """What to do about more nodes, what is said about whom, what to remember, and when to look again at the latest.
+
+    `lost` has, by group, since when it is certain that an order which was confirmed came to nothing; it is there for as
+    long as the group says that it has what it does not show.
+    """
 
     orders: tuple[Order, ...]
     give_backs: tuple[GiveBack, ...]
@@ -110,3 +114,4 @@ class UpPlan(msgspec.Struct, frozen=True):
     notes: dict[str, Said]
     memory: UpMemory
     next_look: float | None = None
+    lost: dict[str, float] = {}

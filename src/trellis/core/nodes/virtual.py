@@ -7,7 +7,7 @@ place from a pod: what a pod has taken is simply not there any more.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -34,23 +34,31 @@ class Seats(msgspec.Struct, frozen=True):
         return len(self.ready) + len(self.coming)
 
 
-def seat(trial: Trial, chunks: Chunks, before: Sequence[str]) -> Seats:
-    """Put the chunks of a Buffer where there is room. `before` has the names of the nodes where they were."""
-    return seat_others(trial, chunks, before, keep_seats(trial, chunks, before))
+def seat_all(trial: Trial, buffers: Sequence[Chunks], seats: Mapping[str, Sequence[str]]) -> list[Seats]:
+    """Put the chunks of all Buffers where there is room. `seats` has, by UID, the names of nodes where they were.
+
+    Whoever has a place keeps it, whatever the rank of others: first all on nodes that are ready, then, of those who
+    found none there either, all who wait for a node on its way.
+    """
+    before = [seats.get(each.uid, ())[: each.count] for each in buffers]
+    ready = _seat(trial, buffers, before, trial.ready, [each.count for each in buffers])
+    left = [each.count - len(found) for each, found in zip(buffers, ready, strict=True)]
+    coming = _seat(trial, buffers, before, trial.coming, left)
+    return [Seats(*each) for each in zip(ready, coming, strict=True)]
 
 
-def keep_seats(trial: Trial, chunks: Chunks, before: Sequence[str]) -> IntColumn:
-    """Put those back that were on nodes which are ready: the numbers of their nodes."""
-    return keep(trial, world_of(trial, chunks), chunks.demand, before[: chunks.count], trial.ready, chunks.count)
-
-
-def seat_others(trial: Trial, chunks: Chunks, before: Sequence[str], kept: IntColumn) -> Seats:
-    """Put the others where there is room, first on nodes that are ready: on a row they would be missed longer."""
-    world, demand = world_of(trial, chunks), chunks.demand
-    ready = np.concatenate((kept, trial.put(world, demand, chunks.count - len(kept), trial.ready)))
-    left = chunks.count - len(ready)
-    coming = keep(trial, world, demand, before[: chunks.count], trial.coming, left)
-    return Seats(ready, np.concatenate((coming, trial.put(world, demand, left - len(coming), trial.coming))))
+def _seat(
+    trial: Trial, buffers: Sequence[Chunks], before: Sequence[Sequence[str]], nodes: IntColumn, counts: Sequence[int]
+) -> list[IntColumn]:
+    """Have chunks of all Buffers keep their places on these nodes, and then others find one, in their turn."""
+    kept = [
+        keep(trial, world_of(trial, chunks), chunks.demand, names, nodes, count)
+        for chunks, names, count in zip(buffers, before, counts, strict=True)
+    ]
+    return [
+        np.concatenate((found, trial.put(world_of(trial, chunks), chunks.demand, count - len(found), nodes)))
+        for chunks, found, count in zip(buffers, kept, counts, strict=True)
+    ]
 
 
 def world_of(trial: Trial, chunks: Chunks) -> World:

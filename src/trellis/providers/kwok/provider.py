@@ -16,6 +16,7 @@ import msgspec
 from trellis.api.kube.config_maps import ConfigMap
 from trellis.api.kube.nodes import Node
 from trellis.api.kwok_groups import GROUP_LABEL, Mishap
+from trellis.base.counted import counted
 from trellis.base.reason import Reason, Severity
 from trellis.core.buffers.said import Said
 from trellis.core.nodes.groups import GroupState, InstanceState
@@ -129,7 +130,7 @@ def _groups(view: _View, now: float) -> Groups:
     states = tuple(view.state(name, now) for name in view.declared.groups)
     told = {problem.group for problem in view.declared.problems}
     gone = [
-        GroupProblem(name, Said(GROUP_GONE, f"{len(nodes)} nodes are of a group {name} that nothing declares"))
+        GroupProblem(name, Said(GROUP_GONE, f"nothing declares the group {name} of {counted(len(nodes), 'node')}"))
         for name, nodes in sorted(view.members.items())
         if name not in view.declared.groups and name not in told
     ]
@@ -167,7 +168,8 @@ async def _failing(declared: Declared, names: Sequence[str], well: int, now: flo
         case Mishap.HANG:
             await asyncio.get_running_loop().create_future()
         case Mishap.REFUSE_ORDERS:
-            error = Said(ORDER_REFUSED, f"{declared.group.name} has no machine for {len(bad)} of {len(names)} nodes")
+            refused = f"{len(bad)} of {counted(len(names), 'node')}"
+            error = Said(ORDER_REFUSED, f"{declared.group.name} has no machine for {refused}")
             return Ordered(tuple(good), _one_step(done), error)
         case Mishap.OTHER_SHAPE:
             done += _creations(declared, declared.other_document, bad, now)
