@@ -51,6 +51,7 @@ _KINDS = {
     "batch/v1": [("jobs", "Job"), ("cronjobs", "CronJob")],
     "autoscaling.k8s.io/v1": [("verticalpodautoscalers", "VerticalPodAutoscaler")],
     "autoscaling.x-k8s.io/v1alpha1": [("hvpas", "Hvpa"), ("buffers", "Buffer")],
+    "apps.kruise.io/v1beta1": [("statefulsets", "StatefulSet"), ("statefulsets/scale", "Scale")],
     "example.com/v1": [("rollouts", "Rollout"), ("rollouts/scale", "Scale"), ("games", "Game")],
 }
 

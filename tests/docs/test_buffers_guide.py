@@ -48,8 +48,8 @@ def test_the_classes_of_nodes_are_those_that_are_known() -> None:
 
 
 def test_the_node_that_is_assumed_is_the_one_of_the_page() -> None:
-    assert BufferSettings().assumed_node == {"cpu": 1_500, "memory": 3 * 2**30}
-    assert "1.5 CPUs and 3Gi" in CONCEPT
+    assert BufferSettings().assumed_node == {"cpu": 500, "memory": 2**30}
+    assert "half a CPU and 1Gi" in CONCEPT
 
 
 def test_the_library_has_what_the_page_imports() -> None:

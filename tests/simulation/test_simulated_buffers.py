@@ -75,6 +75,26 @@ def test_a_selector_narrows_a_class_of_nodes() -> None:
     assert lived.figures.buffers[0].full > 0.5
 
 
+def test_a_class_of_tainted_nodes_gets_its_room_from_none_on() -> None:
+    taint = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}
+    mine = {"cloud.google.com/compute-class": "mine"}
+    pools = (pool("plain", price=0.1), pool("special", labels=mine, taints=[taint]))
+    capacity = {"nodeClass": {"totalCpu": "4", "totalMem": "4Gi"}}
+    kept = a_buffer(capacity, target=("CustomComputeClass", "mine"))
+    lived = Lived(on_nodes(idle(), pools=pools), kept).until(1200)
+    assert set(lived.groups()) == {"special"}
+    assert lived.figures.buffers[0].full > 0.5
+
+
+def test_a_class_of_small_nodes_gets_its_room_from_none_on() -> None:
+    small = pool("small", "1", "2Gi", labels={"cloud.google.com/compute-class": "mine"})
+    capacity = {"nodeClass": {"totalCpu": "4", "totalMem": "4Gi"}}
+    kept = a_buffer(capacity, target=("CustomComputeClass", "mine"))
+    lived = Lived(on_nodes(idle(), pools=(small,)), kept).until(1200)
+    assert lived.groups() == {"small": 4}
+    assert lived.figures.buffers[0].full > 0.5
+
+
 @pytest.mark.req("BF-31")
 def test_given_pods_bring_their_selectors_and_tolerations() -> None:
     taint = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}

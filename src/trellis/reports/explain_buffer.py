@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from trellis.base.counted import counted
 from trellis.base.durations import parse_duration
 from trellis.core.buffers.translate import BUFFER_READY
 from trellis.core.explain.buffer_parts import BufferPart, Chunk, ChunkContainer, Hindrance, Opening, Room, Told
-from trellis.reports.describe.words import counted, listed, span
+from trellis.reports.describe.words import listed, span
 from trellis.reports.explain_chunk_counts import count_lines
 from trellis.reports.explain_words import amounts, moment, person
 from trellis.reports.figures import trimmed

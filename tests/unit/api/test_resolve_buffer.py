@@ -107,6 +107,23 @@ def test_given_pods_keep_their_spec() -> None:
 
 
 @pytest.mark.req("BF-54")
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"capacity": {"replicas": {"exactly": -1}}},
+        {"capacity": {"replicas": {"percent": {"percent": -10}}}},
+        {"capacity": {"replicas": {"percent": {"percent": 10, "minCount": -1}}}},
+        {"replicaBasedBufferSpec": {"replicasCountPercentage": 10, "maxCount": -1}},
+        {"capacity": {"pods": {"replicaNum": -5, "podSpec": {"containers": [{"name": "app"}]}}}},
+        {"capacity": {"nodeClass": {"totalCpu": 0, "totalMem": "0"}}},
+        {"nodeClassBufferSpec": {"totalCpu": "40", "totalMem": "-1Gi"}},
+    ],
+    ids=str,
+)
+def test_a_number_that_no_schema_would_store_is_no_capacity(spec: dict[str, Any]) -> None:
+    assert meaning(buffer(**spec)).capacity is None
+
+
 def test_only_a_minimum_can_be_dedicated() -> None:
     document = replica_buffer(exactly=3)
     document["spec"]["podSelector"] = {"matchLabels": {"app": "web"}}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from buffer_controller_world import TWO_OF_WEB, World, path
+from buffer_controller_world import NAMESPACE, TWO_OF_WEB, World, path
 from buffer_world import app
 from model_server import Document, pod_path
 from trellis.base.durations import Duration
@@ -155,6 +155,24 @@ def test_a_share_is_of_the_count_of_any_well_known_kind(plural: str, kind: str, 
     world.run(play)
 
 
+@pytest.mark.req("BF-24")
+@pytest.mark.parametrize(("version", "chunks", "cpu"), [("apps.kruise.io/v1beta1", 4, "3"), ("apps/v1", 1, "500m")])
+def test_a_kind_that_is_called_like_a_well_known_one_is_asked_for_its_own_scale(
+    version: str, chunks: int, cpu: str
+) -> None:
+    world = World()
+    world.add_workload(replicas=10, plural="statefulsets", pods=1)
+    theirs = f"/apis/apps.kruise.io/v1beta1/namespaces/{NAMESPACE}/statefulsets/web"
+    world.put(theirs, {"spec": {}, "status": {"replicas": 40, "selector": "app=theirs"}})
+    world.add_pod("theirs", {"containers": [app(cpu="3")]})
+    world.add_buffer(**target("StatefulSet", version=version), capacity={"replicas": {"percent": {"percent": 10}}})
+
+    async def play(_: BufferController) -> None:
+        assert (world.chunks(), world.requests()["cpu"]) == (chunks, cpu)
+
+    world.run(play)
+
+
 @pytest.mark.req("BF-13", "BF-24")
 def test_a_kind_without_a_template_waits_for_its_first_pod_and_keeps_its_shape_at_zero() -> None:
     world = World()
@@ -176,6 +194,29 @@ def test_a_kind_without_a_template_waits_for_its_first_pod_and_keeps_its_shape_a
         world.edit("buffers", "web", capacity={"replicas": {"exactly": 3}})
         await world.wait(1.0)
         assert (world.chunks(), world.requests()["cpu"]) == (3, "500m")
+
+    world.run(play)
+
+
+@pytest.mark.req("BF-23")
+def test_a_scale_that_is_not_followed_and_tells_of_its_pods_late_is_asked_again_soon() -> None:
+    world = World()
+    world.put(path("rollouts", "web"), {"spec": {}, "status": {"replicas": 1, "selector": "app=web"}})
+    world.add_pod("web")
+    world.add_buffer(**target("Rollout", version="example.com/v1"), capacity={"replicas": {"percent": {"percent": 50}}})
+
+    async def play(_: BufferController) -> None:
+        assert world.chunks() == 1
+        await world.wait(10.0)
+        world.add_pod("web")
+        await world.wait(1.0)
+        world.put(path("rollouts", "web"), {"spec": {}, "status": {"replicas": 8, "selector": "app=web"}})
+        await world.wait(4.0)
+        assert world.chunks() == 4
+        before = len(world.server.requests)
+        await world.wait(40.0)
+        scales = [each for each in world.server.requests[before:] if each.path.endswith("/scale")]
+        assert len(scales) <= 2, "what does not change is not asked for every few seconds"
 
     world.run(play)
 

@@ -55,19 +55,20 @@ def test_a_target_that_is_deleted_and_made_anew_is_another_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "reason"),
+    ("spec", "reason", "why"),
     [
-        (about("Deploymint"), "TargetKindNotServed"),
-        (about("DaemonSet"), "TargetNotScalable"),
-        (about("Rollout", version="example.com/v1"), "TargetNotFound"),
+        (about("Deploymint"), "TargetKindNotServed", "did you mean Deployment?"),
+        (about("DaemonSet"), "TargetNotScalable", "Reason: DaemonSet has no scale subresource"),
+        (about("Rollout", version="example.com/v1"), "TargetNotFound", "does not exist"),
     ],
 )
-def test_a_target_of_a_kind_that_cannot_be_one_is_said(spec: Document, reason: str) -> None:
+def test_a_target_of_a_kind_that_cannot_be_one_is_said(spec: Document, reason: str, why: str) -> None:
     world = World()
     world.add_buffer(**spec)
 
     async def play(_: BufferController) -> None:
         assert world.condition() == ("False", reason)
+        assert why in world.message()
 
     world.run(play)
 

@@ -10,7 +10,7 @@ from capacity_buffer_world import OF_BUFFER, OF_WEB, CapacityWorld
 from model_server import Document
 from trellis.controllers.buffers.controller import BufferController
 from trellis.controllers.buffers.elsewhere_settings import ElsewhereSettings
-from trellis.controllers.buffers.settings import BufferControllerSettings
+from trellis.controllers.buffers.settings import BufferControllerSettings, TranslationSettings
 from trellis.kube.requests import Request
 from trellis.kube.scripted import Answer, refusal
 
@@ -179,6 +179,39 @@ def test_a_buffer_of_another_type_has_none() -> None:
         assert (world.capacity(), world.template(OF_BUFFER), world.kept()) == (None, None, None)
 
     world.run(play)
+
+
+def test_what_was_kept_goes_though_nobody_saw_the_type_change() -> None:
+    world = translating()
+
+    async def first(_: BufferController) -> None:
+        assert world.capacity() is not None
+
+    async def then(_: BufferController) -> None:
+        assert (world.capacity(), world.template(OF_BUFFER), world.kept()) == (None, None, None)
+        assert world.chunks() == 2, "the rest of its status is for whoever serves the type"
+        world.edit("buffers", "web", type="buffer.x-k8s.io/active-capacity")
+        await world.wait(1.0)
+        assert (spec_of(world)["replicas"], world.kept()) == (2, KEPT)
+
+    world.run(first)
+    world.edit("buffers", "web", type="buffer.example.com/other")
+    world.run(then)
+
+
+def test_what_was_kept_goes_when_the_kind_of_target_is_set_aside_for_another_controller() -> None:
+    world = translating()
+
+    async def first(_: BufferController) -> None:
+        assert world.capacity() is not None
+
+    async def then(_: BufferController) -> None:
+        assert (world.capacity(), world.template(OF_BUFFER), world.kept()) == (None, None, None)
+
+    world.run(first)
+    apart = TranslationSettings(set_aside_target_kinds=("Deployment",))
+    world.settings = BufferControllerSettings(translation=apart, elsewhere=world.settings.elsewhere)
+    world.run(then)
 
 
 @pytest.mark.parametrize("version", ["v1beta1", "v1alpha1"])

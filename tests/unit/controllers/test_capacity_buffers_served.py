@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from buffer_controller_world import TWO_OF_WEB, path
+from buffer_controller_world import NAMESPACE, TWO_OF_WEB, path
 from buffer_world import app
 from capacity_buffer_world import MANAGED, OF_WEB, CapacityWorld
 from model_server import Document
@@ -331,6 +331,47 @@ def test_an_api_server_that_is_slow_to_answer_costs_no_room() -> None:
         world.fault = lambda request: refusal(503, "ServiceUnavailable") if request.path.endswith("/scale") else None
         await world.wait(130.0)
         assert (world.replicas(), world.ready()) == (3, READY)
+
+    world.run(play)
+
+
+def test_a_refusal_costs_the_room_once_it_has_lasted() -> None:
+    world = CapacityWorld(serve=True)
+    world.put(path("rollouts", "web"), {"spec": {}, "status": {"replicas": 10, "selector": "app=web"}})
+    world.add_pod("web")
+    world.add_capacity(scalableRef={"apiGroup": "example.com", "kind": "Rollout", "name": "web"}, replicas=3)
+
+    async def play(_: BufferController) -> None:
+        await world.wait(5.0)
+        world.fault = lambda request: refusal(403, "Forbidden", "no") if request.path.endswith("/scale") else None
+        world.add_pod("web")
+        await world.wait(20.0)
+        assert (world.replicas(), world.ready()) == (3, READY)
+        await world.wait(20.0)
+        assert (world.replicas(), world.ready()[0]) == (None, "False")
+        world.fault = lambda _request: None
+        await world.wait(20.0)
+        assert (world.replicas(), world.ready()) == (3, READY)
+
+    world.run(play)
+
+
+def test_a_scale_of_its_own_group_is_asked_and_asked_again_when_pods_have_come() -> None:
+    world = CapacityWorld(serve=True)
+    theirs = f"/apis/apps.kruise.io/v1beta1/namespaces/{NAMESPACE}/statefulsets/web"
+    world.put(theirs, {"spec": {}, "status": {"replicas": 10, "selector": "app=web"}})
+    world.add_pod("web")
+    about = {"apiGroup": "apps.kruise.io", "kind": "StatefulSet", "name": "web"}
+    world.add_capacity(scalableRef=about, percentage=30)
+
+    async def play(_: BufferController) -> None:
+        assert (world.replicas(), world.ready()) == (3, READY)
+        await world.wait(5.0)
+        world.add_pod("web")
+        await world.wait(1.0)
+        world.put(theirs, {"spec": {}, "status": {"replicas": 20, "selector": "app=web"}})
+        await world.wait(4.0)
+        assert world.replicas() == 6
 
     world.run(play)
 

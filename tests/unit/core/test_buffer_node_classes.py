@@ -15,10 +15,12 @@ from trellis.core.buffers import BufferSettings, Facts, NodesOfClass, Said, clas
 from trellis.core.buffers.node_classes import (
     CHUNK_EXCEEDS_TOTALS,
     CHUNK_LARGER_THAN_NODES,
+    NODE_CLASS_CONTRADICTED,
     NODE_CLASS_EMPTY,
     NODE_CLASS_UNKNOWN,
     NODE_CLASS_WITHOUT_ROOM,
 )
+from trellis.core.buffers.translate import BUFFER_READY
 from trellis.core.fit import NodeTable
 
 SMALLEST = NodesOfClass(3, {"cpu": 7_900, "memory": 2**35}, {"cpu": 15_900, "memory": 2**36})
@@ -75,6 +77,12 @@ def test_a_stored_chunk_beyond_the_totals_is_not_ready(chunk: dict[str, str]) ->
     assert (made.is_ready, made.ready.reason, made.chunks) == (False, CHUNK_EXCEEDS_TOTALS, 0)
 
 
+def test_a_stored_chunk_without_a_size_says_what_it_lacks() -> None:
+    for chunk in ({}, {"example.com/gpu": "1"}, {"cpu": "0"}, {"cpu": "-1"}):
+        made = translated(class_buffer(perChunkResources=chunk))
+        assert made.ready == Said(CHUNK_EXCEEDS_TOTALS, "perChunkResources must have cpu or memory above zero")
+
+
 def test_a_chunk_larger_than_every_node_is_said_but_kept_since_larger_nodes_may_come() -> None:
     made = translated(class_buffer(perChunkResources={"cpu": "16", "memory": "1Gi"}), Facts(nodes=SMALLEST))
     assert (made.chunks, made.is_ready) == (2, True)
@@ -85,7 +93,14 @@ def test_a_chunk_larger_than_every_node_is_said_but_kept_since_larger_nodes_may_
 def test_while_a_class_has_no_node_chunks_are_made_for_a_small_one() -> None:
     made = translated(class_buffer())
     assert [each.reason for each in made.notes] == [NODE_CLASS_EMPTY]
-    assert (made.chunks, made.is_ready) == (27, True)
+    assert (made.chunks, made.is_ready) == (80, True)
+    assert requests_of(made) == {"cpu": "500m", "memory": "64Mi"}
+
+
+def test_no_total_is_cut_because_the_first_node_may_be_a_small_one() -> None:
+    made = translated(class_buffer(totalCpu="10000", totalMem="1Ti"))
+    assert (made.ready.reason, made.chunks) == (BUFFER_READY, BufferSettings().most_chunks)
+    assert requests_of(made)["cpu"] == "2"
 
 
 def test_a_node_without_room_leaves_no_chunk_that_fits_all() -> None:
@@ -105,6 +120,14 @@ def test_a_selector_narrows_the_class_or_stands_for_one() -> None:
     made = translated(class_buffer(nodeSelector={"zone": "a"}))
     assert made.pod_spec is not None
     assert made.pod_spec["nodeSelector"] == {POOL: "spot", "zone": "a"}
+
+
+@pytest.mark.req("BF-30")
+def test_a_selector_of_another_class_than_the_target_is_not_overruled() -> None:
+    made = translated(class_buffer(nodeSelector={POOL: "other"}))
+    assert (made.is_ready, made.ready.reason, made.chunks) == (False, NODE_CLASS_CONTRADICTED, 0)
+    assert str(made.ready) == f"nodeSelector asks for {POOL}=other, and nodes of NodePool spot have another"
+    assert translated(class_buffer(nodeSelector={POOL: "spot"})).is_ready
 
 
 @pytest.mark.parametrize(
@@ -143,6 +166,18 @@ def test_the_smallest_node_has_the_least_of_every_resource_without_what_runs_eve
     assert of(nodes, {POOL: "other"}) == NodesOfClass()
 
 
+def test_a_node_that_offers_nothing_does_not_cost_the_others_their_chunks() -> None:
+    nodes = [pool("n1", "8", "16Gi"), pool("broken", "0", "0"), pool("full", "4", "16Gi")]
+    full = NodeTable(nodes)
+    kept = {"cpu": np.zeros(full.reach, dtype=np.int64)}
+    kept["cpu"][full.find("full")] = 4_000
+    found = of(nodes, {POOL: "spot"}, kept=kept)
+    assert (found.count, found.least) == (3, {"cpu": 8_000, "memory": 16 * 2**30})
+    assert translated(class_buffer(), Facts(nodes=found)).chunks == 5
+    nothing = of(nodes[1:2], {POOL: "spot"})
+    assert translated(class_buffer(), Facts(nodes=nothing)).ready.reason is NODE_CLASS_WITHOUT_ROOM
+
+
 def test_chunks_tolerate_the_taints_that_all_nodes_of_the_class_have_for_good() -> None:
     passing = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
     soft = {"key": "soft", "effect": "PreferNoSchedule"}
@@ -152,6 +187,40 @@ def test_chunks_tolerate_the_taints_that_all_nodes_of_the_class_have_for_good() 
     assert made.pod_spec is not None
     assert made.pod_spec["tolerations"] == [{**SPOT, "operator": "Equal"}]
     assert of([*tainted, pool("n3", "8")], {POOL: "spot"}).taints == ()
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "trellis.x-k8s.io/leaving",
+        "trellis.x-k8s.io/starting",
+        "startup-taint.cluster-autoscaler.kubernetes.io/agent",
+        "karpenter.sh/disrupted",
+    ],
+)
+def test_a_taint_that_comes_and_goes_with_the_life_of_a_node_is_no_part_of_its_class(key: str) -> None:
+    nodes = [pool("n1", "8", taints=[SPOT, {"key": key, "effect": "NoSchedule"}])]
+    assert [each.key for each in of(nodes, {POOL: "spot"}).taints] == ["spot"]
+
+
+@pytest.mark.parametrize("chunk", [{}, {"perChunkResources": {"cpu": "1", "memory": "128Mi"}}])
+def test_while_a_class_has_no_node_its_chunks_tolerate_whatever_taints_its_first_one_will_have(
+    chunk: dict[str, Any],
+) -> None:
+    made = translated(class_buffer(**chunk))
+    assert made.pod_spec is not None
+    assert made.pod_spec["tolerations"] == [{"operator": "Exists"}]
+    assert made.pod_spec["nodeSelector"] == {POOL: "spot"}
+    made = translated(class_buffer(**chunk), Facts(nodes=of([pool("n1", "8")], {POOL: "spot"})))
+    assert made.pod_spec is not None
+    assert not made.pod_spec.get("tolerations"), "the class has a node, and that has no taint"
+
+
+def test_a_selector_that_matches_no_node_yet_tolerates_nothing_for_it_may_mean_nodes_of_many_kinds() -> None:
+    totals = {"totalCpu": 1, "totalMem": "1Gi", "nodeSelector": {"zone": "a"}}
+    made = translated(buffer(capacity={"nodeClass": totals}))
+    assert made.pod_spec is not None
+    assert not made.pod_spec.get("tolerations")
 
 
 @pytest.mark.req("BF-16")

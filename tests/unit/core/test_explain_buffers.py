@@ -127,6 +127,13 @@ def test_what_a_scale_says_counts_for_kinds_that_nobody_knows() -> None:
     assert (part.wanted, chunk_of(part).like) == (5, "web-1-3")
 
 
+def test_a_scale_is_believed_for_a_kind_that_is_called_like_a_well_known_one() -> None:
+    theirs = {"apiVersion": "example.com/v1", "kind": "Deployment", "name": "web"}
+    cluster = world(4, targetRef=theirs, capacity={"replicas": {"percent": {"percent": 50}}})
+    cluster.scales = [ScaleLine(TargetRef(NAMESPACE, *theirs.values()), ScaleAnswer("app=web"), replicas=9)]
+    assert explained(cluster).wanted == 5
+
+
 def test_the_last_shape_stands_for_a_kind_without_a_template() -> None:
     cluster = world(1, **exactly(2, ROLLOUT))
     cluster.scales = [ScaleLine(TargetRef(NAMESPACE, ROLLOUT["apiVersion"], "Rollout", "web"), ScaleAnswer("app=web"))]

@@ -47,6 +47,10 @@ def given_pods(**resources: Any) -> dict[str, Any]:
             "in equal chunks that fit the smallest of them. These are nodes labelled karpenter.sh/nodepool=spot.",
         ),
         (of_class("Pool"), "By which label nodes show a Pool has to be set, with --node-class-labels."),
+        (
+            of_class(nodeSelector={"karpenter.sh/nodepool": "other"}),
+            "No node can be one of these: nodeSelector asks for karpenter.sh/nodepool=other, and",
+        ),
         (given_pods(requests={"cpu": "2", "memory": "4Gi"}), "5 pods of the given spec: 2 CPU and 4Gi memory each."),
         (given_pods(limits={"nvidia.com/gpu": "1"}), "5 pods of the given spec: 1 nvidia.com/gpu each."),
         (given_pods(), "Keeps room for 5 pods of the given spec."),

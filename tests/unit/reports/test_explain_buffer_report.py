@@ -82,7 +82,7 @@ def test_no_line_is_wider_than_the_terminal(width: int, name: str) -> None:
         ),
         (
             {"targetRef": POOL, "capacity": {"nodeClass": {"totalCpu": "4", "totalMem": "6Gi"}}},
-            "Up to CPU 4 and memory 6Gi in all, in as few equal chunks as fit a small node: 3.",
+            "Up to CPU 4 and memory 6Gi in all, in as few equal chunks as fit a small node: 8.",
         ),
         (
             {"targetRef": POOL, "capacity": {"nodeClass": {"totalCpu": "4", "totalMem": "6Gi"}}},

@@ -125,26 +125,34 @@ def _capacity(spec: BufferSpec) -> Capacity | None:
     if capacity.node_class is not None:
         return _totals(capacity.node_class)
     pods = capacity.pods
-    return None if pods is None else GivenPods(pods.replica_num or 0, pods.pod_spec or {}, pods.pod_labels or {})
+    if pods is None or _is_negative(pods.replica_num):
+        return None
+    return GivenPods(pods.replica_num or 0, pods.pod_spec or {}, pods.pod_labels or {})
 
 
 def _replicas(capacity: ReplicaCapacity) -> Capacity | None:
     if capacity.percent is not None:
         return _percent(capacity.percent)
-    return None if capacity.exactly is None else FixedReplicas(capacity.exactly)
+    return None if capacity.exactly is None or capacity.exactly < 0 else FixedReplicas(capacity.exactly)
 
 
-def _percent(capacity: PercentCapacity | ReplicaShorthand) -> PercentOfReplicas:
+def _percent(capacity: PercentCapacity | ReplicaShorthand) -> PercentOfReplicas | None:
     percent = capacity.replicas_count_percentage if isinstance(capacity, ReplicaShorthand) else capacity.percent
+    if any(map(_is_negative, (percent, capacity.min_count, capacity.max_count))):
+        return None
     return PercentOfReplicas(percent or 0, least=capacity.min_count or 0, most=capacity.max_count)
 
 
 def _totals(capacity: NodeClassCapacity) -> NodeClassTotals | None:
     cpu, memory = stored_amount(capacity.total_cpu), stored_amount(capacity.total_mem)
-    if cpu is None or memory is None:
+    if cpu is None or memory is None or min(cpu, memory) <= Quantity.ZERO:
         return None
     chunk = None if capacity.per_chunk_resources is None else stored_amounts(capacity.per_chunk_resources)
     return NodeClassTotals(cpu, memory, chunk, capacity.node_selector or {})
+
+
+def _is_negative(count: int | None) -> bool:
+    return count is not None and count < 0
 
 
 def _schedule(written: BufferSchedule | None) -> tuple[Windows | None, str]:

@@ -28,6 +28,8 @@ class KnownCapacity(msgspec.Struct):
     pod: ShownPod | None = None
     template: ShownTemplate | None = None
     facts: Facts | None = None
+    # Since when, on the loop's clock, its workload may not be read.
+    forbidden_since: float | None = None
     made: Translation | None = None
     # The object, the translation and the template that are known to agree.
     told: tuple[CapacityBuffer, Translation, PodTemplate | None] | None = None

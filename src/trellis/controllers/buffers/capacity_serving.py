@@ -16,11 +16,12 @@ from trellis.controllers.buffers.capacity_gathering import CapacityGathering
 from trellis.controllers.buffers.capacity_keeping import CapacityKeeping, KnownCapacity
 from trellis.controllers.buffers.capacity_publishing import CapacityPublishing
 from trellis.controllers.buffers.capacity_watching import CapacityWatching, name_in
+from trellis.controllers.buffers.doubting import LATER_SECONDS, is_unsure, may_follow_up
 from trellis.controllers.buffers.owned import RETRY_SECONDS
 from trellis.controllers.buffers.sharing import Sharing
 from trellis.core.buffers import BufferSettings, Facts, Translation, is_served, translate_capacity_buffer
 from trellis.core.model.keys import Key
-from trellis.core.model.target_problems import TARGET_UNREACHABLE, TargetProblem, unread
+from trellis.core.model.target_problems import TARGET_UNREACHABLE, unread
 from trellis.kube.resources import BUFFERS
 from trellis.runtime.metrics import Metrics
 
@@ -64,8 +65,9 @@ class Serving:
         facts = await self._facts(buffer, known)
         if facts is None:
             return RETRY_SECONDS
+        soon = LATER_SECONDS if may_follow_up(known, facts) else None
         made = self._translated(buffer, known, facts)
-        again = None if made.is_ready else _UNTOLD_SECONDS
+        again = soon if made.is_ready else _UNTOLD_SECONDS
         created = buffer.metadata.creation_timestamp
         if self._sharing.put(key, math.nan if created is None else created.timestamp(), made):
             self._settle(key[0])
@@ -107,9 +109,7 @@ class Serving:
             facts = await self._gathering.facts(buffer, known)
         except (KubeError, UnreadableObject) as error:
             facts = Facts(unread(TARGET_UNREACHABLE, str(error)))
-        target = facts.target
-        unanswered = isinstance(target, TargetProblem) and target.reason is TARGET_UNREACHABLE
-        return None if unanswered and buffer.status.replicas is not None else facts
+        return None if is_unsure(known, facts) and buffer.status.replicas is not None else facts
 
     def _translated(self, buffer: CapacityBuffer, known: KnownCapacity, facts: Facts) -> Translation:
         if known.made is None or known.facts != facts:

@@ -19,11 +19,12 @@ from trellis.controllers.buffers.keeping import Shown
 from trellis.controllers.buffers.slimming import AnyCounted
 from trellis.controllers.buffers.target_plugins import GroupKind, group_kind
 from trellis.core.buffers import TargetKind, TargetReading
-from trellis.core.buffers.target_kinds import TARGET_UNREADABLE
+from trellis.core.buffers.target_kinds import TARGET_UNREADABLE, not_scalable
 from trellis.core.model.owners import ScaleAnswer, TargetRef, missing
 from trellis.core.model.selection import selector_of
 from trellis.core.model.target_problems import (
     TARGET_NOT_FOUND,
+    TARGET_NOT_SCALABLE,
     TARGET_SELECTS_NOTHING,
     TargetProblem,
     reason_of,
@@ -86,7 +87,7 @@ class Counting:
         kind = self._kinds.get(group_kind(target.api_version, target.kind))
         if kind is not None:
             return await self._read(target, kind)
-        informer = self._workloads.get(target.kind)
+        informer = self._workloads.get(target.kind) if target.is_well_known else None
         if informer is not None:
             return _seen(target, informer, known)
         return await self._scale(target)
@@ -113,7 +114,7 @@ class Counting:
     async def _scale(self, target: TargetRef) -> Counted | TargetProblem:
         found = await self._scalable.read(target)
         if isinstance(found, TargetProblem):
-            return found
+            return not_scalable(target.kind) if found.reason is TARGET_NOT_SCALABLE else found
         scale = found.scale
         text = scale.status.selector
         selector = parse_selector(text) if text else Selector.nothing()

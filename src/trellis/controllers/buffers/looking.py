@@ -10,6 +10,7 @@ from trellis.api.buffer import Buffer
 from trellis.base.errors import KubeError, UnreadableObject
 from trellis.controllers.buffers import metrics as named
 from trellis.controllers.buffers.calming import calm_until, clock
+from trellis.controllers.buffers.doubting import LATER_SECONDS, is_unsure, may_follow_up
 from trellis.controllers.buffers.gathering import Gathering
 from trellis.controllers.buffers.keeping import Keeping, Known
 from trellis.controllers.buffers.publishing import status_action
@@ -21,7 +22,7 @@ from trellis.controllers.buffers.watching import Watching
 from trellis.controllers.buffers.withdrawing import Withdrawing
 from trellis.core.buffers import Facts, Translation
 from trellis.core.model.keys import Key, key_of
-from trellis.core.model.target_problems import TARGET_FORBIDDEN, TARGET_UNREACHABLE, TargetProblem, unread
+from trellis.core.model.target_problems import TARGET_UNREACHABLE, unread
 from trellis.kube.events import reference_to
 from trellis.kube.outcomes import Result
 from trellis.kube.resources import BUFFERS
@@ -34,8 +35,6 @@ from trellis.runtime.posting import Record
 _RETRY_SECONDS: Final = 5.0
 # A target of a kind that is not followed, and one that is not there, are looked for again: nobody tells of them.
 _UNTOLD_SECONDS: Final = 10.0
-# A refusal that lasts so long is believed.
-_SURE_SECONDS: Final = 30.0
 # So much later than the edge of a window, because clocks round.
 _EDGE_SECONDS: Final = 0.01
 
@@ -90,18 +89,20 @@ class Looking:
         facts = await self._facts(buffer, known)
         if facts is None:
             return _RETRY_SECONDS
+        soon = may_follow_up(known, facts)
         made = self._translated(buffer, known, facts)
+        again = self._again(made, soon=soon)
         if self._sharing.put(key, _created(buffer), made):
             self._settle(key[0])
-            return self._again(made)
+            return again
         # Quotas may have been shared out while facts were asked for, and the Buffer may have changed.
         settled = self._sharing.of(key)
         newest = self._watching.buffers.get(*key)
         if settled is None or newest is None or newest.metadata.uid != known.uid:
-            return self._again(made)
+            return again
         retries = await self._publish(newest, known, settled), await self._elsewhere.keep(newest, settled)
         known.calm_until = calm_until(known) if retries == (None, None) and made.pod_spec is not None else -math.inf
-        return min((each for each in (*retries, self._again(made)) if each is not None), default=None)
+        return min((each for each in (*retries, again) if each is not None), default=None)
 
     def is_calm(self, buffer: Buffer) -> bool:
         """Whether all has been told of a Buffer, and whatever can make a difference will be told by the watch."""
@@ -118,17 +119,7 @@ class Looking:
         except (KubeError, UnreadableObject) as error:
             _log.detail(2, "a target could not be asked", buffer=key_of(buffer), error=error)
             facts = Facts(unread(TARGET_UNREACHABLE, str(error)))
-        target = facts.target
-        problem = target.reason if isinstance(target, TargetProblem) else None
-        if problem is not TARGET_FORBIDDEN:
-            known.forbidden_since = None
-        elif known.forbidden_since is None:
-            known.forbidden_since = clock()
-        # Room must not go because an API server is slow, or has just started and forbids everything for a moment.
-        unsure = problem is TARGET_UNREACHABLE or (
-            known.forbidden_since is not None and clock() < known.forbidden_since + _SURE_SECONDS
-        )
-        return None if unsure and _has_pods(buffer) else facts
+        return None if is_unsure(known, facts) and _has_pods(buffer) else facts
 
     def _translated(self, buffer: Buffer, known: Known, facts: Facts) -> Translation:
         now, made = self._now(), known.made
@@ -157,9 +148,10 @@ class Looking:
         tell(self._record, reference_to(BUFFERS, buffer), known, settled)
         return None
 
-    def _again(self, made: Translation) -> float | None:
+    def _again(self, made: Translation, *, soon: bool) -> float | None:
         edge = math.inf if made.next_change is None else max(made.next_change - self._now(), 0.0) + _EDGE_SECONDS
-        wait = min(edge, math.inf if made.pod_spec is not None else _UNTOLD_SECONDS)
+        untold = math.inf if made.pod_spec is not None else _UNTOLD_SECONDS
+        wait = min(edge, LATER_SECONDS if soon else untold)
         return None if math.isinf(wait) else wait
 
     def _leave(self, key: Key) -> None:

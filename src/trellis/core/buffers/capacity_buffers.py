@@ -14,6 +14,7 @@ from typing import Any, Final
 from trellis.api.buffer import ACTIVE_CAPACITY
 from trellis.api.kube.capacity_buffers import CapacityBuffer, CapacityBufferSpec
 from trellis.api.kube.meta import Condition
+from trellis.base.counted import counted
 from trellis.base.reason import Reason, Severity
 from trellis.base.times import format_time
 from trellis.core.buffers.facts import Facts, FoundTarget
@@ -61,7 +62,7 @@ def translate_capacity_buffer(buffer: CapacityBuffer, facts: Facts, settings: Bu
     if isinstance(wanted, Said):
         return _not_ready(wanted)
     chunks = min(wanted, settings.most_chunks)
-    cut = Said(CHUNKS_CUT, f"cut from {wanted} to {chunks} replicas, the most that one buffer may have")
+    cut = Said(CHUNKS_CUT, f"cut from {wanted} to {counted(chunks, 'replica')}, the most that one buffer may have")
     return Translation(
         wanted=wanted,
         chunks=chunks,

@@ -30,8 +30,11 @@ from trellis.core.usage.columns import BoolColumn, IntColumn
 NODE_CLASS_UNKNOWN = Reason(
     "NodeClassUnknown", "Nobody has said by which label nodes show a class of this kind.", Severity.WARNING
 )
+NODE_CLASS_CONTRADICTED = Reason(
+    "NodeClassContradicted", "The nodeSelector asks for nodes of another class than the target is.", Severity.ERROR
+)
 NODE_CLASS_WITHOUT_ROOM = Reason(
-    "NodeClassWithoutRoom", "Some node of the class leaves no CPU or no memory for pods.", Severity.WARNING
+    "NodeClassWithoutRoom", "No node of the class leaves both CPU and memory for pods.", Severity.WARNING
 )
 NODE_CLASS_EMPTY = Reason("NodeClassEmpty", "There is no node of the class yet, so chunks are made for a small one.")
 CHUNK_EXCEEDS_TOTALS = Reason("ChunkExceedsTotals", "Not one chunk is within the totals.", Severity.ERROR)
@@ -50,6 +53,10 @@ _PASSING: Final = (
     "karpenter.sh/unregistered",
     "ToBeDeletedByClusterAutoscaler",
     "DeletionCandidateOfClusterAutoscaler",
+    "startup-taint.cluster-autoscaler.kubernetes.io/",
+    "status-taint.cluster-autoscaler.kubernetes.io/",
+    "ignore-taint.cluster-autoscaler.kubernetes.io/",
+    "trellis.x-k8s.io/",
 )
 _NOTHING_KEPT: Mapping[str, IntColumn] = {}
 
@@ -71,6 +78,9 @@ def class_labels(buffer: EffectiveBuffer, settings: BufferSettings) -> dict[str,
     label = settings.label_of(target.kind)
     if label is None:
         return Said(NODE_CLASS_UNKNOWN, f"no label is known for nodes of a {target.kind}")
+    if more.get(label, target.name) != target.name:
+        said = f"nodeSelector asks for {label}={more[label]}, and nodes of {target.kind} {target.name} have another"
+        return Said(NODE_CLASS_CONTRADICTED, said)
     return more | {label: target.name}
 
 
@@ -85,6 +95,10 @@ def nodes_of_class(
     if not count:
         return NodesOfClass()
     room = {name: _room(table, mask, name, kept.get(name)) for name in _RESOURCES}
+    # One that has nothing to offer, or not yet, takes no chunk of any size: it does not decide for the others.
+    offering = np.logical_and.reduce([column > 0 for column in room.values()])
+    if offering.any():
+        room = {name: column[offering] for name, column in room.items()}
     return NodesOfClass(
         count,
         least={name: int(column.min()) for name, column in room.items()},
@@ -98,9 +112,11 @@ def split(totals: NodeClassTotals, nodes: NodesOfClass, settings: BufferSettings
     bounds = {"cpu": totals.cpu, "memory": totals.memory}
     if totals.chunk is None:
         return _derived(bounds, nodes, settings)
-    given = {name: amount for name, amount in totals.chunk.items() if amount}
+    given = {name: amount for name, amount in totals.chunk.items() if amount > Quantity.ZERO}
     counts = [bounds[name].nanos // given[name].nanos for name in _RESOURCES if name in given]
-    if not counts or not min(counts):
+    if not counts:
+        return Said(CHUNK_EXCEEDS_TOTALS, "perChunkResources must have cpu or memory above zero")
+    if not min(counts):
         return Said(CHUNK_EXCEEDS_TOTALS)
     too_large = [name for name in _RESOURCES if _is_above(name, given.get(name), nodes.most)]
     notes = (Said(CHUNK_LARGER_THAN_NODES, _larger(too_large, given, nodes.most)),) if too_large else ()
@@ -112,6 +128,9 @@ def _derived(bounds: Mapping[str, Quantity], nodes: NodesOfClass, settings: Buff
     if not all(node.get(name, 0) > 0 for name in _RESOURCES):
         return Said(NODE_CLASS_WITHOUT_ROOM)
     count = max(-(-bounds[name].nanos // nanos_in(name, node[name])) for name in _RESOURCES)
+    if not nodes.count:
+        # No total is cut for a node that is only assumed.
+        count = min(count, settings.most_chunks)
     cpu = Quantity.from_milli(bounds["cpu"].nanos // count // nanos_in("cpu", 1))
     memory = Quantity(bounds["memory"].nanos // count // NANOS * NANOS, bounds["memory"].format)
     requests = {name: str(amount) for name, amount in (("cpu", cpu), ("memory", memory)) if amount}

@@ -19,8 +19,9 @@ NODE_CLASS_LABELS: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 
-# Two cores and 4Gi, less what such a node keeps for itself and for its DaemonSets.
-_SMALL_NODE: Final[Mapping[str, int]] = MappingProxyType({"cpu": 1_500, "memory": 3 * 2**30})
+# What the smallest machines that people have for nodes leave beside their DaemonSets. For chunks that are larger than
+# the nodes of a class no first node would ever come, and as soon as there is one it decides.
+_SMALL_NODE: Final[Mapping[str, int]] = MappingProxyType({"cpu": 500, "memory": 2**30})
 
 
 class BufferSettings(msgspec.Struct, frozen=True):

@@ -83,17 +83,20 @@ def given_shape(document: Mapping[str, Any], labels: Labels = NOTHING) -> Shape 
     return _shape(spec, labels, Said(SHAPE_GIVEN))
 
 
-def class_shape(requests: Mapping[str, str], labels: Labels, taints: tuple[Taint, ...]) -> Shape | Said:
+def class_shape(requests: Mapping[str, str], labels: Labels, taints: tuple[Taint, ...] | None) -> Shape | Said:
     """A chunk of a node class: so much, on nodes with these labels, whatever taints all of them have.
 
-    A class that keeps pods away is for pods that tolerate it, and so is its room.
+    A class that keeps pods away is for pods that tolerate it, and so is its room. `taints` are None where nobody knows
+    them yet: then any will do, or no first node would ever come.
     """
     document = {
         "containers": [{"name": "chunk", "resources": {"requests": dict(requests)}}],
         "nodeSelector": dict(labels),
     }
     spec = convert_object(document, PodSpec)
-    tolerations = tuple(Toleration(each.key, "Equal", each.value, each.effect) for each in taints)
+    tolerations: tuple[Toleration, ...] = (Toleration(operator="Exists"),)
+    if taints is not None:
+        tolerations = tuple(Toleration(each.key, "Equal", each.value, each.effect) for each in taints)
     return _shape(msgspec.structs.replace(spec, tolerations=tolerations), {}, Said(SHAPE_OF_CLASS))
 
 

@@ -21,6 +21,7 @@ import msgspec
 
 from trellis.base.reason import Reason, Severity
 from trellis.base.selectors import MatchExpression, Selector, selector_from_object
+from trellis.core.model.target_problems import TARGET_NOT_SCALABLE, TargetProblem, unread
 
 TARGET_UNREADABLE = Reason(
     "TargetUnreadable", "Whoever reads this kind of target could not make sense of it.", Severity.ERROR
@@ -58,6 +59,11 @@ class TargetKind(Protocol):
 
     def read(self, document: Mapping[str, Any]) -> TargetReading:
         """What an object of the kind says. An error is told in the Buffer's condition, and hurts no other Buffer."""
+
+
+def not_scalable(kind: str) -> TargetProblem:
+    """Why a kind cannot be the target of a Buffer: nobody knows how many pods it has, or which."""
+    return unread(TARGET_NOT_SCALABLE, f"{kind} has no scale subresource")
 
 
 def selector_in(document: Mapping[str, Any] | None) -> Selector:

@@ -22,6 +22,7 @@ from trellis.api.resolve import (
     PercentOfReplicas,
     Strategy,
 )
+from trellis.base.counted import counted
 from trellis.base.reason import Reason, Severity
 from trellis.core.buffers.facts import Facts, FoundTarget
 from trellis.core.buffers.filling import unfilled
@@ -82,11 +83,12 @@ def translate(buffer: EffectiveBuffer, facts: Facts, now: float, settings: Buffe
     chunks = size
     ready = Said(BUFFER_READY, asked.shape.source.reason.meaning)
     if size < asked.count:
-        ready = Said(CHUNKS_CUT, f"cut from {asked.count} to {size} chunks, the most that one Buffer may have")
+        fewer = counted(size, "chunk")
+        ready = Said(CHUNKS_CUT, f"cut from {asked.count} to {fewer}, the most that one Buffer may have")
     if buffer.filled_by is not None:
         chunks = unfilled(size, asked.shape.amounts, facts.filled)
         if chunks < size:
-            notes.append(Said(BUFFER_FILLED, f"pods fill {size - chunks} of {size} chunks"))
+            notes.append(Said(BUFFER_FILLED, f"pods fill {size - chunks} of {counted(size, 'chunk')}"))
     return Translation(
         wanted=asked.count,
         chunks=chunks if opens else 0,
@@ -163,5 +165,7 @@ def _node_class(
     chunks = split(totals, facts.nodes, settings)
     if isinstance(chunks, Said):
         return chunks
-    shape = class_shape(chunks.requests, labels, facts.nodes.taints)
+    # A selector alone may mean nodes of many kinds, some of them set apart from such room by their taints.
+    is_unknown = buffer.target is not None and not facts.nodes.count
+    shape = class_shape(chunks.requests, labels, None if is_unknown else facts.nodes.taints)
     return shape if isinstance(shape, Said) else _Asked(chunks.count, shape, chunks.notes)

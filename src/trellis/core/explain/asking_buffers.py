@@ -31,7 +31,6 @@ from trellis.core.explain.unseen import (
 )
 from trellis.core.explain.unseen_nodes import unseen_of_nodes
 from trellis.core.explain.wording import time_text
-from trellis.core.model.owners import WELL_KNOWN
 from trellis.core.model.target_problems import TargetProblem
 
 BUFFER_KIND: Final = "buffer"
@@ -105,8 +104,8 @@ def _unseen(evidence: Evidence, buffered: Buffered, part: BufferPart, rooms: Roo
         yield Unseen(FLAG_UNREADABLE, problem)
     if _COMPONENT not in evidence.components.seen:
         yield Unseen(FLAGS_UNSEEN, _COMPONENT)
-    target = buffered.meaning.target
-    if isinstance(buffered.facts.target, TargetProblem) and target is not None and target.kind not in WELL_KNOWN:
+    target = target_of(buffered.buffer, buffered.meaning)
+    if isinstance(buffered.facts.target, TargetProblem) and target is not None and not target.is_well_known:
         yield Unseen(TARGET_KINDS_UNSEEN)
     if part.chunk is not None and part.chunk.source is SHAPED_LIKE_TEMPLATE:
         yield Unseen(TEMPLATE_UNSEEN)

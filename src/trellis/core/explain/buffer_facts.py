@@ -19,12 +19,13 @@ from trellis.base.selectors import Selector, parse_selector, selector_from_objec
 from trellis.core.admission.governors import Governors
 from trellis.core.admission.starting import starting_boosts, unboosted
 from trellis.core.buffers import Facts, FoundTarget, Said, class_labels, filled_by, last_shape, newest_live
+from trellis.core.buffers.target_kinds import not_scalable
 from trellis.core.explain.arriving import governors_in, template_of
 from trellis.core.explain.buffer_rooms import Rooms
 from trellis.core.explain.evidence import Evidence
 from trellis.core.explain.labelled import ByLabels
 from trellis.core.model.keys import BY_NAMESPACE
-from trellis.core.model.owners import WELL_KNOWN, TargetRef, missing
+from trellis.core.model.owners import TargetRef, missing
 from trellis.core.model.selection import selector_of
 from trellis.core.model.target_problems import (
     TARGET_NOT_FOUND,
@@ -102,11 +103,11 @@ class Gathering:
 
     def _counted(self, target: TargetRef) -> _Counted | TargetProblem:
         """How many pods a target has and which they are; the topmost controller or not."""
-        if target.kind not in WELL_KNOWN:
+        if not target.is_well_known:
             return self._scaled(target)
         workload = self._owners.find(target)
         if target.kind not in WORKLOAD_KINDS:
-            return unread(TARGET_NOT_SCALABLE, f"{target.kind} has no scale subresource")
+            return not_scalable(target.kind)
         match workload:
             case Job():
                 count = workload.spec.parallelism
@@ -123,7 +124,7 @@ class Gathering:
         if answer is None:
             return unread(TARGET_UNREACHABLE, f"the scale sub-resource of {target} has not been read")
         if answer.problem is not None:
-            return answer.problem
+            return not_scalable(target.kind) if answer.problem.reason is TARGET_NOT_SCALABLE else answer.problem
         selector = parse_selector(answer.selector) if answer.selector else Selector.nothing()
         return self._evidence.collected.replicas.get(target), selector
 

@@ -12,13 +12,14 @@ from trellis.api.resolve import (
     PercentOfReplicas,
     Strategy,
 )
+from trellis.base.counted import counted
 from trellis.base.readable import RESOURCE_WORDS
 from trellis.core.buffers import BufferSettings, NodesOfClass, Said, class_labels
-from trellis.core.buffers.node_classes import Chunks, split
+from trellis.core.buffers.node_classes import NODE_CLASS_CONTRADICTED, Chunks, split
 from trellis.core.buffers.shapes import given_shape
 from trellis.core.fit.resources import PODS
 from trellis.core.model.patches import quantity_text
-from trellis.reports.describe.words import counted, listed, span
+from trellis.reports.describe.words import listed, span
 
 
 def buffer_sentences(buffer: EffectiveBuffer) -> list[str]:
@@ -83,7 +84,9 @@ def _shape(buffer: EffectiveBuffer) -> Iterator[str]:
             yield "Each is as big as the pods that will come: like the newest one, with the recommendation in force."
         case NodeClassTotals():
             labels = class_labels(buffer, BufferSettings())
-            if isinstance(labels, Said):
+            if isinstance(labels, Said) and labels.reason is NODE_CLASS_CONTRADICTED:
+                yield f"No node can be one of these: {labels}."
+            elif isinstance(labels, Said):
                 yield f"By which label nodes show a {target.kind} has to be set, with --node-class-labels."
             else:
                 shown = sorted(f"{key}={value}" for key, value in labels.items())
