@@ -56,6 +56,8 @@ class World(ControlledWorld):
         super().__init__(HVPA_METRICS, discovery(_KINDS))
         self.start_seconds = 5.0
         self.updates = True
+        # What the status of a workload says for as long as its own controller is late.
+        self.late_counts: dict[str, int] = {}
         self.events: list[tuple[str, str]] = []
         self.scalings: list[tuple[float, int]] = []
         self.written_back: list[int] = []
@@ -190,7 +192,7 @@ class World(ControlledWorld):
             found = self.server.put(where, {**found, "spec": {**found["spec"], "replicas": count}})
             self._settle(where)
         count, name = found["spec"]["replicas"], found["metadata"]["name"]
-        status = {"replicas": len(self._of(name)), "selector": f"app={name}"}
+        status = {"replicas": self.late_counts.get(name, len(self._of(name))), "selector": f"app={name}"}
         return answer({"metadata": found["metadata"], "spec": {"replicas": count}, "status": status})
 
     def _apply_status(self, where: str, request: Request) -> Answer:

@@ -24,6 +24,11 @@ DRY_RUN: Final = "DryRun"
 NOT_LEADING: Final = "NotLeading"
 REPLACED: Final = "Replaced"
 
+# Whoever is in between lost the server, or the server its patience: either may have passed the write on before.
+_GIVEN_UP: Final = frozenset({502, 504})
+# The same in the words of those who answer 500.
+_GIVEN_UP_WORDS: Final = ("request did not complete within requested timeout", "etcdserver: request timed out")
+
 # The cause in the 429 that a disruption budget gives, where the server's own 429 has none.
 _BUDGET_CAUSE: Final = "DisruptionBudget"
 
@@ -32,7 +37,8 @@ class Outcome(msgspec.Struct, frozen=True):
     """`reason` is one word, the server's or ours; `message` one line for people.
 
     `uid`, `resource_version` and `name` are the written object's, where the server returned it. `retry_after` is in
-    seconds. `uncertain` means that no answer came: the write may have been carried out.
+    seconds. `uncertain` means that no answer came, or that it was not waited for: the write may have been carried out.
+    `body` is what the server made of an object that was created or patched.
     """
 
     action: Action
@@ -44,6 +50,7 @@ class Outcome(msgspec.Struct, frozen=True):
     resource_version: str = ""
     retry_after: float | None = None
     uncertain: bool = False
+    body: bytes = b""
 
     @property
     def applied(self) -> bool:
@@ -54,7 +61,7 @@ class Outcome(msgspec.Struct, frozen=True):
 def outcome_of(action: Action, error: KubeError) -> Outcome:
     """What an error of the API server means for this action."""
     result, reason = _judge(action, error)
-    uncertain = isinstance(error, errors.Unreachable)
+    uncertain = isinstance(error, errors.Unreachable) or _is_given_up(error)
     message = " ".join(error.message.split())
     return Outcome(action, result, reason, message, retry_after=error.retry_after, uncertain=uncertain)
 
@@ -88,6 +95,11 @@ def _is_another_object(error: KubeError) -> bool:
     """Whether the UID is what did not fit. Patches name the field, deletions and evictions say it in words."""
     in_words = "UID in precondition" in error.message or "UID in the precondition" in error.message
     return in_words or any(cause.field == "metadata.uid" for cause in error.details.causes)
+
+
+def _is_given_up(error: KubeError) -> bool:
+    """Whether somebody on the way has stopped waiting for the write, and not the write itself."""
+    return error.code in _GIVEN_UP or (error.code >= 500 and any(each in error.message for each in _GIVEN_UP_WORDS))
 
 
 def _is_budget(error: KubeError) -> bool:

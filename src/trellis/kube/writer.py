@@ -16,7 +16,15 @@ import msgspec
 from trellis.api.kube.decode import decode_object
 from trellis.api.kube.meta import KubeObject, ObjectMeta
 from trellis.base.errors import Conflict, KubeError, UnreadableObject
-from trellis.kube.actions import Action, Target, build_request, describe, reading_before
+from trellis.kube.actions import (
+    Action,
+    CreateObject,
+    PatchObject,
+    Target,
+    build_request,
+    describe,
+    reading_before,
+)
 from trellis.kube.client import Client
 from trellis.kube.outcomes import DRY_RUN, NOT_LEADING, READ_ONLY, REPLACED, Outcome, Result, outcome_of
 from trellis.kube.requests import Request
@@ -146,7 +154,12 @@ class Writer:
             return _skipped(action, DRY_RUN, "dry run: the server would have done it")
         written = _metadata_in(response)
         return Outcome(
-            action, Result.APPLIED, name=written.name, uid=written.uid, resource_version=written.resource_version
+            action,
+            Result.APPLIED,
+            name=written.name,
+            uid=written.uid,
+            resource_version=written.resource_version,
+            body=response.body if _says_all(action) else b"",
         )
 
     def _refused(self, action: Action, error: KubeError) -> Outcome:
@@ -186,6 +199,11 @@ class Writer:
 
 def _skipped(action: Action, reason: str, why: str) -> Outcome:
     return Outcome(action, Result.SKIPPED, reason, f"{why}: {describe(action)}")
+
+
+def _says_all(action: Action) -> bool:
+    """Whether it writes a spec, which a server fills in. Of many statuses at once the answers would be a burden."""
+    return isinstance(action, CreateObject) or (isinstance(action, PatchObject) and not action.subresource)
 
 
 def _identity(target: Target) -> tuple[str, str, str]:

@@ -12,9 +12,9 @@ from typing import Final
 
 import msgspec
 
+from trellis.base.counted import counted
 from trellis.base.quantity import Quantity
 from trellis.core.explain.hvpa_parts import Demand, HvpaPart, Rung
-from trellis.reports.describe.words import counted
 from trellis.reports.explain_words import family, short, word
 
 # The narrowest and the widest that a count is drawn: the edges are written below.
@@ -93,6 +93,8 @@ class _Stairs:
         """What is marked: a sign, a total and a count."""
         hvpa, demand = self.hvpa, self.demand
         asked, total, has = (_exact(text) for text in (demand.asked, demand.total, demand.has))
+        if self.is_held:
+            total = has
         if asked != total:
             held = next((each.count for each in self.rungs if asked <= _exact(each.total)), self.rungs[-1].count)
             yield pens.asked, asked, held
@@ -100,6 +102,11 @@ class _Stairs:
         if not here and hvpa.replicas is not None:
             yield pens.now, has, hvpa.replicas
         yield pens.both if here else pens.decided, total, hvpa.count
+
+    @property
+    def is_held(self) -> bool:
+        """Whether more is needed than the decided count can hold, so that it is no count for that."""
+        return self.hvpa.count < self.demand.count
 
     def row_of(self, count: int) -> int | None:
         """Which row is that of a count; None if it is not shown."""
@@ -129,10 +136,11 @@ def _legend(stairs: _Stairs, pens: _Pens, width: int) -> Iterator[str]:
     def told(text: str) -> str:
         return family(demand.resource, text, hvpa.binary)
 
+    total = told(demand.has if stairs.is_held else demand.total)
     hidden = "" if stairs.row_of(hvpa.replicas or 0) is not None else " (not drawn)"
     texts = {
-        pens.decided: f"decided: {counted(hvpa.count, 'replica')} for {told(demand.total)}",
-        pens.both: f"as decided: {counted(hvpa.count, 'replica')} for {told(demand.total)}",
+        pens.decided: f"decided: {counted(hvpa.count, 'replica')} for {total}",
+        pens.both: f"as decided: {counted(hvpa.count, 'replica')} for {total}",
         pens.now: f"now: {counted(hvpa.replicas or 0, 'replica')} with {told(demand.has)}{hidden}",
         pens.asked: f"asked for: {told(demand.asked)}",
     }

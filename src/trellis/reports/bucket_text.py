@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from trellis.base.counted import counted
 from trellis.reports.advice_words import facts, partial
 from trellis.reports.bucket_words import (
     BUCKET_HEADS,
@@ -15,7 +16,6 @@ from trellis.reports.bucket_words import (
     outcomes,
     why,
 )
-from trellis.reports.describe.words import counted
 from trellis.reports.suggested import Proposal, Proposals
 from trellis.reports.text_tables import cut, lines, wrapped
 from trellis.reports.text_tables import width as table_width

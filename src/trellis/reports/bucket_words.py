@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from trellis.base.counted import counted
 from trellis.core.hvpa.suggesting import FewestBy, LargestBy, Outcome, Rungs
 from trellis.reports.advice_amounts import amount
 from trellis.reports.advice_words import one_line
-from trellis.reports.describe.words import counted
 from trellis.reports.figures import count, money, share, significant, span
 from trellis.reports.suggested import Proposal, Proposals
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from trellis.base.counted import counted
 from trellis.core.explain.hvpa_parts import Demand, Held, HpaSource, HvpaPart, Portion, VpaSource
 from trellis.core.explain.parts import Amounts
 from trellis.core.hvpa.steps import STABILIZATION_WINDOW
 from trellis.core.hvpa.wishes import HPA_BOUNDS
 from trellis.reports.bucket_drawing import drawing
-from trellis.reports.describe.words import counted, listed
+from trellis.reports.describe.words import listed
 from trellis.reports.explain_words import family, moment, person, word
 from trellis.reports.figures import share
 
@@ -178,6 +179,8 @@ def _size(hvpa: HvpaPart, demand: Demand) -> str:
         low, high = (family(name, text, hvpa.binary) for text in (demand.least, demand.most))
         bounds = f"; at this count a share is {low} to {high}"
     told = f"{total} over {counted(hvpa.count, 'replica')} is {part} for each{target}"
+    if demand.held:
+        return f"{word(name)}: {told}. It stays {size} for now: a step is held back."
     return f"{word(name)}: {told}. With {demand.sizing} {_SIZINGS[demand.sizing]}: {size}{bounds}."
 
 

@@ -126,7 +126,8 @@ def test_units_may_be_mixed() -> None:
     world.run(play)
 
 
-def test_a_count_of_ours_whose_write_got_no_answer_is_nobody_elses() -> None:
+@pytest.mark.parametrize("lost", [Unreachable("the connection was reset"), refusal(504, "Timeout", "timed out")])
+def test_a_count_of_ours_whose_write_got_no_answer_is_nobody_elses(lost: Answer) -> None:
     world = world_with_vpa()
 
     def is_not_answered(request: Request) -> Answer | None:
@@ -134,7 +135,7 @@ def test_a_count_of_ours_whose_write_got_no_answer_is_nobody_elses() -> None:
             return None
         world.fault = lambda _: None
         world.edit("deployments", "web", replicas=3)
-        return Unreachable("the connection was reset")
+        return lost
 
     async def play(_: HvpaController) -> None:
         world.fault = is_not_answered
@@ -146,6 +147,33 @@ def test_a_count_of_ours_whose_write_got_no_answer_is_nobody_elses() -> None:
         await world.wait(60.0)
         assert world.replicas() == 3
         assert world.said("ReplicasDrifted") == 1
+
+    world.run(play)
+
+
+@pytest.mark.parametrize("is_done", [True, False])
+def test_old_replicas_keep_their_size_also_if_nobody_knows_whether_new_ones_come(is_done: bool) -> None:
+    world = world_with_vpa(**AT_ONCE)
+    world.start_seconds = 20.0
+
+    def is_not_answered(request: Request) -> Answer | None:
+        if request.method != "PATCH" or not request.path.endswith("/scale"):
+            return None
+        world.fault = lambda _: None
+        if is_done:
+            world.edit("deployments", "web", replicas=3)
+        return refusal(504, "Timeout", "request did not complete within requested timeout")
+
+    async def play(_: HvpaController) -> None:
+        await world.wait(10.0)
+        world.fault = is_not_answered
+        world.advise("6001m", "2G", "12001m", "4G")
+        await world.wait(15.0)
+        assert world.replicas() == 3
+        assert world.size().get("cpu", "6") == "6"
+        await world.wait(60.0)
+        assert (world.replicas(), world.size()["cpu"]) == (3, "4001m")
+        assert world.said("ReplicasDrifted") == 0
 
     world.run(play)
 
@@ -203,6 +231,32 @@ def test_who_is_killed_after_a_write_leaves_something_that_the_next_one_finishes
     world.run(finishes)
 
 
+def test_who_follows_one_that_was_killed_waits_for_its_pods_before_others_shrink() -> None:
+    world = world_with_vpa(**AT_ONCE)
+    world.start_seconds = 20.0
+
+    async def is_killed(_: HvpaController) -> None:
+        world.fault = lambda request: (
+            Unreachable("killed") if request.method == "PATCH" and "/hvpas/" in request.path else None
+        )
+        world.advise("6001m", "2G", "12001m", "4G")
+        await world.wait(0.2)
+        assert world.replicas() == 3
+
+    async def follows(_: HvpaController) -> None:
+        await world.wait(15.0)
+        assert world.size()["cpu"] == "6"
+        for where in [each for each in world.server.objects if "/pods/" in each]:
+            world.set_ready(where)
+        await world.wait(5.0)
+        assert (world.replicas(), world.size()["cpu"]) == (3, "4001m")
+
+    world.run(is_killed)
+    world.fault = lambda _: None
+    world.server.end_watches()
+    world.run(follows)
+
+
 def test_who_writes_the_count_again_and_again_is_set_back_and_told_of_once_in_a_window() -> None:
     world = world_with_vpa()
     windows = 6
@@ -220,6 +274,128 @@ def test_who_writes_the_count_again_and_again_is_set_back_and_told_of_once_in_a_
         assert world.said("DriftLeft") <= windows
         await world.wait(2 * WINDOW_SECONDS)
         assert (world.replicas(), world.conditions()) == (3, {"Active": "AsDecided"})
+
+    world.run(play)
+
+
+@pytest.mark.parametrize("rival", ["horizontalpodautoscalers", "verticalpodautoscalers"])
+def test_a_count_of_whom_it_yielded_to_is_no_drift_when_that_is_gone(rival: str) -> None:
+    world = world_with_vpa()
+
+    async def play(_: HvpaController) -> None:
+        world.advise("12", "2G", "24", "4G")
+        await world.wait(120.0)
+        assert (world.replicas(), world.size()["cpu"]) == (3, "8")
+        if rival == "horizontalpodautoscalers":
+            world.add_hpa("rival", "Deployment")
+        else:
+            world.add_vpa("rival", "Recreate")
+        await world.wait(10.0)
+        world.edit("deployments", "web", replicas=6)
+        await world.wait(60.0)
+        assert world.replicas() == 6
+        world.server.delete(path(rival, "rival"))
+        await world.wait(10.0)
+        # What six of eight have is where it begins from, and the way down has its window.
+        assert (world.replicas(), world.size()["cpu"]) == (4, "12")
+        await world.wait(WINDOW_SECONDS + 60.0)
+        assert (world.replicas(), world.size()["cpu"]) == (3, "8")
+        assert world.said("ReplicasDrifted") + world.said("DriftLeft") == 0
+        world.edit("deployments", "web", replicas=5)
+        await world.wait(60.0)
+        assert (world.replicas(), world.said("ReplicasDrifted")) == (3, 1)
+
+    world.run(play)
+
+
+def test_what_was_needed_before_it_yielded_is_not_asked_for_when_it_yields_no_more() -> None:
+    world = world_with_vpa()
+
+    async def play(_: HvpaController) -> None:
+        world.advise("12", "2G", "24", "4G")
+        await world.wait(120.0)
+        world.add_hpa("rival", "Deployment")
+        await world.wait(10.0)
+        world.edit("deployments", "web", replicas=1)
+        world.advise("3", "2G", "3", "2G")
+        await world.wait(3600.0)
+        world.server.delete(path("horizontalpodautoscalers", "rival"))
+        await world.wait(2 * WINDOW_SECONDS)
+        assert [count for _, count in world.scalings] == [3]
+        assert (world.replicas(), world.size()["cpu"]) == (1, "3")
+
+    world.run(play)
+
+
+def test_a_count_that_the_status_of_the_target_learns_late_is_mirrored_all_the_same() -> None:
+    world = world_with_vpa()
+
+    async def play(_: HvpaController) -> None:
+        world.late_counts["web"] = 2
+        world.advise("12", "2G", "24", "4G")
+        await world.wait(14.0)
+        assert (world.replicas(), world.status()["replicas"]) == (3, 2)
+        del world.late_counts["web"]
+        await world.wait(16.0)
+        assert world.status()["replicas"] == 3
+
+    world.run(play)
+
+
+def test_a_count_that_is_learned_late_is_mirrored_soon_however_long_another_one_was_not() -> None:
+    world = world_with_vpa()
+
+    async def play(_: HvpaController) -> None:
+        world.late_counts["web"] = 1
+        await world.wait(120.0)
+        world.advise("12", "2G", "24", "4G")
+        await world.wait(10.0)
+        assert (world.replicas(), world.status()["replicas"]) == (3, 1)
+        del world.late_counts["web"]
+        await world.wait(12.0)
+        assert world.status()["replicas"] == 3
+
+    world.run(play)
+
+
+def test_a_target_whose_status_counts_in_another_way_is_not_asked_all_the_time() -> None:
+    world = world_with_vpa()
+    world.late_counts["web"] = 0
+
+    def asked() -> int:
+        return sum(each.path.endswith("/scale") for each in world.server.requests)
+
+    async def play(_: HvpaController) -> None:
+        await world.wait(120.0)
+        before = asked()
+        await world.wait(3600.0)
+        assert asked() - before <= 3600.0 / 60.0 + 3600.0 / 30.0 + 1
+
+    world.run(play)
+
+
+@pytest.mark.parametrize("what", ["web", "status"])
+def test_a_write_that_failed_is_tried_again_soon(what: str) -> None:
+    world = world_with_vpa()
+    lost: list[Request] = []
+
+    def is_busy(request: Request) -> Answer | None:
+        if request.method != "PATCH" or "/hvpas/" not in request.path or not request.path.endswith(f"/{what}"):
+            return None
+        lost.append(request)
+        return refusal(500, "InternalError", "not now")
+
+    async def play(_: HvpaController) -> None:
+        await world.wait(20.0)
+        world.updates = False
+        world.fault = is_busy
+        world.advise("12", "2G", "24", "4G")
+        await world.wait(15.0)
+        assert world.replicas() == 3
+        assert lost
+        world.fault = lambda _: None
+        await world.wait(6.0)
+        assert (world.spec("hvpas")["replicas"], world.size()["cpu"]) == (3, "8")
 
     world.run(play)
 

@@ -9,14 +9,33 @@ import pytest
 
 from manifests import bucket, hvpa
 from trellis.api.hvpa import Hvpa
+from trellis.api.kube.decode import convert_object
+from trellis.api.kube.scaling import HorizontalPodAutoscaler
 from trellis.api.resolve import resolve_hvpa
 from trellis.core.hvpa.sources import hpa_spec
+from trellis.core.hvpa.surroundings import hpa_of
 
 
 def owned_hpa(most: int, **template: Any) -> dict[str, Any]:
     document = hvpa(bucket((1, most), ("0", "4"), ("0", "4G")), hpa={"template": {"spec": template}})
     read = msgspec.convert(document, Hvpa)
     return hpa_spec(read, resolve_hvpa(read))
+
+
+@pytest.mark.parametrize(
+    ("version", "is_its"),
+    [
+        ("autoscaling.x-k8s.io/v1alpha1", True),
+        ("autoscaling.x-k8s.io/v1", True),
+        ("", True),
+        ("autoscaling.k8s.io/v1alpha1", False),
+    ],
+)
+def test_an_hpa_on_another_projects_hvpa_of_the_same_name_is_none_of_its(version: str, is_its: bool) -> None:
+    read = msgspec.convert(hvpa(bucket((1, 8), ("0", "4"), ("0", "4G"))), Hvpa)
+    reference = {"apiVersion": version, "kind": "Hvpa", "name": read.metadata.name}
+    found = convert_object({"spec": {"scaleTargetRef": reference, "maxReplicas": 8}}, HorizontalPodAutoscaler)
+    assert hpa_of(read, [found]) is (found if is_its else None)
 
 
 @pytest.mark.parametrize(("most", "expected"), [(8, 16), (2**31 - 1, 2**31 - 1)])

@@ -131,6 +131,16 @@ def test_an_idle_hpa_leaves_something_to_measure_against() -> None:
     assert shape(made) == (1, 1, None)
 
 
+def test_an_hpa_that_wishes_none_leaves_something_to_multiply_with() -> None:
+    means = meaning(scaleDown={"stabilizationWindow": "0s"})
+    blind = {"hpa": HpaView(None, CPU, min_replicas=0), "meaning": means}
+    none = decided(workload(2, "6", 0, begun(2, meaning=means), **blind), NOW + 15)
+    assert shape(none) == (1, 1, None)
+    few = decided(workload(1, "1m", 1, none.memory, **blind), NOW + 300)
+    more = decided(workload(1, "1m", 5, few.memory, **blind), NOW + 315)
+    assert more.hpa == amounts(cpu="5m")
+
+
 def test_a_wish_counts_what_is_scaled_of_a_pod() -> None:
     size = amounts(cpu="3")
     pods = (ContainerView("app", True, {}, {}, size, size), ContainerView("mesh", False, {}, {}, size, size))

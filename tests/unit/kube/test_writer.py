@@ -200,9 +200,40 @@ def test_every_answer_is_an_outcome_and_never_an_error(
     assert found.action == action
 
 
-def test_a_write_without_an_answer_may_have_been_carried_out() -> None:
-    assert outcome(Unreachable("connection reset"), PATCH).uncertain
-    assert not outcome(refusal(500, "InternalError"), PATCH).uncertain
+@pytest.mark.parametrize(
+    "response",
+    [
+        Unreachable("connection reset"),
+        Response(502, {}, b"<html>bad gateway</html>"),
+        refusal(504, "Timeout", "Timeout: request did not complete within requested timeout"),
+        Response(504, {}, b"upstream request timeout"),
+        refusal(500, "InternalError", "request did not complete within requested timeout - context deadline exceeded"),
+        refusal(500, "", "etcdserver: request timed out, possibly due to connection lost"),
+    ],
+)
+def test_a_write_whose_answer_nobody_waited_for_may_have_been_carried_out(response: Answer) -> None:
+    found = outcome(response, PATCH)
+    assert (found.result, found.uncertain) == (Result.FAILED, True)
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        refusal(500, "InternalError"),
+        refusal(500, "InternalError", 'failed calling webhook "x": context deadline exceeded'),
+        refusal(503, "ServiceUnavailable", "no endpoints available"),
+        refusal(422, "Invalid", "request did not complete within requested timeout"),
+        refusal(429, "TooManyRequests"),
+    ],
+)
+def test_a_write_that_was_refused_was_not_carried_out(response: Answer) -> None:
+    assert not outcome(response, PATCH).uncertain
+
+
+def test_an_outcome_has_what_the_server_made_of_the_object() -> None:
+    found = outcome(answer({"metadata": {"name": "web"}, "spec": {"filled": "in"}}), PATCH)
+    assert msgspec.json.decode(found.body)["spec"] == {"filled": "in"}
+    assert not outcome(DONE, PatchStatus(POD, {})).body
 
 
 def test_outcomes_stand_in_the_order_of_their_actions() -> None:

@@ -99,6 +99,23 @@ def test_a_step_that_is_held_back_says_until_when() -> None:
     assert "inside the maintenance window only; until 22:00 UTC, in 14 h." in found
 
 
+def test_while_a_step_up_is_held_back_no_sentence_takes_it_for_taken() -> None:
+    found = told(world(2, "3", "24", scaleUp={"updateMode": "Off"}))
+    assert "Decided: 2 replicas of CPU 3 and memory 1G each." in found
+    assert "CPU: 24 asked for by the VPA. It takes 3 replicas: fewer hold up to 12, 3 up to 27." in found
+    assert "2 stay for now: the step up is held back." in found
+    assert "CPU: 24 over 2 replicas is 12 for each, and the VPA's target is 1. It stays 3 for now" in found
+    assert "◇ asked for: 24   ◉ as decided: 2 replicas for 6" in found
+    assert "It would be 3 replicas" not in found
+    # Memory has what follows from its total.
+    assert "With AtLeastRecommended the larger of its share and the VPA's target counts: 1G" in found
+
+
+def test_a_fall_that_is_too_small_says_that_the_size_stays() -> None:
+    found = told(world(3, "8", "23", scaleDown={"stabilizationWindow": "0s"}))
+    assert "CPU: 23 over 3 replicas is 7.667 for each, and the VPA's target is 1. It stays 8 for now" in found
+
+
 def test_a_demand_above_the_last_bucket_says_so() -> None:
     assert "CPU: 200 asked for by the VPA. That is more than the 192 that 8 hold." in told(world(2, "6", "200"))
 

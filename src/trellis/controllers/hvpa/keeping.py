@@ -9,15 +9,20 @@ import msgspec
 
 from trellis.api.hvpa import Hvpa
 from trellis.api.vpa import PodRecommendation
+from trellis.controllers.hvpa.believing import SaidBefore
+from trellis.controllers.hvpa.owned import Made
 from trellis.core.hvpa import Meaning, Memory, recalled
 from trellis.core.hvpa.reading import meaning_of
 from trellis.core.hvpa.viewing import Edit
 from trellis.core.model.keys import Key
 from trellis.core.model.selecting import Selecting
-from trellis.kube.outcomes import Outcome
+from trellis.kube.outcomes import Outcome, Result
 
 # Of more than these the rest says little more; they would pile up where no plan can be made, for want of a target.
 _MOST_EDITS: Final = 1_000
+
+# What becomes of a write that may go well the next time, and that nobody but us would try again.
+PASSING: Final = frozenset({Result.FAILED, Result.THROTTLED, Result.CONFLICT})
 
 
 class Written(msgspec.Struct, frozen=True):
@@ -35,9 +40,11 @@ class Known(msgspec.Struct):
     memory: Memory
     # Of the target's scale: a target that was made anew is another one.
     target: str = ""
-    # The kind and the name of the target, and whether the size in the status is still that of another one.
+    # The kind and the name of the target, whether the size in the status is still that of another one, and what
+    # recommenders have said of that.
     reference: tuple[str, str] = ("", "")
     strange: bool = False
+    before: SaidBefore | None = None
     meaning: Meaning | None = None
     refused: str = ""
     generation: int = -1
@@ -46,11 +53,23 @@ class Known(msgspec.Struct):
     verdict: tuple[str, str] = ("", "")
     notes: frozenset[str] = frozenset()
     blocked: tuple[tuple[str, str], ...] = ()
+    # Whether a write of the last look failed that only another look would repeat.
+    unwritten: bool = False
+    # How many pods the target's status counts, how many there are if that is another number, and since when.
+    behind: tuple[int, int, float] | None = None
     # What became of its pods since the last plan.
     edits: tuple[Edit, ...] = ()
-    # When a write of an owned object may be tried again, and what the API server said of one that it refused.
+    # When a write of an owned object may be tried again, what the API server said of one that it refused, and what it
+    # made of one that it did not.
     upkeep: dict[str, float] = msgspec.field(default_factory=dict)
     refusals: dict[str, str] = msgspec.field(default_factory=dict)
+    made: dict[str, Made] = msgspec.field(default_factory=dict)
+
+    def turn(self, hvpa: Hvpa, now: float) -> None:
+        """From here on the target is another one than the status is about."""
+        self.memory = Memory(anew=now)
+        self.strange = True
+        self.before = SaidBefore(hvpa.status.totals if hvpa.status is not None else None)
 
     def wish(self, hvpa: Hvpa) -> int | None:
         """What `spec.replicas` says, our own last write included."""
@@ -86,7 +105,8 @@ class Keeping:
             known = self._known[key] = Known(hvpa.metadata.uid, recalled(hvpa.status, now), reference=reference)
         elif known.reference != reference:
             self.selecting.forget(key)
-            known = self._known[key] = Known(hvpa.metadata.uid, Memory(), reference=reference, strange=True)
+            known = self._known[key] = Known(hvpa.metadata.uid, Memory(), reference=reference)
+            known.turn(hvpa, now)
         if known.generation != hvpa.metadata.generation or known.generation == 0:
             known.meaning, known.refused = meaning_of(hvpa)
             known.generation = hvpa.metadata.generation

@@ -14,23 +14,22 @@ import msgspec
 from trellis.api.hvpa import Hvpa, HvpaStatus
 from trellis.base.reason import Reason, Severity
 from trellis.controllers.hvpa import metrics as named
-from trellis.controllers.hvpa.keeping import Keeping, Known, written
+from trellis.controllers.hvpa.carrying import Carrying
+from trellis.controllers.hvpa.keeping import PASSING, Keeping, Known, written
 from trellis.controllers.hvpa.planning import Planner
 from trellis.controllers.hvpa.publishing import Said, status_action, status_of_plan, status_without_plan
 from trellis.controllers.hvpa.sources import Sources
 from trellis.controllers.hvpa.targets import Scaled, Targets
 from trellis.controllers.hvpa.watching import Watching
-from trellis.core.hvpa import Meaning, Plan, SetScale, View, WriteBack, unwritten
+from trellis.core.hvpa import Meaning, Plan, View
 from trellis.core.hvpa.plan import AS_DECIDED, SCALED_TO_ZERO, STEP_BLOCKED
 from trellis.core.hvpa.reading import HVPA_REFUSED
 from trellis.core.hvpa.steps import NO_RECOMMENDATION
 from trellis.core.hvpa.surroundings import Surroundings
 from trellis.core.hvpa.viewing import view_of
 from trellis.core.model.keys import Key, key_of
-from trellis.kube import actions
 from trellis.kube.events import reference_to
-from trellis.kube.outcomes import Outcome, Result
-from trellis.kube.patches import json_patch
+from trellis.kube.outcomes import Result
 from trellis.kube.resources import HVPAS
 from trellis.kube.writer import Writer
 from trellis.runtime.logs import Logger
@@ -42,6 +41,11 @@ SCALE_REFUSED = Reason("ScaleRefused", "The target's count could not be written.
 # A write that failed is tried again after so long, and one that somebody else was faster than at once.
 _RETRY_SECONDS: Final = 5.0
 _CONFLICT_SECONDS: Final = 0.2
+# Nobody tells when a target's status comes to know of pods that have been seen: it is asked, less and less often.
+_BEHIND_SECONDS: Final = (0.5, 30.0)
+
+# The group of the kinds whose selector is fixed for good.
+_FIXED: Final = "apps"
 
 _log: Final = Logger("trellis.hvpa")
 
@@ -66,6 +70,7 @@ class Looking:
         self._writer = writer
         self._keeping = keeping
         self._sources = Sources(writer, now)
+        self._carrying = Carrying(writer, metrics)
         self._planner = planner
         self._metrics = metrics
         self._record = record
@@ -78,6 +83,7 @@ class Looking:
             self._keeping.forget(key)
             return None
         known = self._keeping.of(hvpa, self._now())
+        known.unwritten = False
         if known.meaning is None:
             return await self._not_decided(hvpa, known, Said(HVPA_REFUSED, known.refused), [])
         around = self._watching.around(hvpa)
@@ -91,13 +97,20 @@ class Looking:
         self, hvpa: Hvpa, known: Known, meaning: Meaning, found: Scaled, around: Surroundings, *, notes: list[Said]
     ) -> float | None:
         uid = found.scale.metadata.uid
+        now = self._now()
         if known.target and known.target != uid:
-            known.memory = msgspec.structs.replace(known.memory, decided=None, count=None, left=None, repaired=None)
+            known.memory = msgspec.structs.replace(
+                known.memory, decided=None, count=None, left=None, repaired=None, anew=now
+            )
+        elif not known.target and _is_of_others(hvpa, found):
+            known.turn(hvpa, now)
         known.target = uid
         self._keeping.selecting.put(key_of(hvpa), found.selector)
-        now = self._now()
+        seen = hvpa
+        if known.before is not None:
+            seen, around = known.before.without_it(hvpa, around)
         view = view_of(
-            hvpa,
+            seen,
             meaning,
             found.scale,
             self._watching.pods_of(hvpa.metadata.namespace, found.selector),
@@ -109,7 +122,7 @@ class Looking:
         )
         made = self._planner.plan(key_of(hvpa), view, now)
         self._metrics.add(named.PLANS, 1)
-        failed = await self._carry_out(hvpa, known, found, view, made)
+        failed = await self._carrying.out(hvpa, known, found, view, made)
         if failed is not None and failed.result is Result.CONFLICT:
             return _CONFLICT_SECONDS
         if failed is not None:
@@ -120,59 +133,28 @@ class Looking:
         if not active or made.verdict.reason is NO_RECOMMENDATION:
             notes.append(Said(made.verdict.reason, made.verdict.details))
         status = status_of_plan(hvpa, found.scale, made, notes, active=active, now=now)
-        await self._publish(hvpa, known, status)
-        known.strange = False
+        if await self._publish(hvpa, known, status):
+            known.strange = False
         known.blocked = tuple((each.direction.value, each.reason.code) for each in made.verdict.blocked)
         self._tell(hvpa, known, Said(made.verdict.reason, made.verdict.details), notes)
-        return None if made.next_look is None else max(made.next_look - now, _CONFLICT_SECONDS)
-
-    async def _carry_out(self, hvpa: Hvpa, known: Known, found: Scaled, view: View, made: Plan) -> Outcome | None:
-        """Do what the plan says and remember it; what failed, if the target could not be scaled."""
-        memory = made.memory
-        for action in made.actions:
-            if isinstance(action, SetScale):
-                metadata = found.scale.metadata
-                target = actions.Target(
-                    found.resource,
-                    hvpa.spec.target_ref.name,
-                    hvpa.metadata.namespace,
-                    metadata.uid,
-                    metadata.resource_version,
-                )
-                outcome = await self._writer.write(actions.SetScale(target, action.replicas))
-                if outcome.applied:
-                    self._metrics.add(named.SCALED, 1, "Up" if action.replicas > view.replicas else "Down")
-                elif outcome.result is Result.SKIPPED:
-                    # Who only reads finds the count next time as it is now.
-                    memory = msgspec.structs.replace(memory, count=view.replicas)
-                else:
-                    if outcome.uncertain:
-                        # What may stand there all the same would pass for somebody else's.
-                        known.memory = msgspec.structs.replace(known.memory, count=None)
-                    return outcome
-            elif isinstance(action, WriteBack):
-                outcome = await self._writer.write(_write_back(hvpa, view.wish, action.replicas))
-                known.replicas = written(outcome, replicas=action.replicas)
-                if outcome.result is Result.SKIPPED:
-                    # Who only reads leaves standing what is there, and knows it.
-                    memory = msgspec.structs.replace(memory, left=view.wish)
-                elif not outcome.applied:
-                    memory = unwritten(memory)
-        known.memory = memory
-        return None
+        return _again(known, found, view, made, now)
 
     async def _not_decided(self, hvpa: Hvpa, known: Known, why: Said, notes: list[Said]) -> float | None:
-        status = status_without_plan(hvpa, why, [*notes, why], self._now())
+        status = status_without_plan(hvpa, why, [*notes, why], self._now(), strange=known.strange)
         await self._publish(hvpa, known, status)
         known.blocked = ()
         self._tell(hvpa, known, why, notes)
         return _RETRY_SECONDS
 
-    async def _publish(self, hvpa: Hvpa, known: Known, status: HvpaStatus) -> None:
+    async def _publish(self, hvpa: Hvpa, known: Known, status: HvpaStatus) -> bool:
+        """Have the status say this; whether it does."""
         action = status_action(hvpa, status)
-        if action is not None:
-            outcome = await self._writer.write(action)
-            known.size = written(outcome, size=status.recommendation) or known.size
+        if action is None:
+            return True
+        outcome = await self._writer.write(action)
+        known.size = written(outcome, size=status.recommendation) or known.size
+        known.unwritten |= outcome.result in PASSING
+        return outcome.applied
 
     def _tell(self, hvpa: Hvpa, known: Known, verdict: Said, notes: list[Said]) -> None:
         """One Event, and one line of the log, for each verdict that is new, and for each condition that is."""
@@ -187,11 +169,24 @@ class Looking:
         known.verdict, known.notes = said, frozenset(each.reason.code for each in notes)
 
 
-def _write_back(hvpa: Hvpa, seen: int | None, replicas: int) -> actions.Action:
-    """Set `spec.replicas`, but only if it still says what was read: an HPA may have written in the meantime."""
-    operations: list[dict[str, object]] = []
-    if seen is not None:
-        operations.append({"op": "test", "path": "/spec/replicas", "value": seen})
-    operations.append({"op": "add", "path": "/spec/replicas", "value": replicas})
-    target = actions.target_of(HVPAS, hvpa, at_this_version=seen is None)
-    return actions.PatchObject(target, json_patch(operations))
+def _again(known: Known, found: Scaled, view: View, made: Plan, now: float) -> float | None:
+    """In how many seconds to look again, whatever happens until then."""
+    waits = [_RETRY_SECONDS] if known.unwritten else []
+    waits += [max(made.next_look - now, _CONFLICT_SECONDS)] if made.next_look is not None else []
+    told, there = found.scale.status.replicas, view.pods
+    if told == there:
+        known.behind = None
+        return min(waits, default=None)
+    if known.behind is None or known.behind[:2] != (told, there):
+        known.behind = (told, there, now)
+    soonest, longest = _BEHIND_SECONDS
+    return min(*waits, max(now - known.behind[2], soonest), longest)
+
+
+def _is_of_others(hvpa: Hvpa, found: Scaled) -> bool:
+    """Whether the status tells of other pods: another target was named while nobody looked.
+
+    Of Kubernetes' own kinds it does if the selector is another one: that never changes. Others change theirs at times.
+    """
+    told = hvpa.status.selector if hvpa.status is not None else None
+    return found.resource.group == _FIXED and bool(told) and told != found.scale.status.selector

@@ -12,15 +12,14 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from trellis.api.hvpa import Hvpa
-from trellis.api.kube.decode import convert_object
+from trellis.api.kube.decode import decode_object
 from trellis.api.kube.meta import ObjectMeta
-from trellis.api.kube.scaling import HorizontalPodAutoscaler, HorizontalPodAutoscalerSpec
+from trellis.api.kube.scaling import HorizontalPodAutoscaler
 from trellis.api.resolve import EffectiveHvpa
-from trellis.api.vpa import VerticalPodAutoscaler, VerticalPodAutoscalerSpec
-from trellis.base.errors import InvalidQuantity, UnreadableObject
-from trellis.base.quantity import Quantity
+from trellis.api.vpa import VerticalPodAutoscaler
+from trellis.base.errors import UnreadableObject
 from trellis.base.reason import Reason, Severity
-from trellis.controllers.hvpa.hpa_defaults import completed
+from trellis.controllers.hvpa.sameness import is_same_hpa, is_same_vpa
 from trellis.core.hvpa.sources import hpa_spec, vpa_spec
 from trellis.core.hvpa.surroundings import is_owned
 from trellis.kube.actions import Action, CreateObject, DeleteObject, PatchObject, Target, target_of
@@ -43,25 +42,51 @@ Source = TypeVar("Source", HorizontalPodAutoscaler, VerticalPodAutoscaler)
 
 
 class Upkeep(msgspec.Struct, frozen=True):
-    """What is to be done, and what is in the way of it."""
+    """What is to be done for a spec that is wanted, and what is in the way of it."""
 
+    resource: Resource[Any]
+    wanted: dict[str, Any] | None = None
     actions: tuple[Action, ...] = ()
     taken: str = ""
 
 
-def hpa_upkeep(hvpa: Hvpa, meaning: EffectiveHvpa, hpas: Iterable[HorizontalPodAutoscaler]) -> Upkeep:
-    """What has to be done about HPAs."""
-    wanted = hpa_spec(hvpa, meaning) if meaning.deploys_hpa else None
-    return _upkeep(HPAS, hvpa, wanted, tuple(hpas), _same_hpa)
+class Made(msgspec.Struct, frozen=True):
+    """A spec that was written, and what the server made of it.
+
+    Servers differ in what they fill in and in the fields that they know. What comes of a write is right for as long as
+    nothing else is wanted: written again, it would come to the same.
+    """
+
+    wanted: dict[str, Any]
+    spec: Any
 
 
-def vpa_upkeep(hvpa: Hvpa, meaning: EffectiveHvpa, vpas: Iterable[VerticalPodAutoscaler]) -> Upkeep:
+def made_of(upkeep: Upkeep, body: bytes) -> Made | None:
+    """What the server made of a write, by its answer; None if that cannot be told."""
+    try:
+        return Made(upkeep.wanted or {}, decode_object(body, upkeep.resource.struct).spec)
+    except UnreadableObject:
+        return None
+
+
+def hpa_upkeep(
+    hvpa: Hvpa, meaning: EffectiveHvpa, hpas: Iterable[HorizontalPodAutoscaler], made: Made | None = None
+) -> Upkeep:
+    """What has to be done about HPAs; `made` is what became of the last write."""
+    upkeep = Upkeep(HPAS, hpa_spec(hvpa, meaning) if meaning.deploys_hpa else None)
+    return _upkeep(upkeep, hvpa, tuple(hpas), is_same_hpa, made)
+
+
+def vpa_upkeep(
+    hvpa: Hvpa, meaning: EffectiveHvpa, vpas: Iterable[VerticalPodAutoscaler], made: Made | None = None
+) -> Upkeep:
     """What has to be done about VPAs."""
-    wanted = vpa_spec(hvpa, meaning) if meaning.deploys_vpa else None
-    return _upkeep(VPAS, hvpa, wanted, tuple(vpas), _same_vpa)
+    upkeep = Upkeep(VPAS, vpa_spec(hvpa, meaning) if meaning.deploys_vpa else None)
+    return _upkeep(upkeep, hvpa, tuple(vpas), is_same_vpa, made)
 
 
-def _upkeep(resource: Resource[Any], hvpa: Hvpa, wanted: dict[str, Any] | None, found: Any, same: Any) -> Upkeep:
+def _upkeep(upkeep: Upkeep, hvpa: Hvpa, found: Any, same: Any, made: Made | None) -> Upkeep:
+    resource, wanted = upkeep.resource, upkeep.wanted
     name, namespace = hvpa.metadata.name, hvpa.metadata.namespace
     ours = [each for each in found if is_owned(each.metadata, hvpa) and each.metadata.deletion_timestamp is None]
     kept = next((each for each in ours if each.metadata.name == name and wanted is not None), None)
@@ -69,31 +94,34 @@ def _upkeep(resource: Resource[Any], hvpa: Hvpa, wanted: dict[str, Any] | None, 
         DeleteObject(target_of(resource, each, at_this_version=False)) for each in ours if each is not kept
     ]
     if wanted is None:
-        return Upkeep(tuple(actions))
+        return msgspec.structs.replace(upkeep, actions=tuple(actions))
+    namesake, taken = next((each for each in found if each.metadata.name == name), None), ""
     if kept is not None:
-        if not same(wanted, kept.spec):
+        if not same(wanted, kept.spec) and made != Made(wanted, kept.spec):
             patch = json_patch([{"op": "replace", "path": "/spec", "value": wanted}])
             actions.append(PatchObject(target_of(resource, kept), patch))
-        return Upkeep(tuple(actions))
-    namesake = next((each for each in found if each.metadata.name == name), None)
-    if namesake is not None and _is_orphan(namesake.metadata):
-        return Upkeep(
-            (*actions, PatchObject(target_of(resource, namesake), _adoption(namesake.metadata, hvpa, wanted)))
-        )
-    if namesake is not None:
-        return Upkeep(tuple(actions), f"{resource.kind} {namespace}/{name}")
-    document = {
+    elif namesake is None:
+        actions.append(CreateObject(Target(resource, name, namespace), _document(resource, hvpa, wanted)))
+    elif _is_orphan(namesake.metadata):
+        actions.append(PatchObject(target_of(resource, namesake), _adoption(namesake.metadata, hvpa, wanted)))
+    elif not is_owned(namesake.metadata, hvpa):
+        taken = f"{resource.kind} {namespace}/{name}"
+    # Else it is its own, and on its way out: another one is made when it is gone.
+    return msgspec.structs.replace(upkeep, actions=tuple(actions), taken=taken)
+
+
+def _document(resource: Resource[Any], hvpa: Hvpa, wanted: dict[str, Any]) -> dict[str, Any]:
+    return {
         "apiVersion": resource.api_version,
         "kind": resource.kind,
         "metadata": {
-            "name": name,
-            "namespace": namespace,
+            "name": hvpa.metadata.name,
+            "namespace": hvpa.metadata.namespace,
             "labels": dict(MANAGED_BY),
             "ownerReferences": [_owner(hvpa)],
         },
         "spec": wanted,
     }
-    return Upkeep((*actions, CreateObject(Target(resource, name, namespace), document)))
 
 
 def _is_orphan(metadata: ObjectMeta) -> bool:
@@ -121,37 +149,3 @@ def _owner(hvpa: Hvpa) -> dict[str, Any]:
         "controller": True,
         "blockOwnerDeletion": True,
     }
-
-
-def _same_vpa(wanted: dict[str, Any], found: VerticalPodAutoscalerSpec) -> bool:
-    try:
-        return msgspec.convert(wanted, VerticalPodAutoscalerSpec) == found
-    except msgspec.ValidationError:
-        # Nobody can read it, and so nobody can say that it differs.
-        return True
-
-
-def _same_hpa(wanted: dict[str, Any], found: HorizontalPodAutoscalerSpec) -> bool:
-    """What the API server fills in is no difference, and what nobody can read is for it to refuse."""
-    try:
-        ours = convert_object(wanted, HorizontalPodAutoscalerSpec)
-    except UnreadableObject:
-        return False
-    one, other = msgspec.to_builtins(completed(ours)), msgspec.to_builtins(completed(found))
-    return _holds(one, other) and _holds(other, one)
-
-
-def _holds(wanted: Any, found: Any) -> bool:
-    """Whether all that is wanted is there. Quantities may be spelled in another way."""
-    if isinstance(wanted, dict):
-        return isinstance(found, dict) and all(_holds(value, found.get(key)) for key, value in wanted.items())
-    if isinstance(wanted, list | tuple):
-        return len(wanted) == len(found or ()) and all(map(_holds, wanted, found))
-    return bool(wanted == found) or _amount(wanted) == _amount(found) is not None
-
-
-def _amount(text: Any) -> Quantity | None:
-    try:
-        return Quantity.parse(text) if isinstance(text, str) else None
-    except InvalidQuantity:
-        return None

@@ -24,6 +24,9 @@ from trellis.kube.resources import HVPAS
 FIELD_MANAGER: Final = "trellis-hvpa"
 ACTIVE: Final = "Active"
 
+# What a condition has room for. A status with more is refused as a whole, and an API server may have much to say.
+_LONGEST: Final = 32_768
+
 
 class Said(msgspec.Struct, frozen=True):
     """Something that a person should know: a reason, and what it is about."""
@@ -55,9 +58,12 @@ def status_of_plan(
     )
 
 
-def status_without_plan(hvpa: Hvpa, why: Said, notes: Iterable[Said], now: float) -> HvpaStatus:
-    """The status while nothing can be decided: the size stands, and so does what the HPA had asked for."""
-    before = hvpa.status or HvpaStatus()
+def status_without_plan(hvpa: Hvpa, why: Said, notes: Iterable[Said], now: float, *, strange: bool) -> HvpaStatus:
+    """The status while nothing can be decided: the size stands, and so does what the HPA had asked for.
+
+    Nothing of it does that is of another target, which is `strange`.
+    """
+    before = (None if strange else hvpa.status) or HvpaStatus()
     return msgspec.structs.replace(
         before,
         totals=None,
@@ -115,5 +121,5 @@ def _condition(hvpa: Hvpa, type_: str, holds: bool, said: Said, now: float) -> C
         observed_generation=hvpa.metadata.generation,
         last_transition_time=since or format_time(datetime.fromtimestamp(now, UTC)),
         reason=said.reason.code,
-        message=said.message,
+        message=said.message[:_LONGEST],
     )

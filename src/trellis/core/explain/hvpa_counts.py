@@ -12,6 +12,7 @@ from trellis.core.hvpa import Plan, View
 from trellis.core.hvpa.choosing import standing
 from trellis.core.hvpa.counts import count_for, count_from, limited
 from trellis.core.hvpa.ladders import Ladder, Ladders
+from trellis.core.hvpa.sizes import size_of
 from trellis.core.hvpa.views import summed
 
 # Of each resource; of more counts than these, the nearest to those that matter are told.
@@ -25,6 +26,9 @@ def demands_of(view: View, made: Plan, *, binary: bool) -> Iterator[Demand]:
     has, targets, over = standing(view).totals, summed(view.containers, "target"), limited(ladders, made.totals)
     count = made.shape.count
     floors = lower_edges(ladders, count, meaning.down.overlap_percent)
+    sized: Mapping[str, int] = {}
+    if ladders.configured(count):
+        sized = size_of(view.meaning, made.totals, targets, count=count, present=made.shape.size)
     for name, total in made.totals.items():
         ladder = ladders.by_resource[name]
         alone = count_for(ladders, {name: total})
@@ -48,6 +52,7 @@ def demands_of(view: View, made: Plan, *, binary: bool) -> Iterator[Demand]:
             up_to=sum_text(name, ladder.holds(alone), binary=binary),
             keeps=name in floors and total > floors[name],
             limited=name in over,
+            held=sized.get(name) != made.shape.size.get(name),
             sizing=ways[name].value,
             **{field: sum_text(name, amount, binary=binary) for field, amount in texts.items() if amount is not None},
         )
@@ -73,7 +78,7 @@ def turns_of(view: View, made: Plan, *, binary: bool) -> Iterator[Turning]:
     for name, total in totals.items():
         ladder = ladders.by_resource[name]
         edge = ladder.holds(count)
-        if count < ladders.highest and total <= edge:
+        if count_for(ladders, totals) <= count < ladders.highest and total <= edge:
             above.setdefault(ladder.count_for(edge + 1), {})[name] = edge
     for more, edges in sorted(above.items()):
         yield Turning(more, upwards=True, totals=sums_text(edges, binary=binary))

@@ -60,7 +60,8 @@ class Demand(Part, frozen=True):
     `asked` is the higher one of the sources in `by`; `total` is what the plan goes by, which differs while a window has
     to be waited for. `above` and `up_to` are the edges of `count`, `kept_above` the total down to which the decided
     count is kept, and `keeps` is whether this one is above it. `share` is the total divided by the decided count, and a
-    share has from `least` to `most` there.
+    share has from `least` to `most` there. `held` is whether the size is not what follows from these, because a step is
+    held back.
     """
 
     resource: str
@@ -80,6 +81,7 @@ class Demand(Part, frozen=True):
     least: str = ""
     most: str = ""
     size: str = ""
+    held: bool = False
 
 
 class Portion(Part, frozen=True):

@@ -18,7 +18,7 @@ from trellis.core.hvpa.reading import HVPA_REFUSED, meaning_of
 from trellis.core.hvpa.surroundings import Surroundings
 from trellis.core.hvpa.viewing import view_of
 from trellis.core.model.collected import Collected
-from trellis.core.model.owners import WELL_KNOWN, TargetRef
+from trellis.core.model.owners import TargetRef
 from trellis.core.model.selection import select
 from trellis.core.model.target_problems import TargetProblem
 
@@ -72,7 +72,7 @@ def _scaled(collected: Collected, hvpa: Hvpa, neighbours: Neighbours, figures: H
 
 def _replicas(collected: Collected, target: TargetRef, status: HvpaStatus, pods: int) -> int:
     """The target's count. Of a kind that nobody knows, the Hvpa's own status mirrors it."""
-    if target.kind not in WELL_KNOWN:
+    if not target.is_well_known:
         return pods if status.replicas is None else status.replicas
     spec = getattr(collected.owners.find(target), "spec", None)
     count: int | None = getattr(spec, "replicas", None)

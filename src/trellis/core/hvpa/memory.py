@@ -35,7 +35,7 @@ class Memory(msgspec.Struct, frozen=True):
     yet. `count` is the target's count after the last plan, and `left` what `spec.replicas` says then; None if that is
     not known. `told` is when the HPA's total last changed, `scaled` when the target's count was last written, and
     `repaired` when somebody else's count was last set back. `edited` is when somebody else last changed a pod's
-    requests.
+    requests, and `anew` when the target last became another one.
     """
 
     hpa: Mapping[str, Window] = {}
@@ -50,6 +50,7 @@ class Memory(msgspec.Struct, frozen=True):
     scaled: float | None = None
     repaired: float | None = None
     edited: float | None = None
+    anew: float | None = None
 
 
 def unwritten(memory: Memory) -> Memory:

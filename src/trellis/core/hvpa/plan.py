@@ -77,9 +77,9 @@ class Plan(msgspec.Struct, frozen=True):
 def plan(view: View, now: float, settings: HvpaSettings) -> Plan:
     """The plan for a workload."""
     if view.yields is not None:
-        return _left_alone(view, Verdict(view.yields, ", ".join(view.rivals)), view.memory)
+        return _left_alone(view, Verdict(view.yields, ", ".join(view.rivals)))
     if view.replicas == 0:
-        return _left_alone(view, Verdict(SCALED_TO_ZERO), Memory(held=view.memory.held))
+        return _left_alone(view, Verdict(SCALED_TO_ZERO))
     stands, drift, sizes = standing(view), drift_of(view, now), size_drift_of(view, now)
     by_hpa, by_vpa = asked(view, now, settings), vpa_totals(view)
     found = settled(view, by_vpa.totals, by_hpa, stands.totals, now)
@@ -112,6 +112,7 @@ def plan(view: View, now: float, settings: HvpaSettings) -> Plan:
             scaled=now if taken.count != view.replicas else view.memory.scaled,
             repaired=now if drift is not None and drift.until is None else view.memory.repaired,
             edited=sizes.at,
+            anew=view.memory.anew,
         ),
         totals=found.totals,
         hpa=by_hpa.totals,
@@ -131,10 +132,13 @@ def _choice(view: View, found: Settled, stands: Shape, drift: Drift | None, now:
 
 
 def _decided(view: View, stands: Shape, wanted: Shape, now: float, settings: HvpaSettings) -> Decision:
-    """What to remember of it. A change while pods of the last one come up has no new patience."""
+    """What to remember of it. A change while pods of the last one come up has no new patience.
+
+    Whoever knows of no decision may have died after one: pods that are not Ready may be those that it brought.
+    """
     before = view.memory.decided
     if before is None:
-        grows = wanted.count > stands.count
+        grows = wanted.count > stands.count or not view.all_ready
         return Decision(wanted, stands, now if wanted != stands else 0.0, now if grows else None)
     changed = wanted != before.shape
     since = now if changed and not settling(view, now, settings) else before.since
@@ -183,7 +187,12 @@ def _told(view: View, by_hpa: Asked, now: float) -> float | None:
     return view.memory.told if before == by_hpa.totals and view.memory.told is not None else now
 
 
-def _left_alone(view: View, verdict: Verdict, memory: Memory) -> Plan:
-    """Nothing is done, and what was published stays."""
-    published = {each.name: each.published for each in view.containers if each.published}
-    return Plan((), standing(view), published, verdict, memory)
+def _left_alone(view: View, verdict: Verdict) -> Plan:
+    """Nothing is done, and what was published stays.
+
+    When the target is its own again, that is a beginning: the count is that of somebody else, and what was asked for
+    before may be of long ago.
+    """
+    memory, published = view.memory, {each.name: each.published for each in view.containers if each.published}
+    beginning = Memory(held=memory.held, scaled=memory.scaled, anew=memory.anew)
+    return Plan((), standing(view), published, verdict, beginning)

@@ -10,7 +10,7 @@ import msgspec
 from trellis.api.hvpa import Hvpa
 from trellis.api.kinds import HVPA
 from trellis.api.kube.meta import ObjectMeta
-from trellis.api.kube.scaling import HorizontalPodAutoscaler
+from trellis.api.kube.scaling import CrossVersionObjectReference, HorizontalPodAutoscaler
 from trellis.api.parts import TargetReference
 from trellis.api.resolve import UpdateMode, resolve_vpa
 from trellis.api.vpa import VerticalPodAutoscaler
@@ -47,9 +47,7 @@ def vpa_of(hvpa: Hvpa, vpas: Iterable[VerticalPodAutoscaler]) -> VerticalPodAuto
 
 def hpa_of(hvpa: Hvpa, hpas: Iterable[HorizontalPodAutoscaler]) -> HorizontalPodAutoscaler | None:
     """The HPA that drives an Hvpa: its own, or the oldest of the user's."""
-    name = hvpa.metadata.name
-    found = [each for each in hpas if each.spec.scale_target_ref.kind == HVPA.name]
-    found = [each for each in found if each.spec.scale_target_ref.name == name]
+    found = [each for each in hpas if _drives(each.spec.scale_target_ref, hvpa)]
     owned = next((each for each in found if is_owned(each.metadata, hvpa)), None)
     return owned or min(found, key=lambda each: _age(each.metadata), default=None)
 
@@ -83,6 +81,12 @@ def rivals_of(hvpa: Hvpa, around: Surroundings) -> Iterator[str]:
     for hpa in around.hpas:
         if why_yields(hvpa, Surroundings([], [hpa], [])) is not None:
             yield f"HorizontalPodAutoscaler {hpa.metadata.name}"
+
+
+def _drives(reference: CrossVersionObjectReference, hvpa: Hvpa) -> bool:
+    """Whether an HPA means this Hvpa; another project's kind of that name is in a group of its own."""
+    group = reference.api_version.rpartition("/")[0]
+    return (reference.kind, reference.name) == (HVPA.name, hvpa.metadata.name) and group in ("", HVPA.group)
 
 
 def _shares(hvpa: Hvpa, vpa: VerticalPodAutoscaler) -> bool:

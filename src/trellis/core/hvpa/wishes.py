@@ -97,9 +97,13 @@ def _unread(view: View, now: float, settings: HvpaSettings) -> bool:
 
 
 def _has_moved(view: View, now: float, settings: HvpaSettings) -> bool:
-    """Whether the count has moved so lately that an HPA's metrics may be about more or fewer pods than there are."""
-    scaled = view.memory.scaled
-    return scaled is not None and now < scaled + settings.ready_patience
+    """Whether pods have come or gone so lately that an HPA's metrics may be about others than there are."""
+    return any(now < at + settings.ready_patience for at in _moves(view))
+
+
+def _moves(view: View) -> Iterator[float]:
+    """When the count was last written, and when the target became another one."""
+    return (at for at in (view.memory.scaled, view.memory.anew) if at is not None)
 
 
 def _wish(view: View, *, moved: bool) -> int | None:
@@ -114,8 +118,8 @@ def _believed_at(view: View, settings: HvpaSettings, *, unread: bool, moved: boo
     memory = view.memory
     if view.hpa is not None and unread and memory.decided is not None:
         yield memory.decided.since + settings.ready_patience
-    if view.hpa is not None and moved and memory.scaled is not None:
-        yield memory.scaled + settings.ready_patience
+    if view.hpa is not None and moved:
+        yield max(_moves(view)) + settings.ready_patience
 
 
 def _says(
@@ -123,13 +127,14 @@ def _says(
 ) -> int:
     """The total of this look; it is the one that is held if the HPA says nothing.
 
-    It is never nothing at all: without requests an HPA cannot measure, and would be silent for ever.
+    It is never nothing at all, whatever is wished: without requests an HPA cannot measure, and stays silent for ever.
     """
     low = None
     if ratio is not None and ratio < settings.low_ratio:
         low = max(math.ceil(request * pods * ratio), 1)
     if wish is not None:
-        return request * wish if low is None else min(request * wish, low)
+        wished = max(request * wish, 1)
+        return wished if low is None else min(wished, low)
     if low is not None:
         return low
     content = ratio is not None and ratio <= settings.high_ratio
