@@ -75,6 +75,15 @@ def test_no_least_number_of_pods_is_a_number_too() -> None:
     assert update_settings(given, RESIZES, ServerVersion("1", "36")).min_replicas == 0
 
 
+@pytest.mark.parametrize(("interval", "pause"), [("5s", 5.0), ("1m", 60.0), ("1h", 60.0)])
+def test_what_failed_is_tried_again_in_the_next_pass_and_after_a_minute_at_the_latest(
+    interval: str, pause: float
+) -> None:
+    given = load(UpdaterSettings, from_flags(UpdaterSettings, {"updater_interval": interval})).settings
+    found = update_settings(given, RESIZES, ServerVersion("1", "36"))
+    assert (found.retry, found.budget_retry) == (pause, pause)
+
+
 def test_without_flags_plans_are_made_by_the_figures_of_the_core() -> None:
     assert update_settings(UpdaterSettings(), RESIZES, ServerVersion("1", "36")) == UpdateSettings()
 

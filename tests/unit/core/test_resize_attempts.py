@@ -43,7 +43,7 @@ def test_waiting_grows_twofold_up_to_the_longest() -> None:
     assert [backoff(times, 60, 300) for times in (0, 1, 2, 3, 4, 5000)] == [60, 60, 120, 240, 300, 300]
 
 
-@pytest.mark.parametrize("told", [Told.REFUSED, Told.THROTTLED, Told.FAILED, Told.FORBIDDEN])
+@pytest.mark.parametrize("told", [Told.THROTTLED, Told.FAILED, Told.FORBIDDEN])
 def test_a_failure_is_repeated_later_each_time_twice_as_late(told: Told) -> None:
     assert attempt(EVICT, told).not_before == NOW + 60
     assert attempt(EVICT, told, told, told).not_before == NOW + 240
@@ -60,6 +60,13 @@ def test_a_disruption_budget_that_refuses_makes_the_pod_wait() -> None:
     assert said(found) == [("Wait", "BackingOff"), ("Evict", "EvictToRecreate")]
     later = decided(governor(), *pair(pod()), attempts=after(EVICT, Told.REFUSED), now=NOW + 60)
     assert said(later)[0] == ("Evict", "EvictToRecreate")
+
+
+def test_a_disruption_budget_is_asked_again_in_every_pass_however_often_it_refuses() -> None:
+    refusals = [Told.REFUSED] * 9
+    assert attempt(EVICT, *refusals).not_before == NOW + SETTINGS.budget_retry
+    assert attempt(EVICT, *refusals, retry_after=500.0).not_before == NOW + 500
+    assert attempt(EVICT, *refusals, Told.FAILED).not_before == NOW + 60
 
 
 def test_one_answer_that_a_lost_race_gives_too_is_no_refusal_and_two_are() -> None:

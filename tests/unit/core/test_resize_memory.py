@@ -78,7 +78,7 @@ def test_while_nobody_sizes_new_pods_nothing_is_evicted() -> None:
 def test_what_became_of_an_attempt_is_known_at_the_next_look_and_forgotten_with_the_pod() -> None:
     looks = Looks()
     action = only(looks.look())
-    looks.memory.carried(WEB, [Outcome(action, Answer.REFUSED)], NOW)
+    looks.memory.carried(WEB, [Outcome(action, Answer.FAILED)], NOW)
     [(_, attempts)] = looks.memory.batch([WEB], NOW).gathered
     assert attempts.pods[action.pod.uid].failures == 1
     before = looks.told.gathered().pods

@@ -14,6 +14,8 @@ _LOWERS_MEMORY_LIMITS = (1, 34)
 def update_settings(settings: UpdaterSettings, served: Served, version: ServerVersion) -> UpdateSettings:
     """The figures of the core."""
     given: DisruptionSettings = settings.disruption
+    # Upstream tries again in every pass: where these are close together, nobody waits for a minute.
+    soon = min(settings.loop.updater_interval.total_seconds(), UpdateSettings().retry)
     gates: Gates = settings.scope.feature_gates
     return UpdateSettings(
         min_replicas=given.min_replicas,
@@ -31,4 +33,6 @@ def update_settings(settings: UpdaterSettings, served: Served, version: ServerVe
         require_fit=given.require_fit,
         hourly=given.evictions_per_hour,
         namespace_hourly=given.evictions_per_hour_per_namespace,
+        retry=soon,
+        budget_retry=soon,
     )

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from trellis.api.kinds import HVPA, VPA
 from trellis.api.kube.meta import ObjectReference
+from trellis.base.counted import counted
 from trellis.base.reason import Reason, Severity
 from trellis.core.resize import attempts as core
 from trellis.core.resize.actions import Action, EvictPod, PodRef, ResizePod
@@ -75,8 +76,7 @@ class Telling:
         for reason, pods in counts.items():
             if reason not in before:
                 about = f" ({details[reason]})" if details[reason] else ""
-                number = "1 pod" if pods == 1 else f"{pods} pods"
-                self._record(reference_to(governor), reason, f"{number}: {reason.meaning}{about}")
+                self._record(reference_to(governor), reason, f"{counted(pods, 'pod')}: {reason.meaning}{about}")
                 log = _log.warning if reason.severity is not Severity.INFO else _log.info
                 more: dict[str, Any] = {"details": details[reason]} if details[reason] else {}
                 log("news of pods", by=_name(governor), reason=reason, pods=pods, **more)

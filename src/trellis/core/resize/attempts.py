@@ -125,6 +125,9 @@ def _after(before: Attempt, outcome: Outcome, now: float, settings: UpdateSettin
     action, told = outcome.action, outcome.told
     if told is Told.APPLIED:
         return _applied(before, action, now, settings)
+    if told is Told.REFUSED:
+        pause = max(settings.budget_retry, outcome.retry_after or 0.0)
+        return msgspec.structs.replace(before, not_before=now + pause, why=outcome.why)
     changed = msgspec.structs.replace(before, failures=before.failures + 1, why=outcome.why)
     if isinstance(action, ResizePod) and not action.unboosts:
         changed = _judged(changed, action, told)

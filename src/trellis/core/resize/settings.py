@@ -53,6 +53,8 @@ class UpdateSettings(msgspec.Struct, frozen=True):
     # How long to wait after something went wrong: each time twice as long, up to the longest.
     retry: float = _MINUTE
     longest_retry: float = 30 * _MINUTE
+    # A disruption budget that says no now may say yes in the next pass: nothing is wrong, and this wait never grows.
+    budget_retry: float = _MINUTE
     # A boost costs CPU for as long as it stays, and taking it back disturbs nobody.
     unboost_retry: float = 2.0
     longest_unboost_retry: float = 5 * _MINUTE
