@@ -2,8 +2,8 @@
 
 Upstream's `--use-external-metrics`, with two differences. One request brings a metric for all pods that a VPA selects,
 where upstream makes one for each pod: the label `pod` of a value says which it is of. Only where no value has that
-label is each pod asked for, as upstream does. And a VPA whose metrics cannot be had is reported and costs no other one
-its own.
+label, or the whole is refused, is each pod asked for, as upstream does. And what cannot be had is reported and costs
+nobody else its own: no other VPA, and no other pod.
 """
 
 from __future__ import annotations
@@ -81,6 +81,13 @@ class _Key(NamedTuple):
     time: float
 
 
+class _Answered(NamedTuple):
+    """The values of a metric by the pod that was asked for, if one was, and what is wrong with the rest."""
+
+    values: Mapping[str, Sequence[msgspec.Raw]]
+    problem: str = ""
+
+
 _LISTS: Final = msgspec.json.Decoder(_List)
 
 
@@ -106,37 +113,36 @@ class ExternalMetrics:
         results = await asyncio.gather(*(self._ask(query, metric, seats) for query, _, metric in asked))
         problems = []
         for (query, resource, metric), result in zip(asked, results, strict=True):
-            if isinstance(result, str):
-                problems.append(ExternalProblem(query.namespace, query.vpa, metric, result))
-            else:
-                for pod, values in result.items():
-                    gathered.take(query.namespace, resource, values, pod)
+            if result.problem:
+                problems.append(ExternalProblem(query.namespace, query.vpa, metric, result.problem))
+            for pod, values in result.values.items():
+                gathered.take(query.namespace, resource, values, pod)
         return gathered.batch(tuple(problems))
 
-    async def _ask(
-        self, query: ExternalQuery, metric: str, seats: asyncio.Semaphore
-    ) -> dict[str, list[msgspec.Raw]] | str:
-        """The values of a metric by the pod that was asked for, if one was; or what is wrong."""
-        selector = str(query.selector)
+    async def _ask(self, query: ExternalQuery, metric: str, seats: asyncio.Semaphore) -> _Answered:
+        whole = await self._list(query, metric, "", seats)
+        if isinstance(whole, list):
+            if not query.pods or any(map(_names_a_pod, whole)):
+                return _Answered({"": whole})
+        # Who answers for single pods alone does so for the first; else there is no need to ask for all of them.
+        elif not query.pods or isinstance(await self._list(query, metric, query.pods[0], seats), str):
+            return _Answered({}, whole)
+        parts = await asyncio.gather(*(self._list(query, metric, pod, seats) for pod in query.pods))
+        return _answered(dict(zip(query.pods, parts, strict=True)))
+
+    async def _list(
+        self, query: ExternalQuery, metric: str, pod: str, seats: asyncio.Semaphore
+    ) -> list[msgspec.Raw] | str:
+        """The values of a metric, of one pod if it is named; or what is wrong."""
+        chosen = [str(query.selector), f"{POD_LABEL}={pod}" if pod else ""]
+        request = _request(query.namespace, metric, ",".join(filter(None, chosen)))
         try:
-            values = await self._list(query, metric, selector, seats)
-            if not query.pods or any(map(_names_a_pod, values)):
-                return {"": values}
-            chosen = (",".join(filter(None, (selector, f"{POD_LABEL}={pod}"))) for pod in query.pods)
-            parts = await asyncio.gather(*(self._list(query, metric, each, seats) for each in chosen))
-            return dict(zip(query.pods, parts, strict=True))
+            async with seats:
+                return _LISTS.decode((await self._client.send(request)).body).items or []
         except KubeError as error:
             return str(error)
         except _UNREADABLE as error:
             return str(UnreadableObject("ExternalMetricValueList", f"cannot be read: {error}"))
-
-    async def _list(
-        self, query: ExternalQuery, metric: str, selector: str, seats: asyncio.Semaphore
-    ) -> list[msgspec.Raw]:
-        async with seats:
-            return (
-                _LISTS.decode((await self._client.send(_request(query.namespace, metric, selector))).body).items or []
-            )
 
 
 class _Gathered:
@@ -180,6 +186,16 @@ class _Gathered:
             memory,
         )
         return ExternalBatch(samples, problems, counted(unread))
+
+
+def _answered(parts: Mapping[str, list[msgspec.Raw] | str]) -> _Answered:
+    """What pods that were asked for one by one are known by; one that is not answered for costs no other its values."""
+    values = {pod: part for pod, part in parts.items() if isinstance(part, list)}
+    problems = {pod: part for pod, part in parts.items() if isinstance(part, str)}
+    if not problems:
+        return _Answered(values)
+    pod, problem = next(iter(problems.items()))
+    return _Answered(values, f"{len(problems)} of {len(parts)} pods are not answered for; {pod}: {problem}")
 
 
 def _request(namespace: str, metric: str, selector: str) -> Request:

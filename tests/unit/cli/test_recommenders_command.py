@@ -10,7 +10,9 @@ from click.testing import CliRunner
 
 from announcing import announce
 from trellis.cli.main import main, trellis
+from trellis.controllers.recommender.listing import list_recommenders
 from trellis.core.recommend.built_in import built_in_recommenders
+from trellis.reports.recommenders import as_text
 from trellis.runtime import logs
 
 
@@ -24,6 +26,13 @@ def test_what_comes_with_trellis_is_listed_with_its_parameters() -> None:
         "The target of CPU is above usage in this fraction of all samples." in lines
     )
     assert all(any(line.startswith(f"{name} (built in") for line in lines) for name in built_in_recommenders())
+
+
+def test_on_a_terminal_no_line_is_wider_than_it() -> None:
+    listed = list_recommenders(())
+    lines = list(as_text(listed, 80))
+    assert max(map(len, lines)) <= 80
+    assert " ".join(" ".join(lines).split()) == " ".join(" ".join(as_text(listed)).split())
 
 
 def test_json_has_type_unit_range_default_and_meaning() -> None:

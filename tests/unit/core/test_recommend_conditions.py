@@ -39,6 +39,28 @@ def test_conditions_are_sorted_and_carry_the_generation() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    "policies",
+    [
+        [{"containerName": "*", "mode": "Off"}],
+        [{"containerName": "app", "mode": "Off"}, {"containerName": "proxy", "controlledResources": []}],
+    ],
+)
+def test_where_no_container_is_to_be_sized_the_condition_says_that_and_not_that_samples_are_missing(
+    policies: list[dict[str, object]],
+) -> None:
+    shop = World()
+    shop.apply(resourcePolicy={"containerPolicies": policies})
+    shop.run_pods("web", "app", "proxy")
+    shop.use(1.0, 1e9, minutes=2)
+    shop.run()
+    provided = shop.conditions()["RecommendationProvided"]
+    assert (provided["status"], provided["reason"]) == ("False", "NothingToSize")
+    shop.apply(resourcePolicy={"containerPolicies": policies[:1]} if len(policies) > 1 else {})
+    shop.run()
+    assert shop.conditions()["RecommendationProvided"]["status"] == "True"
+
+
 def test_the_time_of_a_transition_moves_only_with_the_status() -> None:
     shop, _ = stub_world()
     began = shop.now

@@ -163,6 +163,14 @@ def test_a_bad_parameter_is_a_condition_and_nobody_was_asked() -> None:
     assert [each["reason"] for each in found["containers"]] == ["NoSamples", "NoSamples"]
 
 
+def test_where_every_container_is_off_the_condition_is_the_one_that_is_written() -> None:
+    shop = world(Stub("default", GOOD), resourcePolicy={"containerPolicies": [{"containerName": "*", "mode": "Off"}]})
+    found = asked(passed(shop))
+    [provided] = found["conditions"]
+    assert (provided["status"], provided["reason"]) == ("False", "NothingToSize")
+    assert [each["reason"] for each in found["containers"]] == ["ContainerOff", "ContainerOff"]
+
+
 def test_a_vpa_without_pods_has_no_containers_to_tell_of() -> None:
     shop = World(Stub("default", GOOD))
     shop.apply()

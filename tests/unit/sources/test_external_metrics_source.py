@@ -90,6 +90,53 @@ def test_pods_that_no_value_names_are_asked_for_one_by_one_as_upstream_does() ->
     assert asked == {"app=web,tier in (a,b)" + more for more in ("", ",pod=web-1", ",pod=web-2")}
 
 
+def asked_one_by_one(answers: dict[str, Answer]) -> tuple[ExternalBatch, list[str]]:
+    """What comes of three pods, each answered for by its name and the whole by none; and the pods in turn."""
+    asked = []
+
+    def answered(request: Request) -> Answer:
+        pod = dict(request.query)["labelSelector"].rpartition("pod=")[2] if "pod=" in str(request.query) else ""
+        asked.append(pod)
+        return answers[pod]
+
+    source = ExternalMetrics(
+        Client(ScriptedTransport(handler=answered)), cpu_metric="cpu", memory_metric="", container_label="name"
+    )
+    query = ExternalQuery("shop", "web", WEB.selector, ("web-1", "web-2", "web-3"))
+    return asyncio.run(source.fetch([query])), asked
+
+
+def of_one(amount: str) -> Response:
+    item = value("", amount)
+    del item["metricLabels"]["pod"]
+    return values(item)
+
+
+def test_a_pod_that_is_not_answered_for_costs_no_other_pod_its_sample() -> None:
+    broken = refusal(500, "InternalError", "the adapter gave up")
+    batch, _ = asked_one_by_one({"": values(), "web-1": of_one("1"), "web-2": broken, "web-3": of_one("3")})
+    assert (batch.samples.pods, batch.samples.cpu.tolist()) == (["web-1", "web-3"], [1.0, 3.0])
+    [problem] = batch.problems
+    assert (problem.vpa, problem.metric) == ("web", "cpu")
+    assert problem.message.startswith("1 of 3 pods are not answered for; web-2: ")
+    assert "the adapter gave up" in problem.message
+
+
+def test_pods_are_asked_for_one_by_one_where_the_whole_is_refused() -> None:
+    refused = refusal(404, "NotFound", "no series without a pod")
+    batch, _ = asked_one_by_one({"": refused, "web-1": of_one("1"), "web-2": of_one("2"), "web-3": of_one("3")})
+    assert (batch.samples.pods, batch.samples.cpu.tolist()) == (["web-1", "web-2", "web-3"], [1.0, 2.0, 3.0])
+    assert batch.problems == ()
+
+
+def test_a_metric_that_is_refused_for_the_whole_and_for_a_pod_is_not_asked_for_any_more() -> None:
+    refused = refusal(404, "NotFound", "no such metric")
+    batch, asked = asked_one_by_one({"": refused, "web-1": refused})
+    assert (batch.samples.pods, asked) == ([], ["", "web-1"])
+    [problem] = batch.problems
+    assert "no such metric" in problem.message
+
+
 def test_values_that_name_no_pod_are_told_where_there_is_no_pod_to_ask_for() -> None:
     item = value("", "1")
     del item["metricLabels"]["pod"]

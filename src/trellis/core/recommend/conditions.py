@@ -57,6 +57,9 @@ _SORTED = sorted((type_, bit) for bit, type_ in TYPES.items())
 
 NO_PODS_MATCHED = Reason("NoPodsMatched", "No pods match this VPA object.", Severity.WARNING)
 NO_SAMPLES = Reason("NoSamples", "There are no usage samples of what is to be sized yet.")
+NOTHING_TO_SIZE = Reason(
+    "NothingToSize", "No container is to be sized: their policies have the mode Off, or control no resource."
+)
 BAD_PARAMETERS = Reason(
     "BadParameters", "A parameter is unknown to the recommender, or its value breaks a rule.", Severity.WARNING
 )
@@ -184,8 +187,13 @@ def transitions_in(documents: Iterable[Mapping[str, Any]]) -> dict[str, Transiti
     return {each["type"]: Transition(each["status"], each["lastTransitionTime"]) for each in documents}
 
 
-def condition_documents(about: Spoken, truth: int, shortage: Shortage | None, now: str) -> list[dict[str, Any]]:
-    """The list as it is written, sorted by type. The time of a transition moves only with the status."""
+def condition_documents(
+    about: Spoken, truth: int, shortage: Shortage | None, now: str, *, sizes_any: bool = True
+) -> list[dict[str, Any]]:
+    """The list as it is written, sorted by type. The time of a transition moves only with the status.
+
+    `sizes_any` is whether any of its containers is to be sized.
+    """
     documents = []
     for type_, bit in _SORTED:
         holds = bool(truth & bit)
@@ -200,7 +208,7 @@ def condition_documents(about: Spoken, truth: int, shortage: Shortage | None, no
             "observedGeneration": about.generation,
             "lastTransitionTime": since,
         }
-        reason, message = _explained(bit, truth, about.texts, shortage)
+        reason, message = _explained(bit, truth, about.texts, shortage, sizes_any)
         if reason:
             document["reason"] = reason
         if message:
@@ -209,11 +217,13 @@ def condition_documents(about: Spoken, truth: int, shortage: Shortage | None, no
     return documents
 
 
-def _explained(bit: Holds, truth: int, texts: Texts, shortage: Shortage | None) -> tuple[str, str]:
+def _explained(bit: Holds, truth: int, texts: Texts, shortage: Shortage | None, sizes_any: bool) -> tuple[str, str]:
     """The reason and the message of a condition; the one that always is there says why it is false."""
     match bit:
         case Holds.PROVIDED if truth & Holds.PROVIDED:
             return "", ""
+        case Holds.PROVIDED if not truth & Holds.NO_PODS and not sizes_any:
+            return NOTHING_TO_SIZE.code, "All containers have policies of mode Off, or such as control no resource"
         case Holds.PROVIDED if not truth & Holds.NO_PODS:
             return NO_SAMPLES.code, "No container that is to be sized has usage samples yet"
         case Holds.PROVIDED | Holds.NO_PODS:

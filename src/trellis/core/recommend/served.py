@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -29,6 +29,11 @@ class ServedVpa(msgspec.Struct, frozen=True, gc=False):
     recommender: str
     annotations: Mapping[str, str] = NO_ANNOTATIONS
     status: VerticalPodAutoscalerStatus | None = None
+
+    def sizes_any(self, containers: Iterable[str]) -> bool:
+        """Whether any of its containers is to be sized; while it has none, one may come that is."""
+        meanings = [self.effective.container(name) for name in containers]
+        return not meanings or any(each.scaled and each.controlled for each in meanings)
 
 
 def served_vpa(vpa: VerticalPodAutoscaler, known: ServedVpa | None) -> ServedVpa:

@@ -60,10 +60,12 @@ def status_writes(due: Sequence[int], desired: Desired, board: Board, now: float
         end = begin + len(own)
         entry, truth = vpas.entries[number], int(desired.truth[number])
         vpa = entry.vpa
+        # Where anything is recommended, something is to be sized.
+        sizes_any = bool(own) or vpa.sizes_any(map(containers.name_of, entry.containers))
         status = {
             # Null, because a merge patch would leave the list of before under an empty object.
             "recommendation": {"containerRecommendations": documents[begin:end] or None},
-            "conditions": condition_documents(entry, truth, desired.shortages.get(number), time),
+            "conditions": condition_documents(entry, truth, desired.shortages.get(number), time, sizes_any=sizes_any),
             "observedGeneration": vpa.generation,
         }
         yield StatusWrite(

@@ -6,7 +6,7 @@ conditions hold, and what other recommenders would have said. The keys are part 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -43,7 +43,7 @@ def vpa_document(last: LastPass, number: int) -> dict[str, Any]:
         "parameters": next((dict(each.values) for each in explained if each.values), {}),
         "updateMode": str(vpa.effective.mode),
         "time": _time(last.time),
-        "conditions": _conditions(last, number),
+        "conditions": _conditions(last, number, rows),
         "containers": _containers(last, number, rows, explained),
     }
     if texts.failure:
@@ -66,12 +66,13 @@ def vpa_line(last: LastPass, number: int) -> dict[str, Any]:
     return document | ({"shadows": list(shadows)} if shadows else {})
 
 
-def _conditions(last: LastPass, number: int) -> list[dict[str, Any]]:
+def _conditions(last: LastPass, number: int, rows: Iterable[int]) -> list[dict[str, Any]]:
     if last.entries[number].state is None:
         return []  # nobody has looked at its target yet
     truth = int(last.result.truth[number])
     shortage = last.shortage(number) if truth & Holds.LOW_CONFIDENCE else None
-    return condition_documents(last.spoken(number), truth, shortage, _time(last.time))
+    sizes_any = last.entries[number].vpa.sizes_any(last.result.columns.keys[row].container for row in rows)
+    return condition_documents(last.spoken(number), truth, shortage, _time(last.time), sizes_any=sizes_any)
 
 
 def _containers(
