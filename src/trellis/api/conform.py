@@ -69,9 +69,10 @@ class Conformance:
     def _refuse(self, problem: Problem) -> None:
         self.problems.append(problem)
 
-    def _wrong_type(self, path: Path, value: object, wanted: str) -> _Wrong:
+    def _wrong_type(self, path: Path, value: object, wanted: str, *more: str) -> _Wrong:
         found = "null" if value is None else _JSON_NAMES[type(value)]
-        self._refuse(Problem(path, WRONG_TYPE, f"must be of type {wanted}, not {found}", value, in_crd=True))
+        rule = "; ".join((f"must be of type {wanted}, not {found}", *more))
+        self._refuse(Problem(path, WRONG_TYPE, rule, value, in_crd=True))
         return _Wrong()
 
     def _object(self, node: Node, value: object, path: Path) -> dict[str, Any]:
@@ -195,7 +196,7 @@ class Conformance:
             self._refuse(Problem(path, WRONG_TYPE, rule, value, in_crd=True))
             raise _Wrong
         if isinstance(value, bool) or not isinstance(value, str | int | float):
-            raise self._wrong_type(path, value, "string or integer (a quantity)")
+            raise self._wrong_type(path, value, "string or integer", node.field.pattern_says or "must be a quantity")
         problem = None if isinstance(value, str) else _not_int64(value, path)
         problem = problem or _quantity_problem(node.field, value if isinstance(value, str) else int(value), path)
         if problem is not None:

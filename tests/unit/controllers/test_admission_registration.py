@@ -25,7 +25,7 @@ from trellis.kube.writer import Writer
 from trellis.runtime.component_settings import ScopeSettings
 from trellis.runtime.metrics import Metrics
 from trellis.runtime.setting_loading import load
-from trellis.runtime.setting_sources import from_environment
+from trellis.runtime.setting_sources import from_environment, from_flags
 
 PATH = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/vpa-webhook-config"
 GROUP = "/apis/autoscaling.x-k8s.io/v1alpha1"
@@ -123,7 +123,7 @@ def test_the_api_server_is_told_what_upstream_tells_it() -> None:
             "namespaceSelector": {},
             "objectSelector": {},
             "sideEffects": "None",
-            "timeoutSeconds": 5,
+            "timeoutSeconds": 30,
             "admissionReviewVersions": ["v1"],
             "reinvocationPolicy": "Never",
         }
@@ -191,6 +191,16 @@ def test_selectors_can_narrow_what_is_asked_about() -> None:
         {"key": "team", "operator": "Exists"},
     ]
     assert webhook["reinvocationPolicy"] == "IfNeeded"
+    assert world.server.objects[PATH]["metadata"]["labels"] == {"team": "web", "tier": "front"}
+
+
+@pytest.mark.parametrize(
+    "written", ["team:web,tier:front", "team:web, tier:front", "team : web,tier : front", '"team:web,tier:front"']
+)
+def test_labels_are_read_in_every_way_in_which_upstream_takes_them(written: str) -> None:
+    given = load(RegistrationSettings, from_flags(RegistrationSettings, {"webhook_labels": written})).settings
+    world = World(webhook_labels=given.webhook_labels)
+    world.look()
     assert world.server.objects[PATH]["metadata"]["labels"] == {"team": "web", "tier": "front"}
 
 

@@ -95,6 +95,15 @@ def test_a_refusal_tells_tools_the_cause_as_the_api_server_does(spec: dict[str, 
     assert [cause.reason for cause in refusal.details.causes] == [reason]
 
 
+@pytest.mark.parametrize("written", [{"cpu": "50m"}, ["50m"], "50 milli", "", True])
+def test_what_is_no_quantity_is_refused_in_the_words_that_upstreams_users_look_for(written: Any) -> None:
+    policy = {"containerName": "*", "minAllowed": {"requests": written}}
+    refusal = judged(vpa(resourcePolicy={"containerPolicies": [policy]})).refusal
+    assert refusal is not None
+    assert "spec.resourcePolicy.containerPolicies[0].minAllowed[requests]: Invalid value: " in refusal.message
+    assert "quantities must match the regular expression '^([+-]?[0-9.]+)" in refusal.message
+
+
 def test_several_errors_are_told_at_once() -> None:
     policy = {"containerName": "", "mode": "Never"}
     verdict = judged(vpa(resourcePolicy={"containerPolicies": [policy]}, recommenders=[{"name": "a"}, {"name": "b"}]))

@@ -31,8 +31,8 @@ def _why_not_selector(text: str) -> str | None:
 
 
 def read_labels(text: str) -> dict[str, str]:
-    """`key:value,key:value`, as upstream writes labels in a flag. What has no colon has no value."""
-    pairs = (part.strip().partition(":") for part in text.split(",") if part.strip())
+    """`key:value,key:value`, as upstream writes labels in a flag, within quotes or without. No colon means no value."""
+    pairs = (part.strip().partition(":") for part in text.strip('"').split(",") if part.strip())
     return {key.strip(): value.strip() for key, _, value in pairs}
 
 
@@ -74,12 +74,12 @@ class RegistrationSettings(Settings, frozen=True):
         int,
         Setting(
             "How long the API server waits for an answer.",
-            why="As upstream's chart. Its flag says 30, and a network that swallows packets delays every pod by it.",
+            why="Upstream's. A network that swallows packets delays every pod by it: its chart and our manifest say 5.",
             unit="seconds",
             minimum=1,
             maximum=_LONGEST_WAIT,
         ),
-    ] = 5
+    ] = 30
     webhook_failure_policy_fail: Annotated[
         bool,
         Setting(
