@@ -114,16 +114,17 @@ def command(
 
     \b
         trellis backtest usage.csv
-        trellis backtest traces/ --recommenders default,seasonal --set seasonal.horizon=2h --html report.html
-        trellis backtest traces/ --recommenders default --sweep default.percentile=0.8:0.99:0.05
-        trellis backtest --prometheus-url http://localhost:9090 --namespace 'team-*'
+        trellis backtest traces/ --set seasonal.horizon=2h --html report.html
+        trellis backtest traces/ --sweep default.percentile=0.8:0.99:0.05
+        trellis backtest --prometheus-url http://localhost:9090 --namespace shop
 
-    \b
     Exit status: 0 done, 1 a series could not be used or --fail-above holds, 2 the command could not run,
     130 stopped by Ctrl-C, with what there was so far.
     """  # noqa: D301 -- click wants the backspace character itself
     if not traces and not how["prometheus_url"]:
         raise click.UsageError("give files or directories with usage, or --prometheus-url")
+    if how["namespaces"] and not how["prometheus_url"]:
+        raise click.UsageError("--namespace goes with --prometheus-url; of files all series are scored")
     outputs = {"--html": html, "--json": json_, "--csv": csv_}
     check_writable(outputs)
     limits = _limits(fail_above)

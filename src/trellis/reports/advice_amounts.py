@@ -74,6 +74,24 @@ def total_of(resource: str, total: Totals) -> tuple[float, float]:
     return part(total.before, resource) / unit, part(total.after, resource) / unit
 
 
+def is_unseen(total: Totals) -> bool:
+    """Whether nobody could see what any of the containers requests now."""
+    return 0 < total.containers == total.reasons.get(REQUEST_UNKNOWN.code, 0)
+
+
+def sums(resource: str, total: Totals) -> tuple[str, str, str]:
+    """Requests before and after, in cores or GiB, and how far they are apart."""
+    before, after = total_of(resource, total)
+    if is_unseen(total):
+        return UNKNOWN, significant(after), ""
+    return significant(before), significant(after), relative(before, after)
+
+
+def money_apart(total: Totals) -> str:
+    """What all requests would cost more or less."""
+    return "" if is_unseen(total) else signed_money(total.money_after - total.money_before)
+
+
 def relative(before: float, after: float) -> str:
     """How far one sum is off the other, in per cent."""
     if not before or math.isclose(before, after):

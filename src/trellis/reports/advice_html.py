@@ -10,12 +10,16 @@ import msgspec
 from trellis.core.advice.advised import Advised, Row, Totals
 from trellis.core.advice.policy import part
 from trellis.reports.advice_amounts import (
+    UNKNOWN,
     amount,
     difference,
+    is_unseen,
+    money_apart,
     relative,
     requested_before,
     rounded_days,
     signed_money,
+    sums,
     total_of,
 )
 from trellis.reports.advice_words import answer, effort, facts, named, partial, remarks, scale_points
@@ -63,14 +67,16 @@ class _Card(msgspec.Struct, frozen=True):
     saved: float
     short: float
     show: Callable[[float], str] = significant
+    is_unseen: bool = False
 
     def drawn(self) -> str:
         """As a part of the page."""
-        apart = relative(self.before, self.after)
+        apart = "" if self.is_unseen else relative(self.before, self.after)
         verdict = 1 if apart.startswith("-") else -1 if apart.startswith("+") else 0
+        parts = (("now", self.before), ("not needed", self.saved), ("missing", self.short))
         figures = "".join(
-            f"<dt>{name}</dt><dd>{typeset(self.show(value))}</dd>"
-            for name, value in (("now", self.before), ("not needed", self.saved), ("missing", self.short))
+            f"<dt>{name}</dt><dd>{UNKNOWN if self.is_unseen else typeset(self.show(value))}</dd>"
+            for name, value in (parts[:1] if self.is_unseen else parts)
         )
         return (
             f'<article class="card" style="--accent:var(--v1)"><h3>{escape(self.title)}</h3>'
@@ -83,7 +89,7 @@ def _card(total: Totals, title: str, resource: str, unit: str) -> str:
     before, after = total_of(resource, total)
     size = 1000.0 if resource == "cpu" else GIB
     saved, short = (part(amounts, resource) / size for amounts in (total.saved, total.short))
-    return _Card(title, f"{unit} to request", before, after, saved, short).drawn()
+    return _Card(title, f"{unit} to request", before, after, saved, short, is_unseen=is_unseen(total)).drawn()
 
 
 def _money_card(advised: Advised) -> str:
@@ -177,12 +183,11 @@ def _namespace(name: str, total: Totals) -> str:
     cells = []
     for _, resource, _ in _RESOURCES:
         before, after = total_of(resource, total)
-        apart = relative(before, after)
-        cells.append(number_cell(significant(before), before, begins=True))
-        cells.append(number_cell(significant(after), after))
+        told_before, told_after, apart = sums(resource, total)
+        cells.append(number_cell(told_before, before, begins=True))
+        cells.append(number_cell(told_after, after))
         cells.append(f"<td>{coloured(apart, 1 if apart.startswith('-') else -1)}</td>")
-    apart_money = total.money_after - total.money_before
-    cells.append(number_cell(signed_money(apart_money), apart_money, begins=True))
+    cells.append(number_cell(money_apart(total), total.money_after - total.money_before, begins=True))
     return f'<tr><th scope="row">{escape(name)}</th>{"".join(cells)}</tr>'
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from trellis.core.advice.advised import Advised, Row
-from trellis.reports.advice_amounts import difference, relative, rounded_days, signed_money, step, total_of
+from trellis.reports.advice_amounts import difference, money_apart, rounded_days, step, sums
 from trellis.reports.advice_words import (
     answer,
     effort,
@@ -17,7 +17,7 @@ from trellis.reports.advice_words import (
     remarks,
     scale_points,
 )
-from trellis.reports.figures import count, significant
+from trellis.reports.figures import count
 
 _MOST_ROWS = 50  # what a reader of a pull request scrolls past
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~])")
@@ -68,9 +68,8 @@ def _namespaces(advised: Advised) -> Iterator[str]:
     for name, total in (*advised.namespaces, ("in all", advised.total)):
         cells = [plain(one_line(name))]
         for resource in ("cpu", "memory"):
-            before, after = total_of(resource, total)
-            cells += [significant(before), significant(after), relative(before, after)]
-        cells.append(signed_money(total.money_after - total.money_before))
+            cells += sums(resource, total)
+        cells.append(money_apart(total))
         yield f"| {' | '.join(cells)} |"
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from trellis.core.advice.advised import Advised, Row, Totals
-from trellis.reports.advice_amounts import difference, relative, rounded_days, signed_money, step, total_of
+from trellis.core.advice.judging import REQUEST_UNKNOWN
+from trellis.reports.advice_amounts import UNKNOWN, difference, money_apart, rounded_days, step, sums
 from trellis.reports.advice_words import (
     answer,
     effort,
@@ -15,7 +16,7 @@ from trellis.reports.advice_words import (
     remarks,
     scale_points,
 )
-from trellis.reports.figures import count, significant
+from trellis.reports.figures import count
 from trellis.reports.text_tables import cut, lines, width, wrapped
 
 _NARROWEST = 80
@@ -25,6 +26,7 @@ _HEADS = ["", "container", "pods", "CPU request", "in all", "memory request", "i
 _LEGEND = (
     "!! memory at risk, ! worth changing, ? too little history; in all: for all pods, + is more than now, CPU in cores."
 )
+_UNSEEN = f"{UNKNOWN} -> 250m: what is requested now could not be seen."
 
 
 def as_text(advised: Advised, width: int = 100, top: int = 0) -> list[str]:
@@ -36,6 +38,8 @@ def as_text(advised: Advised, width: int = 100, top: int = 0) -> list[str]:
     if rows:
         told += ["", *_table(rows, room), *_omitted(advised, len(rows))]
         told += wrapped(_LEGEND, room)
+        if any(row.container.reason is REQUEST_UNKNOWN for row in rows):
+            told += wrapped(_UNSEEN, room)
     if len(advised.namespaces) > 1:
         told += ["", *_namespaces(advised, room)]
     told += ["", *wrapped(" ".join(answer(advised)), room)]
@@ -96,6 +100,5 @@ def _namespaces(advised: Advised, room: int) -> list[str]:
 def _total(name: str, total: Totals, *, priced: bool) -> list[str]:
     cells = [name]
     for resource in ("cpu", "memory"):
-        before, after = total_of(resource, total)
-        cells += [significant(before), significant(after), relative(before, after)]
-    return [*cells, signed_money(total.money_after - total.money_before)] if priced else cells
+        cells += sums(resource, total)
+    return [*cells, money_apart(total)] if priced else cells

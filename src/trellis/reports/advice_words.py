@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from trellis.base.counted import counted
 from trellis.base.readable import RESOURCE_WORDS
 from trellis.base.reason import Severity
 from trellis.core.advice.advised import Advised, ContainerAdvice, Row, Totals, WorkloadAdvice
@@ -19,7 +20,7 @@ from trellis.core.advice.policy import RESOURCES, LimitRule, Limits
 from trellis.core.advice.scale_points import SCALE_POINT_MISSING, ScalePoint
 from trellis.core.advice.surveyed import Effort
 from trellis.reports.advice_amounts import amount
-from trellis.reports.describe.words import counted, listed
+from trellis.reports.describe.words import listed
 from trellis.reports.figures import GIB, count, gibibytes, money, share, significant, span
 
 _NAMED = 3  # in a sentence

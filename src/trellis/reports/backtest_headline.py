@@ -53,6 +53,8 @@ def sentence(variant: VariantScore, first: VariantScore) -> tuple[str, str]:
 
 def none_better(first: VariantScore) -> str:
     """What to say where `best` finds nobody."""
+    if first.cpu is None and first.memory is None:
+        return "Nothing could be scored."
     resource = "memory" if first.cpu is None else "CPU"
     return f"No other requests less {resource} than {first.name} without more time over its request."
 

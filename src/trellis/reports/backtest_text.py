@@ -25,12 +25,13 @@ def as_text(result: BacktestResult, width: int = 100) -> list[str]:
     told = wrapped(", ".join(facts(result)), room)
     if result.partial:
         told += wrapped(partial(result), room)
-    for title, resource in (("CPU", "cpu"), ("Memory", "memory")):
-        table = _table(result, title, resource, room)
+    tables = [_table(result, title, resource, room) for title, resource in (("CPU", "cpu"), ("Memory", "memory"))]
+    for table in tables:
         told += ["", *table] if table else []
     if len(result.variants) > 1:
         first = result.variants[0].name
-        told += wrapped(f"Requested: against {first}, geometric mean of series, = is the same.", room)
+        if any(tables):
+            told += wrapped(f"Requested: against {first}, geometric mean of series, = is the same.", room)
         told += ["", *_answer(result, room)]
     remarks = [*(f"Left out: {line}" for line in result.left_out), *(f"Note: {line}" for line in result.notes)]
     told += [""] if remarks else []

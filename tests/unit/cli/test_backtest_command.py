@@ -85,6 +85,7 @@ def test_a_limit_that_is_passed_fails(usage: str) -> None:
     ("arguments", "message"),
     [
         ([], "give files or directories with usage, or --prometheus-url"),
+        (["a.csv", "--namespace=shop"], "--namespace goes with --prometheus-url; of files all series are scored"),
         (["a.csv", "--fail-above=speed=1"], "there is no measure speed, but footprint, time-over"),
         (["a.csv", "--fail-above=kills"], '"kills": must be written as measure=ratio'),
         (["a.csv", "--warm-up=week"], '"week" is no duration such as 1h or 7d'),
@@ -96,6 +97,11 @@ def test_options_that_cannot_be_meant_are_refused(arguments: list[str], message:
     result = CliRunner().invoke(trellis, ["backtest", *arguments])
     assert result.exit_code == 2
     assert message in " ".join(result.stderr.split())
+
+
+def test_a_report_that_cannot_be_written_is_no_verdict(usage: str) -> None:
+    result = run(usage, "--recommenders=default", "--json=/dev/full")
+    assert (result.exit_code, "No space left on device" in result.stderr) == (2, True)
 
 
 def test_a_step_too_short_is_refused() -> None:

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from golden_files import assert_golden
-from sample_surveys import GIB, NOW, container, many, shop, survey, workload
+from sample_surveys import GIB, NONE, NOW, container, many, shop, survey, workload
 from trellis.base.prices import EXAMPLE_PRICES, Prices
 from trellis.core.advice.advise import advise
 from trellis.core.advice.advised import Advised
@@ -122,6 +122,26 @@ def test_without_prices_nobody_speaks_of_money(form: str) -> None:
     text = written(advised(shop(), Prices("free", "EUR", 0.0, 0.0)), form)
     assert "a month (" not in text
     assert "EUR 0" not in text
+
+
+def test_what_is_requested_but_not_seen_is_not_told_as_nothing() -> None:
+    unseen = [
+        msgspec.structs.replace(
+            workload("web", container(request=(NONE, NONE)), namespace=namespace, pods=1), is_sized=False
+        )
+        for namespace in ("shop", "data")
+    ]
+    found = advised(survey(*unseen))
+    text = [line.split() for line in as_text(found, 100)]
+    assert ["in", "all", "?", "1.00", "?", "1.00"] in text
+    explained = "? -> 250m: what is requested now could not be seen."
+    assert explained in as_text(found, 100)
+    assert explained not in as_text(advised(survey(workload())), 100)
+    assert "| in all | ? | 1.00 |  | ? | 1.00 |  |  |" in written(found, "markdown").splitlines()
+    page = body_of(written(found, "html"))
+    assert "<dt>now</dt><dd>?</dd>" in page
+    for wrong in ("<dt>missing</dt>", ">new<", "<dd>0</dd>"):
+        assert wrong not in page
 
 
 def test_odd_names_do_no_harm() -> None:

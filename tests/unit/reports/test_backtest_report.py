@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+from itertools import product
 
 import msgspec
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from golden_files import assert_golden
 from sample_results import backtested
 from trellis.reports.backtest import as_csv, as_html, as_json, as_text
+from trellis.reports.html.frontier import Track, drawing
 
 SMALL = backtested(series=4, points=5)
 
@@ -66,10 +68,31 @@ def test_json_keeps_names_of_parameters_as_they_are() -> None:
     assert document["series"][0]["cpu"]["timeOver"] > 0
 
 
+def test_where_nothing_is_scored_nothing_is_compared() -> None:
+    unscored = [msgspec.structs.replace(each, cpu=None, memory=None) for each in SMALL.variants]
+    nothing = msgspec.structs.replace(SMALL, variants=unscored, curves=[], sweeps=[])
+    text = as_text(nothing, 100)
+    assert "Nothing could be scored." in text
+    assert not any(line.startswith(("Requested:", "No other")) for line in text)
+    assert "Nothing could be scored." in as_html(nothing)
+
+
 def test_the_frontier_is_drawn_without_scripts() -> None:
     body = body_of(as_html(SMALL))
     assert body.count('<circle class="spot"') == 6
     assert "percentile=0.95" in body
+
+
+def test_no_spot_of_the_frontier_lies_upon_a_name() -> None:
+    close = [
+        Track(name, "red", [], [], [(1.7 + apart, 0.01, name)]) for name, apart in (("first", 0.0), ("next", 0.004))
+    ]
+    drawn = drawing(close, "both")
+    spots = re.findall(r'<circle class="spot" cx="([\d.]+)" cy="([\d.]+)"', drawn)
+    names = re.findall(r'<text class="named-spot" x="([\d.]+)" y="([\d.]+)"', drawn)
+    assert len(spots) == len(names) == 2
+    assert drawn.rindex("<circle") < drawn.index("named-spot")
+    assert min(abs(float(y) - 4 - float(cy)) for (x, y), (cx, cy) in product(names, spots) if float(x) <= float(cx)) > 8
 
 
 def test_what_was_left_out_and_what_was_stopped_is_told() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
+from collections.abc import Iterator
 from datetime import datetime
 from itertools import product
 from pathlib import Path
@@ -213,7 +215,23 @@ COUNTED = "".join(f"{300 * number},{1500 * number},1e6\n" for number in range(30
         (HEAD, "FILE: has a line of names and no samples"),
         ("tmestamp,cpu\n0,1\n", "FILE: has no column `timestamp`; is `tmestamp` meant to be `timestamp`? "),
         ("timestamp,disk\n0,1\n", "FILE: has no column `cpu_cores` or `memory_bytes`; its columns are timestamp, disk"),
-        (f"{HEAD}0,1,1e6\n60,one,1e6\n", 'FILE: row 3, column cpu_cores: "one" is not a number'),
+        (
+            f"{HEAD}0,1,1e6\n60,one,1e6\n",
+            'FILE: row 3, column cpu_cores: "one" is not a number, nor a quantity such as 250m',
+        ),
+        (
+            f"{HEAD}0,1,1Mi\n60,1,1MB\n",
+            'row 3, column memory_bytes: "1MB" is not a number, nor a quantity such as 512Mi',
+        ),
+        (f"{HEAD}0,1m,1e6\n60,-1m,1e6\n", 'FILE: row 3, column cpu_cores: "-1m" is negative, and usage never is'),
+        (
+            "timestamp,memory_mib\n0,9\n60,9Mi\n",
+            'row 3, column memory_mib: "9Mi" has a unit, and the name of the column',
+        ),
+        (
+            "timestamp,cpu_millicores\n0,9m\n60,9m\n",
+            '"9m" has a unit, and the name of the column says another: call it cpu_cores',
+        ),
         (f"{HEAD}0,1,1e6\nlater,1,1e6\n", 'FILE: row 3, column timestamp: "later" is not a number'),
         (f"{HEAD}soon,1,1e6\nlater,1,1e6\n", 'FILE: row 2, column timestamp: "soon" is not a time: '),
         (f"{HEAD}0,1,1e6\n,1,1e6\n", "FILE: row 3, column timestamp: there is no time"),
@@ -226,10 +244,16 @@ COUNTED = "".join(f"{300 * number},{1500 * number},1e6\n" for number in range(30
         (f"{HEAD}0,1,1e6\n", "FILE: has fewer than two samples"),
         (f"{HEAD}0,1,1e6\n\n60,1,1e6\n", "FILE: row 3 is empty"),
         ("timestamp,cpu,cpu\n0,1,2\n60,1,2\n", "FILE: has 2 columns `cpu`, and one is needed"),
-        ("timestamp,cpu_seconds_total\n0,1\n60,9\n", "`cpu_seconds_total` is a counter, of which the rate is wanted"),
+        ("timestamp,io_seconds_total\n0,1\n60,9\n", "`io_seconds_total` is a counter, of which the rate is wanted"),
+        ("timestamp,cpu_seconds_total\n0,1\n", "FILE: has fewer than two samples"),
+        ("timestamp,cpu_seconds_total\n0,1\n9,inf\n18,inf\n", "FILE: row 3, column cpu_seconds_total: usage is never"),
+        ("timestamp,cpu_seconds_total\n60,1\n0,2\n9,3\n", "FILE: row 3, column timestamp: earlier than row 2"),
         (f"{HEAD}0,1,1e6\n1556693700,1,1e6\n", "FILE: row 3, column timestamp: 49.4 years after row 2; a series has 5"),
         (f"{HEAD}{SINCE_MILLISECONDS}", "FILE: covers 13.7 years, and 5 is the most: is column timestamp in seconds"),
-        (f"{HEAD}{COUNTED}", "FILE: column cpu_cores never falls, and has values such as 2.25e+05: if it is a counter"),
+        (
+            f"{HEAD}{COUNTED}",
+            "FILE: column cpu_cores never falls, and has values such as 2.25e+05: if it counts seconds",
+        ),
         (f"{HEAD}0,,NaN\n60,,\n", "FILE: has neither CPU nor memory: all fields are empty or NaN"),
         (f"{HEAD}0,2e9,0.5\n60,2e9,0.5\n", "FILE: column cpu_cores has values such as 2e+09, which are no cores but "),
         (f"{HEAD}0,2e9,\n60,2e9,\n", "may be bytes: are cpu_cores and memory_bytes swapped?"),
@@ -242,6 +266,75 @@ def test_what_cannot_be_used_is_refused_with_file_row_and_column(tmp_path: Path,
     assert message in refusal(written(tmp_path, text))
 
 
+QUANTITIES = "timestamp,cpu,memory\n0,250m,512Mi\n60,1,1.5Gi\n120,,null\n180,1500000n,1e9\n"
+
+
+def test_quantities_are_read_as_kubernetes_reads_them(tmp_path: Path) -> None:
+    series = read_series(written(tmp_path, QUANTITIES))
+    # Whole millicores, rounded up, as they come from the metrics API.
+    assert series.cpu[[0, 1, 3]].tolist() == [0.25, 1.0, 0.002]
+    assert series.memory[[0, 1, 3]].tolist() == [512 * MIB, 1536 * MIB, 1e9]
+    assert np.isnan([series.cpu[2], series.memory[2]]).all()
+
+
+def test_quantities_in_parquet_are_the_same(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    columns = {"timestamp": [0, 60, 120], "cpu": ["250m", "1", None], "memory": ["512Mi", None, "1Gi"]}
+    parquet.write_table(pyarrow.table(columns), tmp_path / "a.parquet")
+    series = read_series(str(tmp_path / "a.parquet"))
+    assert series.cpu[:2].tolist() == [0.25, 1.0]
+    assert series.memory[[0, 2]].tolist() == [512 * MIB, 1024 * MIB]
+
+
+def test_what_is_requested_may_be_quantities_too(tmp_path: Path) -> None:
+    text = "timestamp,cpu,cpu_request_cores,memory_limit_bytes\n0,1,500m,1Gi\n60,1,750m,1Gi\n"
+    series = read_series(written(tmp_path, text))
+    assert (series.declared.cpu_request, series.declared.memory_limit) == (0.75, 1024 * MIB)
+
+
+def test_a_counter_of_seconds_that_says_so_is_read_by_its_rate(tmp_path: Path) -> None:
+    head = "timestamp,pod,container_name,container_cpu_usage_seconds_total,container_memory_working_set_bytes\n"
+    a = ["0,a,c,100,1000000", "60,a,c,130,2000000", "120,a,c,,3000000", "180,a,c,190,4000000", "240,a,c,6,5000000"]
+    b = ["0,b,c,5,1000000", "60,b,c,5,2000000", "120,b,c,65,3000000"]
+    first, second = read(written(tmp_path, head + "\n".join(a + b) + "\n")).series
+    assert (first.name, first.times.tolist()) == ("a", [60, 120, 180, 240])
+    # Half a core, also over the row that says nothing; then the container began anew.
+    assert first.cpu[[0, 2, 3]].tolist() == [0.5, 0.5, 0.1]
+    assert np.isnan(first.cpu[1])
+    assert first.memory.tolist() == [2e6, 3e6, 4e6, 5e6]
+    assert (second.name, second.cpu.tolist()) == ("b", [0.0, 1.0])
+
+
+def test_a_counter_does_not_count_beside_cores(tmp_path: Path) -> None:
+    text = "timestamp,cpu_seconds_total,cpu_cores\n0,100,0.5\n60,160,0.25\n"
+    assert read_series(written(tmp_path, text)).cpu.tolist() == [0.5, 0.25]
+
+
+def test_a_manifest_may_have_quantities_too(tmp_path: Path) -> None:
+    written(tmp_path, PLAIN, "a.csv")
+    written(tmp_path, "series_id,file,cpu_request_cores,memory_request_bytes\na,a.csv,500m,1Gi\n", "manifest.csv")
+    [series] = read(str(tmp_path)).series
+    assert (series.declared.cpu_request, series.declared.memory_request) == (0.5, 1024 * MIB)
+    written(tmp_path, "series_id,file,cpu_request_millicores\na,a.csv,500m\n", "manifest.csv")
+    [problem] = read(str(tmp_path)).problems
+    assert 'row 2, column cpu_request_millicores: "500m" is no amount' in str(problem)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"PK\x03\x04\x14\x00", "FILE: is a spreadsheet or another archive: export it as CSV"),
+        (b"PAR1\x15\x04", "FILE: is Parquet: let its name end in .parquet"),
+        (PLAIN.encode("utf-16"), "FILE: is UTF-16: save it as UTF-8"),
+        (b'{"timestamp": 0}', "FILE: is JSON: give CSV or Parquet"),
+    ],
+)
+def test_what_is_no_csv_is_named_with_what_to_do(tmp_path: Path, content: bytes, said: str) -> None:
+    assert refusal(written(tmp_path, content)) == said
+
+
 @pytest.mark.parametrize("content", [b"plain text", gzip.compress(PLAIN.encode())[:-12]], ids=["plain", "cut short"])
 def test_a_file_that_is_not_compressed_as_it_says_is_refused(tmp_path: Path, content: bytes) -> None:
     assert "gzip" in refusal(written(tmp_path, content, "a.csv.gz"))
@@ -250,6 +343,32 @@ def test_a_file_that_is_not_compressed_as_it_says_is_refused(tmp_path: Path, con
 def test_a_path_that_is_not_there_and_a_directory_without_tables_are_refused(tmp_path: Path) -> None:
     assert refusal(str(tmp_path / "none.csv")) == "FILE: there is no such file or directory"
     assert refusal(str(tmp_path)) == "FILE: has no files that end in .csv, .csv.gz or .parquet"
+
+
+def test_what_may_not_be_read_is_named_and_costs_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written(tmp_path, PLAIN, "open/a.csv")
+    written(tmp_path, PLAIN, "locked/b.csv")
+    below, there_is = Path.iterdir, Path.exists
+
+    def refused(path: Path) -> PermissionError:
+        return PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    def iterdir(path: Path) -> Iterator[Path]:
+        if path.name == "locked":
+            raise refused(path)
+        return below(path)
+
+    def exists(path: Path) -> bool:
+        if path.parent.name == "locked":
+            raise refused(path)
+        return there_is(path)
+
+    monkeypatch.setattr(Path, "iterdir", iterdir)
+    monkeypatch.setattr(Path, "exists", exists)
+    found = read(str(tmp_path), str(tmp_path / "locked" / "b.csv"))
+    assert [series.name for series in found.series] == ["a"]
+    assert [Path(str(problem.value)).name for problem in found.problems] == ["locked", "b.csv"]
+    assert {problem.rule for problem in found.problems} == {"cannot be read: Permission denied"}
 
 
 def test_one_bad_series_of_a_file_costs_no_other(tmp_path: Path) -> None:
@@ -305,7 +424,7 @@ def test_a_resource_that_is_not_used_is_told(tmp_path: Path) -> None:
 def test_what_only_ever_grows_is_told_to_be_like_a_counter(tmp_path: Path) -> None:
     rows = "".join(f"{60 * number},{number},1e6\n" for number in range(100))
     [note] = read(written(tmp_path, HEAD + rows)).notes
-    assert note.endswith("column cpu_cores never falls; if it is a counter of seconds, its rate is wanted")
+    assert note.endswith("column cpu_cores never falls; if it counts seconds, call it cpu_seconds_total")
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,7 @@ def notes_on(series: Series, origin: Origin) -> Iterator[str]:
         if not unknown.all() and not (values > 0).any():
             yield f"{about}: column {column} is 0 all the time, so that there is nothing to hold a request against"
     if _is_rising(series.cpu):
-        yield f"{about}: column {origin.cpu} never falls; if it is a counter of seconds, its rate is wanted"
+        yield f"{about}: column {origin.cpu} never falls; if it counts seconds, call it cpu_seconds_total"
 
 
 def _check_order(times: FloatColumn, origin: Origin) -> None:
@@ -124,8 +124,8 @@ def _check_units(cpu: FloatColumn, memory: FloatColumn, origin: Origin) -> None:
     too_many, too_small = cores > MOST_CORES, 0 < size < _LEAST_BYTES
     if too_many and _is_rising(cpu):
         raise origin.unusable(
-            f"column {origin.cpu} never falls, and has values such as {cores:.3g}: if it is a counter of seconds, its "
-            "rate is wanted"
+            f"column {origin.cpu} never falls, and has values such as {cores:.3g}: if it counts seconds, call it "
+            "cpu_seconds_total"
         )
     if too_many and (too_small or np.isnan(size)):
         raise origin.unusable(

@@ -29,6 +29,15 @@ _LONGEST: Final = 512  # bytes of a field; what is longer is not of a table of u
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _EMPTY: Final = b"\r\n "  # no tab: it may separate fields of which the last is empty
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+# What people have that is no CSV, by how it begins, and what to do about it.
+_OTHERS: Final = (
+    (b"PK\x03\x04", "is a spreadsheet or another archive: export it as CSV"),
+    (b"PAR1", "is Parquet: let its name end in .parquet"),
+    (b"\xff\xfe", "is UTF-16: save it as UTF-8"),
+    (b"\xfe\xff", "is UTF-16: save it as UTF-8"),
+    (b"{", "is JSON: give CSV or Parquet"),
+    (b"[", "is JSON: give CSV or Parquet"),
+)
 
 
 class Form(msgspec.Struct, frozen=True):
@@ -53,6 +62,9 @@ class Piece(msgspec.Struct, frozen=True):
 def header_of(source: str, stream: BinaryIO) -> tuple[list[str], str]:
     """The names in the first line, and what separates them."""
     line = stream.readline().removeprefix(_BYTE_ORDER_MARK)
+    for begins, rule in _OTHERS:
+        if line.startswith(begins):
+            raise InvalidSeries(source, rule)
     if not line.strip():
         raise InvalidSeries(source, "is empty: there must be a line of names and then a line for each sample")
     try:

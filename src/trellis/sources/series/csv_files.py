@@ -13,8 +13,9 @@ import numpy as np
 
 from trellis.base.errors import InvalidSeries
 from trellis.core.usage.columns import IntColumn
+from trellis.sources.series.amount_fields import amounts
 from trellis.sources.series.csv_fields import Form, Piece, Texts, header_of, pieces_of
-from trellis.sources.series.field_values import in_seconds, numbers, times
+from trellis.sources.series.field_values import in_seconds, times
 from trellis.sources.series.headers import Roles, roles_of
 from trellis.sources.series.tables import Found, Table, numbered, series_in
 from trellis.sources.series.units import Machine
@@ -59,15 +60,13 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
 def _numbered(source: str, roles: Roles, piece: Piece) -> Table:
     header, columns = roles.header, piece.columns
     found = times(source, header[roles.time], columns[roles.time], piece.first)
-    amounts = {
-        each.column: numbers(source, header[each.column], columns[each.column], piece.first) for each in roles.amounts
-    }
+    said = {each.column: amounts(source, roles, each, columns[each.column], piece.first) for each in roles.amounts}
     return Table(
         source,
         roles,
         np.arange(piece.first, piece.first + len(found), dtype=np.int64),
         in_seconds(found),
-        amounts,
+        said,
         *_named([columns[field] for field in roles.names]),
     )
 

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 import msgspec
+import numpy as np
 
 from trellis.base.errors import InvalidSeries
+from trellis.sources.amounts import bytes_of, cores_of
 from trellis.sources.series.units import FRACTION, SIZES, Amount, Machine, cores_in
 
 _RESOURCES: Final = ("cpu", "memory")
@@ -71,20 +73,22 @@ def declared_in(manifest: Path, machine: Machine) -> dict[str, Declared]:
     series = next((known[name] for name in ("series_id", "series") if name in known), None)
     if series is None or not columns:
         return {}
-    return {
-        row[series]: Declared(**{field: _number(manifest, header, line, row, at) for field, at in columns.items()})
-        for line, row in enumerate(rows, start=2)
-        if len(row) == len(header)
-    }
-
-
-def _number(manifest: Path, header: Sequence[str], line: int, row: Sequence[str], at: Amount) -> float:
-    text = row[at.column].strip()
-    try:
-        found = float(text or "nan") * at.scale
-    except ValueError:
-        found = -1.0
-    if found < 0 or math.isinf(found):
-        rule = f'row {line}, column {header[at.column]}: "{text}" is no amount'
-        raise InvalidSeries(str(manifest), rule)
+    found: dict[str, Declared] = {}
+    for line, row in enumerate(rows, start=2):
+        if len(row) == len(header):
+            said = {field: _amount(row[at.column].strip(), field, at) for field, at in columns.items()}
+            for field, at in columns.items():
+                if said[field] < 0 or math.isinf(said[field]):
+                    rule = f'row {line}, column {header[at.column]}: "{row[at.column].strip()}" is no amount'
+                    raise InvalidSeries(str(manifest), rule)
+            found[row[series]] = Declared(**said)
     return found
+
+
+def _amount(text: str, field: str, at: Amount) -> float:
+    """Cores or bytes, from a number or a quantity, which says its unit itself; below 0 if it is neither."""
+    try:
+        return float(text or "nan") * at.scale
+    except ValueError:
+        [found], _ = (cores_of if field.startswith("cpu") else bytes_of)([text])
+        return float(found) if at.scale == 1.0 and not np.isnan(found) else -1.0

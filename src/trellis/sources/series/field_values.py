@@ -17,7 +17,7 @@ _NUMBER: Final = re.compile(
     rb"\s*[-+]?(\d+\.?\d*([eE][-+]?\d+)?|\.\d+([eE][-+]?\d+)?|nan|inf(inity)?)\s*", re.IGNORECASE
 )
 # What programs write where there is no number.
-_NOTHING: Final = (b"", b"null", b"none", b"na", b"n/a")
+NOTHING: Final = (b"", b"null", b"none", b"na", b"n/a")
 
 
 def numbers(source: str, column: str, texts: Texts, first: int) -> FloatColumn:
@@ -27,7 +27,7 @@ def numbers(source: str, column: str, texts: Texts, first: int) -> FloatColumn:
         return filled.astype(np.float64)
     except ValueError:
         pass
-    filled = np.where(np.isin(np.char.lower(np.char.strip(filled)), _NOTHING), b"nan", filled)
+    filled = np.where(np.isin(np.char.lower(np.char.strip(filled)), NOTHING), b"nan", filled)
     try:
         return filled.astype(np.float64)
     except ValueError:

@@ -5,8 +5,10 @@
 | time | `timestamp`, `time`, `ts`, `datetime` |
 | series | `series_id`, `series`, `id`, `name`; else `namespace`, `workload`, `pod`, `container`, as many as are there |
 | cores | `cpu_cores`, `cpu`, `cpu_usage`, `cores`; `cpu_millicores`, `millicores`; `cpu_fraction` of a machine |
+| seconds of CPU so far | `cpu_usage_seconds_total`, `cpu_seconds_total`, where there is nothing else of CPU |
 | bytes | `memory_bytes`, `memory`, `memory_usage`; `memory_mib`, `memory_gib`, `memory_mb` ...; `memory_fraction` |
 
+Before CPU and memory `container_` may stand, as in the names of cAdvisor's metrics.
 What an amount is of its interval may stand before the unit: `cpu_avg_cores`, `memory_max_bytes`. Where there are
 averages and maxima, averages of CPU count and maxima of memory: too little memory is a kill.
 """
@@ -31,8 +33,10 @@ _CPU: Final = ("cpu", "cpu_usage")
 _MEMORY: Final = ("memory", "memory_usage", "mem", "memory_working_set")
 _AVERAGES: Final = ("", "_avg", "_mean")
 _MAXIMA: Final = ("_max",)
-# What such a column counts is no amount that was used at some time.
+# What such a column counts is no amount that was used at some time; of those of CPU the rate is.
 _COUNTER: Final = "_seconds_total"
+_COUNTERS: Final = ("cpu_usage_seconds_total", "cpu_seconds_total")
+_MEASURED: Final = ("container_cpu_", "container_memory_")
 
 
 class Roles(msgspec.Struct, frozen=True):
@@ -45,11 +49,19 @@ class Roles(msgspec.Struct, frozen=True):
     memory: tuple[Amount, ...]
     declared: dict[str, Amount] = {}
     """Requests and limits, by their field of `Declared`."""
+    counts_seconds: bool = False
+    """Whether the column of CPU has the seconds that were used so far."""
 
     @property
     def amounts(self) -> tuple[Amount, ...]:
         """All columns of numbers but the time."""
         return (*self.cpu, *self.memory, *self.declared.values())
+
+    @property
+    def cores(self) -> frozenset[int]:
+        """Columns of CPU, whatever it is of it."""
+        stated = (each for field, each in self.declared.items() if field.startswith("cpu"))
+        return frozenset(each.column for each in (*self.cpu, *stated))
 
     @property
     def columns(self) -> tuple[int, ...]:
@@ -67,7 +79,8 @@ class Roles(msgspec.Struct, frozen=True):
 def roles_of(source: str, header: Sequence[str], machine: Machine) -> Roles:
     """What each column is for; `InvalidSeries` if there is no time, or nothing that was used."""
     names = [name.strip().lower() for name in header]
-    known = {name: number for number, name in enumerate(names)}
+    known = {name.removeprefix("container_"): at for at, name in enumerate(names) if name.startswith(_MEASURED)}
+    known |= {name: at for at, name in enumerate(names)}
     time = next((known[name] for name in _TIME if name in known), None)
     there = ", ".join(name.strip() for name in header)
     if time is None:
@@ -79,14 +92,23 @@ def roles_of(source: str, header: Sequence[str], machine: Machine) -> Roles:
     sizes = [*_named(_MEMORY, _MAXIMA, SIZES), *_named(_MEMORY, _AVERAGES, SIZES)]
     shares = _named(_MEMORY, (*_MAXIMA, *_AVERAGES), {FRACTION: machine.bytes})
     cpu = _present(known, [*averages, *maxima])[:1]
+    counted = [] if cpu else _present(known, [(name, 1.0) for name in _COUNTERS])[:1]
     memory = _present(known, sizes) or _present(known, list(shares))
-    if not cpu and not memory:
+    if not cpu and not counted and not memory:
         raise InvalidSeries(
             source, f"has no column `cpu_cores` or `memory_bytes`; {_guess(known)}its columns are {there}"
         )
     series = [known[name] for name in _SERIES if name in known][:1] or [known[name] for name in _PARTS if name in known]
     stated = declared_columns(known, machine)
-    roles = Roles(tuple(name.strip() for name in header), time, tuple(series), tuple(cpu), tuple(memory), stated)
+    roles = Roles(
+        tuple(name.strip() for name in header),
+        time,
+        tuple(series),
+        tuple(cpu or counted),
+        tuple(memory),
+        stated,
+        counts_seconds=bool(counted),
+    )
     times = Counter(names)
     for column in roles.columns:
         if times[names[column]] > 1:

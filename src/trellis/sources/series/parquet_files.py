@@ -10,10 +10,12 @@ import numpy as np
 
 from trellis.base.errors import InvalidSeries
 from trellis.core.usage.columns import FloatColumn, IntColumn
+from trellis.sources.series.amount_fields import amounts
+from trellis.sources.series.csv_fields import Texts
 from trellis.sources.series.field_values import in_seconds, times
 from trellis.sources.series.headers import Roles, roles_of
 from trellis.sources.series.tables import Found, Table, series_in
-from trellis.sources.series.units import Machine
+from trellis.sources.series.units import Amount, Machine
 
 # A file is opened for each part of it: parts should not be too many.
 _ROWS_TOGETHER: Final = 500_000
@@ -67,7 +69,7 @@ def read_parquet(path: Path, groups: Sequence[int], name: str, machine: Machine)
         roles,
         np.arange(before + 1, before + 1 + table.num_rows, dtype=np.int64),
         _times(str(path), roles, table, before + 1),
-        {each.column: _numbers(str(path), roles.header[each.column], table) for each in roles.amounts},
+        {each.column: _amounts(str(path), roles, each, table, before + 1) for each in roles.amounts},
         *_named(roles, table),
     )
     return series_in(found, name)
@@ -95,9 +97,20 @@ def _times(source: str, roles: Roles, table: Any, first: int) -> FloatColumn:
         found: FloatColumn = values.astype("datetime64[us]").astype(np.float64) / 1e6
         return np.where(np.isnat(values), np.nan, found)
     if str(column.type) in _TEXTS:
-        written = np.array([(text or "").encode() for text in column.to_pylist()])
-        return in_seconds(times(source, name, written, first))
+        return in_seconds(times(source, name, _texts(column), first))
     return in_seconds(_numbers(source, name, table))
+
+
+def _amounts(source: str, roles: Roles, amount: Amount, table: Any, first: int) -> FloatColumn:
+    name = roles.header[amount.column]
+    column = table.column(name)
+    if str(column.type) in _TEXTS:
+        return amounts(source, roles, amount, _texts(column), first)
+    return _numbers(source, name, table)
+
+
+def _texts(column: Any) -> Texts:
+    return np.array([(text or "").encode() for text in column.to_pylist()])
 
 
 def _numbers(source: str, name: str, table: Any) -> FloatColumn:

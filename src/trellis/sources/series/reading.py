@@ -50,13 +50,16 @@ def parts_of(paths: Sequence[str]) -> Parts:
     seen: set[Path] = set()
     for given in paths:
         path = Path(given)
-        if not path.exists():
-            found.problems.append(InvalidSeries(given, "there is no such file or directory"))
-            continue
         try:
-            files = list(_below(path)) if path.is_dir() else [(path, _stem(path))]
+            if not path.exists():
+                found.problems.append(InvalidSeries(given, "there is no such file or directory"))
+                continue
+            files = list(_below(path, found.problems)) if path.is_dir() else [(path, _stem(path))]
         except InvalidSeries as error:
             found.problems.append(error)
+            continue
+        except OSError as error:
+            found.problems.append(_unreadable(given, error))
             continue
         if not files:
             found.problems.append(InvalidSeries(given, "has no files that end in .csv, .csv.gz or .parquet"))
@@ -101,10 +104,14 @@ def _add(found: Parts, file: Path, name: str, manifest: str) -> None:
     except InvalidSeries as error:
         found.problems.append(error)
     except OSError as error:
-        found.problems.append(InvalidSeries(str(file), f"cannot be read: {error.strerror}"))
+        found.problems.append(_unreadable(str(file), error))
 
 
-def _below(directory: Path) -> Iterator[tuple[Path, str]]:
+def _unreadable(path: str, error: OSError) -> InvalidSeries:
+    return InvalidSeries(path, f"cannot be read: {error.strerror}")
+
+
+def _below(directory: Path, problems: list[InvalidSeries]) -> Iterator[tuple[Path, str]]:
     """The files of a directory with the names of their series; hidden directories are left out."""
     manifest = directory / MANIFEST
     if manifest.is_file() and (listed := list(_listed(manifest))):
@@ -114,7 +121,10 @@ def _below(directory: Path) -> Iterator[tuple[Path, str]]:
         if path.name.startswith("."):
             continue
         if path.is_dir():
-            yield from _below(path)
+            try:
+                yield from _below(path, problems)
+            except OSError as error:
+                problems.append(_unreadable(str(path), error))
         elif path.name.endswith(_ENDINGS) and path.name != MANIFEST:
             yield path, _stem(path)
 

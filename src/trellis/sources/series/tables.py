@@ -10,6 +10,7 @@ import numpy as np
 from trellis.base.errors import InvalidSeries
 from trellis.core.usage.columns import FloatColumn, IntColumn
 from trellis.sources.series.checks import Origin, checked, notes_on
+from trellis.sources.series.counters import with_rates
 from trellis.sources.series.declared import Declared
 from trellis.sources.series.headers import Roles
 from trellis.sources.series.series import Series
@@ -60,8 +61,11 @@ def series_in(table: Table, name: str) -> Found:
     cpu, memory = (_amount(table, wanted) for wanted in (table.roles.cpu, table.roles.memory))
     for title, here in _parts(table):
         origin = _origin(table, here, title)
+        columns = (table.times[here], cpu[here], memory[here])
+        if table.roles.counts_seconds:
+            origin, columns = with_rates(origin, *columns)
         try:
-            one = checked(title or name, table.times[here], cpu[here], memory[here], origin)
+            one = checked(title or name, *columns, origin)
         except InvalidSeries as error:
             found.problems.append(error)
             continue
