@@ -63,18 +63,22 @@ def _end(_number: int, _frame: FrameType | None) -> None:
 
 
 def _what_to_try(plane: ControlPlane) -> str:
-    kubectl = "" if shutil.which("kubectl") else "\n(no kubectl here? `python -m testbed build kubectl` compiles one)"
+    kubectl = (
+        ""
+        if shutil.which("kubectl")
+        else "\n(no kubectl here? `.venv/bin/python -m testbed build kubectl` compiles one)"
+    )
     return f"""
-Kubernetes {KUBERNETES} at {plane.cluster.url}, up after {max(plane.seconds.values()):.1f} s, with {len(NODES)} nodes \
-of 8 CPUs and 32Gi
-and the definitions of deploy/crds. The nodes are simulated: pods run, but no code does. Try, in another shell:
+Kubernetes {KUBERNETES} at {plane.cluster.url}, up after {max(plane.seconds.values()):.1f} s,
+with {len(NODES)} nodes of 8 CPUs and 32Gi and the definitions of deploy/crds.
+The nodes are simulated: pods run, but no code does. Try, in another shell:
 
   export KUBECONFIG={plane.cluster.kubeconfig}
   kubectl get nodes
   kubectl apply -f examples/web
   kubectl get pods,vpa
-  kubectl annotate pods -l app=web testbed/usage-cpu.app=400m    # then, half a minute later:
-  kubectl top pods
+  kubectl annotate pods -l app=web testbed/usage-cpu.app=400m
+  kubectl top pods    # half a minute later
 {kubectl}
 Logs: {plane.logs}
 Ctrl-C stops it and removes everything.

@@ -69,9 +69,13 @@ def main() -> None:
     # What an earlier run added, such as the group for benchmarks, stays.
     options = ["--locked", "--inexact", "--compile-bytecode", "--quiet", *go_flags(), *sys.argv[1:]]
     command = [find_uv(), "sync", *options]
+    print("installing Trellis and its tools into .venv, which may take a minute the first time", file=sys.stderr)
     environment = {**os.environ, "UV_PYTHON": sys.executable, "UV_PROJECT_ENVIRONMENT": str(ROOT / ".venv")}
     sys.exit(subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode)
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit(130)

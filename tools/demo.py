@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from itertools import takewhile
@@ -60,14 +61,19 @@ def _play(scenario: str, report: Path, *more: str, about: str = "") -> None:
     trellis = Path(sys.executable).with_name("trellis")
     # Whoever prints into a pipe is to know how wide the terminal is.
     columns = str(shutil.get_terminal_size().columns)
-    done = subprocess.run(
-        [trellis, *arguments],
-        cwd=ROOT,
-        env={**os.environ, "COLUMNS": columns},
-        stdout=subprocess.PIPE if about else None,
-        text=True,
-        check=False,
-    )
+    # Ctrl-C reaches the command as well, which ends with what it has by then: wait for that.
+    before = signal.signal(signal.SIGINT, lambda *_: None)
+    try:
+        done = subprocess.run(
+            [trellis, *arguments],
+            cwd=ROOT,
+            env={**os.environ, "COLUMNS": columns},
+            stdout=subprocess.PIPE if about else None,
+            text=True,
+            check=False,
+        )
+    finally:
+        signal.signal(signal.SIGINT, before)
     if done.returncode:
         sys.exit(done.returncode)
     if about:
@@ -95,4 +101,7 @@ def _options() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -19,6 +20,7 @@ from trellis.core.lint.check import Checked, check
 from trellis.core.lint.findings import Finding
 from trellis.core.lint.manifests import Source
 from trellis.reports.findings import as_json, as_sarif, as_text, encode, plain
+from trellis.reports.text_tables import fitted
 
 _SUFFIXES = frozenset({".yaml", ".yml", ".json"})
 _COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "blue"}
@@ -54,9 +56,8 @@ def command(
     input. VerticalPodAutoscaler, Hvpa and Buffer objects and Scenarios are checked against every rule of their API;
     workloads and HPAs are looked at where one of them refers to them; everything else is ignored.
 
-    \b
     Exit status: 0 no errors, 1 errors (with --strict also warnings), 2 the command could not run.
-    """  # noqa: D301 -- click wants the backspace character itself
+    """
     if explain and output == "sarif":
         raise click.UsageError("--explain has no place in SARIF: use text or json")
     checked = check(_sources(paths))
@@ -93,12 +94,15 @@ def _report(checked: Checked, output: str, explain: bool) -> Iterator[str]:
     if output == "sarif":
         yield from encode(as_sarif(checked, __version__))
         return
+    # For a person sentences fit the terminal; for a program each is a line.
+    room = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
     if explain:
         for explanation in _explanations(checked):
             yield f"{explanation['object']} ({explanation['file']})"
-            yield from (f"  {sentence}" for sentence in explanation["sentences"])
+            for sentence in explanation["sentences"]:
+                yield from fitted(f"  {sentence}", room)
             yield ""
-    coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    coloured = bool(room) and not os.environ.get("NO_COLOR")
     yield from as_text(checked, _paint if coloured else plain)
 
 
@@ -131,9 +135,17 @@ def _sources(paths: tuple[str, ...]) -> Iterator[Source]:
 
 def _below(directory: Path) -> list[Path]:
     """Manifests of a directory, in a stable order; hidden directories such as .git are left out."""
-    files = (path for path in directory.rglob("*") if path.suffix.lower() in _SUFFIXES and path.is_file())
-    visible = (path for path in files if not any(part.startswith(".") for part in path.relative_to(directory).parts))
-    return sorted(visible)
+    found: list[Path] = []
+    for folder, folders, files in os.walk(directory, onerror=_refuse):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        here = (Path(folder, name) for name in files if not name.startswith("."))
+        found += (path for path in here if path.suffix.lower() in _SUFFIXES and path.is_file())
+    return sorted(found)
+
+
+def _refuse(error: OSError) -> NoReturn:
+    """What cannot be seen into may hold anything: that nothing is wrong with it cannot be said."""
+    raise click.UsageError(f"{error.filename}: {error.strerror}")
 
 
 def _read(file: Path) -> bytes:

@@ -40,7 +40,6 @@ def command(kinds: tuple[str, ...], output: str, downgrade_check: bool, kubeconf
         trellis crds hvpa buffer
         trellis crds --downgrade-check
 
-    \b
     Exit status of --downgrade-check: 0 nothing would be lost, 1 something would.
     """  # noqa: D301 -- click wants the backspace character itself
     if downgrade_check:

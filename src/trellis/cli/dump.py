@@ -7,6 +7,7 @@ import secrets
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import aclosing
 from datetime import UTC, datetime
 from io import BufferedIOBase
 from pathlib import Path
@@ -17,7 +18,7 @@ import click
 from trellis.cli.access import access_options, connected
 from trellis.cli.history_option import history_option
 from trellis.cli.interrupts import INTERRUPTED
-from trellis.cli.output_files import check_writable
+from trellis.cli.output_files import STANDARD_OUTPUT, check_writable
 from trellis.cli.progress import plural, shown
 from trellis.cli.whole_files import written_whole
 
@@ -36,7 +37,7 @@ _SECRET_BYTES = 32
     "--output",
     type=click.Path(path_type=Path),
     show_default="trellis-dump-TIME.jsonl.gz",
-    help="Where to write; gzipped if the name ends in .gz.",
+    help="Where to write, `-` for standard output; gzipped if the name ends in .gz.",
 )
 @click.option(
     "-n",
@@ -81,7 +82,6 @@ def command(
         trellis dump -n 'team-*' --anonymous -o dump.jsonl.gz
         trellis dump --prometheus-url http://localhost:9090 --history 14d
 
-    \b
     Exit status: 0 done, 2 the command could not run, 130 stopped by Ctrl-C; then there is no file.
     """  # noqa: D301 -- click wants the backspace character itself
     now = time.time()
@@ -103,11 +103,17 @@ def command(
     except KeyboardInterrupt:
         click.echo("trellis: stopped; nothing was written", err=True)
         sys.exit(INTERRUPTED)
+    except BrokenPipeError:
+        raise  # whoever reads standard output has seen enough
     except OSError as error:
-        raise click.UsageError(f"{path}: {error.strerror or error}") from error
+        click.echo(f"trellis: {path}: {error.strerror or error}", err=True)
+        sys.exit(2)
     for line in _summary(writing):
         click.echo(line, err=True)
-    click.echo(f"wrote {path}, {plural(path.stat().st_size, 'byte')}", err=True)
+    if path == STANDARD_OUTPUT:
+        return
+    size = f", {plural(path.stat().st_size, 'byte')}" if path.is_file() else ""  # a pipe has none
+    click.echo(f"wrote {path}{size}", err=True)
 
 
 async def _collect(
@@ -127,8 +133,10 @@ async def _collect(
         async with connected(*access, "trellis-dump") as (client, own):
             # Of some namespaces alone nobody can say what becomes of nodes.
             wanted = Wanted(namespaces, own, node_groups="" if namespaces else CONFIG_MAP)
-            async for lines in collect(client, wanted, writing, now, lambda done, total: tell(_PART, done, total)):
-                file.write(lines)
+            collecting = collect(client, wanted, writing, now, lambda done, total: tell(_PART, done, total))
+            async with aclosing(collecting) as answers:  # nothing is asked any more once nothing can be written
+                async for lines in answers:
+                    file.write(lines)
 
 
 def _history(writing: Writing, asked: AskedPrometheus, namespaces: Sequence[str], *, quiet: bool) -> Iterator[bytes]:

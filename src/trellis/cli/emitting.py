@@ -7,6 +7,8 @@ from pathlib import Path
 
 import click
 
+from trellis.cli.output_files import NotWritten
+
 
 def check_directory(option: str, path: Path) -> None:
     """Refuse what no files can be written into, before the work."""
@@ -26,4 +28,4 @@ def write_all(directory: Path, texts: Mapping[str, str]) -> None:
             part.write_text(text, encoding="utf-8")
             part.replace(path)
     except OSError as error:
-        raise click.ClickException(f"{error.filename or directory}: {error.strerror or error}") from error
+        raise NotWritten(f"{error.filename or directory}: {error.strerror or error}") from error

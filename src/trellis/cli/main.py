@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
+import os
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import click
 
@@ -45,6 +48,9 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     },
 }
 COMMANDS = {name: found for section in SECTIONS.values() for name, found in section.items()}
+_STANDARD_OUTPUT = 1
+# What writing fails with where there is no room left for it.
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # Shorter names, which no list shows.
 ALIASES = {"admission": "admission-controller"}
 
@@ -74,6 +80,15 @@ class LazyGroup(click.Group):
             ctx.fail(f'there is no command "{args[0]}" (did you mean "{guess}"?)')
         return super().resolve_command(ctx, args)
 
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        """What was asked for; Ctrl-C before that is known ends it without a word."""
+        try:
+            return super().make_context(info_name, args, parent, **extra)
+        except KeyboardInterrupt:
+            sys.exit(INTERRUPTED)
+
     def invoke(self, ctx: click.Context) -> object:
         """Run the command; one that Ctrl-C ends with nothing to show says so, and its status tells."""
         try:
@@ -97,9 +112,21 @@ def trellis() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line; an error of ours is one line, never a traceback."""
+    """Run the command line; an error of ours, or of the disk, is one line, never a traceback."""
     try:
         trellis.main(args=list(arguments) if arguments is not None else None, prog_name="trellis")
     except TrellisError as error:
         click.echo(f"trellis: {error}", err=True)
+        sys.exit(2)
+    except PermissionError as error:
+        if error.filename is None:
+            raise
+        click.echo(f"trellis: {error.filename}: {error.strerror}", err=True)
+        sys.exit(2)
+    except OSError as error:
+        if error.errno not in _NO_ROOM or error.filename is not None:
+            raise
+        # What was not written is still waiting to be, and would fail once more at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), _STANDARD_OUTPUT)
+        click.echo(f"trellis: the output could not be written: {error.strerror}", err=True)
         sys.exit(2)

@@ -17,6 +17,12 @@ STANDARD_OUTPUT: Final = Path("-")
 _USUAL, _WIDEST = 100, 140
 
 
+class NotWritten(click.ClickException):
+    """What there is to say could not be written, which says nothing of what was found."""
+
+    exit_code = 2
+
+
 def check_writable(outputs: Mapping[str, Path | None]) -> None:
     """Refuse what cannot be written, by the name of its option."""
     for option, path in outputs.items():
@@ -69,5 +75,5 @@ def write_out(path: Path | None, make: Callable[[], bytes]) -> None:
     try:
         path.write_bytes(make())
     except OSError as error:
-        raise click.ClickException(f"{path}: {error.strerror or error}") from error
+        raise NotWritten(f"{path}: {error.strerror or error}") from error
     click.echo(f"wrote {path}", err=True)

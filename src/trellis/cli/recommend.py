@@ -55,13 +55,13 @@ def command(
 
     \b
         trellis recommend
-        trellis recommend --namespace 'team-*' --recommender seasonal -o html --output-file sizes.html
-        trellis recommend --prometheus-url http://localhost:9090 --no-cluster --top 20
+        trellis recommend --namespace 'team-*' --recommender seasonal --top 20
+        trellis recommend -o html --output-file sizes.html
+        trellis recommend --prometheus-url http://localhost:9090 --no-cluster
         trellis recommend --vpas --emit kustomize sizes/
         trellis recommend --fail-over 20% -o markdown
-        trellis recommend -n shop --suggest-buckets -o yaml --output-file buckets.yaml
+        trellis recommend -n shop --suggest-buckets -o yaml
 
-    \b
     Exit status: 0 done, also if something could not be seen, 1 --fail-over holds, 2 the command could not run or
     saw nothing, 130 stopped by Ctrl-C, with what there was so far.
     """  # noqa: D301 -- click wants the backspace character itself

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import shutil
 import sys
 
 import click
@@ -28,15 +29,16 @@ def command(names: tuple[str, ...], output: str) -> None:
     All of them, or those of the NAMEs given: those that come with Trellis, and those of packages installed beside it.
     The latter are loaded, each in a process of its own, to see whether they can be used.
 
-    \b
     Exit status: 0 all can be used, 1 one cannot, or there is none of a name.
-    """  # noqa: D301 -- click wants the backspace character itself
+    """
     logging.getLogger("trellis").addHandler(logging.NullHandler())  # the list says what is wrong
     listed = list_recommenders(names)
     if output == "json":
         click.echo(json.dumps(as_json(listed), indent=2))
     else:
-        for line in as_text(listed):
+        # For a person lines fit the terminal; for a program each says one thing.
+        room = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+        for line in as_text(listed, room):
             click.echo(line)
     missing = [name for name in names if name not in {each.name for each in listed}]
     for name in missing:

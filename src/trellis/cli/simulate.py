@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from trellis.base.counted import counted
 from trellis.cli.interrupts import INTERRUPTED, asked_to_stop
 from trellis.cli.output_files import check_writable, write_all
 from trellis.cli.progress import Speed, shown
@@ -79,9 +80,8 @@ def command(
         trellis simulate examples/simulate/small.yaml --html report.html
         trellis simulate fleet.yaml --only fixed,seasonal --csv figures.csv
         trellis simulate --replay updater.jsonl.gz
-        trellis simulate --dump cluster.jsonl.gz --recommenders default,seasonal --html report.html
+        trellis simulate --dump cluster.jsonl.gz --recommenders default,seasonal
 
-    \b
     Exit status: 0 done, 1 the scenario has errors, a variant failed or a replay differs,
     2 the command could not run, 130 stopped by Ctrl-C, with what there was so far.
     """  # noqa: D301 -- click wants the backspace character itself
@@ -141,7 +141,6 @@ def _simulate(
     from msgspec.structs import replace  # noqa: PLC0415 -- see above
 
     from trellis.reports import simulation  # noqa: PLC0415
-    from trellis.reports.describe.words import counted  # noqa: PLC0415
     from trellis.reports.figures import days  # noqa: PLC0415
     from trellis.sim.run import simulate  # noqa: PLC0415
     from trellis.sim.scenario.files import with_variants  # noqa: PLC0415

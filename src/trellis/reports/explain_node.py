@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from trellis.base.counted import counted
 from trellis.core.explain.buffer_parts import Told
 from trellis.core.explain.node_parts import GroupPart, NodePart, Share, Tenant
-from trellis.reports.describe.words import counted, listed
+from trellis.reports.describe.words import listed
 from trellis.reports.explain_words import amount, amounts, moment, person, word
 from trellis.reports.figures import share, trimmed
 

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from trellis.controllers.recommender.listing import Listed
 from trellis.core.recommend.parameters import Parameter
 
+_INDENT = " " * 6
 
-def as_text(listed: Sequence[Listed]) -> Iterator[str]:
-    """A line for each recommender, and one for each of its parameters, written as `--set` takes it."""
+
+def as_text(listed: Sequence[Listed], room: int = 0) -> Iterator[str]:
+    """A line for each recommender, and one for each of its parameters, written as `--set` takes it.
+
+    Lines are as long as they are, or broken at `room`.
+    """
     for number, each in enumerate(listed):
         if number:
             yield ""
@@ -21,7 +27,8 @@ def as_text(listed: Sequence[Listed]) -> Iterator[str]:
         settings = [f"{parameter.name}={parameter.show(parameter.default)}" for parameter in each.parameters]
         width = max(map(len, settings), default=0)
         for setting, parameter in zip(settings, each.parameters, strict=True):
-            yield f"  {setting:<{width}}  {parameter.accepts}: {parameter.meaning}"
+            line = f"  {setting:<{width}}  {parameter.accepts}: {parameter.meaning}"
+            yield from textwrap.wrap(line, room or len(line), subsequent_indent=_INDENT, break_on_hyphens=False)
 
 
 def as_json(listed: Sequence[Listed]) -> dict[str, Any]:

@@ -50,3 +50,11 @@ def wrapped(text: str, room: int) -> list[str]:
     kept = text.replace(" %", f"{_HELD}%")
     found = textwrap.wrap(kept, room, subsequent_indent="  ", break_on_hyphens=False)
     return [line.replace(_HELD, " ") for line in found]
+
+
+def fitted(line: str, room: int) -> list[str]:
+    """A line in as many as fit; as it is where there is no `room` to go by, or where blanks draw something."""
+    if not room or len(line) <= room or "  " in line.strip():
+        return [line]
+    indent = " " * (len(line) - len(line.lstrip()) + 2)
+    return textwrap.wrap(line, room, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -77,6 +81,24 @@ def test_a_directory_is_read_with_everything_below_it_except_hidden_ones(folder:
     assert result.output.splitlines()[-1].startswith("3 objects in 3 files")
 
 
+def test_a_directory_that_may_not_be_seen_into_is_not_passed_over(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "manifests" / "locked").mkdir(parents=True)
+    (folder / "manifests" / "web.yaml").write_text(GOOD)
+    scan = os.scandir
+
+    def scandir(path: str) -> Any:
+        if str(path).endswith("locked"):
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    result = run("manifests")
+    assert result.exit_code == 2
+    assert "Error: manifests/locked: Permission denied" in result.output
+
+
 def test_a_file_given_twice_is_read_once(folder: Path) -> None:
     (folder / "vpa.yaml").write_text(GOOD)
     assert run("vpa.yaml", "./vpa.yaml", ".").output == "1 object in 1 file: no problems\n"
@@ -147,6 +169,20 @@ def test_explain_says_what_an_object_will_do_and_what_a_refused_one_will_not(fol
     output = run("--explain", "good.yaml", "bad.yaml").output
     assert "VerticalPodAutoscaler web (good.yaml)\n  New pods of Deployment web get the recommended requests" in output
     assert "VerticalPodAutoscaler bad (bad.yaml)\n  Does nothing: it is refused, see below.\n" in output
+
+
+def test_explanations_fit_the_terminal_and_are_lines_for_programs(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "web.yaml").write_text(GOOD + "  updatePolicy: {updateMode: InPlaceOrRecreate}\n")
+    plain = run("--explain", "web.yaml").output.splitlines()
+    assert max(map(len, plain)) > 50
+    monkeypatch.setenv("COLUMNS", "50")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    trellis.main(["check", "--explain", "web.yaml"], standalone_mode=False)
+    shown = capsys.readouterr().out.splitlines()
+    assert max(map(len, shown)) <= 50
+    assert " ".join(shown).split() == " ".join(plain).split()
 
 
 def test_explanations_are_in_the_json_too_and_refused_in_sarif(folder: Path) -> None:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import json
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 import yaml
@@ -31,6 +36,13 @@ def test_help_lists_every_command_and_needs_no_argument() -> None:
         assert summary in " ".join(result.output.split())
 
 
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_fits_into_a_terminal_of_80_columns(name: str) -> None:
+    result = CliRunner().invoke(trellis, [name, "--help"], terminal_width=80)
+    assert result.exit_code == 0
+    assert [line for line in result.output.splitlines() if len(line) > 80] == []
+
+
 def test_version_is_the_packages() -> None:
     assert CliRunner().invoke(trellis, ["--version"]).output == f"trellis {__version__}\n"
 
@@ -53,6 +65,19 @@ def test_an_error_of_ours_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: p
     assert capsys.readouterr().err == 'trellis: "1Kg": must be a quantity\n'
 
 
+def test_a_file_that_may_not_be_touched_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(**_: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", "locked/report.html")
+
+    monkeypatch.setattr(importlib.import_module("trellis.cli.crds").command, "callback", refuse)
+    with pytest.raises(SystemExit) as stopped:
+        main(["crds"])
+    assert stopped.value.code == 2
+    assert capsys.readouterr().err == "trellis: locked/report.html: Permission denied\n"
+
+
 def test_a_command_that_is_stopped_says_so_and_never_shows_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     def stop(**_: object) -> None:
         raise KeyboardInterrupt
@@ -60,6 +85,51 @@ def test_a_command_that_is_stopped_says_so_and_never_shows_a_traceback(monkeypat
     monkeypatch.setattr(importlib.import_module("trellis.cli.crds").command, "callback", stop)
     result = CliRunner().invoke(trellis, ["crds"])
     assert (result.exit_code, result.stderr) == (130, "\ntrellis: stopped\n")
+
+
+def test_ctrl_c_while_the_command_is_imported_ends_it_without_a_word() -> None:
+    pressed = """if True:
+        import os, signal, sys
+        from trellis.__main__ import main
+
+        class Pressing:
+            def find_spec(self, name, path=None, target=None):
+                if name == "click":
+                    os.kill(os.getpid(), signal.SIGINT)
+
+        # Also where whoever runs the tests has Ctrl-C ignored, as a shell does for what runs in the background.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        sys.meta_path.insert(0, Pressing())
+        sys.argv = ["trellis", "--version"]
+        main()
+    """
+    stopped = subprocess.run([sys.executable, "-c", pressed], capture_output=True, text=True, check=False)
+    assert (stopped.returncode, stopped.stdout, stopped.stderr) == (130, "", "")
+
+
+def test_ctrl_c_before_the_command_is_known_ends_it_without_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*_: object) -> list[str]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(trellis, "parse_args", stop)
+    result = CliRunner().invoke(trellis, ["crds"])
+    assert (result.exit_code, result.output) == (130, "")
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["crds"], ["crds", "--help"]], ids=" ".join)
+def test_output_to_a_full_disk_is_one_line_about_it(arguments: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "trellis", *arguments]
+        ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert ended.stderr == "trellis: the output could not be written: No space left on device\n"
+    assert ended.returncode == 2
+
+
+def test_the_installed_command_and_the_module_are_one() -> None:
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
+    assert project["scripts"] == {"trellis": "trellis.__main__:main"}
+    shown = subprocess.run([sys.executable, "-m", "trellis", "--version"], capture_output=True, text=True, check=False)
+    assert (shown.returncode, shown.stdout) == (0, f"trellis {__version__}\n")
 
 
 def test_crds_prints_one_document_per_kind() -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import gzip
+import io
 import json
+import os
 import re
 import stat
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +131,61 @@ def test_a_place_that_cannot_be_written_is_refused_before_anybody_is_asked(
     assert result.exit_code == 2
     assert "there is no directory nowhere" in result.stderr
     assert not server.requests
+
+
+def test_what_is_no_file_is_written_to_and_stays_what_it_is(run: Callable[..., Result], tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    assert run("--quiet", "--output", "pipe").exit_code == 0
+    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+    assert os.read(reader, 1 << 20).startswith(b"{")
+    os.close(reader)
+    assert files() == ["pipe"]
+
+
+def test_of_a_link_the_file_is_written_that_it_leads_to(run: Callable[..., Result], tmp_path: Path) -> None:
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "latest").symlink_to("kept/dump.jsonl")
+    assert run("--quiet", "--output", "latest").exit_code == 0
+    assert (tmp_path / "latest").is_symlink()
+    assert files() == ["kept", "latest"]
+    assert (tmp_path / "kept" / "dump.jsonl").read_bytes().startswith(b"{")
+
+
+def test_a_dash_is_standard_output(run: Callable[..., Result]) -> None:
+    result = run("--quiet", "--output", "-")
+    assert result.exit_code == 0
+    assert [json.loads(line) for line in result.stdout.splitlines()]
+    assert "wrote" not in result.stderr
+    assert files() == []
+
+
+def test_a_disk_that_is_full_is_one_line_and_nobody_is_asked_any_more(
+    run: Callable[..., Result], server: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Full(io.BytesIO):
+        def write(self, data: Any, /) -> int:
+            if b"Node" in data:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return len(data)
+
+    @contextmanager
+    def full(_path: Path) -> Iterator[io.BytesIO]:
+        yield Full()
+
+    @asynccontextmanager
+    async def connected(*_: object) -> AsyncIterator[tuple[Client, str]]:
+        try:
+            yield server.client, "shop"
+        finally:
+            asking.extend(task for task in asyncio.all_tasks() if task is not asyncio.current_task())
+
+    asking: list[asyncio.Task[Any]] = []
+    monkeypatch.setattr(dump, "written_whole", full)
+    monkeypatch.setattr(dump, "connected", connected)
+    result = run("--quiet", "-o", "dump.jsonl")
+    assert (result.exit_code, result.stderr) == (2, "trellis: dump.jsonl: No space left on device\n")
+    assert asking == []
 
 
 def test_usage_of_the_last_days_comes_from_prometheus(

@@ -170,12 +170,36 @@ def test_what_makes_no_sense_is_refused(tmp_path: Path, arguments: tuple[str, ..
     assert (result.exit_code, told in result.output) == (2, True), result.output
 
 
+def test_a_workload_instead_of_a_pod_leads_to_a_pod_of_it_and_kinds_may_be_large(tmp_path: Path) -> None:
+    refused = explain("Pod", "web", "-n", "shop", "--dump", dumped(tmp_path)).exception
+    assert 'there is no Pod of that name in namespace shop (did you mean "web-1-0"?)' in str(refused)
+
+
 def test_a_file_that_is_no_dump_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "notes.txt"
     file.write_text("hello\n")
     refused = explain("vpa", "web", "--dump", file).exception
     assert isinstance(refused, InvalidRecording)
     assert str(refused).startswith(f'"{file}": "hello": line 1 is no line of a recording')
+
+
+def test_a_file_that_may_be_anything_is_refused_with_no_more_than_how_it_begins(tmp_path: Path) -> None:
+    file = tmp_path / "notes.txt"
+    file.write_bytes(b"begins" + bytes(range(128, 256)) * 1000)
+    refused = explain("vpa", "web", "--dump", file).exception
+    assert isinstance(refused, InvalidRecording)
+    said = str(refused).removeprefix(f'"{file}": ')
+    assert said.startswith('"begins')
+    assert "is no line of a recording or a dump" in said
+    assert len(said) < 200
+
+
+def test_a_compressed_dump_is_read_whatever_it_is_called(tmp_path: Path) -> None:
+    renamed = tmp_path / "renamed.jsonl"
+    renamed.write_bytes(dumped(tmp_path).read_bytes())
+    assert explain("vpa", "web", "-n", "shop", "--dump", renamed).output == (
+        explain("vpa", "web", "-n", "shop", "--dump", dumped(tmp_path)).output
+    )
 
 
 def test_an_answer_from_a_dump_that_is_cut_off_is_partial(tmp_path: Path) -> None:

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 import demo
 import demo_shown
@@ -25,6 +32,23 @@ def test_the_demo_shows_nodes_with_and_without_a_buffer() -> None:
     assert fleet is not None
     [header] = [line for line in demo_shown.shown() if line.split()[:1] == ["none"]]
     assert header.split() == [variant.name for variant in fleet.variants]
+
+
+def test_ctrl_c_leaves_the_last_word_to_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    def pressed(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
+        os.kill(os.getpid(), signal.SIGINT)
+        return subprocess.CompletedProcess(command, 130)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    monkeypatch.setattr(subprocess, "run", pressed)
+    monkeypatch.setattr(sys, "argv", ["demo.py"])
+    try:
+        with pytest.raises(SystemExit) as ended:
+            demo.main()
+        assert ended.value.code == 130
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_of_a_table_the_demo_shows_the_section_that_it_is_about() -> None:

@@ -121,15 +121,19 @@ def _spots(tracks: Sequence[Track], scales: _Scales) -> list[str]:
         for cost, risk, name in track.spots:
             if math.isfinite(cost) and math.isfinite(risk):
                 placed.append((*scales.at(cost, risk), name, track.colour, f"{name}: {factor(cost)}, {share(risk)}"))
-    told: list[str] = []
+    spots: list[str] = []
+    names: list[str] = []
     taken: list[tuple[float, float]] = []
     for x, y, name, colour, title in sorted(placed, key=lambda each: (each[1], each[0])):
         beside = y + 4
-        while any(abs(beside - other) < 14 and abs(x - across) < 170 for across, other in taken):
+        while any(abs(beside - other) < 14 and abs(x - across) < 170 for across, other in taken) or any(
+            abs(beside - 4 - spot[1]) < 11 and 0 < spot[0] - x < 10 + 7 * len(name) for spot in placed
+        ):
             beside += 14
         taken.append((x, beside))
-        told.append(
+        spots.append(
             f'<circle class="spot" cx="{x:.1f}" cy="{y:.1f}" r="5.5" style="fill:{colour}">'
-            f"<title>{escape(title)}</title></circle>{_text('named-spot', x + 10, beside, name)}"
+            f"<title>{escape(title)}</title></circle>"
         )
-    return told
+        names.append(_text("named-spot", x + 10, beside, name))
+    return spots + names

@@ -14,6 +14,7 @@ import numpy as np
 
 from trellis.api.kube.nodes import Node
 from trellis.api.kube.pods import READY
+from trellis.base.counted import counted
 from trellis.base.errors import InvalidInput
 from trellis.base.names import nearest
 from trellis.base.prices import EXAMPLE_PRICES, Prices
@@ -22,7 +23,7 @@ from trellis.core.model.recording import encode
 from trellis.core.recommend.built_in import built_in_recommenders
 from trellis.sim.dump.usage import DumpUsage
 from trellis.sim.dump.variants import variants_of
-from trellis.sim.dump.workloads import Found, counted, find_workloads, template_document
+from trellis.sim.dump.workloads import Found, find_workloads, template_document
 from trellis.sim.fleet import Clock, Document, Fleet, Intervals, NodeShape, Start, Workload
 from trellis.sim.scenario.compiling import DEFAULT_SEED
 from trellis.sim.scenario.nodes import compile_nodes

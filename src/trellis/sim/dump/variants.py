@@ -9,10 +9,11 @@ import msgspec
 
 from trellis.api.kinds import BUFFER, HVPA, VPA
 from trellis.api.resolve import DEFAULT_RECOMMENDER
+from trellis.base.counted import counted
 from trellis.core.model.collected import Collected
 from trellis.core.model.recording import encode
 from trellis.sim.collected_figures import known_flags
-from trellis.sim.dump.workloads import Found, counted
+from trellis.sim.dump.workloads import Found
 from trellis.sim.fleet import Document, Variant
 
 FIXED: Final = "fixed"

@@ -18,6 +18,7 @@ from trellis.api.kube.pods import Pod, PodSpec, PodTemplateSpec
 from trellis.api.kube.policies import PodDisruptionBudget
 from trellis.api.kube.slices import IntOrString, Labels
 from trellis.api.kube.workloads import DaemonSet
+from trellis.base.counted import counted
 from trellis.base.errors import InvalidSelector
 from trellis.base.selectors import MatchExpression, selector_from_object
 from trellis.core.model.collected import Collected
@@ -78,11 +79,6 @@ def find_workloads(collected: Collected) -> tuple[list[Found], list[str]]:
         budgets = collected.pdbs.by(BY_NAMESPACE, target.namespace)
         found.append(_found(target, name, owners.find(target), groups[target], budgets))
     return found, [f"left out, because {what}: {counted(count, 'pod')}" for what, count in left_out.items()]
-
-
-def counted(count: int, noun: str) -> str:
-    """So many of something."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def template_document(found: Found) -> dict[str, Any]:

@@ -5,7 +5,8 @@ What is forbidden is named, and the rest goes on. Only a server that does not an
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import aclosing
 from functools import partial
 from typing import Any, Final
 
@@ -97,7 +98,7 @@ async def collected(client: Client, wanted: Wanted, now: float, tell: Tell = _si
 
 async def collect(
     client: Client, wanted: Wanted, writing: Writing, now: float, tell: Tell = _silent
-) -> AsyncIterator[bytes]:
+) -> AsyncGenerator[bytes, None]:
     """The lines of a dump from its header on, but for the last; raises `KubeError` if nobody answers."""
     version = await client.version()
     places = await find_places(client, wanted)
@@ -123,8 +124,9 @@ async def collect(
     for namespace in places.objects:
         yield writing.object(namespace, "v1", "Namespace")
     reading = _Reading(client, writing)
-    async for line in in_order(list(_lists(reading, wanted, places)), tell):
-        yield line
+    async with aclosing(in_order(list(_lists(reading, wanted, places)), tell)) as lists:
+        async for line in lists:
+            yield line
     async for line in reading.scales():
         yield line
     async for line in reading.components(wanted.node_groups):

@@ -7,7 +7,7 @@ a few pages. Lists are begun in the order in which they are emptied, so that non
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import Final
 
 from trellis.core.model.dump_lines import Missing
@@ -25,7 +25,7 @@ Reads = Callable[[Put], Awaitable[None]]
 Tell = Callable[[int, int], None]
 
 
-async def in_order(lists: Sequence[Reads], tell: Tell) -> AsyncIterator[bytes]:
+async def in_order(lists: Sequence[Reads], tell: Tell) -> AsyncGenerator[bytes, None]:
     """The lines of all lists; the first error of one of them ends it."""
     together = asyncio.Semaphore(_TOGETHER)
     queues: list[asyncio.Queue[list[bytes] | None]] = [asyncio.Queue(_PAGES_AHEAD) for _ in lists]
