@@ -105,6 +105,13 @@ def test_any_other_kind_selects_by_what_its_scale_says() -> None:
     assert found == parse_selector("app=web,tier notin (c)")
 
 
+def test_a_kind_of_another_group_selects_by_its_scale_though_it_is_called_like_a_well_known_one() -> None:
+    theirs = target("StatefulSet", "apps.kruise.io/v1beta1")
+    ours = owners((resources.OBSERVED_STATEFUL_SETS, {"selector": WEB}))
+    assert problem(select(theirs, ours)).reason is TARGET_UNREACHABLE
+    assert select(theirs, Owners({}, {theirs: ScaleAnswer("app=theirs")})) == parse_selector("app=theirs")
+
+
 @pytest.mark.parametrize("given", [None, TargetRef("shop", "", "", ""), TargetRef("shop", "apps/v1", "Deployment", "")])
 def test_an_object_without_a_target_is_told_so(given: TargetRef | None) -> None:
     found = problem(select(given, Owners({}, {})))
