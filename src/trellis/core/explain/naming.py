@@ -19,7 +19,9 @@ def unknown_object(what: str, name: str, evidence: Evidence, among: Snapshot) ->
             return InvalidInput(name, f"is no {what} that can be seen in namespace {namespace}: {missing.why}")
         if missing.what == "Namespace" and missing.where == namespace:
             return InvalidInput(namespace, f"is a namespace that cannot be seen: it {missing.why}")
-    guess = nearest(name, [each.metadata.name for each in among.by(BY_NAMESPACE, namespace)])
+    names = sorted(each.metadata.name for each in among.by(BY_NAMESPACE, namespace))
+    # Of pods one knows the workload, which their names begin with.
+    guess = nearest(name, names) or next((each for each in names if each.startswith(f"{name}-")), None)
     elsewhere = sorted({namespace for namespace, other in among.objects if other == name})
     hint = f' (did you mean "{guess}"?)' if guess else ""
     if elsewhere:
