@@ -28,11 +28,7 @@ demo: setup ## Two weeks of a cluster, sized in four ways, with a report to look
 
 .PHONY: test
 test: setup ## Run every test, those on a real control plane included
-	$(BIN)/python -m pytest -n 2 --dist worksteal tests --ignore=tests/cluster
-# A control plane shares the machine with its tests. One that fails there is shown, and run once more with nothing
-# beside it; what fails again fails the run. Whatever else ends a run (1 stands for failed tests) fails it at once.
-	$(BIN)/python -m pytest -n 4 --dist worksteal tests/cluster || { test $$? -eq 1 && \
-	  $(BIN)/python -m pytest --last-failed --last-failed-no-failures none --maxfail 3 tests/cluster; }
+	@$(BIN)/python tools/all_tests.py
 
 .PHONY: unit
 unit: setup ## Run the unit tests alone (under a minute)

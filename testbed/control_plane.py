@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import os
-import signal
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -86,11 +85,11 @@ class ControlPlane:
 
     def freeze(self, part: str) -> None:
         """Stop one program from running, not from existing: connections stay open and nobody answers."""
-        self._running[part].send(signal.SIGSTOP)
+        self._running[part].freeze()
 
     def thaw(self, part: str) -> None:
         """Let a frozen program run on."""
-        self._running[part].send(signal.SIGCONT)
+        self._running[part].thaw()
 
     def stop_part(self, part: str) -> None:
         """Stop one program as an orderly shutdown would."""

@@ -66,6 +66,15 @@ class Process:
         """Send it a signal."""
         self._child.send_signal(number)
 
+    def freeze(self) -> None:
+        """Return when it stands still: of its threads some run on for a moment after the signal."""
+        self.send(signal.SIGSTOP)
+        os.waitid(os.P_PID, self._child.pid, os.WSTOPPED)
+
+    def thaw(self) -> None:
+        """Let it run on."""
+        self.send(signal.SIGCONT)
+
     def stop(self, grace: float = 30.0) -> None:
         """Ask it to end, and make it end after `grace` seconds. Safe to call twice."""
         if self._child.poll() is None:
