@@ -11,14 +11,19 @@ _DECIMAL: Final = ((10**9, "G"), (10**6, "M"), (10**3, "k"))
 _BINARY: Final = ((2**30, "Gi"), (2**20, "Mi"), (2**10, "Ki"))
 
 
-def readable(value: Fraction, resource: str, binary: bool) -> str:
-    """Without its unit: CPU as a number of cores, memory with a suffix; at most four places, as many as it needs."""
+def readable(value: Fraction | int, resource: str, binary: bool, parts: int = 1) -> str:
+    """Without its unit: CPU as a number of cores, memory with a suffix; at most four places, as many as it needs.
+
+    `value` is in so many `parts` of a unit. Nothing is made of it on the way: messages of many plans are written in
+    every pass.
+    """
+    above, below = value.numerator, value.denominator * parts
     if resource == "memory":
         for size, suffix in _BINARY if binary else _DECIMAL:
-            if value >= size:
-                return f"{_places(value / size)}{suffix}"
-    return _places(value)
+            if above >= size * below:
+                return f"{_places(above / (size * below))}{suffix}"
+    return _places(above / below)
 
 
-def _places(value: Fraction) -> str:
-    return f"{float(value):.4f}".rstrip("0").rstrip(".")
+def _places(value: float) -> str:
+    return f"{value:.4f}".rstrip("0").rstrip(".")

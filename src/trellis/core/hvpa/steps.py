@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from enum import StrEnum
-from fractions import Fraction
+from typing import Final
 
 import msgspec
 
@@ -38,6 +38,10 @@ class Direction(StrEnum):
     DOWN = "Down"
 
 
+# By how many a count of each has to be divided for cores and bytes.
+_UNITS: Final = (("cpu", 1000), ("memory", 1))
+
+
 class Shape(msgspec.Struct, frozen=True):
     """How many replicas, and what each of them has."""
 
@@ -51,10 +55,9 @@ class Shape(msgspec.Struct, frozen=True):
 
     def told(self, *, binary: bool) -> str:
         """For people: rounded, and in the family of suffixes that buckets are written in."""
-        units = {"cpu": 1000, "memory": 1}
         parts = [
-            f"{RESOURCE_WORDS[name]} {readable(Fraction(self.size[name], unit), name, binary)}"
-            for name, unit in units.items()
+            f"{RESOURCE_WORDS[name]} {readable(self.size[name], name, binary, unit)}"
+            for name, unit in _UNITS
             if name in self.size
         ]
         return f"{self.count} x ({', '.join(parts)})" if parts else str(self.count)
