@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 import traceback
+from collections import Counter
 from types import TracebackType
 from typing import Final, Self
 
@@ -42,6 +43,8 @@ class BlockingWatch:
         self._alive = threading.Event()
         self._thread: threading.Thread | None = None
         self._lap = _Lap()
+        # For how many seconds it has been waiting for a sign of life.
+        self.waited = 0.0
 
     def __enter__(self) -> Self:
         loop = asyncio.get_running_loop()
@@ -69,14 +72,16 @@ class BlockingWatch:
             self._note(self._lap.seconds(), ())
 
     def _await_sign(self, thread: int) -> None:
-        waited = 0.0
-        where: tuple[str, ...] = ()
+        self.waited = 0.0
+        stacks: Counter[tuple[str, ...]] = Counter()
         alive = False
         while not alive and not self._stop.is_set():
             alive = self._alive.wait(_ROUND_SECONDS)
-            waited += self._lap.seconds()
-            where = where if alive else _stack(thread)
-        self._note(waited, where)
+            self.waited += self._lap.seconds()
+            if not alive:
+                stacks[_stack(thread)] += 1
+        # What held it is where it was seen most often; the last look may already show what came after.
+        self._note(self.waited, max(stacks, key=stacks.__getitem__, default=()))
 
     def _note(self, seconds: float, where: tuple[str, ...]) -> None:
         if seconds > self._limit:

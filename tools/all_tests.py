@@ -1,8 +1,8 @@
 """`make test`: every test, those that compute beside those that wait for a control plane.
 
 What is on a control plane is shown as it runs; what is not runs beside it with less of a claim to the processors, and
-is shown when both have ended. A test on the control plane that fails is shown, and run once more with nothing beside
-it: what fails again fails the run. Whatever else ends a run fails it at once.
+is shown when both have ended. A machine that busy is late at times: a test that fails is shown, and run once more with
+nothing beside it. What fails again fails the run. Whatever else ends a run fails it at once.
 """
 
 from __future__ import annotations
@@ -11,29 +11,27 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from typing import IO
+from typing import IO, NamedTuple
 
 FAILED_TESTS = 1  # what pytest ends with if all ran and some failed
 
-_PYTEST = (sys.executable, "-m", "pytest", "--dist", "worksteal")
-_COMPUTING = ("nice", *_PYTEST, "-n", "2", "tests", "--ignore=tests/cluster")
-# Both write down what failed, each in a place of its own.
-_CACHE = ("-o", "cache_dir=.pytest_cache/cluster")
-_WAITING = (*_PYTEST, "-n", "4", *_CACHE, "tests/cluster")
-_AGAIN = (*_PYTEST, "-n", "0", *_CACHE, "--last-failed", "--last-failed-no-failures", "none", "--maxfail", "3")
+
+class Suite(NamedTuple):
+    """How to run its tests, and how those that failed."""
+
+    command: Sequence[str]
+    again: Sequence[str]
 
 
-def run(beside: Sequence[str], shown: Sequence[str], again: Sequence[str]) -> int:
-    """Run two commands at once, and a third if tests of the one that is shown failed; what to end with."""
+def run(beside: Suite, shown: Suite) -> int:
+    """Run both at once, and once more what failed; what to end with."""
     with tempfile.TemporaryFile() as output:
-        first, second = _at_once(beside, shown, output)
+        statuses = _at_once(beside.command, shown.command, output)
         output.seek(0)
         sys.stdout.buffer.write(output.read())
         sys.stdout.flush()
-    if second == FAILED_TESTS:
-        print("\nWhat failed on the control plane is run once more, with nothing beside it.\n", flush=True)
-        second = subprocess.run(again, check=False).returncode
-    return first or second
+    ends = [_at_last(suite, status) for suite, status in zip((beside, shown), statuses, strict=True)]
+    return next(filter(None, ends), 0)
 
 
 def _at_once(beside: Sequence[str], shown: Sequence[str], output: IO[bytes]) -> tuple[int, int]:
@@ -48,9 +46,25 @@ def _at_once(beside: Sequence[str], shown: Sequence[str], output: IO[bytes]) -> 
         raise
 
 
+def _at_last(suite: Suite, status: int) -> int:
+    if status != FAILED_TESTS:
+        return status
+    print("\nWhat failed is run once more, with nothing beside it.\n", flush=True)
+    return subprocess.run(suite.again, check=False).returncode
+
+
+def _suite(first: Sequence[str], workers: int, cache: str, *tests: str) -> Suite:
+    """Each writes down in a place of its own what failed."""
+    pytest = (sys.executable, "-m", "pytest", "-o", f"cache_dir={cache}", *tests)
+    failed = ("--last-failed", "--last-failed-no-failures", "none", "--maxfail", "3")
+    return Suite((*first, *pytest, "-n", str(workers), "--dist", "worksteal"), (*pytest, *failed))
+
+
 if __name__ == "__main__":
+    computing = _suite(["nice"], 2, ".pytest_cache", "tests", "--ignore=tests/cluster")
+    waiting = _suite([], 4, ".pytest_cache/cluster", "tests/cluster")
     print("Tests without a control plane run beside those on one; what they print comes last.", flush=True)
     try:
-        sys.exit(run(_COMPUTING, _WAITING, (*_AGAIN, "tests/cluster")))
+        sys.exit(run(computing, waiting))
     except KeyboardInterrupt:
         sys.exit(130)

@@ -9,7 +9,7 @@ import time
 import pytest
 
 import virtual_time
-from blocking_watch import BlockingWatch
+from blocking_watch import LIMIT_SECONDS, BlockingWatch
 from trellis.runtime.passes import PassThread
 from trellis.runtime.threads import DaemonThreads
 
@@ -107,16 +107,18 @@ def test_the_loop_is_not_blocked_while_a_pass_computes() -> None:
 
 
 def test_the_watch_finds_a_call_that_blocks_and_says_where() -> None:
-    def blocks_the_loop() -> None:
-        time.sleep(0.3)
+    def blocks_the_loop(watch: BlockingWatch) -> None:
+        # For as long as the watch takes to notice, which on a busy machine gets its turn late.
+        while watch.waited <= 2 * LIMIT_SECONDS:
+            time.sleep(LIMIT_SECONDS)
 
     async def main() -> BlockingWatch:
         with BlockingWatch() as watch:
-            blocks_the_loop()
+            blocks_the_loop(watch)
         return watch
 
     (block,) = asyncio.run(main()).blocks
-    assert block.seconds > 0.05
+    assert block.seconds > LIMIT_SECONDS
     assert "blocks_the_loop" in block.where[-1]
 
 
