@@ -17,6 +17,7 @@ import pytest
 
 from cluster_admission import forget
 from cluster_controllers import DENIED, shipped_controllers
+from cluster_nodes import Start, Yard, node_controllers
 from testbed import building, shipped, upstream
 from testbed import prometheus as prometheus_server
 from testbed.cache import only_one
@@ -168,3 +169,18 @@ def admission(cluster: Cluster, tmp_path: Path, request: pytest.FixtureRequest) 
         sys.stdout.write(f"{controller.process.log.name}:\n{controller.logs()}\n")
         assert restarts or "forbidden" not in controller.logs().lower(), "a right is missing: see its log"
         assert "a review failed" not in controller.logs()
+
+
+@pytest.fixture
+def nodes(cluster: Cluster, tmp_path: Path) -> Iterator[Start]:
+    """Starts node autoscalers, and ends them."""
+    with node_controllers(cluster, tmp_path) as start:
+        yield start
+
+
+@pytest.fixture
+def yard(cluster: Cluster, namespace: str) -> Iterator[Yard]:
+    """Groups of nodes for one test."""
+    found = Yard(cluster, namespace)
+    yield found
+    found.close()

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
-import pytest
-
-from cluster_nodes import QUICK, Start, Yard, node_controllers
+from cluster_nodes import QUICK, Start, Yard
 from cluster_updaters import events
 from testbed.client import Json
 from testbed.cluster import Cluster
@@ -24,19 +20,6 @@ from trellis.sources.cluster.collecting import collected
 from trellis.sources.cluster.where import Wanted
 
 SEEN = Components(seen=("nodes",))
-
-
-@pytest.fixture
-def nodes(cluster: Cluster, tmp_path: Path) -> Iterator[Start]:
-    with node_controllers(cluster, tmp_path) as start:
-        yield start
-
-
-@pytest.fixture
-def yard(cluster: Cluster, namespace: str) -> Iterator[Yard]:
-    found = Yard(cluster, namespace)
-    yield found
-    found.close()
 
 
 def seen(cluster: Cluster, namespace: str) -> Collected:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from cluster_nodes import QUICK, Start, Yard, node_controllers, taints
 from cluster_vpas import until_passed, value
@@ -19,19 +16,6 @@ from testbed.workloads import container, disruption_budget, pod
 MARK = "trellis.x-k8s.io/leaving"
 SHOP = "shop"
 AWAY_SECONDS = 4.0
-
-
-@pytest.fixture
-def nodes(cluster: Cluster, tmp_path: Path) -> Iterator[Start]:
-    with node_controllers(cluster, tmp_path) as start:
-        yield start
-
-
-@pytest.fixture
-def yard(cluster: Cluster, namespace: str) -> Iterator[Yard]:
-    found = Yard(cluster, namespace)
-    yield found
-    found.close()
 
 
 def test_a_process_that_is_killed_while_nodes_boot_orders_none_twice(namespace: str, yard: Yard, nodes: Start) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from cluster_buffers import Start as StartBuffers
 from cluster_buffers import buffer, buffer_controllers, buffer_path, chunks_of, status_of
-from cluster_nodes import ACCOUNT, QUICK, Start, Yard, node_controllers, taints, translated
+from cluster_nodes import ACCOUNT, QUICK, Start, Yard, taints, translated
 from cluster_rights import Account
 from cluster_updaters import events
 from cluster_vpas import until_value, value
@@ -34,22 +34,9 @@ STORY_1: Json = {
 
 
 @pytest.fixture
-def nodes(cluster: Cluster, tmp_path: Path) -> Iterator[Start]:
-    with node_controllers(cluster, tmp_path) as start:
-        yield start
-
-
-@pytest.fixture
 def buffers(cluster: Cluster, tmp_path: Path) -> Iterator[StartBuffers]:
     with buffer_controllers(cluster, tmp_path) as start:
         yield start
-
-
-@pytest.fixture
-def yard(cluster: Cluster, namespace: str) -> Iterator[Yard]:
-    found = Yard(cluster, namespace)
-    yield found
-    found.close()
 
 
 @pytest.mark.req("BF-01", "BF-02", "BF-03", "BF-37", "BF-38", "BF-39", "BF-44")

@@ -2,29 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
-from cluster_nodes import QUICK, Start, Yard, node_controllers
-from testbed.cluster import Cluster
+from cluster_nodes import QUICK, Start, Yard
 from testbed.waiting import until
 from trellis.runtime.recording import recorded
 from trellis.sim.replay.replaying import replay
-
-
-@pytest.fixture
-def nodes(cluster: Cluster, tmp_path: Path) -> Iterator[Start]:
-    with node_controllers(cluster, tmp_path) as start:
-        yield start
-
-
-@pytest.fixture
-def yard(cluster: Cluster, namespace: str) -> Iterator[Yard]:
-    found = Yard(cluster, namespace)
-    yield found
-    found.close()
 
 
 def test_nodes_that_came_and_went_come_and_go_again_in_a_replay(
