@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cluster_admission import until_asked, until_seen
+from cluster_admission import governed as admitted
+from cluster_admission import resources, until_asked, until_seen
 from cluster_updaters import NO_LEASE, Start, by_uid, events, governed, requests, two_more_passes, updaters
 from cluster_vpas import value
 from testbed.client import Json
@@ -74,3 +75,26 @@ def test_a_pod_that_comes_back_with_what_a_limit_range_leaves_is_evicted_no_seco
     assert not before.keys() & by_uid(cluster.ready_pods(namespace, "web", 2)).keys()
     two_more_passes(controller)
     assert value(controller, "vpa_updater_evicted_pods_total") == 2
+
+
+def test_pods_of_a_deployment_that_breaks_a_limit_range_for_pods_are_sized_down_together_and_created(
+    cluster: Cluster, namespace: str, admission: Start
+) -> None:
+    """Only one of the two containers has a recommendation; as written, no pod would be admitted."""
+    small, large = {"cpu": "100m", "memory": "100Mi"}, {"cpu": "400m", "memory": "600Mi"}
+    admitted(cluster, namespace, "pair", {"a": {"cpu": "400m", "memory": "600Mi"}})
+    admission(namespace)
+    until_asked(cluster, namespace)
+    until_seen(cluster, namespace)
+    limits = {"limits": [{"type": "Pod", "max": {"cpu": "400m", "memory": "1Gi"}}]}
+    cluster.api.create(
+        {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "most"}, "spec": limits}, namespace
+    )
+    containers = [
+        container(name, resources={"requests": each, "limits": each})
+        for name, each in zip("ab", (small, large), strict=True)
+    ]
+    cluster.api.create(deployment("pair", *containers, replicas=1), namespace)
+    [pod] = cluster.ready_pods(namespace, "pair", 1)
+    half = {"cpu": "200m", "memory": "512Mi"}
+    assert resources(pod) == {name: {"requests": half, "limits": half} for name in "ab"}

@@ -286,6 +286,39 @@ def test_containers_that_are_off_or_unknown_are_never_touched_but_counted() -> N
     assert [(each.container, each.target["cpu"], each.upper["cpu"]) for each in found] == [("app", 300, 300)]
 
 
+def test_a_container_without_a_recommendation_is_scaled_with_the_others_so_that_the_pod_is_admitted() -> None:
+    pod = [
+        container("a", {"cpu": "100m", "memory": "100Mi"}, cpu="100m", memory="100Mi"),
+        container("b", {"cpu": "400m", "memory": "600Mi"}, cpu="400m", memory="600Mi"),
+    ]
+    found = cap_for_pod(
+        [advice("a", cpu=400, memory=600 << 20)],
+        pod,
+        effective(),
+        limits({"type": "Pod", "max": {"cpu": "400m", "memory": "1Gi"}}),
+    )
+    assert [(each.container, each.target) for each in found] == [
+        ("a", {"cpu": 200, "memory": 512 << 20}),
+        ("b", {"cpu": 200, "memory": 512 << 20}),
+    ]
+    # It has no bounds of its own, so that it is never the reason to disturb a pod.
+    assert found[1].lower == found[1].upper == {}
+
+
+def test_a_container_without_a_recommendation_stays_out_where_the_pod_fits() -> None:
+    pod = [container("a", {"cpu": "100m"}, cpu="100m"), container("b", {"cpu": "400m"}, cpu="400m")]
+    found = cap_for_pod([advice("a", cpu=200)], pod, effective(), limits({"type": "Pod", "max": {"cpu": "1"}}))
+    assert [(each.container, each.target["cpu"]) for each in found] == [("a", 200)]
+
+
+def test_a_container_without_a_limit_shares_the_cut_of_the_pod() -> None:
+    pod = [container("a", {"cpu": "100m"}, cpu="100m"), container("b", {"cpu": "100m"})]
+    found = cap_for_pod(
+        [advice("a", cpu=800), advice("b", cpu=300)], pod, effective(), limits({"type": "Pod", "max": {"cpu": "400m"}})
+    )
+    assert [each.target["cpu"] for each in found] == [400, 150]
+
+
 def test_a_maximum_that_others_exceed_alone_changes_nothing() -> None:
     pod = [container("app", {"cpu": "100m"}, cpu="100m"), container("off", {"cpu": "2"}, cpu="2")]
     found = cap_for_pod(

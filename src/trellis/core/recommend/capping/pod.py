@@ -1,7 +1,8 @@
-"""What does a recommendation come to for one pod? Upstream's order: the pod's LimitRange, then container by container.
+"""Bounds a recommendation for one pod, in upstream's order: the pod's LimitRange, then container by container.
 
-Used wherever resources are set: by admission for pods that are made, by the updater for pods that run. A container
-under `mode: Off`, or without a recommendation, is left out of the answer and out of all changes.
+Used wherever resources are set: by admission for pods that are created, by the updater for pods that run. A container
+under `mode: Off` is left out of the answer and out of all changes. A container without a recommendation is left out
+too, unless a LimitRange for pods can only be met by scaling it with the others.
 """
 
 from __future__ import annotations
@@ -91,10 +92,18 @@ class _Bounded(msgspec.Struct):
         if field == TARGET:
             self.notes.append(CapNote(resource, reason, amount))
 
-    def capped(self) -> CappedAdvice:
-        """What has become of it."""
-        name, follow = self.container.name, self.meaning.limits_follow
-        return CappedAdvice(name, **self.amounts, notes=tuple(self.notes), limits_follow=follow)
+    def capped(self, *, advised: bool) -> CappedAdvice:
+        """What has become of it.
+
+        Without a recommendation there are no bounds: the container is resized along with its neighbours, and is never
+        the reason to disturb a pod. A resource of it that nothing changed stays out.
+        """
+        name, follow, notes = self.container.name, self.meaning.limits_follow, tuple(self.notes)
+        if advised:
+            return CappedAdvice(name, **self.amounts, notes=notes, limits_follow=follow)
+        changed = {note.resource for note in notes}
+        target = {resource: amount for resource, amount in self.amounts[TARGET].items() if resource in changed}
+        return CappedAdvice(name, target, notes=notes, limits_follow=follow)
 
 
 def read_advice(status: VerticalPodAutoscalerStatus | HvpaStatus | None) -> tuple[Advice, ...]:
@@ -116,20 +125,29 @@ def cap_for_pod(
 ) -> tuple[CappedAdvice, ...]:
     """The advice for a pod's containers, in the order of the pod; only those fields of it that are asked for."""
     given = {each.container: each for each in advice}
+    # Most namespaces have no LimitRange for whole pods.
+    whole_pod = bool(limits.pod.least or limits.pod.most) and any(each.name in given for each in containers)
+    meanings = {each.name: vpa.container(each.name) for each in containers}
     ours: dict[str, _Bounded] = {}
     for container in containers:
-        found, meaning = given.get(container.name), vpa.container(container.name)
+        meaning = meanings[container.name]
+        found = given.get(container.name) or (_as_it_is(container) if whole_pod else None)
         if found is not None and meaning.scaled:
             amounts = {field: _controlled(getattr(found, field), meaning) for field in fields}
             ours[container.name] = _Bounded(container, meaning, amounts)
-    # Most namespaces have no LimitRange for whole pods.
-    if limits.pod.least or limits.pod.most:
-        follow = {each.name: vpa.container(each.name).limits_follow for each in containers}
+    if whole_pod:
+        follow = {name: meaning.limits_follow for name, meaning in meanings.items()}
         for field in fields:
             _fit(field, ours, containers, follow, limits.pod)
     for each in ours.values():
         _cap(each, bounds_of(each.container, each.meaning, limits.container))
-    return tuple([each.capped() for each in ours.values()])
+    return tuple([each.capped(advised=name in given) for name, each in ours.items() if name in given or each.notes])
+
+
+def _as_it_is(container: PodContainer) -> Advice:
+    """Stands for a recommendation that a container does not have, so that it is scaled with its neighbours."""
+    requests = {resource: amount for resource, amount in container.requests.items() if amount}
+    return Advice(container.name, requests, requests, requests)
 
 
 def _fit(

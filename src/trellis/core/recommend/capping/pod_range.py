@@ -1,9 +1,10 @@
-"""Do the containers of a pod together fit a LimitRange for pods? If not, those that are recommended for share the rest.
+"""Scales the containers of a pod in proportion until the whole pod fits a LimitRange for pods.
 
-The sum of requests and the sum of limits must reach the minimum, and the sum of limits must not pass the maximum.
-What belongs to containers that are not recommended for (no recommendation, `mode: Off`, a resource that is not
-controlled) is never touched: it is what the others have to fit around. Upstream scales those too, or panics over them.
-A maximum that they alone exceed cannot be met, and nothing is changed for it.
+The sum of requests and the sum of limits must reach the minimum, and the sum of limits must not pass the maximum. A
+container without a recommendation is scaled with the others, as if its own request were recommended: otherwise the API
+server would refuse the pod for it. Upstream does the same. A container under `mode: Off` and a resource that is not
+controlled keep what they have, and the others fit around them; upstream scales those too, or panics over them. A
+maximum that they alone exceed cannot be met, and nothing is changed for it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from trellis.core.recommend.capping.proportions import limit_in_proportion, scal
 
 
 class _Share(msgspec.Struct, frozen=True):
-    """What a container adds to its pod: a request, and a limit if it has one; `moves` says what can be changed."""
+    """What a container adds to its pod: a request, and a limit if it has one; `moves` says what is scaled."""
 
     name: str
     request: int
@@ -78,10 +79,10 @@ def _scaled_requests(shares: Sequence[_Share], goal: int) -> dict[str, int]:
 
 
 def _scaled_limits(shares: Sequence[_Share], goal: int, *, up: bool) -> dict[str, int]:
-    """A limit is moved by moving its request; what has no limit, or one that stays, has no part in it."""
-    moving = [share for share in shares if share.limit_moves]
-    movable = sum((share.limit for share in moving), Fraction(0))
+    """A limit moves with its request, and a container without a limit shares the cut, as upstream has it."""
+    movable = sum((share.limit for share in shares if share.limit_moves), Fraction(0))
     left = goal - sum((share.limit for share in shares if not share.limit_moves), Fraction(0))
     if not movable or left <= 0:
         return {}
-    return {share.name: scaled(share.request, left / movable, up=up) for share in moving}
+    scaling = [share for share in shares if share.limit_moves or (share.moves and not share.limit)]
+    return {share.name: scaled(share.request, left / movable, up=up) for share in scaling}
