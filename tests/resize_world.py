@@ -15,7 +15,9 @@ from typing import Any
 import msgspec
 
 from json_patching import PatchRefused, apply_patch
+from manifests import hvpa as hvpa_document
 from manifests import vpa as vpa_document
+from trellis.api.hvpa import Hvpa
 from trellis.api.kube.pods import Pod
 from trellis.api.vpa import VerticalPodAutoscaler
 from trellis.core.admission.pods import admit_pod
@@ -28,7 +30,7 @@ from trellis.core.resize.attempts import Attempts, Outcome, fold
 from trellis.core.resize.plan import Plan, plan
 from trellis.core.resize.settings import UpdateSettings
 from trellis.core.resize.views import PodView, WorkloadView
-from trellis.core.sizing.governors import Governor, vpa_governor
+from trellis.core.sizing.governors import Governor, hvpa_governor, vpa_governor
 
 NOW = 1_800_000_000.0
 DAY = 86_400.0
@@ -116,6 +118,13 @@ def governor(mode: str = "Recreate", targets: Targets | None = None, spread: flo
     assert found is not None
     given = advice({"app": {"cpu": "1", "memory": "1Gi"}} if targets is None else targets, spread)
     return msgspec.structs.replace(found, advice=given if found.applies else ())
+
+
+def hvpa_pods(*buckets: Any, targets: Targets | None = None, **spec: Any) -> Governor:
+    """The governor of an Hvpa's pods, whose size it has decided."""
+    found = hvpa_governor(msgspec.convert(hvpa_document(*buckets, **spec), Hvpa))
+    given = advice({"app": {"cpu": "1", "memory": "1Gi"}} if targets is None else targets)
+    return msgspec.structs.replace(found, advice=given)
 
 
 def seen(pod: Document) -> PodView:

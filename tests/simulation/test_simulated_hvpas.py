@@ -17,7 +17,6 @@ from trellis.sim.run import simulate
 
 GIGA = 1e9
 MEMORY_ONLY = {"resourcePolicy": {"containerPolicies": [{"containerName": "*", "controlledResources": ["memory"]}]}}
-ALONE = {"updatePolicy": {"minReplicas": 1}}
 
 
 def load(cpu: Any, memory: Any = GIGA, *, steps: int, base: float = 0.0) -> Any:
@@ -74,11 +73,28 @@ def test_constant_demand_never_runs_away_with_the_recommender(owned: bool, start
 @pytest.mark.req("HV-39", "HV-18")
 def test_what_an_hpa_asks_for_decays_when_it_cannot_say_less() -> None:
     demand = levels((40, 0.7), (80, 0.05))
-    scaled = hvpa(*STORY_2, hpa=by_utilization(80), vpa={"deploy": False, "template": {"spec": ALONE}})
+    scaled = hvpa(*STORY_2, hpa=by_utilization(80), vpa={"deploy": False})
     found = played(scaled, demand, steps=120, replicas=1, size=("1", "1G"))
     assert found.requested()[39] == pytest.approx(0.875, rel=0.12)
     assert found.requested()[-1] == pytest.approx(0.063, rel=0.12)
     assert set(found.pods()[1:]) == {1.0}
+
+
+@pytest.mark.req("HV-18")
+@pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
+@pytest.mark.parametrize("sources", [{}, {"hpa": by_utilization(80)}], ids=["VPA", "HPA and VPA"])
+@pytest.mark.parametrize(("used", "requested"), [(0.7, "450m"), (0.2, "1")], ids=["up", "down"])
+def test_a_single_replica_is_resized_in_the_first_bucket_of_story_2(
+    kind: str, sources: Any, used: float, requested: str
+) -> None:
+    """Twelve hours of the story's own buckets, which say nothing of a minimum of replicas."""
+    scaled = hvpa(*STORY_2, kind=kind, vpa={"deploy": True}, **sources)
+    found = played(scaled, used, steps=720, replicas=1, size=(requested, "1G"), kind=kind)
+    assert found.totals.resizes > 0
+    assert found.totals.evictions == 0
+    assert set(found.pods()[1:]) == {1.0}
+    settled = found.requested()[len(found.times) // 4 :]
+    assert used <= settled.min() <= settled.max() <= used * 1.3
 
 
 @pytest.mark.req("HV-45")

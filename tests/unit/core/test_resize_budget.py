@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resize_world import GROUP, Document, container, decided, governor, resizing, running, said
+from manifests import STORY_2
+from resize_world import GROUP, Document, container, decided, governor, hvpa_pods, resizing, running, said
 from trellis.api.kube.workloads import (
     DaemonSet,
     DaemonSetStatus,
@@ -148,6 +149,39 @@ def test_resizes_that_restart_nothing_can_be_freed_of_the_budget() -> None:
     restarting = [running(f"web-1-{number}", container(restarts=("cpu",))) for number in range(4)]
     assert ways(decided(governor("InPlace"), *restarting, settings=free)) == ["Resize", "Resize", "Wait", "Wait"]
     assert ways(decided(governor("InPlace"), *pods(4))) == ["Resize", "Resize", "Wait", "Wait"]
+
+
+def test_what_an_hvpa_decides_is_applied_in_place_whatever_minimum_and_tolerance_say() -> None:
+    story = hvpa_pods(*STORY_2)
+    assert said(decided(story, *pods(1), configured={GROUP: 1})) == [("Resize", "ResizeInPlace")]
+    assert ways(decided(story, *pods(4))) == ["Resize"] * 4
+    asked_for_three = hvpa_pods(*STORY_2, vpa={"template": {"spec": {"updatePolicy": {"minReplicas": 3}}}})
+    assert ways(decided(asked_for_three, *pods(2))) == ["Resize"] * 2
+
+
+@pytest.mark.parametrize("changed", [("cpu",), ("memory",), ("cpu", "memory")])
+def test_a_single_replica_of_an_hvpa_waits_if_the_resource_that_changes_restarts_its_container(
+    changed: tuple[str, ...],
+) -> None:
+    cpu_alone = hvpa_pods(*STORY_2, targets={"app": {"cpu": "1", "memory": "1Gi"}})
+    found = decided(cpu_alone, running("web-1-0", container(restarts=changed)), configured={GROUP: 1})
+    assert said(found) == [("Wait", "TooFewReplicas") if "cpu" in changed else ("Resize", "ResizeInPlace")]
+
+
+def test_evictions_of_an_hvpas_pods_keep_to_minimum_and_tolerance() -> None:
+    old_server = UpdateSettings(resizes=False)
+    story = hvpa_pods(*STORY_2)
+    assert said(decided(story, *pods(1), settings=old_server)) == [("Wait", "TooFewReplicas")]
+    assert ways(decided(story, *pods(4), settings=old_server)) == ["Evict", "Evict", "Wait", "Wait"]
+
+
+def test_a_resize_of_an_hvpa_under_way_takes_no_replica_out_of_service() -> None:
+    infeasible, busy = (
+        resizing(running(f"web-1-{name}", container(cpu="1")), *state, cpu="500m")
+        for name, state in {"a": ("PodResizePending", "Infeasible"), "b": ("PodResizeInProgress",)}.items()
+    )
+    assert ways(decided(hvpa_pods(*STORY_2), infeasible, busy)) == ["Evict", "Wait"]
+    assert ways(decided(governor("InPlaceOrRecreate"), infeasible, busy)) == ["Wait", "Wait"]
 
 
 def test_the_budget_of_the_hour_holds_for_the_lower_of_cluster_and_namespace() -> None:

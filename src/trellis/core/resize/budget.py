@@ -9,6 +9,10 @@ count nobody knows should have as many pods as it has.
 
 Where fewer pods live than the minimum, none is disturbed. Budgets per hour, of the cluster and of a namespace, count
 evictions and restarts, and are unlimited unless somebody sets them.
+
+A resize in place that restarts no container takes no replica out of service, so that a minimum has nothing to protect.
+What an Hvpa decides is applied in place whatever the budget says. For VPAs that is upstream's
+`--in-place-skip-disruption-budget`, which is off by default.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ import msgspec
 
 from trellis.base.reason import Reason
 from trellis.core.resize.settings import UpdateSettings
+from trellis.core.sizing.governors import Governor, Rank
 
 TOO_FEW_REPLICAS = Reason("TooFewReplicas", "Fewer pods live than there must be before one of them is disturbed.")
 NO_REPLICAS_WANTED = Reason("NoReplicasWanted", "The controller of the pod wants no pods, so that it is going anyway.")
@@ -121,3 +126,8 @@ class HourlyBudget:
 def minimum_of(own: int | None, settings: UpdateSettings) -> int:
     """How many pods must live: what the object says, or the flag."""
     return settings.min_replicas if own is None else own
+
+
+def exempts_in_place(governor: Governor, settings: UpdateSettings) -> bool:
+    """Whether resizes that restart no container are exempt from the minimum and the tolerance."""
+    return settings.skip_disruption_budget or governor.claim.rank is Rank.HVPA

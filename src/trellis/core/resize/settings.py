@@ -22,7 +22,8 @@ class UpdateSettings(msgspec.Struct, frozen=True):
     """What flags, gates and the version of the API server say.
 
     `min_replicas` and `evict_after_oom` are for objects that do not say themselves. `lifetime` is how long a pod within
-    its bounds is left alone, whatever is recommended. `skip_disruption_budget` frees resizes that restart nothing.
+    its bounds is left alone, whatever is recommended. `skip_disruption_budget` exempts resizes that restart no
+    container from the minimum and the tolerance, for VPAs; what an Hvpa decides always is.
     """
 
     min_replicas: int = 2

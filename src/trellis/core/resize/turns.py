@@ -1,8 +1,8 @@
 """Whose turn is it? Candidates come one after another, the most urgent first, and each takes from what the others left.
 
 An eviction is asked the most: requirements, earlier evictions that were of no use, whether a successor would fit. Then
-budgets are asked about everything that disturbs: evictions, and resizes unless they restart nothing and the settings
-free those.
+budgets are asked about everything that disturbs: evictions, resizes that restart a container, and other resizes unless
+they are exempt.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from trellis.core.resize.budget import (
     GroupBudget,
     GroupFigures,
     HourlyBudget,
+    exempts_in_place,
     minimum_of,
 )
 from trellis.core.resize.candidates import POD_PENDING, Candidate
@@ -53,6 +54,7 @@ class Turns:
 
     def __init__(self, view: WorkloadView, now: float, settings: UpdateSettings) -> None:
         self._view, self._now, self._settings = view, now, settings
+        self._exempt = exempts_in_place(view.governor, settings)
         second = math.floor(now)
         newest = (each.ref.uid for each in view.pods if each.created is not None and each.created >= second)
         self._newest = tuple(newest)
@@ -93,7 +95,7 @@ class Turns:
         restarts = any(each.restarts_on for each in pod.in_spec.containers)
         unseen = bool(attempt.asked) and attempt.is_unseen(amounts_of(pod.in_spec), self._now, self._settings)
         resizing = stage is Stage.ASKED or unseen
-        return not resizing or (self._settings.skip_disruption_budget and not restarts)
+        return not resizing or (self._exempt and not restarts)
 
     def _attempt(self, pod: PodView) -> Attempt:
         return self._view.attempts.pods.get(pod.ref.uid, Attempt())
@@ -128,7 +130,7 @@ class Turns:
         return None
 
     def _is_counted(self, candidate: Candidate) -> bool:
-        return self._disrupts(candidate) or not self._settings.skip_disruption_budget
+        return self._disrupts(candidate) or not self._exempt
 
     def _disrupts(self, candidate: Candidate) -> bool:
         return candidate.way is Way.EVICT or candidate.change.restarts
