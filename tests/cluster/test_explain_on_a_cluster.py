@@ -70,7 +70,10 @@ def test_a_verdict_is_explained_as_the_updater_gave_it(cluster: Cluster, namespa
     assert [pod["reason"]["code"] for pod in found["pods"]] == ["TooFewReplicas"] * 2
     told = {labels["reason"]: count for labels, count in series(controller, "trellis_updater_pods") if count}
     assert set(told) == {pod["reason"]["code"] for pod in found["pods"]}
-    assert found["pods"][0]["otherwise"] == [{"code": "ReplicasAdded", "values": {"living": 2.0, "minimum": 5.0}}]
+    assert found["pods"][0]["otherwise"] == [
+        {"code": "ReplicasAdded", "values": {"living": 2.0, "minimum": 5.0}},
+        {"code": "BudgetSkipped", "values": {"flag": "--in-place-skip-disruption-budget"}},
+    ]
     assert any(event["reason"] == "TooFewReplicas" for event in found["events"])
 
 

@@ -22,8 +22,10 @@ from cluster_hvpas import (
     workload_path,
 )
 from cluster_hvpas import workload as stateful
-from cluster_updaters import events
+from cluster_updaters import by_uid, events, updaters
 from cluster_vpas import until_passed, vpa, vpa_path
+from hvpa_stories import requested
+from manifests import STORY_2
 from testbed.client import Json
 from testbed.cluster import Cluster
 from testbed.waiting import until
@@ -40,6 +42,12 @@ AT_ONCE = {"stabilizationWindow": "0s"}
 @pytest.fixture
 def controller(cluster: Cluster, tmp_path: Path) -> Iterator[Start]:
     with hvpa_controllers(cluster, tmp_path) as start:
+        yield start
+
+
+@pytest.fixture
+def updater(cluster: Cluster, tmp_path: Path) -> Iterator[Start]:
+    with updaters(cluster, tmp_path) as start:
         yield start
 
 
@@ -114,11 +122,9 @@ def test_a_recommendation_is_acted_on_by_the_buckets(cluster: Cluster, namespace
 @pytest.mark.req("HV-18", "HV-19", "HV-21")
 def test_story_2_grows_one_replica_and_then_their_number(cluster: Cluster, namespace: str, controller: Start) -> None:
     api = cluster.api
-    one = {"replicas": {"min": 1, "max": 1}, "cpu": {"min": "0", "max": "1"}, "memory": {"min": "0", "max": "2G"}}
-    more = {"replicas": {"min": 2, "max": 8}, "cpu": {"min": "1", "max": "9"}, "memory": {"min": "2G", "max": "20G"}}
     api.create(stateful("StatefulSet", "500m", "1G", 1), namespace)
     cluster.ready_pods(namespace, "web", 1)
-    api.create(hvpa("web", one, more, kind="StatefulSet", vpa={"deploy": True}), namespace)
+    api.create(hvpa("web", *STORY_2, kind="StatefulSet", vpa={"deploy": True}), namespace)
     controller(namespace)
     until("its VPA", lambda: exists(cluster, vpa_path(namespace, "web")))
 
@@ -140,6 +146,34 @@ def test_story_2_grows_one_replica_and_then_their_number(cluster: Cluster, names
         return status.get("bucket") == 1 and bool(status.get("lastScaleTime"))
 
     until("the second bucket", is_in_the_second_bucket)
+
+
+@pytest.mark.req("HV-18")
+@pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
+def test_the_updater_resizes_the_single_replica_of_story_2_in_place_by_its_default_flags(
+    cluster: Cluster, namespace: str, controller: Start, updater: Start, kind: str
+) -> None:
+    cluster.api.create(stateful(kind, "500m", "1G", 1), namespace)
+    (before,) = by_uid(cluster.ready_pods(namespace, "web", 1))
+    cluster.api.create(hvpa("web", *STORY_2, kind=kind, vpa={"deploy": True}), namespace)
+    controller(namespace)
+    updater(namespace)
+    until("its VPA", lambda: exists(cluster, vpa_path(namespace, "web")))
+
+    def is_resized(millicores: int) -> bool:
+        (pod,) = cluster.pods(namespace, "web")
+        assert pod["metadata"]["uid"] == before
+        return requested(pod) == millicores
+
+    advise(cluster, namespace, 1000, 1000, memory="1G")
+    until("a larger replica", lambda: is_resized(1000))
+    advise(cluster, namespace, 700, 700, memory="1G")
+    cluster.api.patch(hvpa_path(namespace, "web"), {"spec": {"scaleDown": AT_ONCE}})
+    until("a smaller replica", lambda: is_resized(700))
+    plural = f"{kind.lower()}s"
+    assert replicas_of(cluster, namespace, "web", plural) == 1
+    assert not events(cluster, namespace, "TooFewReplicas")
+    assert not events(cluster, namespace, "EvictedByVPA")
 
 
 def test_of_two_controllers_one_works_and_the_other_takes_over(

@@ -16,6 +16,7 @@ from cluster_hvpas import Start, advise, hpa_path, hvpa, hvpa_controllers, workl
 from cluster_updaters import NO_LEASE, updaters
 from cluster_vpas import vpa_path
 from hvpa_stories import Scene, Story, holds, play, reaches
+from manifests import STORY_2
 from testbed import annotations as ask
 from testbed.cluster import Cluster
 from testbed.nodes import Node, Taint
@@ -23,10 +24,6 @@ from testbed.nodes import Node, Taint
 HELD_SECONDS = float(os.environ.get("HVPA_HELD_SECONDS", "20"))
 SETTLE_SECONDS = 600.0
 METRIC = {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}}
-STORY_2 = (
-    {"replicas": {"min": 1, "max": 1}, "cpu": {"min": "0", "max": "1"}, "memory": {"min": "0", "max": "2G"}},
-    {"replicas": {"min": 2, "max": 8}, "cpu": {"min": "1", "max": "9"}, "memory": {"min": "2G", "max": "20G"}},
-)
 AT_ONCE = {"stabilizationWindow": "0s"}
 
 
@@ -79,10 +76,8 @@ def story_2(scene: Scene, kind: str, name: str) -> Story:
     used = {ask.USAGE_CPU: "760m", ask.USAGE_MEMORY: "1G"}
     scene.api.create(workload(kind, "500m", "1G", 1, used, name=name, node=scene.namespace), scene.namespace)
     template = {"spec": {"maxReplicas": 16, "metrics": [METRIC]}}
-    # The updater leaves single replicas alone unless it is told not to.
-    alone = {"template": {"spec": {"updatePolicy": {"minReplicas": 1}}}}
     down = {"stabilizationWindow": "15s"}
-    made = hvpa(name, *STORY_2, kind=kind, hpa={"template": template}, vpa=alone, scaleDown=down)
+    made = hvpa(name, *STORY_2, kind=kind, hpa={"template": template}, vpa={"deploy": True}, scaleDown=down)
     scene.api.create(made, scene.namespace)
     seen: list[int] = []
 

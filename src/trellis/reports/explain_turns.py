@@ -71,6 +71,11 @@ def _replicas(values: _Values, _now: str) -> str:
     return f"{least} pods of its controller live ({living} now; `minReplicas` says how many there must be)"
 
 
+def _skipped(values: _Values, _now: str) -> str:
+    mode = f"the update mode is {_text(values, 'mode')} and " if values.get("mode") else ""
+    return f"{mode}the updater runs with `{_text(values, 'flag')}`, because the resize restarts no container"
+
+
 def _hourly(values: _Values, _now: str) -> str:
     given = [f"{_number(values, name)} {where}" for name, where in _HOURLY.items() if name in values]
     return f"more than {listed(given)} may be disturbed within an hour"
@@ -96,6 +101,7 @@ _WITH_FIGURES: Final[Mapping[Turn, Callable[[_Values, str], str]]] = {
     Turn.MODE_CHANGED: lambda values, _now: f"the update mode is another than {_text(values, 'mode')}",
     Turn.DIFFERENCE_LARGER: _difference,
     Turn.REPLICAS_ADDED: _replicas,
+    Turn.BUDGET_SKIPPED: _skipped,
     Turn.OTHERS_READY: _others,
     Turn.BUDGET_RAISED: _hourly,
     Turn.ADMISSION_THERE: lambda values, _now: f"an admission controller renews the Lease {_text(values, 'lease')}",

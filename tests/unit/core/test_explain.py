@@ -21,6 +21,9 @@ BIG = {"app": {"cpu": "2", "memory": "2Gi"}}
 SAME = {"app": {"cpu": "500m", "memory": "1Gi"}}
 
 
+FLAG, IN_PLACE = "--in-place-skip-disruption-budget", "InPlaceOrRecreate"
+
+
 def cluster(targets: Document | None = None, **vpa: object) -> Cluster:
     """Two pods that request 500m and 1Gi, and a VPA."""
     found = Cluster()
@@ -168,7 +171,7 @@ def test_hours_are_drawn_where_the_recommender_keeps_them() -> None:
         (
             lambda each: each.add_vpa("web", BIG, updatePolicy={"minReplicas": 5}),
             "TooFewReplicas",
-            {"ReplicasAdded": {"living": 2.0, "minimum": 5.0}},
+            {"ReplicasAdded": {"living": 2.0, "minimum": 5.0}, "BudgetSkipped": {"flag": FLAG, "mode": IN_PLACE}},
         ),
         (
             lambda each: each.put("Lease", "vpa-admission-controller", {}, namespace="kube-system"),
@@ -182,6 +185,33 @@ def test_a_verdict_comes_with_what_would_have_to_change(change: object, reason: 
     change(found)  # type: ignore[operator]
     told = pod(found)
     assert (told["reason"], told["otherwise"]) == (reason, otherwise)
+
+
+def single(*containers: Document, mode: str = IN_PLACE, **vpa: object) -> Cluster:
+    """One replica that should have more, below the updater's minimum of two."""
+    found = Cluster()
+    found.add_workload("web", 1, *containers)
+    found.add_vpa("web", BIG, mode=mode, **vpa)  # type: ignore[arg-type]
+    return found
+
+
+def test_a_single_replica_names_the_flag_that_would_have_it_resized() -> None:
+    told = pod(single())
+    assert (told["way"], told["reason"]) == ("Wait", "TooFewReplicas")
+    assert told["otherwise"]["BudgetSkipped"] == {"flag": FLAG}
+    assert pod(single(mode="Recreate"))["otherwise"]["BudgetSkipped"] == {"flag": FLAG, "mode": IN_PLACE}
+    set_already = Components(updates=UpdateSettings(skip_disruption_budget=True))
+    assert pod(single(), set_already)["way"] == "Resize"
+
+
+def test_the_flag_is_not_named_where_the_resize_restarts_a_container_or_is_impossible() -> None:
+    restarting = single(container(restarts=("cpu",)))
+    without_requests = single(container(cpu=None, memory=None))
+    for found in (restarting, without_requests):
+        told = pod(found)
+        assert (told["reason"], set(told["otherwise"])) == ("TooFewReplicas", {"ReplicasAdded"})
+    set_already = Components(updates=UpdateSettings(skip_disruption_budget=True))
+    assert set(pod(restarting, set_already)["otherwise"]) == {"ReplicasAdded"}
 
 
 def test_requirements_that_are_not_met_are_named() -> None:

@@ -100,6 +100,7 @@ def test_everything_that_could_change_has_a_sentence(turn: Turn) -> None:
         "at": AT,
         "mode": "Off",
         "lease": "a/b",
+        "flag": "--some-flag",
         "resources": "cpu,memory",
         "change": "TargetLowerThanRequests",
         "node": "n1",

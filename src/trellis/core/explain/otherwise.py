@@ -28,9 +28,10 @@ from trellis.core.resize import (
     turns,
     withheld,
 )
+from trellis.core.resize.counterfactuals import SKIP_BUDGET_FLAG, mode_with_skipped_budget
 from trellis.core.resize.planning import Planned
 from trellis.core.resize.verdicts import Verdict
-from trellis.core.resize.views import PodView
+from trellis.core.resize.views import PodView, WorkloadView
 
 
 class Turn(StrEnum):
@@ -50,6 +51,7 @@ class Turn(StrEnum):
     OUTSIDE_BOUNDS = "OutsideBounds"
     DIFFERENCE_LARGER = "DifferenceLarger"
     REPLICAS_ADDED = "ReplicasAdded"
+    BUDGET_SKIPPED = "BudgetSkipped"
     OTHERS_READY = "OthersReady"
     BUDGET_RAISED = "BudgetRaised"
     ADMISSION_THERE = "AdmissionThere"
@@ -64,6 +66,7 @@ class _Case(msgspec.Struct, frozen=True):
     planned: Planned
     pod: PodView
     components: Components
+    now: float
 
     def until(self, turn: Turn = Turn.TIME_PASSED) -> Otherwise:
         """At the next look, if one is known."""
@@ -73,10 +76,12 @@ class _Case(msgspec.Struct, frozen=True):
 _Say: TypeAlias = Callable[[_Case], Iterator[Otherwise]]
 
 
-def otherwise(verdict: Verdict, planned: Planned, pod: PodView, components: Components) -> tuple[Otherwise, ...]:
+def otherwise(
+    verdict: Verdict, planned: Planned, pod: PodView, components: Components, now: float
+) -> tuple[Otherwise, ...]:
     """What would have to change, the likeliest first."""
     say = _TABLE.get(verdict.reason.code)
-    return tuple(say(_Case(verdict, planned, pod, components))) if say is not None else ()
+    return tuple(say(_Case(verdict, planned, pod, components, now))) if say is not None else ()
 
 
 def _plain(*turns_: Turn) -> _Say:
@@ -120,6 +125,13 @@ def _few(case: _Case) -> Iterator[Otherwise]:
     if found is not None:
         values = {"living": float(found.living), "minimum": float(found.minimum)}
         yield Otherwise(Turn.REPLICAS_ADDED.value, values)
+    gathered = case.planned.gathered
+    # What the flag exempts waits for no other pod, so that the others have no say.
+    alone = WorkloadView(gathered.governor, (case.pod,), gathered.configured, gathered.limits, hpa=gathered.hpa)
+    mode = mode_with_skipped_budget(alone, case.now, case.components.updates)
+    if mode is not None:
+        another = {"mode": mode.value} if mode is not gathered.governor.vpa.mode else {}
+        yield Otherwise(Turn.BUDGET_SKIPPED.value, {"flag": SKIP_BUDGET_FLAG, **another})
 
 
 def _tolerance(case: _Case) -> Iterator[Otherwise]:

@@ -62,7 +62,7 @@ def pod_part(evidence: Evidence, found: Planful) -> PodPart:
         warnings=verdict.warnings,
         next_look=time_text(verdict.look),
         containers=tuple(_containers(evidence, view, governor.advice)),
-        otherwise=otherwise(verdict, planned, view, evidence.components),
+        otherwise=otherwise(verdict, planned, view, evidence.components, evidence.now),
         boosts=tuple(_boosts(evidence, view)),
         budget=Budget(budget.configured, budget.living, budget.ready, budget.tolerated, budget.minimum)
         if budget is not None
