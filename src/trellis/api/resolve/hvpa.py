@@ -55,6 +55,11 @@ class EffectiveHvpa(msgspec.Struct, frozen=True):
     down: ScalePolicy
     window: DailyWindow | None
 
+    @property
+    def replicas(self) -> tuple[int, int]:
+        """The lowest and the highest count of its buckets."""
+        return self.buckets[0].replicas.min or 1, self.buckets[-1].replicas.max or 1
+
 
 def resolve_hvpa(hvpa: Hvpa) -> EffectiveHvpa:
     """The meaning of an object."""

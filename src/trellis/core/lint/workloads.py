@@ -40,12 +40,33 @@ def _pod_spec(workload: Any) -> PodSpec:
     return found
 
 
+def _replicas(workload: Any) -> tuple[int, int] | None:
+    """How many pods a workload has; a DaemonSet has one on each node."""
+    if isinstance(workload, DaemonSet):
+        return None
+    jobs = workload.spec.job_template.spec if isinstance(workload, CronJob) else workload.spec
+    count = jobs.parallelism if isinstance(workload, Job | CronJob) else workload.spec.replicas
+    return (1, 1) if count is None else (count, count)
+
+
+def _read_hpa(manifest: Manifest) -> HorizontalPodAutoscaler | None:
+    try:
+        return convert_object(manifest.value, HorizontalPodAutoscaler)
+    except UnreadableObject:
+        return None
+
+
 class Workload(msgspec.Struct, frozen=True):
-    """What lint and explanations ask of a workload: its containers, native sidecars among them."""
+    """What lint and explanations ask of a workload: its containers, native sidecars among them.
+
+    `replicas` are the least and the most pods that one controller of it has, None where manifests do not tell.
+    """
 
     kind: str
     name: str
     containers: tuple[Container, ...]
+    pod_spec: PodSpec = PodSpec()
+    replicas: tuple[int, int] | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -76,7 +97,19 @@ class Workloads:
             return None  # its own tools will say what is wrong with it
         spec = _pod_spec(workload)
         sidecars = tuple(container for container in spec.init_containers if container.is_sidecar)
-        return Workload(kind, name, (*spec.containers, *sidecars))
+        replicas = self._scaled(namespace, kind, name) or _replicas(workload)
+        return Workload(kind, name, (*spec.containers, *sidecars), spec, replicas)
+
+    def _scaled(self, namespace: str, kind: str, name: str) -> tuple[int, int] | None:
+        """The bounds of an HPA on the workload."""
+        for manifest in self.hpas:
+            hpa = _read_hpa(manifest)
+            if hpa is None or manifest.namespace != namespace:
+                continue
+            target, least = hpa.spec.scale_target_ref, hpa.spec.min_replicas
+            if (target.kind, target.name) == (kind, name):
+                return 1 if least is None else least, hpa.spec.max_replicas
+        return None
 
     def names(self, namespace: str, kind: str) -> tuple[str, ...]:
         """Names of the workloads of a kind in a namespace."""
@@ -85,9 +118,8 @@ class Workloads:
 
 def scaled_resources(manifest: Manifest) -> tuple[tuple[str, str], frozenset[str]] | None:
     """An HPA's target (kind, name) and the resources whose usage it scales by; None if it cannot be read."""
-    try:
-        hpa = convert_object(manifest.value, HorizontalPodAutoscaler)
-    except UnreadableObject:
+    hpa = _read_hpa(manifest)
+    if hpa is None:
         return None
     sources = (metric.resource or metric.container_resource for metric in hpa.spec.metrics)
     resources = {source.name for source in sources if source is not None}

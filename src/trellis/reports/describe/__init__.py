@@ -1,8 +1,8 @@
 """What an object will do, in plain sentences.
 
 The sentences are made from the same effective meaning (`trellis.api.resolve`) that the controllers act on, so they
-cannot say anything else than what will happen. They state facts of the object; what a cluster adds is for `trellis
-explain`.
+cannot say anything else than what will happen. What becomes of running pods is what the updater's plan answers for the
+workload in the same files, by the updater's default flags; what a cluster adds is for `trellis explain`.
 """
 
 from __future__ import annotations
@@ -18,9 +18,11 @@ from trellis.api.vpa import VerticalPodAutoscaler
 from trellis.core.lint.check import Checked
 from trellis.core.lint.traps import Ours
 from trellis.core.lint.workloads import Workloads
+from trellis.core.sizing.governors import hvpa_governor, vpa_governor
 from trellis.reports.describe.buffer import buffer_sentences
 from trellis.reports.describe.hvpa import hvpa_sentences
 from trellis.reports.describe.kwok_group import kwok_group_sentences
+from trellis.reports.describe.running_pods import expected_at
 from trellis.reports.describe.scenario import scenario_sentences
 from trellis.reports.describe.vpa import vpa_sentences
 
@@ -44,9 +46,13 @@ def sentences(ours: Ours, workloads: Workloads) -> list[str]:
     workload = workloads.find(ours.manifest.namespace, *target) if target else None
     match ours.decoded:
         case VerticalPodAutoscaler() as vpa:
-            return vpa_sentences(resolve_vpa(vpa), vpa.spec.target_ref, workload)
+            replicas = workload.replicas if workload is not None else None
+            expected = expected_at(vpa_governor(vpa), workload, vpa.metadata.annotations, replicas)
+            return vpa_sentences(resolve_vpa(vpa), vpa.spec.target_ref, workload, expected)
         case Hvpa() as hvpa:
-            return hvpa_sentences(resolve_hvpa(hvpa), hvpa.spec.target_ref)
+            meaning = resolve_hvpa(hvpa)
+            expected = expected_at(hvpa_governor(hvpa), workload, hvpa.metadata.annotations, meaning.replicas)
+            return hvpa_sentences(meaning, hvpa.spec.target_ref, expected)
         case Buffer() as buffer:
             return buffer_sentences(resolve_buffer(buffer))
         case Scenario() as scenario:

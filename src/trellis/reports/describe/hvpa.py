@@ -11,16 +11,18 @@ from trellis.api.parts import TargetReference
 from trellis.api.resolve import EffectiveHvpa, ReplicaSizing, ScaleMode, ScalePolicy
 from trellis.base.counted import counted
 from trellis.base.readable import RESOURCE_WORDS, readable
+from trellis.core.explain.expected import Expected
+from trellis.reports.describe.running_pods import change_phrase, restart_sentences
 from trellis.reports.describe.words import clock, listed, span
 
 # More steps than this make a sentence nobody reads.
 _MOST_STEPS = 8
 
 
-def hvpa_sentences(hvpa: EffectiveHvpa, target: TargetReference) -> list[str]:
-    """What is scaled, from which demand, along which buckets, and when."""
+def hvpa_sentences(hvpa: EffectiveHvpa, target: TargetReference, expected: tuple[Expected, ...]) -> list[str]:
+    """What is scaled, from which demand, along which buckets, how running pods get their size, and when."""
     name = f"{target.kind} {target.name}"
-    fewest, most = hvpa.buckets[0].replicas.min or 1, hvpa.buckets[-1].replicas.max or 1
+    fewest, most = hvpa.replicas
     found = [
         f"Sets the replica count of {name} between {fewest} and {most}, and the size of its pods.",
         _sources(hvpa),
@@ -28,6 +30,7 @@ def hvpa_sentences(hvpa: EffectiveHvpa, target: TargetReference) -> list[str]:
     for bucket in hvpa.buckets:
         found += _bucket(bucket)
     found.append(_size(hvpa))
+    found += _running(expected)
     found += [_direction("up", hvpa.up, hvpa), _direction("down", hvpa.down, hvpa)]
     return found
 
@@ -74,6 +77,23 @@ def _size(hvpa: EffectiveHvpa) -> str:
         ReplicaSizing.AT_LEAST_RECOMMENDED: "the total divided by the count, but never below the VPA's target",
     }
     return f"A replica's CPU is {rules[hvpa.cpu]}; its memory is {rules[hvpa.memory]}."
+
+
+def _running(expected: tuple[Expected, ...]) -> Iterator[str]:
+    """How running pods get their size, where the files have the workload."""
+    if not expected:
+        return
+    fewest, most = expected[0], expected[-1]
+    changes = change_phrase(most)
+    alone = f"; at {counted(fewest.replicas, 'replica')} none is evicted" if most.evicted > fewest.evicted else ""
+    yield f"{changes[:1].upper()}{changes[1:]}{alone}."
+    yield from restart_sentences(most)
+    if fewest.waiting:
+        what = listed([RESOURCE_WORDS[each] for each in sorted(fewest.waiting)], "or")
+        yield (
+            f"At {counted(fewest.replicas, 'replica')} a change of {what} waits: at least {fewest.minimum} replicas "
+            "must live before a container is restarted or a pod evicted."
+        )
 
 
 def _direction(way: str, policy: ScalePolicy, hvpa: EffectiveHvpa) -> str:

@@ -8,25 +8,21 @@ from trellis.api.parts import TargetReference
 from trellis.api.resolve import Boost, BoostKind, Change, ContainerMeaning, EffectiveVpa, UpdateMode
 from trellis.api.resolve.vpa import RESOURCES
 from trellis.api.vpa import ANY_CONTAINER
-from trellis.base.counted import counted
 from trellis.base.readable import RESOURCE_WORDS
+from trellis.core.explain.expected import Expected
 from trellis.core.lint.workloads import Workload
+from trellis.reports.describe.running_pods import change_phrase, change_sentences, minimum_sentence
 from trellis.reports.describe.words import between, listed, number, span, times
 
 _MODES = {
     UpdateMode.OFF: "Recommends requests for the pods of {target} and applies none of them.",
     UpdateMode.INITIAL: "New pods of {target} get the recommended requests; running pods are left alone.",
-    UpdateMode.RECREATE: (
-        "New pods of {target} get the recommended requests; a running pod too far from them is evicted and comes back "
-        "with them."
-    ),
-    UpdateMode.IN_PLACE_OR_RECREATE: (
-        "New pods of {target} get the recommended requests; running pods are resized in place, and evicted where that "
-        "fails."
-    ),
-    UpdateMode.IN_PLACE: (
-        "New pods of {target} get the recommended requests; running pods are resized in place and never evicted."
-    ),
+}
+# Where the number of replicas is not known, what the mode does is all there is to say.
+_CHANGES_BY_MODE = {
+    UpdateMode.RECREATE: "a running pod too far from them is evicted and comes back with them",
+    UpdateMode.IN_PLACE_OR_RECREATE: "running pods are resized in place, and evicted where that fails",
+    UpdateMode.IN_PLACE: "running pods are resized in place and never evicted",
 }
 _EVICTING = frozenset({UpdateMode.RECREATE, UpdateMode.IN_PLACE_OR_RECREATE})
 _IN_PLACE = frozenset({UpdateMode.IN_PLACE_OR_RECREATE, UpdateMode.IN_PLACE})
@@ -39,14 +35,17 @@ _CHANGES = {
 }
 
 
-def vpa_sentences(vpa: EffectiveVpa, target: TargetReference, workload: Workload | None) -> list[str]:
-    """Mode, policies, requirements, boost, recommender: in the order in which they matter."""
+def vpa_sentences(
+    vpa: EffectiveVpa, target: TargetReference, workload: Workload | None, expected: tuple[Expected, ...]
+) -> list[str]:
+    """Mode, policies, requirements, boost, recommender: in the order in which they matter.
+
+    `expected` is what the updater's plan answers for the workload, at the least and at the most replicas.
+    """
     name = f"{target.kind} {target.name}"
-    found = [_MODES[vpa.mode].format(target=name)]
+    found = list(_mode(vpa, name, expected))
     found += _policies(vpa)
     found += _requirements(vpa)
-    if vpa.min_replicas is not None and vpa.mode in _EVICTING:
-        found.append(f"Pods are evicted only from workloads with at least {counted(vpa.min_replicas, 'live replica')}.")
     found += _boosts(vpa, name, workload)
     if vpa.parameters:
         settings = listed([f"{key}={value}" for key, value in sorted(vpa.parameters.items())])
@@ -54,6 +53,16 @@ def vpa_sentences(vpa: EffectiveVpa, target: TargetReference, workload: Workload
     else:
         found.append(f"The recommender {vpa.recommender} computes the recommendation.")
     return found
+
+
+def _mode(vpa: EffectiveVpa, name: str, expected: tuple[Expected, ...]) -> Iterator[str]:
+    """What the mode does to pods of this workload."""
+    if vpa.mode in _MODES:
+        yield _MODES[vpa.mode].format(target=name)
+        return
+    changes = change_phrase(expected[-1]) if expected else _CHANGES_BY_MODE[vpa.mode]
+    yield f"New pods of {name} get the recommended requests; {changes}."
+    yield from change_sentences(name, expected) if expected else minimum_sentence(vpa)
 
 
 def _policies(vpa: EffectiveVpa) -> Iterator[str]:

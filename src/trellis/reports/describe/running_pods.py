@@ -1,0 +1,89 @@
+"""What the updater will do to running pods, in sentences: what its plan answers for the workload in the files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from trellis.api.resolve import EffectiveVpa, UpdateMode
+from trellis.base.counted import counted
+from trellis.base.readable import RESOURCE_WORDS
+from trellis.core.explain.expected import Expected, expected_of
+from trellis.core.lint.workloads import Workload
+from trellis.core.resize.budget import TOO_FEW_REPLICAS, minimum_of
+from trellis.core.resize.counterfactuals import SKIP_BUDGET_FLAG
+from trellis.core.resize.settings import UpdateSettings
+from trellis.core.sizing.governors import Governor
+from trellis.reports.describe.words import listed
+from trellis.reports.explain_words import person
+
+_RESIZING = frozenset({UpdateMode.IN_PLACE_OR_RECREATE, UpdateMode.IN_PLACE})
+_CHANGES = {
+    (True, True): "running pods are resized in place, and evicted where that fails",
+    (True, False): "running pods are resized in place and never evicted",
+    (False, True): "a running pod too far from them is evicted and comes back with them",
+    (False, False): "running pods are left as they are",
+}
+
+_ALLOWED = {
+    (True, True): "they are resized in place, and evicted where that fails",
+    (True, False): "they are resized in place",
+    (False, True): "they are evicted and come back with the recommended requests",
+}
+
+
+def expected_at(
+    governor: Governor | None,
+    workload: Workload | None,
+    annotations: Mapping[str, str],
+    replicas: tuple[int, int] | None,
+) -> tuple[Expected, ...]:
+    """What the plan answers at the least and at the most replicas; nothing where their number is not known."""
+    if governor is None or workload is None or replicas is None or not workload.containers:
+        return ()
+    counts = sorted({count for count in replicas if count > 0})
+    return tuple(expected_of(governor, workload.pod_spec, count, annotations) for count in counts)
+
+
+def change_phrase(expected: Expected) -> str:
+    """How running pods are changed."""
+    return _CHANGES[expected.resized, expected.evicted]
+
+
+def change_sentences(workload: str, expected: tuple[Expected, ...]) -> Iterator[str]:
+    """Why pods of a VPA are left as they are, at the least replicas or at any, and what restarts a container."""
+    fewest, most = expected[0], expected[-1]
+    if not fewest.acts and fewest.held is TOO_FEW_REPLICAS:
+        yield from _too_few(workload, fewest, most)
+    elif not fewest.acts and fewest.held is not None:
+        details = f" ({fewest.details})" if fewest.details else ""
+        yield f"They are left as they are because {person(fewest.held.meaning)}{details}."
+    yield from restart_sentences(most)
+
+
+def restart_sentences(expected: Expected) -> Iterator[str]:
+    """Which resizes restart a container."""
+    if expected.restarting:
+        resources = listed([RESOURCE_WORDS[each] for each in sorted(expected.restarting)], "or")
+        yield f"A resize of {resources} restarts the container, because its `resizePolicy` is RestartContainer."
+
+
+def minimum_sentence(vpa: EffectiveVpa) -> Iterator[str]:
+    """From how many replicas on running pods are changed, where nothing is known of the workload."""
+    minimum = minimum_of(vpa.min_replicas, UpdateSettings())
+    if minimum > 1:
+        free = f", unless the updater runs with `{SKIP_BUDGET_FLAG}`" if vpa.mode in _RESIZING else ""
+        default = "" if vpa.min_replicas is not None else " (the updater's default)"
+        yield f"Where fewer than {minimum} replicas live{default}, running pods are left as they are{free}."
+
+
+def _too_few(workload: str, fewest: Expected, most: Expected) -> Iterator[str]:
+    count, minimum = counted(fewest.replicas, "replica"), counted(fewest.minimum, "replica")
+    if most.acts:
+        yield f"While {workload} has {count}, running pods are left as they are: at least {minimum} must live."
+    else:
+        yield f"{workload} has {count}, and the updater changes running pods only where at least {minimum} live."
+    if fewest.flag_mode is not None:
+        mode = f"mode {fewest.flag_mode.value} and " if fewest.needs_another_mode else ""
+        yield f"With {mode}the updater's `{SKIP_BUDGET_FLAG}` they are resized in place, which restarts no container."
+    if fewest.allowed is not None and fewest.allowed.acts:
+        yield f"With `minReplicas: {fewest.replicas}` {_ALLOWED[fewest.allowed.resized, fewest.allowed.evicted]}."
