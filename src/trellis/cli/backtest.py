@@ -91,7 +91,8 @@ _MEASURES = ("footprint", "time-over", "overrun", "memory-footprint", "kills")
     "--fail-above",
     multiple=True,
     metavar="MEASURE=RATIO",
-    help=f"Fail if a variant has more than so many times what the first has. Measures: {', '.join(_MEASURES)}.",
+    help="Fail if a variant has more than so many times what the first has, or if nothing was scored. Measures: "
+    f"{', '.join(_MEASURES)}.",
 )
 @click.option("--quiet", is_flag=True, help="Show no progress.")
 def command(
@@ -118,8 +119,8 @@ def command(
         trellis backtest traces/ --sweep default.percentile=0.8:0.99:0.05
         trellis backtest --prometheus-url http://localhost:9090 --namespace shop
 
-    Exit status: 0 done, 1 a series could not be used or --fail-above holds, 2 the command could not run,
-    130 stopped by Ctrl-C, with what there was so far.
+    Exit status: 0 done, 1 a series could not be used or --fail-above holds, 2 the command could not run or had nothing
+    to compare for --fail-above, 130 stopped by Ctrl-C, with what there was so far.
     """  # noqa: D301 -- click wants the backspace character itself
     if not traces and not how["prometheus_url"]:
         raise click.UsageError("give files or directories with usage, or --prometheus-url")
@@ -132,16 +133,18 @@ def command(
     if result is None:
         sys.exit(INTERRUPTED if is_stopped else 2)
     from trellis.reports import backtest as report  # noqa: PLC0415 -- see below
-    from trellis.sim.backtest.limits import exceeded  # noqa: PLC0415
+    from trellis.sim.backtest.limits import exceeded, uncompared  # noqa: PLC0415
 
     write_all(report, result, outputs)
-    worse = list(exceeded(result, limits))
-    for line in worse:
+    worse, missing = list(exceeded(result, limits)), list(uncompared(result, limits))
+    for line in (*worse, *(f"--fail-above: {line}" for line in missing)):
         click.echo(f"trellis: {line}", err=True)
     if is_stopped:
         sys.exit(INTERRUPTED)
     if worse or result.left_out:
         sys.exit(1)
+    if missing:
+        sys.exit(2)
 
 
 def _replayed(

@@ -37,7 +37,7 @@ _COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "b
     help="Form of the report.",
 )
 @click.option("--explain", is_flag=True, help="Say in plain sentences what each object will do.")
-@click.option("--strict", is_flag=True, help="Fail on warnings too.")
+@click.option("--strict", is_flag=True, help="Fail on warnings too, and if there is nothing to check.")
 @click.option("--cluster", is_flag=True, help="Ask the API server too, in a dry run that stores nothing.")
 @access_options
 def command(
@@ -56,7 +56,8 @@ def command(
     input. VerticalPodAutoscaler, Hvpa and Buffer objects and Scenarios are checked against every rule of their API;
     workloads and HPAs are looked at where one of them refers to them; everything else is ignored.
 
-    Exit status: 0 no errors, 1 errors (with --strict also warnings), 2 the command could not run.
+    Exit status: 0 no errors, 1 errors (with --strict also warnings), 2 the command could not run (with --strict also:
+    there was nothing to check).
     """
     if explain and output == "sarif":
         raise click.UsageError("--explain has no place in SARIF: use text or json")
@@ -67,6 +68,10 @@ def command(
         click.echo(line)
     if checked.errors or (strict and checked.warnings):
         sys.exit(1)
+    if strict and not checked.objects:
+        what = "no VerticalPodAutoscaler, Hvpa, Buffer or other object that is checked"
+        click.echo(f"trellis: --strict: there is {what} in {', '.join(paths)}; is the path right?", err=True)
+        sys.exit(2)
 
 
 async def _asked(checked: Checked, kubeconfig: Path | None, context: str) -> list[Finding]:

@@ -62,8 +62,8 @@ def command(
         trellis recommend --fail-over 20% -o markdown
         trellis recommend -n shop --suggest-buckets -o yaml
 
-    Exit status: 0 done, also if something could not be seen, 1 --fail-over holds, 2 the command could not run or
-    saw nothing, 130 stopped by Ctrl-C, with what there was so far.
+    Exit status: 0 done, also if something could not be seen, 1 --fail-over holds, 2 the command could not run, saw
+    nothing, or has nothing to judge for --fail-over, 130 stopped by Ctrl-C, with what there was so far.
     """  # noqa: D301 -- click wants the backspace character itself
     check_writable({"--output-file": output_file})
     if emit is not None:
@@ -83,22 +83,38 @@ def command(
         found = _found(traces, suggest_buckets=suggest_buckets, **how)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
-    advised = advise(found.surveyed, policy, priced, found.surveyed.time, parameters=found.parameters)
+    surveyed = found.surveyed
+    if surveyed.is_partial and not surveyed.workloads and not found.is_stopped:
+        # A report of nothing would be taken for an answer.
+        for line in (*surveyed.missing, "nothing was seen that could be sized"):
+            click.echo(f"trellis: {line}", err=True)
+        sys.exit(2)
+    advised = advise(surveyed, policy, priced, surveyed.time, parameters=found.parameters)
     _write(advised, output, output_file, top, buckets=suggest_buckets)
     if emit is not None:
         _emit(advised, emit[0], emit[1], update_mode)
     if found.is_stopped:
         sys.exit(INTERRUPTED)
-    if found.surveyed.is_partial and not found.surveyed.workloads:
-        click.echo("trellis: nothing was seen that could be sized, for lack of what is listed above", err=True)
-        sys.exit(2)
-    if fail_over is not None and advised.total.saved_share > fail_over:
-        share = 100 * advised.total.saved_share
+    if fail_over is not None:
+        _judge(advised, fail_over)
+
+
+def _judge(advised: Advised, most: float) -> None:
+    """Fail if too much of what is requested is not needed, or if nothing of it could be judged."""
+    share = advised.total.saved_share
+    if share > most:
         click.echo(
-            f"trellis: {share:.1f} % of what is requested is not needed, and {100 * fail_over:g} % is the most",
+            f"trellis: {100 * share:.1f} % of what is requested is not needed, and {100 * most:g} % is the most",
             err=True,
         )
         sys.exit(1)
+    if not advised.compared:
+        click.echo(
+            "trellis: --fail-over: of no container both its requests and enough of its usage are known; "
+            "look at the namespaces, at --min-history and at what is listed above",
+            err=True,
+        )
+        sys.exit(2)
 
 
 def _found(traces: tuple[str, ...], **how: Any) -> Found:

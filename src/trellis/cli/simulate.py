@@ -83,7 +83,7 @@ def command(
         trellis simulate --dump cluster.jsonl.gz --recommenders default,seasonal
 
     Exit status: 0 done, 1 the scenario has errors, a variant failed or a replay differs,
-    2 the command could not run, 130 stopped by Ctrl-C, with what there was so far.
+    2 the command could not run or a recording has no decision, 130 stopped by Ctrl-C, with what there was so far.
     """  # noqa: D301 -- click wants the backspace character itself
     if [scenario, replay, dump].count(None) != 2:
         raise click.UsageError("give a SCENARIO, a recording with --replay, or a dump with --dump")
@@ -187,3 +187,6 @@ def _replay(recording: Path) -> None:
         click.echo(f"  and {report.different - len(report.differences)} more")
     if report.different:
         sys.exit(1)
+    if not report.decisions:
+        click.echo(f"trellis: {recording}: there is no decision in it to compare; record for longer", err=True)
+        sys.exit(2)

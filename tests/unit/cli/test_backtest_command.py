@@ -81,6 +81,28 @@ def test_a_limit_that_is_passed_fails(usage: str) -> None:
     assert run(*arguments, "--fail-above=footprint=2").exit_code == 0
 
 
+def test_a_limit_that_nothing_is_held_against_fails(usage: str, tmp_path: Path) -> None:
+    short = tmp_path / "short.csv"
+    short.write_text("timestamp,cpu_cores\n0,1\n60,1\n")
+    unscored = run(str(short), "--recommenders=default,seasonal", "--fail-above=footprint=1")
+    assert unscored.exit_code == 2
+    assert "--fail-above: nothing was scored for footprint: no series has enough CPU usage" in unscored.stderr
+    assert run(str(short), "--recommenders=default,seasonal").exit_code == 0
+    alone = run(usage, "--recommenders=default", "--fail-above=footprint=2")
+    assert alone.exit_code == 2
+    assert "there is no variant to compare with default" in alone.stderr
+
+
+def test_a_limit_for_memory_fails_where_only_cpu_is_known(tmp_path: Path) -> None:
+    rows = "".join(f"{900 * number},{1 + number % 96 / 96:.3f}\n" for number in range(192))
+    (tmp_path / "cpu.csv").write_text("timestamp,cpu_cores\n" + rows)
+    arguments = (str(tmp_path / "cpu.csv"), "--recommenders=default", "--sweep=default.margin=1")
+    assert run(*arguments, "--fail-above=footprint=2").exit_code == 0
+    result = run(*arguments, "--fail-above=kills=1")
+    assert result.exit_code == 2
+    assert "nothing was scored for kills: no series has enough memory usage" in result.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

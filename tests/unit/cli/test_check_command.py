@@ -65,6 +65,17 @@ def test_a_directory_without_objects_of_ours_says_so(folder: Path) -> None:
     assert result.output == "0 objects in 0 files: nothing to check\n"
 
 
+@pytest.mark.parametrize("found", [None, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: other}\n"])
+def test_nothing_to_check_fails_if_strict_and_says_where_nothing_is(folder: Path, found: str | None) -> None:
+    if found is not None:
+        (folder / "other.yaml").write_text(found)
+    result = run("--strict", ".")
+    assert result.exit_code == 2
+    assert "nothing to check" in result.stdout
+    assert "there is no VerticalPodAutoscaler, Hvpa, Buffer or other object that is checked in ." in result.stderr
+    assert run(".").exit_code == 0
+
+
 def test_standard_input_is_a_dash() -> None:
     result = run("-", stdin=BAD)
     assert result.exit_code == 1

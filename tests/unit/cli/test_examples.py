@@ -65,8 +65,8 @@ def test_boost_is_explained_with_the_containers_of_its_workload() -> None:
             "Every other container of Deployment example starts with twice its recommended CPU until the pod is Ready.",
         ),
         (
-            "actuation-requirements/never-down.yaml",
-            "Pods are evicted only from workloads with at least 1 live replica.",
+            "actuation-requirements/either-up.yaml",
+            "Where fewer than 2 replicas live (the updater's default), running pods are left as they are.",
         ),
         (
             "startup-boost/container-without-boost.yaml",

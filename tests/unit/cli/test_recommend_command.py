@@ -151,19 +151,42 @@ def test_manifests_are_written_and_what_has_none_is_told(asked: dict[str, Any], 
     assert not list((tmp_path / "sizes").rglob("*.part"))
 
 
-def test_nothing_found_is_no_failure(asked: dict[str, Any]) -> None:
+def test_nothing_found_is_an_answer_but_nothing_to_judge(asked: dict[str, Any]) -> None:
     asked["surveyed"] = Surveyed(time=0.0, source="tests", recommender="default")
-    result = run("--fail-over=0%")
+    result = run()
     assert result.exit_code == 0
     assert "There is nothing to size." in result.stdout
+    judged = run("--fail-over=0%")
+    assert judged.exit_code == 2
+    assert "--fail-over: of no container both its requests and enough of its usage are known" in judged.stderr
 
 
-def test_nothing_found_where_nothing_may_be_seen_is_one(asked: dict[str, Any]) -> None:
+def test_containers_whose_requests_or_needs_are_unknown_pass_no_limit(usage: str, asked: dict[str, Any]) -> None:
+    short = run("--fail-over=100%", "--min-history=365d")
+    assert "shop/checkout" in short.stdout
+    assert short.exit_code == 2
+    assert "--min-history" in short.stderr
+
+
+def test_files_of_usage_do_not_tell_requests_so_that_there_is_nothing_to_judge(usage: str) -> None:
+    assert run(usage).exit_code == 0
+    assert run(usage, "--fail-over=50%").exit_code == 2
+
+
+def test_nothing_found_where_nothing_may_be_seen_is_told_without_a_report(asked: dict[str, Any]) -> None:
     missing = (Missing("Pod", "shop", "may not be read"),)
     asked["surveyed"] = Surveyed(time=0.0, source="tests", recommender="default", missing=missing)
     result = run("--fail-over=50%")
     assert result.exit_code == 2
+    assert "may not be read" in result.stderr
     assert "nothing was seen that could be sized" in result.stderr
+    assert result.stdout == ""
+
+
+def test_a_path_that_does_not_exist_is_told_without_a_report(tmp_path: Path) -> None:
+    result = run(str(tmp_path / "nowhere"))
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "nowhere: there is no such file or directory" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from click.testing import CliRunner, Result
 
 from trellis.base.errors import InvalidRecording
 from trellis.cli.main import trellis
+from trellis.core.model.recording import FORMAT
 
 SCENARIO = """\
 apiVersion: sim.trellis.x-k8s.io/v1alpha1
@@ -126,6 +127,17 @@ def test_what_is_no_recording_is_named_with_its_file(folder: Path) -> None:
     for name, said in (("usage.csv", "line 1 is no line of a recording"), ("nowhere.gz", "No such file or directory")):
         with pytest.raises(InvalidRecording, match=f'"{name}": .*{said}'):
             CliRunner().invoke(trellis, ["simulate", "--replay", name], catch_exceptions=False)
+
+
+def test_a_recording_without_a_decision_is_no_replay_that_agrees(folder: Path) -> None:
+    lines = [
+        {"kind": "header", "data": {"format": FORMAT, "component": "updater"}},
+        {"kind": "began", "data": {"settings": {}, "rooms": False}},
+    ]
+    (folder / "short.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    result = run("--replay", "short.jsonl")
+    assert result.exit_code == 2
+    assert "short.jsonl: there is no decision in it to compare" in result.stderr
 
 
 def test_ctrl_c_leaves_what_there_is_so_far_marked_as_partial(folder: Path) -> None:

@@ -8,7 +8,7 @@ import msgspec
 
 from trellis.base.prices import Prices
 from trellis.base.reason import Reason
-from trellis.core.advice.judging import Change
+from trellis.core.advice.judging import COMPARED, Change
 from trellis.core.advice.policy import Policy
 from trellis.core.advice.scale_points import ScalePoint
 from trellis.core.advice.surveyed import Amount, Surveyed, SurveyedContainer, SurveyedWorkload
@@ -101,3 +101,10 @@ class Advised(msgspec.Struct, frozen=True):
     namespaces: tuple[tuple[str, Totals], ...]
     total: Totals
     parameters: Mapping[str, str] = {}
+
+    @property
+    def compared(self) -> int:
+        """Of how many containers a request was held against what is needed."""
+        return sum(
+            any(change.reason in COMPARED for change in (row.container.cpu, row.container.memory)) for row in self.rows
+        )

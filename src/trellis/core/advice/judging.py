@@ -27,6 +27,9 @@ LOW_CONFIDENCE = Reason("LowConfidence", "There is too little history to change 
 NO_USAGE_KNOWN = Reason("NoUsageKnown", "There is no usage to go by.")
 FINE = Reason("Fine", "What is requested is what is needed.")
 
+# What is said only where both the request and what is needed are known, by enough history.
+COMPARED = frozenset({UNDER_REQUESTED, NO_REQUEST, OVER_REQUESTED, FINE})
+
 # From the worst to the best: what a container is called by, if its resources differ.
 ORDER = (
     MEMORY_AT_RISK,

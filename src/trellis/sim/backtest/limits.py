@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from trellis.base.errors import InvalidInput
 from trellis.base.names import nearest
-from trellis.sim.backtest.results import BacktestResult, VariantScore
+from trellis.base.readable import RESOURCE_WORDS
+from trellis.sim.backtest.results import BacktestResult, Overall
 
 # What can be limited, and where it stands.
 MEASURES: Mapping[str, tuple[str, str]] = {
@@ -36,15 +37,29 @@ def read_limits(texts: Sequence[str]) -> dict[str, float]:
 
 
 def exceeded(result: BacktestResult, limits: Mapping[str, float]) -> Iterator[str]:
-    """A line for each variant and limit that it is beyond. What cannot be compared is within it."""
+    """A line for each variant and limit that it is beyond. Where the first has none, any is beyond it."""
     for each in result.variants[1:]:
         for measure, limit in limits.items():
-            ratio = _ratio(each, *MEASURES[measure])
+            resource, field = MEASURES[measure]
+            overall: Overall | None = getattr(each, resource)
+            if overall is None:
+                continue
+            first, ratio = result.variants[0].name, float(getattr(overall, field))
             if ratio > limit:
-                first = result.variants[0].name
                 yield f"{each.name} has {ratio:.3f} times the {measure} of {first}, and {limit:g} is the most"
+            elif math.isnan(ratio) and getattr(overall.figures, field) > 0:
+                yield f"{each.name} has {measure} where {first} has none, and {limit:g} times that is the most"
 
 
-def _ratio(variant: VariantScore, resource: str, measure: str) -> float:
-    overall = getattr(variant, resource)
-    return float(getattr(overall, measure)) if overall is not None else math.nan
+def uncompared(result: BacktestResult, limits: Mapping[str, float]) -> Iterator[str]:
+    """A line for each limit that nothing was held against."""
+    if limits and len(result.variants) == 1:
+        yield f"there is no variant to compare with {result.variants[0].name}: add --recommenders, --set or --sweep"
+        return
+    for measure in limits:
+        resource, _ = MEASURES[measure]
+        if all(getattr(each, resource) is None for each in result.variants):
+            yield (
+                f"nothing was scored for {measure}: no series has enough {RESOURCE_WORDS[resource]} usage after its "
+                "warm-up; give longer series, or a shorter --warm-up or --step"
+            )
