@@ -97,8 +97,8 @@ class DisruptionSettings(Settings, frozen=True):
     in_place_skip_disruption_budget: Annotated[
         bool,
         Setting(
-            "Resizes that restart nothing are counted as no disruption.",
-            why="Off, as upstream: a pod that is resized may be busy with it.",
+            "Exempt resizes that restart no container from the minimum of replicas and the eviction tolerance.",
+            why="Off, as upstream. What an Hvpa decides is exempt in any case.",
         ),
     ] = False
     evictions_per_hour: Annotated[
