@@ -188,7 +188,7 @@ _IN_WHICH_FORM = (
         "--fail-over",
         callback=_share,
         metavar="SHARE",
-        help="Fail if more than this share of what is requested, by its price, is not needed, or if nothing can be judged.",
+        help="Fail if more than this share of what is requested, by its price, is not needed, or if nothing is known.",
     ),
     click.option("--quiet", is_flag=True, help="Show no progress."),
 )

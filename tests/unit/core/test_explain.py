@@ -191,7 +191,7 @@ def single(*containers: Document, mode: str = IN_PLACE, **vpa: object) -> Cluste
     """One replica that should have more, below the updater's minimum of two."""
     found = Cluster()
     found.add_workload("web", 1, *containers)
-    found.add_vpa("web", BIG, mode=mode, **vpa)  # type: ignore[arg-type]
+    found.add_vpa("web", BIG, mode=mode, **vpa)
     return found
 
 

@@ -177,8 +177,8 @@ def test_evictions_of_an_hvpas_pods_keep_to_minimum_and_tolerance() -> None:
 
 def test_a_resize_of_an_hvpa_under_way_takes_no_replica_out_of_service() -> None:
     infeasible, busy = (
-        resizing(running(f"web-1-{name}", container(cpu="1")), *state, cpu="500m")
-        for name, state in {"a": ("PodResizePending", "Infeasible"), "b": ("PodResizeInProgress",)}.items()
+        resizing(running(f"web-1-{name}", container(cpu="1")), state, reason, cpu="500m")
+        for name, state, reason in (("a", "PodResizePending", "Infeasible"), ("b", "PodResizeInProgress", ""))
     )
     assert ways(decided(hvpa_pods(*STORY_2), infeasible, busy)) == ["Evict", "Wait"]
     assert ways(decided(governor("InPlaceOrRecreate"), infeasible, busy)) == ["Wait", "Wait"]

@@ -78,7 +78,7 @@ def test_pods_are_said_to_be_left_as_they_are_exactly_where_the_plan_does_nothin
     mode: str, replicas: int, minimum: int | None, restarts: tuple[str, ...], requested: bool
 ) -> None:
     app = container(restarts=restarts) if requested else container(cpu=None, memory=None)
-    policy = {} if minimum is None else {"minReplicas": minimum}
+    policy: Document = {} if minimum is None else {"minReplicas": minimum}
     pods = [running(f"web-1-{number}", copy.deepcopy(app)) for number in range(replicas)]
     acts = any(
         decided(governor(mode, {"app": target}, 0.0, policy=policy), *pods).actions

@@ -130,4 +130,5 @@ def minimum_of(own: int | None, settings: UpdateSettings) -> int:
 
 def exempts_in_place(governor: Governor, settings: UpdateSettings) -> bool:
     """Whether resizes that restart no container are exempt from the minimum and the tolerance."""
-    return settings.skip_disruption_budget or governor.claim.rank is Rank.HVPA
+    # By value: from a recording the rank comes back as a plain number.
+    return settings.skip_disruption_budget or governor.claim.rank == Rank.HVPA
