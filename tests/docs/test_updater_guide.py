@@ -15,10 +15,10 @@ PAGE = (DOCS / "guides" / "updater.md").read_text()
 WORDS = " ".join(PAGE.split())
 REFERENCE = (DOCS / "reference" / "updater.md").read_text()
 REASONS = set(re.findall(r"^\| `(\w+)` \|", (DOCS / "reference" / "reasons.md").read_text(), re.MULTILINE))
-# What upstream and the kubelet say, and update modes.
+# What upstream and the kubelet say, update modes and a resize policy.
 OTHERS = {
     *("PodResizePending", "PodResizeInProgress"),
-    *("InPlace", "InPlaceOnly", "InPlaceOrRecreate"),
+    *("InPlace", "InPlaceOnly", "InPlaceOrRecreate", "RestartContainer"),
 }
 # Flags of other commands.
 ELSEWHERE = {"--webhook-address", "--webhook-port", "--register-by-url", "--recommender-interval", "--config"}
