@@ -19,6 +19,7 @@ from trellis.core.nodes.groups import GroupState
 from trellis.core.nodes.memory import UpMemory
 from trellis.core.nodes.moves import Starts, no_boosts
 from trellis.core.nodes.news import News
+from trellis.core.nodes.observing import observe
 from trellis.core.nodes.snapshot import Snapshot
 from trellis.core.nodes.up import plan_up
 from trellis.core.nodes.up_settings import UpSettings
@@ -91,6 +92,6 @@ class Planning:
         self.take_in(news)
         snapshot = self._snapshot
         arrived = snapshot.take_arrivals()
-        up = plan_up(snapshot, memory, now, msgspec.structs.replace(self._up, max_nodes_per_scaleup=0))
+        observed = observe(snapshot, memory, now, self._up)
         snapshot.put_arrivals(arrived)
-        return Looked(up.buffers, dict(snapshot.problems))
+        return Looked(observed.buffers, observed.problems)

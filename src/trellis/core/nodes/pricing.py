@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from trellis.base.prices import GIB
 from trellis.core.fit import Demand
 from trellis.core.fit.resources import CPU, MEMORY
 from trellis.core.nodes.look import Look
@@ -12,11 +13,14 @@ from trellis.core.usage.columns import FloatColumn, IntColumn
 
 
 class Prices:
-    """Money for an hour of each node, by its number; nothing for one that is of no group."""
+    """Money for an hour of each node, by its number; of one that is of no group by its cores and its memory."""
 
     def __init__(self, seen: Look, tried: Trial) -> None:
         self._table = tried.table
         self._hourly: FloatColumn = np.zeros(tried.table.reach)
+        if (prices := seen.settings.prices) is not None:
+            cores, memory = self._table.offered(CPU) / 1000.0, self._table.offered(MEMORY) / GIB
+            self._hourly += cores * prices.core_hour + memory * prices.gib_hour
         groups = seen.snapshot.groups
         for name, (group, _) in seen.snapshot.ties.instances.items():
             number = tried.table.find(name)

@@ -43,7 +43,8 @@ def plan_up(snapshot: Snapshot, memory: UpMemory, now: float, settings: UpSettin
         return plan_of(seen, memory, tried, _decide(seen, memory, tried, limits))
 
 
-def _decide(seen: Look, memory: UpMemory, tried: Trial, limits: Limits) -> Decided:
+def place(seen: Look, memory: UpMemory, tried: Trial) -> tuple[list[Waiting], list[Kept]]:
+    """Put pending pods and then the chunks of Buffers on nodes that are ready, or on their way."""
     groups = pod_groups(one_for_each_claim(seen.snapshot.pending.values(), tried), seen.largest)
     # Who was meant for a node that has been ordered stays so, before others look for room.
     meant = [[memory.places.get(pod.uid, "") for pod in group.pods] if memory.places else () for group in groups]
@@ -58,6 +59,11 @@ def _decide(seen: Look, memory: UpMemory, tried: Trial, limits: Limits) -> Decid
         Kept(chunks, seats, Need(chunks.demand, chunks.count - seats.count))
         for chunks, seats in zip(buffers, seat_all(tried, buffers, memory.seats), strict=True)
     ]
+    return waiting, kept
+
+
+def _decide(seen: Look, memory: UpMemory, tried: Trial, limits: Limits) -> Decided:
+    waiting, kept = place(seen, memory, tried)
     similar = similar_groups([each.group for each in seen.templates.states])
     balanced = similar if seen.settings.balance_similar_node_groups else None
     opening = Opening(tried, limits, expanders_named(seen.settings.expanders), balanced)

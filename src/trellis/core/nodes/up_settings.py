@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import msgspec
 
+from trellis.base.prices import Prices
+
 
 class UpSettings(msgspec.Struct, frozen=True):
     """Times in seconds; a total of 0 is none.
 
     `expanders` choose between groups, the first that prefers one decides. `max_node_provision_seconds` is how long a
-    node may take to come up before it is given up. `cores_total` is in cores, `memory_total` in bytes.
+    node may take to come up before it is given up. `cores_total` is in cores, `memory_total` in bytes. `prices` are those of a node that is
+    of no group, whose price nobody tells; None: nothing.
     """
 
     expanders: tuple[str, ...] = ("priority", "least-waste", "price")
@@ -23,3 +26,4 @@ class UpSettings(msgspec.Struct, frozen=True):
     initial_node_group_backoff_seconds: float = 300.0
     max_node_group_backoff_seconds: float = 1_800.0
     node_group_backoff_reset_seconds: float = 10_800.0
+    prices: Prices | None = None

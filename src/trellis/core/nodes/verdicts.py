@@ -24,6 +24,7 @@ BUFFER_PROVISIONED = Reason("BufferProvisioned", "Every chunk fits on nodes that
 BUFFER_NEEDS_NOTHING = Reason("BufferNeedsNothing", "The Buffer stands for no chunk now.")
 BUFFER_AWAITS_NODES = Reason("BufferAwaitsNodes", "The rest of the chunks fits on nodes that are on their way.")
 BUFFER_NODES_ORDERED = Reason("BufferNodesOrdered", "Nodes have been ordered for the chunks that have no room.")
+BUFFER_NOT_PROVISIONED = Reason("BufferNotProvisioned", "Some chunks fit on no ready node.")
 
 FOR_PODS = Reason("OrderedForPods", "Pods wait that fit on no node there is.")
 FOR_BUFFERS = Reason("OrderedForBuffers", "Chunks of Buffers fit on no node there is.")
