@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 import virtual_time
+from applied_status import applied_status
 from buffer_world import NOON, app
 from controlled_world import ControlledWorld, discovery
 from model_server import Document, pod_path
@@ -33,6 +34,7 @@ from trellis.kube.requests import Request
 from trellis.kube.scripted import Answer, answer, refusal
 
 NAMESPACE = "shop"
+NODES_LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/trellis-nodes"
 START = NOON
 TWO_OF_WEB: Document = {"targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}}
 
@@ -74,6 +76,8 @@ class World(ControlledWorld):
         self.settings = BufferControllerSettings(translation=TranslationSettings(**translation))
         self.kinds: dict[GroupKind, TargetKind] = {}
         self.recording = Recording(BUFFERS)
+        # Whether some `trellis nodes` renews its Lease; only then is whether a Buffer is provisioned its business.
+        self.nodes_run = True
         self._pods = 0
 
     # What a test puts there.
@@ -176,8 +180,9 @@ class World(ControlledWorld):
             "message": "",
             "lastTransitionTime": when,
         }
-        status |= {"conditions": [*own, told], "lastFullyProvisioned": when}
-        self.put(path("buffers", name), {**found, "status": status})
+        said = {"conditions": [told], "lastFullyProvisioned": when}
+        status |= {"conditions": own}
+        self.put(path("buffers", name), applied_status({**found, "status": status}, "trellis-nodes", said))
 
     async def wait(self, seconds: float = 1.0) -> None:
         """Let time go by, with the bookmarks that keep a watch alive."""
@@ -221,6 +226,8 @@ class World(ControlledWorld):
         if (found := super()._before(request)) is not None:
             return found
         where, _, last = request.path.rpartition("/")
+        if request.path == NODES_LEASE and request.method == "GET" and self.nodes_run:
+            return self._lease()
         if last == "scale" and where in self.server.objects:
             return self._scale(where)
         if request.method == "PATCH" and last == "status":
@@ -234,17 +241,20 @@ class World(ControlledWorld):
         status = {"replicas": found["status"]["replicas"], "selector": found["status"].get("selector", "")}
         return answer({"metadata": found["metadata"], "spec": {}, "status": status})
 
+    def _lease(self) -> Answer:
+        moment = datetime.fromtimestamp(self.now(), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        spec = {"holderIdentity": "nodes-1", "leaseDurationSeconds": 15, "renewTime": moment}
+        return answer({"metadata": {"name": "trellis-nodes", "namespace": "kube-system"}, "spec": spec})
+
     def _apply_status(self, where: str, request: Request) -> Answer:
         found = self.server.objects.get(where)
         if found is None:
             return refusal(404, "NotFound")
-        assert ("fieldManager", "trellis-buffers") in request.query
+        manager = dict(request.query)["fieldManager"]
+        assert manager in {"trellis-buffers", "trellis-nodes"}
         self.writes += 1
-        said = msgspec.json.decode(request.body or b"")["status"]
-        kept = {name: value for name, value in found.get("status", {}).items() if name == "lastFullyProvisioned"}
-        others = [each for each in found.get("status", {}).get("conditions", []) if each["type"] == "Provisioned"]
-        status = {**kept, **said, "conditions": [*said["conditions"], *others]}
-        return answer(self.put(where, {**found, "status": status}))
+        said = msgspec.json.decode(request.body or b"").get("status", {})
+        return answer(self.put(where, applied_status(found, manager, said)))
 
     def _try_pod(self, request: Request) -> Answer:
         assert ("dryRun", "All") in request.query, "a pod was made"

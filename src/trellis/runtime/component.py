@@ -86,7 +86,8 @@ class Component:
     """One process. `name` is what Events say it is, `interval` that of its passes in seconds.
 
     Who is `idle` changes nothing, as who is read-only: it takes no lease, so that it never stops the one who does the
-    work, and posts no Events.
+    work, and posts no Events. Who `announces` itself takes its lease even if it works without one: other components
+    yield to it by that, and nobody waits for it.
     """
 
     def __init__(
@@ -100,6 +101,7 @@ class Component:
         metrics: Metrics,
         interval: float,
         idle: bool = False,
+        announces: bool = False,
         is_usual: Callable[[Outcome], bool] = is_usual,
     ) -> None:
         idle = idle or settings.access.read_only
@@ -116,9 +118,14 @@ class Component:
         self._ends = False
         self._posting = Posting(self._events(idle), lambda: self._controller is not None and self._controller.is_busy)
         self._election: Election | None = None
+        self._announcing: Election | None = None
         if settings.leader.leader_elect and not idle:
             self._election = candidate(
                 client, settings.leader, report=self._report, on_change=self._leads, identity=identity()
+            )
+        elif announces and not idle:
+            self._announcing = candidate(
+                client, settings.leader, report=self._report, on_change=lambda _leads: None, identity=identity()
             )
 
     @property
@@ -173,7 +180,8 @@ class Component:
     async def _work(self, make: Callable[[], Awaitable[Controller]]) -> None:
         """Work until cancelled. What is written is finished before the lease is given back."""
         controller = self._controller = await make()
-        leading = asyncio.create_task(self._election.run(), name="leading") if self._election else None
+        election = self._election or self._announcing
+        leading = asyncio.create_task(election.run(), name="leading") if election else None
         events = asyncio.create_task(self._posting.run(), name="events")
         try:
             await controller.run()

@@ -101,9 +101,9 @@ def test_of_a_minimum_that_does_not_exist_all_that_is_missing_is_kept() -> None:
 
 def test_pods_that_are_spread_out_do_not_let_nodes_go_that_the_minimum_needs() -> None:
     nodes = [a_node(name) for name in "abc"]
-    pods = [on(name, a_pod(f"p-{name}", "100m")) for name in "abc"]
-    # Each blocks a chunk, 3 in all; moved together they would block one. With 6 kept on top, one node could go, and 8 of
-    # the 9 would be left.
+    pods = [on(name, a_pod(f"p-{name}", "100m", "1Mi")) for name in "abc"]
+    # Each blocks a chunk, 3 in all; moved together they would block one. With 6 kept on top, one node could go, and 8
+    # of the 9 would be left.
     assert kept_on_top(nodes, pods, 9) == 9
 
 

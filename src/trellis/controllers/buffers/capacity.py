@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from trellis.api.buffer import Buffer
 from trellis.api.kube.capacity_buffers import CapacityBuffer
 from trellis.api.kube.pods import PodTemplate
 from trellis.controllers.buffers.capacity_gathering import CapacityGathering
@@ -44,6 +45,7 @@ class CapacityShared(msgspec.Struct, frozen=True):
     sharing: Sharing
     selecting: Selecting
     figures: BufferSettings
+    on_top: Callable[[Buffer], int | None]
 
 
 class Capacity:
@@ -68,7 +70,7 @@ class Capacity:
         self._serving: Serving | None = None
         self.elsewhere: Translating | Withdrawing = Withdrawing(client, writer)
         if self._watching is not None and settings.translate:
-            self.elsewhere = Translating(self._watching, writer, record=record, now=now)
+            self.elsewhere = Translating(self._watching, writer, shared.on_top, record=record, now=now)
         elif self._watching is not None:
             self._serving = Serving(
                 self._watching,

@@ -15,6 +15,7 @@ from trellis.controllers.buffers.counting import Counting
 from trellis.controllers.buffers.figures import export
 from trellis.controllers.buffers.gathering import Gathering
 from trellis.controllers.buffers.governing import Governing
+from trellis.controllers.buffers.headroom.headroom import Headroom
 from trellis.controllers.buffers.keeping import Keeping
 from trellis.controllers.buffers.looking import Looking
 from trellis.controllers.buffers.settings import BufferControllerSettings
@@ -83,11 +84,21 @@ class BufferController(LookingController):
             figures=figures,
             boosts=boosts_in_force(settings.scope.feature_gates, settings.translation.max_allowed_cpu_boost, served),
         )
+        self.headroom = Headroom(
+            given,
+            settings.scope,
+            settings.headroom,
+            always=settings.elsewhere.translate,
+            most_figures=self._most_figures,
+            recorder=recorder,
+            keys=lambda: [key_of(each) for each in self.watching.buffers.snapshot()],
+            call=self.add,
+        )
         self._capacity = Capacity(
             client,
             writer,
             settings.elsewhere,
-            CapacityShared(gathering, templates, self.sharing, self.keeping.selecting, figures),
+            CapacityShared(gathering, templates, self.sharing, self.keeping.selecting, figures, self.headroom.on_top),
             informers=self.informers,
             served=served,
             settle=self._call_settling,
@@ -102,6 +113,7 @@ class BufferController(LookingController):
             self.keeping,
             writer,
             elsewhere=self._capacity.elsewhere,
+            headroom=self.headroom,
             translator=Translator(figures, recorder),
             settle=self._call_settling,
             metrics=metrics,
@@ -111,6 +123,12 @@ class BufferController(LookingController):
         self._calling = Calling(
             self.watching, self.keeping, classes, self._capacity, add=self.add, settle=self._call_settling
         )
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(super().run(), name="buffers")
+            group.create_task(self.headroom.run(), name="headroom")
 
     def begin_anew(self) -> None:
         """Look at everything now: this process has become the leader."""

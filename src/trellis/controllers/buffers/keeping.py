@@ -15,6 +15,7 @@ from trellis.base.selectors import Selector
 from trellis.core.buffers import BufferSettings, Facts, Said, Translation, left_alone
 from trellis.core.model.keys import Key, key_of
 from trellis.core.model.selecting import Selecting
+from trellis.core.nodes.buffer_status import Provision
 
 
 class ShownPod(msgspec.Struct, frozen=True):
@@ -61,8 +62,8 @@ class Known(msgspec.Struct):
     template: ShownTemplate | None = None
     facts: Facts | None = None
     made: Translation | None = None
-    # The object and the translation that it is known to tell.
-    told: tuple[Buffer, Translation] | None = None
+    # The object, and the translation and the provisioning that it is known to tell.
+    told: tuple[Buffer, Translation, Provision] | None = None
     settled: Translation | None = None
     # Since when, on the loop's clock, its target may not be read.
     forbidden_since: float | None = None

@@ -12,8 +12,9 @@ from trellis.controllers.buffers import metrics as named
 from trellis.controllers.buffers.calming import calm_until, clock
 from trellis.controllers.buffers.doubting import LATER_SECONDS, is_unsure, may_follow_up
 from trellis.controllers.buffers.gathering import Gathering
+from trellis.controllers.buffers.headroom.headroom import Headroom
 from trellis.controllers.buffers.keeping import Keeping, Known
-from trellis.controllers.buffers.publishing import status_action
+from trellis.controllers.buffers.publishing import status_actions
 from trellis.controllers.buffers.sharing import Sharing
 from trellis.controllers.buffers.telling import tell
 from trellis.controllers.buffers.translating import Translating
@@ -55,6 +56,7 @@ class Looking:
         writer: Writer,
         *,
         elsewhere: Translating | Withdrawing,
+        headroom: Headroom,
         translator: Translator,
         settle: Callable[[str], None],
         metrics: Metrics,
@@ -66,6 +68,7 @@ class Looking:
         self._sharing = sharing
         self._writer = writer
         self._elsewhere = elsewhere
+        self._headroom = headroom
         self._keeping = keeping
         self._translator = translator
         self._settle = settle
@@ -135,16 +138,17 @@ class Looking:
 
     async def _publish(self, buffer: Buffer, known: Known, settled: Translation) -> float | None:
         """Tell; in how many seconds to try again, if that failed."""
-        if known.told is not None and known.told[0] is buffer and known.told[1] is settled:
+        provision = self._headroom.provision(buffer)
+        told = (buffer, settled, provision)
+        if known.told is not None and all(one is other for one, other in zip(known.told, told, strict=True)):
             return None
         known.settled = settled
-        action = status_action(buffer, settled, self._now())
-        if action is not None:
+        for action in status_actions(buffer, settled, provision, self._now()):
             outcome = await self._writer.write(action)
             if not outcome.applied:
                 return _RETRY_SECONDS if outcome.result in _NOT_ANSWERED else None
             known.changed = self._now()
-        known.told = (buffer, settled)
+        known.told = told
         tell(self._record, reference_to(BUFFERS, buffer), known, settled)
         return None
 

@@ -1,7 +1,7 @@
 """What is written into a Buffer's status? Our own fields by server-side apply, and nothing if it says so already.
 
-The status has two writers: this one, and the node autoscaler, who says whether the room is there. Each owns its fields
-and its conditions, and neither can lose the other's.
+The status has two writers: this one, and the node autoscaler. Each owns its fields and its conditions, and neither can
+lose the other's. Whether a Buffer is provisioned is said by the node autoscaler where ours runs, otherwise here.
 """
 
 from __future__ import annotations
@@ -10,7 +10,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from trellis.api.buffer import Buffer
+from trellis.controllers.buffers.field_owners import owned_by
+from trellis.controllers.nodes.publishing import FIELD_MANAGER as NODES_FIELD_MANAGER
 from trellis.core.buffers import Translation, is_written, status_of
+from trellis.core.nodes.buffer_status import Provision, provisioned_part
 from trellis.kube.actions import Action, PatchObject, Target
 from trellis.kube.patches import apply_patch
 from trellis.kube.resources import BUFFERS
@@ -18,10 +21,30 @@ from trellis.kube.resources import BUFFERS
 FIELD_MANAGER: Final = "trellis-buffers"
 
 
-def status_action(buffer: Buffer, translation: Translation, now: float) -> Action | None:
-    """Write what a translation says; None if the status says so already."""
+def status_actions(buffer: Buffer, translation: Translation, provision: Provision, now: float) -> list[Action]:
+    """Write what a translation says, and whether it is provisioned; nothing if the status says so already."""
     status = status_of(translation, buffer.status, buffer.metadata.generation, now)
-    return None if is_written(status, buffer.status) else _apply(buffer, status)
+    ours, theirs = owned_by(buffer, FIELD_MANAGER), owned_by(buffer, NODES_FIELD_MANAGER)
+    part = provisioned_part(provision, buffer.status, ours, theirs, now)
+    if part.is_written and is_written(status, buffer.status):
+        return []
+    fields = dict(part.fields)
+    status["conditions"] = [*status["conditions"], *fields.pop("conditions", ())]
+    written = _apply(buffer, {**status, **fields})
+    return [written, _release(buffer)] if part.takes_over else [written]
+
+
+def _release(buffer: Buffer) -> Action:
+    """Have the node autoscaler that has ended own nothing: an apply under its name that names no field."""
+    metadata = buffer.metadata
+    document = {
+        "apiVersion": BUFFERS.api_version,
+        "kind": BUFFERS.kind,
+        "metadata": {"name": metadata.name, "namespace": metadata.namespace},
+    }
+    target = Target(BUFFERS, metadata.name, metadata.namespace, metadata.uid)
+    patch = apply_patch(document, force=True)
+    return PatchObject(target, patch, subresource="status", field_manager=NODES_FIELD_MANAGER)
 
 
 def _apply(buffer: Buffer, status: Mapping[str, Any]) -> Action:

@@ -9,6 +9,7 @@ from trellis.base.durations import Duration
 from trellis.base.names import why_not_label_key
 from trellis.base.quantity import Quantity
 from trellis.controllers.buffers.elsewhere_settings import ElsewhereSettings
+from trellis.controllers.buffers.headroom.settings import HeadroomSettings
 from trellis.core.buffers import BufferSettings
 from trellis.runtime.boosts import why_not_millicores
 from trellis.runtime.component_settings import AccessSettings, LeaderSettings, ScopeSettings, why_no_time
@@ -101,6 +102,7 @@ class BufferControllerSettings(Settings, frozen=True):
 
     translation: TranslationSettings = TranslationSettings()
     elsewhere: ElsewhereSettings = ElsewhereSettings()
+    headroom: HeadroomSettings = HeadroomSettings()
     access: AccessSettings = AccessSettings()
     scope: ScopeSettings = ScopeSettings()
     leader: LeaderSettings = LeaderSettings(leader_elect_resource_name=LEASE)

@@ -14,7 +14,6 @@ from trellis.api.parts import Condition
 from trellis.base.reason import Reason, Severity
 from trellis.base.times import format_time
 from trellis.core.buffers import Said
-from trellis.core.buffers.elsewhere import KEPT_ON_TOP_ELSEWHERE
 from trellis.kube.actions import Action, PatchObject, Target
 from trellis.kube.patches import apply_patch
 from trellis.kube.resources import BUFFERS
@@ -23,6 +22,15 @@ FIELD_MANAGER: Final = "trellis-buffers-translate"
 KEPT_AS_CAPACITY_BUFFER: Final = "KeptAsCapacityBuffer"
 
 KEPT_ELSEWHERE = Reason("KeptElsewhere", "A CapacityBuffer of the same name keeps the room of the Buffer.")
+MINIMUM_KEPT_ELSEWHERE = Reason(
+    "MinimumKeptElsewhere",
+    "A CapacityBuffer of the same name keeps what pods leave of the minimum; its replicas follow as pods come and go.",
+)
+MINIMUM_NOT_OBSERVED = Reason(
+    "MinimumNotObserved",
+    "How much of the minimum pods use is not known: trellis buffers has to list and watch nodes and all pods.",
+    Severity.WARNING,
+)
 NOTHING_ELSEWHERE = Reason(
     "NothingKeptElsewhere",
     "The Buffer stands for no pods at the moment, and so there is no CapacityBuffer, or it is empty.",
@@ -33,7 +41,7 @@ CAPACITY_BUFFERS_NOT_SERVED = Reason(
     Severity.WARNING,
 )
 
-_KEPT: Final = (KEPT_ELSEWHERE, KEPT_ON_TOP_ELSEWHERE)
+KEPT: Final = (KEPT_ELSEWHERE, MINIMUM_KEPT_ELSEWHERE)
 
 
 def condition_in(buffer: Buffer) -> Condition | None:
@@ -44,7 +52,7 @@ def condition_in(buffer: Buffer) -> Condition | None:
 
 def condition_action(buffer: Buffer, said: Said, now: float) -> Action | None:
     """Have it say so; None if it does."""
-    status, before = "True" if said.reason in _KEPT else "False", condition_in(buffer)
+    status, before = "True" if said.reason in KEPT else "False", condition_in(buffer)
     told = (status, said.reason.code, str(said), buffer.metadata.generation)
     if before is not None and (before.status, before.reason, before.message, before.observed_generation) == told:
         return None

@@ -6,8 +6,11 @@ for nothing it is empty. Both belong to the Buffer, and go with it.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
+
+import msgspec
 
 from trellis.api.buffer import Buffer
 from trellis.api.kube.capacity_buffers import CapacityBuffer, CapacityBufferSpec
@@ -26,7 +29,10 @@ from trellis.controllers.buffers.owned import (
 from trellis.controllers.buffers.pod_templates import keep_template
 from trellis.controllers.buffers.translated_condition import (
     CAPACITY_BUFFERS_NOT_SERVED,
+    KEPT,
     KEPT_ELSEWHERE,
+    MINIMUM_KEPT_ELSEWHERE,
+    MINIMUM_NOT_OBSERVED,
     NOTHING_ELSEWHERE,
     condition_action,
     condition_in,
@@ -42,15 +48,29 @@ from trellis.kube.resources import BUFFERS, POD_TEMPLATES
 from trellis.kube.writer import Writer
 from trellis.runtime.posting import Record
 
+# After so many tries, five seconds apart, it is said that the use of a minimum is not known.
+_UNOBSERVED_TRIES: Final = 6
+
 
 class Translating:
     """Keeps CapacityBuffers, each by the look at its Buffer."""
 
-    def __init__(self, watching: CapacityWatching, writer: Writer, *, record: Record, now: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        watching: CapacityWatching,
+        writer: Writer,
+        on_top: Callable[[Buffer], int | None],
+        *,
+        record: Record,
+        now: Callable[[], float],
+    ) -> None:
         self._watching = watching
         self._writer = writer
         self._record = record
         self._now = now
+        self._on_top = on_top
+        # How often the use of a minimum was not known, in a row.
+        self._unobserved: dict[Key, int] = {}
         # What agreed at the last look; as long as it is all the same, there is nothing to do.
         self._agreed: dict[Key, tuple[object, ...]] = {}
 
@@ -58,11 +78,15 @@ class Translating:
         """Keep what a Buffer has come to; in how many seconds to try again, if that failed."""
         key = key_of(buffer)
         capacity, template = self._found(buffer)
-        seen = (buffer, settled, capacity, template, self._watching.seen)
+        on_top = self._replicas(buffer, settled)
+        if on_top is None:
+            return await self._unknown(buffer)
+        self._unobserved.pop(key, None)
+        seen = (buffer, settled, capacity, template, self._watching.seen, on_top)
         agreed = self._agreed.get(key)
-        if agreed is not None and all(one is other for one, other in zip(agreed, seen, strict=True)):
+        if agreed is not None and agreed[-1] == on_top and all(map(operator.is_, agreed[:-1], seen[:-1])):
             return None
-        kept = await self._upkeep(buffer, settled, capacity, template)
+        kept = await self._upkeep(buffer, msgspec.structs.replace(settled, chunks=on_top), capacity, template)
         if isinstance(kept, Kept):
             if kept.problem is None:
                 return kept.retry
@@ -81,10 +105,26 @@ class Translating:
     def forget(self, key: Key) -> None:
         """It is gone, and what it owns goes with it."""
         self._agreed.pop(key, None)
+        self._unobserved.pop(key, None)
 
     def begin_anew(self) -> None:
         """Forget all: somebody else has led in the meantime."""
         self._agreed.clear()
+
+    def _replicas(self, buffer: Buffer, settled: Translation) -> int | None:
+        """How many replicas the CapacityBuffer has; None if it is not known how much of a minimum pods use."""
+        if settled.on_top or not settled.chunks or settled.pod_spec is None:
+            return settled.chunks
+        on_top = self._on_top(buffer)
+        return None if on_top is None else min(on_top, settled.chunks)
+
+    async def _unknown(self, buffer: Buffer) -> float | None:
+        """Leave the CapacityBuffer as it is until the use of the minimum is known, and say so if that takes long."""
+        key = key_of(buffer)
+        tries = self._unobserved[key] = self._unobserved.get(key, 0) + 1
+        if tries < _UNOBSERVED_TRIES:
+            return RETRY_SECONDS
+        return await self._tell(buffer, Said(MINIMUM_NOT_OBSERVED)) or RETRY_SECONDS
 
     def _found(self, buffer: Buffer) -> tuple[CapacityBuffer | None, PodTemplate | None]:
         namespace, name = key_of(buffer)
@@ -109,7 +149,9 @@ class Translating:
         told = await self._capacity(buffer, capacity, wanted.spec)
         if told is not None:
             return told
-        return next(iter(wanted.unsaid), Said(KEPT_ELSEWHERE, f"kept as CapacityBuffer {name}"))
+        if not settled.on_top:
+            return Said(MINIMUM_KEPT_ELSEWHERE)
+        return Said(KEPT_ELSEWHERE, f"kept as CapacityBuffer {name}")
 
     async def _empty(self, buffer: Buffer, capacity: CapacityBuffer | None) -> Said | Kept[Any]:
         """Have it stand for nothing, if it is there: whoever provisions it may keep nothing for what nobody knows."""
@@ -138,6 +180,6 @@ class Translating:
         outcome = await self._writer.write(action)
         if not outcome.applied:
             return RETRY_SECONDS if outcome.result in (Result.FAILED, Result.THROTTLED) else None
-        if said.reason is not KEPT_ELSEWHERE if before is None else before.reason != said.reason.code:
+        if said.reason not in KEPT if before is None else before.reason != said.reason.code:
             self._record(reference_to(BUFFERS, buffer), said.reason, str(said))
         return None

@@ -18,6 +18,7 @@ from trellis.api.kube.policies import LimitRange, ResourceQuota
 from trellis.api.vpa import VerticalPodAutoscaler
 from trellis.controllers.admission.slimming import GoverningHvpa, GoverningVpa, WorkloadSlimmer, slim_hvpa, slim_vpa
 from trellis.controllers.buffers.classes import BY_DAEMON_NODE, daemon_on
+from trellis.controllers.buffers.field_owners import MANAGED_BUFFERS, transform
 from trellis.controllers.buffers.slimming import COUNTED, AnyCounted, PodSlimmer, slim_workload
 from trellis.core.admission.governors import Governors
 from trellis.core.model.keys import BY_NAMESPACE, in_namespace
@@ -27,7 +28,6 @@ from trellis.core.sizing.governors import Governor
 from trellis.kube.changes import Change
 from trellis.kube.informer import Informer
 from trellis.kube.resources import (
-    BUFFERS,
     HVPAS,
     JOBS,
     LIMIT_RANGES,
@@ -59,7 +59,7 @@ class Watching:
         self.governors = Governors()
         self._limits: dict[str, NamespaceLimits] = {}
         self.buffers: Informer[Buffer] = informers.follow(
-            BUFFERS, indexes={BY_TARGET: _targeted, BY_NAMESPACE: in_namespace}
+            MANAGED_BUFFERS, transform, indexes={BY_TARGET: _targeted, BY_NAMESPACE: in_namespace}
         )
         self.pods: Informer[Pod] = informers.follow(
             PODS, PodSlimmer().slim, indexes={**BY_LABELS, BY_DAEMON_NODE: daemon_on}

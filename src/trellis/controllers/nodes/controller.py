@@ -123,6 +123,7 @@ class NodeController(Controller):
         await self.informers.wait_until_synced()
         _log.info("everything has been seen", nodes=len(self.watching.nodes.snapshot()))
         self._gathering.subscribe()
+        self.watching.config.subscribe(lambda _change: self._waking.soon())
         self._echoes.subscribe()
         self._on_settled()
         await self._loop.run()

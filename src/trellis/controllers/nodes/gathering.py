@@ -8,17 +8,38 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from trellis.api.buffer import Buffer
 from trellis.api.kube.meta import KubeObject
 from trellis.api.kube.nodes import Node
 from trellis.api.kube.pods import Pod
+from trellis.api.kube.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from trellis.api.kube.workloads import DaemonSet
-from trellis.controllers.nodes.watching import Watching
+from trellis.core.fit import Storage
 from trellis.core.nodes.news import News
 from trellis.core.nodes.pods import is_fixed, is_unschedulable
 from trellis.kube.changes import Change
+from trellis.kube.informer import Informer
+
+
+class ClusterInformers(Protocol):
+    """The informers whose changes make up the news of a snapshot. Without `daemon_sets` no new node is planned for."""
+
+    nodes: Informer[Node]
+    pods: Informer[Pod]
+    buffers: Informer[Buffer]
+    namespaces: Informer[KubeObject]
+    claims: Informer[PersistentVolumeClaim]
+    volumes: Informer[PersistentVolume]
+    classes: Informer[StorageClass]
+
+    @property
+    def daemon_sets(self) -> Informer[DaemonSet] | None:
+        """All DaemonSets, if they count."""
+
+    def storage(self) -> Storage:
+        """All claims, volumes and classes as they are now."""
 
 
 class Gathering:
@@ -27,7 +48,7 @@ class Gathering:
     `covers` says of which namespaces Buffers are kept.
     """
 
-    def __init__(self, watching: Watching, covers: Callable[[str], bool], wake: Callable[[], None]) -> None:
+    def __init__(self, watching: ClusterInformers, covers: Callable[[str], bool], wake: Callable[[], None]) -> None:
         self._watching = watching
         self._covers = covers
         self._wake = wake
@@ -45,8 +66,8 @@ class Gathering:
         watching.nodes.subscribe(self._node_changed)
         watching.pods.subscribe(self._pod_changed)
         watching.buffers.subscribe(self._buffer_changed)
-        watching.daemon_sets.subscribe(self._daemon_set_changed)
-        watching.config.subscribe(lambda _change: self._wake())
+        if watching.daemon_sets is not None:
+            watching.daemon_sets.subscribe(self._daemon_set_changed)
         for each in (watching.claims, watching.volumes, watching.classes):
             each.subscribe(self._storage_changed)
 
@@ -66,7 +87,7 @@ class Gathering:
             nodes={each.metadata.name: each for each in watching.nodes.snapshot()},
             pods=dict(watching.pods.snapshot().objects),
             buffers={key: each for key, each in watching.buffers.snapshot().objects.items() if self._covers(key[0])},
-            daemon_sets=dict(watching.daemon_sets.snapshot().objects),
+            daemon_sets=dict(watching.daemon_sets.snapshot().objects) if watching.daemon_sets is not None else {},
             storage=watching.storage(),
         )
 

@@ -49,6 +49,7 @@ async def run_nodes(
         log=_log,
         metrics=Metrics(NODE_METRICS),
         interval=settings.loop.scan_interval.total_seconds(),
+        announces=True,
         is_usual=_is_usual,
     )
 

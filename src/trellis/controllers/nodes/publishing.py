@@ -54,7 +54,7 @@ class Publishing:
             if buffer is None or buffer.metadata.uid != each.uid:
                 continue
             told.add(each.uid)
-            status = provisioned_status(each, buffer.status, _generation(buffer), now)
+            status = provisioned_status(each, buffer.status, generation_of(buffer), now)
             if status is not None:
                 yield _apply(buffer, status)
         for buffer in self._buffers.snapshot():
@@ -68,7 +68,7 @@ class Publishing:
         return covered and (buffer.metadata.uid in self._told or resolve_buffer(buffer).is_ours)
 
 
-def _generation(buffer: Buffer) -> int:
+def generation_of(buffer: Buffer) -> int:
     """The generation that was translated, where whoever translates says so; of a later one no room is known yet."""
     told = buffer.status.observed_generation if buffer.status is not None else None
     return buffer.metadata.generation if told is None else told

@@ -28,21 +28,46 @@ _MOST_PODS: Final = 100
 _WELL: Final = (BUFFER_PROVISIONED, BUFFER_NEEDS_NOTHING)
 
 
+class BufferTelling:
+    """Records events on Buffers whose provisioning has changed."""
+
+    def __init__(self, record: Record) -> None:
+        self._record = record
+        # The code that was last said, by the UID of a Buffer.
+        self._said: dict[str, str] = {}
+
+    def begin_anew(self) -> None:
+        """Forget what was said: another process has said something in the meantime."""
+        self._said = {}
+
+    def buffers(self, verdicts: Iterable[BufferVerdict]) -> None:
+        """Buffers whose room is there now, or no longer, or is on its way."""
+        said: dict[str, str] = {}
+        for each in verdicts:
+            said[each.uid] = code = each.said.reason.code
+            before = self._said.get(each.uid)
+            if before != code and (before is not None or each.said.reason not in _WELL):
+                about = ObjectReference(BUFFER.name, *each.key, each.uid, BUFFER.api_version)
+                self._record(about, each.said.reason, _about_chunks(each))
+        self._said = said
+
+
 class Telling:
     """Tells what is new."""
 
     def __init__(self, record: Record, watching: Watching) -> None:
         self._record = record
         self._watching = watching
-        # What was last said: to pods and about Buffers by UID, about nodes, with their UID, by name.
+        self._about_buffers = BufferTelling(record)
+        # What was last said: to pods by UID, about nodes, with their UID, by name.
         self._pods: dict[str, str] = {}
-        self._buffers: dict[str, str] = {}
         self._nodes: dict[str, tuple[str, str]] = {}
         self._unread: dict[str, str] = {}
 
     def begin_anew(self) -> None:
         """Forget what was said: somebody else has led in the meantime."""
-        self._pods, self._buffers, self._nodes, self._unread = {}, {}, {}, {}
+        self._pods, self._nodes, self._unread = {}, {}, {}
+        self._about_buffers.begin_anew()
 
     def pods(self, verdicts: Iterable[PodsVerdict], failed: frozenset[str] = frozenset()) -> None:
         """Pods for which nodes are ordered, and those for which none can be. Of `failed` groups nothing came."""
@@ -64,14 +89,7 @@ class Telling:
 
     def buffers(self, verdicts: Iterable[BufferVerdict]) -> None:
         """Buffers whose room is there now, or no longer, or is on its way."""
-        said: dict[str, str] = {}
-        for each in verdicts:
-            said[each.uid] = code = each.said.reason.code
-            before = self._buffers.get(each.uid)
-            if before != code and (before is not None or each.said.reason not in _WELL):
-                about = ObjectReference(BUFFER.name, *each.key, each.uid, BUFFER.api_version)
-                self._record(about, each.said.reason, _about_chunks(each))
-        self._buffers = said
+        self._about_buffers.buffers(verdicts)
 
     def unreadable(self, problems: Mapping[tuple[str, Key], Said]) -> None:
         """Pods and DaemonSets that cannot be read; what a Buffer cannot be read for is its verdict."""

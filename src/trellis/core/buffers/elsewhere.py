@@ -2,7 +2,8 @@
 
 For clusters whose nodes Cluster Autoscaler or Karpenter manages: one CapacityBuffer and one PodTemplate per Buffer,
 made from its translation. The number is final, so that a schedule, bounds and what fills a dedicated Buffer are in it.
-Upstream always keeps room on top of what runs; a Buffer that counts whether used or not cannot be said there.
+Upstream always keeps capacity on top of what runs. Of a Buffer that counts whether used or not, only what pods leave of
+it is translated, and its number changes as they come and go.
 """
 
 from __future__ import annotations
@@ -13,16 +14,8 @@ from typing import Any, Final
 import msgspec
 
 from trellis.api.buffer import ACTIVE_CAPACITY
-from trellis.base.reason import Reason, Severity
 from trellis.core.buffers.capacity_buffers import managed_template_name
-from trellis.core.buffers.said import Said
 from trellis.core.buffers.translation import Translation
-
-KEPT_ON_TOP_ELSEWHERE = Reason(
-    "KeptOnTopElsewhere",
-    "Upstream has no KeepMinimum: the room is kept on top of what runs, and made anew when pods fill it.",
-    Severity.WARNING,
-)
 
 # A template must name an image, and nothing ever runs this one.
 _NO_IMAGE: Final = "none"
@@ -32,14 +25,13 @@ _HARMLESS: Final = {"allowPrivilegeEscalation": False, "capabilities": {"drop": 
 
 
 class Elsewhere(msgspec.Struct, frozen=True):
-    """The spec of the CapacityBuffer and the PodTemplate it refers to; `unsaid` is what they do not express.
+    """The spec of the CapacityBuffer and the PodTemplate it refers to.
 
     Names are those of the Buffer; namespace and owner are for the writer to add.
     """
 
     spec: Mapping[str, Any]
     template: Mapping[str, Any]
-    unsaid: tuple[Said, ...] = ()
 
 
 def said_elsewhere(name: str, translation: Translation) -> Elsewhere | None:
@@ -49,7 +41,6 @@ def said_elsewhere(name: str, translation: Translation) -> Elsewhere | None:
     return Elsewhere(
         spec={**empty_elsewhere(name), "replicas": translation.chunks},
         template=pod_template(template_name(name), translation),
-        unsaid=() if translation.on_top else (Said(KEPT_ON_TOP_ELSEWHERE),),
     )
 
 

@@ -1,14 +1,18 @@
-"""What does the status of a Buffer say of its room? Only the node autoscaler's fields: one condition and one time.
+"""What does the status of a Buffer say of its room? One condition and one time.
 
-While all chunks have room, `lastFullyProvisioned` would be another time in every pass. It is written when that begins
-and ends, and now and then in between.
+`trellis nodes` writes them where it runs, otherwise `trellis buffers`; each under its own name as field
+manager. While all chunks fit, `lastFullyProvisioned` would be another time in every pass. It is written when that
+begins and ends, and now and then in between.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from enum import StrEnum
 from typing import Any, Final
+
+import msgspec
 
 from trellis.api.buffer import BufferStatus
 from trellis.api.parts import Condition
@@ -47,6 +51,70 @@ def provisioned_status(
     condition = {**wanted, "observedGeneration": generation, "lastTransitionTime": since or moment}
     told = {"lastFullyProvisioned": format_time(datetime.fromtimestamp(full_at, UTC))} if full_at is not None else {}
     return {"conditions": [condition], **told}
+
+
+class Duty(StrEnum):
+    """Who writes the two fields: this process, another one, or it is not known yet."""
+
+    WRITE = "Write"
+    LEAVE = "Leave"
+    WAIT = "Wait"
+
+
+class Provision(msgspec.Struct, frozen=True):
+    """What this process has to say of a Buffer. Without a `verdict` there is nothing to say: no chunks are known.
+
+    `generation` is the one that the chunks are of.
+    """
+
+    duty: Duty
+    verdict: BufferVerdict | None = None
+    generation: int = 0
+
+
+class ProvisionedPart(msgspec.Struct, frozen=True):
+    """The two fields as this process is to apply them; none of them where it is not to own them.
+
+    `is_written` says that nothing has to be written for their sake. `takes_over` says that what another field manager
+    owns of them is to be released afterwards: it has ended, and nobody else could remove it.
+    """
+
+    fields: Mapping[str, Any]
+    is_written: bool
+    takes_over: bool = False
+
+
+def provisioned_part(
+    provision: Provision, before: BufferStatus | None, ours: frozenset[str], theirs: frozenset[str], now: float
+) -> ProvisionedPart:
+    """The part of the status that is about provisioning, for a process that applies it with all its other fields.
+
+    `ours` and `theirs` are the leaves of the two fields that each field manager owns. What is ours is given up only
+    once the other one owns all of it: an apply that leaves out a field removes it if nobody else owns it.
+    """
+    stored = _stored(before)
+    if provision.duty is not Duty.WRITE:
+        has_pods = before is not None and before.pod_based_buffer_spec is not None
+        if provision.duty is Duty.LEAVE and (ours <= theirs or not has_pods):
+            return ProvisionedPart({}, is_written=not ours)
+        return ProvisionedPart(stored if ours else {}, is_written=True)
+    verdict, owned = provision.verdict, bool(ours) and not theirs
+    if verdict is None:
+        kept = {name: value for name, value in stored.items() if name != "conditions"}
+        is_written = owned or not theirs if kept == stored else False
+        return ProvisionedPart(kept, is_written, takes_over=bool(theirs))
+    fields = provisioned_status(verdict, before, provision.generation, now)
+    if fields is None:
+        return ProvisionedPart(stored, is_written=owned, takes_over=bool(theirs))
+    return ProvisionedPart(fields, is_written=False, takes_over=bool(theirs))
+
+
+def _stored(before: BufferStatus | None) -> dict[str, Any]:
+    """The two fields as the object has them."""
+    was = _condition(before)
+    conditions = {"conditions": [msgspec.to_builtins(was)]} if was is not None else {}
+    full = before.last_fully_provisioned if before is not None else None
+    return {**conditions, **({"lastFullyProvisioned": full} if full else {})}
 
 
 def _condition(before: BufferStatus | None) -> Condition | None:

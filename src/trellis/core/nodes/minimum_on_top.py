@@ -1,8 +1,8 @@
 """How many chunks of a `KeepMinimum` Buffer have to be kept on top of what runs, so that its minimum exists?
 
-For autoscalers that only know `KeepEmpty`: they keep so many chunks beside all pods. Of the capacity for N chunks a part
-is used by pods, and only the rest is to be kept empty. With F chunks that fit if no ordinary pod ran, and E that fit
-beside all pods:
+For autoscalers that only know `KeepEmpty`: they keep so many chunks beside all pods. Of the capacity for N chunks a
+part is used by pods, and only the rest is to be kept empty. With F chunks that fit if no ordinary pod ran, and E that
+fit beside all pods:
 
 - pods use the capacity of F - E chunks, so at least N - (F - E) have to be kept. If F is less than N, these are N - F
   more than fit now: nodes are added for what is missing, and for nothing else.
@@ -28,9 +28,8 @@ from trellis.core.nodes.worlds import World
 def replicas_on_top(tried: Trial, buffers: Sequence[Chunks], fixed: World) -> dict[str, int]:
     """By the UID of each `KeepMinimum` Buffer, how many of its chunks are to be kept on top of what runs.
 
-    Pending pods and the chunks of `KeepEmpty` Buffers have been placed in `tried`; `fixed` has the pods alone that belong
-    to their nodes. Buffers take their turns as in any
-    placement, so that no pod counts as using the capacity of two.
+    Pending pods and the chunks of `KeepEmpty` Buffers have been placed in `tried`; `fixed` has the pods alone that
+    belong to their nodes. Buffers take their turns as in any placement, so that no pod uses the capacity of two.
     """
     found: dict[str, int] = {}
     minimal = [each for each in buffers if not each.on_top and each.count]

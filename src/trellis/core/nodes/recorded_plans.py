@@ -53,15 +53,20 @@ class Decisions:
             nodes=self._new("nodes", {each.node: each for each in down.nodes}),
             pods=self._new("pods", codes),
             alike=self._new("alike", {"/".join(each.pods[0]): _counted(each) for each in up.pods}),
-            buffers=self._new("buffers", {"/".join(each.key): _undated(each, now) for each in up.buffers}),
+            buffers=self._new("buffers", {"/".join(each.key): told_undated(each, now) for each in up.buffers}),
             notes=self._new("notes", up.notes),
             problems=self._new("problems", problems),
         )
 
     def _new(self, kind: str, told: Told) -> Told:
         before, self._told[kind] = self._told.get(kind, {}), told
-        changed = {about: _by_code(each) for about, each in told.items() if before.get(about) != each}
-        return changed | {about: None for about in before if about not in told}
+        return changed(before, told)
+
+
+def changed(before: Told, told: Told) -> Told:
+    """Who is told something else than before, with reasons by their codes; None for who is told nothing any more."""
+    new = {about: _by_code(each) for about, each in told.items() if before.get(about) != each}
+    return new | {about: None for about in before if about not in told}
 
 
 def _acted(plan: msgspec.Struct) -> Told:
@@ -74,7 +79,7 @@ def _counted(verdict: PodsVerdict) -> Told:
     return {**_by_code(replace(verdict, pods=())), "pods": len(verdict.pods)}
 
 
-def _undated(verdict: BufferVerdict, now: float) -> BufferVerdict:
+def told_undated(verdict: BufferVerdict, now: float) -> BufferVerdict:
     """A Buffer that has all its room has it at this moment, which would make its verdict a new one in each pass."""
     return replace(verdict, full_at=None) if verdict.full_at == now else verdict
 

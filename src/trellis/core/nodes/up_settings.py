@@ -11,8 +11,8 @@ class UpSettings(msgspec.Struct, frozen=True):
     """Times in seconds; a total of 0 is none.
 
     `expanders` choose between groups, the first that prefers one decides. `max_node_provision_seconds` is how long a
-    node may take to come up before it is given up. `cores_total` is in cores, `memory_total` in bytes. `prices` are those of a node that is
-    of no group, whose price nobody tells; None: nothing.
+    node may take to come up before it is given up. `cores_total` is in cores, `memory_total` in bytes.
+    `prices` are for nodes of no group, of which nobody tells the price; None: they cost nothing.
     """
 
     expanders: tuple[str, ...] = ("priority", "least-waste", "price")

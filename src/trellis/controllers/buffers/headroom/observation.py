@@ -1,0 +1,87 @@
+"""One observation from its start to its end: informers, a pass whenever something has changed, and what it found."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from trellis.controllers.buffers.headroom.informers import HeadroomInformers
+from trellis.controllers.buffers.headroom.recording import observer_by
+from trellis.controllers.nodes.gathering import Gathering
+from trellis.controllers.nodes.waking import Waking
+from trellis.core.nodes.observing import Observed, Observer
+from trellis.core.nodes.up_settings import UpSettings
+from trellis.runtime.component_settings import NamespaceSettings
+from trellis.runtime.equipment import Equipment
+from trellis.runtime.informers import Informers
+from trellis.runtime.logs import Logger
+from trellis.runtime.loops import PassReport, Periodic
+from trellis.runtime.passes import PassThread
+from trellis.runtime.recording import Recorder
+from trellis.runtime.unseen import Unseen
+
+# Pods that go away free capacity, which nobody waits for: they are taken in at the next interval.
+_INTERVAL_SECONDS: Final = 10.0
+
+_log: Final = Logger("trellis.buffers")
+
+
+class Observation:
+    """Runs until cancelled. `on_observed` is told of each pass, with the Buffers as they were then."""
+
+    def __init__(
+        self,
+        given: Equipment,
+        scope: NamespaceSettings,
+        settings: UpSettings,
+        *,
+        recorder: Recorder,
+        on_observed: Callable[[Observed, HeadroomInformers], None],
+    ) -> None:
+        self._given = given
+        self._settings = settings
+        self._recorder = recorder
+        self._on_observed = on_observed
+        self._informers = Informers(given.client, Unseen(given.metrics, _log), draw=given.draw)
+        self._watched = HeadroomInformers(self._informers, scope.vpa_object_namespace)
+        self._waking = Waking(given.now)
+        self._gathering = Gathering(self._watched, scope.covers, self._waking.soon)
+        self._observer: Observer | None = None
+        self._thread = PassThread("headroom")
+        self._loop = Periodic("headroom", self._pass, _INTERVAL_SECONDS, on_pass=_report, jitter=0.0)
+        self._waking.loop = self._loop
+
+    async def run(self) -> None:
+        """Observe until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._informers.run(), name="headroom informers")
+                group.create_task(self._begin(), name="headroom passes")
+        finally:
+            self._thread.close()
+
+    async def _begin(self) -> None:
+        await self._informers.wait_until_synced()
+        _log.info("observing the headroom of Buffers", nodes=len(self._watched.nodes.snapshot()))
+        self._gathering.subscribe()
+        await self._loop.run()
+
+    async def _pass(self) -> None:
+        why = self._informers.why_not_trusted() if self._given.may_act() else "not leading"
+        if why is not None:
+            _log.detail(2, "the headroom of Buffers is not observed", why=why)
+            return
+        observer, self._observer = self._observer, None
+        if observer is None:
+            observer, news = observer_by(self._settings, self._recorder), self._gathering.take_all()
+        else:
+            news = self._gathering.take()
+        observed = await self._thread.run(observer.observe, news, self._given.now())
+        self._observer = observer
+        self._on_observed(observed, self._watched)
+
+
+def _report(report: PassReport) -> None:
+    if report.error is not None:
+        _log.error("an observation of headroom failed", error=report.error, failures=report.failures)
