@@ -165,7 +165,8 @@ class World(ControlledWorld):
 
     def add_node(self, name: str, cpu: str, memory: str = "32Gi", **labels: str) -> None:
         named = {key.replace("__", "/"): value for key, value in labels.items()}
-        status = {"allocatable": {"cpu": cpu, "memory": memory, "pods": "110"}}
+        ready = [{"type": "Ready", "status": "True"}]
+        status = {"allocatable": {"cpu": cpu, "memory": memory, "pods": "110"}, "conditions": ready}
         self.put(f"/api/v1/nodes/{name}", {"metadata": {"labels": named}, "spec": {}, "status": status})
 
     def provisioned(self, name: str = "web", when: str = "2026-11-18T12:00:00Z") -> None:
@@ -179,6 +180,7 @@ class World(ControlledWorld):
             "reason": "AllThere",
             "message": "",
             "lastTransitionTime": when,
+            "observedGeneration": 1,
         }
         said = {"conditions": [told], "lastFullyProvisioned": when}
         status |= {"conditions": own}
@@ -216,6 +218,16 @@ class World(ControlledWorld):
         text: str = next(each for each in self.status(name)["conditions"] if each["type"] == type_)["message"]
         return text
 
+    def owners(self, name: str = "web") -> dict[str, set[str]]:
+        """By field manager, what it owns of the status: conditions by their type, other fields by their name."""
+        found = self.server.objects[path("buffers", name)]["metadata"].get("managedFields", [])
+        owned: dict[str, set[str]] = {}
+        for each in found:
+            status = each["fieldsV1"]["f:status"]
+            types = {key.split('"')[3] for key in status.get("f:conditions", {})}
+            owned[each["manager"]] = types | {name.removeprefix("f:") for name in status if name != "f:conditions"}
+        return owned
+
     def said(self, code: str) -> int:
         """How many Events of a reason there were."""
         return sum(each == code for each, _ in self.events)
@@ -251,7 +263,7 @@ class World(ControlledWorld):
         if found is None:
             return refusal(404, "NotFound")
         manager = dict(request.query)["fieldManager"]
-        assert manager in {"trellis-buffers", "trellis-nodes"}
+        assert manager in {"trellis-buffers", "trellis-buffers-translate", "trellis-nodes"}
         self.writes += 1
         said = msgspec.json.decode(request.body or b"").get("status", {})
         return answer(self.put(where, applied_status(found, manager, said)))

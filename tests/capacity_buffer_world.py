@@ -39,7 +39,6 @@ class CapacityWorld(World):
         self.settings = BufferControllerSettings(translation=self.settings.translation, elsewhere=wanted)
         self.told: list[tuple[str, str]] = []
         self.changes: list[tuple[str, str]] = []
-        self._applied: dict[tuple[str, str], set[str]] = {}
 
     # What a test puts there.
 
@@ -172,21 +171,6 @@ class CapacityWorld(World):
             else:
                 new[field] = each["value"]
         return answer(found if new == found else self.put(request.path, new))
-
-    def _apply_status(self, where: str, request: Request) -> Answer:
-        """As server-side apply has it: what a manager has said and says no longer goes, and nothing else does."""
-        found = self.server.objects.get(where)
-        if found is None:
-            return refusal(404, "NotFound")
-        self.writes += 1
-        manager, said = dict(request.query)["fieldManager"], msgspec.json.decode(request.body or b"")["status"]
-        own = self._applied.get((where, manager), set())
-        conditions = said.pop("conditions", [])
-        self._applied[where, manager] = {each["type"] for each in conditions} | said.keys()
-        before = found.get("status", {})
-        kept = [each for each in before.get("conditions", []) if each["type"] not in own]
-        status = {name: value for name, value in before.items() if name not in own}
-        return answer(self.put(where, {**found, "status": {**status, **said, "conditions": [*kept, *conditions]}}))
 
     def _record(self, about: ObjectReference, reason: Reason, message: str) -> None:
         self.events.append((reason.code, message))

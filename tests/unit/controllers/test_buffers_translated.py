@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from buffer_controller_world import TWO_OF_WEB, path
-from buffer_world import a_spec
+from buffer_world import a_spec, app
 from capacity_buffer_world import OF_BUFFER, OF_WEB, CapacityWorld
-from model_server import Document
+from model_server import Document, pod_path
 from trellis.controllers.buffers.controller import BufferController
 from trellis.controllers.buffers.elsewhere_settings import ElsewhereSettings
 from trellis.controllers.buffers.settings import BufferControllerSettings, TranslationSettings
@@ -77,19 +77,58 @@ def test_a_scale_a_recommendation_and_a_schedule_are_followed() -> None:
     world.run(play)
 
 
-def test_what_cannot_be_said_is_a_condition_of_the_buffer() -> None:
+@pytest.mark.req("BF-35")
+def test_of_a_minimum_the_capacity_buffer_keeps_what_pods_leave_of_it() -> None:
     world = CapacityWorld(translate=True)
+    world.nodes_run = False
+    world.add_buffer(
+        capacity={"pods": {"replicaNum": 3, "podSpec": {"containers": [app(cpu="1", memory="1Gi")]}}},
+        recreationStrategy="KeepMinimum",
+    )
+
+    async def play(_: BufferController) -> None:
+        assert spec_of(world)["replicas"] == 3, "no node: nodes are added for all of it"
+        assert world.kept() == ("True", "MinimumKeptElsewhere")
+        assert world.condition("Provisioned") == ("False", "BufferNotProvisioned")
+        world.add_node("a", "4")
+        await world.wait(3.0)
+        assert world.condition("Provisioned") == ("True", "BufferProvisioned")
+        assert spec_of(world)["replicas"] == 3
+        ordinary = {"nodeName": "a", "containers": [app(cpu="1", memory="1Gi")]}
+        pods = [world.add_pod("other", ordinary) for _ in range(2)]
+        await world.wait(3.0)
+        assert spec_of(world)["replicas"] == 1, "pods use two of the three"
+        pods += [world.add_pod("other", ordinary) for _ in range(2)]
+        await world.wait(3.0)
+        assert spec_of(world)["replicas"] == 0, "pods may fill all of it, and no node is added"
+        assert world.condition("Provisioned") == ("True", "BufferProvisioned")
+        for pod in pods[:2]:
+            world.server.delete(pod_path(pod))
+        await world.wait(12.0)
+        assert spec_of(world)["replicas"] == 1
+        world.edit("buffers", "web", recreationStrategy="KeepEmpty")
+        await world.wait(3.0)
+        assert (spec_of(world)["replicas"], world.kept()) == (3, KEPT)
+
+    world.run(play)
+
+
+def test_a_minimum_whose_use_cannot_be_observed_is_refused_with_a_condition() -> None:
+    world = CapacityWorld(translate=True)
+    world.fault = lambda request: refusal(403, "Forbidden") if _is_of_all_pods(request) else None
     world.add_buffer(capacity={"pods": {"replicaNum": 3, "podSpec": a_spec()}}, recreationStrategy="KeepMinimum")
 
     async def play(_: BufferController) -> None:
-        assert spec_of(world)["replicas"] == 3
-        assert world.kept() == ("True", "KeptOnTopElsewhere")
-        assert world.said("KeptOnTopElsewhere") == 1
-        world.edit("buffers", "web", recreationStrategy="KeepEmpty")
-        await world.wait(1.0)
-        assert world.kept() == KEPT
+        await world.wait(60.0)
+        assert world.kept() == ("False", "MinimumNotObserved")
+        assert world.capacity() is None, "nothing else is kept instead"
 
     world.run(play)
+
+
+def _is_of_all_pods(request: Request) -> bool:
+    """Whether all unfinished pods are asked for, with their specs: what an observation begins with."""
+    return request.path == "/api/v1/pods" and "fieldSelector" in dict(request.query)
 
 
 def test_the_condition_is_known_to_be_about_the_present_spec() -> None:

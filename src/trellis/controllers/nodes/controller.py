@@ -235,7 +235,9 @@ class NodeController(Controller):
 
     async def _publish_look(self, looked: Looked, now: float) -> None:
         if self._may_act() and self.informers.why_not_trusted() is None:
-            await self._publish(all_verdicts(looked.buffers, looked.problems, self.watching.buffers), now)
+            buffers = all_verdicts(looked.buffers, looked.problems, self.watching.buffers)
+            self._counting.observed(buffers)
+            await self._publish(buffers, now)
 
     def _tell(self, groups: Groups, plans: Plans, buffers: tuple[BufferVerdict, ...], failed: frozenset[str]) -> None:
         self._reporting.group_problems(groups.problems)

@@ -32,17 +32,20 @@ class Counting:
         self._set(named.UNREADABLE, Counter((kind,) for kind, _ in plans.problems))
         self._set(named.GROUP_PROBLEMS, Counter((each.said.reason.code,) for each in groups.problems))
         self._metrics.set_all(named.INSTANCES, _instances(groups.states))
-        self._set(named.BUFFERS, Counter((each.said.reason.code,) for each in buffers))
-        self._own(sorted(buffers, key=lambda each: each.key)[: self._most])
+        for each in self.observed(buffers):
+            self._metrics.add(named.HITS, each.hits, *each.key)
+            self._metrics.add(named.MISSES, each.misses, *each.key)
 
-    def _own(self, buffers: Sequence[BufferVerdict]) -> None:
-        self._metrics.keep(named.BUFFER, {each.key for each in buffers})
-        for each in buffers:
+    def observed(self, buffers: Sequence[BufferVerdict]) -> Sequence[BufferVerdict]:
+        """This is said of Buffers; those that have figures of their own. Hits and misses are counted by plans alone."""
+        self._set(named.BUFFERS, Counter((each.said.reason.code,) for each in buffers))
+        own = sorted(buffers, key=lambda each: each.key)[: self._most]
+        self._metrics.keep(named.BUFFER, {each.key for each in own})
+        for each in own:
             self._metrics.set(named.CHUNKS, each.chunks, *each.key)
             self._metrics.set(named.PROVISIONED, each.on_ready, *each.key)
             self._metrics.set(named.PRICE, each.price, *each.key)
-            self._metrics.add(named.HITS, each.hits, *each.key)
-            self._metrics.add(named.MISSES, each.misses, *each.key)
+        return own
 
     def _set(self, spec: GaugeSpec, counts: Counter[tuple[str, ...]]) -> None:
         self._metrics.set_all(spec, {labels: float(count) for labels, count in counts.items()})
