@@ -11,8 +11,11 @@ from cluster_controllers import DENIED, shipped_controllers
 from testbed.client import Json
 from testbed.cluster import Cluster
 from testbed.controllers import Controller
+from testbed.rights import until_granted
 
 Start = Callable[..., Controller]
+
+ACCOUNT = "system:serviceaccount:kube-system:trellis-buffers"
 
 GROUP = "/apis/autoscaling.x-k8s.io/v1alpha1"
 
@@ -24,10 +27,32 @@ def buffer_controllers(cluster: Cluster, directory: Path, *, restarts: bool = Fa
     An API server that `restarts` forbids everything for a moment.
     """
     never = (DENIED, "traceback", "a look failed")
-    with shipped_controllers(
-        cluster, directory, "buffers", lambda _: ["--buffer-interval=2s"], never=never, restarts=restarts
-    ) as start:
+
+    def usual(namespace: str) -> list[str]:
+        _let_read_the_lease(cluster, namespace)
+        return ["--buffer-interval=2s", f"--nodes-lease={namespace}/trellis-nodes"]
+
+    with shipped_controllers(cluster, directory, "buffers", usual, never=never, restarts=restarts) as start:
         yield start
+
+
+def _let_read_the_lease(cluster: Cluster, namespace: str) -> None:
+    """Tests run side by side: the controller yields to the node autoscaler of its own test, by a Lease of its own."""
+    meta = {"name": "read-nodes-lease", "namespace": namespace}
+    kind = "rbac.authorization.k8s.io"
+    rule = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get"]}
+    role = {"apiVersion": f"{kind}/v1", "kind": "Role", "metadata": meta, "rules": [rule]}
+    cluster.api.apply(role)
+    cluster.api.apply(
+        {
+            "apiVersion": f"{kind}/v1",
+            "kind": "RoleBinding",
+            "metadata": meta,
+            "roleRef": {"apiGroup": kind, "kind": "Role", "name": meta["name"]},
+            "subjects": [{"kind": "ServiceAccount", "name": "trellis-buffers", "namespace": "kube-system"}],
+        }
+    )
+    until_granted(cluster.api, ACCOUNT, [role])
 
 
 def buffer(name: str, kind: str = "Deployment", target: str = "", version: str = "apps/v1", **spec: Any) -> Json:

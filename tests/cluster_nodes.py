@@ -41,7 +41,9 @@ def node_controllers(cluster: Cluster, directory: Path, *, restarts: bool = Fals
     """
 
     def usual(namespace: str) -> list[str]:
-        return [f"--kwok-node-groups={namespace}/groups", "--scan-interval=2s"]
+        # Tests run side by side: what yields to a node autoscaler is to yield to that of its own test.
+        lease = f"--leader-elect-resource-namespace={namespace}"
+        return [f"--kwok-node-groups={namespace}/groups", "--scan-interval=2s", lease]
 
     # A namespace of another test that is being deleted takes no Event on its pods, whatever the rights are.
     never = (f"{DENIED}: user", "traceback", "pass failed")
@@ -81,8 +83,8 @@ class Yard:
     def placement(self) -> Json:
         return {"tolerations": self.tolerations, "nodeSelector": {"yard": self.group}}
 
-    def deploy(self, name: str, replicas: int, cpu: str = "500m") -> None:
-        made = deployment(name, container(cpu=cpu, memory="64Mi"), replicas=replicas, **self.placement)
+    def deploy(self, name: str, replicas: int, cpu: str = "500m", placement: Json | None = None) -> None:
+        made = deployment(name, container(cpu=cpu, memory="64Mi"), replicas=replicas, **(placement or self.placement))
         self.cluster.api.create(made, self.namespace)
 
     def scale(self, name: str, replicas: int) -> None:
@@ -114,11 +116,12 @@ class Yard:
         self.cluster.remove_nodes(*self.nodes())
 
     def _let_read(self) -> None:
-        """The account may read the ConfigMap that it was told of, as an administrator would see to."""
+        """The account may read the ConfigMap and hold the Lease it was told of, as an administrator would see to."""
         meta = {"name": "read-groups", "namespace": self.namespace}
         kind = "rbac.authorization.k8s.io"
         rule = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "watch"]}
-        role = {"apiVersion": f"{kind}/v1", "kind": "Role", "metadata": meta, "rules": [rule]}
+        lease = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create", "get", "patch"]}
+        role = {"apiVersion": f"{kind}/v1", "kind": "Role", "metadata": meta, "rules": [rule, lease]}
         self.cluster.api.apply(role)
         self.cluster.api.apply(
             {

@@ -181,7 +181,7 @@ def test_a_buffer_is_kept_as_a_capacity_buffer_and_given_up(
     until("the new count", lambda: api.get(capacity_path(namespace))["spec"]["replicas"] == 5)
     assert condition_of(cluster, namespace, "web") == ("True", "BufferReady")
     api.patch(buffer_path(namespace, "web"), {"spec": {"recreationStrategy": "KeepMinimum"}})
-    until("what cannot be said", lambda: kept(cluster, namespace) == ("True", "KeptOnTopElsewhere"))
+    until("a minimum", lambda: kept(cluster, namespace) == ("True", "MinimumKeptElsewhere"))
 
     # Without the flag nobody keeps it any more.
     started.process.stop()

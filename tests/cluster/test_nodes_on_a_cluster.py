@@ -17,6 +17,7 @@ from cluster_vpas import until_value, value
 from testbed import shipped
 from testbed.client import Json
 from testbed.cluster import Cluster
+from testbed.nodes import Node, Taint
 from testbed.waiting import until
 from testbed.workloads import container, job, pod
 
@@ -119,17 +120,46 @@ def test_one_process_can_translate_buffers_and_keep_their_room(
     assert len(yard.ready_nodes()) == 1
 
 
-@pytest.mark.req("BF-11")
-def test_without_a_node_autoscaler_a_buffer_is_translated_and_not_provisioned(
-    cluster: Cluster, namespace: str, yard: Yard, buffers: StartBuffers
+@pytest.mark.req("BF-11", "BF-37", "BF-44")
+def test_without_a_node_autoscaler_a_buffer_is_provisioned_while_it_fits_and_both_ways_of_handing_over_work(
+    cluster: Cluster, namespace: str, yard: Yard, nodes: Start, buffers: StartBuffers
 ) -> None:
     yard.declare()
-    buffers(namespace)
+    controller = buffers(namespace)
     capacity = {"pods": {"replicaNum": 2, "podSpec": yard.pod_spec()}}
     cluster.api.create(buffer("spare", kind="", capacity=capacity), namespace)
     until("the translation", lambda: chunks_of(cluster, namespace, "spare") == 2)
-    assert yard.provisioned("spare") is None
-    assert not yard.nodes()
+    until("no room", lambda: yard.provisioned("spare") == ("False", "BufferNotProvisioned"))
+    assert not yard.nodes(), "nothing is ordered for it"
+    assert "lastFullyProvisioned" not in status_of(cluster, namespace, "spare")
+
+    # A node that somebody else manages. The yard removes it at the end.
+    taint = (Taint(namespace),)
+    cluster.add_nodes(Node(name=f"{namespace}-n", cpu="1", memory="4Gi", labels={"yard": yard.group}, taints=taint))
+    until("it to fit", lambda: yard.is_whole("spare"))
+    assert abs(_age(status_of(cluster, namespace, "spare")["lastFullyProvisioned"])) < 300
+    assert managers(cluster, namespace, "spare") == {"trellis-buffers"}
+    yard.deploy("web", 1)
+    until("a pod to take a half", lambda: yard.provisioned("spare") == ("False", "BufferNotProvisioned"))
+    until_value(controller, "trellis_buffers_hits_total", 1, namespace=namespace)
+    until_value(controller, "trellis_buffers_provisioned_chunks", 1, namespace=namespace)
+    assert value(controller, "trellis_buffers_price_per_hour", namespace=namespace) > 0
+
+    autoscaler = nodes(namespace)
+    until("a node to be ordered, and the chunks to fit", lambda: yard.is_whole("spare"))
+    until("one writer", lambda: managers(cluster, namespace, "spare") == {"trellis-nodes"})
+    autoscaler.process.kill()
+    cluster.remove_nodes(*yard.nodes())
+    until("the other to take over", lambda: yard.provisioned("spare") == ("False", "BufferNotProvisioned"))
+    until("one writer again", lambda: managers(cluster, namespace, "spare") == {"trellis-buffers"})
+
+
+def managers(cluster: Cluster, namespace: str, name: str) -> set[str]:
+    """Who owns anything of what is said about a Buffer's provisioning."""
+    found = cluster.api.get(buffer_path(namespace, name))["metadata"]["managedFields"]
+    mark = 'k:{"type":"Provisioned"}'
+    parts = ((each["manager"], each["fieldsV1"].get("f:status", {})) for each in found)
+    return {who for who, own in parts if "f:lastFullyProvisioned" in own or mark in own.get("f:conditions", {})}
 
 
 @pytest.mark.req("BF-01")

@@ -10,7 +10,7 @@ import yaml
 from buffer_world import translated
 from transcripts import BLOCK
 from trellis.controllers.buffers import owned, translated_condition
-from trellis.core.buffers import elsewhere, said_elsewhere
+from trellis.core.buffers import said_elsewhere
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "guides" / "buffers-elsewhere.md").read_text()
 
@@ -29,7 +29,8 @@ def test_every_reason_of_the_condition_is_on_the_page() -> None:
         translated_condition.KEPT_ELSEWHERE,
         translated_condition.NOTHING_ELSEWHERE,
         translated_condition.CAPACITY_BUFFERS_NOT_SERVED,
-        elsewhere.KEPT_ON_TOP_ELSEWHERE,
+        translated_condition.MINIMUM_KEPT_ELSEWHERE,
+        translated_condition.MINIMUM_NOT_OBSERVED,
         owned.OWNED_NAME_TAKEN,
         owned.OWNED_REFUSED,
     )

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from counted_packing import counted_packing
 from model_cluster import container, shape, wants, workload
 from simulated import hpa
 from simulated_nodes import BOOT, Lived, a_buffer, job, on_nodes, plain, pool, room_for
@@ -146,10 +147,19 @@ def test_a_pod_is_bound_at_once_where_a_balloon_would_have_to_go_first() -> None
 
 
 @pytest.mark.req("BF-41")
-def test_ten_thousand_chunks_of_a_hundred_shapes_are_planned_like_any() -> None:
-    shapes = [a_buffer(room_for(100, f"{1000 + number}m"), f"spare-{number}") for number in range(100)]
-    many = on_nodes(idle(), pools=(pool(cpu="64", memory="256Gi", max_size=300),), steps=10)
-    lived = Lived(many, *shapes).until(BOOT + 60)
+def test_ten_thousand_chunks_of_a_hundred_shapes_are_planned_like_any(monkeypatch: pytest.MonkeyPatch) -> None:
+    packed = counted_packing(monkeypatch)
+
+    def lived_with(chunks: int) -> Lived:
+        shapes = [a_buffer(room_for(chunks, f"{1000 + number}m"), f"spare-{number}") for number in range(100)]
+        many = on_nodes(idle(), pools=(pool(cpu="64", memory="256Gi", max_size=300),), steps=10)
+        return Lived(many, *shapes).until(BOOT + 60)
+
+    lived_with(1)
+    of_a_hundred = packed()
+    lived = lived_with(100)
+    # A hundred times the chunks cost what the nodes for them cost, and nothing for each of them.
+    assert packed() <= of_a_hundred + 2 * lived.groups()["pool"]
     assert lived.chunks == 10_000
     assert lived.groups()["pool"] == pytest.approx(10_495 / 64, rel=0.05), "nodes are nearly full"
     assert lived.pods == {}

@@ -19,14 +19,17 @@ def start(settings: NodeControllerSettings) -> Main:
 
 
 def _translating(settings: NodeControllerSettings, file: Path) -> Main:
-    """The Buffer controller of a file of settings; the cluster is the autoscaler's."""
+    """The Buffer controller of a file of settings; the cluster is the autoscaler's, and so is the Lease it yields to."""
     from trellis.controllers.buffers.process import translating  # noqa: PLC0415 -- for those who want both
     from trellis.controllers.buffers.settings import BufferControllerSettings  # noqa: PLC0415
     from trellis.runtime.setting_loading import load  # noqa: PLC0415
     from trellis.runtime.setting_sources import from_file  # noqa: PLC0415
 
     loaded = load(BufferControllerSettings, from_file(BufferControllerSettings, file))
-    return translating(msgspec.structs.replace(loaded.settings, access=settings.access))
+    leader = settings.leader
+    lease = f"{leader.leader_elect_resource_namespace}/{leader.leader_elect_resource_name}"
+    headroom = msgspec.structs.replace(loaded.settings.headroom, nodes_lease=lease)
+    return translating(msgspec.structs.replace(loaded.settings, access=settings.access, headroom=headroom))
 
 
 command = component(

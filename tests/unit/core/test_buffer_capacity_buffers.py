@@ -24,7 +24,6 @@ from trellis.core.buffers import (
     translate_capacity_buffer,
 )
 from trellis.core.buffers.capacity_buffers import LIMITS_NOT_REQUESTED, NO_REFERENCE, SIZE_NOT_STATED
-from trellis.core.buffers.elsewhere import KEPT_ON_TOP_ELSEWHERE
 from trellis.core.buffers.translate import TARGET_NOT_SEEN
 from trellis.core.model.target_problems import TARGET_NOT_FOUND, unread
 
@@ -163,7 +162,6 @@ def test_a_buffer_is_said_as_a_capacity_buffer_with_a_template() -> None:
         "replicas": 3,
     }
     assert name != managed_template_name("web")
-    assert found_elsewhere.unsaid == ()
     template = convert_object(found_elsewhere.template, PodTemplate).template
     assert template.metadata.labels == {"app": "web", "pod-template-hash": "abc"}
     assert template.spec.priority is None
@@ -171,15 +169,12 @@ def test_a_buffer_is_said_as_a_capacity_buffer_with_a_template() -> None:
     assert all(each["image"] for each in (*written["containers"], *written["initContainers"]))
 
 
-def test_what_upstream_cannot_say_is_said() -> None:
+def test_a_dedicated_and_a_scheduled_buffer_are_a_number() -> None:
     pods = {"pods": {"replicaNum": 3, "podSpec": a_spec()}}
-    minimum = said_elsewhere("web", translated(buffer(capacity=pods, recreationStrategy="KeepMinimum")))
-    assert minimum is not None
-    assert [each.reason for each in minimum.unsaid] == [KEPT_ON_TOP_ELSEWHERE]
     own = buffer(capacity=pods, recreationStrategy="KeepMinimum", podSelector={"matchLabels": {"a": "b"}})
     dedicated = said_elsewhere("web", translated(own, Facts(filled={"cpu": 1_000, "memory": 2**40})))
     assert dedicated is not None
-    assert (dedicated.spec["replicas"], dedicated.unsaid) == (1, ())
+    assert dedicated.spec["replicas"] == 1
     closed = {"windows": [{"start": "0 0 1 1 *", "duration": "1h"}]}
     outside = said_elsewhere("web", translated(buffer(capacity=pods, schedule=closed)))
     assert outside is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from counted_packing import counted_packing
 from manifests import buffer
 from nodes_world import ZONE, Cluster, Document, a_buffer, a_daemon_set, a_group, a_node, a_pod, a_spec, apart
 from trellis.api.buffer import Buffer
@@ -275,10 +276,18 @@ def test_a_chunk_has_the_same_name_for_ever() -> None:
 
 
 @pytest.mark.req("BF-41")
-def test_ten_thousand_chunks_of_a_hundred_shapes_make_a_hundred_questions() -> None:
+def test_ten_thousand_chunks_of_a_hundred_shapes_are_packed_shape_by_shape(monkeypatch: pytest.MonkeyPatch) -> None:
+    packed = counted_packing(monkeypatch)
     groups = [a_group(f"g{at}", cpu="16", memory="64Gi", labels={ZONE: "abc"[at % 3]}, most=5000) for at in range(6)]
     cluster = Cluster(*groups, settings=UpSettings(max_nodes_per_scaleup=10_000))
     cluster.buffers(*(a_buffer(f"b{at:02}", 100, a_spec(f"{100 + at}m", "256Mi")) for at in range(100)))
     plan = cluster.plan()
     assert sum(sum(each.ordered.values()) for each in plan.buffers) == 10_000
-    assert sum(each.count for each in plan.orders) <= 110
+    nodes = sum(each.count for each in plan.orders)
+    assert nodes <= 110
+    # Each shape is packed once, and again where it begins on a new node; no chunk is packed by itself.
+    assert packed() <= 100 + nodes
+    cluster.settle()
+    packed()
+    assert cluster.plan().orders == ()
+    assert packed() <= 2 * 100, "where there is room for all, once for the places they had and once for others"
