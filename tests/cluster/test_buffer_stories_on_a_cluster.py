@@ -144,15 +144,15 @@ def test_both_stories_run_by_their_own_manifests(
     yard.scale("my-deployment", 11)
     until("the pod to run", lambda: len(yard.running()) == 11)
     assert {each["spec"]["nodeName"] for each in yard.pods()} == before
-    until("room for a tenth again", lambda: chunks_of(cluster, NAMESPACE, ONE) == 2 and yard.is_whole(ONE))
-    assert len(nodes_of(yard, "serving")) == 7
+    until("a tenth of eleven", lambda: chunks_of(cluster, NAMESPACE, ONE) == 2)
+    until("room for it", lambda: len(nodes_of(yard, "serving")) == 7 and yard.is_whole(ONE))
 
     # Story 2: the class has no node yet; once it has, chunks are as large as its nodes take.
     cluster.api.create(mended(cluster, tmp_path, STORY_2), NAMESPACE)
-    until("chunks that fit the nodes", lambda: chunks_of(cluster, NAMESPACE, TWO) == 6 and yard.is_whole(TWO))
+    until("chunks that fit the nodes", lambda: chunks_of(cluster, NAMESPACE, TWO) == 6)
     assert requests_of(cluster, NAMESPACE, TWO)["cpu"] == "6666m"
+    until("room for them", lambda: len(nodes_of(yard, "ci")) == 6 and yard.is_whole(TWO))
     before = nodes_of(yard, "ci")
-    assert len(before) == 6
     # One-off tasks of the CI start on nodes that are there, and what they take is made anew.
     for number in range(3):
         task = job(f"task-{number}", container(cpu="6", memory="64Mi"))
