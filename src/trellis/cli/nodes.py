@@ -19,7 +19,7 @@ def start(settings: NodeControllerSettings) -> Main:
 
 
 def _translating(settings: NodeControllerSettings, file: Path) -> Main:
-    """The Buffer controller of a file of settings; the cluster is the autoscaler's, and so is the Lease it yields to."""
+    """The Buffer controller of a file of settings; the cluster and the Lease it yields to are the autoscaler's."""
     from trellis.controllers.buffers.process import translating  # noqa: PLC0415 -- for those who want both
     from trellis.controllers.buffers.settings import BufferControllerSettings  # noqa: PLC0415
     from trellis.runtime.setting_loading import load  # noqa: PLC0415

@@ -84,7 +84,10 @@ def _room_lines(buffer: BufferPart, room: Room) -> Iterator[str]:
     if room.chunks is not None:
         on = f", on {counted(room.on, 'node')}" if room.chunks else ""
         yield f"{_beside(buffer)} there is room for {room.chunks} of {counted(buffer.chunks, 'chunk')}{on}."
-        yield "Other Buffers, which want room too, are not counted."
+        yield "Other Buffers are placed beside it, as their status has them."
+    if room.kept_on_top is not None:
+        kept = counted(room.kept_on_top, "chunk")
+        yield f"As a CapacityBuffer, which is kept on top of what runs, it stands for {kept}: the rest is used by pods."
     if room.obstacles:
         yield f"No further chunk fits {listed(list(map(_obstacle, room.obstacles)))}."
 

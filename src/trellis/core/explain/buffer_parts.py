@@ -86,7 +86,8 @@ class Hindrance(Part, frozen=True):
 class Room(Part, frozen=True):
     """Of all `nodes` so many would take a chunk if they were empty; `chunks` find room now, on so many of them (`on`).
 
-    Without `chunks` not all pods are known, so that nobody can say.
+    Without `chunks` not all pods are known, so that nobody can say. `kept_on_top` is of a minimum alone: so many chunks
+    an autoscaler has to keep beside all pods that only knows `KeepEmpty`.
     """
 
     nodes: int
@@ -94,6 +95,7 @@ class Room(Part, frozen=True):
     chunks: int | None = None
     on: int = 0
     obstacles: tuple[Hindrance, ...] = ()
+    kept_on_top: int | None = None
 
 
 class Cost(Part, frozen=True):

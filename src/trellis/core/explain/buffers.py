@@ -56,7 +56,7 @@ def buffer_part(evidence: Evidence, buffered: Buffered, rooms: Rooms, prices: Pr
         chunk=chunk_part(buffered, made),
         totals=totals,
         cost=_cost(totals, prices) if made.chunks else None,
-        room=rooms.for_chunks(made, evidence.namespace),
+        room=rooms.for_chunks(made, buffer, evidence),
         is_stored=is_written(status_of(made, buffer.status, metadata.generation, evidence.now), buffer.status),
     )
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from trellis.api.buffer import Buffer
 from trellis.api.kube.nodes import Node
 from trellis.api.kube.workloads import DaemonSet
 from trellis.core.explain.settings import Components
@@ -68,8 +69,8 @@ def noded_in(collected: Collected, groups: KnownGroups, components: Components, 
     """Both plans; None if not all nodes and pods are known."""
     if not knows_rooms(collected):
         return None
-    storage = _storage(collected)
-    snapshot = _snapshot(collected, groups, storage, components.expendable_below)
+    storage = storage_of(collected)
+    snapshot = snapshot_of(collected, groups, storage, components.expendable_below)
     seats = plan_up(snapshot, UpMemory(), now, components.nodes_up).memory.seats
     view = DownView(snapshot, tuple(collected.pdbs), storage, seats)
     memory = DownMemory(removals={each.node: each for each in _removals(snapshot, now)})
@@ -78,8 +79,8 @@ def noded_in(collected: Collected, groups: KnownGroups, components: Components, 
     return Noded(snapshot, view, down, up, memory, groups, components, now)
 
 
-def _snapshot(collected: Collected, groups: KnownGroups, storage: Storage, expendable_below: int) -> Snapshot:
-    """Volumes come before the pods that have them."""
+def snapshot_of(collected: Collected, groups: KnownGroups, storage: Storage, expendable_below: int) -> Snapshot:
+    """All that was collected. Volumes come before the pods that have them."""
     snapshot = Snapshot(expendable_below)
     for each in collected.namespaces:
         snapshot.put_namespace(each.metadata.name, each.metadata.labels)
@@ -89,7 +90,7 @@ def _snapshot(collected: Collected, groups: KnownGroups, storage: Storage, expen
     for pod in collected.pods:
         snapshot.put_pod(key_of(pod), pod)
     for buffer in collected.buffers:
-        snapshot.put_buffer(key_of(buffer), buffer)
+        snapshot.put_buffer(key_of(buffer), known_by_uid(buffer))
     for daemon_set in collected.workloads[DaemonSet.__name__]:
         if isinstance(daemon_set, DaemonSet):
             snapshot.put_daemon_set(key_of(daemon_set), daemon_set)
@@ -97,7 +98,16 @@ def _snapshot(collected: Collected, groups: KnownGroups, storage: Storage, expen
     return snapshot
 
 
-def _storage(collected: Collected) -> Storage:
+def known_by_uid(buffer: Buffer) -> Buffer:
+    """A Buffer with a UID, by which its chunks are known: its name, where it was collected without one."""
+    if buffer.metadata.uid:
+        return buffer
+    metadata = msgspec.structs.replace(buffer.metadata, uid="/".join(key_of(buffer)))
+    return msgspec.structs.replace(buffer, metadata=metadata)
+
+
+def storage_of(collected: Collected) -> Storage:
+    """All claims, volumes and classes."""
     return Storage(
         claims=collected.claims.objects,
         volumes={each.metadata.name: each for each in collected.volumes},
