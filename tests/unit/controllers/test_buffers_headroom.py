@@ -65,6 +65,7 @@ def test_without_a_node_autoscaler_a_buffer_is_provisioned_while_its_chunks_fit_
         }
 
     world.run(play)
+    assert b'"observed"' in world.recording.lines, "what was observed has been decided again from the recording"
 
 
 def test_nothing_is_written_while_nothing_changes_but_the_time_of_being_full() -> None:

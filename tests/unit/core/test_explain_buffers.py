@@ -277,6 +277,8 @@ def test_room_is_counted_beside_what_runs_or_as_if_nothing_did(on_top: bool) -> 
     room = room_of(part)
     assert (room.nodes, room.takes, room.chunks, part.on_top) == (1, 1, 1 if on_top else 3, on_top)
     assert [(each.reason.code, each.resource) for each in room.obstacles] == ([("NodeFull", "cpu")] if on_top else [])
+    # Pods use all of the minimum: an autoscaler that keeps chunks on top of what runs has none to keep.
+    assert room.kept_on_top == (None if on_top else 0)
 
 
 def test_a_chunk_that_no_node_takes_says_why() -> None:

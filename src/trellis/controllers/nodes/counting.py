@@ -32,9 +32,9 @@ class Counting:
         self._set(named.UNREADABLE, Counter((kind,) for kind, _ in plans.problems))
         self._set(named.GROUP_PROBLEMS, Counter((each.said.reason.code,) for each in groups.problems))
         self._metrics.set_all(named.INSTANCES, _instances(groups.states))
-        for each in self.observed(buffers):
-            self._metrics.add(named.HITS, each.hits, *each.key)
-            self._metrics.add(named.MISSES, each.misses, *each.key)
+        for verdict in self.observed(buffers):
+            self._metrics.add(named.HITS, verdict.hits, *verdict.key)
+            self._metrics.add(named.MISSES, verdict.misses, *verdict.key)
 
     def observed(self, buffers: Sequence[BufferVerdict]) -> Sequence[BufferVerdict]:
         """This is said of Buffers; those that have figures of their own. Hits and misses are counted by plans alone."""
