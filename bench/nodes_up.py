@@ -58,10 +58,13 @@ def measure() -> list[Row]:
 
 
 def _since_read(make: Callable[[], Snapshot]) -> float:
-    """How long it takes to read a cluster, and to plan for it once."""
-    start = time.perf_counter()
-    _plan(make())
-    return time.perf_counter() - start
+    """The best time to read a cluster, and to plan for it once."""
+    best = float("inf")
+    for _ in range(ROUNDS):
+        start = time.perf_counter()
+        _plan(make())
+        best = min(best, time.perf_counter() - start)
+    return best
 
 
 def _waiting(pods: int, *, mixed: bool, alike: int = ALIKE) -> Snapshot:
