@@ -287,8 +287,8 @@ def test_its_scale_can_be_driven_by_people_and_by_an_hpa(cluster: Cluster, names
     until("the HPA to be asked", lambda: inactive() == "FailedGetExternalMetric")
 
 
-@pytest.mark.req("BF-06", "BF-28", "BF-46", "BF-48")
-def test_the_stories_are_taken_as_written_and_what_cannot_be_is_refused(
+@pytest.mark.req("BF-06", "BF-28")
+def test_shorthands_are_taken_and_a_chunk_larger_than_a_total_is_refused(
     cluster: Cluster, namespace: str, controller: Start
 ) -> None:
     labels = {"cloud.google.com/compute-class": namespace}

@@ -24,6 +24,10 @@ NEEDED = [
     "watch resourcequotas",
     "watch limitranges",
     "watch nodes",
+    "watch namespaces",
+    "watch persistentvolumeclaims",
+    "watch persistentvolumes",
+    "watch storageclasses.storage.k8s.io",
     "create events",
     "patch events",
     "create capacitybuffers.autoscaling.x-k8s.io",
@@ -33,6 +37,7 @@ NEEDED = [
     "delete podtemplates",
     "create leases.coordination.k8s.io kube-system/",
     "patch leases.coordination.k8s.io kube-system/trellis-buffers",
+    "get leases.coordination.k8s.io kube-system/trellis-nodes",
 ]
 DENIED = [
     "get secrets",
@@ -48,6 +53,7 @@ DENIED = [
     "patch nodes",
     "patch verticalpodautoscalers.autoscaling.k8s.io/status",
     "patch leases.coordination.k8s.io kube-system/kube-scheduler",
+    "patch leases.coordination.k8s.io kube-system/trellis-nodes",
     "create leases.coordination.k8s.io default/",
 ]
 

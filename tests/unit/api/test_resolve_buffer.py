@@ -91,7 +91,8 @@ def test_story_1s_shorthand_means_a_percentage() -> None:
 
 @pytest.mark.req("BF-48", "BF-26")
 def test_story_2s_shorthand_means_a_node_class_and_numbers_are_quantities() -> None:
-    document = buffer(targetRef=TARGET, nodeClassBufferSpec={"totalCpu": 40, "totalMem": "5120Mi"})
+    target = {"apiVersion": "apps/v1", "kind": "CustomComputeClass", "name": "my-custom-class"}
+    document = buffer(targetRef=target, nodeClassBufferSpec={"totalCpu": 40, "totalMem": "5120Mi"})
     totals = meaning(document).capacity
     assert isinstance(totals, NodeClassTotals)
     assert totals.cpu == Quantity.parse("40") == Quantity.parse("40000m")

@@ -418,6 +418,7 @@ def test_story_1_is_taken_as_written() -> None:
     world.add_buffer(
         "story",
         **target("Deployment", "my-deployment"),
+        type="buffer.x-k8s.io/active-capacity",
         recreationStrategy="keep-empty",
         replicaBasedBufferSpec={"replicasCountPercentage": 10, "minCount": 1},
     )
@@ -437,8 +438,9 @@ def test_story_2_is_split_into_chunks_for_the_smallest_node_and_follows_the_node
     world.add_node("other", "2")
     world.add_buffer(
         "story",
-        **target("CustomComputeClass", "my-custom-class", "cloud.google.com/v1"),
-        recreationStrategy="keep-minimum",
+        **target("CustomComputeClass", "my-custom-class"),
+        type="buffer.x-k8s.io/active-capacity",
+        recreationStrategy="keep-empty",
         nodeClassBufferSpec={"totalCpu": 40, "totalMem": "5120Mi"},
     )
 

@@ -70,7 +70,7 @@ class TranslationSettings(Settings, frozen=True):
         int,
         Setting(
             "Buffers with metrics of their own; others are only counted.",
-            why="Each has four series, and a monitoring system pays for every one.",
+            why="Each has eight series, and a monitoring system pays for every one.",
             minimum=0,
         ),
     ] = 1_000
