@@ -100,7 +100,7 @@ def checked(directory: Path, story: str) -> str:
     """What `trellis check` says of a manifest."""
     file = directory / "story.yaml"
     file.write_text(story)
-    command = [Path(sys.executable).with_name("trellis"), "check", str(file)]
+    command = [str(Path(sys.executable).with_name("trellis")), "check", str(file)]
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout
 
 

@@ -198,6 +198,10 @@ def test_the_status_has_two_writers_and_neither_loses_anything(
 ) -> None:
     workload(cluster, namespace, 1)
     cluster.api.create(buffer("web"), namespace)
+    # Some node autoscaler of ours runs.
+    held = {"holderIdentity": "nodes-1", "leaseDurationSeconds": 3600}
+    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "trellis-nodes"}}
+    cluster.api.create({**lease, "spec": held}, namespace)
     started = controller(namespace)
     until("two chunks", lambda: chunks_of(cluster, namespace, "web") == 2)
     told = {"type": "Provisioned", "status": "True", "reason": "AllThere", "message": ""}
@@ -226,6 +230,7 @@ def test_a_buffer_changes_nothing_else_and_is_written_once(cluster: Cluster, nam
     cluster.api.create(buffer("web", capacity={"replicas": {"exactly": 1000}}), namespace)
     first = controller(namespace, OFTEN)
     until("all chunks", lambda: chunks_of(cluster, namespace, "web") == 1000)
+    until("whether they fit", lambda: condition_of(cluster, namespace, "web", "Provisioned"))
     version = cluster.api.get(buffer_path(namespace, "web"))["metadata"]["resourceVersion"]
     # Nothing changes, and so nothing is written. Another one has nothing to say either.
     second = controller(namespace, OFTEN)

@@ -87,6 +87,7 @@ def test_of_a_minimum_the_capacity_buffer_keeps_what_pods_leave_of_it() -> None:
     )
 
     async def play(_: BufferController) -> None:
+        await world.wait(8.0)
         assert spec_of(world)["replicas"] == 3, "no node: nodes are added for all of it"
         assert world.kept() == ("True", "MinimumKeptElsewhere")
         assert world.condition("Provisioned") == ("False", "BufferNotProvisioned")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from nodes_world import START, a_buffer, a_node, a_pod, a_spec
+from nodes_world import START, Document, a_buffer, a_node, a_pod, a_spec
 from trellis.api.buffer import Buffer
 from trellis.api.kube.nodes import Node
 from trellis.api.kube.pods import Pod
@@ -19,7 +19,7 @@ from trellis.core.nodes.news import News
 from trellis.core.nodes.observing import Observed, Observer
 from trellis.core.nodes.up_settings import UpSettings
 
-MINIMUM = {"recreationStrategy": "KeepMinimum"}
+MINIMUM: Document = {"recreationStrategy": "KeepMinimum"}
 
 
 def on(node: str, pod: Pod) -> Pod:

@@ -14,7 +14,7 @@ from trellis.controllers.buffers.doubting import LATER_SECONDS, is_unsure, may_f
 from trellis.controllers.buffers.gathering import Gathering
 from trellis.controllers.buffers.headroom.headroom import Headroom
 from trellis.controllers.buffers.keeping import Keeping, Known
-from trellis.controllers.buffers.publishing import status_actions
+from trellis.controllers.buffers.publishing import release_action, status_write
 from trellis.controllers.buffers.sharing import Sharing
 from trellis.controllers.buffers.telling import tell
 from trellis.controllers.buffers.translating import Translating
@@ -143,11 +143,15 @@ class Looking:
         if known.told is not None and all(one is other for one, other in zip(known.told, told, strict=True)):
             return None
         known.settled = settled
-        for action in status_actions(buffer, settled, provision, self._now()):
-            outcome = await self._writer.write(action)
+        write = status_write(buffer, settled, provision, self._now())
+        if write is not None:
+            outcome = await self._writer.write(write.action)
             if not outcome.applied:
                 return _RETRY_SECONDS if outcome.result in _NOT_ANSWERED else None
             known.changed = self._now()
+            if write.takes_over:
+                # If somebody has written since, the next look finds out who owns what.
+                await self._writer.write(release_action(buffer, outcome.resource_version))
         known.told = told
         tell(self._record, reference_to(BUFFERS, buffer), known, settled)
         return None

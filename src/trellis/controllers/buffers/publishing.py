@@ -7,7 +7,7 @@ lose the other's. Whether a Buffer is provisioned is said by the node autoscaler
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from trellis.api.buffer import Buffer
 from trellis.controllers.buffers.field_owners import owned_by
@@ -21,28 +21,35 @@ from trellis.kube.resources import BUFFERS
 FIELD_MANAGER: Final = "trellis-buffers"
 
 
-def status_actions(buffer: Buffer, translation: Translation, provision: Provision, now: float) -> list[Action]:
-    """Write what a translation says, and whether it is provisioned; nothing if the status says so already."""
+class StatusWrite(NamedTuple):
+    """An apply of the status. `takes_over`: afterwards what the node autoscaler owned is to be released."""
+
+    action: Action
+    takes_over: bool = False
+
+
+def status_write(buffer: Buffer, translation: Translation, provision: Provision, now: float) -> StatusWrite | None:
+    """Write what a translation says, and whether it is provisioned; None if the status says so already."""
     status = status_of(translation, buffer.status, buffer.metadata.generation, now)
     ours, theirs = owned_by(buffer, FIELD_MANAGER), owned_by(buffer, NODES_FIELD_MANAGER)
     part = provisioned_part(provision, buffer.status, ours, theirs, now)
     if part.is_written and is_written(status, buffer.status):
-        return []
+        return None
     fields = dict(part.fields)
     status["conditions"] = [*status["conditions"], *fields.pop("conditions", ())]
-    written = _apply(buffer, {**status, **fields})
-    return [written, _release(buffer)] if part.takes_over else [written]
+    return StatusWrite(_apply(buffer, {**status, **fields}), part.takes_over)
 
 
-def _release(buffer: Buffer) -> Action:
-    """Have the node autoscaler that has ended own nothing: an apply under its name that names no field."""
+def release_action(buffer: Buffer, resource_version: str) -> Action:
+    """Have the node autoscaler that has ended own nothing: an apply under its name that names no field.
+
+    Only while the object is as our own write has left it: one that has just started may have written since, and what it
+    alone owns would be removed.
+    """
     metadata = buffer.metadata
-    document = {
-        "apiVersion": BUFFERS.api_version,
-        "kind": BUFFERS.kind,
-        "metadata": {"name": metadata.name, "namespace": metadata.namespace},
-    }
-    target = Target(BUFFERS, metadata.name, metadata.namespace, metadata.uid)
+    names = {"name": metadata.name, "namespace": metadata.namespace}
+    document = {"apiVersion": BUFFERS.api_version, "kind": BUFFERS.kind, "metadata": names}
+    target = Target(BUFFERS, metadata.name, metadata.namespace, metadata.uid, resource_version)
     patch = apply_patch(document, force=True)
     return PatchObject(target, patch, subresource="status", field_manager=NODES_FIELD_MANAGER)
 
