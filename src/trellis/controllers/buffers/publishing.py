@@ -37,7 +37,9 @@ def status_write(buffer: Buffer, translation: Translation, provision: Provision,
         return None
     fields = dict(part.fields)
     status["conditions"] = [*status["conditions"], *fields.pop("conditions", ())]
-    return StatusWrite(_apply(buffer, {**status, **fields}), part.takes_over)
+    # With the UID: a namesake that was made meanwhile would say for ever that it was provisioned before it was there.
+    uid = buffer.metadata.uid if part.fields else ""
+    return StatusWrite(_apply(buffer, {**status, **fields}, uid), part.takes_over)
 
 
 def release_action(buffer: Buffer, resource_version: str) -> Action:
@@ -54,7 +56,7 @@ def release_action(buffer: Buffer, resource_version: str) -> Action:
     return PatchObject(target, patch, subresource="status", field_manager=NODES_FIELD_MANAGER)
 
 
-def _apply(buffer: Buffer, status: Mapping[str, Any]) -> Action:
+def _apply(buffer: Buffer, status: Mapping[str, Any], uid: str) -> Action:
     metadata = buffer.metadata
     document = {
         "apiVersion": BUFFERS.api_version,
@@ -63,6 +65,6 @@ def _apply(buffer: Buffer, status: Mapping[str, Any]) -> Action:
         # What an apply does not name any more is removed.
         "status": {name: value for name, value in status.items() if value is not None},
     }
-    # Without the UID: server-side apply would create what is not there, but not through a subresource.
-    target = Target(BUFFERS, metadata.name, metadata.namespace)
+    # Server-side apply would create what is not there, but not through a subresource.
+    target = Target(BUFFERS, metadata.name, metadata.namespace, uid)
     return PatchObject(target, apply_patch(document, force=True), subresource="status", field_manager=FIELD_MANAGER)
