@@ -227,6 +227,7 @@ def test_a_buffer_changes_nothing_else_and_is_written_once(cluster: Cluster, nam
     workload(cluster, namespace, 2)
     before = [each["metadata"]["uid"] for each in cluster.pods(namespace, "web")]
     found = cluster.api.get(deployment_path(namespace))
+    scale = cluster.api.get(f"{deployment_path(namespace)}/scale")
     cluster.api.create(buffer("web", capacity={"replicas": {"exactly": 1000}}), namespace)
     first = controller(namespace, OFTEN)
     until("all chunks", lambda: chunks_of(cluster, namespace, "web") == 1000)
@@ -237,6 +238,10 @@ def test_a_buffer_changes_nothing_else_and_is_written_once(cluster: Cluster, nam
     for each in (first, second):
         until_passed(each, "trellis_buffers", 3)
     assert cluster.api.get(buffer_path(namespace, "web"))["metadata"]["resourceVersion"] == version
+    # Count and selector are what an HPA goes by, and usage is that of the pods.
+    with_buffer = cluster.api.get(f"{deployment_path(namespace)}/scale")
+    assert (with_buffer["spec"], with_buffer["status"]) == (scale["spec"], scale["status"])
+    assert [each["metadata"]["uid"] for each in cluster.pods(namespace, "web")] == before
     cluster.api.delete(buffer_path(namespace, "web"))
     after = cluster.api.get(deployment_path(namespace))
     assert (after["metadata"]["generation"], after["spec"]) == (found["metadata"]["generation"], found["spec"])

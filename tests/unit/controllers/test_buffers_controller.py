@@ -48,6 +48,20 @@ def test_a_buffer_stands_for_pods_like_the_newest_of_its_target() -> None:
     world.run(play)
 
 
+@pytest.mark.req("BF-14")
+def test_pods_that_are_not_alike_are_taken_to_be_like_the_newest() -> None:
+    world = World()
+    world.add_workload(replicas=3, pods=0)
+    for cpu in ("1", "3", "2"):
+        world.add_pod("web", {"containers": [app(cpu=cpu)]})
+    world.add_buffer(**TWO_OF_WEB, capacity={"replicas": {"exactly": 5}})
+
+    async def play(_: BufferController) -> None:
+        assert (world.chunks(), world.requests()) == (5, {"cpu": "2"})
+
+    world.run(play)
+
+
 @pytest.mark.req("BF-15", "BF-23")
 def test_size_and_shape_follow_the_target_within_a_second() -> None:
     world = world_with(40, **TEN_PERCENT)

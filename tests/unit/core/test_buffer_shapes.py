@@ -49,7 +49,7 @@ def test_the_newest_live_pod_stands_for_all() -> None:
     assert newest_live(pods[2:]) is None
 
 
-@pytest.mark.req("BF-12", "BF-14")
+@pytest.mark.req("BF-12")
 def test_a_live_pod_comes_before_the_template() -> None:
     live = a_pod(a_spec(app(cpu="700m")))
     made = translated(TWO, found(pod=live, template=a_template()))
