@@ -97,7 +97,10 @@ def test_a_buffer_is_told_the_truth_while_the_provider_is_silent() -> None:
         assert world.provisioned()[0] == "True"
         made[0].is_closed = True
         world.server.delete(f"{NODES}/small-1")
-        await world.wait(150)
+        await world.wait(60)
+        assert world.provisioned()[0] == "False"
+        assert world.counted("trellis_nodes_buffer_provisioned_chunks") == 0, "metrics say the same"
+        await world.wait(90)
         assert world.provisioned()[0] == "False"
         made[0].is_closed = False
         await world.wait(BOOT + 30)
