@@ -23,7 +23,7 @@ from trellis.api.kube.observed_pods import (
 from trellis.api.kube.pods import Pod
 from trellis.core.hvpa.viewing import HvpaPod, HvpaPodMeta
 
-_RUNNING = ObservedState()
+_NO_STATE = ObservedState()
 
 
 def observed_pod(pod: Pod) -> ObservedPod:
@@ -40,6 +40,7 @@ def observed_pod(pod: Pod) -> ObservedPod:
             creation_timestamp=metadata.creation_timestamp,
             deletion_timestamp=metadata.deletion_timestamp,
             labels=metadata.labels,
+            managed_fields=metadata.managed_fields,
         ),
         ObservedPodSpec(tuple(map(_container, spec.init_containers)), tuple(map(_container, spec.containers))),
         ObservedPodStatus(
@@ -70,7 +71,9 @@ def _status(status: ContainerStatus) -> ObservedContainerStatus:
 
 def _state(state: ContainerState) -> ObservedState:
     ended = state.terminated
-    return _RUNNING if ended is None else ObservedState(Ended(ended.reason, ended.finished_at))
+    if ended is not None:
+        return ObservedState(terminated=Ended(ended.reason, ended.started_at, ended.finished_at))
+    return ObservedState(state.running) if state.running is not None else _NO_STATE
 
 
 def _resources(resources: Resources) -> ObservedResources:

@@ -155,7 +155,7 @@ def test_pods_that_are_over_do_not_count_as_pods() -> None:
 
 
 def test_kills_that_pods_show_are_told() -> None:
-    ended = ObservedState(Ended("OOMKilled", THEN))
+    ended = ObservedState(terminated=Ended("OOMKilled", finished_at=THEN))
     status = ObservedContainerStatus("app", last_state=ended)
     what = found(pods=(pod("a", owner("StatefulSet", "db"), container_statuses=(status,)),), StatefulSet=[made("db")])
     [kill] = what.kills
@@ -163,7 +163,7 @@ def test_kills_that_pods_show_are_told() -> None:
 
 
 def test_a_kill_from_before_a_resize_is_not_taken_to_have_had_what_the_pod_has_now() -> None:
-    status = ObservedContainerStatus("app", last_state=ObservedState(Ended("OOMKilled", THEN)))
+    status = ObservedContainerStatus("app", last_state=ObservedState(terminated=Ended("OOMKilled", finished_at=THEN)))
     grown = pod("a", owner("StatefulSet", "db"), requests=("1", "3Gi"), container_statuses=(status,))
     grown = msgspec.structs.replace(grown, metadata=msgspec.structs.replace(grown.metadata, generation=2))
     told = OomKill("shop", "a", "", "app", THEN.timestamp())

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from trellis.api.kube.slices import NOTHING, Labels, Slice, Time
 
@@ -27,8 +29,24 @@ def controller_among(owners: Sequence[OwnerReference]) -> OwnerReference | None:
     return None
 
 
+RESIZE: Final = "resize"
+
+
+class ManagedFields(Slice, frozen=True):
+    """When a manager last changed fields, and through which subresource; which fields those are is not read."""
+
+    time: Time | None = None
+    subresource: str = ""
+
+
+def last_resize(entries: tuple[ManagedFields, ...]) -> tuple[ManagedFields, ...]:
+    """The newest entry of those who wrote `pods/resize`; all others, a quarter of a pod's bytes, are dropped."""
+    found = [each for each in entries if each.subresource == RESIZE and each.time is not None]
+    return (max(found, key=lambda each: each.time.timestamp() if each.time else 0.0),) if found else ()
+
+
 class ObjectMeta(Slice, frozen=True):
-    """The slice of `metadata`. `managed_fields`, a quarter of a pod's bytes, is deliberately not in it."""
+    """The slice of `metadata`. Of `managed_fields` only the last resize of a pod is kept."""
 
     name: str = ""
     generate_name: str = ""
@@ -43,6 +61,11 @@ class ObjectMeta(Slice, frozen=True):
     annotations: Labels = NOTHING
     owner_references: tuple[OwnerReference, ...] = ()
     finalizers: tuple[str, ...] = ()
+    managed_fields: tuple[ManagedFields, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.managed_fields:
+            force_setattr(self, "managed_fields", last_resize(self.managed_fields))
 
     @property
     def controller(self) -> OwnerReference | None:

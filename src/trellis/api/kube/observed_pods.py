@@ -12,6 +12,8 @@ from typing import Final
 
 from msgspec.structs import force_setattr
 
+from trellis.api.kube.containers import Running
+from trellis.api.kube.meta import ManagedFields, last_resize
 from trellis.api.kube.observed_workloads import Observed, OwnedMeta
 from trellis.api.kube.pods import READY
 from trellis.api.kube.slices import NOTHING, Labels, QuantityText, Slice, Time
@@ -20,12 +22,20 @@ OOM_KILLED: Final = "OOMKilled"
 
 
 class ObservedPodMeta(OwnedMeta, frozen=True):
-    """Name, owners and labels. `generation` is above 1 once the spec was changed, by a resize for one."""
+    """Name, owners and labels. `generation` is above 1 once the spec was changed, by a resize for one.
+
+    Of `managed_fields` only the last resize is kept.
+    """
 
     generation: int = 0
     creation_timestamp: Time | None = None
     deletion_timestamp: Time | None = None
     labels: Labels = NOTHING
+    managed_fields: tuple[ManagedFields, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.managed_fields:
+            force_setattr(self, "managed_fields", last_resize(self.managed_fields))
 
 
 class Amounts(Slice, frozen=True):
@@ -70,25 +80,37 @@ class ObservedPodSpec(Slice, frozen=True):
 
 
 class Ended(Slice, frozen=True):
-    """How and when a container ended."""
+    """How and when a container ended, and since when it had run."""
 
     reason: str = ""
+    started_at: Time | None = None
     finished_at: Time | None = None
 
 
 class ObservedState(Slice, frozen=True):
-    """Ended, or not."""
+    """Ended, running, or neither."""
 
+    running: Running | None = None
     terminated: Ended | None = None
 
 
+_NO_STATE: Final = ObservedState()
+
+
 class ObservedContainerStatus(Slice, frozen=True):
-    """How a container is, how it was before its last restart, and what the node enforces for it now."""
+    """How a container is, how it was before its last restart, and what the node enforces for it now.
+
+    When a container was started is kept only of one that ended before: nothing is asked of the others' starts.
+    """
 
     name: str = ""
     state: ObservedState = ObservedState()
     last_state: ObservedState = ObservedState()
     resources: ObservedResources | None = None
+
+    def __post_init__(self) -> None:
+        if self.state.running is not None and self.last_state.terminated is None:
+            force_setattr(self, "state", _NO_STATE)
 
 
 class ObservedCondition(Slice, frozen=True):

@@ -23,6 +23,7 @@ def update_settings(settings: UpdaterSettings, served: Served, version: ServerVe
         update_threshold=given.pod_update_threshold,
         lifetime=given.in_recommendation_bounds_eviction_lifetime_threshold.total_seconds(),
         evict_after_oom=given.evict_after_oom_threshold.total_seconds(),
+        down_patience=given.evict_after_container_down.total_seconds(),
         skip_disruption_budget=given.in_place_skip_disruption_budget,
         resizes=served.resizes_pods,
         lowers_memory_limits=version.number >= _LOWERS_MEMORY_LIMITS,

@@ -94,6 +94,15 @@ class DisruptionSettings(Settings, frozen=True):
             minimum=Duration(0),
         ),
     ] = Duration.from_seconds(600)
+    evict_after_container_down: Annotated[
+        Duration,
+        Setting(
+            "How long a container may be down before a pod that has to be resized is evicted instead.",
+            why="A pod is not resized in place while one of its containers is down. The kubelet restarts a container "
+            "at once, then after 10, 20 and 40 seconds; later a new pod is there sooner.",
+            minimum=Duration(0),
+        ),
+    ] = Duration.from_seconds(60)
     in_place_skip_disruption_budget: Annotated[
         bool,
         Setting(

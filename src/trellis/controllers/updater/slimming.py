@@ -87,6 +87,7 @@ def slim_pod(found: Pod) -> Pod:
         creation_timestamp=metadata.creation_timestamp,
         deletion_timestamp=metadata.deletion_timestamp,
         labels={intern(key): intern(value) for key, value in metadata.labels.items()} or NOTHING,
+        managed_fields=metadata.managed_fields,
     )
     slim_status = PodStatus(
         phase=intern(status.phase),
@@ -172,7 +173,8 @@ def _annotations(written: Mapping[str, str]) -> Labels:
 def _container(status: ContainerStatus) -> ContainerStatus:
     return ContainerStatus(
         name=status.name,
-        state=_ended(status.state),
+        # When a container was started matters only if it had ended before.
+        state=status.state if status.last_state.terminated is not None else _ended(status.state),
         last_state=_ended(status.last_state),
         allocated_resources=status.allocated_resources,
         resources=status.resources,

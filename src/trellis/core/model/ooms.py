@@ -11,13 +11,14 @@ A kubelet that evicts a pod because the node is short of memory tells it in an E
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import msgspec
 
 from trellis.api.kube.coordination import Event
 from trellis.api.kube.observed_pods import OOM_KILLED, Ended, ObservedContainerStatus, ObservedPod
+from trellis.core.model.missed_resizes import MissedResizes, is_missed, resized_at
 from trellis.core.model.pods import memory_bytes, memory_request
 
 _EVICTED: Final = "Evicted"
@@ -30,7 +31,8 @@ class OomKill(msgspec.Struct, frozen=True):
     """One container killed for its memory.
 
     `time` is seconds since the epoch; `memory` is bytes: the request at the time, or the usage an eviction reported;
-    NaN if neither is known.
+    NaN if neither is known. With `old_limit` the pod still had the limit from before its last resize, and what the
+    container requested then is not known.
     """
 
     namespace: str
@@ -39,24 +41,74 @@ class OomKill(msgspec.Struct, frozen=True):
     container: str
     time: float
     memory: float = math.nan
+    old_limit: bool = False
 
 
-def observed(old: ObservedPod | None, new: ObservedPod) -> tuple[OomKill, ...]:
+class PodKills:
+    """Reads kills from the versions of pods, and remembers which pods missed a resize.
+
+    A kill after a missed resize happened under the limit from before it, so that it counts with the request from
+    before it. Only pods with a container that ended are remembered.
+    """
+
+    def __init__(self) -> None:
+        self._missed = MissedResizes()
+        # What containers requested before a resize that may have been missed.
+        self._before: dict[str, Mapping[str, float]] = {}
+
+    def read(self, old: ObservedPod | None, new: ObservedPod) -> tuple[OomKill, ...]:
+        """Kills that the new version of a pod shows and the old one did not."""
+        uid = new.metadata.uid
+        if old is not None and old.metadata.uid != uid:
+            self.forget(old.metadata.uid)
+            old = None
+        if old is not None and uid not in self._before and resized_at(old) != resized_at(new) and _has_ended(new):
+            self._before[uid] = {each.name: memory_request(old, each.name) for each in old.spec.running}
+        self._missed.put(new)
+        if uid in self._missed:
+            return observed(old, new, missed=True, before=self._before.get(uid))
+        if is_missed(new) is False:
+            self._before.pop(uid, None)
+        return observed(old, new)
+
+    def forget(self, uid: str) -> None:
+        """The pod is gone."""
+        self._missed.forget(uid)
+        self._before.pop(uid, None)
+
+
+def observed(
+    old: ObservedPod | None,
+    new: ObservedPod,
+    *,
+    missed: bool = False,
+    before: Mapping[str, float] | None = None,
+) -> tuple[OomKill, ...]:
     """Kills that the new version of a pod shows and the old one did not; all that show if there is no old one.
 
     A container that is down was killed with the request that the pod has now; one that runs again may have been resized
-    since, so that the old version says what it had.
+    since, so that the old version says what it had. If the pod `missed` its last resize, as its status may show too,
+    later kills happened with what containers requested `before` it.
     """
     # A StatefulSet's new pod has the old one's name, and an interrupted watch shows it as a change.
-    before = old if old is not None and old.metadata.uid == new.metadata.uid else None
+    last = old if old is not None and old.metadata.uid == new.metadata.uid else None
     shown = list(_kills(new))
-    told = {(name, time) for name, time, _ in _kills(before)} if before and shown else set()
+    if not shown:
+        return ()
+    known = {(name, time) for name, time, _ in _kills(last)} if last else set()
+    written = resized_at(new) if missed or is_missed(new) else None
     metadata = new.metadata
     kills: dict[tuple[str, float], OomKill] = {}
     for name, time, is_over in shown:
-        if (name, time) not in told:
-            memory = memory_request(before if before and is_over else new, name)
-            kills.setdefault((name, time), OomKill(metadata.namespace, metadata.name, metadata.uid, name, time, memory))
+        if (name, time) not in known:
+            memory, unknown = memory_request(last if last and is_over else new, name), False
+            if written is not None and time > written.timestamp():
+                memory = (before or {}).get(name, math.nan)
+                unknown = math.isnan(memory)
+            kills.setdefault(
+                (name, time),
+                OomKill(metadata.namespace, metadata.name, metadata.uid, name, time, memory, unknown),
+            )
     return tuple(kills.values())
 
 
@@ -81,6 +133,10 @@ def evicted(event: Event) -> tuple[OomKill, ...]:
         for name, usage, resource in zip(names, usages, resources, strict=True)
         if name and resource == "memory" and (memory := memory_bytes(usage)) >= 0
     )
+
+
+def _has_ended(pod: ObservedPod) -> bool:
+    return any(each.state.terminated or each.last_state.terminated for each in _statuses(pod))
 
 
 def _kills(pod: ObservedPod) -> Iterator[tuple[str, float, bool]]:

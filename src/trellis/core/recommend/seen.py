@@ -18,7 +18,7 @@ from trellis.api.kube.coordination import Event
 from trellis.api.kube.observed_pods import ObservedPod
 from trellis.api.vpa import VerticalPodAutoscaler
 from trellis.core.model.keys import Key
-from trellis.core.model.ooms import OomKill, evicted, observed
+from trellis.core.model.ooms import OomKill, PodKills, evicted
 from trellis.core.model.store import Snapshot
 
 # Kills that wait for a pass. A pass takes all of them, so that this many within a minute would be a cluster on fire.
@@ -57,6 +57,7 @@ class Noticing:
         self._vpas: set[Key] = set()
         self._namespaces: set[str] = set()
         self._kills: deque[Kill] = deque(maxlen=_MOST_KILLS)
+        self._pod_kills = PodKills()
 
     def take(self) -> News:
         """Everything since the last time."""
@@ -83,10 +84,11 @@ class Noticing:
         """A pod has."""
         self._namespaces.add(key[0])
         if new is not None:
-            self._kills.extend(Kill(kill, new) for kill in observed(old, new))
+            self._kills.extend(Kill(kill, new) for kill in self._pod_kills.read(old, new))
         elif old is not None:
             # The last word on a pod that is gone may be the only one that shows its kill. The model counts each once.
-            self._kills.extend(Kill(kill, old) for kill in observed(None, old))
+            self._kills.extend(Kill(kill, old) for kill in self._pod_kills.read(None, old))
+            self._pod_kills.forget(old.metadata.uid)
 
     def event(self, event: Event, pods: Snapshot[ObservedPod]) -> None:
         """A kubelet has evicted a pod."""

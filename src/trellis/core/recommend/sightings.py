@@ -54,18 +54,20 @@ class KillLine(msgspec.Struct, frozen=True, omit_defaults=True):
     time: float
     memory: float | None = None
     shown: ObservedPod | None = None
+    old_limit: bool = False
 
     @classmethod
     def of(cls, kill: Kill) -> KillLine:
         """To be written."""
         what = kill.what
         memory = None if math.isnan(what.memory) else what.memory
-        return cls(what.namespace, what.pod, what.uid, what.container, what.time, memory, kill.pod)
+        return cls(what.namespace, what.pod, what.uid, what.container, what.time, memory, kill.pod, what.old_limit)
 
     def kill(self) -> Kill:
         """As it was."""
         memory = math.nan if self.memory is None else self.memory
-        return Kill(OomKill(self.namespace, self.pod, self.uid, self.container, self.time, memory), self.shown)
+        what = OomKill(self.namespace, self.pod, self.uid, self.container, self.time, memory, self.old_limit)
+        return Kill(what, self.shown)
 
 
 class SeenLine(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -41,7 +41,7 @@ class Sizes:
     """The sizes of one workload's pods, for as long as one plan takes. `spared` is always left alone."""
 
     def __init__(self, governor: Governor, limits: NamespaceLimits) -> None:
-        self._governor, self._limits = governor, limits
+        self._governor, self.limits = governor, limits
         self._gaps: _Known[Gap] = _Known()
         self._in_place: _Known[PodSize] = _Known()
 
@@ -55,14 +55,14 @@ class Sizes:
         if known is not None:
             return known
         advice = _without(self._governor.advice, spared)
-        size = size_pod(shape, advice, self._governor.vpa, self._limits, keep_qos=True)
+        size = size_pod(shape, advice, self._governor.vpa, self.limits, keep_qos=True)
         return self._in_place.keep(shape, spared, size)
 
     def _made(self, shape: PodShape, spared: frozenset[Part]) -> Gap:
         vpa, advice = self._governor.vpa, _without(self._governor.advice, spared)
-        capped = cap_for_pod(advice, shape.containers, vpa, self._limits)
+        capped = cap_for_pod(advice, shape.containers, vpa, self.limits)
         # What pods have as a whole changes what LimitRanges mean for a size, and not for bounds.
-        size = size_pod(shape, advice, vpa, self._limits, capped=None if shape.pod_limits else capped)
+        size = size_pod(shape, advice, vpa, self.limits, capped=None if shape.pod_limits else capped)
         return gap_of(shape, size, {each.container: each for each in capped})
 
 

@@ -19,8 +19,8 @@ from trellis.core.resize.alike import Sizes
 from trellis.core.resize.changes import InPlaceChange, change_in_place
 from trellis.core.resize.eligibility import SIZE_AS_RECOMMENDED, Need, NoNeed, Part
 from trellis.core.resize.freezing import FROZEN
-from trellis.core.resize.inplace import Prospect, Stage, Way, decide, stage_of
-from trellis.core.resize.prospects import Case, for_hpa, need_of, prospect_of
+from trellis.core.resize.inplace import DOWN, Prospect, Stage, Way, decide, stage_of
+from trellis.core.resize.prospects import Case, for_hpa, need_of, need_to_repeat, prospect_of, when_it_runs
 from trellis.core.resize.settings import HpaConflict, UpdateSettings
 from trellis.core.resize.unboost import end_boosts
 from trellis.core.resize.verdicts import Step, Verdict
@@ -56,6 +56,7 @@ class Candidate(msgspec.Struct, frozen=True):
     reason: Reason
     change: InPlaceChange
     look: float | None = None
+    details: str = ""
 
 
 def warnings_of(view: WorkloadView) -> tuple[Reason, ...]:
@@ -141,6 +142,9 @@ def _judged(case: Case, group: GroupKey, phases: PodPhases) -> Step | Candidate:
     need = need_of(case, _without_boost(case.pod) if boosted else case.pod.in_force, left_alone)
     stage, look = stage_of(case.pod.resize, case.attempt.resized_at, case.now, case.settings)
     asked = need if stage is Stage.IDLE else need_of(case, case.pod.in_spec, left_alone)
+    missed = case.pod.ref.uid in case.view.missed and stage is Stage.IDLE
+    if missed:
+        need = asked = need_to_repeat(case, need, left_alone)
     if isinstance(need, NoNeed) and isinstance(asked, NoNeed):
         if held and isinstance(need_of(case, case.pod.in_force, spared), Need):
             return _leave(case.pod, HELD_FOR_HPA, details=", ".join(sorted(case.view.hpa)))
@@ -149,14 +153,16 @@ def _judged(case: Case, group: GroupKey, phases: PodPhases) -> Step | Candidate:
     # What lifts the hold of a boost is a lack of memory, and a new pod is made for that: it is boosted again.
     mode = UpdateMode.RECREATE if boosted or not case.settings.resizes else case.view.governor.vpa.mode
     if mode is not UpdateMode.RECREATE:
-        change = change_in_place(case.view.governor.vpa, case.pod, case.sizes, left_alone, case.settings)
+        change = change_in_place(case.view.governor.vpa, case.pod, case.sizes, left_alone, case.settings, missed=missed)
         prospect = prospect_of(case, change, stage, asked)
+        look = _earlier(look, when_it_runs(case, prospect))
     row = decide(mode, stage, prospect)
     found = need if isinstance(need, Need) else asked
     if isinstance(found, NoNeed) or (isinstance(need, NoNeed) and row.way is Way.EVICT):
         # The spec asks for what is no longer wanted; nothing of that is in force, so that nobody has to go for it.
         return _leave(case.pod, SIZE_AS_RECOMMENDED, look=look)
-    return Candidate(case.pod, group, found, row.way, row.reason, change, _earlier(look, phases.next_look))
+    details = ", ".join(case.pod.downtime.containers) if prospect in DOWN else ""
+    return Candidate(case.pod, group, found, row.way, row.reason, change, _earlier(look, phases.next_look), details)
 
 
 def _without_boost(pod: PodView) -> PodShape:

@@ -3,6 +3,9 @@
 The size that is recommended now, less what must stay: resources that requirements do not permit to change, and memory
 limits that the API server does not let go down. What stays can change what the rest comes to (a LimitRange for the
 pod, its QoS class), so the size is made anew without it until nothing more has to stay.
+
+A pod that missed its last resize has that size in its spec already, and the API server would take the same patch for no
+change. So each resource that would not change otherwise is nudged by one unit: 1m of CPU, 1Mi of memory.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from trellis.core.model.patches import PatchOp, ResourceChange, guarded_ops
 from trellis.core.recommend.capping.limit_ranges import Counts
 from trellis.core.resize.alike import Sizes
 from trellis.core.resize.eligibility import Part
+from trellis.core.resize.nudges import nudged
 from trellis.core.resize.requirements import permits_resize
 from trellis.core.resize.settings import UpdateSettings
 from trellis.core.resize.views import PodView
@@ -35,9 +39,15 @@ class InPlaceChange(msgspec.Struct, frozen=True):
 
 
 def change_in_place(
-    vpa: EffectiveVpa, pod: PodView, sizes: Sizes, spared: Collection[Part], settings: UpdateSettings
+    vpa: EffectiveVpa,
+    pod: PodView,
+    sizes: Sizes,
+    spared: Collection[Part],
+    settings: UpdateSettings,
+    *,
+    missed: bool = False,
 ) -> InPlaceChange:
-    """What could be written now, `spared` left alone."""
+    """What could be written now, `spared` left alone; a pod that `missed` its last resize is nudged."""
     if not settings.resizes or not is_resizable(pod.pod.spec):
         return InPlaceChange()
     kept, barred = frozenset(spared), False
@@ -45,9 +55,24 @@ def change_in_place(
         size = sizes.in_place(pod.in_force, kept)
         staying = {part: by_rule for part, by_rule in _staying(vpa, size, settings) if part not in kept}
         if not staying:
+            if missed:
+                size = nudged(vpa, _with_kept(sizes.in_place(pod.in_force, frozenset(spared)), size), sizes.limits)
             return _written(pod, size, barred)
         kept |= staying.keys()
         barred |= any(staying.values())
+
+
+def _with_kept(whole: PodSize, size: PodSize) -> PodSize:
+    """The size together with what requirements keep, as it is: a nudge may go in the direction that they permit."""
+    found = []
+    for each in whole.containers:
+        spec, sized = each.container.in_spec, size.find(each.container.name)
+        requests = {name: spec.requests[name] for name in each.requests if name in spec.requests}
+        limits = {name: spec.limits[name] for name in each.limits if name in spec.limits}
+        if sized is not None:
+            requests, limits = requests | dict(sized.requests), limits | dict(sized.limits)
+        found.append(msgspec.structs.replace(each, requests=requests, limits=limits))
+    return PodSize(tuple(found))
 
 
 def _staying(vpa: EffectiveVpa, size: PodSize, settings: UpdateSettings) -> Iterator[tuple[Part, bool]]:

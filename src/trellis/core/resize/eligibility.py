@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from trellis.base.reason import Reason
+from trellis.base.reason import Reason, Severity
 from trellis.core.recommend.amounts import RESOURCES
 from trellis.core.recommend.capping import CappedAdvice
 from trellis.core.recommend.capping.limit_ranges import Counts
@@ -25,6 +25,11 @@ from trellis.core.sizing.sizes import PodSize
 REQUEST_MISSING = Reason("RequestMissing", "A container lacks a request that is recommended for it.")
 OUTSIDE_BOUNDS = Reason("OutsideBounds", "A container requests less or more than the recommended bounds.")
 QUICK_OOM = Reason("QuickOom", "A container ran out of memory soon after it started, and would get another size now.")
+RESIZE_MISSED = Reason(
+    "ResizeMissed",
+    "The last resize was written while a container was down, so that the pod's cgroup still has the old limits.",
+    Severity.WARNING,
+)
 SIGNIFICANT_CHANGE = Reason(
     "SignificantChange", "The pod is within its bounds, but old, and the change is large enough to be worth it."
 )

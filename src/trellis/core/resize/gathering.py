@@ -20,6 +20,7 @@ from trellis.api.kube.scaling import HorizontalPodAutoscaler
 from trellis.api.kube.slices import NOTHING, Labels
 from trellis.base.selectors import Selector
 from trellis.core.model.keys import Key
+from trellis.core.model.missed_resizes import MissedResizes
 from trellis.core.model.owners import WELL_KNOWN, Owners, ScaleAnswer, TargetRef
 from trellis.core.model.selection import Selection, select
 from trellis.core.recommend.capping import NamespaceLimits
@@ -35,7 +36,10 @@ from trellis.core.sizing.governors import Governor
 
 
 class Gathered(msgspec.Struct, frozen=True):
-    """What is known of one workload; a plan adds what is remembered of it. `groups` are all controllers below it."""
+    """What is known of one workload; a plan adds what is remembered of it. `groups` are all controllers below it.
+
+    `missed` are the uids of pods whose last resize was written while a container was down.
+    """
 
     workload: Workload
     governor: Governor
@@ -45,6 +49,7 @@ class Gathered(msgspec.Struct, frozen=True):
     limits: NamespaceLimits
     hpa: frozenset[str]
     frozen: Freeze | None
+    missed: frozenset[str] = frozenset()
 
     @property
     def live(self) -> int:
@@ -75,6 +80,7 @@ class Gathering:
         self._family = Family(self._workloads.get)
         self._surroundings = Surroundings()
         self._selections: dict[Workload, Selector] = {}
+        self._missed = MissedResizes()
         self._owners = Owners({kind: partial(self._named, kind) for kind in WELL_KNOWN}, self.scales)
 
     def gather(self, workload: Workload, now: float) -> Gathered | None:
@@ -102,6 +108,7 @@ class Gathering:
             self._surroundings.limits(namespace),
             self._surroundings.scaled_by(workload),
             self.frozen(namespace, governing),
+            frozenset(pod.metadata.uid for pod in pods if pod.metadata.uid in self._missed),
         )
 
     def is_awaited(self, gathered: Gathered) -> bool:
@@ -137,7 +144,10 @@ class Gathering:
         self._family.put_pod(key[1], old, new)
         if new is not None:
             self.echoes.seen(new)
-        elif old is not None:
+            self._missed.put(new)
+        if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
+            self._missed.forget(old.metadata.uid)
+        if old is not None and new is None:
             self.echoes.gone(old.metadata.uid)
         if awaited or old is None or new is None or not _is_alike(old, new):
             self._concern_above(key[0], old, new)

@@ -41,6 +41,14 @@ NOT_POSSIBLE_IN_PLACE = Reason(
     "NotPossibleInPlace", "What is recommended cannot be had without a new pod, which this mode never makes."
 )
 EVICT_NOT_POSSIBLE = Reason("EvictNotPossibleInPlace", "What is recommended cannot be had without a new pod.")
+CONTAINER_DOWN = Reason(
+    "ContainerDown",
+    "A container of the pod is down, and a resize now would not reach the pod's cgroup: the resize waits until the "
+    "container runs.",
+)
+CONTAINER_DOWN_TOO_LONG = Reason(
+    "ContainerDownTooLong", "A container has been down for so long that the pod is evicted instead of resized."
+)
 AS_NEAR_AS_POSSIBLE = Reason(
     "AsNearAsPossible", "The pod is as near to the recommendation as it can be, and the rest is not worth an eviction."
 )
@@ -72,6 +80,8 @@ class Prospect(StrEnum):
     """What could be written to the pod now."""
 
     OPEN = "a change that was not tried"
+    DOWN = "a change, once all containers run"
+    DOWN_TOO_LONG = "a change, and a container is down for too long"
     TRIED = "nothing beyond what was asked"
     REFUSED = "a change that the API server refused"
     BARRED = "nothing that requirements permit"
@@ -91,7 +101,8 @@ class Row(msgspec.Struct, frozen=True):
 
 _ANY: Final = tuple(Prospect)
 _SETTLED: Final = (Stage.IDLE,)
-_NOT_OPEN: Final = tuple(each for each in Prospect if each is not Prospect.OPEN)
+DOWN: Final = (Prospect.DOWN, Prospect.DOWN_TOO_LONG)
+_NOT_OPEN: Final = tuple(each for each in Prospect if each is not Prospect.OPEN and each not in DOWN)
 _BOTH: Final = UpdateMode.IN_PLACE_OR_RECREATE
 _ONLY: Final = UpdateMode.IN_PLACE
 
@@ -105,6 +116,14 @@ TABLE: Final = (
         EVICT_TO_RECREATE,
     ),
     Row(_BOTH, _SETTLED, (Prospect.OPEN,), Way.RESIZE, RESIZE_IN_PLACE),
+    Row(_BOTH, (Stage.IDLE, Stage.DEFERRED, Stage.INFEASIBLE), (Prospect.DOWN,), Way.WAIT, CONTAINER_DOWN),
+    Row(
+        _BOTH,
+        (Stage.IDLE, Stage.DEFERRED, Stage.INFEASIBLE),
+        (Prospect.DOWN_TOO_LONG,),
+        Way.EVICT,
+        CONTAINER_DOWN_TOO_LONG,
+    ),
     Row(_BOTH, _SETTLED, (Prospect.REFUSED,), Way.EVICT, EVICT_REFUSED),
     Row(_BOTH, _SETTLED, (Prospect.IMPOSSIBLE,), Way.EVICT, EVICT_NOT_POSSIBLE),
     Row(_BOTH, _SETTLED, (Prospect.BARRED,), Way.LEAVE, REQUIREMENTS_FORBID_RESIZE),
@@ -125,6 +144,7 @@ TABLE: Final = (
         Way.RESIZE,
         RESIZE_IN_PLACE,
     ),
+    Row(_ONLY, tuple(stage for stage in Stage if stage is not Stage.ASKED), DOWN, Way.WAIT, CONTAINER_DOWN),
     Row(_ONLY, _SETTLED, (Prospect.REFUSED,), Way.LEAVE, RESIZE_REFUSED),
     Row(_ONLY, _SETTLED, (Prospect.IMPOSSIBLE,), Way.LEAVE, NOT_POSSIBLE_IN_PLACE),
     Row(_ONLY, _SETTLED, (Prospect.BARRED,), Way.LEAVE, REQUIREMENTS_FORBID_RESIZE),

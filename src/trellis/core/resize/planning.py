@@ -89,6 +89,7 @@ class Planner:
                 left=batch.ledger.left(gathered.workload[0]),
                 nodes=batch.nodes,
                 fits=self._fits if self._rooms is not None else None,
+                missed=gathered.missed,
             )
             made = plan(view, batch.now, self._settings)
         except Exception as error:  # noqa: BLE001 - an error of ours must not keep others from their plans

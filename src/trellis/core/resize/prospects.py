@@ -13,8 +13,9 @@ import msgspec
 from trellis.core.resize.alike import Sizes
 from trellis.core.resize.attempts import Attempt
 from trellis.core.resize.changes import InPlaceChange
-from trellis.core.resize.eligibility import Need, NoNeed, Part, judge
+from trellis.core.resize.eligibility import RESIZE_MISSED, Need, NoNeed, Part, judge
 from trellis.core.resize.inplace import Prospect, Stage
+from trellis.core.resize.requirements import Comparison
 from trellis.core.resize.settings import UpdateSettings
 from trellis.core.resize.views import PodView, WorkloadView
 from trellis.core.sizing.shapes import PodShape
@@ -43,18 +44,50 @@ def need_of(case: Case, shape: PodShape, spared: frozenset[Part]) -> Need | NoNe
     return judge(gap, started=case.pod.started, quick_oom=_soon_killed(case), now=case.now, settings=case.settings)
 
 
+def need_to_repeat(case: Case, need: Need | NoNeed, spared: frozenset[Part]) -> Need | NoNeed:
+    """The need of a pod that missed its last resize: that resize once more, or another that is due anyway.
+
+    Nothing is done if no resource is left that could be resized.
+    """
+    gap = case.sizes.gap(case.pod.in_spec, spared)
+    size = case.sizes.in_place(case.pod.in_spec, spared)
+    if not gap.is_known or not size.containers:
+        return need
+    has = {each.name: each.requests for each in case.pod.in_spec.containers}
+    compared = tuple(
+        Comparison(each.container.name, each.requests, has[each.container.name]) for each in size.containers
+    )
+    return Need(RESIZE_MISSED, True, need.difference, need.containers if isinstance(need, Need) else compared)
+
+
+def when_it_runs(case: Case, prospect: Prospect) -> float | None:
+    """When a pod whose containers are down is looked at again, if nothing changes before."""
+    if prospect is not Prospect.DOWN:
+        return None
+    downtime = case.pod.downtime
+    return downtime.since + case.settings.down_patience if downtime.since is not None else downtime.settled
+
+
 def prospect_of(case: Case, change: InPlaceChange, stage: Stage, asked: Need | NoNeed) -> Prospect:
     """What could be written; during a resize only what is worth asking for once more."""
     if change.patch and case.attempt.is_refused(change.wanted, case.view.nodes.get(case.pod.node, {})):
         return Prospect.REFUSED
     if change.patch and (stage is Stage.IDLE or _is_another(case.pod, change, stage, asked)):
-        return Prospect.OPEN
+        return _once_it_runs(case)
     if stage is not Stage.IDLE:
         return Prospect.TRIED
     if change.barred:
         return Prospect.BARRED
     large = isinstance(asked, Need) and asked.difference >= case.settings.update_threshold
     return Prospect.IMPOSSIBLE if large else Prospect.NEGLIGIBLE
+
+
+def _once_it_runs(case: Case) -> Prospect:
+    """A change is written only while all containers run."""
+    downtime = case.pod.downtime
+    if downtime.since is not None:
+        return Prospect.DOWN_TOO_LONG if case.now >= downtime.since + case.settings.down_patience else Prospect.DOWN
+    return Prospect.DOWN if downtime.is_settling(case.now) else Prospect.OPEN
 
 
 def for_hpa(case: Case) -> Iterator[Part]:

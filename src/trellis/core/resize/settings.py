@@ -35,6 +35,9 @@ class UpdateSettings(msgspec.Struct, frozen=True):
     # Upstream's figures; it has no flags for them.
     deferred_patience: float = 5 * _MINUTE
     progress_patience: float = _HOUR
+    # How long a container may be down before a pod that waits for it to be resized is evicted. The kubelet restarts at
+    # once, then after 10, 20 and 40 seconds, then after 80 and more, up to 5 minutes; a new pod is there sooner.
+    down_patience: float = _MINUTE
 
     # The API server has `pods/resize` (Kubernetes 1.33), and lets a memory limit be lowered without a restart (1.34).
     resizes: bool = True

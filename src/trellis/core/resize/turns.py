@@ -26,7 +26,7 @@ from trellis.core.resize.budget import (
     minimum_of,
 )
 from trellis.core.resize.candidates import POD_PENDING, Candidate
-from trellis.core.resize.eligibility import amounts_of
+from trellis.core.resize.eligibility import RESIZE_MISSED, amounts_of
 from trellis.core.resize.inplace import RESIZE_UNDER_WAY, Stage, Way, stage_of
 from trellis.core.resize.loops import EVICTION_LOOP, Evicted, loop_until, repeated
 from trellis.core.resize.requirements import REQUIREMENTS_FORBID_EVICTION, permits_eviction
@@ -74,7 +74,7 @@ class Turns:
     def take(self, candidate: Candidate) -> Step:
         """What becomes of the next candidate."""
         if candidate.way not in {Way.RESIZE, Way.EVICT}:
-            return _step(candidate, candidate.way, candidate.reason, look=candidate.look)
+            return _step(candidate, candidate.way, candidate.reason, look=candidate.look, details=candidate.details)
         stop = self._stop(candidate)
         if stop is not None:
             stopped = _step(candidate, stop.way, stop.reason, look=stop.look, details=stop.details)
@@ -85,7 +85,8 @@ class Turns:
                 return _step(candidate, Way.LEAVE, WOULD_NOT_FIT)
             warnings = (WOULD_NOT_FIT,)
         self._count(candidate)
-        return _step(candidate, candidate.way, candidate.reason, (self._action(candidate),), warnings)
+        details = candidate.details
+        return _step(candidate, candidate.way, candidate.reason, (self._action(candidate),), warnings, details=details)
 
     def _serves(self, pod: PodView) -> bool:
         if pod.over or pod.pending:
@@ -160,7 +161,8 @@ class Turns:
                 pod.ref, change.patch, change.wanted, self._view.nodes.get(pod.node, {}), restarts=change.restarts
             )
         again = self._last(candidate) is not None
-        had = amounts_of(pod.in_force)
+        # A pod that is replaced because it missed a resize has a successor of its own size, and that is of use.
+        had = amounts_of(pod.in_force) if candidate.need.reason is not RESIZE_MISSED else {}
         return EvictPod(pod.ref, candidate.group, had, again=again, beside=self._newest, created=pod.created)
 
 

@@ -20,6 +20,7 @@ from trellis.core.model.marks import IN_PLACE_UPDATED
 from trellis.core.model.patches import PatchOp, ResourceChange, annotation_ops, guarded_ops
 from trellis.core.resize.actions import Action, ResizePod, UnmarkPod
 from trellis.core.resize.attempts import Attempt
+from trellis.core.resize.inplace import CONTAINER_DOWN
 from trellis.core.resize.settings import UpdateSettings
 from trellis.core.resize.states import ResizeState
 from trellis.core.resize.views import PodView, WorkloadView
@@ -68,12 +69,15 @@ def end_boosts(view: WorkloadView, pod: PodView, phases: PodPhases, now: float, 
         memory=read_memory(annotations),
     )
     resized = _resize(pod, [each for each in ends if each.changes])
+    is_down = resized is not None and pod.downtime.since is not None
     marks = [memory_key(each.container) for each in ends if each.settled and not each.changes]
     # Upstream's mark of a pod that was resized goes on with the patch that is needed anyway.
     unmarked = tuple(annotation_ops(annotations, {IN_PLACE_UPDATED: "true"}, marks)) if marks else ()
-    possible: list[ResizePod | UnmarkPod] = [resized] if resized is not None else []
+    possible: list[ResizePod | UnmarkPod] = [resized] if resized is not None and not is_down else []
     if unmarked:
         possible.append(UnmarkPod(pod.ref, (PatchOp("test", "/metadata/uid", pod.ref.uid), *unmarked)))
+    if is_down and not possible:
+        return Unboost((), CONTAINER_DOWN)
     if not possible:
         return Unboost((), UNBOOST_FAILING if pod.resize.state in _REFUSING else UNBOOST_AWAITED)
     actions = tuple(each for each in possible if not attempt.repeats(each.patch, now, settings))

@@ -25,6 +25,7 @@ from trellis.core.recommend.capping.limit_ranges import Counts
 from trellis.core.resize.actions import GroupKey, PodRef
 from trellis.core.resize.attempts import Attempts
 from trellis.core.resize.budget import HourlyLeft
+from trellis.core.resize.downtime import Downtime, downtime_of
 from trellis.core.resize.eligibility import Part
 from trellis.core.resize.freezing import Freeze
 from trellis.core.resize.states import Resize, read_resize, resources_in_force
@@ -49,7 +50,8 @@ class PodView(msgspec.Struct, frozen=True):
     """One pod. Times are seconds since 1970; `kills` are out-of-memory kills by container, as far as the pod tells.
 
     What admission did not see it did not size: those are `unobserved`.
-    Nobody has said yet whether a pod is Ready that neither is `ready` nor `unready`.
+    Nobody has said yet whether a pod is Ready that neither is `ready` nor `unready`. `downtime` says which containers
+    are down.
     """
 
     pod: Pod
@@ -66,6 +68,7 @@ class PodView(msgspec.Struct, frozen=True):
     ready_since: float
     started: float | None
     created: float | None
+    downtime: Downtime = Downtime()
 
     @classmethod
     def of(cls, pod: Pod) -> PodView:
@@ -92,6 +95,7 @@ class PodView(msgspec.Struct, frozen=True):
             ready_since=changed.timestamp() if changed is not None else math.inf,
             started=status.start_time.timestamp() if status.start_time is not None else None,
             created=metadata.creation_timestamp.timestamp() if metadata.creation_timestamp is not None else None,
+            downtime=downtime_of(pod),
         )
 
     @property
@@ -119,7 +123,8 @@ class WorkloadView(msgspec.Struct, frozen=True):
     """All that a plan is made from.
 
     `configured` is how many pods a controller should have; one that is not in it has as many as it should. `hpa` are
-    the resources by whose utilization an HPA scales the workload. `nodes` is what nodes offer, by name.
+    the resources by whose utilization an HPA scales the workload. `nodes` is what nodes offer, by name. `missed` are
+    the uids of pods whose last resize was written while a container was down.
     """
 
     governor: Governor
@@ -132,6 +137,7 @@ class WorkloadView(msgspec.Struct, frozen=True):
     left: HourlyLeft = HourlyLeft()
     nodes: Mapping[str, Counts] = {}
     fits: Fits | None = None
+    missed: frozenset[str] = frozenset()
 
 
 def is_over(pod: Pod) -> bool:

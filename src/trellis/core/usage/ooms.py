@@ -37,6 +37,10 @@ KNOWN_KILL = Reason("KnownOomKill", "An out-of-memory kill was left out: it has 
 OLD_KILL = Reason(
     "OldOomKill", "An out-of-memory kill was left out: the container was sampled more than a memory window later."
 )
+KILL_UNDER_OLD_LIMIT = Reason(
+    "OomKillUnderOldLimit",
+    "An out-of-memory kill was left out: the pod was resized while a container was down, and still has its old limit.",
+)
 
 _MOST_REMEMBERED = 16
 
@@ -131,7 +135,7 @@ def _objection(state: UsageState, seen: SeenKills, kill: OomKill, slot: int, now
         return ABSURD_SAMPLE
     if kill.time <= state.rows.restored[state.slots.row[slot]] or not seen.is_new(slot, kill.time):
         return KNOWN_KILL
-    return None
+    return KILL_UNDER_OLD_LIMIT if kill.old_limit else None
 
 
 def _add(state: UsageState, kills: Readings) -> FloatColumn:
