@@ -59,8 +59,8 @@ class Living:
     """
 
     __slots__ = (
-        "allocated", "came_up", "going", "held", "key", "made", "node", "ordinal", "place", "placed_at", "pod",
-        "resident", "resize", "revision", "run", "seconds", "units", "workload",
+        "allocated", "came_up", "down_when_asked", "going", "held", "key", "made", "node", "ordinal", "place",
+        "placed_at", "pod", "resident", "resize", "revision", "run", "seconds", "units", "workload",
     )  # fmt: skip
 
     def __init__(self, pod: Pod, workload: int, made: float, *, revision: int = 0, ordinal: int = 0) -> None:
@@ -86,6 +86,8 @@ class Living:
         self.run: Ticket | None = None
         # What the kubelet is about to do for a resize.
         self.resize: Ticket | None = None
+        # The containers that were down when the last resize was written.
+        self.down_when_asked: frozenset[str] = frozenset()
 
     @property
     def ready(self) -> bool:

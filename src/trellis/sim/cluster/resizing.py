@@ -4,10 +4,15 @@ It looks a moment later. What the node can never do is infeasible, and stays so 
 What it has no room for now is deferred, and tried again when room appears. Otherwise the new size is set aside at once
 and in force soon after; containers whose policy says so are restarted for it. A memory limit below what is in use is
 not enforced: the kubelet says that it fails, and tries again.
+
+A resize that is written while every container that changes is down never reaches the pod's cgroup, as on kubelet 1.36:
+the status says that it is done, and the limits in force are the lower of the old and the new ones. Each container is
+taken by itself: the others' share of the pod's cgroup is not lent to it.
 """
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from functools import partial
 from typing import Final
@@ -58,6 +63,9 @@ class Resizing:
 
     def asked(self, living: Living) -> None:
         """The spec of a pod asks for another size."""
+        rows = self._state.rows
+        down = (each for each in living.units if rows.stage[each.row] == Stage.DOWN)
+        living.down_when_asked = frozenset(each.name for each in down if not math.isnan(rows.started[each.row]))
         delay = float(self._state.rng.uniform(_SOONEST, _LATEST))
         self._later(living, delay, partial(self._look, living))
 
@@ -98,6 +106,7 @@ class Resizing:
             self._put_off(living, "Infeasible", What.RESIZE_INFEASIBLE)
         elif self._faulty(living, DEFER_RESIZES) or not state.nodes.has_room(living.node, living, wanted):
             self._deferred[living.node][living.key] = living
+            living.down_when_asked = frozenset()
             self._put_off(living, "Deferred", What.RESIZE_DEFERRED)
         else:
             self._accept(living, wanted)
@@ -152,6 +161,8 @@ class Resizing:
             self._later(living, _TRIED_AGAIN_AFTER, partial(self._enforce, living))
             return
         pod, restarted = living.pod, []
+        changed = [each.name for each in living.units if differs(living.container(each.name), pod)]
+        missed = living.down_when_asked.issuperset(changed)
         for unit in living.units:
             container = living.container(unit.name)
             if not differs(container, pod):
@@ -162,7 +173,7 @@ class Resizing:
             pod = with_container(pod, unit.name, resources=resources)
         state.put(living, pod, resized=True)
         for unit in living.units:
-            self._starting.give(unit, living.container(unit.name).resources)
+            self._starting.give(unit, living.container(unit.name).resources, reaches_cgroup=not missed)
         self._settle(living)
         state.tally.resizes[living.workload] += 1
         state.happened(living, What.RESIZED)

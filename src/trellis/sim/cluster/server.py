@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import msgspec
 
 from trellis.api.kube.containers import Container
+from trellis.api.kube.meta import RESIZE, ManagedFields
 from trellis.api.kube.pods import Pod
 from trellis.base.errors import InvalidInput
 from trellis.core.model.patches import PatchOp
@@ -18,7 +19,7 @@ from trellis.core.sizing.shapes import PodShape
 from trellis.sim.cluster.living import Living
 from trellis.sim.cluster.making import Making
 from trellis.sim.cluster.patching import patched
-from trellis.sim.cluster.pods import FAILED, PENDING, SUCCEEDED
+from trellis.sim.cluster.pods import FAILED, PENDING, SUCCEEDED, moment
 from trellis.sim.cluster.resizing import Resizing
 from trellis.sim.cluster.state import State
 from trellis.sim.cluster.watching import What
@@ -71,7 +72,11 @@ class Server:
         if problem:
             return Told.INVALID, problem
         if new.spec != living.pod.spec:
-            metadata = msgspec.structs.replace(new.metadata, generation=new.metadata.generation + 1)
+            metadata = msgspec.structs.replace(
+                new.metadata,
+                generation=new.metadata.generation + 1,
+                managed_fields=(ManagedFields(moment(self._state.now), RESIZE),),
+            )
             self._state.put(living, msgspec.structs.replace(new, metadata=metadata), resized=True)
             if living.units:
                 self._resizing.asked(living)

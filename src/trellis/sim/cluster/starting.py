@@ -97,15 +97,16 @@ class Starting:
         unit.cancel()
         unit.ticket = self._state.kernel.after(unit.work_left / unit.rate, partial(self._come_up, unit))
 
-    def give(self, unit: Unit, resources: Resources) -> None:
-        """Put the resources of a container into force."""
+    def give(self, unit: Unit, resources: Resources, *, reaches_cgroup: bool = True) -> None:
+        """Put the resources of a container into force; those that do not reach the pod's cgroup raise no limit."""
         unit.resources = resources
         rows, row = self._state.rows, unit.row
         requests, limits = counts(resources.requests), counts(resources.limits)
         rows.cpu_request[row] = requests.get("cpu", 0) / 1000.0
         rows.memory_request[row] = requests.get("memory", 0)
-        rows.cpu_limit[row] = limits["cpu"] / 1000.0 if "cpu" in limits else np.inf
-        rows.memory_limit[row] = limits.get("memory", np.inf)
+        cpu_limit, memory_limit = limits["cpu"] / 1000.0 if "cpu" in limits else np.inf, limits.get("memory", np.inf)
+        rows.cpu_limit[row] = cpu_limit if reaches_cgroup else min(cpu_limit, rows.cpu_limit[row])
+        rows.memory_limit[row] = memory_limit if reaches_cgroup else min(memory_limit, rows.memory_limit[row])
         rows.version += 1
         if rows.stage[row] == Stage.STARTING:
             self._share(unit.living.node)
