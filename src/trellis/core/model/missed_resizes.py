@@ -9,11 +9,15 @@ of a container and its next `startedAt`. The API server keeps the time of the wr
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Final
 
 from trellis.api.kube.containers import ContainerStatus
 from trellis.api.kube.observed_pods import OOM_KILLED, ObservedContainerStatus, ObservedPod
 from trellis.api.kube.pods import Pod
+
+# A kubelet applies a resize within a fifth of a second, unless it is busy.
+APPLIED_WITHIN: Final = timedelta(seconds=5)
 
 
 def resized_at(pod: Pod | ObservedPod) -> datetime | None:
@@ -25,8 +29,8 @@ def resized_at(pod: Pod | ObservedPod) -> datetime | None:
 def is_missed(pod: Pod | ObservedPod) -> bool | None:
     """Whether the last resize was written while a container was down; None while that container is still down.
 
-    All times are whole seconds. A container that ends within the second of the resize was probably restarted by it
-    (`RestartContainer`), unless it ran out of memory.
+    All times are whole seconds. A container that runs out of memory within seconds of a resize may have done so before
+    the kubelet applied it. One that ends otherwise was probably restarted for it (`RestartContainer`).
     """
     written = resized_at(pod)
     if written is None:
@@ -76,7 +80,7 @@ def _missed(status: ContainerStatus | ObservedContainerStatus, written: datetime
 def _ended_by(finished: datetime | None, reason: str, written: datetime) -> bool:
     if finished is None:
         return False
-    return finished < written or (finished == written and reason == OOM_KILLED)
+    return finished < written or (reason == OOM_KILLED and finished <= written + APPLIED_WITHIN)
 
 
 def _lasting(pod: Pod | ObservedPod) -> Iterator[ContainerStatus | ObservedContainerStatus]:

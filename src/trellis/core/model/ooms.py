@@ -18,7 +18,7 @@ import msgspec
 
 from trellis.api.kube.coordination import Event
 from trellis.api.kube.observed_pods import OOM_KILLED, Ended, ObservedContainerStatus, ObservedPod
-from trellis.core.model.missed_resizes import MissedResizes, is_missed, resized_at
+from trellis.core.model.missed_resizes import APPLIED_WITHIN, MissedResizes, is_missed, resized_at
 from trellis.core.model.pods import memory_bytes, memory_request
 
 _EVICTED: Final = "Evicted"
@@ -47,13 +47,13 @@ class OomKill(msgspec.Struct, frozen=True):
 class PodKills:
     """Reads kills from the versions of pods, and remembers which pods missed a resize.
 
-    A kill after a missed resize happened under the limit from before it, so that it counts with the request from
-    before it. Only pods with a container that ended are remembered.
+    A kill after a missed resize happened under the limit from before it, and so did one within seconds of any resize:
+    both count with the request from before. Only resized pods with a container that ended are remembered.
     """
 
     def __init__(self) -> None:
         self._missed = MissedResizes()
-        # What containers requested before a resize that may have been missed.
+        # What containers requested before a resize that may not have been applied.
         self._before: dict[str, Mapping[str, float]] = {}
 
     def read(self, old: ObservedPod | None, new: ObservedPod) -> tuple[OomKill, ...]:
@@ -62,19 +62,22 @@ class PodKills:
         if old is not None and old.metadata.uid != uid:
             self.forget(old.metadata.uid)
             old = None
-        if old is not None and uid not in self._before and resized_at(old) != resized_at(new) and _has_ended(new):
-            self._before[uid] = {each.name: memory_request(old, each.name) for each in old.spec.running}
+        if old is not None and resized_at(old) != resized_at(new):
+            self._note_requests(old, new)
         self._missed.put(new)
-        if uid in self._missed:
-            return observed(old, new, missed=True, before=self._before.get(uid))
-        if is_missed(new) is False:
-            self._before.pop(uid, None)
-        return observed(old, new)
+        return observed(old, new, missed=uid in self._missed, before=self._before.get(uid))
 
     def forget(self, uid: str) -> None:
         """The pod is gone."""
         self._missed.forget(uid)
         self._before.pop(uid, None)
+
+    def _note_requests(self, old: ObservedPod, new: ObservedPod) -> None:
+        """The pod was resized: note what it had, unless it has still what it had before the resize before."""
+        uid = new.metadata.uid
+        applied = uid not in self._missed and is_missed(old) is False
+        if _has_ended(new) and (applied or uid not in self._before):
+            self._before[uid] = {each.name: memory_request(old, each.name) for each in old.spec.running}
 
 
 def observed(
@@ -96,20 +99,26 @@ def observed(
     if not shown:
         return ()
     known = {(name, time) for name, time, _ in _kills(last)} if last else set()
-    written = resized_at(new) if missed or is_missed(new) else None
+    missed = missed or is_missed(new) is True
     metadata = new.metadata
     kills: dict[tuple[str, float], OomKill] = {}
     for name, time, is_over in shown:
         if (name, time) not in known:
-            memory, unknown = memory_request(last if last and is_over else new, name), False
-            if written is not None and time > written.timestamp():
+            memory = memory_request(last if last and is_over else new, name)
+            is_old = _is_under_old_limit(new, time, missed=missed, has_before=before is not None)
+            if is_old:
                 memory = (before or {}).get(name, math.nan)
-                unknown = math.isnan(memory)
-            kills.setdefault(
-                (name, time),
-                OomKill(metadata.namespace, metadata.name, metadata.uid, name, time, memory, unknown),
-            )
+            kill = OomKill(metadata.namespace, metadata.name, metadata.uid, name, time, memory)
+            kills.setdefault((name, time), msgspec.structs.replace(kill, old_limit=is_old and math.isnan(memory)))
     return tuple(kills.values())
+
+
+def _is_under_old_limit(pod: ObservedPod, time: float, *, missed: bool, has_before: bool) -> bool:
+    written = resized_at(pod)
+    if written is None:
+        return False
+    since = time - written.timestamp()
+    return (missed and since > 0) or (has_before and since <= APPLIED_WITHIN.total_seconds())
 
 
 def evicted(event: Event) -> tuple[OomKill, ...]:
