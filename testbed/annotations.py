@@ -27,6 +27,14 @@ OOM_KILLED = "testbed/oom-killed"
 # The same for a container that ended with an error.
 RESTARTED = "testbed/restarted"
 
+# "container,...": these are down, killed for their memory and waiting in their back-off, for as long as it says so. A
+# container that it no longer names is restarted.
+CRASHED = "testbed/crashed"
+
+# The condition whose message has the limits that are in the cgroup of the pod, by container, as JSON. A resize reaches
+# it only while all containers run, as on kubelet 1.36 (kubernetes#138760); what the status says else is not the truth.
+CGROUP = "testbed/PodCgroup"
+
 # What each container uses, as quantities; with ".<container>" appended, what that one uses.
 USAGE_CPU = "testbed/usage-cpu"
 USAGE_MEMORY = "testbed/usage-memory"

@@ -27,7 +27,17 @@ initContainerStatuses:
 observedGeneration: {{ .metadata.generation }}
 """
 
-RUN = """
+# The limits that the cgroup of a pod has, as a condition.
+_CGROUP = """
+{{ $limits := dict }}
+{{ range .spec.containers }}
+{{ $_ := set $limits .name (default dict (default dict .resources).limits) }}
+{{ end }}
+- {type: %(cgroup)s, status: "True", message: {{ $limits | toJson | Quote }}, lastTransitionTime: {{ Now | Quote }}}
+"""
+
+RUN = (
+    """
 {{ $ready := not (hasKey (default dict .metadata.annotations) "%(ready_after)s") }}
 {{ define "container" }}
 {{ $resources := default dict .container.resources }}
@@ -71,6 +81,9 @@ conditions:
   lastTransitionTime: {{ Now | Quote }}
   {{ if not $ready }}reason: ContainersNotReady{{ end }}
 {{ end }}
+"""
+    + _CGROUP
+    + """
 {{ with .spec.resources }}
 resources: {{ toJson . }}
 allocatedResources: {{ default dict .requests | toJson }}
@@ -84,6 +97,7 @@ podIP: {{ index . 0 | Quote }}
 podIPs: [{$patch: replace}{{ range . }}, {ip: {{ . | Quote }}}{{ end }}]
 {{ end }}
 """
+)
 
 GET_READY = """
 {{ define "container" }}{{ $_ := set .status "ready" true }}{{ end }}
@@ -122,6 +136,41 @@ allocatedResources: {{ default dict .requests | toJson }}
 conditions:
 - {type: PodResizePending, $patch: delete}
 - {type: PodResizeInProgress, $patch: delete}
+"""
+
+# What happens where no container is down.
+ACTUATE_IN_CGROUP = ACTUATE + _CGROUP
+
+CRASH = """
+{{ define "container" }}
+{{ $status := .status }}
+{{ range splitList "," (index .pod.metadata.annotations "%(crashed)s") }}
+{{ if and (eq . $status.name) (hasKey $status.state "running") }}
+{{ $end := dict "exitCode" 137 "reason" "OOMKilled" "finishedAt" Now }}
+{{ $_ := set $end "startedAt" $status.state.running.startedAt }}
+{{ $_ := set $status "state" (dict "terminated" $end) }}
+{{ $_ := set $status "ready" false }}
+{{ $_ := set $status "started" false }}
+{{ end }}
+{{ end }}
+{{ end }}
+conditions:
+{{ range list "ContainersReady" "Ready" }}
+- {type: {{ . }}, status: "False", reason: ContainersNotReady, lastTransitionTime: {{ Now | Quote }}}
+{{ end }}
+"""
+
+COME_BACK = """
+{{ define "container" }}
+{{ $status := .status }}
+{{ $named := splitList "," (default "" (index (default dict .pod.metadata.annotations) "%(crashed)s")) }}
+{{ if and (hasKey $status.state "terminated") (not (has $status.name $named)) }}
+{{ $_ := set $status "restartCount" (add1 ($status.restartCount | toString | atoi)) }}
+{{ $_ := set $status "lastState" (dict "terminated" $status.state.terminated) }}
+{{ $_ := set $status "state" (dict "running" (dict "startedAt" Now)) }}
+{{ $_ := set $status "started" true }}
+{{ end }}
+{{ end }}
 """
 
 ALLOCATE = """

@@ -12,6 +12,8 @@ stage when an object matches it. What that asks of stages:
 from __future__ import annotations
 
 from testbed.annotations import (
+    CGROUP,
+    CRASHED,
     DEFERRED,
     FINISH,
     FINISH_AFTER,
@@ -26,7 +28,10 @@ from testbed.annotations import (
 from testbed.client import Json
 from testbed.kwok_patches import (
     ACTUATE,
+    ACTUATE_IN_CGROUP,
     ALLOCATE,
+    COME_BACK,
+    CRASH,
     END,
     GET_READY,
     NODE_UP,
@@ -48,25 +53,29 @@ def lasting: .spec.containers + [(.spec.initContainers // [])[] | select(.restar
 def statuses: (.status.containerStatuses // []) + (.status.initContainerStatuses // []);
 def by_name: map({key: .name, value: (.resources // {})}) | from_entries;
 def wanted: [(lasting | by_name), (.spec.resources // {})];
-def actual: [([statuses[] | select(.state.running)] | by_name), (.status.resources // {})];
+def named($names): .name as $name | $names | index($name) != null;
+def staying: (lasting | map(.name)) as $names | statuses[] | select(named($names));
+def down: any(staying; .state.terminated);
+def crashed: (note("%(crashed)s") // "") | split(",");
+def actual: [([staying] | by_name), (.status.resources // {})];
 def unsettled: any(condition("PodResizePending", "PodResizeInProgress"); true);
 def noted(type; reason): .metadata.generation as $now
   | any(condition(type); (.reason // "") == reason and .observedGeneration == $now);
 def counts(key): [(note(key) // "") | split(",")[] | split("=") | {key: .[0], value: (.[1] | tonumber)}]
   | from_entries;
-"""
+""".replace("%(crashed)s", CRASHED)
 
 
 def stages() -> list[Json]:
     """Everything that happens to nodes and pods."""
     modes = f'"{DEFERRED}", "{INFEASIBLE}"'
     free = " and ".join(f'note("{RESIZE}") != "{mode}"' for mode in (DEFERRED, INFEASIBLE, IN_PROGRESS, HELD))
-    names = {"ready_after": READY_AFTER, "finish": FINISH, "resize": RESIZE}
+    names = {"ready_after": READY_AFTER, "finish": FINISH, "resize": RESIZE, "crashed": CRASHED, "cgroup": CGROUP}
     return [
         _stage("node-up", 'any(condition("Ready"); .status == "True") | not', NODE_UP, kind="Node"),
         _delete("pod-delete"),
         _stage("pod-run", '.status.phase == "Pending" and (.metadata.deletionTimestamp | not)', RUN % names),
-        _stage("pod-ready", "running and (ready | not)", GET_READY + REWRITE, after=READY_AFTER),
+        _stage("pod-ready", "running and (ready | not) and (down | not)", GET_READY + REWRITE, after=READY_AFTER),
         _stage(
             "pod-finish",
             f'running and ready and note("{FINISH}") != null',
@@ -75,8 +84,23 @@ def stages() -> list[Json]:
         ),
         _stage(
             "resize-actuate",
-            f"running and (if wanted == actual then unsettled else {free} end)",
+            f"running and (down | not) and (if wanted == actual then unsettled else {free} end)",
+            (ACTUATE_IN_CGROUP + REWRITE) % names,
+        ),
+        _stage(
+            "resize-actuate-down",
+            f"running and down and (if wanted == actual then unsettled else {free} end)",
             ACTUATE + REWRITE,
+        ),
+        _stage(
+            "pod-crash",
+            "running and (crashed as $named | any(staying; .state.running and named($named)))",
+            (CRASH + REWRITE) % names,
+        ),
+        _stage(
+            "pod-come-back",
+            "running and (crashed as $named | any(staying; .state.terminated and (named($named) | not)))",
+            (COME_BACK + REWRITE) % names,
         ),
         _stage(
             "resize-postpone",

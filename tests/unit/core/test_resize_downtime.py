@@ -28,9 +28,7 @@ def down(pod: Document, ago: float) -> Document:
     """The same pod, whose first container ended so long ago."""
     found = copy.deepcopy(pod)
     times = {"startedAt": time(NOW - ago - 5), "finishedAt": time(NOW - ago)}
-    found["status"]["containerStatuses"][0]["state"] = {
-        "terminated": {"reason": "OOMKilled", "exitCode": 137, **times}
-    }
+    found["status"]["containerStatuses"][0]["state"] = {"terminated": {"reason": "OOMKilled", "exitCode": 137, **times}}
     return found
 
 
