@@ -163,6 +163,32 @@ def test_two_requirements_for_one_resource_are_refused_on_create_and_on_update(
     assert stored == [needs(HIGHER, "cpu"), needs(LOWER, "memory")]
 
 
+@pytest.mark.req("AR-07", "AR-21")
+def test_a_resize_that_fails_ends_in_an_eviction_only_when_all_requirements_hold(
+    cluster: Cluster, namespace: str, updater: Start
+) -> None:
+    before = running_pods(cluster, namespace, "web", notes={ask.RESIZE: ask.INFEASIBLE})
+    required(cluster, namespace, "InPlaceOrRecreate", needs(HIGHER, "cpu"), needs(HIGHER, "memory"))
+    advise(cluster, namespace, "web", "250m")
+    controller = updater(namespace, NO_LEASE, OFTEN)
+    # In place each resource counts by itself, so that CPU is tried. No node can do it, and memory is what it should be.
+    until("the resizes", lambda: value(controller, "vpa_updater_in_place_updated_pods_total") == 2)
+    until("the Event", lambda: events(cluster, namespace, "RequirementsForbidEviction"))
+    two_more_passes(controller)
+    assert by_uid(cluster.pods(namespace, "web")).keys() == before.keys()
+    assert [each["status"]["conditions"] for each in cluster.pods(namespace, "web") if not infeasible(each)] == []
+    assert value(controller, "vpa_updater_evicted_pods_total") == 0
+    advise(cluster, namespace, "web", "250m", "256Mi")
+    until("an eviction", lambda: value(controller, "vpa_updater_evicted_pods_total") >= 1)
+    until("its end", lambda: before.keys() - by_uid(cluster.pods(namespace, "web")).keys())
+
+
+def infeasible(pod: Json) -> bool:
+    """Whether the kubelet says of a pod's resize that it never can."""
+    pending = [each for each in pod["status"]["conditions"] if each["type"] == "PodResizePending"]
+    return [each["reason"] for each in pending] == [ask.INFEASIBLE]
+
+
 @pytest.mark.req("AR-21")
 def test_a_deferred_resize_is_waited_for(cluster: Cluster, namespace: str, updater: Start) -> None:
     before = running_pods(cluster, namespace, "web", notes={ask.RESIZE: ask.DEFERRED})
