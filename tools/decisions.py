@@ -21,6 +21,7 @@ _NEEDS: Final = (
     eligibility.REQUEST_MISSING,
     eligibility.OUTSIDE_BOUNDS,
     eligibility.QUICK_OOM,
+    eligibility.RESIZE_MISSED,
     eligibility.SIGNIFICANT_CHANGE,
     eligibility.NOTHING_RECOMMENDED,
     eligibility.SIZE_AS_RECOMMENDED,

@@ -90,6 +90,11 @@ def _requirements(values: _Values, _now: str) -> str:
     return f"the target for {resources} {_CHANGES.get(change, 'compares as the object asks')}"
 
 
+def _containers(values: _Values, _now: str) -> str:
+    names = [each for each in _text(values, "containers").split(",") if each]
+    return f"{listed(names) or 'every container'} {'run' if len(names) > 1 else 'runs'} again"
+
+
 def _hpa(values: _Values, _now: str) -> str:
     resources = listed([word(each) for each in _text(values, "resources").split(",")])
     return f"no HPA scales the workload by the utilization of {resources}"
@@ -107,6 +112,7 @@ _WITH_FIGURES: Final[Mapping[Turn, Callable[[_Values, str], str]]] = {
     Turn.ADMISSION_THERE: lambda values, _now: f"an admission controller renews the Lease {_text(values, 'lease')}",
     Turn.REQUIREMENTS_MET: _requirements,
     Turn.HPA_CHANGED: _hpa,
+    Turn.CONTAINERS_RUN: _containers,
     Turn.NODE_ANSWERED: lambda values, _now: (
         f"the kubelet of {_text(values, 'node')} carries out what it was asked for"
     ),

@@ -59,6 +59,7 @@ class Turn(StrEnum):
     HPA_CHANGED = "HpaChanged"
     ROOM_MADE = "RoomMade"
     NODE_ANSWERED = "NodeAnswered"
+    CONTAINERS_RUN = "ContainersRun"
 
 
 class _Case(msgspec.Struct, frozen=True):
@@ -169,6 +170,12 @@ def _node(case: _Case) -> Iterator[Otherwise]:
         yield case.until()
 
 
+def _down(case: _Case) -> Iterator[Otherwise]:
+    yield Otherwise(Turn.CONTAINERS_RUN.value, {"containers": ",".join(case.pod.downtime.containers)})
+    if case.verdict.look is not None:
+        yield case.until()
+
+
 _TABLE: Final[dict[str, _Say]] = {
     freezing.FROZEN.code: _frozen,
     boosts.BOOST_UNTIL_READY.code: _ready,
@@ -197,6 +204,7 @@ _TABLE: Final[dict[str, _Say]] = {
     inplace.RESIZE_UNDER_WAY.code: _node,
     inplace.RESIZE_DEFERRED.code: _node,
     inplace.RESIZE_FAILING.code: _node,
+    inplace.CONTAINER_DOWN.code: _down,
     inplace.RESIZE_INFEASIBLE.code: _plain(Turn.RECOMMENDATION_CHANGED),
     inplace.RESIZE_REFUSED.code: _plain(Turn.RECOMMENDATION_CHANGED),
     inplace.NOT_POSSIBLE_IN_PLACE.code: _mode,

@@ -81,6 +81,7 @@ PLAIN: Final = frozenset(
         "startTime",
         "startedAt",
         "status",
+        "subresource",
         "time",
         "timeAdded",
         "timeZone",
