@@ -28,6 +28,8 @@ _NEEDS: Final = (
     eligibility.CHANGE_TOO_SMALL,
     eligibility.POD_TOO_YOUNG,
 )
+# Of values that are left out, fewer than these are named instead of those that are meant.
+_FEW: Final = 4
 _OBSTACLES: Final = (
     REQUIREMENTS_FORBID_EVICTION,
     EVICTION_LOOP,
@@ -63,13 +65,13 @@ def _row(row: Row) -> str:
 
 
 def _named(values: Iterable[StrEnum], kind: type[StrEnum]) -> str:
-    """All of a kind, all but one, or each by its name."""
+    """All of a kind, all but a few, or each by its name."""
     given = tuple(values)
     missing = [each for each in kind if each not in given]
     if not missing:
         return "any"
-    if len(missing) == 1 and len(given) > 1:
-        return f"not: {missing[0].value}"
+    if len(missing) < min(len(given), _FEW):
+        return f"not: {'; '.join(each.value for each in missing)}"
     return "; ".join(each.value for each in given)
 
 

@@ -49,6 +49,24 @@ def kill(world: World, pod: str) -> None:
     world.server.put(f"{PODS}/{pod}", {**document, "status": {**document["status"], "containerStatuses": statuses}})
 
 
+def kill_after_a_missed_resize(world: World, pod: str) -> None:
+    """A new pod whose container was killed after a resize in its back-off; nobody saw what it requested before."""
+
+    def at(ago: float) -> str:
+        return format_time(datetime.fromtimestamp(world.now() - ago, UTC))
+
+    document = world.server.objects[f"{PODS}/{pod}"]
+    runs = [
+        {"reason": "OOMKilled", "startedAt": at(start), "finishedAt": at(end)} for start, end in ((90, 60), (30, 1))
+    ]
+    statuses = [{"name": "app", "lastState": {"terminated": runs[0]}, "state": {"terminated": runs[1]}}]
+    resized = [{"manager": "kubectl", "time": at(45), "subresource": "resize"}]
+    metadata = {**document["metadata"], "managedFields": resized, "uid": "seen-late"}
+    status = {**document["status"], "containerStatuses": statuses}
+    world.server.delete(f"{PODS}/{pod}")
+    world.server.put(f"{PODS}/{pod}", {**document, "metadata": metadata, "status": status})
+
+
 def replace(world: World, app: str, pod: str) -> None:
     """Another pod of the same name, as a StatefulSet makes it."""
     world.server.delete(f"{PODS}/{pod}")
@@ -77,6 +95,8 @@ def busy_world(file: Recorder) -> World:
 async def an_eventful_time(world: World) -> None:
     await world.passes(3)
     kill(world, "web-0")
+    await world.passes(1)
+    kill_after_a_missed_resize(world, "api-0")
     await world.passes(1)
     edit(world, "web", resourcePolicy={"containerPolicies": [{"containerName": "*", "maxAllowed": {"cpu": "150m"}}]})
     world.usage["api-0"] = {"app": {"cpu": "1500m", "memory": "900Mi"}}
@@ -111,6 +131,8 @@ def test_an_eventful_time_gives_the_same_decisions_byte_for_byte(eventful: bytes
     replayed = list(replay_recommender(read_lines(eventful)))
     assert [each for each in replayed if not each.is_same] == []
     assert sum(b"containerRecommendations" in each.recorded for each in replayed) > 5
+    # A kill under an old limit is written down as one, and left out again.
+    assert any(b'"old_limit":true' in bytes(line) for _, line in read_lines(eventful))
 
 
 def test_a_start_from_checkpoints_gives_the_same_decisions() -> None:

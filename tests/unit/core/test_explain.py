@@ -214,6 +214,43 @@ def test_the_flag_is_not_named_where_the_resize_restarts_a_container_or_is_impos
     assert set(pod(restarting, set_already)["otherwise"]) == {"ReplicasAdded"}
 
 
+def crashed(found: Cluster, state: Document, last: Document | None = None, **metadata: object) -> Cluster:
+    """The containers of the pods are in this state, and were in that one before."""
+    for name in ("web-1-0", "web-1-1"):
+        document = found.objects["Pod", ("shop", name)]
+        document["metadata"] |= metadata
+        document["status"]["containerStatuses"][0] |= {"state": state, **({"lastState": last} if last else {})}
+    return found
+
+
+ENDED = {
+    "terminated": {
+        "reason": "OOMKilled",
+        "exitCode": 137,
+        "startedAt": time(NOW - 90),
+        "finishedAt": time(NOW - 30),
+    }
+}
+
+
+def test_a_container_that_is_down_is_named_with_what_is_waited_for() -> None:
+    told = pod(crashed(cluster(BIG, mode="InPlaceOrRecreate"), ENDED))
+    assert told == {
+        "way": "Wait",
+        "reason": "ContainerDown",
+        "otherwise": {"ContainersRun": {"containers": "app"}, "TimePassed": {"at": time(NOW + 30)}},
+    }
+
+
+def test_a_resize_that_was_missed_is_told() -> None:
+    resized = [{"manager": "kubectl", "time": time(NOW - 20), "subresource": "resize"}]
+    found = cluster(SAME, mode="InPlace")
+    crashed(found, {"running": {"startedAt": time(NOW - 10)}}, ENDED, managedFields=resized)
+    part = explain_pod(found.evidence(), "web-1-0").pods[0]
+    assert part.need is not None
+    assert (part.way, part.need.code) == ("Resize", "ResizeMissed")
+
+
 def test_requirements_that_are_not_met_are_named() -> None:
     asked = [{"resources": ["cpu"], "changeRequirement": "TargetLowerThanRequests"}]
     told = pod(cluster(BIG, updatePolicy={"evictionRequirements": asked}))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from json_patching import apply_patch
-from resize_world import NOW, Document, container, decided, governor, in_force, killed, resizing, running, said
+from resize_world import NOW, Document, container, decided, governor, in_force, killed, resizing, running, said, time
 from trellis.core.boost.memory import memory_key
 from trellis.core.model.told import Told
 from trellis.core.resize.actions import ResizePod, UnmarkPod
@@ -156,6 +156,19 @@ def test_an_unboost_that_fails_is_tried_again_with_growing_pauses(told: Told) ->
 
 
 @pytest.mark.req("SB-45")
+def test_a_boost_is_taken_back_only_when_the_container_runs() -> None:
+    pod = boosted()
+    ended = {"reason": "Error", "exitCode": 1, "finishedAt": time(NOW - 600)}
+    pod["status"]["containerStatuses"][0]["state"] = {"terminated": ended}
+    found = decided(boosting(), pod)
+    assert said(found) == [("Wait", "ContainerDown")]
+    pod["status"]["containerStatuses"][0] |= {
+        "state": {"running": {"startedAt": time(NOW - 5)}},
+        "lastState": {"terminated": ended},
+    }
+    assert cpu_of(resized(pod, decided(boosting(), pod))) == "600m"
+
+
 def test_with_the_gate_off_nothing_is_unboosted() -> None:
     off = UpdateSettings(startup_boost=False)
     assert said(decided(boosting("Off"), boosted(), settings=off)) == [("Leave", "ModeLeavesPods")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -103,6 +104,13 @@ def test_each_kill_counts_once_however_often_it_is_reported(model: UsageModel) -
     again = model.record_ooms([kill("web-1", START, 9e9)], START + 60)
     assert (len(first.kills), first.dropped) == (1, {"KnownOomKill": 1})
     assert (len(again.kills), again.dropped) == (0, {"KnownOomKill": 1})
+    assert memory_weights(model) == weights
+
+
+def test_a_kill_under_a_limit_from_before_a_missed_resize_is_left_out(model: UsageModel) -> None:
+    weights = memory_weights(model)
+    found = model.record_ooms([msgspec.structs.replace(kill("web-1", START, math.nan), old_limit=True)], START)
+    assert (len(found.kills), found.dropped) == (0, {"OomKillUnderOldLimit": 1})
     assert memory_weights(model) == weights
 
 

@@ -35,6 +35,20 @@ def test_no_name_is_left() -> None:
         assert not re.search(rf"\b{re.escape(word)}\b", dump), word
 
 
+def test_when_a_pod_was_resized_stays_and_who_did_it_does_not() -> None:
+    server = shop()
+    path = next(each for each in server.objects if "/pods/" in each)
+    found = server.objects[path]
+    entries = [
+        {"manager": "bertha", "operation": "Update", "time": "2026-01-02T03:04:05Z", "subresource": subresource}
+        for subresource in ("resize", "status")
+    ]
+    server.put(path, {**found, "metadata": {**found["metadata"], "managedFields": entries}})
+    assert "bertha" not in b"".join(dump_of(server)).decode()
+    kept = [pod.metadata.managed_fields for pod in collected_from(server, mask=mask()).pods]
+    assert [[each.subresource for each in entry] for entry in kept if entry] == [["resize"]]
+
+
 def test_no_name_is_left_in_what_is_missing() -> None:
     server = shop()
     hide(server, "office")
