@@ -132,7 +132,12 @@ def test_both_members_of_a_requirement_are_required() -> None:
         "spec.updatePolicy.actuationRequirements[0].resources: Required value: resources must be given",
         "spec.updatePolicy.actuationRequirements[0].changeRequirement: Required value: changeRequirement must be given",
     ]
+    for member in UP:
+        (line,) = errors(requirements({name: each for name, each in UP.items() if name != member}))
+        assert line.startswith(f"spec.updatePolicy.actuationRequirements[0].{member}: Required value")
+    assert errors(requirements(UP)) == []
     assert errors(requirements()) == []
+    assert errors(vpa(updatePolicy={"updateMode": "Recreate"})) == []
 
 
 @pytest.mark.req("AR-02")

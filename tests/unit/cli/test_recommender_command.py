@@ -181,7 +181,6 @@ def test_flags_are_taken_as_upstreams_manifests_write_them(reads: Reads) -> None
     assert not found.scope.feature_gates.per_vpa_config
 
 
-@pytest.mark.req("CR-08")
 def test_times_are_as_short_and_logs_as_long_as_upstream_takes_them(reads: Reads) -> None:
     short = ("recommender-interval", "checkpoints-gc-interval", "checkpoints-timeout", "confidence-interval-cpu")
     found = reads(*(f"--{name}=500ms" for name in short), "-v=12")
@@ -190,6 +189,7 @@ def test_times_are_as_short_and_logs_as_long_as_upstream_takes_them(reads: Reads
     assert found.logs.verbosity == 12
 
 
+@pytest.mark.req("CR-08")
 def test_the_name_is_default_or_what_is_given_once_or_several_times(reads: Reads) -> None:
     assert reads().loop.recommender_name == ("default",)
     assert reads("--recommender-name=frugal").loop.recommender_name == ("frugal",)

@@ -37,7 +37,7 @@ def test_pod_gets_what_is_recommended() -> None:
 def test_requirements_on_changes_do_not_keep_a_new_pod_from_its_size() -> None:
     world = World()
     requirements = [{"resources": ["cpu"], "changeRequirement": "TargetHigherThanRequests"}]
-    world.add_app(advice={"app": {"cpu": "50m"}}, updatePolicy={"evictionRequirements": requirements})
+    world.add_app(advice={"app": {"cpu": "50m"}}, updatePolicy={"actuationRequirements": requirements})
 
     async def play() -> None:
         assert requests_of(await world.admit(pod()))["cpu"] == "50m"

@@ -63,7 +63,9 @@ def test_without_any_sample_nothing_is_recommended_and_the_condition_says_why() 
 
 
 @pytest.mark.req("CR-15")
-def test_while_vpas_cannot_be_listed_the_model_stands_still_and_then_goes_on() -> None:
+def test_while_vpas_cannot_be_listed_the_model_stands_still_and_then_goes_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     world = World()
     world.add_workload("web")
 
@@ -77,6 +79,9 @@ def test_while_vpas_cannot_be_listed_the_model_stands_still_and_then_goes_on() -
         world.server.break_watches()
         await world.passes(11)
         assert world.checkpoint("web-app")["status"] == before
+        errors = [each for each in caplog.records if each.levelname == "ERROR"]
+        assert {each.getMessage() for each in errors} == {"this pass changes nothing"}
+        assert all("verticalpodautoscalers" in str(getattr(each, "trellis_fields", {})).lower() for each in errors)
         metrics = [each for each in world.server.requests if "/metrics.k8s.io/" in each.path]
         world.fault = lambda _request: None
         await world.passes(3)

@@ -9,6 +9,7 @@ import pytest
 
 from recommend_world import DAY, NAMESPACE, START, World
 from trellis.api.resolve import NO_MODE, WRITTEN_MODES
+from trellis.base.quantity import Quantity
 from trellis.core.recommend.board import Board
 from trellis.core.recommend.results import CONTAINER_OFF, NOT_SERVED_HERE, RECOMMENDATION_KEPT, RECOMMENDED
 from trellis.core.recommend.settings import PipelineSettings
@@ -74,7 +75,20 @@ def test_without_policies_every_container_is_sized_without_bounds() -> None:
     shop.use(100.0, 1e12, minutes=2)
     shop.run()
     assert list(shop.advice()) == ["app", "proxy"]
-    assert int(shop.target()["cpu"].removesuffix("m")) >= 100_000
+    for container in shop.advice().values():
+        assert int(container["target"]["cpu"].removesuffix("m")) >= 100_000
+        assert Quantity.parse(container["target"]["memory"]).units >= 1e12
+        assert container["target"] == container["uncappedTarget"]
+
+
+@pytest.mark.req("AR-18")
+def test_under_off_a_recommendation_is_published_whatever_changes_are_required() -> None:
+    asked = [{"resources": ["cpu", "memory"], "changeRequirement": "TargetLowerThanRequests"}]
+    shop, free = world(updatePolicy={"updateMode": "Off", "actuationRequirements": asked}), world()
+    shop.run()
+    free.run()
+    assert shop.advice() == free.advice()
+    assert shop.target()["cpu"]
 
 
 def test_policies_bound_all_but_the_uncapped_target() -> None:

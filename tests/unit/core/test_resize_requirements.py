@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from json_patching import apply_patch
-from resize_world import Document, container, decided, governor, pair, running, said
+from resize_world import Document, container, decided, governor, pair, resizing, running, said
 from trellis.api.resolve import Change, EffectiveVpa
 from trellis.core.recommend.capping.limit_ranges import counts
-from trellis.core.resize.actions import ResizePod
+from trellis.core.resize.actions import EvictPod, ResizePod
 from trellis.core.resize.requirements import Comparison, compares, permits_eviction, permits_resize
 
 HIGHER, AT_LEAST = "TargetHigherThanRequests", "TargetHigherThanOrEqualToRequests"
@@ -141,6 +141,27 @@ def test_nothing_permitted_is_neither_a_resize_nor_an_eviction(mode: str) -> Non
     assert said(found) == [("Leave", "RequirementsForbidResize")] * 2
 
 
+FAILED = [
+    ("PodResizePending", "Infeasible", 0.0, "EvictInfeasible"),
+    ("PodResizePending", "Deferred", 300.0, "ResizeDeferredTooLong"),
+    ("PodResizeInProgress", "", 3600.0, "ResizeStuck"),
+    ("PodResizeInProgress", "Error", 0.0, "ResizeFailed"),
+]
+
+
+@pytest.mark.req("AR-21")
+@pytest.mark.parametrize(("type_", "reason", "since", "evicted"), FAILED)
+def test_a_resize_that_failed_ends_in_an_eviction_only_if_all_requirements_hold(
+    type_: str, reason: str, since: float, evicted: str
+) -> None:
+    both = asking((["cpu"], HIGHER), (["memory"], HIGHER), mode="InPlaceOrRecreate")
+    for memory, expected in (("1Gi", ("Leave", "RequirementsForbidEviction")), ("2Gi", ("Evict", evicted))):
+        asked = resizing(pod("1", memory), type_, reason, since, cpu="500m", memory="1Gi")
+        found = decided(governor(**both, targets=targets("1", memory)), *pair(asked))
+        assert said(found)[0] == expected
+        assert len(found.actions) == (expected[0] == "Evict")
+
+
 @pytest.mark.req("AR-07", "AR-20")
 def test_requirements_gate_the_eviction_of_recreate() -> None:
     both = asking((["cpu"], HIGHER), (["memory"], HIGHER))
@@ -163,8 +184,14 @@ def test_off_and_initial_touch_no_running_pod_whatever_is_required() -> None:
 @pytest.mark.parametrize("mode", ["Recreate", "InPlaceOrRecreate", "InPlace"])
 @pytest.mark.parametrize("target", [targets("1", "2Gi"), targets("250m", "512Mi"), targets("1", "512Mi")])
 def test_without_requirements_every_direction_is_acted_upon(mode: str, target: Any) -> None:
-    found = decided(governor(mode, target), *pair(pod()))
-    assert len(found.actions) == 1
+    before = pair(pod())
+    (action,) = decided(governor(mode, target), *before).actions
+    if mode == "Recreate":
+        assert isinstance(action, EvictPod)
+        return
+    assert isinstance(action, ResizePod)
+    after = apply_patch(before[0], action.patch)["spec"]["containers"][0]["resources"]["requests"]
+    assert counts(after) == counts(target["app"])
 
 
 AMOUNTS = st.sampled_from(["100m", "400m", "500m", "600m", "2"])
