@@ -22,7 +22,7 @@ from cluster_vpas import (
 )
 from recommend_oracle import ExactHistogram, SlowContainer
 from testbed import annotations as ask
-from testbed.client import Json
+from testbed.client import STRATEGIC_PATCH, Json
 from testbed.cluster import Cluster
 from testbed.controllers import Controller
 from testbed.waiting import until
@@ -133,3 +133,33 @@ def eviction(pod: Json, container: str, usage: str) -> Json:
         "lastTimestamp": now,
         "source": {"component": "kubelet"},
     }
+
+
+def test_a_kill_after_a_resize_that_never_reached_the_cgroup_counts_with_the_request_from_before(
+    cluster: Cluster, namespace: str, recommender: Start
+) -> None:
+    had = {"cpu": "100m", "memory": "400Mi"}
+    app = container("app", resources={"requests": had, "limits": had})
+    cluster.api.create(deployment("web", app, annotations=USAGE), namespace)
+    cluster.api.create(vpa("web"), namespace)
+    controller = recommender(namespace, EVERY_SECOND)
+    until_advised(cluster, namespace, "web")
+    [pod] = cluster.ready_pods(namespace, "web")
+    path = f"/api/v1/namespaces/{namespace}/pods/{pod['metadata']['name']}"
+
+    def status() -> Json:
+        return dict(cluster.api.get(path)["status"]["containerStatuses"][0])
+
+    cluster.api.annotate(path, {ask.CRASHED: "app"})
+    until("the kill to count", lambda: memory_target_of(cluster, namespace, "web") == bumped(400 * MIB))
+    # Others resize the pod while its container is down, which kubelet 1.36 reports as done.
+    more = had | {"memory": "800Mi"}
+    patch = {"spec": {"containers": [{"name": "app", "resources": {"requests": more, "limits": more}}]}}
+    cluster.api.patch(f"{path}/resize", patch, STRATEGIC_PATCH)
+    until("the status", lambda: status()["resources"]["limits"] == more)
+    cluster.api.annotate(path, {ask.CRASHED: None})
+    until("the restart", lambda: "running" in status()["state"])
+    cluster.api.annotate(path, {ask.CRASHED: "app"})
+    until("the second kill to be taken in", lambda: kills(controller, "Accepted") == 2)
+    until_passed(controller)
+    assert memory_target_of(cluster, namespace, "web") == bumped(400 * MIB)
