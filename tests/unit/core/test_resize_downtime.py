@@ -68,6 +68,7 @@ def test_a_pod_whose_container_stays_down_is_evicted_where_the_mode_allows_it() 
     assert decided(governor("InPlaceOrRecreate"), *soon).next_look == NOW + 1
     assert said(decided(governor("InPlaceOrRecreate"), *late))[0] == ("Evict", "ContainerDownTooLong")
     assert said(decided(governor("InPlace"), *late))[0] == ("Wait", "ContainerDown")
+    assert decided(governor("InPlace"), *soon).next_look is None
     assert decided(governor("InPlace"), *late).next_look is None
     patient = UpdateSettings(down_patience=120)
     assert said(decided(governor("InPlaceOrRecreate"), *late, settings=patient))[0] == ("Wait", "ContainerDown")

@@ -43,8 +43,7 @@ NOT_POSSIBLE_IN_PLACE = Reason(
 EVICT_NOT_POSSIBLE = Reason("EvictNotPossibleInPlace", "What is recommended cannot be had without a new pod.")
 CONTAINER_DOWN = Reason(
     "ContainerDown",
-    "A container of the pod is down, and a resize now would not reach the pod's cgroup: the resize waits until the "
-    "container runs.",
+    "A container is down, and kubelets do not apply a resize to the pod's cgroup before it runs again.",
 )
 CONTAINER_DOWN_TOO_LONG = Reason(
     "ContainerDownTooLong", "A container has been down for so long that the pod is evicted instead of resized."

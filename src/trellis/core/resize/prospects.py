@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from trellis.api.resolve import UpdateMode
 from trellis.core.resize.alike import Sizes
 from trellis.core.resize.attempts import Attempt
 from trellis.core.resize.changes import InPlaceChange
@@ -65,7 +66,10 @@ def when_it_runs(case: Case, prospect: Prospect) -> float | None:
     if prospect is not Prospect.DOWN:
         return None
     downtime = case.pod.downtime
-    return downtime.since + case.settings.down_patience if downtime.since is not None else downtime.settled
+    if downtime.since is None:
+        return downtime.settled
+    evicts = case.view.governor.vpa.mode is not UpdateMode.IN_PLACE
+    return downtime.since + case.settings.down_patience if evicts else None
 
 
 def prospect_of(case: Case, change: InPlaceChange, stage: Stage, asked: Need | NoNeed) -> Prospect:
