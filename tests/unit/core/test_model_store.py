@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trellis.api.kube.meta import ObjectMeta, OwnerReference
+from trellis.api.kube.meta import OwnerReference, PodMeta
 from trellis.api.kube.pods import Pod, PodSpec
 from trellis.core.model.keys import BY_NAMESPACE, BY_NODE, BY_OWNER, Key, in_namespace, key_of, on_node, owned_by
 from trellis.core.model.store import Snapshot, Store
@@ -14,7 +14,7 @@ INDEXES = {BY_NAMESPACE: in_namespace, BY_OWNER: owned_by, BY_NODE: on_node}
 
 def make(name: str, *, namespace: str = "shop", node: str = "", owner: str = "", uid: str = "") -> Pod:
     owners = (OwnerReference("apps/v1", "ReplicaSet", "web", owner, True),) if owner else ()
-    metadata = ObjectMeta(name=name, namespace=namespace, uid=uid or f"uid-{name}", owner_references=owners)
+    metadata = PodMeta(name=name, namespace=namespace, uid=uid or f"uid-{name}", owner_references=owners)
     return Pod(metadata, PodSpec(node_name=node))
 
 
@@ -61,7 +61,7 @@ def test_any_function_makes_an_index_and_an_object_may_be_in_many_groups() -> No
 
 def test_an_owner_that_does_not_control_is_no_owner() -> None:
     friend = OwnerReference("v1", "ConfigMap", "settings", "cm-1", False)
-    store = filled(Pod(ObjectMeta(name="a", namespace="shop", owner_references=(friend,))))
+    store = filled(Pod(PodMeta(name="a", namespace="shop", owner_references=(friend,))))
     assert names(store.snapshot(), BY_OWNER, "cm-1") == []
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import virtual_time
 from model_server import Document, ModelServer
-from trellis.api.kube.meta import ObjectMeta, ObjectReference
+from trellis.api.kube.meta import ObjectReference, PodMeta
 from trellis.api.kube.pods import Pod
 from trellis.base.errors import Unreachable
 from trellis.base.names import why_not_subdomain
@@ -273,7 +273,7 @@ def test_read_only_posts_nothing() -> None:
 
 def test_events_about_objects_without_a_namespace_stand_in_default() -> None:
     server = ModelServer()
-    node = reference_to(NODES, Pod(ObjectMeta(name="node-1", uid="n-1", resource_version="5")))
+    node = reference_to(NODES, Pod(PodMeta(name="node-1", uid="n-1", resource_version="5")))
 
     async def work(recorder: EventRecorder) -> None:
         recorder.record(node, REFUSED)
@@ -291,7 +291,7 @@ def test_events_about_objects_without_a_namespace_stand_in_default() -> None:
 )
 def test_the_name_of_an_event_is_one_whatever_the_object_is_called(name: str) -> None:
     server = ModelServer()
-    reference = reference_to(PODS, Pod(ObjectMeta(name=name, namespace="shop")))
+    reference = reference_to(PODS, Pod(PodMeta(name=name, namespace="shop")))
 
     async def work(recorder: EventRecorder) -> None:
         recorder.record(reference, REFUSED)

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 import virtual_time
-from trellis.api.kube.meta import ObjectMeta
+from trellis.api.kube.meta import PodMeta
 from trellis.api.kube.pods import Pod
 from trellis.base.errors import InvalidInput, Unreachable
 from trellis.kube.actions import (
@@ -142,7 +142,7 @@ def test_what_is_not_known_of_an_object_is_not_checked() -> None:
 
 
 def test_a_target_is_the_object_as_it_was_seen() -> None:
-    pod = Pod(ObjectMeta(name="web-0", namespace="shop", uid="uid-1", resource_version="7"))
+    pod = Pod(PodMeta(name="web-0", namespace="shop", uid="uid-1", resource_version="7"))
     assert target_of(PODS, pod) == POD
     assert target_of(PODS, pod, at_this_version=False).resource_version == ""
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import force_setattr
@@ -29,24 +29,8 @@ def controller_among(owners: Sequence[OwnerReference]) -> OwnerReference | None:
     return None
 
 
-RESIZE: Final = "resize"
-
-
-class ManagedFields(Slice, frozen=True):
-    """When a manager last changed fields, and through which subresource; which fields those are is not read."""
-
-    time: Time | None = None
-    subresource: str = ""
-
-
-def last_resize(entries: tuple[ManagedFields, ...]) -> tuple[ManagedFields, ...]:
-    """The newest entry of those who wrote `pods/resize`; all others, a quarter of a pod's bytes, are dropped."""
-    found = [each for each in entries if each.subresource == RESIZE and each.time is not None]
-    return (max(found, key=lambda each: each.time.timestamp() if each.time else 0.0),) if found else ()
-
-
 class ObjectMeta(Slice, frozen=True):
-    """The slice of `metadata`. Of `managed_fields` only the last resize of a pod is kept."""
+    """The slice of `metadata`. `managed_fields`, a quarter of a pod's bytes, is read only where a subclass has it."""
 
     name: str = ""
     generate_name: str = ""
@@ -61,16 +45,53 @@ class ObjectMeta(Slice, frozen=True):
     annotations: Labels = NOTHING
     owner_references: tuple[OwnerReference, ...] = ()
     finalizers: tuple[str, ...] = ()
-    managed_fields: tuple[ManagedFields, ...] = ()
-
-    def __post_init__(self) -> None:
-        if self.managed_fields:
-            force_setattr(self, "managed_fields", last_resize(self.managed_fields))
 
     @property
     def controller(self) -> OwnerReference | None:
         """The owner that keeps this object as it should be, if there is one."""
         return controller_among(self.owner_references)
+
+
+RESIZE: Final = "resize"
+
+
+class SubresourceWrite(Slice, frozen=True):
+    """When a manager last wrote, and through which subresource: an entry of `managedFields` without its fields."""
+
+    time: Time | None = None
+    subresource: str = ""
+
+
+def last_resize(entries: tuple[SubresourceWrite, ...]) -> tuple[SubresourceWrite, ...]:
+    """The newest entry of those who wrote `pods/resize`; all others are dropped."""
+    found = [each for each in entries if each.subresource == RESIZE and each.time is not None]
+    return (max(found, key=lambda each: each.time.timestamp() if each.time else 0.0),) if found else ()
+
+
+class PodMeta(ObjectMeta, frozen=True):
+    """The metadata of a pod. Of `managed_fields` only the last resize is kept."""
+
+    managed_fields: tuple[SubresourceWrite, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.managed_fields:
+            force_setattr(self, "managed_fields", last_resize(self.managed_fields))
+
+
+class ManagedFields(Slice, frozen=True):
+    """The fields that one writer set last: keys are `f:` and a name, and what is below a field is again such a map."""
+
+    manager: str = ""
+    operation: str = ""
+    subresource: str = ""
+    fields_v1: Mapping[str, Any] = msgspec.field(name="fieldsV1", default=NOTHING)
+
+    def has(self, *path: str) -> bool:
+        """Whether a field is among them."""
+        found: Any = self.fields_v1
+        for name in path:
+            found = found.get(f"f:{name}") if isinstance(found, Mapping) else None
+        return found is not None
 
 
 class KubeObject(Slice, frozen=True):

@@ -13,7 +13,7 @@ from typing import Final
 from msgspec.structs import force_setattr
 
 from trellis.api.kube.containers import Running
-from trellis.api.kube.meta import ManagedFields, last_resize
+from trellis.api.kube.meta import SubresourceWrite, last_resize
 from trellis.api.kube.observed_workloads import Observed, OwnedMeta
 from trellis.api.kube.pods import READY
 from trellis.api.kube.slices import NOTHING, Labels, QuantityText, Slice, Time
@@ -31,7 +31,7 @@ class ObservedPodMeta(OwnedMeta, frozen=True):
     creation_timestamp: Time | None = None
     deletion_timestamp: Time | None = None
     labels: Labels = NOTHING
-    managed_fields: tuple[ManagedFields, ...] = ()
+    managed_fields: tuple[SubresourceWrite, ...] = ()
 
     def __post_init__(self) -> None:
         if self.managed_fields:

@@ -7,7 +7,7 @@ from typing import Final
 from msgspec.structs import force_setattr
 
 from trellis.api.kube.containers import Container, ContainerStatus, Resources
-from trellis.api.kube.meta import Condition, KubeObject, ObjectMeta
+from trellis.api.kube.meta import Condition, KubeObject, ObjectMeta, PodMeta
 from trellis.api.kube.placement import (
     Affinity,
     PodResourceClaim,
@@ -119,6 +119,7 @@ class PodStatus(Slice, frozen=True):
 class Pod(KubeObject, frozen=True):
     """A pod."""
 
+    metadata: PodMeta = PodMeta()
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
 

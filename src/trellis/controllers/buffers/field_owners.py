@@ -11,21 +11,12 @@ from typing import Any, Final, cast
 import msgspec
 
 from trellis.api.buffer import Buffer
-from trellis.api.kube.meta import ObjectMeta
-from trellis.api.kube.slices import NOTHING, Slice
+from trellis.api.kube.meta import ManagedFields, ObjectMeta
 from trellis.kube.resources import BUFFERS, Resource
 
 _PROVISIONED: Final = 'k:{"type":"Provisioned"}'
 _LAST_FULL: Final = "f:lastFullyProvisioned"
 _NONE: Final[frozenset[str]] = frozenset()
-
-
-class ManagedFields(Slice, frozen=True):
-    """What one field manager owns."""
-
-    manager: str = ""
-    subresource: str = ""
-    fields_v1: Mapping[str, Any] = NOTHING
 
 
 class ManagedMeta(ObjectMeta, frozen=True):

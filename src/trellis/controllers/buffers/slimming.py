@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from trellis.api.kube.counted_workloads import CountedReplicationController, CountedWorkload
-from trellis.api.kube.meta import LabelSelector, ObjectMeta
+from trellis.api.kube.meta import LabelSelector, PodMeta
 from trellis.api.kube.pods import Pod, PodStatus
 from trellis.api.kube.slices import NOTHING, Labels
 from trellis.core.boost.memory import PREFIX
@@ -61,7 +61,7 @@ class PodSlimmer:
     def slim(self, found: Pod) -> Pod:
         """The same pod, smaller."""
         metadata, controller = found.metadata, found.metadata.controller
-        kept = ObjectMeta(
+        kept = PodMeta(
             name=metadata.name,
             namespace=intern(metadata.namespace),
             uid=metadata.uid,

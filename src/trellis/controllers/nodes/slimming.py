@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from trellis.api.kube.containers import Container, ContainerStatus
-from trellis.api.kube.meta import Condition, ObjectMeta, OwnerReference
+from trellis.api.kube.meta import Condition, OwnerReference, PodMeta
 from trellis.api.kube.pods import POD_SCHEDULED, READY, RESIZE_PENDING, Pod, PodSpec, PodStatus
 from trellis.api.kube.slices import NOTHING, Labels
 from trellis.core.boost.memory import PREFIX
@@ -55,13 +55,13 @@ class PodSlimmer:
         return pod
 
 
-def _metadata(found: ObjectMeta, owner: OwnerReference | None, like: Pod | None) -> ObjectMeta:
+def _metadata(found: PodMeta, owner: OwnerReference | None, like: Pod | None) -> PodMeta:
     labels: Labels = {intern(key): intern(value) for key, value in found.labels.items()} or NOTHING
     owners = (owner,) if owner is not None else ()
     if like is not None:
         labels = like.metadata.labels if like.metadata.labels == labels else labels
         owners = like.metadata.owner_references if like.metadata.owner_references == owners else owners
-    return ObjectMeta(
+    return PodMeta(
         name=found.name,
         namespace=intern(found.namespace),
         uid=found.uid,

@@ -14,7 +14,7 @@ import msgspec
 from trellis.api.hvpa import Hvpa
 from trellis.api.kinds import HVPA, VPA
 from trellis.api.kube.containers import ContainerState, ContainerStatus
-from trellis.api.kube.meta import KubeObject, ObjectMeta, OwnerReference
+from trellis.api.kube.meta import KubeObject, ObjectMeta, OwnerReference, PodMeta
 from trellis.api.kube.pods import READY, RESIZE_IN_PROGRESS, RESIZE_PENDING, Pod, PodStatus
 from trellis.api.kube.scaling import HorizontalPodAutoscaler, HorizontalPodAutoscalerSpec
 from trellis.api.kube.slices import NOTHING, Labels
@@ -82,11 +82,17 @@ def slim_namespace(found: KubeObject) -> KubeObject:
 def slim_pod(found: Pod) -> Pod:
     """A pod without what no plan asks of it."""
     metadata, status = found.metadata, found.status
-    kept = msgspec.structs.replace(
-        _named(metadata, _annotations(metadata.annotations)),
+    named = _named(metadata, _annotations(metadata.annotations))
+    kept = PodMeta(
+        name=named.name,
+        namespace=named.namespace,
+        uid=named.uid,
+        resource_version=named.resource_version,
         creation_timestamp=metadata.creation_timestamp,
         deletion_timestamp=metadata.deletion_timestamp,
         labels={intern(key): intern(value) for key, value in metadata.labels.items()} or NOTHING,
+        annotations=named.annotations,
+        owner_references=named.owner_references,
         managed_fields=metadata.managed_fields,
     )
     slim_status = PodStatus(

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from trellis.api.kube.meta import KubeObject, ObjectMeta
+from trellis.api.kube.meta import KubeObject, PodMeta
 from trellis.api.kube.pods import Pod, PodTemplateSpec
 from trellis.api.kube.workloads import CronJob
 from trellis.base.reason import Reason
@@ -77,9 +77,9 @@ def template_of(workload: object) -> PodTemplateSpec | None:
     return template if isinstance(template, PodTemplateSpec) else None
 
 
-def _metadata(template: PodTemplateSpec, target: TargetRef) -> ObjectMeta:
+def _metadata(template: PodTemplateSpec, target: TargetRef) -> PodMeta:
     own = template.metadata
-    return ObjectMeta(namespace=target.namespace, labels=own.labels, annotations=own.annotations)
+    return PodMeta(namespace=target.namespace, labels=own.labels, annotations=own.annotations)
 
 
 def _arrived(target: TargetRef, verdict: PodVerdict) -> Arrived:

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from trellis.api.kube.meta import Condition, ObjectMeta, OwnerReference
+from trellis.api.kube.meta import Condition, OwnerReference, PodMeta
 from trellis.api.kube.pods import READY, Pod, PodSpec, PodStatus
 from trellis.api.resolve import UpdateMode
 from trellis.base.reason import Reason
@@ -165,7 +165,7 @@ def _view(governor: Governor, spec: PodSpec, count: int, annotations: Mapping[st
 def _running(spec: PodSpec, number: int) -> Pod:
     owner = OwnerReference(kind=_GROUP.kind, name=_GROUP.name, controller=True)
     name = f"{_GROUP.name}-{number}"
-    metadata = ObjectMeta(name=name, uid=name, creation_timestamp=_STARTED, owner_references=(owner,))
+    metadata = PodMeta(name=name, uid=name, creation_timestamp=_STARTED, owner_references=(owner,))
     ready = Condition(type=READY, status="True", last_transition_time=_STARTED)
     status = PodStatus(phase="Running", start_time=_STARTED, conditions=(ready,))
     return Pod(metadata=metadata, spec=msgspec.structs.replace(spec, node_name="example"), status=status)

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from trellis.api.kube.meta import ObjectMeta, OwnerReference
+from trellis.api.kube.meta import OwnerReference, PodMeta
 from trellis.api.kube.slices import NOTHING
 from trellis.core.sizing.shapes import PodShape
 from trellis.sim.cluster.living import Living
@@ -39,7 +39,7 @@ class Making:
     ) -> Living:
         """A new pod of a workload. One that runs to an end takes so many `seconds`."""
         state, template = self._state, self._state.templates[workload]
-        metadata = ObjectMeta(
+        metadata = PodMeta(
             name=name,
             namespace=state.fleet.workloads[workload].namespace,
             uid=state.uid(),

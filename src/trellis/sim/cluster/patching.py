@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from trellis.api.kube.meta import ObjectMeta
+from trellis.api.kube.meta import PodMeta
 from trellis.api.kube.pods import Pod, PodSpec
 from trellis.base.errors import InvalidInput
 from trellis.core.model.patches import PatchOp
@@ -23,7 +23,7 @@ def patched(pod: Pod, patch: Iterable[PatchOp]) -> Pod:
     for operation in patch:
         _apply(document, operation)
     try:
-        metadata = msgspec.convert(document["metadata"], ObjectMeta)
+        metadata = msgspec.convert(document["metadata"], PodMeta)
         spec = msgspec.convert(document["spec"], PodSpec)
     except msgspec.ValidationError as error:
         raise InvalidInput(pod.metadata.name, f"the patch makes no pod of it: {error}") from error

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from trellis.api.kube.containers import Container, ContainerState, ContainerStatus, Resources, Running, Terminated
-from trellis.api.kube.meta import Condition, ObjectMeta
+from trellis.api.kube.meta import Condition, PodMeta
 from trellis.api.kube.pods import POD_SCHEDULED, READY, Pod, PodSpec, PodStatus
 from trellis.core.recommend.amounts import RESOURCES
 
@@ -58,7 +58,7 @@ def _defaulted(container: Container) -> Container:
     return msgspec.structs.replace(container, resources=filled)
 
 
-def new_pod(metadata: ObjectMeta, spec: PodSpec) -> Pod:
+def new_pod(metadata: PodMeta, spec: PodSpec) -> Pod:
     """A pod before admission."""
     return Pod(metadata, spec, PodStatus(phase=PENDING))
 

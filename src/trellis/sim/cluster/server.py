@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import msgspec
 
 from trellis.api.kube.containers import Container
-from trellis.api.kube.meta import RESIZE, ManagedFields
+from trellis.api.kube.meta import RESIZE, SubresourceWrite
 from trellis.api.kube.pods import Pod
 from trellis.base.errors import InvalidInput
 from trellis.core.model.patches import PatchOp
@@ -75,7 +75,7 @@ class Server:
             metadata = msgspec.structs.replace(
                 new.metadata,
                 generation=new.metadata.generation + 1,
-                managed_fields=(ManagedFields(moment(self._state.now), RESIZE),),
+                managed_fields=(SubresourceWrite(moment(self._state.now), RESIZE),),
             )
             self._state.put(living, msgspec.structs.replace(new, metadata=metadata), resized=True)
             if living.units:
