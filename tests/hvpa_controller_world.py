@@ -107,8 +107,27 @@ class World(ControlledWorld):
         status = {"recommendation": {"containerRecommendations": [part]}}
         self.server.put(where, {**self.server.objects[where], "status": status})
 
-    def wish(self, replicas: int, name: str = "web") -> None:
-        """What an HPA writes through the Hvpa's scale."""
+    def recommend(self, cpu: str, memory: str, name: str = "web") -> None:
+        """What a recommender writes that knows nothing of whole workloads."""
+        where = path("verticalpodautoscalers", name)
+        part = {"containerName": "app", "target": {"cpu": cpu, "memory": memory}}
+        status = {"recommendation": {"containerRecommendations": [part]}}
+        self.server.put(where, {**self.server.objects[where], "status": status})
+
+    def totals(self, cpu: str, memory: str, name: str = "web") -> None:
+        """What the Trellis recommender writes into the Hvpa's status."""
+        found = self.server.objects[path("hvpas", name)]
+        status = {**found.get("status", {}), "totals": {"cpu": cpu, "memory": memory}}
+        self.server.put(path("hvpas", name), {**found, "status": status})
+
+    def wish(self, replicas: int, name: str = "web", by: str = "") -> None:
+        """What an HPA writes through the Hvpa's scale, or another scaler of this name."""
+        if by:
+            found = self.server.objects[path("hvpas", name)]
+            owned = {"manager": by, "operation": "Update", "subresource": "scale"}
+            fields = {"fieldsV1": {"f:spec": {"f:replicas": {}}}}
+            metadata = {**found["metadata"], "managedFields": [{**owned, **fields}]}
+            self.server.objects[path("hvpas", name)] = {**found, "metadata": metadata}
         self.edit("hvpas", name, replicas=replicas)
 
     def edit(self, plural: str, name: str, **spec: Any) -> None:
@@ -162,6 +181,10 @@ class World(ControlledWorld):
     def conditions(self, name: str = "web") -> dict[str, str]:
         """Reasons by type."""
         return {each["type"]: each["reason"] for each in self.status(name).get("conditions", [])}
+
+    def messages(self, name: str = "web") -> dict[str, str]:
+        """Messages of conditions by type."""
+        return {each["type"]: each["message"] for each in self.status(name).get("conditions", [])}
 
     def said(self, code: str) -> int:
         """How many Events of a reason there were."""

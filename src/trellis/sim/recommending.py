@@ -77,9 +77,9 @@ class Recommending:
         for hvpa in hvpas:
             self._put_hvpa(hvpa)
         names = sorted({resolve_vpa(vpa).recommender for vpa in self._vpas.snapshot()})
-        self._scope = Scope(frozenset(names))
+        self._scope = Scope(frozenset(names), totals=True)
         recommenders = recommenders_of(names, figures, parameters)
-        self._knowledge = Knowledge(figures.usage, figures.pipeline, recommenders, figures.gates)
+        self._knowledge = Knowledge(figures.usage, figures.pipeline, recommenders, figures.gates, figures.estimates)
 
     def pod(self, key: Key, new: Pod | None) -> None:
         """A pod changed. One that runs nothing yet is not looked at."""

@@ -400,16 +400,99 @@ def test_a_write_that_failed_is_tried_again_soon(what: str) -> None:
     world.run(play)
 
 
-def test_an_edited_wish_is_nobodys_demand_without_an_hpa() -> None:
+def test_a_count_on_the_scale_is_demand_for_the_scale_down_window_without_an_hpa() -> None:
     world = world_with_vpa()
 
     async def play(_: HvpaController) -> None:
         world.advise("12", "2G", "24", "4G")
         await world.wait(60.0)
-        for wish in (8, 1, 100):
-            world.wish(wish)
-            await world.wait(5.0)
-            assert (world.replicas(), world.spec("hvpas")["replicas"]) == (3, 3)
+        assert world.replicas() == 3
+        world.wish(5, by="kubectl")
+        await world.wait(20.0)
+        assert (world.replicas(), world.size()["cpu"]) == (4, "10")
+        assert world.spec("hvpas")["replicas"] == 4, "the target's count is written back"
+        assert world.conditions()["ScaleWish"] == "ScaleWish"
+        assert "kubectl wishes 5 replicas" in world.messages()["ScaleWish"]
+        assert world.said("ScaleWish") == 1
+        assert world.status()["hpa"]["total"]["cpu"] == "40"
+        await world.wait(300.0)
+        assert (world.replicas(), world.size()["cpu"]) == (3, "8"), "the VPA decides again"
+        assert "ScaleWish" not in world.conditions()
+        assert "hpa" not in world.status()
+
+    world.run(play)
+
+
+def test_a_wish_for_less_lowers_nothing_that_the_vpa_asks_for() -> None:
+    world = world_with_vpa()
+
+    async def play(_: HvpaController) -> None:
+        world.advise("12", "2G", "24", "4G")
+        await world.wait(60.0)
+        world.wish(1, by="kubectl")
+        await world.wait(20.0)
+        assert (world.replicas(), world.size()["cpu"], world.spec("hvpas")["replicas"]) == (3, "8", 3)
+        assert "kubectl wishes 1 replica " in world.messages()["ScaleWish"]
+
+    world.run(play)
+
+
+def test_a_wish_from_before_the_first_pass_and_before_the_vpa_has_spoken_is_followed() -> None:
+    world = World()
+    world.add_workload(cpu="6")
+    world.add_hvpa()
+    world.add_vpa("mine")
+    world.wish(4, by="kubectl")
+
+    async def play(_: HvpaController) -> None:
+        await world.wait(20.0)
+        assert (world.replicas(), world.size()["cpu"], world.spec("hvpas")["replicas"]) == (3, "8", 3)
+        world.advise("6", "2G", "12", "4G", name="mine")
+        await world.wait(30.0)
+        assert (world.replicas(), world.size()["cpu"]) == (3, "8"), "the wish counts beside it"
+        await world.wait(300.0)
+        assert (world.replicas(), world.size()["cpu"]) == (3, "4"), "12 CPUs, and the overlap keeps the count"
+
+    world.run(play)
+
+
+def test_a_count_that_the_controller_itself_wrote_is_no_wish_after_a_restart() -> None:
+    world = World()
+    world.add_workload(cpu="6")
+    world.add_hvpa()
+    world.add_vpa("mine")
+    world.wish(4, by="trellis-hvpa")
+
+    async def play(_: HvpaController) -> None:
+        await world.wait(20.0)
+        assert (world.replicas(), world.spec("hvpas")["replicas"]) == (2, 2)
+        assert not world.said("ScaleWish")
+
+    world.run(play)
+
+
+def test_an_hvpa_says_that_it_holds_a_total_while_no_history_is_published() -> None:
+    world = World()
+    world.add_workload(cpu="6")
+    world.add_hvpa()
+    world.add_vpa("mine")
+
+    async def play(_: HvpaController) -> None:
+        world.recommend("6", "2G", name="mine")
+        await world.wait(60.0)
+        assert (world.replicas(), world.conditions()["NoTotals"]) == (2, "NoTotals")
+        assert world.conditions()["Active"] == "NoTotals"
+        world.recommend("40", "2G", name="mine")
+        await world.wait(600.0)
+        assert world.replicas() == 2, "never today's target times today's count"
+        said = world.messages()["NoTotals"]
+        assert "CPU is held at 12 in total, and the VPA recommends 40 for a pod" in said
+        assert "run the Trellis recommender" in said
+        assert world.said("NoTotals") == 1
+        world.totals("80", "4G")
+        await world.wait(60.0)
+        assert (world.replicas(), world.size()["cpu"]) == (6, "13334m")
+        assert "NoTotals" not in world.conditions()
 
     world.run(play)
 

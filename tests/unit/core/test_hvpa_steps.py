@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import msgspec
 import pytest
 
 from hvpa_world import GIGA, NOW, amounts, decided, meaning, shape, view
-from trellis.core.hvpa import ContainerView, Memory, Plan, SetScale, View, WriteBack, yields_to
+from trellis.core.hvpa import ContainerView, HpaView, Memory, Plan, SetScale, View, WriteBack, yields_to
 from trellis.core.hvpa.drifting import DRIFT_LEFT, REPLICAS_DRIFTED, REQUESTS_DRIFTED
 from trellis.core.hvpa.ordering import GROW_FIRST, READY_FIRST
 from trellis.core.hvpa.plan import AS_DECIDED, SCALED_TO_ZERO, SCALES_DOWN, SCALES_UP
@@ -193,7 +194,9 @@ def test_a_resource_without_a_total_keeps_its_size_and_has_no_say() -> None:
 def test_without_targets_containers_keep_their_proportion() -> None:
     one, other = amounts(cpu="4"), amounts(cpu="2")
     pods = (ContainerView("app", True, {}, {}, one, one), ContainerView("log", True, {}, {}, other, other))
-    made = decided(view(2, {}, containers=pods, totals=amounts(cpu="24")))
+    hpa = HpaView(Fraction(1), frozenset({"cpu"}))
+    begun = decided(view(2, {}, containers=pods, hpa=hpa, wish=2)).memory
+    made = decided(view(2, {}, containers=pods, hpa=hpa, wish=4, memory=begun), NOW + 15)
     assert made.containers == {"app": {"cpu": 5333}, "log": {"cpu": 2667}}
 
 
@@ -253,10 +256,10 @@ def test_somebody_elses_count_is_set_back_once_in_a_window() -> None:
     total = amounts(cpu="24")
     first = decided(told(3, amounts(cpu="8"), total))
     seen = told(4, amounts(cpu="8"), total)
-    back = decided(changed(seen, memory=first.memory), NOW + 10)
-    assert (back.shape.count, back.actions) == (3, (SetScale(3), WriteBack(3)))
+    back = decided(changed(seen, memory=first.memory, wish=3), NOW + 10)
+    assert (back.shape.count, back.actions) == (3, (SetScale(3),))
     assert REPLICAS_DRIFTED in back.verdict.notes
-    again = decided(changed(told(5, amounts(cpu="8"), total), memory=back.memory), NOW + 20)
+    again = decided(changed(told(5, amounts(cpu="8"), total), memory=back.memory, wish=3), NOW + 20)
     assert DRIFT_LEFT in again.verdict.notes
     assert not [each for each in again.actions if isinstance(each, SetScale)]
     assert again.next_look == NOW + 310
@@ -267,9 +270,9 @@ def test_somebody_elses_count_is_set_back_once_in_a_window() -> None:
 def test_a_count_that_somebody_writes_again_before_the_next_look_is_left_for_the_window_too() -> None:
     total = amounts(cpu="24")
     first = decided(told(3, amounts(cpu="8"), total))
-    back = decided(told(4, amounts(cpu="8"), total, first.memory), NOW + 10)
+    back = decided(changed(told(4, amounts(cpu="8"), total, first.memory), wish=3), NOW + 10)
     assert SetScale(3) in back.actions
-    again = decided(told(4, amounts(cpu="8"), total, back.memory), NOW + 11)
+    again = decided(changed(told(4, amounts(cpu="8"), total, back.memory), wish=3), NOW + 11)
     assert DRIFT_LEFT in again.verdict.notes
     assert not [each for each in again.actions if isinstance(each, SetScale)]
 

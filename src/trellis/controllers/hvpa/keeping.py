@@ -11,9 +11,10 @@ from trellis.api.hvpa import Hvpa
 from trellis.api.vpa import PodRecommendation
 from trellis.controllers.hvpa.believing import SaidBefore
 from trellis.controllers.hvpa.owned import Made
+from trellis.controllers.hvpa.publishing import FIELD_MANAGER
 from trellis.core.hvpa import Meaning, Memory, recalled
 from trellis.core.hvpa.reading import meaning_of
-from trellis.core.hvpa.viewing import Edit
+from trellis.core.hvpa.viewing import Edit, wisher_of
 from trellis.core.model.keys import Key
 from trellis.core.model.selecting import Selecting
 from trellis.kube.outcomes import Outcome, Result
@@ -52,6 +53,8 @@ class Known(msgspec.Struct):
     size: Written | None = None
     verdict: tuple[str, str] = ("", "")
     notes: frozenset[str] = frozenset()
+    # The notes that an Event has been recorded of, with what they are about where each of them is news.
+    noted: frozenset[tuple[str, str]] = frozenset()
     blocked: tuple[tuple[str, str], ...] = ()
     # Whether a write of the last look failed that only another look would repeat.
     unwritten: bool = False
@@ -76,6 +79,11 @@ class Known(msgspec.Struct):
         if self.replicas is not None and _is_older(hvpa, self.replicas):
             return self.replicas.replicas
         return hvpa.spec.replicas
+
+    def wisher(self, hvpa: Hvpa) -> str:
+        """Which other writer `spec.replicas` is of, if it is known."""
+        ours_is_newer = self.replicas is not None and _is_older(hvpa, self.replicas)
+        return "" if ours_is_newer else wisher_of(hvpa, FIELD_MANAGER)
 
     def published(self, hvpa: Hvpa) -> PodRecommendation | None:
         """What the status says of the size, our own last write included; nothing if it is of another target."""

@@ -24,9 +24,11 @@ from trellis.controllers.hvpa.watching import Watching
 from trellis.core.hvpa import Meaning, Plan, View
 from trellis.core.hvpa.plan import AS_DECIDED, SCALED_TO_ZERO, STEP_BLOCKED
 from trellis.core.hvpa.reading import HVPA_REFUSED
+from trellis.core.hvpa.scale_wishes import SCALE_WISH
 from trellis.core.hvpa.steps import NO_RECOMMENDATION
 from trellis.core.hvpa.surroundings import Surroundings
 from trellis.core.hvpa.viewing import view_of
+from trellis.core.hvpa.vpa_totals import NO_TOTALS
 from trellis.core.model.keys import Key, key_of
 from trellis.kube.events import reference_to
 from trellis.kube.outcomes import Result
@@ -116,6 +118,7 @@ class Looking:
             self._watching.pods_of(hvpa.metadata.namespace, found.selector),
             around,
             wish=known.wish(hvpa),
+            wisher=known.wisher(hvpa),
             published=known.published(hvpa),
             memory=known.memory,
             edits=(edits := known.edits),
@@ -128,7 +131,7 @@ class Looking:
         if failed is not None:
             return await self._not_decided(hvpa, known, Said(SCALE_REFUSED, failed.message), notes)
         known.edits = known.edits[len(edits) :]
-        notes += [Said(each) for each in made.verdict.notes if each.severity is not Severity.INFO]
+        notes += _conditions_of(made)
         active = view.yields is None and made.verdict.reason is not SCALED_TO_ZERO
         if not active or made.verdict.reason is NO_RECOMMENDATION:
             notes.append(Said(made.verdict.reason, made.verdict.details))
@@ -159,14 +162,29 @@ class Looking:
     def _tell(self, hvpa: Hvpa, known: Known, verdict: Said, notes: list[Said]) -> None:
         """One Event, and one line of the log, for each verdict that is new, and for each condition that is."""
         # What is held back differs a little with each recommendation, and is in the status.
-        said = (verdict.reason.code, "" if verdict.reason is STEP_BLOCKED else verdict.details)
-        new = [verdict] if said != known.verdict and verdict.reason is not AS_DECIDED else []
-        new += [each for each in notes if each.reason.code not in known.notes and each.reason is not verdict.reason]
+        said = (verdict.reason.code, "" if verdict.reason in (STEP_BLOCKED, NO_TOTALS) else verdict.details)
+        # A total that is held is one of the notes.
+        new = [verdict] if said != known.verdict and verdict.reason not in (AS_DECIDED, NO_TOTALS) else []
+        told = [each.reason for each in new]
+        new += [each for each in notes if _news(each) not in known.noted and each.reason not in told]
         for each in new:
             self._record(reference_to(HVPAS, hvpa), each.reason, each.message)
             log = _log.info if each.reason.severity is Severity.INFO else _log.warning
             log("told", hvpa="/".join(key_of(hvpa)), reason=each.reason.code, details=each.details)
         known.verdict, known.notes = said, frozenset(each.reason.code for each in notes)
+        known.noted = frozenset(map(_news, notes))
+
+
+def _conditions_of(made: Plan) -> list[Said]:
+    """The notes of a plan that are conditions: what is wrong, and what has more to say than its reason."""
+    about = made.verdict.about
+    notes = [each for each in made.verdict.notes if each.severity is not Severity.INFO or each.code in about]
+    return [Said(each, about.get(each.code, "")) for each in notes]
+
+
+def _news(note: Said) -> tuple[str, str]:
+    """What makes a note another one: figures of what is wrong differ from pass to pass, but each wish is news."""
+    return note.reason.code, note.details if note.reason is SCALE_WISH else ""
 
 
 def _again(known: Known, found: Scaled, view: View, made: Plan, now: float) -> float | None:

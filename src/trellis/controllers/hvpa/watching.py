@@ -14,7 +14,7 @@ from trellis.api.kube.scaling import HorizontalPodAutoscaler
 from trellis.api.vpa import VerticalPodAutoscaler
 from trellis.base.selectors import Selector
 from trellis.core.hvpa.surroundings import Surroundings
-from trellis.core.hvpa.viewing import HvpaPod, pods_of
+from trellis.core.hvpa.viewing import HvpaPod, WatchedHvpa, pods_of
 from trellis.core.model.keys import BY_OWNER, T, key_of, owned_by
 from trellis.kube.informer import Informer
 from trellis.kube.resources import HPAS, HVPAS, PODS, VPAS
@@ -23,6 +23,7 @@ from trellis.runtime.informers import Informers
 from trellis.runtime.labelled import BY_LABELS, candidates
 
 HVPA_PODS: Final = PODS.read_as(HvpaPod)
+WATCHED_HVPAS: Final = HVPAS.read_as(WatchedHvpa)
 
 BY_TARGET: Final = "target"
 
@@ -33,7 +34,7 @@ class Watching:
     """All that the controller follows."""
 
     def __init__(self, informers: Informers, served: Served) -> None:
-        self.hvpas: Informer[Hvpa] = informers.follow(HVPAS, indexes={BY_TARGET: _targeted})
+        self.hvpas: Informer[WatchedHvpa] = informers.follow(WATCHED_HVPAS, indexes={BY_TARGET: _targeted})
         self.pods: Informer[HvpaPod] = informers.follow(HVPA_PODS, indexes=BY_LABELS)
         self.hpas: Informer[HorizontalPodAutoscaler] = informers.follow(
             HPAS, indexes={BY_TARGET: _scaled, BY_OWNER: owned_by}

@@ -211,10 +211,13 @@ class Recommender:
 
     async def _load_vpas(self, seen: Seen, names: frozenset[str], now: float) -> None:
         """Take in VPAs, and the history of those that were not served before."""
+        loop = self._settings.loop
         scope = Scope(
             names,
             self._settings.scope.vpa_object_namespace,
             frozenset(self._settings.scope.ignored_vpa_object_namespaces),
+            # Of replicas that share the names between them, the one that serves the first.
+            totals=loop.hvpa_totals and loop.recommender_name[0] in names,
         )
         all_of_them = names != self._served_names
         self._knowledge.answered_by(self._hosted.current())

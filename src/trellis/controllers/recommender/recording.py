@@ -25,7 +25,7 @@ from trellis.core.recommend.results import PassResult
 from trellis.core.recommend.scope import Scope, Waiting
 from trellis.core.recommend.seen import Kill, Seen
 from trellis.core.recommend.served import StatusWrite
-from trellis.core.recommend.settings import PipelineSettings
+from trellis.core.recommend.settings import DefaultSettings, PipelineSettings
 from trellis.core.recommend.sightings import Sightings
 from trellis.core.recommend.totals import HvpaTotals
 from trellis.core.recommend.unavailable import Unavailable
@@ -44,11 +44,11 @@ def knowledge_of(
     """What a recommender knows, written down if somebody asked for that."""
     usage, pipeline, gates = usage_settings(settings), pipeline_settings(settings), settings.scope.feature_gates
     if not recorder.is_on:
-        return Knowledge(usage, pipeline, recommenders, gates)
+        return Knowledge(usage, pipeline, recommenders, gates, default_settings(settings))
     names = settings.loop.recommender_name
     presets = read_presets(settings.plugins.parameters, names)
     recorder.write(lines.SETUP, lines.Setup(usage, pipeline, default_settings(settings), gates, names, presets))
-    return RecordedKnowledge(usage, pipeline, recommenders, gates, recorder)
+    return RecordedKnowledge(usage, pipeline, recommenders, gates, default_settings(settings), recorder=recorder)
 
 
 class RecordedKnowledge(Knowledge):
@@ -60,9 +60,11 @@ class RecordedKnowledge(Knowledge):
         pipeline: PipelineSettings,
         recommenders: Mapping[str, Recommender],
         gates: Gates,
+        estimates: DefaultSettings | None = None,
+        *,
         recorder: Recorder,
     ) -> None:
-        super().__init__(usage, pipeline, recommenders, gates)
+        super().__init__(usage, pipeline, recommenders, gates, estimates)
         self._write = recorder.write
         self._sightings = Sightings()
         self._hosts: dict[str, str] = {}
@@ -80,7 +82,7 @@ class RecordedKnowledge(Knowledge):
         """Take in VPAs: the first step of a pass, and so the one with what it saw."""
         self._write(lines.SEEN, self._sightings.line(seen))
         names, ignored = tuple(sorted(scope.recommenders)), tuple(sorted(scope.ignored))
-        self._write(lines.VPAS, lines.VpasLine(names, scope.namespace, ignored, all_of_them, self.can_boost))
+        self._write(lines.VPAS, lines.VpasLine(names, scope.namespace, ignored, all_of_them, self.can_boost, scope.totals))
         return super().load_vpas(seen, scope, all_of_them=all_of_them)
 
     def load_pods(

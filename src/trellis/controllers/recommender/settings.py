@@ -38,6 +38,14 @@ class LoopSettings(Settings, frozen=True):
             "How often to take in metrics and recommend.", why="Metrics are a minute old anyway.", check=why_no_time
         ),
     ] = Duration.from_seconds(60)
+    hvpa_totals: Annotated[
+        bool,
+        Setting(
+            "Publish the totals of whole workloads in the status of Hvpas although another recommender serves "
+            "`default`. Where `default` is among the names they are published anyway.",
+            why="Two processes would overwrite each other's, so that one of them has to be chosen.",
+        ),
+    ] = False
     update_worker_count: Annotated[
         int,
         Setting(

@@ -27,6 +27,14 @@ class Decision(msgspec.Struct, frozen=True):
     grew: float | None = None
 
 
+class Wish(msgspec.Struct, frozen=True):
+    """A count that was written to the Hvpa's scale where no HPA drives it, by which field manager, and when."""
+
+    replicas: int
+    by: str
+    at: float
+
+
 class Memory(msgspec.Struct, frozen=True):
     """What is known of earlier plans, per resource where it is a mapping.
 
@@ -35,7 +43,8 @@ class Memory(msgspec.Struct, frozen=True):
     yet. `count` is the target's count after the last plan, and `left` what `spec.replicas` says then; None if that is
     not known. `told` is when the HPA's total last changed, `scaled` when the target's count was last written, and
     `repaired` when somebody else's count was last set back. `edited` is when somebody else last changed a pod's
-    requests, and `anew` when the target last became another one.
+    requests, and `anew` when the target last became another one. `wish` is the last count written to the scale without
+    an HPA, for as long as it counts.
     """
 
     hpa: Mapping[str, Window] = {}
@@ -51,6 +60,8 @@ class Memory(msgspec.Struct, frozen=True):
     repaired: float | None = None
     edited: float | None = None
     anew: float | None = None
+    # Unset rather than None: where there is no wish, a recording reads as it did before there were any.
+    wish: Wish | msgspec.UnsetType = msgspec.UNSET
 
 
 def unwritten(memory: Memory) -> Memory:

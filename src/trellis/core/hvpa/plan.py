@@ -33,7 +33,7 @@ from trellis.core.hvpa.steps import (
     ways,
 )
 from trellis.core.hvpa.views import View
-from trellis.core.hvpa.vpa_totals import vpa_totals
+from trellis.core.hvpa.vpa_totals import NO_TOTALS, held_text, vpa_totals
 from trellis.core.hvpa.wishes import Asked, asked, left_after, settling
 from trellis.core.recommend.capping.limit_ranges import Counts
 
@@ -48,12 +48,16 @@ LIMITED = Reason("Limited", "More is needed than the last bucket allows.", Sever
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What is said about one plan: why it is what it is, what is held back, and what else a person should know."""
+    """What is said about one plan: why it is what it is, what is held back, and what else a person should know.
+
+    `about` has more on some of the notes, by the code of a reason.
+    """
 
     reason: Reason
     details: str = ""
     blocked: tuple[Blocked, ...] = ()
     notes: tuple[Reason, ...] = ()
+    about: Mapping[str, str] = {}
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -91,13 +95,17 @@ def plan(view: View, now: float, settings: HvpaSettings) -> Plan:
         taken = turn(view, decided, found.totals, now, settings)
     left = left_after(view, taken.count)
     notes = [*by_hpa.notes, *found.notes, drift.reason if drift is not None else None, sizes.reason, taken.reason]
+    about = dict(by_hpa.about)
+    if by_vpa.held:
+        notes.append(NO_TOTALS)
+        about[NO_TOTALS.code] = held_text(view, by_vpa.held)
     if limited(view.meaning.ladders, found.totals):
         notes.append(LIMITED)
     return Plan(
         actions=_actions(view, taken.count, left),
         shape=choice.shape,
         containers={} if _untouched(view, stands, choice) else containers_of(taken.size, found.totals, view.containers),
-        verdict=_verdict(view, stands, choice, tuple(note for note in notes if note is not None)),
+        verdict=_verdict(view, stands, choice, tuple(note for note in notes if note is not None), about),
         memory=Memory(
             hpa=by_hpa.windows,
             vpa=found.vpa,
@@ -113,6 +121,7 @@ def plan(view: View, now: float, settings: HvpaSettings) -> Plan:
             repaired=now if drift is not None and drift.until is None else view.memory.repaired,
             edited=sizes.at,
             anew=view.memory.anew,
+            wish=by_hpa.wish,
         ),
         totals=found.totals,
         hpa=by_hpa.totals,
@@ -160,15 +169,20 @@ def _actions(view: View, count: int, left: int) -> tuple[HvpaAction, ...]:
     return (*scale, *back)
 
 
-def _verdict(view: View, stands: Shape, choice: Choice, notes: tuple[Reason, ...]) -> Verdict:
+def _verdict(
+    view: View, stands: Shape, choice: Choice, notes: tuple[Reason, ...], about: Mapping[str, str]
+) -> Verdict:
+    """A total that is held may be far from what the VPA recommends by now, so that nothing is as decided."""
     shape, blocked, binary = choice.shape, choice.blocked, view.meaning.binary
     if shape != stands:
         reason = SCALES_UP if Direction.UP in ways(stands, shape) else SCALES_DOWN
-        return Verdict(reason, shown(stands, shape, binary=binary), blocked, notes)
+        return Verdict(reason, shown(stands, shape, binary=binary), blocked, notes, about)
+    if not blocked and NO_TOTALS in notes:
+        return Verdict(NO_TOTALS, about[NO_TOTALS.code], (), notes, about)
     if not blocked:
-        return Verdict(AS_DECIDED, shape.told(binary=binary), (), notes)
+        return Verdict(AS_DECIDED, shape.told(binary=binary), (), notes, about)
     nothing = blocked[0].reason is NO_RECOMMENDATION
-    return Verdict(NO_RECOMMENDATION if nothing else STEP_BLOCKED, blocked[0].details, blocked, notes)
+    return Verdict(NO_RECOMMENDATION if nothing else STEP_BLOCKED, blocked[0].details, blocked, notes, about)
 
 
 def _next_look(view: View, choice: Choice, looks: tuple[float | None, ...], now: float) -> float | None:

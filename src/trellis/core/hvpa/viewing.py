@@ -9,6 +9,7 @@ from fractions import Fraction
 import msgspec
 
 from trellis.api.hvpa import Hvpa, HvpaStatus, ResourceTotals
+from trellis.api.kube.meta import ManagedFields, ObjectMeta
 from trellis.api.kube.observed_pods import Amounts, ObservedPod, ObservedPodMeta
 from trellis.api.kube.scaling import Scale
 from trellis.api.kube.slices import NOTHING, Labels
@@ -37,6 +38,25 @@ class HvpaPod(ObservedPod, frozen=True):
     """A pod, as far as its Hvpa asks for it."""
 
     metadata: HvpaPodMeta = HvpaPodMeta()
+
+
+class WatchedHvpaMeta(ObjectMeta, frozen=True):
+    """With who wrote which field: it tells a wish of others from the controller's own count."""
+
+    managed_fields: tuple[ManagedFields, ...] = ()
+
+
+class WatchedHvpa(Hvpa, frozen=True):
+    """An Hvpa, as its controller watches it."""
+
+    metadata: WatchedHvpaMeta = WatchedHvpaMeta()
+
+
+def wisher_of(hvpa: Hvpa, own: str) -> str:
+    """Which field manager wrote `spec.replicas`; empty if it is this one, or not known."""
+    entries: tuple[ManagedFields, ...] = getattr(hvpa.metadata, "managed_fields", ())
+    writers = [each.manager for each in entries if each.has("spec", "replicas")]
+    return writers[-1] if writers and own not in writers else ""
 
 
 class Edit(msgspec.Struct, frozen=True):
@@ -68,6 +88,7 @@ def view_of(
     published: PodRecommendation | None,
     memory: Memory,
     edits: Iterable[Edit] = (),
+    wisher: str = "",
 ) -> View:
     """All that a plan is made from."""
     vpa, hpa = vpa_of(hvpa, around.vpas), hpa_of(hvpa, around.hpas)
@@ -90,6 +111,7 @@ def view_of(
         rivals=tuple(rivals_of(hvpa, around)) if yields is not None else (),
         edited=any(_lost(each, containers) for each in edits),
         memory=memory,
+        wisher=wisher,
     )
 
 

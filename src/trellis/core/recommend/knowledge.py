@@ -7,17 +7,20 @@ runs in: nothing may depend on the order of a set.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from trellis.api.gates import Gates
 from trellis.api.resolve import DEFAULT_RECOMMENDER
+from trellis.api.vpa import VerticalPodAutoscaler
 from trellis.base.errors import InvalidCheckpoint
 from trellis.base.selectors import Selector
 from trellis.core.model.keys import BY_NAMESPACE, Key
 from trellis.core.model.owners import Owners, ScaleAnswer, TargetRef
 from trellis.core.model.pods import where_resources_stand
+from trellis.core.model.store import Snapshot
 from trellis.core.recommend.board import Board
+from trellis.core.recommend.default import DefaultRecommender
 from trellis.core.recommend.finishing import Watch
 from trellis.core.recommend.kept import Kept, containers_of, needs_history
 from trellis.core.recommend.last_pass import LastPass
@@ -37,8 +40,8 @@ from trellis.core.recommend.roster import (
 from trellis.core.recommend.scope import Scope, Waiting
 from trellis.core.recommend.seen import Kill, Seen
 from trellis.core.recommend.served import ServedVpa, StatusWrite, VpaState, served_vpa
-from trellis.core.recommend.settings import PipelineSettings
-from trellis.core.recommend.totals import HvpaTotals, totals_of
+from trellis.core.recommend.settings import DefaultSettings, PipelineSettings
+from trellis.core.recommend.totals import GovernedVpa, HvpaTotals, publishes_totals, targets_of, totals_of
 from trellis.core.usage.checkpoints import SavedRow
 from trellis.core.usage.columns import RowKey
 from trellis.core.usage.model import UsageModel
@@ -61,8 +64,12 @@ class Knowledge:
         pipeline: PipelineSettings,
         recommenders: Mapping[str, Recommender],
         gates: Gates,
+        estimates: DefaultSettings | None = None,
     ) -> None:
+        """The `estimates` are those of the totals for Hvpas where `default` is served elsewhere."""
         self.model = UsageModel(usage)
+        self._estimates = estimates
+        self._vpas: Snapshot[VerticalPodAutoscaler] | None = None
         self.board = Board()
         self._pipeline = pipeline
         self._recommenders = recommenders
@@ -94,6 +101,7 @@ class Knowledge:
     def load_vpas(self, seen: Seen, scope: Scope, *, all_of_them: bool) -> frozenset[Key]:
         """Take in VPAs that changed, or all; the answer is which are served now and were not before."""
         self._scope = scope
+        self._vpas = seen.vpas
         new: set[Key] = set()
         for key in sorted(seen.vpas.objects.keys() | self._served.keys()) if all_of_them else sorted(seen.news.vpas):
             vpa = seen.vpas.get(*key)
@@ -150,13 +158,13 @@ class Knowledge:
     def _follows(self, key: Key) -> bool:
         """Whether the usage of a VPA's pods is remembered: it is served, or an Hvpa needs the whole workload's.
 
-        The latter is the business of `default` alone, whoever serves the VPA, because only one can write it.
+        The latter is the business of one process alone, whoever serves the VPA, because only one can write it.
         """
         if key in self._served:
             return True
         roster = self._rosters.get(key[0])
         return (
-            DEFAULT_RECOMMENDER in self._scope.recommenders
+            self._scope.keeps_totals
             and self._scope.covers(key[0])
             and roster is not None
             and key[1] in roster.hvpas
@@ -216,19 +224,25 @@ class Knowledge:
         self.model.mark_saved(rows[rows >= 0], now)
 
     def totals(self, now: float) -> list[HvpaTotals]:
-        """What the Hvpas over VPAs of users should know of whole workloads, where it is not what they know."""
-        recommender = self._recommenders.get(DEFAULT_RECOMMENDER)
-        users = [key for key in sorted(self._with_totals) if key[1] not in self._rosters[key[0]].publishing]
-        if not users or recommender is None:
+        """What Hvpas should know of whole workloads whose VPAs do not say it, where it is not what they know."""
+        if not self._scope.keeps_totals:
             return []
-        sums = totals_of(self.model.view(), recommender, self._sized(users), now)
+        governed = {key: vpa for key in sorted(self._with_totals) if (vpa := self._without_totals(key)) is not None}
+        if not governed:
+            return []
+        recommender = self._recommenders.get(DEFAULT_RECOMMENDER) or DefaultRecommender(self._estimates)
+        sums = totals_of(self.model.view(), recommender, governed, now)
         found = (HvpaTotals.of(self._rosters[key[0]].hvpas[key[1]], total) for key, total in sums.items())
         return [each for each in found if each.differs]
 
-    def _sized(self, users: Sequence[Key]) -> dict[Key, Callable[[str], bool]]:
-        """Which containers of VPAs are sized at all."""
-        policies = {key: self._rosters[key[0]].effective[key[1]] for key in users}
-        return {key: lambda name, of=policy: of.container(name).scaled for key, policy in policies.items()}  # type: ignore[misc]
+    def _without_totals(self, key: Key) -> GovernedVpa | None:
+        """A VPA under an Hvpa whose own status has no totals; None if it has, or if `default` is about to write them."""
+        roster = self._rosters[key[0]]
+        effective, vpa = roster.effective[key[1]], self._vpas.get(*key) if self._vpas is not None else None
+        ours = effective.recommender == DEFAULT_RECOMMENDER and DEFAULT_RECOMMENDER in self._scope.recommenders
+        if key[1] in roster.publishing and (ours or publishes_totals(vpa)):
+            return None
+        return GovernedVpa(effective, None if ours else targets_of(vpa))
 
     def namespaces(self) -> list[str]:
         """Where there are served VPAs."""

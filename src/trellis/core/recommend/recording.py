@@ -66,11 +66,12 @@ class VpasLine(msgspec.Struct, frozen=True):
     ignored: tuple[str, ...]
     all_of_them: bool
     can_boost: bool
+    totals: bool = False
 
     @property
     def scope(self) -> Scope:
         """Whom it serves."""
-        return Scope(frozenset(self.recommenders), self.namespace, frozenset(self.ignored))
+        return Scope(frozenset(self.recommenders), self.namespace, frozenset(self.ignored), self.totals)
 
 
 class PodsLine(msgspec.Struct, frozen=True):

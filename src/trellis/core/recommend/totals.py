@@ -1,14 +1,18 @@
-"""What does an Hvpa learn of the whole workload where the VPA is the user's? Totals of its containers."""
+"""What does an Hvpa learn of the whole workload where the status of its VPA does not say it? Totals of its containers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 import numpy as np
 
 from trellis.api.hvpa import Hvpa
+from trellis.api.resolve import EffectiveVpa
+from trellis.api.vpa import ContainerRecommendation, VerticalPodAutoscaler
 from trellis.core.model.keys import Key
+from trellis.core.recommend.amounts import RESOURCES
+from trellis.core.recommend.capping.limit_ranges import counts
 from trellis.core.recommend.protocol import Recommender, Rows
 from trellis.core.recommend.quantity_column import cpu_texts, memory_texts
 from trellis.core.usage.columns import FloatColumn
@@ -35,24 +39,75 @@ class HvpaTotals(msgspec.Struct, frozen=True):
         return (known.cpu, known.memory) != (self.cpu, self.memory) if known else bool(self.cpu or self.memory)
 
 
+class GovernedVpa(msgspec.Struct, frozen=True):
+    """A VPA under an Hvpa: which containers it sizes, and its targets where another recommender than ours gives them.
+
+    The targets are millicores and bytes by container, NaN where it recommends nothing of a resource. They are not there
+    where our own estimate is the VPA's.
+    """
+
+    effective: EffectiveVpa
+    targets: Mapping[str, FloatColumn] | None = None
+
+
+def publishes_totals(vpa: VerticalPodAutoscaler | None) -> bool:
+    """Whether the status of a VPA has totals, whoever wrote them."""
+    return any(each.total_target for each in _parts(vpa))
+
+
+def targets_of(vpa: VerticalPodAutoscaler | None) -> dict[str, FloatColumn]:
+    """What a VPA recommends for each container, before its policy bounds it: bounds of a pod are none of the work."""
+    found: dict[str, FloatColumn] = {}
+    for each in _parts(vpa):
+        amounts = counts({**(each.target or {}), **(each.uncapped_target or {})})
+        found[each.container_name] = np.array([amounts.get(name, np.nan) for name in RESOURCES])
+    return found
+
+
 def totals_of(
-    view: RowsView, recommender: Recommender, sized: Mapping[Key, Callable[[str], bool]], now: float
+    view: RowsView, recommender: Recommender, governed: Mapping[Key, GovernedVpa], now: float
 ) -> dict[Key, FloatColumn]:
-    """What all replicas together need, of VPAs by namespace and name: the sum over the containers that are sized."""
+    """What all replicas together need, of VPAs by namespace and name: the sum over the containers that are sized.
+
+    Where another recommender serves a VPA, what it judges a pod to need counts, and how much work there is is known to
+    our history alone: each container's total is scaled by the VPA's target over our own for the same pods.
+    """
     chosen = [
         at
         for at, key in enumerate(view.keys)
-        if (is_sized := sized.get((key.namespace, key.vpa))) and view.current[at] and is_sized(key.container)
+        if (vpa := governed.get((key.namespace, key.vpa)))
+        and view.current[at]
+        and vpa.effective.container(key.container).scaled
     ]
     if not chosen:
         return {}
     rows = Rows.of(view, np.array(chosen, dtype=np.int64), np.ones(len(chosen)))
     values = {parameter.name: parameter.default for parameter in recommender.parameters}
-    totals = recommender.estimate(rows, values, now).totals
+    answer = recommender.estimate(rows, values, now)
+    totals = answer.totals if answer.totals is not None else np.full((len(RESOURCES), len(chosen)), np.nan)
     found: dict[Key, FloatColumn] = {}
     for number, at in enumerate(chosen):
         key = view.keys[at]
-        sums = found.setdefault((key.namespace, key.vpa), np.zeros(2))
-        if totals is not None:
+        vpa = governed[key.namespace, key.vpa]
+        sums = found.setdefault((key.namespace, key.vpa), np.zeros(len(RESOURCES)))
+        if vpa.targets is None:
             sums += np.nan_to_num(totals[:, number])
-    return found
+        elif (target := vpa.targets.get(key.container)) is not None:
+            sums += _scaled(totals[:, number], target, answer.target[:, number])
+    return {key: np.nan_to_num(sums) for key, sums in found.items()}
+
+
+def _scaled(total: FloatColumn, target: FloatColumn, own: FloatColumn) -> FloatColumn:
+    """A total by another recommender's judgement of a pod.
+
+    A resource that it does not recommend adds nothing. Of one that it does and of which we know nothing yet, no sum is
+    known.
+    """
+    with np.errstate(invalid="ignore", divide="ignore"):
+        scaled = np.ceil(total * (target / np.where(own > 0, own, np.nan)))
+    return np.where(np.isnan(target), 0.0, scaled)
+
+
+def _parts(vpa: VerticalPodAutoscaler | None) -> Sequence[ContainerRecommendation]:
+    advice = vpa.status.recommendation if vpa is not None and vpa.status is not None else None
+    return (advice.container_recommendations or ()) if advice is not None else ()

@@ -49,7 +49,7 @@ class _Replay:
     def __init__(self, setup: lines.Setup) -> None:
         self.decided = b""
         self._own = recommenders_called(setup.names, setup.default, setup.presets)
-        self._knowledge = Knowledge(setup.usage, setup.pipeline, self._own, setup.gates)
+        self._knowledge = Knowledge(setup.usage, setup.pipeline, self._own, setup.gates, setup.default)
         self._sight = Sight()
         self._seen: Seen = self._sight.look(SeenLine())
         self._scales: Mapping[TargetRef, ScaleAnswer] = {}
