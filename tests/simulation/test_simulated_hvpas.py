@@ -70,6 +70,21 @@ def test_constant_demand_never_runs_away_with_the_recommender(owned: bool, start
     assert 20.0 <= 3 * found.requested()[-1] <= 27.0
 
 
+@pytest.mark.req("HV-06", "HV-36")
+@pytest.mark.parametrize("owned", [True, False], ids=["own VPA", "user's VPA"])
+def test_a_vpa_of_another_recommender_drives_an_hvpa_and_does_not_run_away(owned: bool) -> None:
+    named: dict[str, Any] = {"recommenders": [{"name": "window"}]}
+    scaled = hvpa(STORY_1, vpa={"deploy": owned, "template": {"spec": named if owned else {}}})
+    users = () if owned else (vpa("Off", **named),)
+    demand = levels((120, 10.0), (240, 40.0))
+    found = played(scaled, demand, steps=360, replicas=2, size=("6", "4G"), also=users, every=120.0)
+    assert max(found.pods()[:100]) <= 3.0
+    assert found.pods()[-1] in (4.0, 5.0), "with the margin it is one or the other side of 48 cores"
+    assert max(found.pods()) == found.pods()[-1]
+    assert 40.0 <= found.pods()[-1] * found.requested()[-1] <= 60.0
+    assert not found.verdicts.get("NoTotals")
+
+
 @pytest.mark.req("HV-39", "HV-18")
 def test_what_an_hpa_asks_for_decays_when_it_cannot_say_less() -> None:
     demand = levels((40, 0.7), (80, 0.05))
