@@ -125,7 +125,7 @@ class World(ControlledWorld):
         if by:
             found = self.server.objects[path("hvpas", name)]
             owned = {"manager": by, "operation": "Update", "subresource": "scale"}
-            fields = {"fieldsV1": {"f:spec": {"f:replicas": {}}}}
+            fields: Document = {"fieldsV1": {"f:spec": {"f:replicas": {}}}}
             metadata = {**found["metadata"], "managedFields": [{**owned, **fields}]}
             self.server.objects[path("hvpas", name)] = {**found, "metadata": metadata}
         self.edit("hvpas", name, replicas=replicas)

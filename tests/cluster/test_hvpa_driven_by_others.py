@@ -30,7 +30,7 @@ from testbed.workloads import container, deployment
 
 OFF: Json = {"updatePolicy": {"updateMode": "Off"}}
 USAGE = {ask.USAGE_CPU: "200m", ask.USAGE_MEMORY: "300Mi"}
-# Of the total over the target: the replicas, but for the width of a histogram bin and what was measured while they came.
+# A total over a target is the replicas, but for the width of a histogram bin and for samples taken while they came.
 ONE_BIN = 1.25
 LADDER = {"replicas": {"min": 1, "max": 8}, "cpu": {"min": "0", "max": "2400m"}, "memory": {"min": "0", "max": "25G"}}
 

@@ -204,7 +204,8 @@ class HvpaSpec(Part, frozen=True):
     replicas: Annotated[
         int | None,
         Field(
-            "Written by an HPA through this object's scale: a wish, not an order. Users leave it out.",
+            "Written through this object's scale by an HPA, `kubectl scale` or any scaler: a wish, not an order. "
+            "Users leave it out.",
             minimum=0,
             maximum=INT32_MAX,
             format="int32",
@@ -236,9 +237,9 @@ class ResourceTotals(Part, frozen=True):
 
 
 class HpaDemand(Part, frozen=True):
-    """The HPA's total in force and when it was set."""
+    """The total in force that an HPA, or a count written to the scale, asks for, and when it was set."""
 
-    total: Annotated[ResourceTotals | None, Field("The total that the HPA asks for.")] = None
+    total: Annotated[ResourceTotals | None, Field("The total that is asked for.")] = None
     time: Annotated[TimeText | None, Field("When it was set.", nullable=True)] = None
 
 
@@ -282,8 +283,16 @@ class HvpaStatus(Part, frozen=True):
     last_scale_time: Annotated[TimeText | None, Field("When the target's count was last written.", nullable=True)] = (
         None
     )
-    totals: Annotated[ResourceTotals | None, Field("The estimate over the history of the whole workload.")] = None
-    hpa: Annotated[HpaDemand | None, Field("What the HPA asks for.")] = None
+    totals: Annotated[
+        ResourceTotals | None,
+        Field(
+            "The estimate over the history of the whole workload, written by the recommender where the VPA's status "
+            "has none; scaled by the VPA's target over our own where another recommender serves it."
+        ),
+    ] = None
+    hpa: Annotated[HpaDemand | None, Field("What the HPA asks for, or without one a count written to the scale.")] = (
+        None
+    )
     blocked: Annotated[
         list[BlockedStep] | None,
         Field("Steps held back, with their reasons.", max_items=16, list_type="atomic"),

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from trellis.base.counted import counted
-from trellis.core.explain.hvpa_parts import Demand, Held, HpaSource, HvpaPart, Portion, VpaSource
+from trellis.core.explain.hvpa_parts import Demand, Held, HpaSource, HvpaPart, Portion, VpaSource, WishSource
 from trellis.core.explain.parts import Amounts
 from trellis.core.hvpa.steps import STABILIZATION_WINDOW
 from trellis.core.hvpa.wishes import HPA_BOUNDS
@@ -16,6 +16,7 @@ from trellis.reports.explain_words import family, moment, person, word
 from trellis.reports.figures import share
 
 _SOURCES: Final = {"hpa": "the HPA", "vpa": "the VPA"}
+_WISH: Final = "a count written to its scale"
 _SIZINGS: Final = {
     "Share": "its share counts",
     "AtLeastRecommended": "the larger of its share and the VPA's target counts",
@@ -56,6 +57,10 @@ def source_lines(hvpa: HvpaPart, now: str) -> Iterator[str]:
         yield from _vpa(hvpa, hvpa.vpa)
     if hvpa.hpa is not None:
         yield from _hpa(hvpa, hvpa.hpa, now)
+    if hvpa.wished is not None:
+        yield from _wished(hvpa, hvpa.wished, now)
+    elif hvpa.hpa is None and hvpa.wish is not None and hvpa.wish != hvpa.replicas:
+        yield f"spec.replicas says {hvpa.wish}: a wish that the controller has not answered yet."
     if hvpa.vpa is None and hvpa.hpa is None:
         yield "Neither an HPA pointed at it nor a VPA in mode Off on its target is there."
 
@@ -112,9 +117,18 @@ def _vpa(hvpa: HvpaPart, vpa: VpaSource) -> Iterator[str]:
         return
     yield f"VPA {vpa.name}, {whose}, recommends {_amounts(hvpa, vpa.target)} for a pod."
     yield f"  For the whole workload that is {_amounts(hvpa, vpa.totals)} in total."
+    if vpa.scaled_by:
+        yield f"  That is the history of the whole workload, scaled by the target of recommender {vpa.scaled_by}."
     if vpa.held:
         what = listed([word(each) for each in vpa.held])
-        yield f"  Of {what} nobody has told a total yet: it is the target times the count of the first look."
+        yield f"  Of {what} no total is published: it is held at the target times the count of the first pass."
+
+
+def _wished(hvpa: HvpaPart, wished: WishSource, now: str) -> Iterator[str]:
+    since = f", since {moment(wished.since, now)}" if wished.since else ""
+    yield f"A count written to its scale asks for {_amounts(hvpa, wished.totals)} in total{since}."
+    if wished.said:
+        yield f"  {wished.said}"
 
 
 def _whose(source: HpaSource | VpaSource) -> str:
@@ -141,7 +155,8 @@ def _hpa(hvpa: HvpaPart, hpa: HpaSource, now: str) -> Iterator[str]:
 def _count(hvpa: HvpaPart, demand: Demand) -> str:
     name = demand.resource
     asked, total = (family(name, text, hvpa.binary) for text in (demand.asked, demand.total))
-    who = f" by {listed([_SOURCES[each] for each in demand.by])}" if demand.by else ""
+    sources = {**_SOURCES, "hpa": _WISH} if hvpa.hpa is None else _SOURCES
+    who = f" by {listed([sources[each] for each in demand.by])}" if demand.by else ""
     held = f", and {total} counts until a window is over" if total != asked else ""
     holds = family(name, demand.up_to, hvpa.binary)
     if demand.limited:

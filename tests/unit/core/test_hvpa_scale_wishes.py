@@ -155,14 +155,14 @@ def test_a_target_that_moves_without_totals_moves_nothing_and_the_decision_says_
 
 def test_totals_in_the_status_end_the_holding() -> None:
     held = decided(view(2, amounts(cpu="6"), amounts(cpu="6"), wish=2))
-    told = {"wish": 2, "memory": held.memory, "totals": amounts(cpu="80")}
+    told: dict[str, Any] = {"wish": 2, "memory": held.memory, "totals": amounts(cpu="80")}
     made = decided(view(2, amounts(cpu="6"), amounts(cpu="40"), **told), NOW + 60)
     assert (made.shape.count, made.vpa, made.memory.held) == (6, amounts(cpu="80"), {})
     assert NO_TOTALS not in made.verdict.notes
 
 
 def test_totals_of_a_resource_that_the_vpa_does_not_recommend_have_no_say() -> None:
-    told = {"wish": 2, "totals": amounts(cpu="80", memory="4G")}
+    told: dict[str, Any] = {"wish": 2, "totals": amounts(cpu="80", memory="4G")}
     made = decided(view(2, amounts("6", "2G"), amounts(memory="2G"), **told))
     assert made.vpa == amounts(memory="4G")
     gone = decided(view(2, amounts("6", "2G"), **told))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from trellis.api.resolve import BUILT_IN_RECOMMENDERS
 from trellis.core.lint.check import check
 from trellis.core.lint.manifests import Source
+from trellis.core.recommend.built_in import built_in_recommenders
 
 DEPLOYMENT = """\
 apiVersion: apps/v1
@@ -154,3 +156,41 @@ def test_a_workload_that_cannot_be_read_stops_nothing() -> None:
 def test_a_replica_count_in_an_hvpas_manifest_is_told() -> None:
     (line,) = found(HVPA + "  replicas: 3\n")
     assert line.startswith("Suspicious: is written by an HPA")
+
+
+OFF = '  updatePolicy: {updateMode: "Off"}\n'
+OTHERS = "  recommenders: [{name: night-shift}]\n"
+
+
+def totals_needed(*documents: str) -> list[str]:
+    return [line.partition(": ")[2] for line in found(*documents) if line.startswith("TotalsNeeded")]
+
+
+def test_an_hvpa_on_a_recommender_of_others_is_told_that_it_needs_totals() -> None:
+    (line,) = totals_needed(DEPLOYMENT, HVPA, VPA + OFF + OTHERS)
+    assert line == (
+        'the recommender "night-shift" does not come with Trellis and says nothing of whole workloads: '
+        "Hvpa web follows it only where trellis recommender runs beside it, and else holds its first total (NoTotals)"
+    )
+    own = HVPA + "  vpa: {template: {spec: {recommenders: [{name: night-shift}]}}}\n"
+    assert totals_needed(DEPLOYMENT, own) == [line]
+
+
+@pytest.mark.parametrize(
+    "documents",
+    [
+        (HVPA, VPA + OFF),
+        (HVPA, VPA + OFF + OTHERS.replace("night-shift", "seasonal")),
+        (VPA + OFF + OTHERS,),
+        (HVPA + "  vpa: {deploy: true}\n", VPA + OFF + OTHERS),
+        (HVPA.replace("name: web}\n  buckets", "name: other}\n  buckets"), VPA + OFF + OTHERS),
+    ],
+)
+def test_recommenders_that_come_with_trellis_and_vpas_that_no_hvpa_goes_by_need_no_totals(
+    documents: tuple[str, ...],
+) -> None:
+    assert totals_needed(*documents) == []
+
+
+def test_the_names_of_recommenders_that_come_with_trellis_are_known() -> None:
+    assert built_in_recommenders().keys() == BUILT_IN_RECOMMENDERS

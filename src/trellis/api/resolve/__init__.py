@@ -24,7 +24,7 @@ from trellis.api.resolve.hvpa import (
     resolve_hvpa,
     resolve_hvpa_pods,
 )
-from trellis.api.resolve.recommenders import DEFAULT_RECOMMENDER, selects
+from trellis.api.resolve.recommenders import BUILT_IN_RECOMMENDERS, DEFAULT_RECOMMENDER, selects
 from trellis.api.resolve.requirements import Change, Requirement
 from trellis.api.resolve.vpa import (
     COUNTED_MODES,
@@ -38,6 +38,7 @@ from trellis.api.resolve.vpa import (
 )
 
 __all__ = [
+    "BUILT_IN_RECOMMENDERS",
     "COUNTED_MODES",
     "DEFAULT_RECOMMENDER",
     "NO_MODE",

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from trellis.api.vpa import RecommenderSelector
 
 DEFAULT_RECOMMENDER = "default"
+# The names of those that come with Trellis.
+BUILT_IN_RECOMMENDERS = frozenset({DEFAULT_RECOMMENDER, "window", "seasonal", "adaptive", "phases"})
 
 
 def selects(recommenders: Sequence[RecommenderSelector] | None, name: str) -> bool:

@@ -6,7 +6,6 @@ import asyncio
 from collections import Counter
 from typing import Final
 
-from trellis.api.hvpa import Hvpa
 from trellis.api.kube.scaling import HorizontalPodAutoscaler
 from trellis.api.vpa import VerticalPodAutoscaler
 from trellis.controllers.hvpa import metrics as named
@@ -16,7 +15,7 @@ from trellis.controllers.hvpa.planning import Planner
 from trellis.controllers.hvpa.settings import HvpaControllerSettings
 from trellis.controllers.hvpa.targets import Targets
 from trellis.controllers.hvpa.watching import Watching
-from trellis.core.hvpa.viewing import Edit, HvpaPod
+from trellis.core.hvpa.viewing import Edit, HvpaPod, WatchedHvpa
 from trellis.core.model.keys import Key, key_of
 from trellis.kube.changes import Change
 from trellis.kube.resources import HVPAS
@@ -87,7 +86,7 @@ class HvpaController(LookingController):
         self.watching.pods.subscribe(self._pod_changed)
         self.watching.vpas.subscribe(self._vpa_changed)
 
-    def _hvpa_changed(self, change: Change[Hvpa]) -> None:
+    def _hvpa_changed(self, change: Change[WatchedHvpa]) -> None:
         self.add(change.key)
         targets = {each.spec.target_ref for each in (change.old, change.new) if each is not None}
         if change.old is None or change.new is None or len(targets) > 1:

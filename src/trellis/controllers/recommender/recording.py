@@ -82,7 +82,9 @@ class RecordedKnowledge(Knowledge):
         """Take in VPAs: the first step of a pass, and so the one with what it saw."""
         self._write(lines.SEEN, self._sightings.line(seen))
         names, ignored = tuple(sorted(scope.recommenders)), tuple(sorted(scope.ignored))
-        self._write(lines.VPAS, lines.VpasLine(names, scope.namespace, ignored, all_of_them, self.can_boost, scope.totals))
+        self._write(
+            lines.VPAS, lines.VpasLine(names, scope.namespace, ignored, all_of_them, self.can_boost, scope.totals)
+        )
         return super().load_vpas(seen, scope, all_of_them=all_of_them)
 
     def load_pods(

@@ -35,7 +35,8 @@ class HpaSource(Part, frozen=True):
 class VpaSource(Part, frozen=True):
     """The VPA that recommends for an Hvpa: for a pod and for the whole workload.
 
-    Of the resources in `held` nobody has told a total, so that it is that of the first look. Owners are as of an HPA.
+    Of the resources in `held` no total is published, so that it is that of the first pass. `scaled_by` is the
+    recommender by whose target our own history of the whole workload is scaled. Owners are as of an HPA.
     """
 
     name: str
@@ -44,6 +45,18 @@ class VpaSource(Part, frozen=True):
     totals: Amounts = {}
     target: Amounts = {}
     held: tuple[str, ...] = ()
+    scaled_by: str = ""
+
+
+class WishSource(Part, frozen=True):
+    """A count that was written to the Hvpa's scale without an HPA, while it counts.
+
+    `totals` are what it asks for, `since` when, and `said` is what the controller says of it.
+    """
+
+    totals: Amounts = {}
+    since: str = ""
+    said: str = ""
 
 
 class Rung(Part, frozen=True):
@@ -134,6 +147,7 @@ class HvpaPart(Part, frozen=True):
     rivals: tuple[str, ...] = ()
     hpa: HpaSource | None = None
     vpa: VpaSource | None = None
+    wished: WishSource | None = None
     verdict: Reason | None = None
     details: str = ""
     count: int = 0

@@ -10,17 +10,20 @@ import msgspec
 from trellis.api.hvpa import HvpaStatus
 from trellis.api.kinds import HVPA
 from trellis.api.kube.meta import ObjectMeta
+from trellis.api.resolve import DEFAULT_RECOMMENDER, resolve_vpa
+from trellis.api.vpa import VerticalPodAutoscaler
 from trellis.core.explain.evidence import Evidence
 from trellis.core.explain.hvpa_counts import demands_of, rungs_of, turns_of
-from trellis.core.explain.hvpa_parts import Held, HpaSource, HvpaPart, Portion, VpaSource
+from trellis.core.explain.hvpa_parts import Held, HpaSource, HvpaPart, Portion, VpaSource, WishSource
 from trellis.core.explain.says import metric_text
 from trellis.core.explain.scaling import Scaled
 from trellis.core.explain.wording import sums_text, time_text
 from trellis.core.hvpa import Meaning, Plan, View
+from trellis.core.hvpa.scale_wishes import SCALE_WISH
 from trellis.core.hvpa.steps import MAINTENANCE_WINDOW, STABILIZATION_WINDOW, Blocked, Direction, opens_at
 from trellis.core.hvpa.surroundings import hpa_of, is_owned, vpa_of
 from trellis.core.hvpa.views import summed
-from trellis.core.hvpa.vpa_totals import vpa_totals
+from trellis.core.hvpa.vpa_totals import VpaTotals, vpa_totals
 from trellis.core.hvpa.windows import changes_at
 from trellis.core.hvpa.wishes import WISH_UNREAD
 
@@ -53,6 +56,7 @@ def hvpa_part(evidence: Evidence, scaled: Scaled) -> HvpaPart:
         rivals=view.rivals,
         hpa=_hpa(scaled, view, made, binary=binary),
         vpa=_vpa(scaled, view, binary=binary),
+        wished=_wished(scaled, view, made, binary=binary),
         verdict=made.verdict.reason,
         details=made.verdict.details,
         count=made.shape.count,
@@ -107,7 +111,26 @@ def _vpa(scaled: Scaled, view: View, *, binary: bool) -> VpaSource | None:
         totals=sums_text(found.totals, binary=binary),
         target=sums_text(summed(view.containers, "target"), binary=binary),
         held=tuple(found.held),
+        scaled_by=_scaled_by(vpa, view, found),
     )
+
+
+def _scaled_by(vpa: VerticalPodAutoscaler, view: View, found: VpaTotals) -> str:
+    """The recommender whose judgement of a pod the totals in the Hvpa's status are scaled by; none if it is ours."""
+    recommender = resolve_vpa(vpa).recommender
+    published = view.totals.keys() & found.totals.keys() - found.held.keys()
+    by_vpa = any(each.total for each in view.containers)
+    return recommender if published and not by_vpa and recommender != DEFAULT_RECOMMENDER else ""
+
+
+def _wished(scaled: Scaled, view: View, made: Plan, *, binary: bool) -> WishSource | None:
+    """What was written to the scale, as the status has it: who wrote it is known to the controller alone."""
+    status = scaled.hvpa.status or HvpaStatus()
+    if view.hpa is not None or not made.hpa:
+        return None
+    since = (status.hpa.time or "") if status.hpa is not None else ""
+    said = next((each.message for each in status.conditions or () if each.type == SCALE_WISH.code), "")
+    return WishSource(sums_text(made.hpa, binary=binary), since, said)
 
 
 def _held(blocked: Blocked, meaning: Meaning, made: Plan, now: float) -> Held:

@@ -169,9 +169,7 @@ def _actions(view: View, count: int, left: int) -> tuple[HvpaAction, ...]:
     return (*scale, *back)
 
 
-def _verdict(
-    view: View, stands: Shape, choice: Choice, notes: tuple[Reason, ...], about: Mapping[str, str]
-) -> Verdict:
+def _verdict(view: View, stands: Shape, choice: Choice, notes: tuple[Reason, ...], about: Mapping[str, str]) -> Verdict:
     """A total that is held may be far from what the VPA recommends by now, so that nothing is as decided."""
     shape, blocked, binary = choice.shape, choice.blocked, view.meaning.binary
     if shape != stands:

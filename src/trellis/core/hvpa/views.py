@@ -66,10 +66,10 @@ class View(msgspec.Struct, frozen=True):
     """All that a plan is made from.
 
     `replicas` is the target's count as its `/scale` says, `pods` how many there are and `ready` how many of these are
-    Ready. `wish` is the Hvpa's `spec.replicas`, and `wisher` the field manager that wrote it, if it is known and not the
-    Hvpa controller. `totals` is what the recommender wrote into the Hvpa's status where the
-    VPA is the user's. `oom` is when a pod was last killed for memory, and `yields` why another autoscaler comes first,
-    which is one of the `rivals`. `edited` is whether a pod has lost the requests that were decided since the last plan.
+    Ready. `wish` is the Hvpa's `spec.replicas`, and `wisher` the field manager that wrote it, if that is known and not
+    the Hvpa controller. `totals` is what the recommender wrote into the Hvpa's status where the VPA's has none. `oom`
+    is when a pod was last killed for memory, and `yields` why another autoscaler comes first, which is one of the
+    `rivals`. `edited` is whether a pod has lost the requests that were decided since the last plan.
     """
 
     meaning: Meaning

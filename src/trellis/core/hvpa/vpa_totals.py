@@ -15,7 +15,6 @@ from trellis.base.reason import Reason, Severity
 from trellis.core.hvpa.views import View, summed
 from trellis.core.recommend.capping.limit_ranges import Counts
 
-
 NO_TOTALS = Reason(
     "NoTotals",
     "The VPA's total is held at that of the first pass, because the history of the whole workload is not published: "

@@ -16,6 +16,11 @@ NO_PROBE = Reason(
     "A boosted container without a readiness or startup probe counts as started at once.",
     Severity.WARNING,
 )
+TOTALS_NEEDED = Reason(
+    "TotalsNeeded",
+    "An Hvpa goes by a recommender that does not come with Trellis, and so needs totals from the Trellis recommender.",
+    Severity.WARNING,
+)
 NO_SUCH_CONTAINER = Reason(
     "NoSuchContainer", "A policy names a container that its workload does not have.", Severity.WARNING
 )

@@ -10,7 +10,7 @@ import msgspec
 
 from trellis.api.kinds import BUFFER, HVPA, VPA, Kind
 from trellis.api.problems import SUSPICIOUS, Path
-from trellis.api.resolve import EffectiveVpa, UpdateMode, acts, resolve_vpa
+from trellis.api.resolve import BUILT_IN_RECOMMENDERS, EffectiveVpa, UpdateMode, acts, resolve_hvpa, resolve_vpa
 from trellis.api.vpa import ANY_CONTAINER
 from trellis.base.names import nearest
 from trellis.core.lint.findings import (
@@ -18,6 +18,7 @@ from trellis.core.lint.findings import (
     NO_PROBE,
     NO_SUCH_CONTAINER,
     NO_SUCH_TARGET,
+    TOTALS_NEEDED,
     TWO_AUTOSCALERS,
     Finding,
 )
@@ -46,6 +47,7 @@ def find_traps(objects: list[Ours], workloads: Workloads) -> Iterator[Finding]:
     yield from duplicates(objects)
     yield from rival_autoscalers(objects)
     yield from rivals_of_hpas(objects, workloads)
+    yield from sources_without_totals(objects)
     for ours in objects:
         yield from strangers(ours, workloads)
         yield from written_wishes(ours)
@@ -102,6 +104,34 @@ def _rivalry(one: Ours, other: Ours) -> str | None:
     return f"{title} has the same target: an Hvpa yields to a VPA that is not in mode Off"
 
 
+def sources_without_totals(objects: Iterable[Ours]) -> Iterator[Finding]:
+    """An Hvpa that goes by a recommender of others, which knows nothing of whole workloads."""
+    for group in _by_target(objects).values():
+        hvpas = [ours for ours in group if ours.kind is HVPA]
+        for hvpa in hvpas:
+            spec = resolve_hvpa(hvpa.decoded)
+            named = spec.vpa_spec.get("recommenders") if spec.deploys_vpa else None
+            for entry in named if isinstance(named, list) else ():
+                name = entry.get("name") if isinstance(entry, dict) else None
+                if isinstance(name, str) and name not in BUILT_IN_RECOMMENDERS:
+                    place = ("spec", "vpa", "template", "spec", "recommenders")
+                    yield hvpa.manifest.finding(TOTALS_NEEDED, _needs_totals(name, hvpa), place)
+        users = [hvpa for hvpa in hvpas if not resolve_hvpa(hvpa.decoded).deploys_vpa]
+        for ours in group if users else ():
+            vpa = resolve_vpa(ours.decoded) if ours.kind is VPA else None
+            if vpa is not None and vpa.mode is UpdateMode.OFF and vpa.recommender not in BUILT_IN_RECOMMENDERS:
+                message = _needs_totals(vpa.recommender, users[0])
+                yield ours.manifest.finding(TOTALS_NEEDED, message, ("spec", "recommenders"))
+
+
+def _needs_totals(recommender: str, hvpa: Ours) -> str:
+    return (
+        f'the recommender "{recommender}" does not come with Trellis and says nothing of whole workloads: '
+        f"{hvpa.manifest.title} follows it only where trellis recommender runs beside it, "
+        "and else holds its first total (NoTotals)"
+    )
+
+
 def rivals_of_hpas(objects: Iterable[Ours], workloads: Workloads) -> Iterator[Finding]:
     """An HPA that scales by the resource that one of ours sizes: each undoes the other's work."""
     by_target = _by_target(objects)
@@ -148,7 +178,7 @@ def strangers(ours: Ours, workloads: Workloads) -> Iterator[Finding]:
 
 
 def written_wishes(ours: Ours) -> Iterator[Finding]:
-    """A manifest that sets what an HPA writes takes its wish back with every apply."""
+    """A manifest that sets what an HPA writes takes its wish back with every apply, and is a wish of its own."""
     if ours.kind is HVPA and ours.decoded is not None and ours.decoded.spec.replicas is not None:
         message = "is written by an HPA through the object's scale: leave it out of manifests"
         yield ours.manifest.finding(SUSPICIOUS, message, ("spec", "replicas"))

@@ -163,12 +163,7 @@ class Knowledge:
         if key in self._served:
             return True
         roster = self._rosters.get(key[0])
-        return (
-            self._scope.keeps_totals
-            and self._scope.covers(key[0])
-            and roster is not None
-            and key[1] in roster.hvpas
-        )
+        return self._scope.keeps_totals and self._scope.covers(key[0]) and roster is not None and key[1] in roster.hvpas
 
     def _changed(self, seen: Seen, scales: Mapping[TargetRef, ScaleAnswer], waiting: Waiting) -> set[str]:
         """Namespaces to look at again, also those in which a pod was kept for the sake of its kill."""
@@ -236,7 +231,7 @@ class Knowledge:
         return [each for each in found if each.differs]
 
     def _without_totals(self, key: Key) -> GovernedVpa | None:
-        """A VPA under an Hvpa whose own status has no totals; None if it has, or if `default` is about to write them."""
+        """A VPA under an Hvpa whose own status has no totals; None if it has, or if it is about to have them."""
         roster = self._rosters[key[0]]
         effective, vpa = roster.effective[key[1]], self._vpas.get(*key) if self._vpas is not None else None
         ours = effective.recommender == DEFAULT_RECOMMENDER and DEFAULT_RECOMMENDER in self._scope.recommenders

@@ -1,4 +1,4 @@
-"""What does an Hvpa learn of the whole workload where the status of its VPA does not say it? Totals of its containers."""
+"""What does an Hvpa learn of the whole workload where the status of its VPA has no totals? Sums over its containers."""
 
 from __future__ import annotations
 
