@@ -97,6 +97,51 @@ def test_sources_of_the_user_are_told_apart_from_its_own() -> None:
     assert part.vpa.totals == {"cpu": "8", "memory": "6G"}
 
 
+def test_a_total_that_is_held_is_the_decision_and_says_its_remedy() -> None:
+    cluster = world(vpa={"deploy": False})
+    cluster.add_vpa("theirs", {"app": {"cpu": "40", "memory": "5G"}}, mode="Off", target="web")
+    published = {"containerRecommendations": [sized("app", "6", "5G")]}
+    cluster.objects["Hvpa", (NAMESPACE, "web")]["status"] = {"recommendation": published}
+    part = told(cluster)
+    assert code(part) == "NoTotals"
+    assert part.details.startswith("CPU is held at 12 in total, and the VPA recommends 40 for a pod")
+    (line,) = [each for each in source_lines(part, time(NOW)) if "held" in each]
+    assert line == (
+        "  Of CPU and memory no total is published: it is held at the target times the count of the first pass."
+    )
+
+
+def test_a_total_that_is_scaled_by_another_recommender_names_it() -> None:
+    cluster = world(vpa={"deploy": False}, status={"totals": {"cpu": "24", "memory": "6G"}})
+    named = {"recommenders": [{"name": "night-shift"}]}
+    cluster.add_vpa("theirs", {"app": {"cpu": "12", "memory": "3G"}}, mode="Off", target="web", **named)
+    part = told(cluster)
+    assert part.vpa is not None
+    assert (part.vpa.scaled_by, part.vpa.held, part.vpa.totals["cpu"]) == ("night-shift", (), "24")
+    lines = list(source_lines(part, time(NOW)))
+    assert "  That is the history of the whole workload, scaled by the target of recommender night-shift." in lines
+
+
+def test_a_count_on_the_scale_without_an_hpa_is_told_with_who_wrote_it() -> None:
+    said = {"type": "ScaleWish", "status": "True", "reason": "ScaleWish", "message": "kubectl wishes 4 replicas"}
+    demand = {"total": {"cpu": "24"}, "time": time(NOW - 60)}
+    cluster = world(total={"cpu": "12", "memory": "6G"}, replicas=2, status={"hpa": demand, "conditions": [said]})
+    part = told(cluster)
+    assert part.wished is not None
+    assert (part.wished.totals, part.wished.since) == ({"cpu": "24"}, time(NOW - 60))
+    assert of(part, "cpu").by == ("hpa",)
+    lines = list(source_lines(part, time(NOW)))
+    assert "A count written to its scale asks for CPU 24 in total, since 07:59 UTC, 1 min ago." in lines
+    assert "  kubectl wishes 4 replicas" in lines
+
+
+def test_a_count_that_the_controller_has_not_seen_yet_is_told() -> None:
+    cluster = world(total={"cpu": "12", "memory": "6G"})
+    cluster.objects["Hvpa", (NAMESPACE, "web")]["spec"]["replicas"] = 4
+    lines = list(source_lines(told(cluster), time(NOW)))
+    assert "spec.replicas says 4: a wish that the controller has not answered yet." in lines
+
+
 def test_without_any_source_it_says_that_nobody_recommends() -> None:
     part = told(world())
     assert (code(part), part.hpa, part.vpa, part.demands) == ("NoRecommendation", None, None, ())
