@@ -235,7 +235,7 @@ def test_a_target_that_somebody_scaled_to_zero_stays_there(cluster: Cluster, nam
     until("three replicas again", lambda: replicas_of(cluster, namespace, "web") == 3)
 
 
-def test_a_count_that_a_user_writes_to_the_hvpa_is_written_back(
+def test_a_count_that_a_user_writes_to_the_hvpa_is_divided_by_the_buckets_and_the_result_written_back(
     cluster: Cluster, namespace: str, controller: Start
 ) -> None:
     workload(cluster, namespace, "web", 2)
@@ -244,10 +244,10 @@ def test_a_count_that_a_user_writes_to_the_hvpa_is_written_back(
     scale = f"{hvpa_path(namespace, 'web')}/scale"
     until("a seed", lambda: cluster.api.get(hvpa_path(namespace, "web"))["spec"].get("replicas") == 2)
     until("the mirror", lambda: cluster.api.get(scale)["status"] == {"replicas": 2, "selector": "app=web"})
-    # As `kubectl scale hvpa web --replicas=5` does. Without an HPA it is nobody's wish.
+    # As `kubectl scale hvpa web --replicas=5` does: 30 cores, which four replicas hold.
     cluster.api.patch(scale, {"spec": {"replicas": 5}})
-    until("the count to be written back", lambda: cluster.api.get(scale)["spec"]["replicas"] == 2)
-    assert replicas_of(cluster, namespace, "web") == 2
+    until("four replicas", lambda: replicas_of(cluster, namespace, "web") == 4)
+    until("the count to be written back", lambda: cluster.api.get(scale)["spec"]["replicas"] == 4)
 
 
 def reason(cluster: Cluster, namespace: str) -> str:
