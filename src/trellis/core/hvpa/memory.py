@@ -43,11 +43,13 @@ class Memory(msgspec.Struct, frozen=True):
     yet. `count` is the target's count after the last plan, and `left` what `spec.replicas` says then; None if that is
     not known. `told` is when the HPA's total last changed, `scaled` when the target's count was last written, and
     `repaired` when somebody else's count was last set back. `edited` is when somebody else last changed a pod's
-    requests, and `anew` when the target last became another one. `wish` is the last count written to the scale without
-    an HPA, for as long as it counts.
+    requests, and `anew` when the target last became another one.
     """
 
     hpa: Mapping[str, Window] = {}
+    # The last count written to the scale without an HPA, for as long as it counts. Unset rather than None: where there
+    # is none, a recording reads as it did before there were any.
+    wish: Wish | msgspec.UnsetType = msgspec.UNSET
     vpa: Mapping[str, Window] = {}
     low: Mapping[str, Window] = {}
     settled: Counts = {}
@@ -60,8 +62,6 @@ class Memory(msgspec.Struct, frozen=True):
     repaired: float | None = None
     edited: float | None = None
     anew: float | None = None
-    # Unset rather than None: where there is no wish, a recording reads as it did before there were any.
-    wish: Wish | msgspec.UnsetType = msgspec.UNSET
 
 
 def unwritten(memory: Memory) -> Memory:

@@ -95,12 +95,12 @@ def plan(view: View, now: float, settings: HvpaSettings) -> Plan:
         taken = turn(view, decided, found.totals, now, settings)
     left = left_after(view, taken.count)
     notes = [*by_hpa.notes, *found.notes, drift.reason if drift is not None else None, sizes.reason, taken.reason]
+    if limited(view.meaning.ladders, found.totals):
+        notes.append(LIMITED)
     about = dict(by_hpa.about)
     if by_vpa.held:
         notes.append(NO_TOTALS)
         about[NO_TOTALS.code] = held_text(view, by_vpa.held)
-    if limited(view.meaning.ladders, found.totals):
-        notes.append(LIMITED)
     return Plan(
         actions=_actions(view, taken.count, left),
         shape=choice.shape,
@@ -108,6 +108,7 @@ def plan(view: View, now: float, settings: HvpaSettings) -> Plan:
         verdict=_verdict(view, stands, choice, tuple(note for note in notes if note is not None), about),
         memory=Memory(
             hpa=by_hpa.windows,
+            wish=by_hpa.wish,
             vpa=found.vpa,
             low=found.low,
             settled=found.totals,
@@ -121,7 +122,6 @@ def plan(view: View, now: float, settings: HvpaSettings) -> Plan:
             repaired=now if drift is not None and drift.until is None else view.memory.repaired,
             edited=sizes.at,
             anew=view.memory.anew,
-            wish=by_hpa.wish,
         ),
         totals=found.totals,
         hpa=by_hpa.totals,

@@ -41,8 +41,7 @@ WISH_UNREAD = Reason(
 class Asked(msgspec.Struct, frozen=True):
     """The HPA's totals in force and those of this look, with the windows they come from.
 
-    Also what is said about it, and when it may change. `wish` is a count written to the scale without an HPA, while it
-    is in force, and `about` has more on notes, by the code of a reason.
+    Also what is said about it, and when it may change.
     """
 
     totals: Counts
@@ -50,6 +49,7 @@ class Asked(msgspec.Struct, frozen=True):
     windows: Mapping[str, Window]
     notes: tuple[Reason, ...] = ()
     looks: tuple[float, ...] = ()
+    # Of a count written to the scale without an HPA: more on notes, by the code of a reason, and the wish in force.
     about: Mapping[str, str] = {}
     wish: Wish | msgspec.UnsetType = msgspec.UNSET
 
@@ -62,29 +62,22 @@ def asked(view: View, now: float, settings: HvpaSettings) -> Asked:
     length = view.meaning.hvpa.down.stabilization.total_seconds()
     unread, moved = _unread(view, now, settings), _has_moved(view, now, settings)
     windows = {name: left for name, window in known.items() if (left := aged(window, now, length))}
-    wish = None if unread or is_bound(hpa, view.replicas, view.wish) else _wish(view, moved=moved)
-    requests = summed(view.containers, "requests")
-    for name in sorted(hpa.resources):
-        if request := requests.get(name, 0):
-            before = known.get(name) or seen((), view.at_most_held(name, request * view.replicas), now, length)
-            held = extreme((*aged(before[:-1], now, length), before[-1]))
-            ratio = hpa.ratio if view.all_ready and not moved else None
-            windows[name] = seen(
-                before, _says(request, view.pods, wish, ratio, held=held, settings=settings), now, length
-            )
+    if hpa is not None:
+        wish = None if unread or is_bound(hpa, view.replicas, view.wish) else _wish(view, moved=moved)
+        requests = summed(view.containers, "requests")
+        for name in sorted(hpa.resources):
+            if request := requests.get(name, 0):
+                before = known.get(name) or seen((), view.at_most_held(name, request * view.replicas), now, length)
+                held = extreme((*aged(before[:-1], now, length), before[-1]))
+                ratio = hpa.ratio if view.all_ready and not moved else None
+                windows[name] = seen(
+                    before, _says(request, view.pods, wish, ratio, held=held, settings=settings), now, length
+                )
     looks = [at for window in windows.values() if (at := changes_at(window, length, now)) is not None]
     totals = {name: extreme(window) for name, window in windows.items()}
     present = {name: window[-1].amount for name, window in windows.items()}
     notes = _notes(view, unread=unread)
     return Asked(totals, present, windows, notes, (*looks, *_believed_at(view, settings, unread=unread, moved=moved)))
-
-
-def _without_hpa(view: View, now: float) -> Asked:
-    """What was written to the scale by others than an HPA."""
-    found = scale_wishes(view, now)
-    totals = {name: extreme(window) for name, window in found.windows.items()}
-    present = {name: window[-1].amount for name, window in found.windows.items()}
-    return Asked(totals, present, found.windows, found.notes, found.looks, found.about, found.wish)
 
 
 def is_bound(hpa: HpaView | None, replicas: int, wish: int | None) -> bool:
@@ -130,9 +123,9 @@ def _wish(view: View, *, moved: bool) -> int | None:
 def _believed_at(view: View, settings: HvpaSettings, *, unread: bool, moved: bool) -> Iterator[float]:
     """When wishes are read again, and metrics believed, whatever happens until then."""
     memory = view.memory
-    if unread and memory.decided is not None:
+    if view.hpa is not None and unread and memory.decided is not None:
         yield memory.decided.since + settings.ready_patience
-    if moved:
+    if view.hpa is not None and moved:
         yield max(_moves(view)) + settings.ready_patience
 
 
@@ -157,10 +150,26 @@ def _says(
 
 def _notes(view: View, *, unread: bool) -> tuple[Reason, ...]:
     notes: list[Reason] = []
+    if view.hpa is None:
+        return ()
     if is_bound(view.hpa, view.replicas, view.wish):
         notes.append(HPA_BOUNDS)
     elif unread and view.wish is not None and view.wish not in (view.replicas, view.memory.left):
         notes.append(WISH_UNREAD)
-    if view.hpa is not None and view.hpa.stabilizes:
+    if view.hpa.stabilizes:
         notes.append(HPA_STABILIZES)
     return tuple(notes)
+
+
+def _without_hpa(view: View, now: float) -> Asked:
+    """What was written to the scale by others than an HPA."""
+    found = scale_wishes(view, now)
+    return Asked(
+        totals={name: extreme(window) for name, window in found.windows.items()},
+        present={name: window[-1].amount for name, window in found.windows.items()},
+        windows=found.windows,
+        notes=found.notes,
+        looks=found.looks,
+        about=found.about,
+        wish=found.wish,
+    )
