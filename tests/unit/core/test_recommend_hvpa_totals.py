@@ -14,6 +14,8 @@ from recommend_world import NAMESPACE, World
 from trellis.api.resolve import resolve_vpa
 from trellis.api.vpa import VerticalPodAutoscaler
 from trellis.core.recommend.default import DefaultRecommender
+from trellis.core.recommend.recording import VpasLine
+from trellis.core.recommend.scope import Scope
 from trellis.core.recommend.totals import GovernedVpa, publishes_totals, targets_of, totals_of
 
 KEY = (NAMESPACE, "web")
@@ -99,3 +101,11 @@ def test_targets_are_millicores_and_bytes_and_totals_of_a_status_are_seen() -> N
     assert targets_of(None) == {}
     assert not publishes_totals(vpa(part(target={"cpu": "1"})))
     assert publishes_totals(vpa(part(target={"cpu": "1"}, totalTarget={"cpu": "3"})))
+
+
+def test_one_process_publishes_totals_and_an_older_recording_has_that_of_default_do_it() -> None:
+    assert Scope(frozenset({"default", "frugal"})).keeps_totals
+    assert not Scope(frozenset({"frugal"})).keeps_totals
+    assert Scope(frozenset({"frugal"}), totals=True).keeps_totals
+    older = b'{"recommenders":["default"],"namespace":"","ignored":[],"all_of_them":true,"can_boost":true}'
+    assert msgspec.json.decode(older, type=VpasLine).scope == Scope(frozenset({"default"}))
