@@ -12,7 +12,7 @@ from trellis.core.explain.explained import Explained, Unseen, VpaPart
 from trellis.core.explain.hvpa_parts import HvpaPart
 from trellis.core.resize.inplace import Way
 from trellis.reports import explain_buffer, explain_node
-from trellis.reports.describe.words import listed
+from trellis.reports.describe.words import clause, listed
 from trellis.reports.explain_containers import container_lines
 from trellis.reports.explain_hvpa import (
     count_lines,
@@ -25,7 +25,7 @@ from trellis.reports.explain_hvpa import (
 from trellis.reports.explain_placing import placing_lines, verdict_sentence
 from trellis.reports.explain_pods import new_pod_lines, pod_groups, pod_lines, pod_title, summary
 from trellis.reports.explain_says import BUDGET, say_sentence
-from trellis.reports.explain_words import moment, person
+from trellis.reports.explain_words import moment
 from trellis.reports.text_tables import wrapped
 
 _KINDS: Final = {
@@ -183,7 +183,7 @@ def _unseen_lines(unseen: Sequence[Unseen]) -> Iterator[str]:
                 what, _, why = each.details.rpartition(": ")
                 by_why.setdefault(why if what else "", []).append(what or why)
         details = "; ".join(f"{', '.join(what)}{f': {why}' if why else ''}" for why, what in by_why.items())
-        yield f"{reason.code}: {person(reason.meaning)}{f' ({details})' if details else ''}."
+        yield f"{reason.code}: {clause(reason.meaning)}{f' ({details})' if details else ''}."
 
 
 def _chapter(title: str) -> Iterator[tuple[int, str]]:

@@ -9,9 +9,9 @@ from trellis.base.counted import counted
 from trellis.base.durations import parse_duration
 from trellis.core.buffers.translate import BUFFER_READY
 from trellis.core.explain.buffer_parts import BufferPart, Chunk, ChunkContainer, Hindrance, Opening, Room, Told
-from trellis.reports.describe.words import listed, span
+from trellis.reports.describe.words import clause, listed, span
 from trellis.reports.explain_chunk_counts import count_lines
-from trellis.reports.explain_words import amounts, moment, person
+from trellis.reports.explain_words import amounts, moment
 from trellis.reports.figures import trimmed
 
 _NO_ROOM: Final = "It keeps no room now."
@@ -54,7 +54,7 @@ def chapters(buffer: BufferPart, now: str) -> Iterator[tuple[str, Iterator[str]]
 def _shape_lines(chunk: Chunk) -> Iterator[str]:
     """What a chunk looks like."""
     like = f" ({chunk.like})" if chunk.like else ""
-    yield f"{chunk.source.code}: {person(chunk.source.meaning)}{like}."
+    yield f"{chunk.source.code}: {clause(chunk.source.meaning)}{like}."
     if chunk.governor:
         yield f"{chunk.governor} sizes the pods that will come, and so the chunk."
     for container in chunk.containers:
@@ -157,5 +157,5 @@ def _obstacle(obstacle: Hindrance) -> str:
 
 
 def _told(told: Told) -> str:
-    details = told.details or person(told.reason.meaning)
+    details = told.details or clause(told.reason.meaning)
     return f"{told.reason.code}: {details.removesuffix('.')}."

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from trellis.core.explain.explained import Container, Curve, Step
-from trellis.reports.explain_words import amount, amounts, between, moment, person, sparkline, word
+from trellis.reports.describe.words import clause
+from trellis.reports.explain_words import amount, amounts, between, moment, sparkline, word
 from trellis.reports.figures import count, share, trimmed
 
 _SOURCES: Final = {
@@ -40,7 +41,7 @@ def container_lines(container: Container, parameters: Mapping[str, Any], now: st
 def _result(decided: Mapping[str, Any]) -> Iterator[str]:
     recommended, published = (decided[name].get("target", {}) for name in ("recommended", "published"))
     if not recommended:
-        yield f"Nothing is recommended: {person(decided['meaning'])}."
+        yield f"Nothing is recommended: {clause(decided['meaning'])}."
     elif recommended == published:
         yield f"Recommended and published: {amounts(recommended)}."
     else:
@@ -108,4 +109,4 @@ def step_sentence(step: Step) -> str:
     """One step: `memory 422Mi -> 256Mi, CappedToMaxAllowed: the recommendation was ...`."""
     changed = f"{amount(step.resource, step.before)} -> {amount(step.resource, step.after)}"
     shown = amount(step.resource, step.after) if step.before == step.after else changed
-    return f"{word(step.resource)} {shown}, {step.reason.code}: {person(step.reason.meaning)}"
+    return f"{word(step.resource)} {shown}, {step.reason.code}: {clause(step.reason.meaning)}"

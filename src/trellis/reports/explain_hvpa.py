@@ -11,8 +11,8 @@ from trellis.core.explain.parts import Amounts
 from trellis.core.hvpa.steps import STABILIZATION_WINDOW
 from trellis.core.hvpa.wishes import HPA_BOUNDS
 from trellis.reports.bucket_drawing import drawing
-from trellis.reports.describe.words import listed
-from trellis.reports.explain_words import family, moment, person, word
+from trellis.reports.describe.words import clause, listed
+from trellis.reports.explain_words import family, moment, word
 from trellis.reports.figures import share
 
 _SOURCES: Final = {"hpa": "the HPA", "vpa": "the VPA"}
@@ -33,11 +33,11 @@ def summary_lines(hvpa: HvpaPart, now: str) -> Iterator[str]:
     pods = "" if hvpa.ready == hvpa.pods == hvpa.replicas else f"; {counted(hvpa.pods, 'pod')}, {hvpa.ready} Ready"
     yield f"It scales {hvpa.target}, which has {counted(hvpa.replicas, 'replica')}{pods}."
     told = _decision(hvpa) if hvpa.demands else "All is left as it is."
-    yield f"{told} {hvpa.verdict.code}: {person(hvpa.verdict.meaning)}."
+    yield f"{told} {hvpa.verdict.code}: {clause(hvpa.verdict.meaning)}."
     if hvpa.rivals:
         yield f"It yields to {listed(hvpa.rivals)}."
     for note in hvpa.notes:
-        yield f"{note.code}: {person(note.meaning)}."
+        yield f"{note.code}: {clause(note.meaning)}."
     for held in hvpa.blocked:
         yield _held(held, now)
 
@@ -46,7 +46,7 @@ def mention(hvpa: HvpaPart) -> str:
     """One sentence about the Hvpa of a pod or of a VPA."""
     if not hvpa.demands:
         why = hvpa.yields or hvpa.problem or hvpa.verdict
-        return f"Hvpa {hvpa.name} leaves {hvpa.target} alone{f': {person(why.meaning)}' if why is not None else ''}."
+        return f"Hvpa {hvpa.name} leaves {hvpa.target} alone{f': {clause(why.meaning)}' if why is not None else ''}."
     told = _decision(hvpa).removeprefix(_DECIDED)
     return f"Hvpa {hvpa.name} decides how many pods {hvpa.target} has and how big each is: {told}"
 
@@ -107,7 +107,7 @@ def _held(held: Held, now: str) -> str:
     # The windows of the controller may have begun earlier.
     latest = ", at the latest" if held.reason.code == STABILIZATION_WINDOW.code else ""
     until = f"; until {moment(held.until, now)}{latest}" if held.until else ""
-    return f"Held back, {held.direction.lower()}{step}: {held.reason.code}: {person(held.reason.meaning)}{until}."
+    return f"Held back, {held.direction.lower()}{step}: {held.reason.code}: {clause(held.reason.meaning)}{until}."
 
 
 def _vpa(hvpa: HvpaPart, vpa: VpaSource) -> Iterator[str]:

@@ -8,8 +8,8 @@ from typing import Final
 from trellis.base.counted import counted
 from trellis.core.explain.buffer_parts import Told
 from trellis.core.explain.node_parts import GroupPart, NodePart, Share, Tenant
-from trellis.reports.describe.words import listed
-from trellis.reports.explain_words import amount, amounts, moment, person, word
+from trellis.reports.describe.words import clause, listed
+from trellis.reports.explain_words import amount, amounts, moment, word
 from trellis.reports.figures import share, trimmed
 
 _OUTCOMES: Final = {
@@ -56,7 +56,7 @@ def chapters(node: NodePart, now: str) -> Iterator[tuple[str, Iterator[str]]]:
 def told_sentence(told: Told) -> str:
     """A code, what it means, and what it was in this case."""
     details = f" ({told.details})" if told.details else ""
-    return f"{told.reason.code}: {person(told.reason.meaning)}{details}."
+    return f"{told.reason.code}: {clause(told.reason.meaning)}{details}."
 
 
 def _reason_lines(node: NodePart, now: str) -> Iterator[str]:

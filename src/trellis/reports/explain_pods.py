@@ -10,10 +10,10 @@ import msgspec
 from trellis.base.counted import counted
 from trellis.base.times import parse_time
 from trellis.core.explain.explained import Boost, NewPod, PodPart, Sized
-from trellis.reports.describe.words import listed
+from trellis.reports.describe.words import clause, listed
 from trellis.reports.explain_containers import step_sentence
 from trellis.reports.explain_turns import turn_sentence
-from trellis.reports.explain_words import amount, amounts, moment, person, word
+from trellis.reports.explain_words import amount, amounts, moment, word
 from trellis.reports.figures import share
 
 _WAYS: Final = {
@@ -38,9 +38,9 @@ def _fate(group: list[PodPart], *, alone: bool) -> str:
     first = group[0]
     who = "The pod" if alone else counted(len(group), "pod")
     what = _WAYS[first.way][len(group) > 1]
-    need = f"; {person(first.need.meaning)}" if first.need is not None else ""
+    need = f"; {clause(first.need.meaning)}" if first.need is not None else ""
     details = f" ({first.details})" if first.details else ""
-    return f"{who} {what}: {person(first.reason.meaning)}{details}{need}."
+    return f"{who} {what}: {clause(first.reason.meaning)}{details}{need}."
 
 
 def pod_groups(pods: Iterable[PodPart]) -> list[list[PodPart]]:
@@ -63,12 +63,12 @@ def pod_title(group: list[PodPart]) -> str:
 def pod_lines(pod: PodPart, now: str) -> Iterator[str]:
     """What is to be said of a pod, the verdict first."""
     details = f" ({pod.details})" if pod.details else ""
-    yield f"{pod.way}, {pod.reason.code}: {person(pod.reason.meaning)}{details}."
+    yield f"{pod.way}, {pod.reason.code}: {clause(pod.reason.meaning)}{details}."
     if pod.need is not None:
         off = f"; requests are off by {share(pod.difference)}" if pod.difference else ""
-        yield f"It needs a change, {pod.need.code}: {person(pod.need.meaning)}{off}."
+        yield f"It needs a change, {pod.need.code}: {clause(pod.need.meaning)}{off}."
     for warning in pod.warnings:
-        yield f"Warning, {warning.code}: {person(warning.meaning)}."
+        yield f"Warning, {warning.code}: {clause(warning.meaning)}."
     for sized in pod.containers:
         yield from _sized(sized)
     for boost in pod.boosts:
@@ -100,13 +100,13 @@ def _boost(boost: Boost, now: str) -> str:
     until = f", until {moment(boost.until, now)}" if boost.until else ""
     requests = boost.before.get("requests", {})
     before = f"; it requested {amounts(requests)} before" if requests else ""
-    why = f"{boost.reason.code}: {person(boost.reason.meaning)}"
+    why = f"{boost.reason.code}: {clause(boost.reason.meaning)}"
     return f"{boost.container} is boosted ({boost.phase}), {why}{until}{before}."
 
 
 def new_pod_lines(new: NewPod) -> Iterator[str]:
     """What a new pod would get."""
-    yield f"{new.reason.code}: {person(new.reason.meaning)}."
+    yield f"{new.reason.code}: {clause(new.reason.meaning)}."
     containers: Mapping[str, Any] = new.account.get("containers", {})
     for name, account in containers.items():
         for field, noun in (("requests", "requests"), ("limits", "is limited to")):

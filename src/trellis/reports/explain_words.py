@@ -111,10 +111,3 @@ def sparkline(values: Sequence[float | None], *, plain: bool = False) -> str:
         return steps[0] * len(values)
     last = len(steps) - 1
     return "".join(_UNKNOWN if value is None else steps[round(last * value / highest)] for value in values)
-
-
-def person(text: str) -> str:
-    """A meaning as a part of a longer sentence: without its full stop, and beginning small."""
-    short = text.removesuffix(".")
-    head, _, _ = short.partition(" ")
-    return short if head[1:] != head[1:].lower() else short[:1].lower() + short[1:]

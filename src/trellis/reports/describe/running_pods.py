@@ -13,8 +13,7 @@ from trellis.core.resize.budget import TOO_FEW_REPLICAS, minimum_of
 from trellis.core.resize.counterfactuals import SKIP_BUDGET_FLAG
 from trellis.core.resize.settings import UpdateSettings
 from trellis.core.sizing.governors import Governor
-from trellis.reports.describe.words import listed
-from trellis.reports.explain_words import person
+from trellis.reports.describe.words import clause, listed
 
 _RESIZING = frozenset({UpdateMode.IN_PLACE_OR_RECREATE, UpdateMode.IN_PLACE})
 _CHANGES = {
@@ -56,7 +55,7 @@ def change_sentences(workload: str, expected: tuple[Expected, ...]) -> Iterator[
         yield from _too_few(workload, fewest, most)
     elif not fewest.acts and fewest.held is not None:
         details = f" ({fewest.details})" if fewest.details else ""
-        yield f"They are left as they are because {person(fewest.held.meaning)}{details}."
+        yield f"They are left as they are because {clause(fewest.held.meaning)}{details}."
     yield from restart_sentences(most)
 
 

@@ -70,3 +70,10 @@ def between(least: Quantity | None, most: Quantity | None) -> str:
     if least is not None and most is not None:
         return f"between {least} and {most}"
     return f"at least {least}" if least is not None else f"at most {most}"
+
+
+def clause(text: str) -> str:
+    """A meaning as a part of a longer sentence: without its full stop, and beginning small."""
+    short = text.removesuffix(".")
+    head, _, _ = short.partition(" ")
+    return short if head[1:] != head[1:].lower() else short[:1].lower() + short[1:]
