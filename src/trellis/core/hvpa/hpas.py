@@ -21,21 +21,36 @@ _PERCENT, _MILLI = 100, 1000
 
 def read_hpa(hpa: HorizontalPodAutoscaler, requests: Mapping[str, Counts], *, owned: bool) -> HpaView:
     """What an HPA says; `requests` is what each container of a pod requests on average, scaled or not."""
-    ratios = [
-        found
-        for wanted in hpa.spec.metrics
-        for current in hpa.status.current_metrics
-        if _same(wanted, current) and (found := _ratio(wanted, current, requests)) is not None
-    ]
+    ratios = [found for wanted in hpa.spec.metrics if (found := _found(hpa, wanted, requests)) is not None]
     down = hpa.spec.behavior.scale_down if hpa.spec.behavior is not None else None
     waits = down is None or down.stabilization_window_seconds != 0
     return HpaView(
         ratio=max(ratios, default=None),
+        own=_own(hpa, requests),
+        desired=hpa.status.desired_replicas or None,
         resources=_resources(hpa),
         min_replicas=1 if hpa.spec.min_replicas is None else hpa.spec.min_replicas,
         max_replicas=hpa.spec.max_replicas,
         stabilizes=waits and not owned,
     )
+
+
+def _found(hpa: HorizontalPodAutoscaler, wanted: Metric, requests: Mapping[str, Counts]) -> Fraction | None:
+    """The ratio of a metric, if its status has it."""
+    ratios = (_ratio(wanted, current, requests) for current in hpa.status.current_metrics if _same(wanted, current))
+    return max((each for each in ratios if each is not None), default=None)
+
+
+def _own(hpa: HorizontalPodAutoscaler, requests: Mapping[str, Counts]) -> dict[str, Fraction]:
+    """The ratio of each resource; none of any if a metric is unknown or is no share of what is requested."""
+    found: dict[str, Fraction] = {}
+    for wanted in hpa.spec.metrics:
+        source = wanted.resource or wanted.container_resource
+        ratio = _found(hpa, wanted, requests)
+        if source is None or not source.target.average_utilization or ratio is None:
+            return {}
+        found[source.name] = max(ratio, found.get(source.name, ratio))
+    return found
 
 
 def _resources(hpa: HorizontalPodAutoscaler) -> frozenset[str]:

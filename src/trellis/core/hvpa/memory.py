@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import msgspec
 
 from trellis.core.hvpa.steps import Shape
-from trellis.core.hvpa.windows import Window
+from trellis.core.hvpa.windows import Measured, Window
 from trellis.core.recommend.capping.limit_ranges import Counts
 
 
@@ -43,7 +43,8 @@ class Memory(msgspec.Struct, frozen=True):
     yet. `count` is the target's count after the last plan, and `left` what `spec.replicas` says then; None if that is
     not known. `told` is when the HPA's total last changed, `scaled` when the target's count was last written, and
     `repaired` when somebody else's count was last set back. `edited` is when somebody else last changed a pod's
-    requests, and `anew` when the target last became another one.
+    requests, and `anew` when the target last became another one. `measured` is the mean demand by the HPA's metrics,
+    and `awaited` since when a wish waits for the HPA's status.
     """
 
     hpa: Mapping[str, Window] = {}
@@ -62,6 +63,8 @@ class Memory(msgspec.Struct, frozen=True):
     repaired: float | None = None
     edited: float | None = None
     anew: float | None = None
+    measured: Mapping[str, Measured] = {}
+    awaited: float | None = None
 
 
 def unwritten(memory: Memory) -> Memory:

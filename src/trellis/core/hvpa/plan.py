@@ -93,7 +93,9 @@ def plan(view: View, now: float, settings: HvpaSettings) -> Plan:
         decided, taken = view.memory.decided, Turn(stands.count, stands.size, None, drift.until)
     else:
         taken = turn(view, decided, found.totals, now, settings)
-    left = left_after(view, taken.count)
+    # A wish that waits for the HPA's status is left standing, and read then.
+    waits = by_hpa.awaited is not None
+    left = view.wish if waits and view.wish is not None else left_after(view, taken.count)
     notes = [*by_hpa.notes, *found.notes, drift.reason if drift is not None else None, sizes.reason, taken.reason]
     if limited(view.meaning.ladders, found.totals):
         notes.append(LIMITED)
@@ -116,12 +118,14 @@ def plan(view: View, now: float, settings: HvpaSettings) -> Plan:
             decided=decided,
             # A count of somebody else's that is left alone is none of ours.
             count=view.memory.count if drift is not None and drift.until is not None else taken.count,
-            left=left,
+            left=view.memory.left if waits else left,
             told=_told(view, by_hpa, now),
             scaled=now if taken.count != view.replicas else view.memory.scaled,
             repaired=now if drift is not None and drift.until is None else view.memory.repaired,
             edited=sizes.at,
             anew=view.memory.anew,
+            measured=by_hpa.measured,
+            awaited=by_hpa.awaited,
         ),
         totals=found.totals,
         hpa=by_hpa.totals,

@@ -5,6 +5,7 @@ Amounts are whole millicores and bytes, times are seconds since 1970.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from fractions import Fraction
 
 import msgspec
@@ -52,7 +53,9 @@ class HpaView(msgspec.Struct, frozen=True):
     """An HPA pointed at the Hvpa.
 
     `ratio` is the highest of current over target among its metrics; None if it has none. `resources` are those that
-    its metrics speak of. `stabilizes` is set if it is the user's and waits before it scales down.
+    its metrics speak of. `stabilizes` is set if it is the user's and waits before it scales down. `own` has the ratio
+    of each resource by its own metrics, if all of them are utilizations. `desired` is the count that it worked out
+    from these metrics; None if it does not say.
     """
 
     ratio: Fraction | None
@@ -60,6 +63,8 @@ class HpaView(msgspec.Struct, frozen=True):
     min_replicas: int = 1
     max_replicas: int = INT32_MAX
     stabilizes: bool = False
+    own: Mapping[str, Fraction] = {}
+    desired: int | None = None
 
 
 class View(msgspec.Struct, frozen=True):

@@ -22,6 +22,19 @@ Window: TypeAlias = tuple[Seen, ...]
 """From the most extreme to the present one."""
 
 
+class Measured(msgspec.Struct, frozen=True, gc=False):
+    """A mean of late, of which older amounts fade: their weighted sum, its weight, and the highest amounts.
+
+    `present` is whether the last amount still holds; else it does not count from `time` on.
+    """
+
+    total: float
+    weight: float
+    time: float
+    high: Window
+    present: bool = True
+
+
 def seen(window: Window, amount: int, now: float, length: float, *, lowest: bool = False) -> Window:
     """The window after this amount is seen. One without any length holds the present amount alone."""
     if window and window[-1].until < now:

@@ -16,10 +16,11 @@ import msgspec
 
 from trellis.base.reason import Reason, Severity
 from trellis.core.hvpa.memory import Wish
+from trellis.core.hvpa.noise import Kept, looks_again, mean_of, measured, own_demand, steadied, wished
 from trellis.core.hvpa.scale_wishes import scale_wishes
 from trellis.core.hvpa.settings import HvpaSettings
 from trellis.core.hvpa.views import HpaView, View, summed
-from trellis.core.hvpa.windows import Window, aged, changes_at, extreme, seen
+from trellis.core.hvpa.windows import Measured, Seen, Window, aged, changes_at, extreme, seen
 from trellis.core.recommend.capping.limit_ranges import Counts
 
 HPA_BOUNDS = Reason(
@@ -41,7 +42,8 @@ WISH_UNREAD = Reason(
 class Asked(msgspec.Struct, frozen=True):
     """The HPA's totals in force and those of this look, with the windows they come from.
 
-    Also what is said about it, and when it may change.
+    Also what is said about it, and when it may change. `measured` is the mean demand by its metrics, and `awaited`
+    since when its wish waits for its status, if it does.
     """
 
     totals: Counts
@@ -52,6 +54,29 @@ class Asked(msgspec.Struct, frozen=True):
     # Of a count written to the scale without an HPA: more on notes, by the code of a reason, and the wish in force.
     about: Mapping[str, str] = {}
     wish: Wish | msgspec.UnsetType = msgspec.UNSET
+    measured: Mapping[str, Measured] = {}
+    awaited: float | None = None
+
+
+class _Heard(msgspec.Struct, frozen=True):
+    """What counts of an HPA at this look: its wish and its ratio, each None if it is not to be believed.
+
+    `requests` is what a pod has on average, and `demand` what each resource needs by its own metrics.
+    """
+
+    requests: Counts
+    wish: int | None
+    ratio: Fraction | None = None
+    demand: Counts = {}
+
+
+class _Total(msgspec.Struct, frozen=True):
+    """One resource: its window, what is asked for at this moment, the mean demand, and when that may matter."""
+
+    window: Window
+    present: int
+    measured: Measured | None
+    look: float | None = None
 
 
 def asked(view: View, now: float, settings: HvpaSettings) -> Asked:
@@ -61,23 +86,74 @@ def asked(view: View, now: float, settings: HvpaSettings) -> Asked:
     hpa, known = view.hpa, view.memory.hpa
     length = view.meaning.hvpa.down.stabilization.total_seconds()
     unread, moved = _unread(view, now, settings), _has_moved(view, now, settings)
+    awaited = _awaited(view, now, settings, unread=unread)
     windows = {name: left for name, window in known.items() if (left := aged(window, now, length))}
-    if hpa is not None:
-        wish = None if unread or is_bound(hpa, view.replicas, view.wish) else _wish(view, moved=moved)
-        requests = summed(view.containers, "requests")
-        for name in sorted(hpa.resources):
-            if request := requests.get(name, 0):
-                before = known.get(name) or seen((), view.at_most_held(name, request * view.replicas), now, length)
-                held = extreme((*aged(before[:-1], now, length), before[-1]))
-                ratio = hpa.ratio if view.all_ready and not moved else None
-                windows[name] = seen(
-                    before, _says(request, view.pods, wish, ratio, held=held, settings=settings), now, length
-                )
-    looks = [at for window in windows.values() if (at := changes_at(window, length, now)) is not None]
-    totals = {name: extreme(window) for name, window in windows.items()}
     present = {name: window[-1].amount for name, window in windows.items()}
-    notes = _notes(view, unread=unread)
-    return Asked(totals, present, windows, notes, (*looks, *_believed_at(view, settings, unread=unread, moved=moved)))
+    means: dict[str, Measured] = {}
+    looks: list[float | None] = [awaited + settings.status_patience if awaited is not None else None]
+    heard = _heard(view, hpa, moved=moved, unread=unread or awaited is not None)
+    for name in sorted(hpa.resources):
+        if heard.requests.get(name, 0):
+            found = _total(view, hpa, name, heard, now, settings=settings)
+            windows[name], present[name] = found.window, found.present
+            looks.append(found.look)
+            if found.measured is not None:
+                means[name] = found.measured
+    looks += [changes_at(window, length, now) for window in windows.values()]
+    looks += _believed_at(view, settings, unread=unread, moved=moved)
+    return Asked(
+        totals={name: extreme(window) for name, window in windows.items()},
+        present=present,
+        windows=windows,
+        notes=_notes(view, unread=unread),
+        looks=tuple(at for at in looks if at is not None),
+        measured=means,
+        awaited=awaited,
+    )
+
+
+def _heard(view: View, hpa: HpaView, *, moved: bool, unread: bool) -> _Heard:
+    bound, requests = is_bound(hpa, view.replicas, view.wish), summed(view.containers, "requests")
+    wish = None if unread or bound else _wish(view, moved=moved)
+    if not view.all_ready or moved:
+        return _Heard(requests, wish)
+    # An HPA at its bound does not look at its metrics: what its status has of them may be of long ago.
+    demand = {} if bound else own_demand(hpa, requests, view.pods)
+    return _Heard(requests, wish, hpa.ratio, demand)
+
+
+def _total(view: View, hpa: HpaView, name: str, heard: _Heard, now: float, *, settings: HvpaSettings) -> _Total:
+    """The total of one resource: by a wish, by a low ratio, or as before, with noise taken out of it."""
+    kept, request, wish = Kept.of(view, name, settings), heard.requests[name], None
+    length = kept.length
+    before = view.memory.hpa.get(name) or seen((), view.at_most_held(name, request * view.replicas), now, length)
+    held = extreme((*aged(before[:-1], now, length), before[-1]))
+    known = measured(view.memory.measured.get(name), heard.demand.get(name), now, length)
+    if heard.wish is not None:
+        wish = wished(kept, view, request, heard.wish, mean=mean_of(known, length))
+    has = request * view.pods
+    total = _says(has, wish.total if wish is not None else None, heard.ratio, held=held, settings=settings)
+    window = seen(before, total, now, length)
+    if wish is not None:
+        # What metrics do not explain is no noise either.
+        if known is not None and total > extreme(known.high):
+            known = msgspec.structs.replace(known, high=seen(known.high, total, now, length))
+        return _Total(window, wish.asked if total == wish.total else total, known)
+    mean = steadied(kept, hpa, extreme(window), known)
+    if mean is not None:
+        return _Total((Seen(mean, now),), mean, known)
+    return _Total(window, total, known, looks_again(kept, extreme(window), known, now))
+
+
+def _awaited(view: View, now: float, settings: HvpaSettings, *, unread: bool) -> float | None:
+    """Since when a new wish waits for the status that explains it; None if there is none, or it waited long enough."""
+    hpa, wish = view.hpa, view.wish
+    if hpa is None or unread or wish is None or wish == view.memory.left or is_bound(hpa, view.replicas, wish):
+        return None
+    if hpa.desired is None or hpa.desired == wish:
+        return None
+    since = view.memory.awaited if view.memory.awaited is not None else now
+    return since if now < since + settings.status_patience else None
 
 
 def is_bound(hpa: HpaView | None, replicas: int, wish: int | None) -> bool:
@@ -129,23 +205,20 @@ def _believed_at(view: View, settings: HvpaSettings, *, unread: bool, moved: boo
         yield max(_moves(view)) + settings.ready_patience
 
 
-def _says(
-    request: int, pods: int, wish: int | None, ratio: Fraction | None, *, held: int, settings: HvpaSettings
-) -> int:
-    """The total of this look; it is the one that is held if the HPA says nothing.
+def _says(has: int, wished: int | None, ratio: Fraction | None, *, held: int, settings: HvpaSettings) -> int:
+    """The total of this look, where pods have so much; it is the one that is held if the HPA says nothing.
 
     It is never nothing at all, whatever is wished: without requests an HPA cannot measure, and stays silent for ever.
     """
     low = None
     if ratio is not None and ratio < settings.low_ratio:
-        low = max(math.ceil(request * pods * ratio), 1)
-    if wish is not None:
-        wished = max(request * wish, 1)
+        low = max(math.ceil(has * ratio), 1)
+    if wished is not None:
         return wished if low is None else min(wished, low)
     if low is not None:
         return low
     content = ratio is not None and ratio <= settings.high_ratio
-    return min(held, request * pods) if content else held
+    return min(held, has) if content else held
 
 
 def _notes(view: View, *, unread: bool) -> tuple[Reason, ...]:

@@ -1,0 +1,151 @@
+"""Demand as an HPA measures it, averaged, so that noise alone does not move the count.
+
+An HPA rounds up to whole pods and stays silent within its tolerance. So one noisy sample asks for a pod more than the
+demand needs, and the HPA never asks for it to go again: 24 cores on 3 x 8 with a sample of 11 % more are 4 pods, 32
+cores, and at 4 x 6.45 the HPA is content for ever. Three rules bring the count back to that of the mean demand:
+
+- A wish that asks for a higher count only because it is rounded up is taken as the fraction that the metrics say.
+- A wish that exceeds what the count holds by no more than the HPA's tolerance gets all that the count holds; the count
+  rises once the mean exceeds it too.
+- While the HPA is silent, the total in force becomes the mean if that is another count, downwards only if the
+  whole scale-down window was within the tolerance of it: a dip is not noise.
+
+A total that a count holds within the tolerance is one at which the HPA itself would be silent, so nothing starves.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Final
+
+import msgspec
+
+from trellis.core.hvpa.counts import count_from
+from trellis.core.hvpa.ladders import Ladder, Ladders
+from trellis.core.hvpa.settings import HvpaSettings
+from trellis.core.hvpa.views import HpaView, View
+from trellis.core.hvpa.windows import Measured, extreme, seen
+from trellis.core.recommend.capping.limit_ranges import Counts
+
+# The weight of a mean after a whole window has been measured, but for rounding.
+_WHOLE: Final = 1 - math.exp(-0.999)
+# While the mean moves towards another count it is looked at so many times in a window.
+_LOOKS: Final = 10
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """The count to stay at, as one resource has it: the one decided, None if no bucket has that.
+
+    `length` is that of the scale-down window, and `tolerance` how much an HPA may be above its target and be silent.
+    """
+
+    ladders: Ladders
+    resource: str
+    count: int | None
+    overlap: int
+    length: float
+    tolerance: Fraction
+
+    @classmethod
+    def of(cls, view: View, resource: str, settings: HvpaSettings) -> Kept:
+        """As the view has it."""
+        decided, meaning = view.memory.decided, view.meaning
+        count = view.replicas if decided is None else decided.shape.count
+        return cls(
+            meaning.ladders,
+            resource,
+            count if meaning.ladders.configured(count) else None,
+            meaning.hvpa.down.overlap_percent,
+            meaning.hvpa.down.stabilization.total_seconds(),
+            settings.high_ratio,
+        )
+
+    @property
+    def ladder(self) -> Ladder:
+        """That of the resource."""
+        return self.ladders.by_resource[self.resource]
+
+    def count_for(self, total: int) -> int:
+        """The count that a total of this resource leads to."""
+        if self.count is None:
+            return self.ladder.count_for(total)
+        return count_from(self.ladders, {self.resource: total}, self.count, self.overlap)
+
+
+class Wished(msgspec.Struct, frozen=True):
+    """The total of a wish: `asked` as the metrics explain it, `total` as far as the count is to follow it now."""
+
+    asked: int
+    total: int
+
+
+def measured(before: Measured | None, amount: int | None, now: float, length: float) -> Measured | None:
+    """The mean after this amount is measured. If it is None nothing can be measured, and that time does not count.
+
+    An amount holds until the next one is measured. Its weight fades over the length of the window.
+    """
+    if before is None or length <= 0:
+        return Measured(0.0, 0.0, now, seen((), amount, now, length)) if amount is not None else None
+    fades = math.exp(-(now - before.time) / length) if before.present else 1.0
+    held = before.high[-1].amount
+    total, weight = before.total * fades + held * (1 - fades), before.weight * fades + 1 - fades
+    if amount is None:
+        return Measured(total, weight, now, before.high, present=False)
+    return Measured(total, weight, now, seen(before.high, amount, now, length))
+
+
+def mean_of(known: Measured | None, length: float) -> int | None:
+    """The mean demand; None before a whole window was measured. Without a window it is the present amount."""
+    if known is None:
+        return None
+    if length <= 0:
+        return max(known.high[-1].amount, 1)
+    return max(math.ceil(known.total / known.weight), 1) if known.weight >= _WHOLE else None
+
+
+def wished(kept: Kept, view: View, request: int, wish: int, *, mean: int | None) -> Wished:
+    """What a wish asks for in total, without what is only rounding or noise."""
+    whole, ladder = max(request * wish, 1), kept.ladder
+    fraction = _fraction(view, request, wish)
+    if fraction is None or kept.count is None or ladder.count_for(whole) <= kept.count:
+        return Wished(whole, whole)
+    asked = fraction if ladder.count_for(fraction) < ladder.count_for(whole) else whole
+    holds = ladder.holds(kept.count)
+    tolerated = holds < fraction <= kept.tolerance * holds
+    return Wished(asked, holds if tolerated and mean is not None and mean <= holds else asked)
+
+
+def steadied(kept: Kept, hpa: HpaView, in_force: int, known: Measured | None) -> int | None:
+    """The mean, if the total in force asks for another count than it does; None if the total in force stands."""
+    mean = mean_of(known, kept.length)
+    if known is None or mean is None or kept.count is None:
+        return None
+    by_mean, by_force = kept.count_for(mean), kept.count_for(in_force)
+    rises = by_mean > kept.count >= by_force and kept.count < hpa.max_replicas
+    falls = by_mean < kept.count <= by_force and extreme(known.high) <= kept.tolerance * mean
+    return mean if rises or falls else None
+
+
+def looks_again(kept: Kept, in_force: int, known: Measured | None, now: float) -> float | None:
+    """When to look whether the mean has become another count, while nothing else changes."""
+    if known is None or kept.count is None or kept.length <= 0:
+        return None
+    moves = kept.count_for(known.high[-1].amount) != kept.count_for(in_force)
+    return now + kept.length / _LOOKS if moves else None
+
+
+def own_demand(hpa: HpaView, requests: Counts, pods: int) -> Counts:
+    """What each resource needs for its own metrics to be at their targets, whatever pods request."""
+    return {name: math.ceil(requests[name] * pods * ratio) for name, ratio in hpa.own.items() if requests.get(name)}
+
+
+def _fraction(view: View, request: int, wish: int) -> int | None:
+    """The total before it was rounded up to whole pods; None if the metrics do not explain the wish.
+
+    They may be older than it, or know nothing of requests.
+    """
+    ratio = view.hpa.ratio if view.hpa is not None and view.hpa.own else None
+    if ratio is None or view.pods * ratio <= wish - 1:
+        return None
+    return max(min(math.ceil(request * view.pods * ratio), request * wish), 1)
