@@ -30,6 +30,8 @@ from trellis.core.recommend.capping.limit_ranges import Counts
 
 # The weight of a mean after a whole window has been measured, but for rounding.
 _WHOLE: Final = 1 - math.exp(-0.999)
+# A count that rose stays for so many windows, unless the HPA itself asks for less: near an edge it would come and go.
+_DWELL: Final = 6
 # While the mean moves towards another count it is looked at so many times in a window.
 _LOOKS: Final = 10
 
@@ -37,7 +39,8 @@ _LOOKS: Final = 10
 class Kept(msgspec.Struct, frozen=True):
     """The count to stay at, as one resource has it: the one decided, None if no bucket has that.
 
-    `length` is that of the scale-down window, and `tolerance` how much an HPA may be above its target and be silent.
+    `length` is that of the scale-down window. Between `below` and `above` its target an HPA is silent. `grew` is when
+    the count last rose.
     """
 
     ladders: Ladders
@@ -45,7 +48,9 @@ class Kept(msgspec.Struct, frozen=True):
     count: int | None
     overlap: int
     length: float
-    tolerance: Fraction
+    below: Fraction
+    above: Fraction
+    grew: float = 0.0
 
     @classmethod
     def of(cls, view: View, resource: str, settings: HvpaSettings) -> Kept:
@@ -58,7 +63,9 @@ class Kept(msgspec.Struct, frozen=True):
             count if meaning.ladders.configured(count) else None,
             meaning.hvpa.down.overlap_percent,
             meaning.hvpa.down.stabilization.total_seconds(),
+            settings.low_ratio,
             settings.high_ratio,
+            (decided.grew if decided is not None else None) or 0.0,
         )
 
     @property
@@ -86,22 +93,26 @@ def measured(before: Measured | None, amount: int | None, now: float, length: fl
     An amount holds until the next one is measured. Its weight fades over the length of the window.
     """
     if before is None or length <= 0:
-        return Measured(0.0, 0.0, now, seen((), amount, now, length)) if amount is not None else None
+        one = seen((), amount, now, length) if amount is not None else ()
+        return Measured(0.0, 0.0, now, one, one) if one else None
     fades = math.exp(-(now - before.time) / length) if before.present else 1.0
-    held = before.high[-1].amount
+    held = before.low[-1].amount  # the highest may have wishes among them
     total, weight = before.total * fades + held * (1 - fades), before.weight * fades + 1 - fades
     if amount is None:
-        return Measured(total, weight, now, before.high, present=False)
-    return Measured(total, weight, now, seen(before.high, amount, now, length))
+        return Measured(total, weight, now, before.high, before.low, present=False)
+    high, low = seen(before.high, amount, now, length), seen(before.low, amount, now, length, lowest=True)
+    return Measured(total, weight, now, high, low)
 
 
 def mean_of(known: Measured | None, length: float) -> int | None:
-    """The mean demand; None before a whole window was measured. Without a window it is the present amount."""
-    if known is None:
+    """The mean demand; None before a whole window was measured. Without a window it is the present amount.
+
+    A level that is gone fades for longer than the window is: the mean is none that the window has not reached.
+    """
+    if known is None or (length > 0 and known.weight < _WHOLE):
         return None
-    if length <= 0:
-        return max(known.high[-1].amount, 1)
-    return max(math.ceil(known.total / known.weight), 1) if known.weight >= _WHOLE else None
+    mean = math.ceil(known.total / known.weight) if known.weight else 0
+    return max(min(max(mean, extreme(known.low)), extreme(known.high)), 1)
 
 
 def wished(kept: Kept, view: View, request: int, wish: int, *, mean: int | None) -> Wished:
@@ -112,7 +123,7 @@ def wished(kept: Kept, view: View, request: int, wish: int, *, mean: int | None)
         return Wished(whole, whole)
     asked = fraction if ladder.count_for(fraction) < ladder.count_for(whole) else whole
     holds = ladder.holds(kept.count)
-    tolerated = holds < fraction <= kept.tolerance * holds
+    tolerated = holds < fraction <= kept.above * holds
     return Wished(asked, holds if tolerated and mean is not None and mean <= holds else asked)
 
 
@@ -121,9 +132,12 @@ def steadied(kept: Kept, hpa: HpaView, in_force: int, known: Measured | None) ->
     mean = mean_of(known, kept.length)
     if known is None or mean is None or kept.count is None:
         return None
+    least, most = extreme(known.low), extreme(known.high)
     by_mean, by_force = kept.count_for(mean), kept.count_for(in_force)
     rises = by_mean > kept.count >= by_force and kept.count < hpa.max_replicas
-    falls = by_mean < kept.count <= by_force and extreme(known.high) <= kept.tolerance * mean
+    noise = most <= kept.above * mean and least >= kept.below * mean
+    stayed = known.time >= kept.grew + _DWELL * kept.length
+    falls = by_mean < kept.count <= by_force and noise and stayed
     return mean if rises or falls else None
 
 
@@ -131,7 +145,7 @@ def looks_again(kept: Kept, in_force: int, known: Measured | None, now: float) -
     """When to look whether the mean has become another count, while nothing else changes."""
     if known is None or kept.count is None or kept.length <= 0:
         return None
-    moves = kept.count_for(known.high[-1].amount) != kept.count_for(in_force)
+    moves = kept.count_for(known.low[-1].amount) != kept.count_for(in_force)
     return now + kept.length / _LOOKS if moves else None
 
 

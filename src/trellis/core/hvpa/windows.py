@@ -23,7 +23,7 @@ Window: TypeAlias = tuple[Seen, ...]
 
 
 class Measured(msgspec.Struct, frozen=True, gc=False):
-    """A mean of late, of which older amounts fade: their weighted sum, its weight, and the highest amounts.
+    """A mean of late, of which older amounts fade: their weighted sum, its weight, and the extremes.
 
     `present` is whether the last amount still holds; else it does not count from `time` on.
     """
@@ -32,6 +32,7 @@ class Measured(msgspec.Struct, frozen=True, gc=False):
     weight: float
     time: float
     high: Window
+    low: Window
     present: bool = True
 
 
