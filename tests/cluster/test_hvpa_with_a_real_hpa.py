@@ -95,6 +95,36 @@ def story_2(scene: Scene, kind: str, name: str) -> Story:
     yield from reaches("one small replica", lambda: is_at(380, 1, 400, 600))
 
 
+def noise(scene: Scene, kind: str, name: str) -> Story:
+    """At 4 x 6.45 the HPA is content with 23.75 cores, which three hold; 13 % more are a wish of four, and still three.
+
+    The HPA writes its wish before the status that says how much of a pod it stands for.
+    """
+    used = {ask.USAGE_CPU: "4750m", ask.USAGE_MEMORY: "1G"}
+    scene.api.create(workload(kind, "6450m", "2G", 4, used, name=name, node=scene.namespace), scene.namespace)
+    yield from reaches("four replicas", lambda: scene.shape(kind, name) == (4, {6450}) and scene.all_ready(name))
+    template = {"spec": {"maxReplicas": 16, "metrics": [METRIC]}}
+    down = {"stabilizationWindow": "15s"}
+    scene.api.create(hvpa(name, kind=kind, hpa={"template": template}, scaleDown=down), scene.namespace)
+
+    def is_at(load: int, count: int, least: int, most: int) -> bool:
+        scene.share(name, load)
+        replicas, sizes = scene.shape(kind, name)
+        return replicas == count and scene.all_ready(name) and all(least <= each <= most for each in sizes)
+
+    yield from reaches("three replicas", lambda: is_at(19_000, 3, 7600, 8300))
+    yield from holds(lambda: is_at(19_000, 3, 7600, 8300), HELD_SECONDS)
+    seen: set[int] = set()
+
+    def grown() -> bool:
+        seen.add(scene.shape(kind, name)[0])
+        return is_at(21_500, 3, 8700, 9000)
+
+    yield from reaches("three larger replicas", grown)
+    yield from holds(grown, HELD_SECONDS)
+    assert seen <= {0, 3}, "never a fourth"
+
+
 def bounds(scene: Scene, name: str) -> Story:
     """A user's HPA with a minimum of ten writes ten, which nobody asked for."""
     used = {ask.USAGE_CPU: "2500m", ask.USAGE_MEMORY: "1G"}
@@ -149,6 +179,7 @@ def test_every_story_comes_to_its_end_and_what_must_stay_stays(
             f"story-1-{short}": story_1(scene, kind, f"story-1-{short}"),
             f"story-2-{short}": story_2(scene, kind, f"story-2-{short}"),
             f"order-{short}": order(scene, kind, f"order-{short}"),
+            f"noise-{short}": noise(scene, kind, f"noise-{short}"),
         }
     controller(namespace)
     updater(namespace, NO_LEASE)

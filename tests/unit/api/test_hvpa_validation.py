@@ -100,6 +100,24 @@ def test_totals_that_fall_from_one_count_to_the_next_are_refused() -> None:
 
 
 @pytest.mark.req("HV-35")
+@pytest.mark.parametrize("name", ["cpu", "memory"])
+@pytest.mark.parametrize(
+    ("low", "high", "field"), [((0, 10), (0, 1), "max"), ((4, 5), (0, 15), "min"), ((0, 10), (0, 6), "max")]
+)
+def test_totals_of_either_resource_must_not_fall(
+    name: str, low: tuple[int, int], high: tuple[int, int], field: str
+) -> None:
+    """In the last case the highest total of the later bucket is higher, and that of its first count is not."""
+    other = "memory" if name == "cpu" else "cpu"
+    spans = [{name: low, other: (0, 1)}, {name: high, other: (1, 9)}]
+    first, second = (
+        bucket(counts, each["cpu"], each["memory"]) for counts, each in zip(((1, 2), (3, 5)), spans, strict=True)
+    )
+    (line,) = errors(hvpa(first, second))
+    assert line.startswith(f"spec.buckets[1].{name}.{field}: Invalid value")
+
+
+@pytest.mark.req("HV-35")
 def test_an_hpa_narrower_than_the_buckets_is_refused() -> None:
     def with_bounds(**bounds: int) -> list[str]:
         return errors(hvpa(STORY_1, hpa={"deploy": True, "template": {"spec": bounds}}))
