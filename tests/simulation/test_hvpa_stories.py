@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import yaml
 
-from model_cluster import container, shape, wants, workload
-from simulated import Document, Played
+from model_cluster import Document, container, shape, wants, workload
+from simulated import Played
 from trellis.core.usage.columns import FloatColumn
 from trellis.sim.fleet import Start
 from trellis.sim.generators.bursts import noise
