@@ -107,11 +107,12 @@ def test_a_spike_beyond_the_tolerance_of_the_hpa_is_followed_at_once() -> None:
     assert loop.replicas == 4
 
 
-def test_a_spike_is_followed_at_once_before_a_whole_window_was_measured() -> None:
+@pytest.mark.parametrize(("measured", "count"), [(15, 4), (45, 3)])
+def test_a_spike_is_followed_at_once_only_before_any_level_was_measured(measured: int, count: int) -> None:
     loop = Loop(3, 8000)
-    loop.lasts(24_000, WINDOW - 30)
+    loop.lasts(24_000, measured)
     loop.sees(29_000, wish=4)
-    assert loop.replicas == 4
+    assert loop.replicas == count
 
 
 def test_demand_above_the_edge_raises_the_count_when_it_lasts_though_the_hpa_is_silent() -> None:

@@ -32,6 +32,8 @@ from trellis.core.recommend.capping.limit_ranges import Counts
 _WHOLE: Final = 1 - math.exp(-0.999)
 # A count that rose stays for so many windows, unless the HPA itself asks for less: near an edge it would come and go.
 _DWELL: Final = 6
+# A minute of five is enough to tell a spike from a level, where the count may still rise later.
+SOON: Final = 1 - math.exp(-0.15)
 # While the mean moves towards another count it is looked at so many times in a window.
 _LOOKS: Final = 10
 
@@ -104,12 +106,14 @@ def measured(before: Measured | None, amount: int | None, now: float, length: fl
     return Measured(total, weight, now, high, low)
 
 
-def mean_of(known: Measured | None, length: float) -> int | None:
+def mean_of(known: Measured | None, length: float, *, least: float = _WHOLE) -> int | None:
     """The mean demand; None before a whole window was measured. Without a window it is the present amount.
+
+    With another `least` a mean of so much weight is enough.
 
     A level that is gone fades for longer than the window is: the mean is none that the window has not reached.
     """
-    if known is None or (length > 0 and known.weight < _WHOLE):
+    if known is None or (length > 0 and known.weight < least):
         return None
     mean = math.ceil(known.total / known.weight) if known.weight else 0
     return max(min(max(mean, extreme(known.low)), extreme(known.high)), 1)

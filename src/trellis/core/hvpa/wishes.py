@@ -16,7 +16,7 @@ import msgspec
 
 from trellis.base.reason import Reason, Severity
 from trellis.core.hvpa.memory import Wish
-from trellis.core.hvpa.noise import Kept, looks_again, mean_of, measured, own_demand, steadied, wished
+from trellis.core.hvpa.noise import SOON, Kept, looks_again, mean_of, measured, own_demand, steadied, wished
 from trellis.core.hvpa.scale_wishes import scale_wishes
 from trellis.core.hvpa.settings import HvpaSettings
 from trellis.core.hvpa.views import HpaView, View, summed
@@ -130,7 +130,7 @@ def _total(view: View, hpa: HpaView, name: str, heard: _Heard, now: float, *, se
     held = extreme((*aged(before[:-1], now, length), before[-1]))
     known = measured(view.memory.measured.get(name), heard.demand.get(name), now, length)
     if heard.wish is not None:
-        wish = wished(kept, view, request, heard.wish, mean=mean_of(known, length))
+        wish = wished(kept, view, request, heard.wish, mean=mean_of(known, length, least=SOON))
     has = request * view.pods
     total = _says(has, wish.total if wish is not None else None, heard.ratio, held=held, settings=settings)
     window = seen(before, total, now, length)
