@@ -97,6 +97,10 @@ class Informers:
         """Whether the kind is there, and all of it has been seen."""
         return self._kinds.sees(informer)
 
+    def is_lacking(self, informer: Informer[Any]) -> bool:
+        """Whether the kind is there and may not be read, so that the component goes on without it."""
+        return self._unseen.is_lacking(informer)
+
     async def run(self) -> None:
         """Follow the cluster until cancelled."""
         await self._kinds.run()

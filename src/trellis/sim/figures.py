@@ -81,6 +81,10 @@ def _seconds(text: str) -> float:
     return parse_duration(text).total_seconds()
 
 
+def _duration_or_never(text: str) -> float | None:
+    return _duration(text) or None
+
+
 def _hpa(text: str) -> HpaConflict:
     if text not in set(HpaConflict):
         raise InvalidInput(text, f"must be one of {', '.join(HpaConflict)}")
@@ -148,6 +152,7 @@ FLAGS: Final[Mapping[str, tuple[str, str, Callable[[str], Any]]]] = {
     "evictions-per-hour-per-namespace": ("updates", "namespace_hourly", _any_count),
     "require-fit": ("updates", "require_fit", _boolean),
     "hpa-conflict": ("updates", "hpa_conflict", _hpa),
+    "boost-give-up-after": ("updates", "boost_give_up_after", _duration_or_never),
     "max-allowed-cpu-boost": ("boosts", "max_cpu", _at_least(0, lambda text: Quantity.parse(text).milli)),
     "use-admission-controller-status": ("admission", "is_heeded", _boolean),
     "ready-patience": ("hvpas", "ready_patience", _duration),

@@ -89,7 +89,8 @@ class Updating:
             # When it comes back it knows nothing of before.
             self._memory = Memory(self.gathering, self._figures.updates)
             return
-        self._look_at(self._memory.restless(self.gathering.governed.workloads()))
+        known = (*self.gathering.governed.workloads(), *self.gathering.ungoverned())
+        self._look_at(self._memory.restless(known))
         while self._planner.count_rooms():
             pass
 

@@ -91,9 +91,41 @@ def test_each_container_has_its_own_end() -> None:
 
 
 @pytest.mark.parametrize("spec", [{}, {"startupBoost": {}}, {"startupBoost": {"cpu": {"type": "Factor", "factor": 1}}}])
-def test_a_boost_whose_policy_was_removed_is_over_with_the_first_ready(spec: dict[str, Any]) -> None:
-    assert phases(effective(vpa(**spec)), ready_for=0).due
-    assert phases(effective(vpa(**spec)), ready_for=None).held
+@pytest.mark.parametrize("ready_for", [None, 0.0, 3600.0])
+def test_a_boost_without_a_policy_ends_half_a_minute_after_that_was_observed_ready_or_not(
+    spec: dict[str, Any], ready_for: float | None
+) -> None:
+    meaning = effective(vpa(**spec))
+    first = phases(meaning, ready_for=ready_for)
+    assert states(first) == [("app", "Held", "BoostWithoutPolicy")]
+    assert first.next_look == NOW + 30
+    assert phases(meaning, ready_for=ready_for, without_policy_since=NOW - 29.9).held
+    over = phases(meaning, ready_for=ready_for, without_policy_since=NOW - 30)
+    assert states(over) == [("app", "Due", "BoostWithdrawn")]
+
+
+@pytest.mark.req("SB-29")
+def test_the_flag_gives_up_pods_whose_policy_does_not_say_when() -> None:
+    assert states(phases(boost(), ready_for=None, started=NOW - 599, give_up_after=600)) == [
+        ("app", "Held", "BoostUntilReady")
+    ]
+    assert states(phases(boost(), ready_for=None, started=NOW - 600, give_up_after=600)) == [
+        ("app", "Due", "BoostGivenUp")
+    ]
+    for own, phase in ((300, "Due"), (900, "Held")):
+        found = phases(boost(giveUpAfterSeconds=own), ready_for=None, started=NOW - 600, give_up_after=600)
+        assert found.containers[0].phase.value == phase, own
+
+
+def test_a_pod_counts_as_boosted_for_long_after_ten_minutes_that_are_not_its_duration() -> None:
+    started = NOW - 700
+    assert phases(boost(), ready_for=None, started=started).long_at(started) == started + 600
+    in_duration = phases(boost(duration="1h"), ready_for=650, started=started)
+    assert in_duration.long_at(started) == math.inf
+    over = phases(boost(), ready_for=650, started=started)
+    assert over.long_at(started) == started + 600
+    just_over = phases(boost(duration="11m"), ready_for=661, started=started)
+    assert just_over.long_at(started) == NOW - 1 + 60
 
 
 @pytest.mark.req("SB-45")

@@ -34,6 +34,7 @@ def update_settings(settings: UpdaterSettings, served: Served, version: ServerVe
         require_fit=given.require_fit,
         hourly=given.evictions_per_hour,
         namespace_hourly=given.evictions_per_hour_per_namespace,
+        boost_give_up_after=given.boost_give_up_after.total_seconds() or None,
         retry=soon,
         budget_retry=soon,
     )

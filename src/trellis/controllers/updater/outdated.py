@@ -10,7 +10,9 @@ from collections.abc import Collection
 
 from trellis.api.kube.pods import READY, Pod
 from trellis.controllers.updater.knowledge import Knowledge
-from trellis.core.resize.gathering import Gathered
+from trellis.core.resize.freezing import Freeze
+from trellis.core.resize.gathering import Gathered, Gathering
+from trellis.core.sizing.governors import Governor
 
 
 def why_outdated(
@@ -18,10 +20,9 @@ def why_outdated(
 ) -> str | None:
     """Why an action on a pod must not be carried out any more, if so; pods that are `unasked` have no say."""
     known = knowledge.gathering
-    governing = known.governed.find(gathered.workload)
-    if governing is None or governing.governor is not gathered.governor:
+    governor, frozen = _governance(known, gathered, now)
+    if governor is not gathered.governor:
         return "what governs the pod has changed"
-    frozen = known.frozen(gathered.workload[0], governing)
     if frozen is not None:
         return str(frozen)
     for pod in gathered.pods:
@@ -32,6 +33,17 @@ def why_outdated(
             if _service(found) != _service(pod):
                 return "the pod has changed" if is_it else f"the pod {pod.metadata.name} beside it has changed"
     return None
+
+
+def _governance(known: Gathering, gathered: Gathered, now: float) -> tuple[Governor | None, Freeze | None]:
+    """What governs the workload now, and what freezes it."""
+    if not gathered.governor.is_object:
+        current = known.gather(gathered.workload, now)
+        return (current.governor, current.frozen) if current is not None else (None, None)
+    governing = known.governed.find(gathered.workload)
+    if governing is None:
+        return None, None
+    return governing.governor, known.frozen(gathered.workload[0], governing)
 
 
 def _service(pod: Pod | None) -> tuple[str, str, str]:

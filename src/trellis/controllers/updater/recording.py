@@ -131,7 +131,7 @@ class RecordedMemory(Memory):
 
     def batch(self, workloads: Iterable[Workload], now: float) -> Batch:
         """Plans are about to be made."""
-        wanted = tuple(workloads)
+        wanted = tuple(self._gathering.plannable(workloads))
         self._tape.write(lines.Looked(wanted, now))
         return super().batch(wanted, now)
 

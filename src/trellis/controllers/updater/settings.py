@@ -103,6 +103,14 @@ class DisruptionSettings(Settings, frozen=True):
             minimum=Duration(0),
         ),
     ] = Duration.from_seconds(60)
+    boost_give_up_after: Annotated[
+        Duration,
+        Setting(
+            "How long after its start a pod that is not Ready keeps its startup boost.",
+            why="0: until it is Ready, as the proposal has it. `giveUpAfterSeconds` of an object goes first.",
+            minimum=Duration(0),
+        ),
+    ] = Duration(0)
     in_place_skip_disruption_budget: Annotated[
         bool,
         Setting(

@@ -14,6 +14,7 @@ from trellis.api.kinds import HVPA, VPA
 from trellis.api.kube.meta import ObjectReference
 from trellis.base.counted import counted
 from trellis.base.reason import Reason, Severity
+from trellis.core.boost.phases import BOOSTED_FOR_LONG
 from trellis.core.resize import attempts as core
 from trellis.core.resize.actions import Action, EvictPod, PodRef, ResizePod
 from trellis.core.resize.budget import TOLERANCE_USED_UP
@@ -63,6 +64,7 @@ class Telling:
         # What was last said about a workload.
         self._said: dict[Workload, frozenset[Reason]] = {}
         self._skipped: dict[Workload, frozenset[PodRef]] = {}
+        self._long: dict[Workload, frozenset[PodRef]] = {}
 
     def decided(self, workload: Workload, governor: Governor, verdicts: Collection[Verdict]) -> None:
         """Verdicts were given: what keeps pods from what they need is told when it begins."""
@@ -76,7 +78,8 @@ class Telling:
         for reason, pods in counts.items():
             if reason not in before:
                 about = f" ({details[reason]})" if details[reason] else ""
-                self._record(reference_to(governor), reason, f"{counted(pods, 'pod')}: {reason.meaning}{about}")
+                subject = _subject(governor, next(iter(verdicts)).pod)
+                self._record(subject, reason, f"{counted(pods, 'pod')}: {reason.meaning}{about}")
                 log = _log.warning if reason.severity is not Severity.INFO else _log.info
                 more: dict[str, Any] = {"details": details[reason]} if details[reason] else {}
                 log("news of pods", by=_name(governor), reason=reason, pods=pods, **more)
@@ -85,6 +88,7 @@ class Telling:
         else:
             self._said.pop(workload, None)
         self._skip(workload, verdicts)
+        self._name_long_boosts(workload, verdicts)
 
     def _skip(self, workload: Workload, verdicts: Collection[Verdict]) -> None:
         """Say of each pod whose resize is not asked for again that it is not, when that begins."""
@@ -96,10 +100,23 @@ class Telling:
         if skipped:
             self._skipped[workload] = frozenset(skipped)
 
+    def _name_long_boosts(self, workload: Workload, verdicts: Collection[Verdict]) -> None:
+        """Record an Event about each pod that has been boosted for long, when that begins."""
+        long = {each.pod: each for each in verdicts if BOOSTED_FOR_LONG in each.warnings}
+        before = self._long.pop(workload, _NO_PODS)
+        for pod, verdict in long.items():
+            if pod not in before:
+                about = f" ({verdict.details})" if verdict.details else ""
+                message = f"Pod {pod.name} has been boosted for more than 10 minutes{about}: {verdict.reason.meaning}"
+                self._record(_pod(pod), BOOSTED_FOR_LONG, message)
+        if long:
+            self._long[workload] = frozenset(long)
+
     def forget(self, workload: Workload) -> None:
         """Nothing governs the workload any more."""
         self._said.pop(workload, None)
         self._skipped.pop(workload, None)
+        self._long.pop(workload, None)
 
     def carried_out(self, governor: Governor, action: Action, why: Verdict | None, outcome: Outcome) -> None:
         """An action was tried."""
@@ -135,7 +152,7 @@ class Telling:
         for same in pods.values():
             others = f" and {len(same) - 1} more" if len(same) > 1 else ""
             about = f"Pod {same[0].action.pod.name}{others}: {same[0].why or same[0].told}"
-            self._record(reference_to(governor), UPDATE_REFUSED, about)
+            self._record(_subject(governor, same[0].action.pod), UPDATE_REFUSED, about)
 
     def outdated(self, governor: Governor, action: Action, why: str) -> None:
         """An action was not tried, because it is another world by now."""
@@ -155,12 +172,17 @@ def reference_to(governor: Governor) -> ObjectReference:
     return ObjectReference(kind.name, claim.namespace, claim.name, claim.uid, f"{kind.group}/{kind.version}")
 
 
+def _subject(governor: Governor, pod: PodRef) -> ObjectReference:
+    """What an Event is about: the object that governs, or the pod where none does."""
+    return reference_to(governor) if governor.is_object else _pod(pod)
+
+
 def _pod(pod: PodRef) -> ObjectReference:
     return ObjectReference("Pod", pod.namespace, pod.name, pod.uid, "v1")
 
 
 def _name(governor: Governor) -> str:
-    return f"{governor.kind} {governor.claim.namespace}/{governor.claim.name}"
+    return f"{governor.kind} {governor.claim.namespace}/{governor.claim.name}" if governor.is_object else "no object"
 
 
 def _news(verdict: Verdict) -> tuple[Reason, ...]:

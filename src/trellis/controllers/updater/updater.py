@@ -100,6 +100,7 @@ class Updater(Controller):
             now=now,
         )
         self._gathering.on_change = self._looking.changed
+        self._gathering.withdraws_in = self._withdraws_in
         self._looking.carrying = Carrying(
             given.writer,
             self.knowledge,
@@ -157,6 +158,10 @@ class Updater(Controller):
         """Why nothing may be decided at the moment, if so."""
         return self.informers.why_not_trusted() if self._may_act() else "not leading"
 
+    def _withdraws_in(self, namespace: str) -> bool:
+        """Whether boosts that no object gives are taken back there: only where all objects can be read."""
+        return self._settings.scope.covers(namespace) and not self.informers.is_lacking(self.watching.hvpas)
+
     async def _pass(self) -> None:
         """Look at everything that is not at rest."""
         if (why := self._why_not()) is not None:
@@ -164,7 +169,8 @@ class Updater(Controller):
             return
         timer = StepTimer(self._metrics, named.LATENCY, asyncio.get_running_loop().time)
         self._counting.begin_pass()
-        workloads = self._memory.restless(self._gathering.governed.workloads())
+        known = (*self._gathering.governed.workloads(), *self._gathering.ungoverned())
+        workloads = self._memory.restless(known)
         timer.step(named.LIST_VPAS)
         await self._thread.run(self._planner.forget, self.watching.pods.snapshot())
         timer.step(named.LIST_PODS)

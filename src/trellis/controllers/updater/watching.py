@@ -55,7 +55,8 @@ class Watching:
         # Whether a successor fits depends on the pods of all namespaces.
         everywhere = settings.disruption.require_fit or not own
         self.knows_rooms = everywhere
-        self.vpas: Informer[VerticalPodAutoscaler] = informers.follow(VPAS, slim_vpa)
+        # Where the definition is removed there are no VPAs: boosts that they gave are taken back.
+        self.vpas: Informer[VerticalPodAutoscaler] = informers.follow(VPAS, slim_vpa, served=served.serves(VPAS) or None)
         self.pods: Informer[Pod] = informers.follow(
             PODS, slim_pod, namespace="" if everywhere else own, field_selector=_RUNNING
         )

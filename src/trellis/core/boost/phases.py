@@ -1,8 +1,12 @@
 """Is the boost of a pod over?
 
 It is when the pod has been Ready for the container's duration, each container for itself. Ready turning false starts
-the duration anew. A pod that is not Ready stays boosted until it has been given up, if its policy says when. A boost
-whose policy has been removed since is over with the first Ready: it has no duration any more.
+the duration anew. A pod that is not Ready stays boosted until it has been given up, if its policy or the updater's flag
+says when.
+
+A boost without a policy is one whose object was deleted, or gives the container no boost any more. It ends some time
+after that was first observed, Ready or not. The delay is for objects that are replaced: a pod is boosted only when it is
+created, so that a boost taken back between deletion and creation would be lost.
 
 While some container is boosted, and be it only because its unboost has failed so far, nobody else changes the pod. An
 out-of-memory kill lifts this in modes that evict: the next pod starts with the memory it needs, and boosted.
@@ -13,11 +17,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from enum import StrEnum
+from typing import Final
 
 import msgspec
 
 from trellis.api.resolve import Boost, EffectiveVpa, UpdateMode
-from trellis.base.reason import Reason
+from trellis.base.reason import Reason, Severity
 from trellis.core.boost.memory import PREFIX
 
 BOOST_GATE_OFF = Reason("BoostGateOff", "Startup boost is switched off, so that boosts are neither made nor ended.")
@@ -25,6 +30,25 @@ BOOST_UNTIL_READY = Reason("BoostUntilReady", "The container is boosted until it
 BOOST_UNTIL_DURATION = Reason("BoostUntilDuration", "The pod is Ready, and its boost lasts for some time after that.")
 BOOST_OVER = Reason("BoostOver", "The pod has been Ready for as long as its boost lasts.")
 BOOST_GIVEN_UP = Reason("BoostGivenUp", "The pod has not become Ready for so long that its boost is taken back.")
+BOOST_WITHOUT_POLICY = Reason(
+    "BoostWithoutPolicy",
+    "No object gives the container a boost any more. The updater takes the boost back 30 s after it notices.",
+)
+BOOST_WITHDRAWN = Reason(
+    "BoostWithdrawn", "No object gives the container a boost any more, so that the boost is taken back."
+)
+BOOSTED_FOR_LONG = Reason(
+    "BoostedForLong",
+    "A container has been boosted for more than 10 minutes, and not because of its policy's duration.",
+    Severity.WARNING,
+)
+
+# How long a boost without a policy is kept. `kubectl replace --force` and Helm delete and create within seconds.
+WITHDRAWAL_SECONDS: Final = 30.0
+# A start that takes longer than this is worth a look.
+LONG_SECONDS: Final = 600.0
+# So long a boost that is due may take to end before that counts as trouble.
+_ENDING_SECONDS: Final = 60.0
 
 _EVICTING = frozenset({UpdateMode.RECREATE, UpdateMode.IN_PLACE_OR_RECREATE})
 
@@ -67,6 +91,13 @@ class PodPhases(msgspec.Struct, frozen=True):
         boosted = any(each.phase is not Phase.NONE for each in self.containers)
         return boosted and not (oom_killed and mode in _EVICTING)
 
+    def long_at(self, started: float) -> float:
+        """When a pod that started then counts as boosted for long; infinite if it does not.
+
+        A duration after Ready is as long as its policy says, and a boost that is due takes a moment to end.
+        """
+        return max(started + LONG_SECONDS, min(map(_overdue_at, self.containers), default=math.inf))
+
 
 def boost_phases(
     annotations: Iterable[str],
@@ -76,35 +107,55 @@ def boost_phases(
     ready: bool,
     ready_since: float,
     started: float,
+    without_policy_since: float | None = None,
+    give_up_after: float | None = None,
     enabled: bool = True,
 ) -> PodPhases:
     """The phases of a running pod, whose annotations say what is boosted.
 
     `ready_since` is when its Ready condition last changed, `started` when the kubelet took it on (infinite: not yet).
+    `without_policy_since` is when a boost of the pod was first observed to have no policy; absent, that is now.
+    `give_up_after` is for policies that do not say themselves when a pod is given up; absent, it never is.
     `enabled` is the gate: without it nothing is due, and nothing is held back either.
     """
     names = [key.removeprefix(PREFIX) for key in annotations if key.startswith(PREFIX)]
     if not enabled:
         return PodPhases(tuple(ContainerPhase(name, Phase.NONE, BOOST_GATE_OFF) for name in names))
+    observed = now if without_policy_since is None else without_policy_since
     found = []
     for name in names:
         boost = vpa.container(name).boost
-        at = _ready_end(boost, ready_since) if ready else _given_up(boost, started)
-        found.append(_phase(name, ready, at, now))
+        if boost is None:
+            found.append(_phase(name, observed + WITHDRAWAL_SECONDS, now, BOOST_WITHOUT_POLICY, BOOST_WITHDRAWN))
+        elif ready:
+            until = ready_since + boost.duration.total_seconds()
+            found.append(_phase(name, until, now, BOOST_UNTIL_DURATION, BOOST_OVER))
+        else:
+            until = _given_up(boost, give_up_after, started)
+            found.append(_phase(name, until, now, BOOST_UNTIL_READY, BOOST_GIVEN_UP))
     times = [each.at for each in found if each.phase is Phase.HELD and math.isfinite(each.at)]
     return PodPhases(tuple(found), min(times) if times else None)
 
 
-def _ready_end(boost: Boost | None, ready_since: float) -> float:
-    return ready_since + (boost.duration.total_seconds() if boost is not None else 0.0)
+def lacks_policy(annotations: Iterable[str], vpa: EffectiveVpa) -> bool:
+    """Whether some container of a pod with these annotations is boosted without a policy."""
+    names = (key.removeprefix(PREFIX) for key in annotations if key.startswith(PREFIX))
+    return any(vpa.container(name).boost is None for name in names)
 
 
-def _given_up(boost: Boost | None, started: float) -> float:
-    patience = boost.give_up_after if boost is not None else None
-    return math.inf if patience is None else started + patience.total_seconds()
+def _given_up(boost: Boost, otherwise: float | None, started: float) -> float:
+    patience = boost.give_up_after.total_seconds() if boost.give_up_after is not None else otherwise
+    return math.inf if patience is None else started + patience
 
 
-def _phase(name: str, ready: bool, at: float, now: float) -> ContainerPhase:
+def _overdue_at(container: ContainerPhase) -> float:
+    """When it is no longer as it should be that the container is boosted."""
+    if container.phase is Phase.DUE:
+        return container.at + _ENDING_SECONDS
+    return -math.inf if container.reason is BOOST_UNTIL_READY else math.inf
+
+
+def _phase(name: str, at: float, now: float, held: Reason, due: Reason) -> ContainerPhase:
     if now >= at:
-        return ContainerPhase(name, Phase.DUE, BOOST_OVER if ready else BOOST_GIVEN_UP, at)
-    return ContainerPhase(name, Phase.HELD, BOOST_UNTIL_DURATION if ready else BOOST_UNTIL_READY, at)
+        return ContainerPhase(name, Phase.DUE, due, at)
+    return ContainerPhase(name, Phase.HELD, held, at)

@@ -52,7 +52,7 @@ def pod_part(evidence: Evidence, found: Planful) -> PodPart:
     budget = verdict.budget
     return PodPart(
         name=verdict.pod.name,
-        by=f"{governor.kind} {governor.name}",
+        by=f"{governor.kind} {governor.name}" if governor.is_object else "",
         way=verdict.way.value,
         reason=verdict.reason,
         node=view.node,

@@ -21,7 +21,7 @@ from trellis.core.resize.governed import Workload
 from trellis.core.resize.memory import Memory
 from trellis.core.resize.planning import Planned, Planner
 from trellis.core.resize.rooms import Rooms
-from trellis.core.resize.views import PodView
+from trellis.core.resize.views import PodView, WorkloadView
 from trellis.core.resize.withheld import is_renewed
 from trellis.core.sizing.governors import hvpa_governor, vpa_governor
 from trellis.core.sizing.sizes import PodSize, size_pod
@@ -48,7 +48,8 @@ def updated_in(collected: Collected, namespace: str, components: Components, now
     gathering = _gathered(collected, namespace, rooms=rooms)
     memory = Memory(gathering, components.updates)
     planner = Planner(components.updates, Rooms(must_know=True) if rooms else None)
-    plans = planner.plan_all(memory.batch(gathering.governed.in_namespace(namespace), now))
+    known = (*gathering.governed.in_namespace(namespace), *gathering.ungoverned(namespace))
+    plans = planner.plan_all(memory.batch(known, now))
     sized = _is_sized(collected, components, now)
     found = {each.gathered.workload: each for each in memory.settled(plans, sized=sized is not False)}
     views: dict[str, PodView] = {}
@@ -61,7 +62,8 @@ def updated_in(collected: Collected, namespace: str, components: Components, now
             view = views[uid] = PodView.of(pod)
             shape = before_boost(view.in_force, read_memory(pod.metadata.annotations))
             sizes[uid] = size_pod(shape, governor.advice, governor.vpa, gathered.limits)
-            phases[uid] = phases_of(view, governor.vpa, now, components.updates)
+            workload_view = WorkloadView(governor, (view,))
+            phases[uid] = phases_of(workload_view, view, now, components.updates)
     return Updated(found, views, sizes, phases, sized, rooms)
 
 

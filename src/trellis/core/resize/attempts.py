@@ -10,7 +10,7 @@ a lost race, and only the second for the same wish as a refusal.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -92,17 +92,27 @@ class Attempt(msgspec.Struct, frozen=True):
 
 
 class Attempts(msgspec.Struct, frozen=True):
-    """What is remembered of one workload."""
+    """What is remembered of one workload.
+
+    `without_policy` is when a boost of a pod was first observed to have no policy, by uid.
+    """
 
     pods: Mapping[str, Attempt] = {}
     groups: Mapping[GroupKey, tuple[Evicted, ...]] = {}
+    without_policy: Mapping[str, float] = {}
 
     def kept(self, pods: Collection[str], groups: Collection[GroupKey]) -> Attempts:
         """The same without pods and controllers that are gone."""
         return Attempts(
             {uid: each for uid, each in self.pods.items() if uid in pods},
             {key: each for key, each in self.groups.items() if key in groups},
+            self.without_policy,
         )
+
+    def observed_without_policy(self, pods: Iterable[str], now: float) -> Attempts:
+        """The same when these and no other pods have a boost without a policy."""
+        since = {uid: self.without_policy.get(uid, now) for uid in pods}
+        return self if since == self.without_policy else msgspec.structs.replace(self, without_policy=since)
 
 
 def fold(attempts: Attempts, outcome: Outcome, now: float, settings: UpdateSettings) -> Attempts:
@@ -111,14 +121,14 @@ def fold(attempts: Attempts, outcome: Outcome, now: float, settings: UpdateSetti
     if outcome.told is Told.SKIPPED:
         return attempts
     if outcome.told is Told.GONE:
-        return Attempts({uid: each for uid, each in attempts.pods.items() if uid != action.pod.uid}, attempts.groups)
+        rest = {uid: each for uid, each in attempts.pods.items() if uid != action.pod.uid}
+        return msgspec.structs.replace(attempts, pods=rest)
     before = attempts.pods.get(action.pod.uid, Attempt())
     pods = {**attempts.pods, action.pod.uid: _after(before, outcome, now, settings)}
     if isinstance(action, EvictPod) and outcome.told is Told.APPLIED:
-        return Attempts(
-            pods, {**attempts.groups, action.group: evicted_again(attempts.groups.get(action.group, ()), action, now)}
-        )
-    return Attempts(pods, attempts.groups)
+        again = evicted_again(attempts.groups.get(action.group, ()), action, now)
+        return msgspec.structs.replace(attempts, pods=pods, groups={**attempts.groups, action.group: again})
+    return msgspec.structs.replace(attempts, pods=pods)
 
 
 def _after(before: Attempt, outcome: Outcome, now: float, settings: UpdateSettings) -> Attempt:

@@ -13,7 +13,7 @@ import msgspec
 from trellis.api.resolve import EffectiveVpa, UpdateMode
 from trellis.base.reason import Reason, Severity
 from trellis.core.boost.memory import before_boost, read_memory
-from trellis.core.boost.phases import Phase, PodPhases, boost_phases
+from trellis.core.boost.phases import BOOST_GATE_OFF, BOOSTED_FOR_LONG, Phase, PodPhases, boost_phases
 from trellis.core.resize.actions import GroupKey
 from trellis.core.resize.alike import Sizes
 from trellis.core.resize.changes import InPlaceChange, change_in_place
@@ -80,15 +80,18 @@ def consider(
         return _leave(pod, POD_GOING, look=attempt.written_at + settings.catch_up if attempt and not pod.over else None)
     vpa, phases = view.governor.vpa, _NO_PHASES
     if pod.boosted:
-        phases = phases_of(pod, vpa, now, settings)
+        phases = phases_of(view, pod, now, settings)
         held_back = phases.hold_back(vpa.mode, oom_killed=bool(pod.kills))
         if phases.due:
             step = _unboosted(view, pod, phases, now, settings)
             if step.actions or held_back:
-                return step
+                return _warned_if_long(step, pod, phases, now)
         elif held_back:
             held = min(phases.held, key=lambda each: each.at)
-            return _leave(pod, held.reason, details=held.container, look=phases.next_look)
+            step = _leave(pod, held.reason, details=held.container, look=phases.next_look)
+            return _warned_if_long(step, pod, phases, now)
+        elif not view.is_governed:
+            return _leave(pod, BOOST_GATE_OFF)
     found = _group_or_why_not(vpa, pod, settings)
     if isinstance(found, Reason):
         return _leave(pod, found)
@@ -96,17 +99,36 @@ def consider(
     return _judged(case, found, phases)
 
 
-def phases_of(pod: PodView, vpa: EffectiveVpa, now: float, settings: UpdateSettings) -> PodPhases:
+def phases_of(view: WorkloadView, pod: PodView, now: float, settings: UpdateSettings) -> PodPhases:
     """Where the boosts of a pod stand."""
     return boost_phases(
         pod.pod.metadata.annotations,
-        vpa,
+        view.governor.vpa,
         now,
         ready=pod.ready,
         ready_since=pod.ready_since,
-        started=pod.started if pod.started is not None else math.inf,
+        started=_started(pod),
+        without_policy_since=view.attempts.without_policy.get(pod.ref.uid),
+        give_up_after=settings.boost_give_up_after,
         enabled=settings.startup_boost,
     )
+
+
+def _started(pod: PodView) -> float:
+    return pod.started if pod.started is not None else math.inf
+
+
+def _warned_if_long(step: Step, pod: PodView, phases: PodPhases, now: float) -> Step:
+    """The same with a warning once the pod has been boosted for long, and until then with a look at that time."""
+    at = phases.long_at(_started(pod))
+    if math.isinf(at):
+        return step
+    verdict = step.verdict
+    if now >= at:
+        warned = msgspec.structs.replace(verdict, warnings=(*verdict.warnings, BOOSTED_FOR_LONG))
+    else:
+        warned = msgspec.structs.replace(verdict, look=_earlier(verdict.look, at))
+    return msgspec.structs.replace(step, verdict=warned)
 
 
 def _leave(pod: PodView, reason: Reason, *, details: str = "", look: float | None = None, apart: float = 0.0) -> Step:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -19,10 +19,12 @@ from trellis.api.kube.policies import LimitRange
 from trellis.api.kube.scaling import HorizontalPodAutoscaler
 from trellis.api.kube.slices import NOTHING, Labels
 from trellis.base.selectors import Selector
+from trellis.core.boost.memory import is_boosted
 from trellis.core.model.keys import Key
 from trellis.core.model.missed_resizes import MissedResizes
 from trellis.core.model.owners import WELL_KNOWN, Owners, ScaleAnswer, TargetRef
 from trellis.core.model.selection import Selection, select
+from trellis.core.model.target_problems import TARGET_NOT_TOPMOST, TARGET_SELECTS_NOTHING
 from trellis.core.recommend.capping import NamespaceLimits
 from trellis.core.recommend.capping.limit_ranges import Counts, counts
 from trellis.core.resize.actions import GroupKey
@@ -32,13 +34,19 @@ from trellis.core.resize.freezing import Freeze
 from trellis.core.resize.governed import Governed, Governing, Workload
 from trellis.core.resize.surroundings import Surroundings
 from trellis.core.resize.views import configured_of, is_over
-from trellis.core.sizing.governors import Governor
+from trellis.core.sizing.governors import NO_GOVERNOR, Governor
+
+
+_POD: Final = "Pod"
+# What such a target selects is known: no pods. After any other problem it may be known later.
+_SELECTS_NONE: Final = (TARGET_NOT_TOPMOST, TARGET_SELECTS_NOTHING)
 
 
 class Gathered(msgspec.Struct, frozen=True):
     """What is known of one workload; a plan adds what is remembered of it. `groups` are all controllers below it.
 
     `missed` are the uids of pods whose last resize was written while a container was down.
+    A boosted pod that no object governs is a workload of its own, under `NO_GOVERNOR`.
     """
 
     workload: Workload
@@ -78,6 +86,10 @@ class Gathering:
         self._changed_pods: dict[Key, Pod | None] = {}
         self._workloads: dict[Workload, KubeObject] = {}
         self._family = Family(self._workloads.get)
+        # Boosted pods by namespace and name: few of all pods, and for a short time each.
+        self._boosted: dict[str, dict[str, Pod]] = {}
+        # Whether boosts without an object are taken back in a namespace.
+        self.withdraws_in: Callable[[str], bool] = lambda _namespace: True
         self._surroundings = Surroundings()
         self._selections: dict[Workload, Selector] = {}
         self._missed = MissedResizes()
@@ -87,7 +99,7 @@ class Gathering:
         """What is known of a workload; None if nothing governs it, or its pods cannot be told."""
         governing = self.governed.find(workload)
         if governing is None:
-            return None
+            return self._gather_ungoverned(workload, now)
         selection = self._selection(workload, governing.governor.claim.target)
         if not isinstance(selection, Selector):
             return None
@@ -111,6 +123,57 @@ class Gathering:
             frozenset(pod.metadata.uid for pod in pods if pod.metadata.uid in self._missed),
         )
 
+    def ungoverned(self, namespace: str | None = None) -> tuple[Workload, ...]:
+        """Boosted pods that no object governs, each as a workload of its own; those of one namespace, or all."""
+        places = (namespace,) if namespace is not None else tuple(self._boosted)
+        return tuple(
+            pod_workload(pod)
+            for place in places
+            if place in self._boosted and self.withdraws_in(place)
+            for pod in self._boosted[place].values()
+            if not self._may_be_governed(pod)
+        )
+
+    def plannable(self, workloads: Iterable[Workload]) -> Iterator[Workload]:
+        """Those of them for which plans may be made: not all boosts without an object are taken back here."""
+        return (
+            each
+            for each in workloads
+            if each[1] != _POD or each in self.governed or self.withdraws_in(each[0])
+        )
+
+    def _gather_ungoverned(self, workload: Workload, now: float) -> Gathered | None:
+        """The pod that is called so, if it is boosted and no object governs it."""
+        namespace, kind, name = workload
+        pod = self._boosted.get(namespace, {}).get(name) if kind == _POD else None
+        if pod is None or self._may_be_governed(pod):
+            return None
+        return Gathered(
+            workload,
+            NO_GOVERNOR,
+            (self.echoes.as_it_will_be(pod, now),),
+            frozenset(),
+            {},
+            self._surroundings.limits(namespace),
+            frozenset(),
+            self._surroundings.frozen(namespace, NOTHING),
+        )
+
+    def _may_be_governed(self, pod: Pod) -> bool:
+        """Whether an object governs a pod, or names a controller over it of which the pods cannot be told now."""
+        metadata = pod.metadata
+        for workload in self._family.above(metadata.namespace, metadata.controller):
+            governing = self.governed.find(workload)
+            if governing is None:
+                continue
+            selection = self._selection(workload, governing.governor.claim.target)
+            if isinstance(selection, Selector):
+                if selection.matches(metadata.labels):
+                    return True
+            elif selection.reason not in _SELECTS_NONE:
+                return True
+        return False
+
     def is_awaited(self, gathered: Gathered) -> bool:
         """Whether the watch has still to show what we did to one of the pods; its change will wake the workload."""
         return any(map(self.echoes.is_awaited, gathered.pods))
@@ -133,6 +196,7 @@ class Gathering:
             self.on_change(workload)
             if workload not in self.governed:
                 self._selections.pop(workload, None)
+                self._concern_boosted(key[0])
         if len(self.governed) > known:
             self.on_new_target()
 
@@ -142,6 +206,7 @@ class Gathering:
             self._changed_pods[key] = new
         awaited = old is not None and self.echoes.is_awaited(old)
         self._family.put_pod(key[1], old, new)
+        self._put_boosted(key, old, new)
         if new is not None:
             self.echoes.seen(new)
             self._missed.put(new)
@@ -232,12 +297,37 @@ class Gathering:
         controllers = [each.metadata.controller for each in found if each is not None]
         self._concern({each: None for one in controllers for each in self._family.above(namespace, one)})
 
+    def _put_boosted(self, key: Key, old: Pod | None, new: Pod | None) -> None:
+        """Keep the index of boosted pods, and tell of one that no object governs."""
+        namespace, name = key
+        if new is not None and is_boosted(new.metadata.annotations):
+            self._boosted.setdefault(namespace, {})[name] = new
+        elif name in self._boosted.get(namespace, ()):
+            del self._boosted[namespace][name]
+            if not self._boosted[namespace]:
+                del self._boosted[namespace]
+        else:
+            return
+        pod = new if new is not None else old
+        if pod is not None and self.withdraws_in(namespace) and not self._may_be_governed(pod):
+            self.on_change(pod_workload(pod))
+
+    def _concern_boosted(self, namespace: str) -> None:
+        """Tell of boosted pods there that no object governs any more."""
+        for workload in self.ungoverned(namespace):
+            self.on_change(workload)
+
     def _configured(self, below: Iterable[Workload]) -> Iterator[tuple[GroupKey, int]]:
         for workload in below:
             found = self._workloads.get(workload)
             count = configured_of(found) if found is not None else None
             if count is not None:
                 yield GroupKey(*workload[1:]), count
+
+
+def pod_workload(pod: Pod) -> Workload:
+    """A pod that no object governs, as a workload of its own."""
+    return pod.metadata.namespace, _POD, pod.metadata.name
 
 
 def _is_same(old: Any, new: Any) -> bool:

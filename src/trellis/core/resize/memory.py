@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from trellis.core.boost.phases import lacks_policy
 from trellis.core.recommend.capping.limit_ranges import Counts
 from trellis.core.resize.actions import Action
 from trellis.core.resize.attempts import Attempts, Outcome, fold
@@ -50,14 +51,17 @@ class Memory:
 
     def batch(self, workloads: Iterable[Workload], now: float) -> Batch:
         """What plans are made of for these. Whoever waits for what we wrote to be seen is left out."""
-        found = {workload: self._gathering.gather(workload, now) for workload in workloads}
+        wanted = self._gathering.plannable(workloads)
+        found = {workload: self._gathering.gather(workload, now) for workload in wanted}
         unknown = tuple(workload for workload, gathered in found.items() if gathered is None)
         for workload in unknown:
             self._attempts.pop(workload, None)
             if workload in self._gathering.governed:
                 self._at_rest[workload] = None
+            else:
+                self._at_rest.pop(workload, None)
         gathered = (each for each in found.values() if each is not None and not self._gathering.is_awaited(each))
-        known = [(each, self._remembered(each)) for each in gathered]
+        known = [(each, self._remembered(each, now)) for each in gathered]
         nodes, pods = self._gathering.take_changes()
         self._nodes = self._gathering.nodes
         return Batch(known, self._nodes, nodes, pods, self._hourly.ledger(now), now, unknown)
@@ -88,11 +92,13 @@ class Memory:
         if attempts != _NOTHING:
             self._attempts[workload] = attempts
 
-    def _remembered(self, gathered: Gathered) -> Attempts:
+    def _remembered(self, gathered: Gathered, now: float) -> Attempts:
         attempts = self._attempts.get(gathered.workload)
-        if attempts is None:
+        without_policy = _boosted_without_policy(gathered)
+        if attempts is None and not without_policy:
             return _NOTHING
-        kept = attempts.kept({pod.metadata.uid for pod in gathered.pods}, gathered.groups)
+        kept = (attempts or _NOTHING).kept({pod.metadata.uid for pod in gathered.pods}, gathered.groups)
+        kept = kept.observed_without_policy(without_policy, now)
         self._attempts[gathered.workload] = kept
         return kept
 
@@ -102,6 +108,16 @@ class Memory:
             return False
         nodes = self._at_rest[workload]
         return nodes is None or nodes is self._gathering.nodes
+
+
+def _boosted_without_policy(gathered: Gathered) -> list[str]:
+    """The uids of pods with a boost that the object over them does not give any more."""
+    vpa = gathered.governor.vpa
+    return [
+        pod.metadata.uid
+        for pod in gathered.pods
+        if pod.metadata.annotations and lacks_policy(pod.metadata.annotations, vpa)
+    ]
 
 
 def _without_evictions(planned: Planned) -> Planned:

@@ -62,6 +62,8 @@ class UpdateSettings(msgspec.Struct, frozen=True):
     # A boost costs CPU for as long as it stays, and taking it back disturbs nobody.
     unboost_retry: float = 2.0
     longest_unboost_retry: float = 5 * _MINUTE
+    # For boosts whose policy does not say when a pod that is not Ready is given up; None is never.
+    boost_give_up_after: float | None = None
     # After an eviction that changed nothing the next one will not either, unless a person has mended something.
     loop_backoff: float = _HOUR
     longest_loop_backoff: float = 24 * _HOUR

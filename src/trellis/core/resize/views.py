@@ -139,6 +139,11 @@ class WorkloadView(msgspec.Struct, frozen=True):
     fits: Fits | None = None
     missed: frozenset[str] = frozenset()
 
+    @property
+    def is_governed(self) -> bool:
+        """Whether some object governs the pods; otherwise there is nothing but boosts to take back."""
+        return self.governor.is_object
+
 
 def is_over(pod: Pod) -> bool:
     """Whether a pod is going, or has ended."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from enum import IntEnum
+from typing import Final
 
 import msgspec
 
@@ -16,7 +17,12 @@ from trellis.api.hvpa import Hvpa
 from trellis.api.kube.meta import ObjectMeta
 from trellis.api.parts import TargetReference
 from trellis.api.resolve import EffectiveVpa, UpdateMode, resolve_hvpa_pods, resolve_vpa
-from trellis.api.vpa import VerticalPodAutoscaler, VerticalPodAutoscalerStatus
+from trellis.api.vpa import (
+    PodUpdatePolicy,
+    VerticalPodAutoscaler,
+    VerticalPodAutoscalerSpec,
+    VerticalPodAutoscalerStatus,
+)
 from trellis.core.model.owners import TargetRef
 from trellis.core.model.targets import Claim
 from trellis.core.recommend.capping import Advice, read_advice
@@ -47,9 +53,27 @@ class Governor(msgspec.Struct, frozen=True, gc=False):
         return self.claim.name
 
     @property
+    def is_object(self) -> bool:
+        """Whether it stands for an object; `NO_GOVERNOR` does not."""
+        return bool(self.kind)
+
+    @property
     def applies(self) -> bool:
         """Whether the recommendation reaches pods; a boost does so in any case."""
         return self.vpa.mode is not UpdateMode.OFF
+
+
+# For pods that no object governs: nothing is recommended, and nothing is boosted.
+NO_GOVERNOR: Final = Governor(
+    kind="",
+    claim=Claim("", "", "", math.nan, TargetRef("", "", "", ""), selector=None),
+    vpa=resolve_vpa(
+        VerticalPodAutoscaler(
+            spec=VerticalPodAutoscalerSpec(update_policy=PodUpdatePolicy(update_mode=UpdateMode.OFF.value))
+        )
+    ),
+    advice=(),
+)
 
 
 def vpa_governor(vpa: VerticalPodAutoscaler) -> Governor | None:
