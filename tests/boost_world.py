@@ -160,6 +160,7 @@ def end(
         ready=ready_since is not None,
         ready_since=math.inf if ready_since is None else ready_since,
         started=started,
+        without_policy_since=started,
         enabled=enabled,
     )
     after.ended = lowered(

@@ -16,6 +16,7 @@ from trellis.api.kube.observed_pods import (
     ObservedPod,
     ObservedPodMeta,
     ObservedPodSpec,
+    ObservedResizePolicy,
     ObservedPodStatus,
     ObservedResources,
     ObservedState,
@@ -61,7 +62,8 @@ def hvpa_pod(pod: Pod) -> HvpaPod:
 
 
 def _container(container: Container) -> ObservedContainer:
-    return ObservedContainer(container.name, _resources(container.resources), container.restart_policy)
+    policies = tuple(ObservedResizePolicy(each.resource_name, each.restart_policy) for each in container.resize_policy)
+    return ObservedContainer(container.name, _resources(container.resources), container.restart_policy, policies)
 
 
 def _status(status: ContainerStatus) -> ObservedContainerStatus:

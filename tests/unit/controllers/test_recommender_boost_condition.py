@@ -1,4 +1,4 @@
-"""Who asks for a boost that the API server could not take back is told so."""
+"""A VPA whose boost could not be taken back, or only by a restart, has a condition that says so."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from recommender_world import World
+from recommender_world import NAMESPACE, World
 from trellis.kube.requests import Request
 from trellis.kube.scripted import Answer, answer
 
@@ -65,3 +65,47 @@ def test_who_asks_for_no_boost_is_told_nothing() -> None:
 
 def test_with_the_gate_off_nothing_is_said_either() -> None:
     assert told(serving("status"), "--feature-gates=CPUStartupBoost=false", startupBoost=BOOST) is None
+
+
+def with_resize_policies(policies: dict[str, str], *flags: str, **spec: Any) -> dict[str, Any] | None:
+    """The condition of a VPA whose pod has containers with these policies for CPU."""
+    world = World(*flags)
+    world.fault = serving("resize")
+    world.add_workload("web", 1)
+    pod = world.add_pod("web", "web-0", *policies)
+    for container, cpu in zip(pod["spec"]["containers"], policies.values(), strict=True):
+        container["resizePolicy"] = [
+            {"resourceName": "cpu", "restartPolicy": cpu},
+            {"resourceName": "memory", "restartPolicy": "RestartContainer"},
+        ]
+    world.server.put(f"/api/v1/namespaces/{NAMESPACE}/pods/web-0", pod)
+    world.add_vpa("web", **spec)
+    found: list[dict[str, Any] | None] = []
+
+    async def play() -> None:
+        await world.passes(2)
+        found.append(world.condition("web", UNAVAILABLE))
+
+    world.run(play)
+    return found[0]
+
+
+def test_containers_that_a_resize_restarts_are_named_as_not_boosted() -> None:
+    policies = {"app": "NotRequired", "proxy": "RestartContainer", "cache": "RestartContainer"}
+    condition = with_resize_policies(policies, startupBoost=BOOST)
+    assert condition is not None
+    assert (condition["status"], condition["reason"]) == ("True", "ResizeRestarts")
+    assert "not boosted: cache, proxy;" in condition["message"]
+
+
+def test_a_container_without_a_boost_may_restart_on_a_resize() -> None:
+    off = {"containerPolicies": [{"containerName": "proxy", "startupBoost": {"cpu": {"type": "Factor", "factor": 1}}}]}
+    policies = {"app": "NotRequired", "proxy": "RestartContainer"}
+    assert with_resize_policies(policies, startupBoost=BOOST, resourcePolicy=off) is None
+    assert with_resize_policies({"app": "RestartContainer"}) is None
+    assert with_resize_policies({"app": "NotRequired"}, startupBoost=BOOST) is None
+
+
+def test_with_the_gate_off_restarts_are_not_mentioned() -> None:
+    gate = "--feature-gates=CPUStartupBoost=false"
+    assert with_resize_policies({"app": "RestartContainer"}, gate, startupBoost=BOOST) is None

@@ -52,12 +52,33 @@ class ObservedResources(Slice, frozen=True):
     requests: Amounts = Amounts()
 
 
+class ObservedResizePolicy(Slice, frozen=True):
+    """Whether a resize of one resource restarts the container."""
+
+    resource_name: str = ""
+    restart_policy: str = ""
+
+
+_RESTARTS_ON_CPU: Final = (ObservedResizePolicy("cpu", "RestartContainer"),)
+
+
 class ObservedContainer(Slice, frozen=True):
-    """A container's spec."""
+    """A container's spec. Of its resize policies only a restart on CPU is kept, and that one is shared by all pods."""
 
     name: str = ""
     resources: ObservedResources = ObservedResources()
     restart_policy: str = ""
+    resize_policy: tuple[ObservedResizePolicy, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.resize_policy and self.resize_policy is not _RESTARTS_ON_CPU:
+            restarts = any(each in _RESTARTS_ON_CPU for each in self.resize_policy)
+            force_setattr(self, "resize_policy", _RESTARTS_ON_CPU if restarts else ())
+
+    @property
+    def restarts_on_cpu(self) -> bool:
+        """Whether another CPU request or limit restarts it."""
+        return bool(self.resize_policy)
 
     @property
     def is_sidecar(self) -> bool:

@@ -5,7 +5,8 @@ Upstream's types, of which those that do not hold are left out but for `Recommen
 - `ConflictingVPA`, where another object governs the same pods;
 - `RecommenderFailed`, where its recommender did, and the last recommendation stands;
 - `HistoryUnavailable`, where past usage could not be fetched;
-- `StartupBoostUnavailable`, where pods are not boosted because the API server could not take it back.
+- `StartupBoostUnavailable`, where containers are not boosted because the boost could not be taken back, or only by a
+  restart.
 
 `ConfigDeprecated` is never set. The list is ours alone, as a status has one writer: what others put there is dropped
 with the next write, but it is no cause for one.
@@ -74,6 +75,11 @@ RESIZE_NOT_SERVED = Reason(
     "The API server cannot resize pods in place, so that no pod is boosted: its boost would last for its life.",
     Severity.WARNING,
 )
+RESIZE_RESTARTS = Reason(
+    "ResizeRestarts",
+    "Containers are not boosted because their resizePolicy restarts them on a change of CPU, also at the end of a boost.",
+    Severity.WARNING,
+)
 OLDER_VPA_GOVERNS = Reason(
     "OlderVPAGoverns", "Pods that the object matches are governed by an older one.", Severity.WARNING
 )
@@ -98,6 +104,7 @@ class Texts(msgspec.Struct, frozen=True, gc=False):
     history: str = ""
     boost: str = ""
     conflict_reason: str = ""
+    boost_reason: str = ""
 
     @classmethod
     def about(cls, state: VpaState, parameter_problem: str, failure: str) -> Texts:
@@ -105,7 +112,16 @@ class Texts(msgspec.Struct, frozen=True, gc=False):
         config = "; ".join(text for text in (state.problem, parameter_problem) if text)
         reason = (state.problem_reason or TARGET_UNUSABLE.code) if state.problem else BAD_PARAMETERS.code
         conflict, conflict_reason = _conflict(state)
-        return cls(config, conflict, failure, reason, state.history_problem, state.boost_problem, conflict_reason)
+        return cls(
+            config,
+            conflict,
+            failure,
+            reason,
+            state.history_problem,
+            state.boost_problem,
+            conflict_reason,
+            state.boost_reason,
+        )
 
     def digest(self) -> int:
         """A number that changes with the messages."""
@@ -237,7 +253,7 @@ def _explained(bit: Holds, truth: int, texts: Texts, shortage: Shortage | None, 
         case Holds.NO_HISTORY:
             return SOURCE_DOWN.code, texts.history
         case Holds.NO_BOOST:
-            return RESIZE_NOT_SERVED.code, texts.boost
+            return texts.boost_reason, texts.boost
         case Holds.CONFLICTING:
             return texts.conflict_reason, texts.conflict
         case Holds.FAILED:

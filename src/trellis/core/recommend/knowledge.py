@@ -7,10 +7,11 @@ runs in: nothing may depend on the order of a set.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from trellis.api.gates import Gates
+from trellis.api.kube.observed_pods import ObservedPod
 from trellis.api.resolve import DEFAULT_RECOMMENDER
 from trellis.api.vpa import VerticalPodAutoscaler
 from trellis.base.errors import InvalidCheckpoint
@@ -20,6 +21,7 @@ from trellis.core.model.owners import Owners, ScaleAnswer, TargetRef
 from trellis.core.model.pods import where_resources_stand
 from trellis.core.model.store import Snapshot
 from trellis.core.recommend.board import Board
+from trellis.core.recommend.conditions import RESIZE_NOT_SERVED, RESIZE_RESTARTS
 from trellis.core.recommend.default import DefaultRecommender
 from trellis.core.recommend.finishing import Watch
 from trellis.core.recommend.kept import Kept, containers_of, needs_history
@@ -52,6 +54,11 @@ from trellis.core.usage.settings import Tuning, UsageSettings
 _NO_RESIZE: Final = (
     "no pod is boosted: this API server cannot resize pods in place, so that a boost would last for a pod's life; "
     "startupBoost needs Kubernetes 1.33 or later"
+)
+
+_RESTARTS: Final = (
+    "containers that are not boosted: {}; their resizePolicy for cpu is RestartContainer, so that the end of the boost "
+    "would restart them; set it to NotRequired"
 )
 
 
@@ -150,7 +157,7 @@ class Knowledge:
         roster = self._rosters[namespace] = roster_of(vpas, pods, hvpas, owners)
         governed = governed_pods(roster, pods, lambda name: self._follows((namespace, name)))
         followed = followed_pods(governed)
-        self._state(namespace, roster)
+        self._state(namespace, roster, self._restarting(namespace, governed))
         self._kept.tune(followed)
         self.model.follow(namespace, followed, now)
         return where_resources_stand(pod for pod, _ in governed)
@@ -296,11 +303,28 @@ class Knowledge:
         for namespace, roster in self._rosters.items():
             yield from ((namespace, name) for name in roster.hvpas)
 
-    def _state(self, namespace: str, roster: Roster) -> None:
+    def _restarting(self, namespace: str, governed: Sequence[tuple[ObservedPod, str]]) -> dict[str, set[str]]:
+        """By VPA, the containers that it should boost and that a change of CPU restarts."""
+        boosting = {
+            name: served.effective
+            for name in {vpa for _, vpa in governed}
+            if (served := self._served.get((namespace, name))) is not None and served.effective.boosts
+        }
+        found: dict[str, set[str]] = {}
+        for pod, vpa in governed if boosting else ():
+            if (meaning := boosting.get(vpa)) is None:
+                continue
+            for container in pod.spec.running:
+                if container.restarts_on_cpu and meaning.container(container.name).boost is not None:
+                    found.setdefault(vpa, set()).add(container.name)
+        return found
+
+    def _state(self, namespace: str, roster: Roster, restarting: Mapping[str, Collection[str]]) -> None:
         for name, pods in roster.governance.matched.items():
             if (namespace, name) not in self._served:
                 continue
             problem = roster.problems.get(name)
+            boost_reason, boost_problem = self._boost_problem((namespace, name), restarting.get(name, ()))
             state = VpaState(
                 pods=pods,
                 problem=problem.message if problem else "",
@@ -309,11 +333,18 @@ class Knowledge:
                 is_outranked=roster.is_outranked(name),
                 fetching_history=(namespace, name) in self._waiting.fetching,
                 history_problem=self._waiting.problem if (namespace, name) in self._waiting.without else "",
-                boost_problem=self._boost_problem((namespace, name)),
+                boost_problem=boost_problem,
+                boost_reason=boost_reason,
                 publishes_totals=name in roster.publishing,
             )
             self.board.state(namespace, name, state)
 
-    def _boost_problem(self, key: Key) -> str:
-        asks = self._gates.cpu_startup_boost and self._served[key].effective.boosts
-        return _NO_RESIZE if asks and not self.can_boost else ""
+    def _boost_problem(self, key: Key, restarting: Collection[str]) -> tuple[str, str]:
+        """Why containers are not boosted although the VPA asks for it, in one word and in a sentence."""
+        if not self._gates.cpu_startup_boost or not self._served[key].effective.boosts:
+            return "", ""
+        if not self.can_boost:
+            return RESIZE_NOT_SERVED.code, _NO_RESIZE
+        if restarting:
+            return RESIZE_RESTARTS.code, _RESTARTS.format(", ".join(sorted(restarting)))
+        return "", ""

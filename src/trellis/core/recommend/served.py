@@ -62,8 +62,8 @@ class VpaState(msgspec.Struct, frozen=True, gc=False):
     `pods` is how many it governs. `problem` is why its target cannot be used, empty if it can, and `problem_reason`
     the same in one word. `rivals` are objects that govern pods it matches too: older ones, or where it `is_outranked`
     such as act while it does not. While `fetching_history` what is published stays; `history_problem` is why past usage
-    could not be fetched, `boost_problem` why no pod of it is boosted although it asks for that. `publishes_totals` is
-    set where an Hvpa reads the status.
+    could not be fetched, `boost_problem` why containers are not boosted although it asks for that, and `boost_reason`
+    the same in one word. `publishes_totals` is set where an Hvpa reads the status.
     """
 
     pods: int
@@ -74,6 +74,7 @@ class VpaState(msgspec.Struct, frozen=True, gc=False):
     fetching_history: bool = False
     history_problem: str = ""
     boost_problem: str = ""
+    boost_reason: str = ""
     publishes_totals: bool = False
 
 

@@ -236,6 +236,7 @@ class Gathering:
         """All LimitRanges of a namespace."""
         self._surroundings.put_limits(namespace, ranges)
         self._concern(self.governed.in_namespace(namespace))
+        self._concern_boosted(namespace)
 
     def put_node(self, name: str, node: Node | None) -> None:
         """A node."""
@@ -251,6 +252,7 @@ class Gathering:
         """What is written on a namespace; nothing is written on one that is gone."""
         if self._surroundings.put_namespace(name, annotations):
             self._concern(self.governed.in_namespace(name))
+            self._concern_boosted(name)
 
     def put_hpa(self, key: Key, old: HorizontalPodAutoscaler | None, new: HorizontalPodAutoscaler | None) -> None:
         """An HPA."""
@@ -260,6 +262,7 @@ class Gathering:
         """What the ConfigMap says that freezes the cluster; None if there is none."""
         self._surroundings.put_switch(data)
         self._concern(self.governed.workloads())
+        self._concern_boosted()
 
     def put_scales(self, found: Mapping[TargetRef, ScaleAnswer]) -> None:
         """All answers of scales: what their targets select may be something else now."""
@@ -312,8 +315,8 @@ class Gathering:
         if pod is not None and self.withdraws_in(namespace) and not self._may_be_governed(pod):
             self.on_change(pod_workload(pod))
 
-    def _concern_boosted(self, namespace: str) -> None:
-        """Tell of boosted pods there that no object governs any more."""
+    def _concern_boosted(self, namespace: str | None = None) -> None:
+        """Tell of boosted pods that no object governs."""
         for workload in self.ungoverned(namespace):
             self.on_change(workload)
 
