@@ -83,6 +83,45 @@ def test_a_pod_that_is_not_ready_is_given_up_when_its_policy_says_so() -> None:
     assert 59 <= played.last(1.5) <= 60 + SOON
 
 
+@pytest.mark.req("SB-29")
+@pytest.mark.parametrize(("own", "ended"), [(None, 1800.0), (600, 600.0), (3600, 3600.0)])
+def test_the_flag_gives_up_a_pod_that_is_not_ready_and_an_object_goes_first(own: int | None, ended: float) -> None:
+    found = workload("web", 1, demand=(wants(steps=400),), start=Start(1e6))
+    boosting = boost("10s", **({} if own is None else {"giveUpAfterSeconds": own}))
+    policy = vpa("InPlaceOrRecreate", startupBoost=boosting)
+    played = Played(found, policy, steps=400, step=10.0, settings={"boost-give-up-after": "30m"})
+    assert ended - 30 <= played.last(1.5) <= ended + 10
+
+
+@pytest.mark.parametrize("ready", [True, False])
+@pytest.mark.parametrize("mode", ["Off", "Initial", "Recreate", "InPlaceOrRecreate", "InPlace"])
+def test_a_pod_whose_vpa_is_deleted_gets_its_own_request_back(mode: str, ready: bool) -> None:
+    found = workload("web", 3, demand=(wants(0.7, GIB, steps=240),), start=Start(1.0 if ready else 1e6))
+    policy = vpa(mode, startupBoost=boost("1h"))
+    played = Played(found, policy, steps=240, faults=(fault("vpa-deleted", 60.0),))
+    # Deleted at 60, and taken back half a minute later.
+    assert 89 <= played.last(1.5) <= 90 + SOON
+    assert played.requested()[-1] == 0.5
+    assert (played.totals.resizes, played.totals.evictions, played.totals.restarts) == (3, 0, 0)
+    assert "BoostWithoutPolicy" in played.verdicts
+
+
+def test_an_updater_that_was_down_when_the_vpa_was_deleted_takes_the_boost_back_when_it_is_back() -> None:
+    found = workload("web", 1, demand=(wants(steps=240),), start=Start(1e6))
+    faults = (fault("vpa-deleted", 60.0), fault("updater-down", 50.0, 70.0))
+    played = Played(found, vpa("Off", startupBoost=boost("1h")), steps=240, faults=faults)
+    assert 149 <= played.last(1.5) <= 160 + SOON
+    assert played.requested()[-1] == 0.5
+
+
+def test_a_vpa_that_is_replaced_costs_a_pod_that_starts_no_boost() -> None:
+    found = workload("web", 1, demand=(wants(steps=240),), start=Start(1e6))
+    faults = tuple(fault("vpa-deleted", begin, 20.0) for begin in (30.0, 90.0, 150.0))
+    played = Played(found, vpa("Off", startupBoost=boost("1h")), steps=240, faults=faults)
+    assert set(played.requested()[1:].tolist()) == {1.5}
+    assert played.totals.resizes == 0
+
+
 @pytest.mark.req("SB-28")
 @pytest.mark.parametrize(("mode", "evicted"), [("Recreate", True), ("InPlace", False)])
 def test_only_an_oom_kill_lifts_the_hold_and_only_in_modes_that_evict(mode: str, evicted: bool) -> None:

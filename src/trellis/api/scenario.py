@@ -26,6 +26,7 @@ FAULT_KINDS = (
     "recommender-down",
     "updater-down",
     "admission-down",
+    "vpa-deleted",
 )
 MAX_SEED = 2**53
 
@@ -141,7 +142,8 @@ class ScenarioFault(Part, frozen=True):
             "`node-down`: nodes are off, and after five minutes their pods are lost. `refuse-resizes`: kubelets call "
             "every resize infeasible; `refuse-downsizes`: every one that lowers something. `defer-resizes`: kubelets "
             "put every resize off. `slow-starts`: pods take ten times as long to start. `metrics-gap`: nobody "
-            "measures usage. `recommender-down`, `updater-down`, `admission-down`: that component does not run.",
+            "measures usage. `recommender-down`, `updater-down`, `admission-down`: that component does not run. "
+            "`vpa-deleted`: the VPA of a workload is deleted, and created anew afterwards.",
             required=True,
             enum=FAULT_KINDS,
         ),

@@ -26,7 +26,7 @@ from trellis.sim.advising import Advised, Advising
 from trellis.sim.cluster.cluster import Cluster
 from trellis.sim.cluster.rows import RowTable
 from trellis.sim.cluster.usage import StepUsage
-from trellis.sim.faults import ADMISSION_DOWN, RECOMMENDER_DOWN, UPDATER_DOWN, Faults
+from trellis.sim.faults import ADMISSION_DOWN, RECOMMENDER_DOWN, UPDATER_DOWN, VPA_DELETED, Faults
 from trellis.sim.figures import read_figures
 from trellis.sim.fleet import Fleet, Variant
 from trellis.sim.kernel import Kernel, Priority
@@ -59,6 +59,7 @@ class Deciding:
         self._kernel = kernel
         self._faults = Faults(fleet.faults)
         self._sampling = Sampling(fleet, self._faults)
+        self._vpas: dict[tuple[str, str], VerticalPodAutoscaler] = {}
         self._governors: dict[tuple[str, str], Governor | None] = {}
         self.decides = bool(policies.vpas or policies.hvpas)
         """Whether there is anything to decide: without a VPA or Hvpa nobody needs to be told anything."""
@@ -104,6 +105,9 @@ class Deciding:
         if self.decides:
             self._every(intervals.recommender, self._recommend, Priority.RECOMMENDER)
             self._every(intervals.updater, self.updating.full_pass, Priority.UPDATER)
+            for fault in self._faults.of(VPA_DELETED):
+                for moment in (fault.begin, fault.end):
+                    self._kernel.at(max(moment, self._kernel.now), self._delete_or_create, Priority.FAULT)
         if len(hpas):
             self._every(intervals.hpa, hpas.work, Priority.HPA)
         if len(self.hvpas):
@@ -216,6 +220,17 @@ class Deciding:
             self.hvpas.vpa(vpa)
         self._advising.vpas(written)
 
+    def _delete_or_create(self) -> None:
+        """VPAs are deleted for as long as a fault says so. Their history stays, as it does in checkpoints."""
+        for key, vpa in tuple(self._vpas.items()):
+            if self._is_deleted(vpa):
+                self._govern(vpa, None)
+            elif self._governors[key] is None:
+                self._govern(vpa, vpa_governor(vpa))
+
+    def _is_deleted(self, vpa: VerticalPodAutoscaler) -> bool:
+        return self._faults.holds(VPA_DELETED, self._kernel.now, vpa.spec.target_ref.name)
+
     def _govern_by_hvpa(self, hvpa: Hvpa) -> Governor:
         key, governor = key_of(hvpa), hvpa_governor(hvpa)
         self._admitting.put_governor(hvpa.kind, key, governor)
@@ -224,6 +239,7 @@ class Deciding:
 
     def _govern(self, vpa: VerticalPodAutoscaler, governor: Governor | None) -> None:
         key = key_of(vpa)
+        self._vpas[key] = vpa
         self._governors[key] = governor
         self._admitting.put_governor(vpa.kind, key, governor)
         self.updating.gathering.put_governor(vpa.kind, key, governor, vpa.metadata.annotations)

@@ -11,6 +11,7 @@
 | recommender-down | -                  | The recommender does not run, and starts anew afterwards.                    |
 | updater-down     | -                  | The updater does not run, and starts anew afterwards.                        |
 | admission-down   | -                  | The webhook does not answer: new pods stay as their template has them.       |
+| vpa-deleted      | workloads          | The workload's VPA is deleted, and created anew afterwards.                  |
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ METRICS_GAP: Final = "metrics-gap"
 RECOMMENDER_DOWN: Final = "recommender-down"
 UPDATER_DOWN: Final = "updater-down"
 ADMISSION_DOWN: Final = "admission-down"
+VPA_DELETED: Final = "vpa-deleted"
 
 
 class Faults:

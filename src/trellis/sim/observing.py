@@ -16,8 +16,8 @@ from trellis.api.kube.observed_pods import (
     ObservedPod,
     ObservedPodMeta,
     ObservedPodSpec,
-    ObservedResizePolicy,
     ObservedPodStatus,
+    ObservedResizePolicy,
     ObservedResources,
     ObservedState,
 )

@@ -1,4 +1,4 @@
-"""No pod stays boosted whose object is gone: deleted, without a boost, replaced, or of a definition that was removed."""
+"""No pod stays boosted whose object is gone, replaced by one without a boost, or of a definition that was removed."""
 
 from __future__ import annotations
 
@@ -389,4 +389,3 @@ def test_an_event_names_a_pod_that_has_been_boosted_for_ten_minutes_once() -> No
         assert world.resizes == [] or [name for _, name in world.resizes] == ["web-1"]
 
     world.run(play)
-

@@ -56,7 +56,9 @@ class Watching:
         everywhere = settings.disruption.require_fit or not own
         self.knows_rooms = everywhere
         # Where the definition is removed there are no VPAs: boosts that they gave are taken back.
-        self.vpas: Informer[VerticalPodAutoscaler] = informers.follow(VPAS, slim_vpa, served=served.serves(VPAS) or None)
+        self.vpas: Informer[VerticalPodAutoscaler] = informers.follow(
+            VPAS, slim_vpa, served=served.serves(VPAS) or None
+        )
         self.pods: Informer[Pod] = informers.follow(
             PODS, slim_pod, namespace="" if everywhere else own, field_selector=_RUNNING
         )

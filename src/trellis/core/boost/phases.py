@@ -5,8 +5,8 @@ the duration anew. A pod that is not Ready stays boosted until it has been given
 says when.
 
 A boost without a policy is one whose object was deleted, or gives the container no boost any more. It ends some time
-after that was first observed, Ready or not. The delay is for objects that are replaced: a pod is boosted only when it is
-created, so that a boost taken back between deletion and creation would be lost.
+after that was first observed, Ready or not. The delay is for objects that are replaced: a pod is boosted only when it
+is created, so that a boost taken back between deletion and creation would be lost.
 
 While some container is boosted, and be it only because its unboost has failed so far, nobody else changes the pod. An
 out-of-memory kill lifts this in modes that evict: the next pod starts with the memory it needs, and boosted.

@@ -180,6 +180,7 @@ _TABLE: Final[dict[str, _Say]] = {
     freezing.FROZEN.code: _frozen,
     boosts.BOOST_UNTIL_READY.code: _ready,
     boosts.BOOST_UNTIL_DURATION.code: _timely,
+    boosts.BOOST_WITHOUT_POLICY.code: _timely,
     boosts.BOOST_GATE_OFF.code: _plain(Turn.GATE_ON),
     candidates.MODE_LEAVES_PODS.code: _mode,
     candidates.IN_PLACE_GATE_OFF.code: _plain(Turn.GATE_ON),

@@ -10,10 +10,12 @@ from collections.abc import Mapping
 
 import msgspec
 
+from trellis.api.kinds import HVPA, VPA
 from trellis.core.boost.memory import before_boost, read_memory
 from trellis.core.boost.phases import PodPhases
 from trellis.core.explain.settings import Components
 from trellis.core.model.collected import Collected
+from trellis.core.model.dump_lines import NOT_SERVED
 from trellis.core.model.keys import BY_NAMESPACE, key_of
 from trellis.core.resize.candidates import phases_of
 from trellis.core.resize.gathering import Gathering
@@ -62,13 +64,14 @@ def updated_in(collected: Collected, namespace: str, components: Components, now
             view = views[uid] = PodView.of(pod)
             shape = before_boost(view.in_force, read_memory(pod.metadata.annotations))
             sizes[uid] = size_pod(shape, governor.advice, governor.vpa, gathered.limits)
-            workload_view = WorkloadView(governor, (view,))
-            phases[uid] = phases_of(workload_view, view, now, components.updates)
+            phases[uid] = phases_of(WorkloadView(governor, (view,)), view, now, components.updates)
     return Updated(found, views, sizes, phases, sized, rooms)
 
 
 def _gathered(collected: Collected, namespace: str, *, rooms: bool) -> Gathering:
     gathering = Gathering(knows_rooms=rooms)
+    withdraws = knows_governors(collected)
+    gathering.withdraws_in = lambda _namespace: withdraws
     for vpa in collected.vpas.by(BY_NAMESPACE, namespace):
         gathering.put_governor(vpa.kind, key_of(vpa), vpa_governor(vpa), vpa.metadata.annotations)
     for hvpa in collected.hvpas.by(BY_NAMESPACE, namespace):
@@ -88,6 +91,12 @@ def _gathered(collected: Collected, namespace: str, *, rooms: bool) -> Gathering
     gathering.put_switch(collected.freeze)
     gathering.put_scales(collected.scales)
     return gathering
+
+
+def knows_governors(collected: Collected) -> bool:
+    """Whether all VPAs and Hvpas could be read: otherwise one of them may govern a pod that seems to have none."""
+    hidden = {each.what.partition(" ")[0] for each in collected.missing if each.why != NOT_SERVED}
+    return not hidden & {VPA.name, HVPA.name}
 
 
 def knows_rooms(collected: Collected) -> bool:

@@ -77,7 +77,7 @@ RESIZE_NOT_SERVED = Reason(
 )
 RESIZE_RESTARTS = Reason(
     "ResizeRestarts",
-    "Containers are not boosted because their resizePolicy restarts them on a change of CPU, also at the end of a boost.",
+    "Containers are not boosted because a change of their CPU restarts them, also at the end of a boost.",
     Severity.WARNING,
 )
 OLDER_VPA_GOVERNS = Reason(

@@ -36,7 +36,6 @@ from trellis.core.resize.surroundings import Surroundings
 from trellis.core.resize.views import configured_of, is_over
 from trellis.core.sizing.governors import NO_GOVERNOR, Governor
 
-
 _POD: Final = "Pod"
 # What such a target selects is known: no pods. After any other problem it may be known later.
 _SELECTS_NONE: Final = (TARGET_NOT_TOPMOST, TARGET_SELECTS_NOTHING)
@@ -136,11 +135,7 @@ class Gathering:
 
     def plannable(self, workloads: Iterable[Workload]) -> Iterator[Workload]:
         """Those of them for which plans may be made: not all boosts without an object are taken back here."""
-        return (
-            each
-            for each in workloads
-            if each[1] != _POD or each in self.governed or self.withdraws_in(each[0])
-        )
+        return (each for each in workloads if each[1] != _POD or each in self.governed or self.withdraws_in(each[0]))
 
     def _gather_ungoverned(self, workload: Workload, now: float) -> Gathered | None:
         """The pod that is called so, if it is boosted and no object governs it."""
