@@ -67,7 +67,8 @@ class CPUBoost(Part, frozen=True):
     give_up_after_seconds: Annotated[
         int | None,
         Field(
-            "A pod that is not Ready this long after its start is unboosted all the same. Absent: never.",
+            "A pod that is not Ready this long after its start is unboosted all the same. Absent: after the updater's "
+            "`--boost-give-up-after`, by default never.",
             added=True,
             minimum=1,
             maximum=INT32_MAX,
