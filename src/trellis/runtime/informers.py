@@ -67,10 +67,12 @@ class Informers:
         dispensable: Dispensable | None = None,
         served: bool | None = None,
         versions: Sequence[Resource[T]] = (),
+        gone_after: float = 0.0,
     ) -> Informer[T]:
         """One more kind. One that is told to be `served` or not comes and goes, in any of its `versions`.
 
-        It is looked for once a minute.
+        It is looked for once a minute. It counts as gone, and its objects with it, once it has not been served for
+        `gone_after` seconds: an API server that has just started does not serve custom resources yet.
         """
         own = self._namespace if namespace is None else namespace
         report = self._unseen.reporting(resource, dispensable)
@@ -90,7 +92,7 @@ class Informers:
         )
         if served is not False and not self._kinds.followed:
             self._unseen.after(informer)
-        self._kinds.add(informer, served, versions or (resource,))
+        self._kinds.add(informer, served, versions or (resource,), gone_after)
         return informer
 
     def sees(self, informer: Informer[Any]) -> bool:

@@ -34,20 +34,29 @@ class PassingKinds:
         self._unseen = unseen
         # Of those that may come and go, the versions that will do, the best one first.
         self._versions: dict[Informer[Any], Sequence[Resource[Any]]] = {}
-        self._doubted: dict[Informer[Any], None] = {}
+        # For how long a kind must not be served before it counts as gone, and since when it has not been found.
+        self._patience: dict[Informer[Any], float] = {}
+        self._doubted: dict[Informer[Any], float] = {}
         self._doubt = asyncio.Event()
         self._tasks: dict[Informer[Any], asyncio.Task[None]] = {}
 
-    def add(self, informer: Informer[Any], served: bool | None, versions: Sequence[Resource[Any]]) -> None:
+    def add(
+        self,
+        informer: Informer[Any],
+        served: bool | None,
+        versions: Sequence[Resource[Any]],
+        gone_after: float = 0.0,
+    ) -> None:
         """One more; it may come and go if it is known to be served or not."""
         if served is not None:
             self._versions[informer] = versions
+            self._patience[informer] = gone_after
         (self.absent if served is False else self.followed).append(informer)
 
     def note(self, informer: Informer[Any], incident: Incident) -> None:
         """Something went wrong with an informer."""
         if isinstance(incident.error, NotFound) and informer in self._versions and informer not in self._doubted:
-            self._doubted[informer] = None
+            self._doubted[informer] = asyncio.get_running_loop().time()
             self._doubt.set()
 
     def sees(self, informer: Informer[Any]) -> bool:
@@ -86,8 +95,11 @@ class PassingKinds:
 
     async def _judge(self, informer: Informer[Any], served: Served) -> None:
         """Give up a kind that is not there any more. A group whose server does not answer proves nothing."""
+        missed = asyncio.get_running_loop().time() - self._doubted[informer]
         if informer.staleness().connected:
             del self._doubted[informer]
+        elif missed < self._patience[informer]:
+            return
         elif not served.serves(informer.resource) and informer.resource.api_version not in served.stale:
             del self._doubted[informer]
             task = self._tasks.pop(informer)

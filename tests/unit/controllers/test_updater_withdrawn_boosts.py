@@ -298,36 +298,61 @@ def test_pods_of_a_vpa_whose_target_cannot_be_read_now_are_left_alone() -> None:
     world.run(play)
 
 
+class Definition:
+    """The definition of VPAs: while it is not served, an API server knows neither the kind nor its objects."""
+
+    def __init__(self, world: World) -> None:
+        self.is_served = True
+        world.fault = self._answer
+
+    def _answer(self, request: Request) -> Answer | None:
+        if self.is_served:
+            told = request.path in ("/apis", "/apis/autoscaling.k8s.io/v1")
+            return answer(WITH_VPAS[request.path]) if told else None
+        return refusal(404, "NotFound") if "verticalpodautoscalers" in request.path else None
+
+
 def test_where_the_definition_is_removed_boosts_are_taken_back_and_once_it_is_back_boosts_are_kept() -> None:
     world = World()
     boosted(world)
     vpa = world.server.objects[VPA]
-    is_served = True
-
-    def definition(request: Request) -> Answer | None:
-        if request.path == "/apis" and is_served:
-            return answer(WITH_VPAS["/apis"])
-        if request.path == "/apis/autoscaling.k8s.io/v1" and is_served:
-            return answer(WITH_VPAS["/apis/autoscaling.k8s.io/v1"])
-        return refusal(404, "NotFound") if "verticalpodautoscalers" in request.path and not is_served else None
-
-    world.fault = definition
+    definition = Definition(world)
 
     async def play(_updater: Updater) -> None:
-        nonlocal is_served
         await world.passes(2)
         assert world.resizes == []
-        is_served = False
+        definition.is_served = False
         world.server.delete(VPA)
         world.server.break_watches()
-        await world.passes(2)
+        await world.passes(3)
         assert world.requests() == ["100m"]
         assert not is_marked(world)
-        is_served = True
+        definition.is_served = True
         world.server.put(VPA, vpa)
+        await world.passes(2)
         world.add_pod("web", "web-0", "1", annotations={BOOST: BEFORE}, began=world.now())
         await world.passes(5)
         assert world.requests() == ["1"]
+
+    world.run(play)
+
+
+def test_an_api_server_that_does_not_serve_vpas_for_a_moment_costs_no_pod_its_boost() -> None:
+    """One that has just started knows no custom resources, and says so when it is asked for its kinds."""
+    world = World()
+    boosted(world, ready=False)
+    definition = Definition(world)
+
+    async def play(_updater: Updater) -> None:
+        await world.passes(2)
+        for _ in range(3):
+            definition.is_served = False
+            world.server.break_watches()
+            await asyncio.sleep(20.0)
+            definition.is_served = True
+            await world.passes(3)
+        assert world.resizes == []
+        assert is_marked(world)
 
     world.run(play)
 

@@ -41,6 +41,9 @@ from trellis.runtime.unseen import Dispensable
 # Upstream's: pods that have a node and have not ended.
 _RUNNING: Final = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
 
+# An API server that starts anew does not serve custom resources for a moment, which must not cost pods their boosts.
+_GONE_SECONDS: Final = 60.0
+
 # Upstream's roles have no rules for these.
 _NO_HVPAS: Final = Dispensable("Hvpas do not size pods")
 _NO_HPAS: Final = Dispensable("an HPA that scales by the same resource is not noticed")
@@ -55,9 +58,10 @@ class Watching:
         # Whether a successor fits depends on the pods of all namespaces.
         everywhere = settings.disruption.require_fit or not own
         self.knows_rooms = everywhere
-        # Where the definition is removed there are no VPAs: boosts that they gave are taken back.
+        # Where the definition is removed there are no VPAs, and boosts that they gave are taken back. Where it is not
+        # there yet, it is waited for.
         self.vpas: Informer[VerticalPodAutoscaler] = informers.follow(
-            VPAS, slim_vpa, served=served.serves(VPAS) or None
+            VPAS, slim_vpa, served=served.serves(VPAS) or None, gone_after=_GONE_SECONDS
         )
         self.pods: Informer[Pod] = informers.follow(
             PODS, slim_pod, namespace="" if everywhere else own, field_selector=_RUNNING
