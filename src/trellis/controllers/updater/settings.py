@@ -106,8 +106,8 @@ class DisruptionSettings(Settings, frozen=True):
     boost_give_up_after: Annotated[
         Duration,
         Setting(
-            "How long after its start a pod that is not Ready keeps its startup boost.",
-            why="0: until it is Ready, as the proposal has it. `giveUpAfterSeconds` of an object goes first.",
+            "How long after its start a pod that is not Ready keeps its startup boost; 0: until it is Ready.",
+            why="Off, as the proposal has it. `giveUpAfterSeconds` of an object goes first.",
             minimum=Duration(0),
         ),
     ] = Duration(0)
