@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -70,10 +71,7 @@ def test_no_pod_stays_boosted_whose_vpa_is_deleted_loses_its_boost_or_is_about_s
 
     for name, amount in ends.items():
         if name != "replaced":
-            until(
-                f"the boost of {name} to be taken back",
-                lambda name=name, amount=amount: is_back(cluster, namespace, name, amount),
-            )
+            until(f"the boost of {name} to be taken back", partial(is_back, cluster, namespace, name, amount))
     two_more_passes(controller)
     kept = the_pod(cluster, namespace, "replaced")
     assert (cpu(kept), boosted(kept)) == ("500m", {"app"})
