@@ -152,6 +152,7 @@ class Gathering:
             self._surroundings.limits(namespace),
             frozenset(),
             self._surroundings.frozen(namespace, NOTHING),
+            frozenset({pod.metadata.uid} if pod.metadata.uid in self._missed else ()),
         )
 
     def _may_be_governed(self, pod: Pod) -> bool:
