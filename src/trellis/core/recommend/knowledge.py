@@ -7,7 +7,7 @@ runs in: nothing may depend on the order of a set.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from trellis.api.gates import Gates
