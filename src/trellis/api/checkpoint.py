@@ -1,8 +1,8 @@
 """VerticalPodAutoscalerCheckpoint, `autoscaling.k8s.io/v1`: a recommender's memory of one container, format "v3".
 
 Same format as upstream's, so that a cluster can move from one to the other and back without losing history. Trellis
-adds the two histograms of the whole workload, recent history by the hour and recent runs, which upstream prunes and
-does not miss.
+adds the two histograms of the whole workload, recent history by the hour, recent runs and long peaks of memory, which
+upstream prunes and does not miss.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from trellis.api.parts import Part
 
 CHECKPOINT_VERSION = "v3"
 RUNS_LENGTH = 8_192
+PEAKS_LENGTH = 4_096
 HISTORY_LENGTH = 16_384  # characters; ten thousand such checkpoints are 160 MB in etcd, of the 2 GB it has by default
 
 
@@ -64,6 +65,10 @@ class CheckpointStatus(Part, frozen=True):
     runs: Annotated[
         str,
         Field("Usage of recent runs, by the time since their start, compressed.", added=True, max_length=RUNS_LENGTH),
+    ] = ""
+    peaks: Annotated[
+        str,
+        Field("Peaks of memory of the last 280 days, by six hours, compressed.", added=True, max_length=PEAKS_LENGTH),
     ] = ""
 
 

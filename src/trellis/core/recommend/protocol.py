@@ -44,6 +44,7 @@ from trellis.core.recommend.amounts import CPU, LOWER, MEMORY, MIDDLE, MILLICORE
 from trellis.core.recommend.explaining import NO_EXPLANATION, Explanations
 from trellis.core.recommend.parameters import Parameter, ParameterKind, ParameterValues
 from trellis.core.usage.columns import FloatColumn, IntColumn, RowKey
+from trellis.core.usage.long_peaks import CELLS, Peaks
 from trellis.core.usage.rings import Ring
 from trellis.core.usage.runs import RUNS, RunsSeen
 from trellis.core.usage.view import RowsView
@@ -150,6 +151,18 @@ class Rows(msgspec.Struct, frozen=True):
         every = np.full((len(numbers), *found.shape[1:]), np.nan, dtype=np.float32)
         every[kept] = found
         return every
+
+    def memory_peaks(self, now: float, positions: IntColumn | slice = slice(None)) -> Peaks:
+        """Peaks of memory of the last 280 days, (row, cell), oldest first, in cells of six hours of UTC.
+
+        The last cell is the one that `now` is in, as far as its hours are over. NaN where nothing is known, which is
+        everywhere unless the recommender `needs_history`.
+        """
+        numbers = self.usage.history_rows[positions]
+        kept = numbers >= 0
+        found = np.full((len(numbers), CELLS), np.nan, dtype=np.float32)
+        found[kept] = self.usage.history.peaks(numbers[kept], now)
+        return found
 
     def runs(
         self, positions: IntColumn | slice = slice(None), *, longest: float = math.inf, most: int = RUNS

@@ -50,6 +50,7 @@ class SavedRow(msgspec.Struct, frozen=True):
     memory_total: SavedHistogram | None = None
     history: str = ""
     runs: str = ""
+    peaks: str = ""
 
 
 def checkpoint_name(vpa: str, container: str) -> str:
@@ -75,6 +76,7 @@ def as_status(saved: SavedRow) -> dict[str, Any]:
         total_samples_count=saved.count,
         history=saved.history,
         runs=saved.runs,
+        peaks=saved.peaks,
     )
     found: dict[str, Any] = msgspec.to_builtins(status)
     return found
@@ -113,6 +115,7 @@ def read_checkpoint(found: VerticalPodAutoscalerCheckpoint, now: float = math.na
         memory_total=_read("memoryTotalHistogram", memory_total, MEMORY_TOTAL, latest) if memory_total else None,
         history=status.history,
         runs=status.runs,
+        peaks=status.peaks,
     )
 
 

@@ -2,7 +2,8 @@
 
 A ring of hourly summaries per row and resource, for recommenders that look for a rhythm and only for the rows they
 serve: 35 days are 18.5 KB a row and resource. Samples come in any order: a late one is worked into the hour it belongs
-to, an hour without samples stays unknown, and what is older than the ring is left out.
+to, an hour without samples stays unknown, and what is older than the ring is left out. Beside it a coarser ring has the
+peaks of memory of the last 280 days.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from __future__ import annotations
 import numpy as np
 
 from trellis.core.usage.columns import FloatColumn, IntColumn
-from trellis.core.usage.hours import HOUR, MEASURES, RunningHours, Summaries, summed_up
+from trellis.core.usage.hours import HOUR, MAXIMUM, MEASURES, RunningHours, Summaries, summed_up
+from trellis.core.usage.long_peaks import CELL_HOURS, LongPeaks, Peaks
 from trellis.core.usage.rings import Ring, Rings, mixed
 from trellis.core.usage.tables import Table
 
@@ -24,6 +26,7 @@ class History:
         self._numbers = Table()
         self._running = RunningHours()
         self._rings = Rings(24 * days)
+        self._peaks = LongPeaks()
 
     @property
     def hours(self) -> int:
@@ -38,13 +41,14 @@ class History:
     @property
     def nbytes(self) -> int:
         """What all of it occupies."""
-        return self._running.nbytes + self._rings.nbytes
+        return self._running.nbytes + self._rings.nbytes + self._peaks.nbytes
 
     def take(self, count: int) -> IntColumn:
         """Numbers for so many more rows."""
         numbers = self._numbers.take(count)
         series = 2 * self._numbers.reach
         self._rings.reserve(series)
+        self._peaks.reserve(self._numbers.reach)
         self._running.take(series - self._running.size)
         return numbers
 
@@ -53,6 +57,7 @@ class History:
         series = _series(numbers)
         self._running.begin(series, np.full(len(series), -1))
         self._rings.clear(series)
+        self._peaks.clear(numbers)
         self._numbers.release(numbers)
 
     def add(self, numbers: IntColumn, resource: int, times: FloatColumn, values: FloatColumn) -> None:
@@ -68,7 +73,7 @@ class History:
         self._running.add(series[begun], values[begun])
         late = ~running & ~begun
         if late.any():
-            self._rings.merge(summed_up(series[late], hours[late], values[late]))
+            self.merge(summed_up(series[late], hours[late], values[late]))
 
     def close(self, now: float) -> None:
         """Sum up hours that are over and get no more samples."""
@@ -79,11 +84,35 @@ class History:
     def merge(self, found: Summaries) -> None:
         """Take in hours that are summed up already; the series of number n are 2n for CPU and 2n + 1 for memory."""
         self._rings.merge(found)
+        memory = np.flatnonzero(found.series % 2 == MEMORY_SERIES)
+        if len(memory):
+            cells = found.hours[memory] // CELL_HOURS
+            self._peaks.add(found.series[memory] // 2, cells, found.values[memory, MAXIMUM])
+
+    def merge_peaks(self, numbers: IntColumn, cells: IntColumn, values: FloatColumn) -> None:
+        """Take in peaks of memory that were stored: cells of `CELL_HOURS` hours since the epoch."""
+        self._peaks.add(numbers, cells, values)
+        for number in np.unique(numbers).tolist():
+            self._rings.touch(2 * number + MEMORY_SERIES)
+
+    def peaks(self, numbers: IntColumn, until: float) -> Peaks:
+        """(rows, cells): the peaks of memory up to the cell in which a time is, oldest first; NaN where unknown.
+
+        An hour that is not closed yet is left out: `summaries` has it.
+        """
+        return self._peaks.read(numbers, int(until // HOUR) // CELL_HOURS)
+
+    def recorded_peaks(self, number: int) -> tuple[int, Peaks]:
+        """The peaks of one row and the cell of the newest."""
+        newest = self._peaks.newest(number)
+        return newest, self._peaks.read(np.array([number]), newest)[0]
 
     def raise_maximum(self, numbers: IntColumn, resource: int, times: FloatColumn, values: FloatColumn) -> None:
         """Note that more was needed than was ever sampled: an OOM kill."""
         all_series, hours = 2 * numbers + resource, np.floor(times / HOUR).astype(np.int64)
         for series, hour, value in zip(all_series.tolist(), hours.tolist(), values.tolist(), strict=True):
+            if resource == MEMORY_SERIES:
+                self._peaks.add(np.array([series // 2]), np.array([hour // CELL_HOURS]), np.array([value]))
             if self._running.hour[series] == hour:
                 self._running.highest[series] = max(self._running.highest[series], value)
                 self._rings.touch(series)
@@ -116,6 +145,7 @@ class History:
         copy._numbers.take(len(numbers))
         series = _series(numbers)
         copy._rings = self._rings.copied(series)
+        copy._peaks = self._peaks.copied(numbers)
         copy._running = self._running.copied(series)
         return copy
 
@@ -140,7 +170,7 @@ class History:
 
     def _close(self, series: IntColumn, hours: IntColumn) -> None:
         """Sum up the running hours of some series, and begin others; `hours` are those of all series."""
-        self._rings.merge(self._running.summed_up(series))
+        self.merge(self._running.summed_up(series))
         self._running.begin(series, hours[series])
 
 

@@ -39,6 +39,7 @@ class RowLine(msgspec.Struct, frozen=True):
     histograms: tuple[HistogramLine | None, ...]
     history: str
     runs: str
+    peaks: str = ""  # recordings of earlier releases have none
 
     @classmethod
     def of(cls, row: SavedRow) -> RowLine:
@@ -46,7 +47,7 @@ class RowLine(msgspec.Struct, frozen=True):
         found = (row.cpu, row.memory, row.cpu_total, row.memory_total)
         histograms = tuple(HistogramLine.of(each) if each is not None else None for each in found)
         times = (_number(row.first), _number(row.last), row.count, _number(row.updated))
-        return cls(row.key, *times, histograms, row.history, row.runs)
+        return cls(row.key, *times, histograms, row.history, row.runs, row.peaks)
 
     def saved(self) -> SavedRow:
         """As it was."""
@@ -63,6 +64,7 @@ class RowLine(msgspec.Struct, frozen=True):
             memory_total=memory_total,
             history=self.history,
             runs=self.runs,
+            peaks=self.peaks,
         )
 
 

@@ -8,11 +8,12 @@ from typing import TypeAlias
 import numpy as np
 
 from trellis.base.errors import InvalidCheckpoint
-from trellis.core.usage import history_text, runs_text
+from trellis.core.usage import history_text, peaks_text, runs_text
 from trellis.core.usage.bank import Bank, SavedHistogram
 from trellis.core.usage.checkpoints import SavedRow
 from trellis.core.usage.columns import IntColumn, RowKey
 from trellis.core.usage.hours import HOUR, Summaries
+from trellis.core.usage.long_peaks import CELL_HOURS, Peaks
 from trellis.core.usage.rings import Ring
 from trellis.core.usage.runs import StoredRun
 from trellis.core.usage.state import UsageState
@@ -21,6 +22,7 @@ _ONE_PER_MINUTE = 60  # what a stored hour weighs beside late samples: nobody st
 _MOST_SAMPLES = 2**62  # half of what a column can count, so that new samples always fit
 
 _Hours: TypeAlias = tuple[int, Ring]  # the newest, and what is known of it and those before
+_Cells: TypeAlias = tuple[int, Peaks]  # the newest, and the peaks up to it
 
 
 def restore(state: UsageState, saved: Sequence[SavedRow]) -> dict[RowKey, InvalidCheckpoint]:
@@ -32,10 +34,11 @@ def restore(state: UsageState, saved: Sequence[SavedRow]) -> dict[RowKey, Invali
     fresh: list[SavedRow] = []
     histories: list[_Hours | None] = []
     runs: list[list[StoredRun]] = []
+    peaks: list[_Cells | None] = []
     rows: list[int] = []
     for each in saved:
         try:
-            history, ran = _read_history(each), _read_runs(each)
+            history, ran, highest = _read_history(each), _read_runs(each), _read_peaks(each)
         except InvalidCheckpoint as error:
             refused[each.key] = error
             continue
@@ -45,11 +48,13 @@ def restore(state: UsageState, saved: Sequence[SavedRow]) -> dict[RowKey, Invali
             fresh.append(each)
             histories.append(history)
             runs.append(ran)
+            peaks.append(highest)
             rows.append(row)
     if fresh:
         _restore_rows(state, np.array(rows), fresh)
         _restore_totals(state, np.array(rows), fresh)
         _restore_histories(state, np.array(rows), histories)
+        _restore_peaks(state, np.array(rows), peaks)
         _restore_runs(state, np.array(rows), runs)
     return refused
 
@@ -92,6 +97,19 @@ def _restore_histories(state: UsageState, rows: IntColumn, histories: Sequence[_
     )
 
 
+def _restore_peaks(state: UsageState, rows: IntColumn, peaks: Sequence[_Cells | None]) -> None:
+    """Merge long peaks, after the hours: where both have a cell, the higher counts."""
+    for row, cells in zip(rows.tolist(), peaks, strict=True):
+        if cells is None:
+            continue
+        if state.rows.history[row] < 0:
+            state.give_history(np.array([row]))
+        newest, values = cells
+        known = np.flatnonzero(~np.isnan(values))
+        numbers = np.full(len(known), state.rows.history[row])
+        state.history.merge_peaks(numbers, newest - (len(values) - 1) + known, values[known].astype(np.float64))
+
+
 def _restore_runs(state: UsageState, rows: IntColumn, runs: Sequence[list[StoredRun]]) -> None:
     kept = [number for number, each in enumerate(runs) if each]
     if not kept:
@@ -118,6 +136,16 @@ def _read_history(saved: SavedRow) -> _Hours | None:
     if not newest <= np.fmax(saved.updated, saved.last) / HOUR + 1:
         # The ring would turn to that hour, and all that is to come would be older than it reaches.
         raise InvalidCheckpoint("status.history", saved.history, "must not be ahead of status.lastUpdateTime")
+    return newest, values
+
+
+def _read_peaks(saved: SavedRow) -> _Cells | None:
+    if not saved.peaks:
+        return None
+    newest, values = peaks_text.read_text(saved.peaks)
+    if not newest * CELL_HOURS <= np.fmax(saved.updated, saved.last) / HOUR + 1:
+        # As with hours: all that is to come would be older than the ring reaches.
+        raise InvalidCheckpoint("status.peaks", saved.peaks, "must not be ahead of status.lastUpdateTime")
     return newest, values
 
 

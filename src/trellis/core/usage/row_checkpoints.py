@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from trellis.core.usage import history_text, runs_text
+from trellis.core.usage import history_text, peaks_text, runs_text
 from trellis.core.usage.bank import Bank, SavedHistogram
 from trellis.core.usage.checkpoints import SavedRow
 from trellis.core.usage.columns import FloatColumn, IntColumn
@@ -41,6 +41,9 @@ def saved_rows(state: UsageState, rows: IntColumn, now: float) -> list[SavedRow]
             memory_total=memory_total.get(number),
             history=history_text.as_text(*state.history.recorded(histories[number])) if histories[number] >= 0 else "",
             runs=runs_text.as_text(state.runs.recorded(runs[number])) if runs[number] >= 0 else "",
+            peaks=peaks_text.as_text(*state.history.recorded_peaks(histories[number]))
+            if histories[number] >= 0
+            else "",
         )
         for number, (key, (first, last, count)) in enumerate(zip(table.keys(rows.tolist()), facts, strict=True))
     ]

@@ -1,0 +1,205 @@
+"""Does the memory of a row follow a cycle of a week to a quarter, and what does it need at this phase of it?
+
+A period is tested the way it would be used: a rise above the peak of the last day must have been forecast by what was
+used one period before it, a tolerance to either side. A period is recognised if every rise of the last four cycles was
+forecast, all of these cycles but one have such a rise, two at least, and the forecast would have set aside clearly less
+than the maximum. Anything else is no cycle: noise, a single odd peak, a phase that jumped, one repetition that may be
+chance. The row is then sized by its highest peak, as before.
+
+The tolerance is more than a day wide in all. So a rhythm of hours has no gain and is never followed, a phase may drift
+by half a day from cycle to cycle, and the request rises half a day before the peak is due.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from trellis.core.usage.columns import BoolColumn, FloatColumn, IntColumn
+from trellis.core.usage.long_peaks import CELL_HOURS, CELLS, Peaks
+
+_DAY: Final = 24 // CELL_HOURS
+_SHORTEST: Final = 7 * _DAY
+_TESTED_CYCLES: Final = 4
+_LEAST_TESTED: Final = 42 * _DAY
+_CYCLES: Final = 3  # whose peaks make the forecast: one that was missed or small does not lower it
+_LEAST_RISES: Final = 2  # that were forecast: three peaks, two equal distances
+_MOST_RISES: Final = 64  # a row that rises more often in half a year has no cycle of a week
+_LEAST_KNOWN: Final = 0.75  # of the cells since the first
+_LEAST_GAIN: Final = 0.15
+_ROWS_AT_ONCE: Final = 16
+_NEVER: Final = -np.inf
+
+
+class CycleRule(msgspec.Struct, frozen=True):
+    """The longest period and the tolerance to either side, in cells, and the margin that a forecast has."""
+
+    longest: int = 92 * _DAY
+    tolerance: int = 2
+    margin: float = 0.13
+
+
+class Cycles(msgspec.Struct, frozen=True):
+    """By row: the period in cells, 0 for none; what is needed now; and in how many cells the next peak is due."""
+
+    period: IntColumn
+    needed: FloatColumn
+    until_peak: FloatColumn
+
+
+def memory_cycles(peaks: Peaks, rule: CycleRule) -> Cycles:
+    """From the peaks of rows, (rows, cells), of which the last is the current one."""
+    count = len(peaks)
+    found = Cycles(np.zeros(count, dtype=np.int64), np.full(count, np.nan), np.full(count, np.nan))
+    if rule.longest < _SHORTEST:
+        return found
+    first = _first_known(peaks)
+    worth = np.flatnonzero((CELLS - first >= 2 * _SHORTEST) & _may_gain(peaks, first, rule))
+    for begin in range(0, len(worth), _ROWS_AT_ONCE):
+        rows = worth[begin : begin + _ROWS_AT_ONCE]
+        part = np.where(np.isnan(peaks[rows]), np.float32(_NEVER), peaks[rows])
+        found.period[rows] = _periods(part, first[rows], rule)
+    for row in np.flatnonzero(found.period).tolist():
+        values = np.where(np.isnan(peaks[row]), _NEVER, peaks[row].astype(np.float64))
+        found.needed[row], found.until_peak[row] = _forecast(values, int(found.period[row]), rule)
+    return found
+
+
+def _first_known(peaks: Peaks) -> IntColumn:
+    known = ~np.isnan(peaks)
+    return np.where(known.any(axis=1), known.argmax(axis=1), CELLS)
+
+
+def _may_gain(peaks: Peaks, first: IntColumn, rule: CycleRule) -> BoolColumn:
+    """Rows that are worth a search: mostly known, and clearly below their maximum for most of the time.
+
+    A forecast is at least the peaks around a cell, so that their mean bounds what can be gained.
+    """
+    known = ~np.isnan(peaks)
+    span = np.maximum(CELLS - first, 1)
+    around = _around(np.where(known, peaks, np.float32(_NEVER)), rule.tolerance)
+    sure = np.isfinite(around)
+    mean = np.where(sure, around, 0.0).sum(axis=1) / np.maximum(sure.sum(axis=1), 1)
+    found: BoolColumn = (known.sum(axis=1) >= _LEAST_KNOWN * span) & (mean <= (1 - _LEAST_GAIN) * around.max(axis=1))
+    return found
+
+
+def _periods(values: Peaks, first: IntColumn, rule: CycleRule) -> IntColumn:
+    """The period of each row, 0 for none; `values` are peaks, (rows, cells), lowest where unknown."""
+    around = _around(values, rule.tolerance)
+    recent = _recent(values)
+    more = np.float32(1.0 + rule.margin)
+    rises = np.isfinite(values) & np.isfinite(recent) & (values > more * recent)
+    rises[:, -1] = False  # the current cell is not over
+    often = rises.sum(axis=1) > _MOST_RISES
+    rises[often] = False
+    at, is_rise = _positions(rises)
+    periods = np.arange(_SHORTEST, rule.longest + 1)
+    window = np.maximum(_TESTED_CYCLES * periods, _LEAST_TESTED)
+    tested, met, repeated = _tested(values, around, _near(rises, rule.tolerance), at, periods, more)
+    tested &= is_rise[:, np.newaxis, :] & (at[:, np.newaxis, :] >= CELLS - window[:, np.newaxis])
+    span = CELLS - first[:, np.newaxis]
+    cycles = np.minimum(span, window) // periods
+    passed = (span >= 2 * periods) & ~(tested & ~met).any(axis=2)
+    passed &= (tested & repeated).sum(axis=2) >= np.maximum(cycles - 1, _LEAST_RISES)
+    found = np.zeros(len(values), dtype=np.int64)
+    for row in np.flatnonzero(passed.any(axis=1)).tolist():
+        found[row] = _best(values[row], around[row], recent[row], periods[passed[row]])
+    return found
+
+
+def _tested(
+    values: Peaks, around: Peaks, near: BoolColumn, at: IntColumn, periods: IntColumn, more: np.float32
+) -> tuple[BoolColumn, BoolColumn, BoolColumn]:
+    """Of each rise by each period, (rows, periods, rises): is anything known a period before, and was that enough?
+
+    And was it a rise as well? A level that happens to be high forecasts a rise, but repeats nothing.
+    """
+    rows = np.arange(len(values))[:, np.newaxis]
+    needed = values[rows, at][:, np.newaxis, :]
+    before = at[:, np.newaxis, :] - periods[:, np.newaxis]
+    place = (rows[:, :, np.newaxis], np.maximum(before, 0))
+    forecast = np.where(before >= 0, around[place], np.float32(_NEVER))
+    met = forecast * more >= needed
+    return np.isfinite(forecast), met, met & near[place]
+
+
+def _best(values: Peaks, around: Peaks, recent: Peaks, passed: IntColumn) -> int:
+    """Of the shortest periods that passed, side by side, the one that fits best; 0 without a gain.
+
+    The neighbours of a period pass as well, and so do its multiples.
+    """
+    together = passed[: int(np.argmin(np.append(np.diff(passed), 2) == 1)) + 1]
+    period = int(together[np.argmin([_misfit(values, int(each)) for each in together])])
+    forecast = np.maximum(_by_period(around, period), recent)[-max(_TESTED_CYCLES * period, _LEAST_TESTED) :]
+    used = values[-len(forecast) :]
+    sure = np.isfinite(forecast) & np.isfinite(used)
+    gains = sure.any() and forecast[sure].mean() <= (1 - _LEAST_GAIN) * used[sure].max()
+    return period if gains else 0
+
+
+def _misfit(values: Peaks, period: int) -> float:
+    """How far cells are from those a period before, on average, in the last cycles."""
+    with np.errstate(invalid="ignore"):  # what is unknown on both sides
+        apart = values[period:][-_CYCLES * period :] - values[:-period][-_CYCLES * period :]
+    known = np.isfinite(apart)
+    return float(np.abs(apart[known]).mean()) if known.any() else np.inf
+
+
+def _forecast(values: FloatColumn, period: int, rule: CycleRule) -> tuple[float, float]:
+    """What the current cell needs, and in how many cells the highest of the coming cycle begins."""
+    now = CELLS - 1
+    lags = [now - cycle * period for cycle in range(1, _CYCLES + 1) if cycle * period <= now]
+    around = max(values[max(lag - rule.tolerance, 0) : lag + rule.tolerance + 1].max() for lag in lags)
+    coming = np.full(period, _NEVER)
+    for lag in lags:
+        coming = np.maximum(coming, values[lag : lag + period])
+    highest = float(coming.max())
+    until = int(np.argmax(coming >= highest / (1 + rule.margin)))
+    return max(around, float(values[-1 - _DAY :].max())), float(until)
+
+
+def _around(values: Peaks, tolerance: int) -> Peaks:
+    """The maximum of the cells to either side of each, and itself."""
+    found = values.copy()
+    for apart in range(1, tolerance + 1):
+        found[:, apart:] = np.maximum(found[:, apart:], values[:, :-apart])
+        found[:, :-apart] = np.maximum(found[:, :-apart], values[:, apart:])
+    return found
+
+
+def _near(marks: BoolColumn, tolerance: int) -> BoolColumn:
+    """Whether a mark is within the tolerance of each cell."""
+    found = marks.copy()
+    for apart in range(1, tolerance + 1):
+        found[:, apart:] |= marks[:, :-apart]
+        found[:, :-apart] |= marks[:, apart:]
+    return found
+
+
+def _recent(values: Peaks) -> Peaks:
+    """The maximum of the day before each cell."""
+    found = np.full_like(values, _NEVER)
+    for apart in range(1, _DAY + 1):
+        found[:, apart:] = np.maximum(found[:, apart:], values[:, :-apart])
+    return found
+
+
+def _by_period(around: Peaks, period: int) -> Peaks:
+    """What each cell would have been forecast by earlier cycles alone."""
+    found = np.full_like(around, _NEVER)
+    for cycle in range(1, _CYCLES + 1):
+        lag = cycle * period
+        if lag < len(around):
+            found[lag:] = np.maximum(found[lag:], around[:-lag])
+    return found
+
+
+def _positions(marks: BoolColumn) -> tuple[IntColumn, BoolColumn]:
+    """Where the marks of each row are, padded to the most that a row has, and which are no padding."""
+    counts = marks.sum(axis=1)
+    most = max(int(counts.max(initial=0)), 1)
+    places = np.argsort(~marks, axis=1, kind="stable")[:, :most]
+    return places, np.arange(most) < counts[:, np.newaxis]
