@@ -88,9 +88,10 @@ class Choices:
         self._costs = np.append(self._costs, np.full((self._candidates, more), np.nan), axis=1)
 
 
-def moments_of(rows: Rows, now: float) -> tuple[IntColumn, IntColumn]:
+def moments_of(rows: Rows, now: float, positions: IntColumn | None = None) -> tuple[IntColumn, IntColumn]:
     """The hour of each row's last moment, since the epoch, and a number for its name."""
-    names = np.array([_number(key) for key in rows.keys], dtype=np.int64)
+    keys = rows.keys if positions is None else [rows.keys[position] for position in positions.tolist()]
+    names = np.array([_number(key) for key in keys], dtype=np.int64)
     hour = int(now // HOUR)
     return hour - (hour - names) % _DAY, names
 

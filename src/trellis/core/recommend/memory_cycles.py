@@ -41,18 +41,16 @@ class CycleRule(msgspec.Struct, frozen=True):
     margin: float = 0.13
 
 
-class Cycles(msgspec.Struct, frozen=True):
-    """By row: the period in cells, 0 for none; what is needed now; and in how many cells the next peak is due."""
+class Phase(msgspec.Struct, frozen=True):
+    """By row: what is needed now, and in how many cells the next peak is due; NaN without a cycle."""
 
-    period: IntColumn
     needed: FloatColumn
     until_peak: FloatColumn
 
 
-def memory_cycles(peaks: Peaks, rule: CycleRule) -> Cycles:
-    """From the peaks of rows, (rows, cells), of which the last is the current one."""
-    count = len(peaks)
-    found = Cycles(np.zeros(count, dtype=np.int64), np.full(count, np.nan), np.full(count, np.nan))
+def recognised(peaks: Peaks, rule: CycleRule) -> IntColumn:
+    """The period of each row, in cells, from its peaks, (rows, cells); 0 for none."""
+    found = np.zeros(len(peaks), dtype=np.int64)
     if rule.longest < _SHORTEST:
         return found
     first = _first_known(peaks)
@@ -60,11 +58,37 @@ def memory_cycles(peaks: Peaks, rule: CycleRule) -> Cycles:
     for begin in range(0, len(worth), _ROWS_AT_ONCE):
         rows = worth[begin : begin + _ROWS_AT_ONCE]
         part = np.where(np.isnan(peaks[rows]), np.float32(_NEVER), peaks[rows])
-        found.period[rows] = _periods(part, first[rows], rule)
-    for row in np.flatnonzero(found.period).tolist():
-        values = np.where(np.isnan(peaks[row]), _NEVER, peaks[row].astype(np.float64))
-        found.needed[row], found.until_peak[row] = _forecast(values, int(found.period[row]), rule)
+        found[rows] = _periods(part, first[rows], rule)
     return found
+
+
+def phase_of(peaks: Peaks, periods: IntColumn, rule: CycleRule) -> Phase:
+    """Where rows are in their cycles, from the peaks up to the current cell and the period of each."""
+    found = Phase(np.full(len(peaks), np.nan), np.full(len(peaks), np.nan))
+    rows = np.flatnonzero(periods)
+    if not len(rows):
+        return found
+    values = np.where(np.isnan(peaks[rows]), np.float32(_NEVER), peaks[rows])
+    period = periods[rows]
+    ahead = np.arange(int(period.max()))
+    coming = np.full((len(rows), len(ahead)), np.float32(_NEVER))
+    needed = values[:, -1 - _DAY :].max(axis=1)
+    for cycle in range(1, _CYCLES + 1):
+        before = CELLS - 1 - cycle * period
+        near = before[:, np.newaxis] + np.arange(-rule.tolerance, rule.tolerance + 1)
+        needed = np.maximum(needed, _at(values, near).max(axis=1))
+        coming = np.maximum(coming, _at(values, before[:, np.newaxis] + ahead))
+    coming[ahead >= period[:, np.newaxis]] = _NEVER
+    found.needed[rows] = needed
+    is_peak = coming >= coming.max(axis=1, keepdims=True) / (1 + rule.margin)
+    found.until_peak[rows] = is_peak.argmax(axis=1)
+    return found
+
+
+def _at(values: Peaks, cells: IntColumn) -> Peaks:
+    """Cells of each row, (rows, cells); lowest beyond the first and the last."""
+    picked = np.take_along_axis(values, np.clip(cells, 0, CELLS - 1), axis=1)
+    return np.where((cells >= 0) & (cells < CELLS), picked, np.float32(_NEVER))
 
 
 def _first_known(peaks: Peaks) -> IntColumn:
@@ -92,7 +116,6 @@ def _periods(values: Peaks, first: IntColumn, rule: CycleRule) -> IntColumn:
     recent = _recent(values)
     more = np.float32(1.0 + rule.margin)
     rises = np.isfinite(values) & np.isfinite(recent) & (values > more * recent)
-    rises[:, -1] = False  # the current cell is not over
     often = rises.sum(axis=1) > _MOST_RISES
     rises[often] = False
     at, is_rise = _positions(rises)
@@ -146,19 +169,6 @@ def _misfit(values: Peaks, period: int) -> float:
         apart = values[period:][-_CYCLES * period :] - values[:-period][-_CYCLES * period :]
     known = np.isfinite(apart)
     return float(np.abs(apart[known]).mean()) if known.any() else np.inf
-
-
-def _forecast(values: FloatColumn, period: int, rule: CycleRule) -> tuple[float, float]:
-    """What the current cell needs, and in how many cells the highest of the coming cycle begins."""
-    now = CELLS - 1
-    lags = [now - cycle * period for cycle in range(1, _CYCLES + 1) if cycle * period <= now]
-    around = max(values[max(lag - rule.tolerance, 0) : lag + rule.tolerance + 1].max() for lag in lags)
-    coming = np.full(period, _NEVER)
-    for lag in lags:
-        coming = np.maximum(coming, values[lag : lag + period])
-    highest = float(coming.max())
-    until = int(np.argmax(coming >= highest / (1 + rule.margin)))
-    return max(around, float(values[-1 - _DAY :].max())), float(until)
 
 
 def _around(values: Peaks, tolerance: int) -> Peaks:

@@ -3,7 +3,7 @@
 Too little memory is a kill and not a slowdown, and a peak that comes once in ten days comes back. So the highest hour
 of a long window counts, out-of-memory kills included, and a target is only lowered when it is clearly too high: memory
 that is given back and taken again is worth less than the restarts it costs. Steady growth, as of a leak, is followed to
-where it will be at the horizon.
+where it will be at the horizon. Where a cycle was recognised, what it needs at its phase stands in for the highest hour.
 """
 
 from __future__ import annotations
@@ -34,11 +34,12 @@ class PeakRule(msgspec.Struct, frozen=True):
     horizon: float = 24.0
 
 
-def memory_bounds(summaries: Ring, rule: PeakRule) -> FloatColumn:
+def memory_bounds(summaries: Ring, rule: PeakRule, cycled: FloatColumn | None = None) -> FloatColumn:
     """Lower bound, target and upper bound of rows, (3, rows), from summaries of memory, (rows, measures, hours).
 
     A pod is too small with less than the peak of a usual day, or than what growth will need; it is too large when the
-    target would have been lowered twice. NaN where nothing is known.
+    target would have been lowered twice. NaN where nothing is known. `cycled` is what rows need at this phase of their
+    cycle, NaN without one: a pod with less is too small, so that it is raised before the peak and not some day.
     """
     highest = summaries[:, MAXIMUM].astype(np.float64)
     more = 1.0 + rule.margin
@@ -46,6 +47,11 @@ def memory_bounds(summaries: Ring, rule: PeakRule) -> FloatColumn:
     target = _held(_peaks(np.where(np.isnan(highest), _NOTHING, highest), rule.window), rule.slack) * more
     target = np.where(np.isneginf(target), np.nan, np.fmax(target, grown * more))
     lower = np.fmin(np.fmax(_usual_peak(highest, rule.window) * more, grown), target)
+    if cycled is not None:
+        recent = np.fmax(cycled, np.fmax.reduce(highest[:, -_DAY:], axis=1))
+        needed = np.where(np.isnan(cycled), np.nan, np.fmax(recent, grown))
+        target = np.where(np.isnan(needed), target, needed * more)
+        lower = np.where(np.isnan(needed), lower, needed)
     return np.stack([lower, target, target / (1.0 - rule.slack) ** 2])
 
 

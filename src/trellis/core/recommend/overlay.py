@@ -43,10 +43,16 @@ def overlaid(below: Estimates, sized: Sized, least: FloatColumn, explanation: Ex
 
 
 def origins(sized: Sized, candidates: Sequence[str]) -> dict[str, FloatColumn | Sequence[str]]:
-    """Where each row's sizes come from, and how many days of history there are."""
+    """Where each row's sizes come from, how many days of history there are, and the cycle of memory that is followed."""
     little = np.isnan(np.stack([sized.cpu[MIDDLE], sized.memory[MIDDLE]]))
-    return {
+    found: dict[str, FloatColumn | Sequence[str]] = {
         "cpu": [TOO_LITTLE if short else name for short, name in zip(little[CPU].tolist(), candidates, strict=True)],
         "memory": [TOO_LITTLE if short else "peaks" for short in little[MEMORY].tolist()],
         "days": sized.known.max(axis=0) / 24.0,
     }
+    if sized.cycle is not None:
+        cycle, until_peak = np.where(little[MEMORY], np.nan, sized.cycle)
+        by_cycle = (~np.isnan(cycle)).tolist()
+        found["memory"] = ["cycle" if mine else text for text, mine in zip(found["memory"], by_cycle, strict=True)]
+        found |= {"memory-cycle-days": cycle, "memory-peak-in-days": until_peak}
+    return found

@@ -19,6 +19,8 @@ class SizingFigures(msgspec.Struct, frozen=True):
     recommendation_margin_fraction: float
     memory_window: float
     memory_margin_fraction: float
+    longest_memory_cycle: float
+    memory_cycle_tolerance: float
     history_needed: float
     pod_recommendation_min_cpu_millicores: float
     pod_recommendation_min_memory_mb: float
@@ -54,7 +56,7 @@ def sizing_parameters(settings: DefaultSettings, margin: float) -> tuple[Paramet
         Parameter(
             "memory-window",
             ParameterKind.DURATION,
-            "Memory is sized by the highest peak of this long; a cycle that is longer is forgotten in between.",
+            "Memory without a recognised cycle is sized by the highest peak of this long.",
             *(18 * DAY, "seconds", DAY, 35 * DAY),
         ),
         Parameter(
@@ -62,6 +64,18 @@ def sizing_parameters(settings: DefaultSettings, margin: float) -> tuple[Paramet
             ParameterKind.NUMBER,
             "Added to that peak, as a fraction of it.",
             *(0.13, "fraction", 0.0, 100.0),
+        ),
+        Parameter(
+            "longest-memory-cycle",
+            ParameterKind.DURATION,
+            "Cycles of memory from a week to this long are recognised; less than a week recognises none.",
+            *(92 * DAY, "seconds", 0.0, 92 * DAY),
+        ),
+        Parameter(
+            "memory-cycle-tolerance",
+            ParameterKind.DURATION,
+            "How much earlier or later than a cycle ago memory may rise; it is raised this long before, in steps of 6h.",
+            *(12 * HOUR, "seconds", 12 * HOUR, 2 * DAY),
         ),
         Parameter(
             "history-needed",
