@@ -113,6 +113,45 @@ def test_what_is_sized_to_the_idle_phase_is_evicted_when_the_spike_comes_and_the
     assert seasonal.totals.time_over.memory < default.totals.time_over.memory
 
 
+@pytest.mark.req("CR-24", "CR-25")
+@pytest.mark.parametrize(("period", "days"), [(10, 70), (14, 84)])
+def test_memory_that_cycles_longer_than_the_window_is_followed_with_less_shortage_and_less_set_aside(
+    period: int, days: int
+) -> None:
+    when = times(days, 3 * HOUR)
+    peak = (when - BEGIN) // DAY % period == 5
+    found = workload("web", 2, demand=(wants(0.2, np.where(peak, 4.0, 1.0) * GIB, steps=len(when)),))
+    held = {"seasonal": {"longest-memory-cycle": "0s"}}
+    default, seasonal, maximum = (
+        played(name, found, steps=len(when), step=3 * HOUR, every=3 * HOUR, parameters=given)
+        for name, given in (("default", {}), ("seasonal", {}), ("seasonal", held))
+    )
+    # Default is late at every peak; who follows the cycle is late at the first alone, as who holds the maximum.
+    assert default.totals.time_over.memory > 0.005
+    assert seasonal.totals.time_over.memory < 0.4 * default.totals.time_over.memory
+    assert seasonal.totals.oom_kills + seasonal.totals.restarts <= default.totals.oom_kills + default.totals.restarts
+    # The whole run, with the three peaks that it takes to recognise a cycle.
+    assert seasonal.totals.requested.memory < 0.8 * maximum.totals.requested.memory
+    last = default.times > (days - 2 * period) * DAY
+    followed, all_the_time = (np.nanmean(each.requested(resource="memory")[last]) for each in (seasonal, maximum))
+    assert followed < 0.5 * all_the_time
+    assert followed < np.nanmean(default.requested(resource="memory")[last])
+
+
+@pytest.mark.req("CR-25")
+def test_a_cycle_that_breaks_is_held_at_its_maximum_again() -> None:
+    when = times(80, 3 * HOUR)
+    day = (when - BEGIN) // DAY
+    # Every ten days until the sixth peak, which comes three days early.
+    peak = np.where(day < 50, day % 10 == 5, day % 10 == 2)
+    found = workload("web", 2, demand=(wants(0.2, np.where(peak, 4.0, 1.0) * GIB, steps=len(when)),))
+    seasonal = played("seasonal", found, steps=len(when), step=3 * HOUR, every=3 * HOUR)
+    target = seasonal.target(resource="memory")
+    days = seasonal.times / DAY
+    assert target[(days > 47) & (days < 51)].max() < 1.5 * GIB
+    assert target[days > 53].min() > 4 * GIB
+
+
 @pytest.mark.req("CR-27")
 def test_a_proactive_recommender_raises_before_the_next_phase_and_default_only_after_it() -> None:
     step, gap, runs = 300.0, 3 * HOUR, 4

@@ -28,7 +28,7 @@ _CYCLES: Final = 3  # whose peaks make the forecast: one that was missed or smal
 _LEAST_RISES: Final = 2  # that were forecast: three peaks, two equal distances
 _MOST_RISES: Final = 64  # a row that rises more often in half a year has no cycle of a week
 _LEAST_KNOWN: Final = 0.75  # of the cells since the first
-_LEAST_GAIN: Final = 0.15
+_LEAST_GAIN: Final = 0.25  # less is not worth a rise that may come otherwise
 _ROWS_AT_ONCE: Final = 16
 _NEVER: Final = -np.inf
 
