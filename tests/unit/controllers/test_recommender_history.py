@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
 import numpy as np
+import pytest
 
 from recommender_world import World
 from trellis.base.selectors import parse_selector
 from trellis.core.model.owners import TargetRef
 from trellis.core.model.targets import Claim
+from trellis.core.recommend.amounts import MEMORY
+from trellis.core.recommend.default import DefaultRecommender
 from trellis.core.recommend.past import Past, PastOf, PastUsage
+from trellis.core.recommend.protocol import Rows
+from trellis.core.recommend.seasonal import SeasonalRecommender
 from trellis.core.usage.columns import RowKey
 from trellis.core.usage.model import UsageModel
 from trellis.core.usage.samples import Samples
 from trellis.core.usage.settings import UsageSettings
+from trellis.testing.answers import asked
 
 HOUR = 3600.0
 NOW = 1_760_000_000.0
@@ -58,6 +65,28 @@ def test_what_was_counted_apart_counts_the_same_in_the_model_that_takes_it_over(
     view = model.view()
     assert model.settings.cpu_half_life == view.cpu.half_life
     assert view.cpu.percentiles([0.9], view.rows)[0, 0] > 0.5
+
+
+@pytest.mark.req("CR-25")
+def test_a_cycle_of_memory_is_recognised_from_history_alone() -> None:
+    usage = PastUsage(msgspec.structs.replace(past(), with_history=frozenset({("shop", "web")})), {})
+    hours = 95 * 24
+    samples = hourly("web-0", "app", hours, 0.1, 1e9)
+    ago = (NOW - samples.times) / (24 * HOUR)
+    peaks = np.where((5.0 - ago) % 30 < 1, 4e9, 1e9)  # every thirty days, the last one five days ago
+    for day in range(95):
+        part = slice(24 * day, 24 * day + 24)
+        names = samples.namespaces[part], samples.pods[part], samples.containers[part]
+        usage.take_in(Samples(*names, samples.times[part], samples.cpu[part], peaks[part]), NOW)
+    model = UsageModel()
+    model.restore_all(usage.rows(NOW))
+    model.keep_history([("shop", "web")])
+    rows = Rows(model.view(), np.ones(1))
+    for days, needed in ((0.0, 1e9), (24.7, 4e9)):
+        found = asked(SeasonalRecommender(DefaultRecommender()), rows, now=NOW + days * 24 * HOUR)
+        assert found.explanation["memory"] == ["cycle"]
+        assert found.explanation["memory-cycle-days"] == pytest.approx([30.0])
+        assert needed <= found.target[MEMORY, 0] < 1.5 * needed
 
 
 def test_while_history_is_being_read_what_is_published_stays_and_a_condition_says_so() -> None:
