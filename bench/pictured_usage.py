@@ -1,7 +1,7 @@
 """Which workloads are pictured? One of each shape that the guide to choosing a recommender tells of, always the same.
 
-They are made up, and exaggerate nothing that published traces do not show. Four weeks from a Monday on, a point every
-five minutes: three to learn from, and the last to be looked at.
+They are made up, and exaggerate nothing that published traces do not show. From a Monday on, a point every five minutes:
+four weeks, of which three are to learn from and the last to be looked at, and eight for a cycle of ten days.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import numpy as np
 
 from trellis.core.usage.columns import FloatColumn
 
-DAYS = 28
+DAYS, LONG_DAYS = 28, 56
 POINTS = 12  # an hour
 GIB = 2.0**30
 
@@ -27,9 +27,14 @@ def pictured() -> dict[str, tuple[FloatColumn, FloatColumn]]:
         "weekly": (_working_week(days) * _noise(2, 0.09, len(days)), still),
         "spiky": (_bursts(days), still),
         "deployed": (_deployed(days) * _noise(4, 0.09, len(days)), still),
-        "long-cycle": (flat, GIB * _every_ten_days(days) * _noise(5, 0.01, len(days))),
         "leak": (flat, GIB * _leak(days) * _noise(6, 0.005, len(days))),
     }
+
+
+def pictured_long() -> dict[str, tuple[FloatColumn, FloatColumn]]:
+    """The same, of what takes longer."""
+    days = np.arange(LONG_DAYS * _DAY) / _DAY
+    return {"long-cycle": (np.full(len(days), 0.2), GIB * _every_ten_days(days) * _noise(5, 0.01, len(days)))}
 
 
 def _noise(seed: int, spread: float, count: int) -> FloatColumn:

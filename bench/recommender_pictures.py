@@ -17,7 +17,7 @@ import numpy as np
 
 from bench.frontier_drawing import drawn as frontier
 from bench.pictured_runs import picture_of_runs
-from bench.pictured_usage import DAYS, GIB, POINTS, pictured
+from bench.pictured_usage import GIB, POINTS, pictured, pictured_long
 from bench.quality import measured, replayable, series_from
 from bench.sizing_drawing import Chart, Line, drawn
 from trellis.core.recommend.built_in import built_in_recommenders
@@ -45,7 +45,7 @@ PICTURES: Mapping[str, Picture] = {
     "recommender-weekly": Picture("weekly", "Busy on working days", "seasonal"),
     "recommender-spiky": Picture("spiky", "Bursts at any time", "window"),
     "recommender-deployed": Picture("deployed", "A deployment halves usage", "adaptive"),
-    "recommender-long-cycle": Picture("long-cycle", "Memory that peaks every ten days", "seasonal", True, 20),
+    "recommender-long-cycle": Picture("long-cycle", "Memory that peaks every ten days", "seasonal", True, 42),
     "recommender-leak": Picture("leak", "Memory that grows until a restart", "seasonal", True, 14),
 }
 RUNS, FRONTIER = "recommender-phases", "recommender-frontier"
@@ -55,9 +55,16 @@ _SLICES = ("all", "daily or weekly")
 
 def charts(wanted: Sequence[str]) -> dict[str, Chart]:
     """Those of `PICTURES` that are wanted."""
+    found: dict[str, Chart] = {}
+    for usage in (pictured(), pictured_long()):
+        found |= _charts_of(usage, [name for name in wanted if PICTURES[name].usage in usage])
+    return {name: found[name] for name in wanted}
+
+
+def _charts_of(usage: Mapping[str, tuple[FloatColumn, FloatColumn]], wanted: Sequence[str]) -> dict[str, Chart]:
+    """Those of workloads that are as long as one another, which are replayed together."""
     if not wanted:
         return {}
-    usage = pictured()
     names = sorted({PICTURES[name].usage for name in wanted})
     used = {name: usage[name] for name in names}
     recommenders = sorted({"default", *(PICTURES[name].other for name in wanted)})
@@ -88,9 +95,10 @@ def _chart(
         targets, changes, kills = done.targets[shown, at] / scale, done.changes[shown, at], done.kills[shown, at]
         told = f"{_many(kills.sum(), 'kill')}, {_many(changes.sum(), 'change')}" if picture.memory else None
         lines.append(_line(name, usage, targets, kills, told))
-    every = 1 if picture.days <= len(_WEEKDAYS) else 2
+    every = max(1, picture.days // len(_WEEKDAYS))
+    unseen = len(used[picture.usage][0]) // (24 * POINTS) - picture.days
     marks = [
-        (day / picture.days, _WEEKDAYS[day] if every == 1 else f"day {DAYS - picture.days + day + 1}")
+        (day / picture.days, _WEEKDAYS[day] if every == 1 else f"day {unseen + day + 1}")
         for day in range(0, picture.days, every)
     ]
     highest = usage.reshape(-1, _AS_ONE).max(axis=1)

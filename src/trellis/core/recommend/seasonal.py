@@ -2,8 +2,9 @@
 
 CPU is sized for the hours that the horizon touches: by the same hours of earlier days, above all of those that were
 like the day that has just passed, and by the last hours. So it rises before a daily peak and not after it, and knows a
-weekend when it sees one. Memory is sized by the highest peak of the last weeks. A row whose history is too short for
-that gets what the recommender says that this one falls back to.
+weekend when it sees one. Memory is sized by its cycle of a week to a quarter where it has one, and else by the highest
+peak of the last weeks. A row whose history is too short for that gets what the recommender says that this one falls
+back to.
 """
 
 from __future__ import annotations
