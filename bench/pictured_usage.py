@@ -1,7 +1,7 @@
 """Which workloads are pictured? One of each shape that the guide to choosing a recommender tells of, always the same.
 
-They are made up, and exaggerate nothing that published traces do not show. From a Monday on, a point every five minutes:
-four weeks, of which three are to learn from and the last to be looked at, and eight for a cycle of ten days.
+They are made up, and exaggerate nothing that published traces do not show. From a Monday on, a point every five
+minutes: four weeks, of which three are to learn from and the last to be looked at; eight for a cycle of ten days.
 """
 
 from __future__ import annotations

@@ -27,6 +27,7 @@ _LEAST_TESTED: Final = 42 * _DAY
 _CYCLES: Final = 3  # whose peaks make the forecast: one that was missed or small does not lower it
 _LEAST_RISES: Final = 2  # that were forecast: three peaks, two equal distances
 _MOST_RISES: Final = 64  # a row that rises more often in half a year has no cycle of a week
+_LEAST_SPAN: Final = 28 * _DAY  # two weeks that were alike are no proof of a third
 _LEAST_KNOWN: Final = 0.75  # of the cells since the first
 _LEAST_GAIN: Final = 0.25  # less is not worth a rise that may come otherwise
 _ROWS_AT_ONCE: Final = 16
@@ -54,7 +55,7 @@ def recognised(peaks: Peaks, rule: CycleRule) -> IntColumn:
     if rule.longest < _SHORTEST:
         return found
     first = _first_known(peaks)
-    worth = np.flatnonzero((CELLS - first >= 2 * _SHORTEST) & _may_gain(peaks, first, rule))
+    worth = np.flatnonzero((CELLS - first >= _LEAST_SPAN) & _may_gain(peaks, first, rule))
     for begin in range(0, len(worth), _ROWS_AT_ONCE):
         rows = worth[begin : begin + _ROWS_AT_ONCE]
         part = np.where(np.isnan(peaks[rows]), np.float32(_NEVER), peaks[rows])
@@ -112,50 +113,50 @@ def _may_gain(peaks: Peaks, first: IntColumn, rule: CycleRule) -> BoolColumn:
 
 def _periods(values: Peaks, first: IntColumn, rule: CycleRule) -> IntColumn:
     """The period of each row, 0 for none; `values` are peaks, (rows, cells), lowest where unknown."""
-    around = _around(values, rule.tolerance)
     recent = _recent(values)
-    more = np.float32(1.0 + rule.margin)
-    rises = np.isfinite(values) & np.isfinite(recent) & (values > more * recent)
+    rises = np.isfinite(values) & np.isfinite(recent) & (values > np.float32(1.0 + rule.margin) * recent)
     often = rises.sum(axis=1) > _MOST_RISES
     rises[often] = False
     at, is_rise = _positions(rises)
     periods = np.arange(_SHORTEST, rule.longest + 1)
     window = np.maximum(_TESTED_CYCLES * periods, _LEAST_TESTED)
-    tested, met, repeated = _tested(values, around, _near(rises, rule.tolerance), at, periods, more)
+    tested, met, repeated = _tested(values, rises, at, periods, rule)
     tested &= is_rise[:, np.newaxis, :] & (at[:, np.newaxis, :] >= CELLS - window[:, np.newaxis])
     span = CELLS - first[:, np.newaxis]
     cycles = np.minimum(span, window) // periods
-    passed = (span >= 2 * periods) & ~(tested & ~met).any(axis=2)
+    passed = (span >= np.maximum(2 * periods, _LEAST_SPAN)) & ~(tested & ~met).any(axis=2)
     passed &= (tested & repeated).sum(axis=2) >= np.maximum(cycles - 1, _LEAST_RISES)
     found = np.zeros(len(values), dtype=np.int64)
     for row in np.flatnonzero(passed.any(axis=1)).tolist():
-        found[row] = _best(values[row], around[row], recent[row], periods[passed[row]])
+        found[row] = _best(values[row], recent[row], periods[passed[row]], rule)
     return found
 
 
 def _tested(
-    values: Peaks, around: Peaks, near: BoolColumn, at: IntColumn, periods: IntColumn, more: np.float32
+    values: Peaks, rises: BoolColumn, at: IntColumn, periods: IntColumn, rule: CycleRule
 ) -> tuple[BoolColumn, BoolColumn, BoolColumn]:
     """Of each rise by each period, (rows, periods, rises): is anything known a period before, and was that enough?
 
     And was it a rise as well? A level that happens to be high forecasts a rise, but repeats nothing.
     """
+    around, near = _around(values, rule.tolerance), _near(rises, rule.tolerance)
     rows = np.arange(len(values))[:, np.newaxis]
     needed = values[rows, at][:, np.newaxis, :]
     before = at[:, np.newaxis, :] - periods[:, np.newaxis]
     place = (rows[:, :, np.newaxis], np.maximum(before, 0))
     forecast = np.where(before >= 0, around[place], np.float32(_NEVER))
-    met = forecast * more >= needed
+    met = forecast * np.float32(1.0 + rule.margin) >= needed
     return np.isfinite(forecast), met, met & near[place]
 
 
-def _best(values: Peaks, around: Peaks, recent: Peaks, passed: IntColumn) -> int:
+def _best(values: Peaks, recent: Peaks, passed: IntColumn, rule: CycleRule) -> int:
     """Of the shortest periods that passed, side by side, the one that fits best; 0 without a gain.
 
     The neighbours of a period pass as well, and so do its multiples.
     """
     together = passed[: int(np.argmin(np.append(np.diff(passed), 2) == 1)) + 1]
     period = int(together[np.argmin([_misfit(values, int(each)) for each in together])])
+    around = _around(values[np.newaxis], rule.tolerance)[0]
     forecast = np.maximum(_by_period(around, period), recent)[-max(_TESTED_CYCLES * period, _LEAST_TESTED) :]
     used = values[-len(forecast) :]
     sure = np.isfinite(forecast) & np.isfinite(used)

@@ -43,7 +43,7 @@ def overlaid(below: Estimates, sized: Sized, least: FloatColumn, explanation: Ex
 
 
 def origins(sized: Sized, candidates: Sequence[str]) -> dict[str, FloatColumn | Sequence[str]]:
-    """Where each row's sizes come from, how many days of history there are, and the cycle of memory that is followed."""
+    """Where each row's sizes come from, the days of history, and the cycle of memory that is followed."""
     little = np.isnan(np.stack([sized.cpu[MIDDLE], sized.memory[MIDDLE]]))
     found: dict[str, FloatColumn | Sequence[str]] = {
         "cpu": [TOO_LITTLE if short else name for short, name in zip(little[CPU].tolist(), candidates, strict=True)],

@@ -74,7 +74,7 @@ def sizing_parameters(settings: DefaultSettings, margin: float) -> tuple[Paramet
         Parameter(
             "memory-cycle-tolerance",
             ParameterKind.DURATION,
-            "How much earlier or later than a cycle ago memory may rise; it is raised this long before, in steps of 6h.",
+            "How much earlier or later than a cycle ago memory may rise; it is raised this long before. Steps of 6h.",
             *(12 * HOUR, "seconds", 12 * HOUR, 2 * DAY),
         ),
         Parameter(

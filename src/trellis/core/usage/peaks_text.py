@@ -12,6 +12,7 @@ import zlib
 import numpy as np
 
 from trellis.base.errors import InvalidCheckpoint
+from trellis.core.usage.columns import IntColumn
 from trellis.core.usage.long_peaks import CELLS, Peaks
 
 LONGEST_TEXT = 4_096
@@ -31,7 +32,7 @@ def as_text(newest: int, peaks: Peaks) -> str:
         return ""
     peaks = peaks[known[0] :]
     steps = np.minimum(np.rint(np.log1p(peaks.astype(np.float64) / _UNIT) / _STEP) + 1, _HIGHEST)
-    differences = np.diff(np.where(np.isnan(steps), _UNKNOWN, steps).astype(np.int64), prepend=0)
+    differences: IntColumn = np.diff(np.where(np.isnan(steps), _UNKNOWN, steps).astype(np.int64), prepend=np.int64(0))
     folded = (differences << 1) ^ (differences >> 63)
     header = np.array([(_VERSION, newest, len(peaks))], dtype=_HEADER)
     data = header.tobytes() + (folded & 255).astype(np.uint8).tobytes() + (folded >> 8).astype(np.uint8).tobytes()
