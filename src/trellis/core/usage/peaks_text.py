@@ -32,7 +32,8 @@ def as_text(newest: int, peaks: Peaks) -> str:
         return ""
     peaks = peaks[known[0] :]
     steps = np.minimum(np.rint(np.log1p(peaks.astype(np.float64) / _UNIT) / _STEP) + 1, _HIGHEST)
-    differences: IntColumn = np.diff(np.where(np.isnan(steps), _UNKNOWN, steps).astype(np.int64), prepend=np.int64(0))
+    whole: IntColumn = np.where(np.isnan(steps), _UNKNOWN, steps).astype(np.int64)
+    differences = whole - np.concatenate(([0], whole[:-1]))
     folded = (differences << 1) ^ (differences >> 63)
     header = np.array([(_VERSION, newest, len(peaks))], dtype=_HEADER)
     data = header.tobytes() + (folded & 255).astype(np.uint8).tobytes() + (folded >> 8).astype(np.uint8).tobytes()
