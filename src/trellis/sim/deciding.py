@@ -150,9 +150,11 @@ class Deciding:
 
     def workload(self, kind: str, old: KubeObject | None, new: KubeObject | None) -> None:
         """A controller changed."""
+        key = key_of(_either(old, new))
+        if self._noding is not None and kind == "DaemonSet":
+            self._noding.daemon_set(key, new)
         if not self.decides:
             return
-        key = key_of(_either(old, new))
         self._admitting.workload(kind, key, new)
         self._recommending.workload(kind, key, old, new)
         self.updating.gathering.put_workload(kind, key, old, new)

@@ -58,7 +58,8 @@ class Demand(msgspec.Struct, frozen=True):
     """What one container wants: cores and bytes for each step.
 
     With `shared` that is the demand of the whole workload, of which each Ready pod gets its part, on top of
-    `base_cpu` and `base_memory` that every pod has for itself; else every pod has all of it. `spread` is how far pods
+    `base_cpu` and `base_memory` that every pod has for itself; else every pod has all of it. With `own_memory` the
+    part is one of CPU alone, and every pod has all of the memory. `spread` is how far pods
     differ, as a fraction. `leak` is bytes a second since the container started. With `by_age` a step is one since the
     container started, and not of the simulation: what a run of a batch job wants.
     """
@@ -72,6 +73,7 @@ class Demand(msgspec.Struct, frozen=True):
     base_memory: float = 0.0
     spread: float = 0.0
     leak: float = 0.0
+    own_memory: bool = False
 
 
 class Start(msgspec.Struct, frozen=True):
@@ -86,11 +88,22 @@ class Start(msgspec.Struct, frozen=True):
     probe: bool = True
 
 
+class CronRules(msgspec.Struct, frozen=True):
+    """What a CronJob says of its Jobs; `deadline` is how many seconds late one may still begin, None for any time."""
+
+    schedule: str = ""
+    time_zone: str = ""
+    concurrency: str = "Allow"
+    deadline: float | None = None
+
+
 class Workload(msgspec.Struct, frozen=True):
     """A controller with its pods. `template` is a pod template as manifests have it.
 
-    `rollouts` are when a new version is rolled out. `runs` are begin and length of the runs of a Job. `max_unavailable`
-    is that of its PodDisruptionBudget, None if it has none.
+    `replicas` is how many pods there are: for a Job at a time, for a DaemonSet on each node. `rollouts` are when a new
+    version is rolled out. `runs` are begin and length of the runs of a Job, or of each Job of a CronJob, in which
+    `completions` pods have to end well (as many as there are at a time, if it is None). `cron` is for a CronJob alone.
+    `max_unavailable` is that of its PodDisruptionBudget, None if it has none.
     """
 
     namespace: str
@@ -104,6 +117,8 @@ class Workload(msgspec.Struct, frozen=True):
     runs: tuple[tuple[float, float], ...] = ()
     max_unavailable: int | None = None
     label: str = ""
+    completions: int | None = None
+    cron: CronRules | None = None
 
 
 class Fault(msgspec.Struct, frozen=True):

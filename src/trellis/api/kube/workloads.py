@@ -143,6 +143,8 @@ class CronJobSpec(Slice, frozen=True):
     schedule: str = ""
     time_zone: str = ""
     suspend: bool = False
+    concurrency_policy: str = ""
+    starting_deadline_seconds: int | None = None
     job_template: JobTemplateSpec = JobTemplateSpec()
 
 

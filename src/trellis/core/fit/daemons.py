@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 
 from trellis.api.kube.placement import Toleration
+from trellis.api.kube.pods import PodSpec
 from trellis.api.kube.workloads import DaemonSet
 from trellis.core.fit.demand import Demand
 from trellis.core.fit.nodes import NodeTable
@@ -36,9 +37,13 @@ _ON_HOST_NETWORK: Final = Toleration("node.kubernetes.io/network-unavailable", "
 
 def daemon_demand(daemon_set: DaemonSet) -> Demand:
     """What each pod of a DaemonSet asks of its node, as its controller makes it."""
-    spec = daemon_set.spec.template.spec
-    added = (*_TOLERATED, _ON_HOST_NETWORK) if spec.host_network else _TOLERATED
-    return Demand.of(msgspec.structs.replace(spec, tolerations=(*spec.tolerations, *added)))
+    return Demand.of(daemon_spec(daemon_set.spec.template.spec))
+
+
+def daemon_spec(template: PodSpec) -> PodSpec:
+    """The spec of the pods of a DaemonSet: that of its template, with the tolerations that its controller adds."""
+    added = (*_TOLERATED, _ON_HOST_NETWORK) if template.host_network else _TOLERATED
+    return msgspec.structs.replace(template, tolerations=(*template.tolerations, *added))
 
 
 def settle(

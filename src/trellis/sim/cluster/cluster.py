@@ -18,6 +18,8 @@ from trellis.base.errors import InternalError
 from trellis.core.model.patches import PatchOp
 from trellis.core.model.told import Told
 from trellis.core.resize.actions import PodRef
+from trellis.sim.cluster.cron_jobs import CronJobController
+from trellis.sim.cluster.daemon_sets import DaemonSetController
 from trellis.sim.cluster.deployments import DeploymentController
 from trellis.sim.cluster.ending import Ending
 from trellis.sim.cluster.jobs import JobController
@@ -41,7 +43,7 @@ from trellis.sim.cluster.usage import StepUsage
 from trellis.sim.cluster.watching import Watcher
 from trellis.sim.cluster.wishes import Series, Wishes
 from trellis.sim.faults import Faults
-from trellis.sim.fleet import Fleet
+from trellis.sim.fleet import Fleet, Workload
 from trellis.sim.kernel import Kernel, Priority, Ticket
 from trellis.sim.waiting import Waiting
 
@@ -69,7 +71,9 @@ class MakesController(Protocol):
 _KINDS: Final[dict[str, MakesController]] = {
     "Deployment": DeploymentController,
     "StatefulSet": StatefulSetController,
+    "DaemonSet": DaemonSetController,
     "Job": JobController,
+    "CronJob": CronJobController,
 }
 
 
@@ -98,7 +102,9 @@ class Cluster:
         self.joining = Joining(state, making)
         self._controllers = [_controller(state, making, number) for number in range(len(fleet.workloads))]
         self._woken: dict[int, Ticket] = {}
+        self._on_each_node = [number for number, each in enumerate(fleet.workloads) if each.kind == "DaemonSet"]
         state.wake = self._wake
+        state.on_nodes = self._wake_daemon_sets
 
     def begin(self) -> None:
         """Make nodes, workloads and their pods, and see to it that rollouts and faults come in time."""
@@ -106,7 +112,8 @@ class Cluster:
         for node in state.nodes.objects.values():
             state.watcher.node(None, node)
         self._outages.begin()
-        for controller, workload in zip(self._controllers, state.fleet.workloads, strict=True):
+        made = sorted(zip(self._controllers, state.fleet.workloads, strict=True), key=_comes_later)
+        for controller, workload in made:
             controller.begin()
             for time in workload.rollouts:
                 if time >= state.now:
@@ -209,11 +216,20 @@ class Cluster:
         living = self._state.pods.get((namespace, name))
         return living.pod if living is not None else None
 
+    def _wake_daemon_sets(self) -> None:
+        for number in self._on_each_node:
+            self._wake(number)
+
     def _wake(self, workload: int) -> None:
         ticket = self._woken.get(workload)
         if ticket is None or not ticket.waits:
             do = partial(self._controllers[workload].reconcile)
             self._woken[workload] = self._state.kernel.after(0.0, do, Priority.CONTROLLER)
+
+
+def _comes_later(made: tuple[Controller, Workload]) -> bool:
+    """DaemonSets come first, as their pods do on a node that joins."""
+    return made[1].kind != "DaemonSet"
 
 
 def _controller(state: State, making: Making, workload: int) -> Controller:

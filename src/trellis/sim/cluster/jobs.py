@@ -1,19 +1,19 @@
 """Which pods does a Job have? Those of the runs under way: each begins at its time and runs to its end.
 
-The Job itself is there all the time, as a CronJob would be: it is what a policy names. A pod that was lost or evicted
-is made again, and its run begins anew; one that has ended is removed.
+The Job itself is there all the time, as a CronJob would be: it is what a policy names.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import count
 
 from trellis.api.kube.meta import OwnerReference
 from trellis.api.kube.pods import PodTemplateSpec
 from trellis.api.kube.workloads import Job, JobSpec
+from trellis.sim.cluster.job_runs import JobRun, JobSize
 from trellis.sim.cluster.living import Living
 from trellis.sim.cluster.making import Making
-from trellis.sim.cluster.pods import SUCCEEDED
 from trellis.sim.cluster.state import State
 from trellis.sim.cluster.templates import ending
 from trellis.sim.kernel import Priority
@@ -27,7 +27,8 @@ class JobController:
         self._making = making
         self._workload = workload
         self._mine = state.fleet.workloads[workload]
-        self._pods: dict[int, list[Living]] = {}
+        self._size = JobSize.of(self._mine.replicas, self._mine.completions)
+        self._runs: dict[int, JobRun] = {}
         self._names = count()
         self._uid = state.uid()
 
@@ -36,32 +37,24 @@ class JobController:
         state, template = self._state, self._state.templates[self._workload]
         metadata = state.metadata(self._workload, self._uid)
         pods = PodTemplateSpec(template.metadata, template.spec)
-        spec = JobSpec(parallelism=self._mine.replicas, selector=template.selector, template=pods)
+        spec = JobSpec(self._mine.replicas, self._mine.completions, selector=template.selector, template=pods)
         state.publish(self._workload, Job(metadata, spec))
         for run, (begin, _) in enumerate(self._mine.runs):
             if begin >= state.now:
-                state.kernel.at(begin, lambda run=run: self._begin_run(run), Priority.CONTROLLER)  # type: ignore[misc]
+                state.kernel.at(begin, partial(self._begin_run, run), Priority.CONTROLLER)
 
     def roll_out(self) -> None:
         """The next run has the new version, and those under way end with the old one."""
 
     def reconcile(self) -> None:
         """Remove what has ended, and make what was lost once more."""
-        for run, pods in list(self._pods.items()):
-            left = []
-            for living in pods:
-                if living.pod.status.phase == SUCCEEDED:
-                    self._making.forget(living)
-                elif living.going or self._state.pods.get(living.key) is not living:
-                    left.append(self._make(run))
-                else:
-                    left.append(living)
-            self._pods[run] = left
-            if not left:
-                del self._pods[run]
+        for run, under_way in list(self._runs.items()):
+            if under_way.reconcile():
+                del self._runs[run]
 
     def _begin_run(self, run: int) -> None:
-        self._pods[run] = [self._make(run) for _ in range(self._mine.replicas)]
+        self._runs[run] = JobRun(self._state, self._making, self._size, partial(self._make, run))
+        self._runs[run].begin()
 
     def _make(self, run: int) -> Living:
         owner = OwnerReference("batch/v1", "Job", self._mine.name, self._uid, controller=True)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import msgspec
 
 from trellis.api.kube.nodes import Node, Taint
+from trellis.core.nodes.pods import is_fixed
 from trellis.sim.cluster.making import Making
 from trellis.sim.cluster.nodes import made
 from trellis.sim.cluster.state import State
@@ -32,6 +33,7 @@ class Joining:
             state.watcher.node(None, node)
             up()
             state.on_room(number)
+            state.on_nodes()
             state.kick()
 
         state.nodes.booting[name] = price
@@ -48,8 +50,13 @@ class Joining:
         if number < 0:
             return
         for living in list(state.nodes.pods[number].values()):
-            self._making.lose(living, f"node {name} is gone")
+            if is_fixed(living.pod):
+                # It belongs to the node, so that nothing is lost with it.
+                self._making.forget(living)
+            else:
+                self._making.lose(living, f"node {name} is gone")
         state.watcher.node(state.nodes.remove(number), None)
+        state.on_nodes()
 
     def taint(self, name: str, taints: tuple[Taint, ...]) -> None:
         """Give a node these taints and no others. Who is there stays, whatever they say."""
@@ -60,4 +67,5 @@ class Joining:
             new = msgspec.structs.replace(old, spec=msgspec.structs.replace(old.spec, taints=taints))
             state.nodes.replace(number, new)
             state.watcher.node(old, new)
+            state.on_nodes()
             state.kick()

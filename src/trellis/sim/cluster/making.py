@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from trellis.api.kube.meta import OwnerReference, PodMeta
+from trellis.api.kube.pods import PodSpec
 from trellis.api.kube.slices import NOTHING
 from trellis.core.sizing.shapes import PodShape
 from trellis.sim.cluster.living import Living
@@ -36,8 +37,12 @@ class Making:
         revision: int = 0,
         ordinal: int = 0,
         seconds: float | None = None,
+        spec: PodSpec | None = None,
     ) -> Living:
-        """A new pod of a workload. One that runs to an end takes so many `seconds`."""
+        """A new pod of a workload, from its template unless a `spec` is given.
+
+        One that runs to an end takes so many `seconds`.
+        """
         state, template = self._state, self._state.templates[workload]
         metadata = PodMeta(
             name=name,
@@ -49,7 +54,7 @@ class Making:
             annotations=template.metadata.annotations,
             owner_references=(owner,),
         )
-        pod = state.admit(new_pod(metadata, template.spec))
+        pod = state.admit(new_pod(metadata, spec or template.spec))
         status = msgspec.structs.replace(pod.status, qos_class=PodShape.of(pod.spec).qos.value)
         pod = msgspec.structs.replace(pod, status=status)
         living = Living(pod, workload, state.now, revision=revision, ordinal=ordinal)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
+from trellis.core.nodes.pods import is_fixed
 from trellis.sim.cluster.ending import Ending
 from trellis.sim.cluster.making import Making
 from trellis.sim.cluster.state import State
@@ -50,6 +51,7 @@ class Outages:
         if up:
             self._ending.switch_on(number)
             state.on_room(number)
+            state.on_nodes()
             state.kick()
         else:
             self._ending.switch_off(number)
@@ -63,4 +65,7 @@ class Outages:
         if node is None or state.nodes.up[number] or changed is None or changed.timestamp() > since:
             return
         for living in list(state.nodes.pods[number].values()):
+            # Pods of DaemonSets tolerate a node that is unreachable for as long as that lasts.
+            if is_fixed(living.pod):
+                continue
             self._making.lose(living, f"node {node.metadata.name} is off")

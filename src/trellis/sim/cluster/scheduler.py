@@ -1,6 +1,7 @@
 """On which node does a new pod run?
 
-Pods wait in the order of their priority, then of their making. `core.fit` says where one fits; of these nodes the one
+Pods wait in the order of their priority, then of their making; those of DaemonSets go before others of their priority,
+because whoever estimates how many pods a new node takes counts on them. `core.fit` says where one fits; of these nodes the one
 with the largest share left free is taken. What pods ask about one another counts. Who fits nowhere waits until room
 appears, and how long is counted.
 
@@ -18,6 +19,7 @@ import numpy as np
 
 from trellis.core.fit import Demand, fits
 from trellis.core.fit.resources import CPU, MEMORY
+from trellis.core.nodes.pods import is_fixed
 from trellis.core.usage.columns import BoolColumn
 from trellis.sim.cluster.living import Living
 from trellis.sim.cluster.pods import unschedulable
@@ -35,7 +37,7 @@ class Scheduler:
         self._state = state
         self._tells = bool(state.fleet.pools)
         self.preempting: Preempting | None = None
-        self._waiting: list[tuple[int, int, Living]] = []
+        self._waiting: list[tuple[int, bool, int, Living]] = []
         self._order = count()
         self._ticket: Ticket | None = None
         self.bind: Bind = lambda _living, _node: None
@@ -44,11 +46,11 @@ class Scheduler:
     @property
     def waiting(self) -> list[Living]:
         """The pods without a node, in no order."""
-        return [living for _, _, living in self._waiting if self._waits(living)]
+        return [living for *_, living in self._waiting if self._waits(living)]
 
     def enqueue(self, living: Living) -> None:
         """Take on a new pod."""
-        heapq.heappush(self._waiting, (-living.priority, next(self._order), living))
+        heapq.heappush(self._waiting, (-living.priority, not is_fixed(living.pod), next(self._order), living))
         self.kick()
 
     def kick(self) -> None:
@@ -65,7 +67,7 @@ class Scheduler:
         hopeless: set[Demand] = set()
         while self._waiting:
             entry = heapq.heappop(self._waiting)
-            living = entry[2]
+            living = entry[-1]
             if not self._waits(living):
                 continue
             demand = self._demand(living)

@@ -58,6 +58,8 @@ class State:
         self.kick: Callable[[], None] = lambda: None
         # Told when something has been given back on a node: somebody there may have waited for it.
         self.on_room: Callable[[int], None] = lambda _node: None
+        # Called when nodes have come, gone or changed: DaemonSets go by them.
+        self.on_nodes: Callable[[], None] = lambda: None
         # The places of a workload's pods that are free again, and the first that was never taken.
         self._places: list[tuple[list[int], count[int]]] = [([], count()) for _ in fleet.workloads]
         self._versions = count(1)

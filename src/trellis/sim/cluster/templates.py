@@ -17,6 +17,10 @@ from trellis.sim.fleet import Workload
 _LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 
 
+# Kinds whose pods run to an end.
+TO_AN_END: Final = ("Job", "CronJob")
+
+
 class Template(msgspec.Struct, frozen=True):
     """What all pods of a workload have in common. `containers` are those that run as long as the pod."""
 
@@ -32,7 +36,7 @@ class Template(msgspec.Struct, frozen=True):
         labels: Mapping[str, str] = read.metadata.labels or {"app": workload.name}
         metadata = ObjectMeta(labels=labels, annotations=read.metadata.annotations)
         spec = defaulted(read.spec)
-        if workload.kind == "Job" and not spec.restart_policy:
+        if workload.kind in TO_AN_END and not spec.restart_policy:
             spec = msgspec.structs.replace(spec, restart_policy="OnFailure")
         return cls(
             metadata,

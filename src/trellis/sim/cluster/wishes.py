@@ -73,6 +73,7 @@ class Wishes:
         some = [each if each is not None else _NOTHING for each in self._demands]
         self.spread = np.array([each.spread for each in some])
         self._shared = np.array([each.shared for each in some], dtype=np.bool_)
+        self._own_memory = np.array([each.own_memory for each in some], dtype=np.bool_)
         self._aged = np.array([each.by_age for each in some], dtype=np.bool_)
         self._base = np.array([[each.base_cpu for each in some], [each.base_memory for each in some]])
         self._leak = np.array([each.leak for each in some])
@@ -129,7 +130,7 @@ class Wishes:
             factor = factor.copy()
             factor[shared] = columns.share[shared]
         cpu *= factor
-        memory *= factor
+        memory *= np.where(self._own_memory[series], columns.factor, factor) if len(shared) else factor
         if self._based:
             cpu += self._base[0][series]
             memory += self._base[1][series]
@@ -157,7 +158,7 @@ class Wishes:
         at = int(age // self._step) if demand.by_age else number
         memory = _finite(float(demand.memory[min(at, len(demand.memory) - 1)])) if len(demand.memory) else 0.0
         factor = float(rows.factor[row])
-        if demand.shared:
+        if demand.shared and not demand.own_memory:
             mates = (rows.series[: rows.reach] == series) & rows.ready[: rows.reach]
             total = float(rows.factor[: rows.reach][mates].sum())
             factor = factor / total if rows.ready[row] and total > 0 else 0.0

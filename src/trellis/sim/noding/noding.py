@@ -11,9 +11,11 @@ from collections.abc import Iterable
 from typing import Final
 
 from trellis.api.buffer import Buffer
+from trellis.api.kube.meta import KubeObject
 from trellis.api.kube.nodes import Node
 from trellis.api.kube.pods import Pod
-from trellis.core.model.keys import key_of
+from trellis.api.kube.workloads import DaemonSet
+from trellis.core.model.keys import Key, key_of
 from trellis.core.model.told import Told
 from trellis.core.nodes.down import DownView, plan_down
 from trellis.core.nodes.down_actions import DownAction, EvictPod, SetTaints
@@ -103,6 +105,11 @@ class Noding:
         self._most = max(self._most, len(self._snapshot.nodes))
         if new is None:
             self._told.pop(f"node {name}", None)
+
+    def daemon_set(self, key: Key, new: KubeObject | None) -> None:
+        """A DaemonSet changed: a new node has its pods before any others."""
+        self._snapshot.put_daemon_set(key, new if isinstance(new, DaemonSet) else None)
+        self._has_changed = True
 
     def look(self) -> None:
         """Look, if there is anything new to see."""

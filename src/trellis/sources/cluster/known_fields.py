@@ -20,6 +20,7 @@ PLAIN: Final = frozenset(
         "bootTime",
         "changeRequirement",
         "completionTime",
+        "concurrencyPolicy",
         "containerRuntimeVersion",
         "controlledResources",
         "controlledValues",
