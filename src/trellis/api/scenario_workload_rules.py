@@ -12,12 +12,21 @@ from trellis.api.kube.pods import PodTemplateSpec
 from trellis.api.problems import FORBIDDEN, INVALID, REQUIRED, Problem
 from trellis.api.scenario_usage import ContainerUsage, DailyShape, Phase, ResourceUsage, SpikyShape, WeeklyShape
 from trellis.api.scenario_workloads import FleetMix, MixShares, Rollouts, Runs, ScenarioContainer, ScenarioWorkload
-from trellis.base.errors import InvalidQuantity, UnreadableObject
+from trellis.base.errors import InvalidQuantity, InvalidSchedule, UnreadableObject
 from trellis.base.names import nearest, why_not_label
 from trellis.base.quantity import Quantity
+from trellis.base.schedules import Schedule
 from trellis.base.spans import parse_span
 
 _MINUTE = 60
+_CRON_FIELDS = {
+    "schedule": "schedule",
+    "timeZone": "time_zone",
+    "concurrencyPolicy": "concurrency_policy",
+    "startingDeadline": "starting_deadline",
+    "suspend": "suspend",
+}
+_JOB_FIELDS = {"every": "every", "first": "first"}
 _SHAPES = ("steady", "daily", "weekly", "spiky", "trend", "phases", "leak", "trace")
 
 
@@ -94,11 +103,23 @@ def rollouts_have_times(rollouts: Rollouts) -> Iterator[Problem]:
 
 @rule(Runs, "every", "length", says="a run takes longer than the time to the next")
 def runs_do_not_overlap(runs: Runs) -> Iterator[Problem]:
-    """One run at a time."""
+    """One run of a Job at a time; those of a CronJob may overlap."""
     yield from _a_minute("every", runs.every)
     yield from not_zero("length", runs.length)
     if runs.every is not None and runs.length is not None and parse_span(runs.length) > parse_span(runs.every):
         yield Problem(("length",), INVALID, f"must not be longer than every, which is {runs.every}", runs.length)
+
+
+@rule(Runs, "schedule", "timeZone", says="a schedule that is none")
+def runs_have_a_schedule(runs: Runs) -> Iterator[Problem]:
+    """As the API server refuses it."""
+    if runs.schedule is None:
+        return
+    try:
+        Schedule.parse(runs.schedule, runs.time_zone or "UTC")
+    except InvalidSchedule as error:
+        at = "timeZone" if error.value == runs.time_zone else "schedule"
+        yield Problem((at,), INVALID, error.rule, error.value)
 
 
 @rule(ScenarioWorkload, "name", "namespace", says="names of workloads and namespaces are DNS labels")
@@ -110,16 +131,39 @@ def workload_names_are_labels(workload: ScenarioWorkload) -> Iterator[Problem]:
             yield Problem((field,), INVALID, wrong, name)
 
 
-@rule(ScenarioWorkload, "kind", "runs", "rollouts", says="runs go with a Job, rollouts with anything else")
+@rule(ScenarioWorkload, "kind", "runs", "rollouts", says="runs go with a Job or CronJob, rollouts with anything else")
 def jobs_run(workload: ScenarioWorkload) -> Iterator[Problem]:
     """A Job needs its runs; what serves all the time has none."""
-    is_job = workload.kind == "Job"
-    if is_job and workload.runs is None:
-        yield Problem(("runs",), REQUIRED, "a Job needs runs")
-    if not is_job and workload.runs is not None:
-        yield Problem(("runs",), FORBIDDEN, "goes with kind: Job alone")
-    if is_job and workload.rollouts is not None:
-        yield Problem(("rollouts",), FORBIDDEN, "a Job has none: each run has new pods")
+    kind = workload.kind
+    runs_to_an_end = kind in ("Job", "CronJob")
+    if runs_to_an_end and workload.runs is None:
+        yield Problem(("runs",), REQUIRED, f"a {kind} needs runs")
+    if not runs_to_an_end and workload.runs is not None:
+        yield Problem(("runs",), FORBIDDEN, "goes with kind: Job or CronJob alone")
+    if runs_to_an_end and workload.rollouts is not None:
+        yield Problem(("rollouts",), FORBIDDEN, f"a {kind} has none: each run has new pods")
+
+
+@rule(ScenarioWorkload, "kind", "runs", says="a Job runs every so often, a CronJob by a schedule")
+def runs_have_times(workload: ScenarioWorkload) -> Iterator[Problem]:
+    """What says when it runs must be there, and what belongs to the other kind must not."""
+    runs, kind = workload.runs, workload.kind
+    if runs is None or kind not in ("Job", "CronJob"):
+        return
+    needed = "every" if kind == "Job" else "schedule"
+    if getattr(runs, needed) is None:
+        yield Problem(("runs", needed), REQUIRED, f"a {kind} needs it")
+    other = "CronJob" if kind == "Job" else "Job"
+    for name, field in (_CRON_FIELDS if kind == "Job" else _JOB_FIELDS).items():
+        if getattr(runs, field) is not None:
+            yield Problem(("runs", name), FORBIDDEN, f"goes with kind: {other} alone")
+
+
+@rule(ScenarioWorkload, "kind", "replicas", says="a count of the pods of a DaemonSet")
+def daemon_sets_have_no_count(workload: ScenarioWorkload) -> Iterator[Problem]:
+    """There is one pod for each node."""
+    if workload.kind == "DaemonSet" and workload.replicas is not None:
+        yield Problem(("replicas",), FORBIDDEN, "a DaemonSet has one pod for each node that its podTemplate allows")
 
 
 @rule(
@@ -203,8 +247,11 @@ WORKLOAD_RULES: tuple[Rule[Any], ...] = (
     requests_are_within_limits,
     rollouts_have_times,
     runs_do_not_overlap,
+    runs_have_a_schedule,
     workload_names_are_labels,
     jobs_run,
+    runs_have_times,
+    daemon_sets_have_no_count,
     containers_are_in_the_template,
     mix_has_a_share,
     fleet_namespaces_are_labels,

@@ -8,7 +8,8 @@ from trellis.api.fields import AmountText, Field
 from trellis.api.parts import Part
 from trellis.api.scenario_usage import ContainerUsage, SpanText
 
-WORKLOAD_KINDS = ("Deployment", "StatefulSet", "Job")
+WORKLOAD_KINDS = ("Deployment", "StatefulSet", "DaemonSet", "Job", "CronJob")
+CONCURRENCY_POLICIES = ("Allow", "Forbid", "Replace")
 MAX_WORKLOADS = 20_000
 
 _NAME = {"required": True, "min_length": 1, "max_length": 63}
@@ -91,11 +92,43 @@ class Rollouts(Part, frozen=True):
 
 
 class Runs(Part, frozen=True):
-    """When a Job runs."""
+    """When a Job runs, or for which times a CronJob makes Jobs."""
 
-    every: Annotated[SpanText | None, Field("From the begin of one run to that of the next.", required=True)] = None
-    length: Annotated[SpanText | None, Field("How long a run takes.", required=True)] = None
-    first: Annotated[SpanText | None, Field("When the first begins. Absent: `0s`.")] = None
+    every: Annotated[
+        SpanText | None, Field("From the begin of one run to that of the next; needed for a Job, and only there.")
+    ] = None
+    schedule: Annotated[
+        str | None,
+        Field(
+            "As in a CronJob: minute, hour, day of month, month, day of week. Needed for a CronJob, and only there.",
+            max_length=256,
+        ),
+    ] = None
+    time_zone: Annotated[
+        str | None, Field("The time zone of the `schedule`, such as `Europe/Berlin`. Absent: UTC.", max_length=64)
+    ] = None
+    concurrency_policy: Annotated[
+        str | None,
+        Field(
+            "What a CronJob does at a time of its schedule when an earlier Job still runs, as in a CronJob. Absent: "
+            "`Allow`.",
+            enum=CONCURRENCY_POLICIES,
+        ),
+    ] = None
+    starting_deadline: Annotated[
+        SpanText | None, Field("How late a Job of a CronJob may begin, after one that forbade it. Absent: any time.")
+    ] = None
+    suspend: Annotated[bool | None, Field("Whether a CronJob makes no Jobs. Absent: false.")] = None
+    length: Annotated[SpanText | None, Field("How long each pod of a run takes.", required=True)] = None
+    completions: Annotated[
+        int | None,
+        Field(
+            "How many pods of a run have to end well, `replicas` of them at a time. Absent: as many as `replicas`.",
+            minimum=1,
+            maximum=10_000,
+        ),
+    ] = None
+    first: Annotated[SpanText | None, Field("When the first run of a Job begins. Absent: `0s`.")] = None
     jitter: Annotated[
         float | None,
         Field("How far the lengths of runs differ, as a fraction. Absent: 0.", minimum=0, maximum=1),
@@ -117,7 +150,13 @@ class ScenarioWorkload(Part, frozen=True):
     namespace: Annotated[str | None, Field("Its namespace. Absent: `default`.", max_length=63)] = None
     kind: Annotated[str | None, Field("What makes the pods. Absent: `Deployment`.", enum=WORKLOAD_KINDS)] = None
     replicas: Annotated[
-        int | None, Field("How many pods; for a Job those of one run. Absent: 1.", minimum=0, maximum=10_000)
+        int | None,
+        Field(
+            "How many pods; for a Job or CronJob those of one run that run at a time. Absent: 1. A DaemonSet has one "
+            "for each node.",
+            minimum=0,
+            maximum=10_000,
+        ),
     ] = None
     containers: Annotated[
         list[ScenarioContainer] | None,
@@ -137,7 +176,7 @@ class ScenarioWorkload(Part, frozen=True):
     ] = None
     startup: Annotated[Startup | None, Field("How a pod comes up.")] = None
     rollouts: Annotated[Rollouts | None, Field("When new versions are rolled out. Absent: never.")] = None
-    runs: Annotated[Runs | None, Field("When a Job runs; needed for one, and for nothing else.")] = None
+    runs: Annotated[Runs | None, Field("When a Job or CronJob runs; needed for one, and for nothing else.")] = None
     disruption_budget: Annotated[DisruptionBudget | None, Field("Absent: none.")] = None
     only_in: Annotated[
         list[Annotated[str, Field(min_length=1, max_length=63)]] | None,

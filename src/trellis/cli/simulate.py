@@ -17,6 +17,7 @@ from trellis.cli.progress import Speed, shown
 
 if TYPE_CHECKING:
     from trellis.sim.fleet import Fleet
+    from trellis.sim.results import NotPlayed
 
 _HOUR, _DAY = 3_600.0, 86_400.0
 
@@ -48,7 +49,7 @@ _HOUR, _DAY = 3_600.0, 86_400.0
     "--dump",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Play the cluster that `trellis dump` has collected, with its own VPAs. Takes no SCENARIO.",
+    help="Play the cluster that `trellis dump` has collected, with its own autoscalers. Takes no SCENARIO.",
 )
 @click.option(
     "--recommenders",
@@ -96,11 +97,12 @@ def command(
     check_writable(outputs)
     names = [name for name in recommenders.split(",") if name]
     notes: Sequence[str] = ()
+    not_played: Sequence[NotPlayed] | None = None
     if scenario is not None:
         fleet = _from_scenario(scenario, seed)
     elif dump is not None:
-        fleet, notes = _from_dump(dump, names, seed)
-    _simulate(fleet, notes, outputs, [name for name in only.split(",") if name], processes, quiet=quiet)
+        fleet, notes, not_played = _from_dump(dump, names, seed)
+    _simulate(fleet, (notes, not_played), outputs, [name for name in only.split(",") if name], processes, quiet=quiet)
 
 
 def _from_scenario(scenario: Path, seed: int | None) -> Fleet:
@@ -118,20 +120,24 @@ def _from_scenario(scenario: Path, seed: int | None) -> Fleet:
     return loaded.fleet
 
 
-def _from_dump(dump: Path, recommenders: Sequence[str], seed: int | None) -> tuple[Fleet, Sequence[str]]:
-    """The fleet, and what had to be assumed."""
+def _from_dump(
+    dump: Path, recommenders: Sequence[str], seed: int | None
+) -> tuple[Fleet, Sequence[str], Sequence[NotPlayed]]:
+    """The fleet, what had to be assumed, and what is not played."""
+    from trellis.cli.explained_nodes import known_groups  # noqa: PLC0415 -- see above
     from trellis.cli.recorded_files import collected_from  # noqa: PLC0415 -- see above
     from trellis.sim.dump.fleet import fleet_from_dump  # noqa: PLC0415
 
     collected = collected_from(dump)
-    found = fleet_from_dump(collected, dump.name, recommenders=recommenders, seed=seed)
+    groups = known_groups(collected)
+    found = fleet_from_dump(collected, dump.name, recommenders=recommenders, seed=seed, groups=groups)
     cut = [] if collected.is_whole else ["the dump is cut off: what came after its last line is missing"]
-    return found.fleet, [*cut, *found.notes, *(f"not in the dump: {each}" for each in collected.missing)]
+    return found.fleet, [*cut, *found.notes], found.not_played
 
 
 def _simulate(
     fleet: Fleet,
-    notes: Sequence[str],
+    told: tuple[Sequence[str], Sequence[NotPlayed] | None],
     outputs: dict[str, Path | None],
     only: list[str],
     processes: int,
@@ -159,7 +165,11 @@ def _simulate(
                 stop=is_asked,
                 processes=processes,
             )
-    write_all(simulation, replace(result, notes=[*notes, *result.notes]), outputs)
+    notes, not_played = told
+    result = replace(result, notes=[*notes, *result.notes])
+    if not_played is not None:
+        result = replace(result, not_played=list(not_played))
+    write_all(simulation, result, outputs)
     if is_asked():
         sys.exit(INTERRUPTED)
     if result.partial:

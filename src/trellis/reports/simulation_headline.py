@@ -13,6 +13,9 @@ from trellis.reports.simulation_measures import CPU_OVER, CPU_REQUESTED, MEMORY_
 from trellis.reports.simulation_node_measures import has_nodes
 from trellis.sim.results import RunResult, Scaling, Totals, VariantResult, WorkloadResult
 
+# Above the list of what of a dump is not played.
+NOT_PLAYED = "Not played as in the cluster:"
+
 _SAME_COST = 0.005  # a difference that is not worth a word
 
 
@@ -58,6 +61,12 @@ def stopped(result: RunResult) -> Iterator[str]:
             done = (variant.partial_until - result.begin) / max(result.end - result.begin, 1.0)
             left_out = "" if variant.name in kept else ", too little to be compared"
             yield f"{called(variant)} got to {share(done)} of the time{left_out}."
+
+
+def not_played(result: RunResult) -> Iterator[tuple[str, str]]:
+    """What of a dump is not played as it is in the cluster, with its count, and why."""
+    for each in () if result.not_played is msgspec.UNSET else result.not_played:
+        yield (counted(each.count, each.kind) if each.count else each.kind), each.reason
 
 
 def _reached(variant: VariantResult, result: RunResult) -> float:

@@ -11,7 +11,7 @@ from trellis.reports.html.typeset import typeset
 from trellis.reports.simulation_cards import answer, differs
 from trellis.reports.simulation_compared import Group, Row, compared
 from trellis.reports.simulation_data import page_data
-from trellis.reports.simulation_headline import called, cheapest, comparable, facts, stopped
+from trellis.reports.simulation_headline import NOT_PLAYED, called, cheapest, comparable, facts, not_played, stopped
 from trellis.reports.simulation_node_chart import node_chart
 from trellis.reports.simulation_workloads import workload_table
 from trellis.sim.results import RunResult, VariantResult
@@ -21,6 +21,7 @@ def as_html(result: RunResult) -> str:
     """The whole page, the same bytes for the same result."""
     parts = [header("Trellis simulation", result.scenario, [*_period(result), *facts(result), f"seed {result.seed}"])]
     parts += [banner(text) for text in _warnings(result)]
+    parts += [_not_played(result)]
     result = comparable(result)
     if result.variants:
         shown = cheapest(result)
@@ -39,6 +40,12 @@ def _period(result: RunResult) -> list[str]:
 def _warnings(result: RunResult) -> list[str]:
     told = ["Partial: not every variant came to its end, and the figures are what there is."] if result.partial else []
     return told + [f"Partial: {line}" for line in stopped(result)]
+
+
+def _not_played(result: RunResult) -> str:
+    """What of a dump is not played as it is in the cluster, above all figures."""
+    told = "".join(f"<li><b>{escape(what)}</b>: {escape(reason)}</li>" for what, reason in not_played(result))
+    return f'<div class="left-out"><p>{escape(NOT_PLAYED)}</p><ul>{told}</ul></div>' if told else ""
 
 
 def _fleet(result: RunResult) -> str:

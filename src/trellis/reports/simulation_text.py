@@ -7,17 +7,19 @@ from collections.abc import Callable, Iterator
 from trellis.reports.figures import count, money, share, significant
 from trellis.reports.simulation_compared import Group, compared, scales
 from trellis.reports.simulation_headline import (
+    NOT_PLAYED,
     Ranked,
     by_money,
     by_risk,
     by_scalings,
     comparable,
     facts,
+    not_played,
     sentences,
     stopped,
     suffered,
 )
-from trellis.reports.text_tables import cut, lines, width, wrapped
+from trellis.reports.text_tables import cut, fitted, lines, width, wrapped
 from trellis.sim.results import RunResult, WorkloadResult
 
 _WORKLOADS = 5
@@ -31,6 +33,7 @@ def as_text(result: RunResult, width: int = 100) -> list[str]:
     room = max(width, _NARROWEST)
     told = [*wrapped(f"{result.scenario}: {', '.join(facts(result))}, seed {result.seed}", room)]
     told += list(_warnings(result, room))
+    told += list(_not_played(result, room))
     result = comparable(result)
     if not result.variants:
         return told
@@ -49,6 +52,15 @@ def _warnings(result: RunResult, room: int) -> Iterator[str]:
         yield from wrapped("PARTIAL: not every variant came to its end; the figures are what there is.", room)
     for line in stopped(result):
         yield from wrapped(f"PARTIAL: {line}", room)
+
+
+def _not_played(result: RunResult, room: int) -> Iterator[str]:
+    """What of a dump is not played as it is in the cluster, a line for each kind and reason."""
+    told = list(not_played(result))
+    if told:
+        yield from wrapped(NOT_PLAYED, room)
+    for what, reason in told:
+        yield from fitted(f"  {what}: {reason}", room)
 
 
 def _table(result: RunResult, room: int) -> list[str]:

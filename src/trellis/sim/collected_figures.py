@@ -27,6 +27,8 @@ _NEWEST: Final = (99, 0)
 _BUFFERS: Final = "buffers"
 _HVPA: Final = "hvpa"
 _OTHERS: Final = (_BUFFERS, "nodes")
+# The parts of the figures that the node autoscaler goes by.
+_OF_NODES: Final = ("up", "down")
 _PATIENCE: Final = "ready-patience"
 
 
@@ -94,6 +96,20 @@ def known_flags(collected: Collected) -> tuple[dict[str, str], list[str]]:
         except InvalidInput as error:
             problems.append(f"--{name}: {error}")
     return known, problems
+
+
+def played_flags(collected: Collected) -> dict[str, str]:
+    """The same for whoever plays a cluster: with those of the node autoscaler, without those that cannot be read."""
+    found, _ = known_flags(collected)
+    component = collected.component("nodes")
+    for name, value in component.flags.items() if component is not None else ():
+        if name in FLAGS and FLAGS[name][0] in _OF_NODES:
+            try:
+                read_figures({name: value})
+            except InvalidInput:
+                continue
+            found[name] = value
+    return found
 
 
 def _flags(collected: Collected) -> dict[str, str]:

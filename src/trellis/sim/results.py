@@ -195,8 +195,22 @@ class VariantResult(msgspec.Struct, frozen=True):
     nodes: NodeFigures | msgspec.UnsetType = msgspec.UNSET
 
 
+class NotPlayed(msgspec.Struct, frozen=True):
+    """Objects of a kind in a dump that are not played as they are in the cluster, and why.
+
+    `count` is 0 where nobody knows how many there are.
+    """
+
+    kind: str
+    count: int
+    reason: str
+
+
 class RunResult(msgspec.Struct, frozen=True):
-    """All variants of one scenario; `partial` where it was stopped before its end."""
+    """All variants of one scenario; `partial` where it was stopped before its end.
+
+    `not_played` is there where a dump was played.
+    """
 
     scenario: str
     seed: int
@@ -209,3 +223,4 @@ class RunResult(msgspec.Struct, frozen=True):
     variants: list[VariantResult]
     partial: bool = False
     notes: list[str] = []
+    not_played: list[NotPlayed] | msgspec.UnsetType = msgspec.UNSET

@@ -1,75 +1,96 @@
-"""What fleet is in a dump? Its nodes and workloads as they are, with what they used, to be sized in several ways.
+"""What fleet is in a dump? Its nodes, workloads and autoscalers as they are, with what was used.
 
-Variants: as the templates of the workloads ask, as the VPAs in the dump have it, and for each recommender that is
-wanted with a VPA over every workload. What a dump does not tell is assumed, and every assumption is noted.
+Variants: as the templates of the workloads ask, as the VPAs and Hvpas in the dump have it, and for each recommender
+that is wanted with a VPA over every workload. What a dump does not tell is assumed, and every assumption is noted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import msgspec
 import numpy as np
 
-from trellis.api.kube.nodes import Node
-from trellis.api.kube.pods import READY
 from trellis.base.counted import counted
 from trellis.base.errors import InvalidInput
 from trellis.base.names import nearest
-from trellis.base.prices import EXAMPLE_PRICES, Prices
+from trellis.base.prices import EXAMPLE_PRICES
+from trellis.core.explain import KnownGroups
 from trellis.core.model.collected import Collected
-from trellis.core.model.recording import encode
+from trellis.core.model.dump_lines import KINDS, NOT_SERVED
 from trellis.core.recommend.built_in import built_in_recommenders
+from trellis.sim.dump.nodes import assumed_nodes, nodes_of, pools_of
+from trellis.sim.dump.not_played import Ledger
+from trellis.sim.dump.runs import ASSUMED_SECONDS, Runs, cron_runs, job_run, lengths_of
 from trellis.sim.dump.usage import DumpUsage
-from trellis.sim.dump.variants import variants_of
+from trellis.sim.dump.variants import autoscalers_of, variants_of
 from trellis.sim.dump.workloads import Found, find_workloads, template_document
-from trellis.sim.fleet import Clock, Document, Fleet, Intervals, NodeShape, Start, Workload
+from trellis.sim.fleet import Clock, Fleet, Intervals, Start, Workload
+from trellis.sim.results import NotPlayed
 from trellis.sim.scenario.compiling import DEFAULT_SEED
-from trellis.sim.scenario.nodes import compile_nodes
-from trellis.sim.scenario.usage import amount
+from trellis.sim.scenario.usage import drawing
 
 _HOUR: Final = 3_600.0
 _DAYS: Final = 7
 _STEP: Final = 300.0
 # Of the time that is played, so much passes before anything is counted: recommenders begin without a memory.
 _WARM_UP: Final = 0.25
-_HOST_NAME: Final = "kubernetes.io/hostname"
+# HPAs look more often than usage is known, for they take several looks to get where it leads them.
+_HPA_SECONDS: Final = 60.0
+_NODES_SECONDS: Final = 30.0
 
 
 class FromDump(msgspec.Struct, frozen=True):
-    """The fleet, and what had to be assumed."""
+    """The fleet, what had to be assumed, and what is not played as it is in the cluster."""
 
     fleet: Fleet
     notes: tuple[str, ...]
+    not_played: tuple[NotPlayed, ...] = ()
 
 
 def fleet_from_dump(
-    collected: Collected, name: str, *, recommenders: Sequence[str] = (), seed: int | None = None
+    collected: Collected,
+    name: str,
+    *,
+    recommenders: Sequence[str] = (),
+    seed: int | None = None,
+    groups: KnownGroups | None = None,
 ) -> FromDump:
-    """Everything in a dump that can be played; raises `InvalidInput` if there is nothing, or for a recommender."""
+    """Everything in a dump that can be played; raises `InvalidInput` if there is nothing, or for a recommender.
+
+    `groups` are the node groups that the dump declares.
+    """
     for each in recommenders:
         _check(each)
-    found, notes = find_workloads(collected)
-    if not found:
-        raise InvalidInput(name, "has no running pods that could be played")
+    groups, ledger, clock = groups or KnownGroups(), Ledger(), _clock(collected)
     chosen = DEFAULT_SEED if seed is None else seed
-    clock = _clock(collected)
-    usage = DumpUsage(collected, found, clock, chosen)
-    workloads = tuple(_workload(each, usage) for each in found)
-    variants, said = variants_of(collected, found, recommenders)
-    nodes, told = _nodes(collected, workloads)
-    sources = ", ".join(f"{source} ({counted(count, 'container')})" for source, count in usage.sources.items())
-    changed = [each for each in found if each.kind != each.target.kind]
-    kinds = sorted({each.target.kind for each in changed})
-    played = (
-        [f"{counted(len(changed), 'workload')} of kind {', '.join(kinds)} played as Deployments"] if changed else []
-    )
+    found = find_workloads(collected, clock, ledger)
+    pools = pools_of(groups, ledger)
+    autoscalers = autoscalers_of(collected, found, ledger, orders_nodes=bool(pools))
+    usage = DumpUsage(collected, found.found, clock, chosen)
+    making = _Making(collected, clock, usage, chosen, autoscalers.scaled)
+    workloads = tuple(map(making.workload, found.found))
+    if not workloads:
+        raise InvalidInput(name, "has no running pods that could be played")
+    nodes = nodes_of(collected, groups, found.static, ledger)
+    variants = variants_of(collected, found, autoscalers, recommenders)
+    _list_the_rest(collected, ledger)
     # Between two steps nothing new is known of usage, so that asking more often would only take longer.
-    intervals = Intervals(clock.step, clock.step)
-    fleet = Fleet(name, chosen, clock, intervals, nodes, workloads, variants, prices=EXAMPLE_PRICES)
-    decided = f"sizes are decided every {clock.step / 60:g} minutes, as often as the dump knows usage"
-    return FromDump(fleet, (f"what is used follows from {sources}", decided, *played, *notes, *told, *said))
+    intervals = Intervals(clock.step, clock.step, hpa=min(_HPA_SECONDS, clock.step), nodes=_NODES_SECONDS)
+    fleet = Fleet(
+        name,
+        chosen,
+        clock,
+        intervals,
+        nodes or (() if pools else assumed_nodes(workloads)),
+        workloads,
+        variants,
+        prices=EXAMPLE_PRICES,
+        pools=pools,
+    )
+    notes = [*making.notes(), *([] if nodes or pools else ["the dump has no nodes: enough are assumed for all pods"])]
+    return FromDump(fleet, tuple(notes), tuple(ledger.all()))
 
 
 def _check(recommender: str) -> None:
@@ -98,61 +119,107 @@ def _clocked(begin: float, step: float, steps: int) -> Clock:
     return Clock(begin, step, steps, begin + step * int(steps * _WARM_UP))
 
 
-def _workload(found: Found, usage: DumpUsage) -> Workload:
-    containers = found.template.spec.containers
-    probed = any(each.readiness_probe is not None or each.startup_probe is not None for each in containers)
-    return Workload(
-        namespace=found.target.namespace,
-        name=found.name,
-        kind=found.kind,
-        replicas=found.replicas,
-        template=template_document(found),
-        demand=tuple(usage.demand(found, container) for container in found.containers),
-        start=Start(probe=probed),
-        max_unavailable=found.max_unavailable,
-        label="" if found.target.kind == found.kind else found.target.kind,
-    )
+class _Making:
+    """Lays out workloads, and keeps count of what had to be assumed."""
+
+    def __init__(
+        self,
+        collected: Collected,
+        clock: Clock,
+        usage: DumpUsage,
+        seed: int,
+        scaled: frozenset[tuple[str, str]],
+    ) -> None:
+        self._collected = collected
+        self._clock = clock
+        self._usage = usage
+        self._seed = seed
+        self._scaled = scaled
+        self._assumed_runs = 0
+        self._shared = 0
+
+    def workload(self, found: Found) -> Workload:
+        """A workload with its demand."""
+        runs = self._runs(found)
+        scales = (found.target.namespace, found.name) in self._scaled
+        self._shared += scales
+        longest = max((length for _, length in runs), default=0.0)
+        containers = found.template.spec.containers
+        probed = any(each.readiness_probe is not None or each.startup_probe is not None for each in containers)
+        return Workload(
+            namespace=found.target.namespace,
+            name=found.name,
+            kind=found.kind,
+            replicas=found.replicas,
+            template=template_document(found),
+            demand=tuple(
+                self._usage.demand(found, container, scales=scales, longest=longest) for container in found.containers
+            ),
+            start=Start(probe=probed),
+            max_unavailable=found.max_unavailable,
+            label="" if found.target.kind == found.kind else found.target.kind,
+            runs=runs,
+            completions=found.job.completions if found.job is not None else None,
+            cron=found.cron,
+        )
+
+    def notes(self) -> Iterator[str]:
+        """What had to be assumed."""
+        sources = ", ".join(
+            f"{source} ({counted(count, 'container')})" for source, count in self._usage.sources.items()
+        )
+        yield f"what is used follows from {sources}"
+        step = self._clock.step
+        yield f"sizes are decided every {step / 60:g} minutes, as often as the dump knows usage"
+        if self._shared:
+            scaled = counted(self._shared, "workload")
+            yield f"pods of {scaled} whose count changes share the CPU of all, and each has the memory of one"
+        if self._assumed_runs:
+            jobs = counted(self._assumed_runs, "CronJob")
+            yield f"no run of {jobs} is known: each is assumed to take {ASSUMED_SECONDS / 60:g} minutes"
+
+    def _runs(self, found: Found) -> Runs:
+        if found.job is None:
+            return ()
+        if found.cron is None:
+            return job_run(found.jobs[0], self._clock, self._collected.time)
+        first = found.containers[0] if found.containers else ""
+        lengths = lengths_of(found.jobs, found.job, self._usage.series(found, first))
+        self._assumed_runs += not lengths
+        return cron_runs(found.times, lengths, drawing(self._seed, found.target.namespace, found.name))
 
 
-def _nodes(collected: Collected, workloads: Sequence[Workload]) -> tuple[tuple[NodeShape, ...], list[str]]:
-    """Nodes that are ready, those alike together."""
-    shapes: dict[bytes, tuple[Document, int]] = {}
-    left_out = 0
-    for node in collected.nodes:
-        if any(each.type == READY and each.status != "True" for each in node.status.conditions):
-            left_out += 1
-            continue
-        document = _node(node)
-        key = msgspec.json.encode(document, order="sorted")
-        shapes[key] = (document, shapes[key][1] + 1 if key in shapes else 1)
-    if not shapes:
-        return compile_nodes(None, workloads, EXAMPLE_PRICES), [
-            "the dump has no nodes: enough are assumed for all pods"
-        ]
-    made = [
-        NodeShape(f"node{number}", count, document, _price(document, EXAMPLE_PRICES))
-        for number, (document, count) in enumerate(shapes.values(), start=1)
-    ]
-    return tuple(made), [f"left out, because not ready: {counted(left_out, 'node')}"] if left_out else []
+def _list_the_rest(collected: Collected, ledger: Ledger) -> None:
+    """What is in a dump, or should be, and has no part in the model."""
+    if collected.quotas:
+        ledger.add("ResourceQuota", "quotas limit nothing in the model", len(collected.quotas))
+    if collected.claims:
+        reason = "where volumes can be attached does not limit where pods run in the model"
+        ledger.add("PersistentVolumeClaim", reason, len(collected.claims))
+    if collected.freeze is not None:
+        ledger.add("ConfigMap", "changes were frozen in the cluster, and are not in the model")
+    about = collected.about
+    if not about.everywhere and not about.all_pods:
+        reason = "those of other namespaces are not in the dump: nodes have more room than in the cluster"
+        ledger.add("Pod", reason, 0)
+    for kind, rejected in _rejected(collected):
+        ledger.add(kind, "cannot be read", rejected)
+    for each in collected.missing:
+        if each.why != NOT_SERVED:
+            where = f" in {each.where}" if each.where else ""
+            ledger.add(each.what, f"not in the dump{where}: {each.why}", 0)
 
 
-def _node(node: Node) -> Document:
-    labels = {key: value for key, value in node.metadata.labels.items() if key != _HOST_NAME}
-    offered = dict(node.status.allocatable or node.status.capacity)
-    document: Document = {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"labels": labels},
-        "spec": msgspec.json.decode(encode(msgspec.structs.replace(node.spec, provider_id=""))),
-        "status": {
-            "capacity": offered,
-            "allocatable": offered,
-            "nodeInfo": msgspec.json.decode(encode(node.status.node_info)),
-        },
+def _rejected(collected: Collected) -> Iterator[tuple[str, int]]:
+    played = {
+        "VerticalPodAutoscaler": collected.vpas,
+        "Hvpa": collected.hvpas,
+        "Buffer": collected.buffers,
+        "HorizontalPodAutoscaler": collected.hpas,
+        "Pod": collected.pods,
+        "Node": collected.nodes,
+        **collected.workloads,
     }
-    return document
-
-
-def _price(node: Document, prices: Prices) -> float:
-    offered = node["status"]["allocatable"]
-    return prices.hourly(amount(offered.get("cpu")), amount(offered.get("memory")))
+    for kind, snapshot in played.items():
+        if kind in KINDS and snapshot.rejected:
+            yield kind, len(snapshot.rejected)

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+import msgspec
 import numpy as np
 
 from trellis.base.errors import InvalidCheckpoint
@@ -54,16 +55,57 @@ class DumpUsage:
         self._history = _by_workload(collected.history, list(workloads))
         self.sources: Counter[str] = Counter()
 
-    def demand(self, found: Found, container: str) -> Demand:
-        """What one container of each pod of a workload wants."""
+    def series(self, found: Found, container: str) -> list[History]:
+        """What was measured of one container of a workload over time."""
+        return self._history.get((found.target.namespace, found.name, container), [])
+
+    def demand(self, found: Found, container: str, *, scales: bool = False, longest: float = 0.0) -> Demand:
+        """What one container of each pod of a workload wants.
+
+        Of a workload that `scales`, CPU is that of all its pods, and shared by as many as there are. Of one that runs
+        to an end, what it wants goes by its age, up to the `longest` run.
+        """
+        if found.job is not None:
+            return self._by_age(found, container, max(int(-(-longest // self._clock.step)), 1) + 1)
+        demand = self._demand(found, container)
+        if not scales:
+            return demand
+        series = self.series(found, container)
+        pods = self._alive(series) if series else np.full(self._clock.steps, float(found.replicas))
+        return msgspec.structs.replace(demand, cpu=demand.cpu * pods, shared=True, own_memory=True)
+
+    def _by_age(self, found: Found, container: str, steps: int) -> Demand:
+        """What a pod of a run wants from its start on: the mean of all that were measured at that age."""
+        series = self.series(found, container)
+        if not series:
+            demand = self._demand(found, container)
+            return msgspec.structs.replace(demand, cpu=demand.cpu[:steps], memory=demand.memory[:steps], by_age=True)
+        self.sources[_SERIES] += 1
+        shifted = [msgspec.structs.replace(each, times=each.times - each.times[0]) for each in series]
+        cpu, memory = _means(shifted, 0.0, self._clock.step, steps)
+        return Demand(container, cpu, memory, spread=_spread(series), by_age=True)
+
+    def _alive(self, series: list[History]) -> FloatColumn:
+        """How many pods there were in each step: of each, from the first to the last time it was measured."""
+        changes = np.zeros(self._clock.steps + 1)
+        for each in series:
+            first, last = ((at - self._clock.begin) // self._clock.step for at in (each.times[0], each.times[-1]))
+            changes[int(np.clip(first, 0, self._clock.steps))] += 1.0
+            changes[int(np.clip(last + 1, 0, self._clock.steps))] -= 1.0
+        alive = np.cumsum(changes[:-1])
+        # Where nobody was measured, usage is as before, and so are pods.
+        return filled(np.where(alive > 0, alive, np.nan))
+
+    def _demand(self, found: Found, container: str) -> Demand:
         namespace = found.target.namespace
         draw = drawing(self._seed, namespace, found.name, container)
-        series = self._history.get((namespace, found.name, container), [])
+        series = self.series(found, container)
         row = self._rows.get((namespace, found.target.kind, found.target.name, container))
         measured = [self._now[key] for pod in found.pods if (key := (namespace, pod, container)) in self._now]
         spread = DEFAULT_SPREAD
         if series:
-            source, (cpu, memory), spread = _SERIES, self._over_time(series), _spread(series)
+            means = _means(series, self._clock.begin, self._clock.step, self._clock.steps)
+            source, (cpu, memory), spread = _SERIES, means, _spread(series)
         elif row is not None and row.history and (hours := self._by_the_hour(row.history, draw)) is not None:
             source, (cpu, memory) = _HOURS, hours
         elif row is not None and row.cpu.weights and row.memory.weights:
@@ -75,19 +117,6 @@ class DumpUsage:
             cpu, memory = np.nan_to_num(levels[0]) * shapes[0], np.nan_to_num(levels[1]) * shapes[1]
         self.sources[source] += 1
         return Demand(container, cpu, memory, spread=spread)
-
-    def _over_time(self, series: list[History]) -> tuple[FloatColumn, FloatColumn]:
-        """The mean of all pods in each step; a step of which nothing is known is as the one before."""
-        found = []
-        for columns in ([each.cpu for each in series], [each.memory for each in series]):
-            sums, counts = np.zeros(self._clock.steps), np.zeros(self._clock.steps)
-            for each, values in zip(series, columns, strict=True):
-                at = ((each.times - self._clock.begin) // self._clock.step).astype(np.int64)
-                known = np.isfinite(values) & (at >= 0) & (at < self._clock.steps)
-                np.add.at(sums, at[known], values[known])
-                np.add.at(counts, at[known], 1.0)
-            found.append(filled(np.divide(sums, counts, out=np.full(len(sums), np.nan), where=counts > 0)))
-        return found[0], found[1]
 
     def _by_the_hour(self, text: str, draw: np.random.Generator) -> tuple[FloatColumn, FloatColumn] | None:
         """What was used in each hour; None if nothing is known of the time that is played."""
@@ -106,6 +135,20 @@ class DumpUsage:
         cpu = from_histogram(row.cpu.weights, CPU, np.clip(level, 0.0, 1.0))
         memory = from_histogram(row.memory.weights, MEMORY, draw.uniform(size=int(days[-1]) + 1)[days])
         return cpu, memory * noise(len(days), _NOISE[1], draw)
+
+
+def _means(series: list[History], begin: float, step: float, steps: int) -> tuple[FloatColumn, FloatColumn]:
+    """The mean of all pods in each step; a step of which nothing is known is as the one before."""
+    found = []
+    for columns in ([each.cpu for each in series], [each.memory for each in series]):
+        sums, counts = np.zeros(steps), np.zeros(steps)
+        for each, values in zip(series, columns, strict=True):
+            at = ((each.times - begin) // step).astype(np.int64)
+            known = np.isfinite(values) & (at >= 0) & (at < steps)
+            np.add.at(sums, at[known], values[known])
+            np.add.at(counts, at[known], 1.0)
+        found.append(filled(np.divide(sums, counts, out=np.full(steps, np.nan), where=counts > 0)))
+    return found[0], found[1]
 
 
 def _spread(series: list[History]) -> float:

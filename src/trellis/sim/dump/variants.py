@@ -1,4 +1,7 @@
-"""In which ways is the fleet of a dump sized? As templates ask, as its VPAs have it, and by recommenders."""
+"""In which ways is the fleet of a dump sized? As templates ask, as its VPAs and Hvpas have it, and by recommenders.
+
+HPAs scale and Buffers keep spare capacity in all variants, because neither says how large a pod is.
+"""
 
 from __future__ import annotations
 
@@ -7,76 +10,233 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
+from trellis.api.buffer import Buffer
 from trellis.api.kinds import BUFFER, HVPA, VPA
-from trellis.api.resolve import DEFAULT_RECOMMENDER
-from trellis.base.counted import counted
+from trellis.api.kube.decode import convert_object
+from trellis.api.kube.scaling import HorizontalPodAutoscaler, HorizontalPodAutoscalerSpec
+from trellis.api.resolve import DEFAULT_RECOMMENDER, FixedReplicas, PercentOfReplicas, resolve_buffer
+from trellis.api.vpa import VerticalPodAutoscaler
+from trellis.base.errors import UnreadableObject
+from trellis.core.buffers import BufferSettings, left_alone
+from trellis.core.hvpa.reading import meaning_of
 from trellis.core.model.collected import Collected
 from trellis.core.model.recording import encode
-from trellis.sim.collected_figures import known_flags
-from trellis.sim.dump.workloads import Found
+from trellis.sim.collected_figures import played_flags
+from trellis.sim.dump.not_played import Ledger
+from trellis.sim.dump.workloads import Found, Workloads
 from trellis.sim.fleet import Document, Variant
+from trellis.sim.scaling.hpa_metrics import why_not_simulated
 
 FIXED: Final = "fixed"
 CURRENT: Final = "current"
+HPA: Final = "HorizontalPodAutoscaler"
+_SCALED: Final = ("Deployment", "StatefulSet")
+_API_VERSIONS: Final = {"Job": "batch/v1", "CronJob": "batch/v1"}
+_NO_TARGET: Final = "what it is about is not played"
 
 # Workloads by namespace, kind and name as the dump has them.
 _Played: TypeAlias = Mapping[tuple[str, str, str], Found]
 
 
+class Autoscalers(msgspec.Struct, frozen=True):
+    """The manifests that can be played. `of_hvpas` are the HPAs that write to the scales of Hvpas.
+
+    `scaled` are the workloads whose count somebody changes, by namespace and the name under which they are played.
+    """
+
+    vpas: tuple[Document, ...]
+    hpas: tuple[Document, ...]
+    hvpas: tuple[Document, ...]
+    of_hvpas: tuple[Document, ...]
+    buffers: tuple[Document, ...]
+    scaled: frozenset[tuple[str, str]]
+
+
+def autoscalers_of(collected: Collected, workloads: Workloads, ledger: Ledger, *, orders_nodes: bool) -> Autoscalers:
+    """All autoscalers of a dump; what cannot be played goes to the ledger. `orders_nodes`: there are node groups."""
+    played = workloads.by_target()
+    hvpas = dict(_hvpas(collected, played, ledger))
+    hpas, of_hvpas = _hpas(collected, played, hvpas, ledger)
+    scaled = [_target(each, "scaleTargetRef") for each in hpas] + [_target(each, "targetRef") for each in hvpas.values()]
+    return Autoscalers(
+        tuple(_vpas(collected, played, ledger)),
+        tuple(hpas),
+        tuple(hvpas.values()),
+        tuple(of_hvpas),
+        tuple(_buffers(collected, played, ledger, orders_nodes=orders_nodes)),
+        frozenset(scaled),
+    )
+
+
 def variants_of(
-    collected: Collected, found: Sequence[Found], recommenders: Sequence[str]
-) -> tuple[tuple[Variant, ...], list[str]]:
-    """The variants, and what could not be taken into them."""
-    played = {(each.target.namespace, each.target.kind, each.target.name): each for each in found}
-    around = (*_limits(collected), *_scalers(collected, played))
-    vpas = list(_vpas(collected, played))
-    notes = []
-    if len(vpas) < len(collected.vpas):
-        notes.append(
-            f"left out, because their targets have no pods to play: {counted(len(collected.vpas) - len(vpas), 'VPA')}"
-        )
-    for kind, some in ((HVPA, len(collected.hvpas)), (BUFFER, len(collected.buffers))):
-        if some:
-            notes.append(f"left out, because not modelled: {counted(some, kind.name)}")
-    settings, _ = known_flags(collected)
-    variants = [Variant(FIXED, "requests as written", around, settings, keeps_counts=True)]
-    if vpas:
-        variants.append(Variant(CURRENT, "Sizing by its own VPAs", (*around, *vpas), settings, keeps_counts=True))
-    wanted = tuple(recommenders) or (() if vpas else (DEFAULT_RECOMMENDER,))
+    collected: Collected, workloads: Workloads, autoscalers: Autoscalers, recommenders: Sequence[str]
+) -> tuple[Variant, ...]:
+    """The variants, requests as written first."""
+    settings = played_flags(collected)
+    around = (*_limits(collected), *autoscalers.hpas, *autoscalers.buffers)
+    sizes = (*autoscalers.vpas, *autoscalers.hvpas)
+    variants = [Variant(FIXED, "requests as written", around, settings)]
+    if sizes:
+        title = f"Sizing by its own {' and '.join(_named(autoscalers))}"
+        variants.append(Variant(CURRENT, title, (*around, *sizes, *autoscalers.of_hvpas), settings))
+    wanted = tuple(recommenders) or (() if sizes else (DEFAULT_RECOMMENDER,))
     mode = "InPlaceOrRecreate" if collected.about.resizes_pods else "Recreate"
     for name in wanted:
-        objects = (*around, *(_vpa(each, name, mode) for each in found))
-        variants.append(Variant(name, f"VPA for all ({name})", objects, settings, keeps_counts=True))
-    return tuple(variants), notes
+        objects = (*around, *(_vpa(each, name, mode) for each in workloads.found))
+        variants.append(Variant(name, f"VPA for all ({name})", objects, settings))
+    return tuple(variants)
+
+
+def _named(autoscalers: Autoscalers) -> Iterator[str]:
+    if autoscalers.vpas:
+        yield "VPAs"
+    if autoscalers.hvpas:
+        yield "Hvpas"
 
 
 def _limits(collected: Collected) -> Iterator[Document]:
     for each in collected.limit_ranges:
-        yield {"apiVersion": "v1", "kind": "LimitRange"} | msgspec.json.decode(encode(each))
+        yield {"apiVersion": "v1", "kind": "LimitRange"} | _document(each)
 
 
-def _scalers(collected: Collected, played: _Played) -> Iterator[Document]:
+def _hpas(
+    collected: Collected, played: _Played, hvpas: Mapping[tuple[str, str], Document], ledger: Ledger
+) -> tuple[list[Document], list[Document]]:
+    """HPAs of workloads, and those of Hvpas that are the user's own; an Hvpa makes its others anew."""
+    of_workloads, of_hvpas = [], []
     for each in collected.hpas:
-        ref = each.spec.scale_target_ref
-        found = played.get((each.metadata.namespace, ref.kind, ref.name))
+        ref, namespace = each.spec.scale_target_ref, each.metadata.namespace
+        if _is_owned_by_hvpa(each):
+            continue
+        found = played.get((namespace, ref.kind, ref.name))
+        is_played = found.kind in _SCALED if found is not None else (namespace, ref.name) in hvpas
+        if not is_played or (found is None and ref.kind != HVPA.name):
+            ledger.add(HPA, _NO_TARGET)
+            continue
+        hpa = _answered(each, ledger)
+        if hpa is None:
+            continue
+        document = {"apiVersion": "autoscaling/v2", "kind": HPA} | _document(hpa, "status")
         if found is not None:
-            document = msgspec.json.decode(encode(each))
             document["spec"]["scaleTargetRef"] = _reference(found)
-            yield {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler"} | document
+        (of_hvpas if found is None else of_workloads).append(document)
+    return of_workloads, of_hvpas
 
 
-def _vpas(collected: Collected, played: _Played) -> Iterator[Document]:
+def _answered(hpa: HorizontalPodAutoscaler, ledger: Ledger) -> HorizontalPodAutoscaler | None:
+    """An HPA with the metrics that can be played; None if there is none, and its target keeps its count."""
+    metrics = hpa.spec.metrics
+    known = tuple(each for each in metrics if not why_not_simulated(each))
+    if metrics and len(known) < len(metrics):
+        types = ", ".join(sorted({each.type or "none" for each in metrics if why_not_simulated(each)}))
+        what = "it scales by its other metrics alone" if known else "its target keeps its count"
+        ledger.add(HPA, f"a dump has no values of metrics of type {types}: {what}")
+        if not known:
+            return None
+    return msgspec.structs.replace(hpa, spec=msgspec.structs.replace(hpa.spec, metrics=known))
+
+
+def _vpas(collected: Collected, played: _Played, ledger: Ledger) -> Iterator[Document]:
     for each in collected.vpas:
         ref = each.spec.target_ref
         found = played.get((each.metadata.namespace, ref.kind or "", ref.name or ""))
-        if found is not None:
-            document = msgspec.json.decode(encode(each))
+        if _is_owned_by_hvpa(each):
+            continue
+        if found is None:
+            ledger.add(VPA.name, _NO_TARGET)
+            continue
+        document = _document(each)
+        document["spec"]["targetRef"] = _reference(found)
+        yield document
+
+
+def _hvpas(collected: Collected, played: _Played, ledger: Ledger) -> Iterator[tuple[tuple[str, str], Document]]:
+    """Hvpas as they would begin: without a status, and without a count that an HPA wrote."""
+    for each in collected.hvpas:
+        ref, metadata = each.spec.target_ref, each.metadata
+        found = played.get((metadata.namespace, ref.kind or "", ref.name or ""))
+        meaning, refused = meaning_of(each)
+        if meaning is None:
+            ledger.add(HVPA.name, f"refused: {refused}")
+        elif found is None or found.kind not in _SCALED:
+            ledger.add(HVPA.name, _NO_TARGET)
+        else:
+            document = _document(each, "status")
             document["spec"]["targetRef"] = _reference(found)
-            yield document
+            document["spec"].pop("replicas", None)
+            _answer_hvpa(document, ledger)
+            yield (metadata.namespace, metadata.name), document
+
+
+def _answer_hvpa(document: dict[str, Any], ledger: Ledger) -> None:
+    """Leave the metrics in the HPA of an Hvpa that can be played; without any it goes by its VPA alone."""
+    hpa = document["spec"].get("hpa") or {}
+    spec = (hpa.get("template") or {}).get("spec") or {}
+    written = spec.get("metrics") or []
+    try:
+        metrics = convert_object(spec, HorizontalPodAutoscalerSpec).metrics
+    except UnreadableObject:
+        metrics = ()
+    known = [text for text, each in zip(written, metrics, strict=False) if not why_not_simulated(each)]
+    if len(known) == len(written):
+        return
+    what = "it scales by its other metrics alone" if known else "it scales by its VPA alone"
+    ledger.add(HVPA.name, f"a dump has no values of some metrics of its HPA: {what}")
+    if known:
+        spec["metrics"] = known
+    else:
+        document["spec"]["hpa"] = {"deploy": False}
+
+
+def _buffers(collected: Collected, played: _Played, ledger: Ledger, *, orders_nodes: bool) -> Iterator[Document]:
+    for each in collected.buffers:
+        why = _why_not_kept(each, played, orders_nodes=orders_nodes)
+        if why:
+            ledger.add(BUFFER.name, why)
+            continue
+        document, found = _document(each, "status"), played.get(_reference_of(each))
+        if found is not None:
+            document["spec"]["targetRef"] = _reference(found)
+        yield document
+
+
+def _why_not_kept(buffer: Buffer, played: _Played, *, orders_nodes: bool) -> str:
+    """Why nobody keeps the capacity of a Buffer; nothing if it is kept."""
+    if not orders_nodes:
+        return "the dump has no node groups of which nodes could be ordered for it"
+    meaning = resolve_buffer(buffer)
+    told = left_alone(meaning, BufferSettings())
+    if told is not None:
+        return told.message or told.reason.meaning
+    if meaning.capacity is None:
+        return "it states no capacity that can be used"
+    goes_by_pods = isinstance(meaning.capacity, FixedReplicas | PercentOfReplicas) and meaning.target is not None
+    if goes_by_pods and _reference_of(buffer) not in played:
+        return _NO_TARGET
+    return ""
+
+
+def _reference_of(buffer: Buffer) -> tuple[str, str, str]:
+    ref = buffer.spec.target_ref
+    return (buffer.metadata.namespace, ref.kind or "", ref.name or "") if ref is not None else ("", "", "")
+
+
+def _target(document: Document, reference: str) -> tuple[str, str]:
+    return document["metadata"]["namespace"], document["spec"][reference]["name"]
+
+
+def _is_owned_by_hvpa(found: HorizontalPodAutoscaler | VerticalPodAutoscaler) -> bool:
+    owner = found.metadata.controller
+    return owner is not None and owner.kind == HVPA.name
+
+
+def _document(found: Any, *without: str) -> dict[str, Any]:
+    document: dict[str, Any] = msgspec.json.decode(encode(found))
+    return {name: value for name, value in document.items() if name not in without}
 
 
 def _reference(found: Found) -> Document:
-    return {"apiVersion": "apps/v1", "kind": found.kind, "name": found.name}
+    return {"apiVersion": _API_VERSIONS.get(found.kind, "apps/v1"), "kind": found.kind, "name": found.name}
 
 
 def _vpa(found: Found, recommender: str, mode: str) -> Document:

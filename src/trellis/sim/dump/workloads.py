@@ -1,13 +1,11 @@
-"""Which workloads are in a dump? Pods by their topmost controllers, each with its template.
+"""Which workloads are in a dump? Pods by their topmost controllers, Jobs and CronJobs, each with its template.
 
-The model of a cluster knows Deployments, StatefulSets and Jobs. What runs all the time and is neither, a DaemonSet or a
-Rollout, is played as a Deployment. What runs to an end is left out: a dump does not say when it began and ended before.
+What the model has no controller for, a Rollout or a pod without a controller, is played as a Deployment.
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
@@ -17,25 +15,34 @@ from trellis.api.kube.meta import LabelSelector, ObjectMeta
 from trellis.api.kube.pods import Pod, PodSpec, PodTemplateSpec
 from trellis.api.kube.policies import PodDisruptionBudget
 from trellis.api.kube.slices import IntOrString, Labels
-from trellis.api.kube.workloads import DaemonSet
-from trellis.base.counted import counted
-from trellis.base.errors import InvalidSelector
+from trellis.api.kube.workloads import CronJob, Job, JobSpec
+from trellis.base.errors import InvalidSchedule, InvalidSelector
 from trellis.base.selectors import MatchExpression, selector_from_object
 from trellis.core.model.collected import Collected
-from trellis.core.model.keys import BY_NAMESPACE
+from trellis.core.model.keys import BY_NAMESPACE, BY_OWNER, Key, key_of
 from trellis.core.model.owners import Owners, TargetRef, controller_in
+from trellis.sim.cluster.templates import TO_AN_END
+from trellis.sim.dump.not_played import Ledger
+from trellis.sim.dump.runs import cron_rules, cron_times, job_run
+from trellis.sim.fleet import Clock, CronRules
 
 _OVER: Final = ("Succeeded", "Failed")
-_TO_AN_END: Final = ("Job", "CronJob")
 _NODE: Final = "Node"
-_PLAYED: Final = ("Deployment", "StatefulSet")
+_PLAYED: Final = ("Deployment", "StatefulSet", "DaemonSet")
 _POD: Final = "Pod"
+_BATCH: Final = "batch/v1"
 # Labels by which a controller tells its own pods apart; the model has its own.
 _DRAWN: Final = ("pod-template-hash", "controller-revision-hash", "pod-template-generation")
+# Kinds that say themselves how many pods they are to have.
+_COUNTED: Final = ("Deployment", "StatefulSet", "DaemonSet", "ReplicationController")
 
 
 class Found(msgspec.Struct, frozen=True):
-    """A workload of a dump: what it is there, as what it is played, and which pods it has now."""
+    """A workload of a dump: what it is there, as what it is played, and which pods it has now.
+
+    `jobs` are the Jobs behind one that runs to an end, and `job` what each of them says; `times` are those of the
+    schedule of a CronJob.
+    """
 
     target: TargetRef
     kind: str
@@ -44,6 +51,10 @@ class Found(msgspec.Struct, frozen=True):
     template: PodTemplateSpec
     pods: tuple[str, ...]
     max_unavailable: int | None = None
+    job: JobSpec | None = None
+    jobs: tuple[Job, ...] = ()
+    cron: CronRules | None = None
+    times: tuple[float, ...] = ()
 
     @property
     def containers(self) -> tuple[str, ...]:
@@ -52,33 +63,145 @@ class Found(msgspec.Struct, frozen=True):
         return tuple(each.name for each in (*spec.containers, *filter(_is_sidecar, spec.init_containers)))
 
 
-def find_workloads(collected: Collected) -> tuple[list[Found], list[str]]:
-    """Those that can be played, in the order of their names, and a note on each sort of others."""
+class Workloads(msgspec.Struct, frozen=True):
+    """Those that can be played, in the order of their names; `static` are pods of nodes themselves, by node."""
+
+    found: tuple[Found, ...]
+    static: Mapping[str, tuple[Pod, ...]]
+
+    def by_target(self) -> dict[tuple[str, str, str], Found]:
+        """By namespace, kind and name as the dump has them."""
+        return {(each.target.namespace, each.target.kind, each.target.name): each for each in self.found}
+
+
+def find_workloads(collected: Collected, clock: Clock, ledger: Ledger) -> Workloads:
+    """All workloads of a dump that did something in the time of the clock; the rest goes to the ledger."""
+    groups, static = _grouped(collected, ledger)
+    batch = [*_cron_jobs(collected, groups, clock, ledger), *_jobs(collected, groups, clock, ledger)]
+    serving = [each for each in groups if each.kind not in TO_AN_END]
+    _list_without_pods(collected, serving, ledger)
+    names = _Names()
+    found = []
+    guarded: set[Key] = set()
+    # Those that keep their kind first, so that they also keep their names.
+    for target in sorted(serving, key=lambda each: (each.namespace, each.kind not in _PLAYED, each.name, each.kind)):
+        budgets = [
+            each
+            for each in collected.pdbs.by(BY_NAMESPACE, target.namespace)
+            if _is_about(each, groups[target][0].metadata.labels)
+        ]
+        guarded.update(map(key_of, budgets))
+        found.append(_found(target, names.free(target), collected.owners.find(target), groups[target], budgets))
+        if target.kind not in _PLAYED:
+            ledger.add(target.kind, _as_deployment(target.kind))
+    for each in sorted(batch, key=lambda each: (each.target.namespace, each.name, each.kind)):
+        found.append(msgspec.structs.replace(each, name=names.free(each.target)))
+    unused = len(collected.pdbs) - len(guarded)
+    if unused:
+        ledger.add("PodDisruptionBudget", "selects no pods that are played all the time", unused)
+    found.sort(key=lambda each: (each.target.namespace, each.name))
+    return Workloads(tuple(found), static)
+
+
+def _grouped(
+    collected: Collected, ledger: Ledger
+) -> tuple[dict[TargetRef, list[Pod]], dict[str, tuple[Pod, ...]]]:
+    """The pods of each workload, and those of each node."""
     owners = collected.owners
     groups: dict[TargetRef, list[Pod]] = {}
-    left_out: Counter[str] = Counter()
+    static: dict[str, tuple[Pod, ...]] = {}
     for pod in collected.pods:
         topmost = _topmost(pod, owners)
-        if pod.status.phase in _OVER or pod.metadata.deletion_timestamp is not None:
-            left_out["they are over or about to be"] += 1
+        is_over = pod.status.phase in _OVER or pod.metadata.deletion_timestamp is not None
+        if topmost.kind in TO_AN_END:
+            groups.setdefault(topmost, []).append(pod)
+        elif is_over:
+            ledger.add(_POD, "has ended, or is being deleted")
         elif topmost.kind == _NODE:
-            left_out["they belong to a node itself"] += 1
-        elif topmost.kind in _TO_AN_END:
-            left_out["they run to an end"] += 1
+            node = pod.spec.node_name
+            static[node] = (*static.get(node, ()), pod)
+            ledger.add(_POD, "static pod of a node: what it requests is taken off the node, and it uses nothing")
         else:
             groups.setdefault(topmost, []).append(pod)
-    taken: set[tuple[str, str]] = set()
-    found = []
-    # Those that keep their kind first, so that they also keep their names.
-    ordered = sorted(groups, key=lambda each: (each.namespace, each.kind not in _PLAYED, each.name, each.kind))
-    for target in ordered:
+    return groups, static
+
+
+def _cron_jobs(
+    collected: Collected, groups: Mapping[TargetRef, list[Pod]], clock: Clock, ledger: Ledger
+) -> Iterator[Found]:
+    for each in collected.workloads[CronJob.__name__]:
+        if not isinstance(each, CronJob):
+            continue
+        metadata, rules = each.metadata, cron_rules(each)
+        try:
+            times = cron_times(rules, clock)
+        except InvalidSchedule as error:
+            ledger.add(CronJob.__name__, f"its schedule cannot be read: {error.rule}")
+            continue
+        if each.spec.suspend or not times:
+            why = "suspended" if each.spec.suspend else "no time of its schedule is within the time that is played"
+            ledger.add(CronJob.__name__, why)
+            continue
+        owned = collected.workloads[Job.__name__].by(BY_OWNER, metadata.uid) if metadata.uid else ()
+        jobs = tuple(job for job in owned if isinstance(job, Job))
+        target = TargetRef(metadata.namespace, _BATCH, CronJob.__name__, metadata.name)
+        found = _batch(target, each.spec.job_template.spec, groups, jobs)
+        yield msgspec.structs.replace(found, cron=rules, times=times)
+
+
+def _jobs(
+    collected: Collected, groups: Mapping[TargetRef, list[Pod]], clock: Clock, ledger: Ledger
+) -> Iterator[Found]:
+    """Jobs that no CronJob made, as far as they ran in the time of the clock."""
+    for each in collected.workloads[Job.__name__]:
+        owner = each.metadata.controller
+        if not isinstance(each, Job) or (owner is not None and owner.kind == CronJob.__name__):
+            continue
+        if each.status.start_time is None:
+            ledger.add(Job.__name__, "suspended" if each.spec.suspend else "has not begun")
+        elif job_run(each, clock, collected.time):
+            target = TargetRef(each.metadata.namespace, _BATCH, Job.__name__, each.metadata.name)
+            yield _batch(target, each.spec, groups, (each,))
+
+
+def _batch(
+    target: TargetRef,
+    job: JobSpec,
+    groups: Mapping[TargetRef, list[Pod]],
+    jobs: tuple[Job, ...],
+) -> Found:
+    parallelism = 1 if job.parallelism is None else job.parallelism
+    pods = tuple(pod.metadata.name for pod in groups.get(target, ()))
+    return Found(target, target.kind, target.name, parallelism, job.template, pods, job=job, jobs=jobs)
+
+
+def _list_without_pods(collected: Collected, serving: Iterable[TargetRef], ledger: Ledger) -> None:
+    with_pods = {(each.kind, each.namespace, each.name) for each in serving}
+    for kind in _COUNTED:
+        for each in collected.workloads[kind]:
+            if (kind, *key_of(each)) not in with_pods:
+                ledger.add(kind, "has no pods")
+
+
+def _as_deployment(kind: str) -> str:
+    if kind == _POD:
+        return "without a controller: played as a Deployment, which would replace it"
+    return "played as a Deployment: how this kind replaces its pods is not modelled"
+
+
+class _Names:
+    """Gives each workload a name that no other in its namespace has."""
+
+    def __init__(self) -> None:
+        self._taken: set[tuple[str, str]] = set()
+
+    def free(self, target: TargetRef) -> str:
+        """Its own, or one with its kind behind it."""
         name = target.name
-        while (target.namespace, name) in taken:
+        while (target.namespace, name) in self._taken:
             name += f"-{target.kind.lower()}"
-        taken.add((target.namespace, name))
-        budgets = collected.pdbs.by(BY_NAMESPACE, target.namespace)
-        found.append(_found(target, name, owners.find(target), groups[target], budgets))
-    return found, [f"left out, because {what}: {counted(count, 'pod')}" for what, count in left_out.items()]
+        self._taken.add((target.namespace, name))
+        return name
 
 
 def template_document(found: Found) -> dict[str, Any]:
@@ -99,47 +222,57 @@ def _topmost(pod: Pod, owners: Owners) -> TargetRef:
     controller = controller_in(metadata.namespace, metadata.controller)
     if controller is None:
         return TargetRef(metadata.namespace, "v1", _POD, metadata.name)
-    return owners.follow(controller).topmost or controller
+    topmost = owners.follow(controller).topmost or controller
+    if controller.kind == Job.__name__ and topmost.kind != CronJob.__name__:
+        # Whoever made the Job, it runs to an end.
+        return TargetRef(metadata.namespace, _BATCH, Job.__name__, controller.name)
+    return msgspec.structs.replace(topmost, api_version=_BATCH) if topmost.kind in TO_AN_END else topmost
 
 
 def _found(target: TargetRef, name: str, owner: Any, pods: list[Pod], budgets: Iterable[PodDisruptionBudget]) -> Found:
     template = getattr(owner.spec, "template", None) if owner is not None else None
-    template = template if isinstance(template, PodTemplateSpec) else _from_pod(pods[0])
-    replicas = _replicas(owner) or len(pods)
+    kind = target.kind if target.kind in _PLAYED else _PLAYED[0]
+    template = template if isinstance(template, PodTemplateSpec) else _from_pod(pods[0], kind)
+    # A DaemonSet has one on each node.
+    replicas = 1 if kind == "DaemonSet" else _replicas(owner) or len(pods)
     return Found(
         target=target,
-        kind=target.kind if target.kind in _PLAYED else _PLAYED[0],
+        kind=kind,
         name=name,
         replicas=replicas,
         template=template,
         pods=tuple(pod.metadata.name for pod in pods),
-        max_unavailable=min(_allowed(pods[0].metadata.labels, replicas, budgets), default=None),
+        max_unavailable=min(_allowed(max(replicas, len(pods)), budgets), default=None),
     )
 
 
 def _replicas(owner: Any) -> int | None:
-    if isinstance(owner, DaemonSet):
-        return owner.status.desired_number_scheduled
     return getattr(owner.spec, "replicas", None) if owner is not None else None
 
 
-def _from_pod(pod: Pod) -> PodTemplateSpec:
+def _from_pod(pod: Pod, kind: str) -> PodTemplateSpec:
     """The template that a pod may have been made from: itself, without what it was given since."""
     labels = {key: value for key, value in pod.metadata.labels.items() if key not in _DRAWN}
     spec: PodSpec = msgspec.structs.replace(pod.spec, node_name="")
+    if kind == "DaemonSet" and spec.affinity is not None:
+        # It names the one node that the pod is for.
+        spec = msgspec.structs.replace(spec, affinity=msgspec.structs.replace(spec.affinity, node_affinity=None))
     return PodTemplateSpec(ObjectMeta(labels=labels, annotations=pod.metadata.annotations), spec)
 
 
-def _allowed(labels: Labels, replicas: int, budgets: Iterable[PodDisruptionBudget]) -> Iterator[int]:
-    """How many pods each budget over these labels lets go at a time; shares are rounded up, as Kubernetes does."""
+def _allowed(replicas: int, budgets: Iterable[PodDisruptionBudget]) -> Iterator[int]:
+    """How many pods each budget lets go at a time; shares are rounded up, as Kubernetes does."""
     for budget in budgets:
         spec = budget.spec
-        if spec.selector is None or not _selects(spec.selector, labels):
-            continue
         if spec.max_unavailable is not None:
             yield _count(spec.max_unavailable, replicas)
         elif spec.min_available is not None:
             yield max(0, replicas - _count(spec.min_available, replicas))
+
+
+def _is_about(budget: PodDisruptionBudget, labels: Labels) -> bool:
+    selector = budget.spec.selector
+    return selector is not None and _selects(selector, labels)
 
 
 def _selects(selector: LabelSelector, labels: Labels) -> bool:

@@ -35,6 +35,7 @@ from trellis.core.buffers import (
     status_of,
     translate,
 )
+from trellis.core.buffers.target_kinds import not_scalable
 from trellis.core.fit import NodeTable
 from trellis.core.model.owners import TargetRef
 from trellis.core.model.target_problems import TARGET_NOT_FOUND, TargetProblem, unread
@@ -43,6 +44,7 @@ from trellis.core.sizing.governors import Governor
 from trellis.sim.cluster.cluster import Cluster
 
 _FIGURES: Final = BufferSettings()
+_WITHOUT_SCALE: Final = ("DaemonSet", "CronJob")
 
 
 class Sizing(Protocol):
@@ -119,6 +121,8 @@ class Translating:
         found: Any = self.cluster.targets.find(namespace, kind, name)
         if found is None:
             return unread(TARGET_NOT_FOUND, f"there is no {kind} {name}")
+        if kind in _WITHOUT_SCALE:
+            return not_scalable(kind)
         scale = self.cluster.scale(namespace, kind, name)
         replicas = scale.status.replicas if scale is not None else getattr(found.spec, "parallelism", None)
         newest = newest_live(self.cluster.targets.pods_of(namespace, kind, name))

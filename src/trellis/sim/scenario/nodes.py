@@ -19,6 +19,7 @@ from trellis.sim.scenario.usage import amount, span
 _ROOM: Final = 4 / 3
 _GIB: Final = 2.0**30
 _PODS: Final = 110
+_DAEMON_SET: Final = "DaemonSet"
 _DEFAULT: Final = ScenarioNodes(name="node", cpu="8", memory="32Gi")
 # The first version whose kubelets resize in place without a gate, and tell of it in conditions.
 _KUBELET: Final = "v1.34.0"
@@ -33,11 +34,13 @@ def compile_nodes(
 ) -> tuple[NodeShape, ...]:
     """Every shape with its count; where the last has none, enough for all first requests and a third more."""
     asked = [sum(each) for each in zip(*(_of_all_pods(each) for each in workloads), strict=True)]
+    on_each = [sum(each) for each in zip(*(_of_each_node(each) for each in workloads), strict=True)]
     counted: list[NodeShape] = []
     for shape in written or (_DEFAULT,):
-        offered = _offered(shape)
+        # Of each node what the pods of DaemonSets leave of it; a node that they fill is no help.
+        offered = tuple(max(have - taken, 0.0) for have, taken in zip(_offered(shape), on_each, strict=True))
         pairs = [(want, have) for want, have in zip(asked, offered, strict=True) if have]
-        count = shape.count or max(1, *(math.ceil(_ROOM * want / have) for want, have in pairs))
+        count = shape.count or max([1, *(math.ceil(_ROOM * want / have) for want, have in pairs)])
         asked = [max(0.0, want - have * count / _ROOM) for want, have in zip(asked, offered, strict=True)]
         counted.append(NodeShape(shape.name, count, _document(shape, {}), _price(shape, prices)))
     return tuple(counted)
@@ -83,7 +86,13 @@ def _offered(shape: Shape) -> Amounts:
     return amount(shape.cpu), amount(shape.memory), float(shape.pods or _PODS)
 
 
+def _of_each_node(workload: Workload) -> Amounts:
+    return _of_one_pod(workload) if workload.kind == _DAEMON_SET else (0.0, 0.0, 0.0)
+
+
 def _of_all_pods(workload: Workload) -> Amounts:
+    if workload.kind == _DAEMON_SET:
+        return 0.0, 0.0, 0.0
     cpu, memory, pods = _of_one_pod(workload)
     return workload.replicas * cpu, workload.replicas * memory, workload.replicas * pods
 

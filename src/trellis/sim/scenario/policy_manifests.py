@@ -31,7 +31,13 @@ FileReader: TypeAlias = Callable[[str], bytes]
 _LIMITS: Final = "LimitRange"
 _KINDS: Final = (VPA.name, HPA, HVPA.name, BUFFER.name, _LIMITS)
 _OURS: Final[Mapping[str, Kind]] = {VPA.name: VPA, HVPA.name: HVPA, BUFFER.name: BUFFER}
-_API_VERSIONS: Final = {"Deployment": "apps/v1", "StatefulSet": "apps/v1", "Job": "batch/v1"}
+_API_VERSIONS: Final = {
+    "Deployment": "apps/v1",
+    "StatefulSet": "apps/v1",
+    "DaemonSet": "apps/v1",
+    "Job": "batch/v1",
+    "CronJob": "batch/v1",
+}
 _SCALED: Final = ("Deployment", "StatefulSet")
 # What a template of `forEach` is the spec of: the field, the object that is made, and where its target goes.
 _MADE: Final = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -14,13 +15,17 @@ from trellis.api.problems import INVALID, Path, Problem
 from trellis.api.scenario_usage import ContainerUsage
 from trellis.api.scenario_workloads import Rollouts, Runs, ScenarioContainer, ScenarioWorkload, Startup
 from trellis.base.errors import InvalidInput
+from trellis.base.schedules import Schedule
 from trellis.core import fit
 from trellis.core.usage.columns import FloatColumn
-from trellis.sim.fleet import Clock, Start, Workload
+from trellis.sim.cluster.templates import TO_AN_END
+from trellis.sim.fleet import Clock, CronRules, Start, Workload
 from trellis.sim.generators.levels import drawn_factors, versions
 from trellis.sim.scenario.usage import Steps, UsageLayout, amount, drawing, span
 
 DEFAULT_NAMESPACE = "default"
+ALLOW = "Allow"
+_SECOND = timedelta(seconds=1)
 _SHAPES = ("trace", "weekly", "daily", "spiky", "trend", "phases", "steady")
 
 
@@ -39,7 +44,7 @@ def compile_workload(workload: ScenarioWorkload, clock: Clock, seed: int, usage:
     rollouts, factors = _rollouts(workload.rollouts, clock, drawing(seed, *names, "rollouts"))
     runs = _runs(workload.runs, clock, drawing(seed, *names, "runs"))
     steps = Steps(clock.begin, clock.step, clock.steps)
-    if kind == "Job":
+    if kind in TO_AN_END:
         longest = max((length for _, length in runs), default=clock.step)
         steps = Steps(clock.begin, clock.step, int(-(-longest // clock.step)) + 1, by_age=True)
         factors = np.ones(steps.count)
@@ -68,6 +73,8 @@ def compile_workload(workload: ScenarioWorkload, clock: Clock, seed: int, usage:
         runs=runs,
         max_unavailable=budget.max_unavailable if budget is not None else None,
         label=workload.label or _label(workload),
+        completions=workload.runs.completions if workload.runs is not None else None,
+        cron=_cron(workload.runs) if kind == "CronJob" and workload.runs is not None else None,
     )
 
 
@@ -78,14 +85,14 @@ def pod_template(workload: ScenarioWorkload) -> dict[str, Any]:
     metadata["labels"] = metadata.get("labels") or {"app.kubernetes.io/name": workload.name}
     spec = template.setdefault("spec", {})
     written = {each.get("name"): each for part in ("initContainers", "containers") for each in spec.get(part) or ()}
-    if workload.kind == "Job":
+    if workload.kind in TO_AN_END:
         spec.setdefault("restartPolicy", "OnFailure")
     probed = workload.startup is None or workload.startup.probe is not False
     for container in workload.containers or ():
         found = written.get(container.name)
         if found is None:
             found = {"name": container.name, "image": f"example/{container.name}:1.0"}
-            if probed and workload.kind != "Job":
+            if probed and workload.kind not in TO_AN_END:
                 found["readinessProbe"] = {"httpGet": {"path": "/ready", "port": 8080}}
             spec.setdefault("containers", []).append(found)
         _write(found, container)
@@ -138,11 +145,31 @@ def _runs(runs: Runs | None, clock: Clock, draw: np.random.Generator) -> tuple[t
     """Begin and length of each run that begins before the end."""
     if runs is None:
         return ()
-    every, usual, first = span(runs.every), span(runs.length), span(runs.first)
-    begins = np.arange(first, clock.step * clock.steps, every)
+    usual, most = span(runs.length), np.inf
+    if runs.schedule is not None:
+        begins = np.array([] if runs.suspend else firings(runs.schedule, runs.time_zone or "UTC", clock))
+    else:
+        most = span(runs.every)
+        begins = clock.begin + np.arange(span(runs.first), clock.step * clock.steps, most)
     differ = draw.uniform(1 - (runs.jitter or 0.0), 1 + (runs.jitter or 0.0), len(begins))
-    lengths = np.minimum(usual * differ, every)
-    return tuple(zip((clock.begin + begins).tolist(), lengths.tolist(), strict=True))
+    lengths = np.minimum(usual * differ, most)
+    return tuple(zip(begins.tolist(), lengths.tolist(), strict=True))
+
+
+def firings(schedule: str, time_zone: str, clock: Clock) -> list[float]:
+    """When a schedule fires in the time that is played; `InvalidSchedule` if it is none."""
+    read, found = Schedule.parse(schedule, time_zone), []
+    # A moment before the beginning, at which it may fire.
+    at = read.next(datetime.fromtimestamp(clock.begin, UTC) - _SECOND)
+    while at is not None and at.timestamp() < clock.end:
+        found.append(at.timestamp())
+        at = read.next(at)
+    return found
+
+
+def _cron(runs: Runs) -> CronRules:
+    deadline = span(runs.starting_deadline) if runs.starting_deadline is not None else None
+    return CronRules(runs.schedule or "", runs.time_zone or "", runs.concurrency_policy or ALLOW, deadline)
 
 
 def _label(workload: ScenarioWorkload) -> str:

@@ -1,0 +1,109 @@
+"""Which nodes does a dump have, and of which could more be ordered?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from trellis.api.kube.nodes import Node
+from trellis.api.kube.pods import READY, Pod
+from trellis.base.prices import EXAMPLE_PRICES, Prices
+from trellis.base.quantity import Quantity
+from trellis.core.explain import KnownGroups
+from trellis.core.fit import Demand
+from trellis.core.fit.resources import CPU, PODS
+from trellis.core.model.collected import Collected
+from trellis.core.model.recording import encode
+from trellis.core.nodes.groups import GroupState, InstanceState
+from trellis.sim.dump.not_played import Ledger
+from trellis.sim.fleet import Document, NodePool, NodeShape, Workload
+from trellis.sim.scenario.nodes import compile_nodes
+from trellis.sim.scenario.usage import amount
+
+_HOST_NAME: Final = "kubernetes.io/hostname"
+
+
+def pools_of(groups: KnownGroups, ledger: Ledger) -> tuple[NodePool, ...]:
+    """The node groups, each with the nodes that run; one that cannot be read is not played."""
+    for name, said in groups.problems:
+        ledger.add("KwokNodeGroup", f"{name or 'a document'} cannot be used: {said.message or said.reason.meaning}")
+    return tuple(_pool(each) for each in groups.states)
+
+
+def nodes_of(
+    collected: Collected, groups: KnownGroups, static: Mapping[str, Sequence[Pod]], ledger: Ledger
+) -> tuple[NodeShape, ...]:
+    """Nodes of no group that are ready, those alike together; what static pods request is not offered."""
+    grouped = {each.node for state in groups.states for each in state.instances}
+    shapes: dict[bytes, tuple[Document, int]] = {}
+    for node in collected.nodes:
+        if node.metadata.name in grouped:
+            continue
+        if any(each.type == READY and each.status != "True" for each in node.status.conditions):
+            ledger.add("Node", "not ready")
+            continue
+        document = _document(node, static.get(node.metadata.name, ()))
+        key = msgspec.json.encode(document, order="sorted")
+        shapes[key] = (document, shapes[key][1] + 1 if key in shapes else 1)
+    return tuple(
+        NodeShape(f"node{number}", count, document, _price(document, EXAMPLE_PRICES))
+        for number, (document, count) in enumerate(shapes.values(), start=1)
+    )
+
+
+def assumed_nodes(workloads: Sequence[Workload]) -> tuple[NodeShape, ...]:
+    """Enough nodes for all pods, where a dump has none."""
+    return compile_nodes(None, workloads, EXAMPLE_PRICES)
+
+
+def _pool(state: GroupState) -> NodePool:
+    group = state.group
+    running = state.count(InstanceState.RUNNING)
+    return NodePool(
+        name=group.name,
+        count=running,
+        document=msgspec.json.decode(encode(group.template)),
+        price=group.price,
+        max_size=group.max_size,
+        min_size=group.min_size,
+        boot_seconds=group.boot_seconds,
+        priority=group.priority,
+    )
+
+
+def _document(node: Node, static: Iterable[Pod]) -> Document:
+    labels = {key: value for key, value in node.metadata.labels.items() if key != _HOST_NAME}
+    offered = dict(node.status.allocatable or node.status.capacity)
+    for pod in static:
+        offered = _without(offered, pod)
+    document: Document = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"labels": labels},
+        "spec": msgspec.json.decode(encode(msgspec.structs.replace(node.spec, provider_id=""))),
+        "status": {
+            "capacity": offered,
+            "allocatable": offered,
+            "nodeInfo": msgspec.json.decode(encode(node.status.node_info)),
+        },
+    }
+    return document
+
+
+def _without(offered: dict[str, str], pod: Pod) -> dict[str, str]:
+    """What a node offers to others than this pod."""
+    left = dict(offered)
+    for name, taken in Demand.of(pod.spec).requests.items():
+        if name == PODS or name not in left:
+            continue
+        have = Quantity.parse(left[name])
+        milli = have.milli - (taken if name == CPU else taken * 1000)
+        left[name] = str(Quantity.from_milli(max(milli, 0)))
+    return left
+
+
+def _price(node: Document, prices: Prices) -> float:
+    offered = node["status"]["allocatable"]
+    return prices.hourly(amount(offered.get("cpu")), amount(offered.get("memory")))
