@@ -17,11 +17,22 @@ from trellis.core.model.dump_lines import History, UsageColumns
 from trellis.core.usage.history_text import as_text
 from trellis.sim.dump.fleet import FromDump, fleet_from_dump
 from trellis.sim.fleet import Workload
+from trellis.sim.results import NotPlayed
 from trellis.sim.run import simulate
 from trellis.sources.cluster.masking import Mask
 
 MIB = 2.0**20
 HOUR = 3_600.0
+
+
+HPA_PATH = "/apis/autoscaling/v2/namespaces/shop/horizontalpodautoscalers"
+
+
+def unscaled() -> ModelServer:
+    """The shop without its HPA."""
+    server = shop()
+    server.delete(f"{HPA_PATH}/web-hpa")
+    return server
 
 
 def played(server: ModelServer, **options: Any) -> FromDump:
@@ -51,7 +62,9 @@ def test_workloads_are_those_that_have_pods_with_their_templates_and_budgets() -
     one = web(found)
     assert one.template["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "500m", "memory": "256Mi"}
     assert one.max_unavailable == 1
-    assert "1 workload of kind Pod played as Deployments" in found.notes
+    assert NotPlayed("Pod", 1, "without a controller: played as a Deployment, which would replace it") in (
+        found.not_played
+    )
 
 
 def test_nodes_are_as_they_are_with_those_alike_counted_together() -> None:
@@ -66,7 +79,7 @@ def test_nodes_are_as_they_are_with_those_alike_counted_together() -> None:
     (shape,) = found.fleet.nodes
     assert shape.count == 3
     assert shape.document["status"]["allocatable"]["cpu"] == "8"
-    assert "left out, because not ready: 1 node" in found.notes
+    assert NotPlayed("Node", 1, "not ready") in found.not_played
 
 
 def test_without_nodes_enough_are_assumed() -> None:
@@ -111,7 +124,7 @@ def test_a_dump_without_pods_is_refused() -> None:
 
 
 def test_usage_over_time_is_the_mean_of_the_pods_also_of_those_that_are_gone() -> None:
-    collected = with_history(collected_from(shop()), f"web-{HASH}-x2x9z", "web-99999bbbb-ccccc", "website-0")
+    collected = with_history(collected_from(unscaled()), f"web-{HASH}-x2x9z", "web-99999bbbb-ccccc", "website-0")
     found = fleet_from_dump(collected, "shop")
     (demand,) = web(found).demand
     assert set(demand.cpu.tolist()) == {1.5}
@@ -136,7 +149,7 @@ def test_a_gap_in_usage_is_filled_with_what_came_before() -> None:
 
 
 def _with_status(change: Callable[[dict[str, Any]], None]) -> ModelServer:
-    server = shop()
+    server = unscaled()
     path = "/apis/autoscaling.k8s.io/v1/namespaces/shop/verticalpodautoscalercheckpoints/web-vpa-app"
     document = server.objects[path]
     change(document["status"])
@@ -161,7 +174,7 @@ def test_hours_of_a_checkpoint_come_back_hour_by_hour() -> None:
 
 
 def test_a_histogram_is_drawn_from_as_often_as_it_counts() -> None:
-    found = played(shop())
+    found = played(unscaled())
     (demand,) = web(found).demand
     # Bucket 10 is from 126 to 142 mCPU, bucket 14 from 196 to 216.
     assert 0.12 < np.percentile(demand.cpu, 50) < 0.15
@@ -203,18 +216,23 @@ def test_kinds_that_are_not_modelled_are_played_as_deployments_under_a_name_of_t
     job = {"apiVersion": "batch/v1", "kind": "Job", "name": "once", "uid": "j-1", "controller": True}
     server.put("/apis/batch/v1/namespaces/shop/jobs/once", {"spec": {}})
     server.put("/api/v1/namespaces/shop/pods/once-1", {"metadata": {"ownerReferences": [job]}, **spec["template"]})
+    rollout = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "name": "web", "uid": "r-9", "controller": True}
+    server.put("/api/v1/namespaces/shop/pods/web-x", {"metadata": {"ownerReferences": [rollout]}, **spec["template"]})
     found = played(server)
-    assert [(each.name, each.replicas) for each in found.fleet.workloads if each.namespace == "shop"] == [
-        ("web", 2),
-        ("web-daemonset", 4),
+    assert [(each.name, each.kind) for each in found.fleet.workloads if each.namespace == "shop"] == [
+        ("web", "Deployment"),
+        ("web-daemonset", "DaemonSet"),
+        ("web-rollout", "Deployment"),
     ]
-    assert "left out, because they run to an end: 1 pod" in found.notes
+    listed = {(each.kind, each.count, each.reason.partition(":")[0]) for each in found.not_played}
+    assert ("Rollout", 1, "played as a Deployment") in listed
+    assert ("Job", 1, "has not begun") in listed
 
 
-def test_the_hpas_of_a_dump_are_there_and_change_no_counts() -> None:
+def test_the_hpas_of_a_dump_scale() -> None:
     variants = played(shop()).fleet.variants
     assert all(any(each["kind"] == "HorizontalPodAutoscaler" for each in variant.objects) for variant in variants)
-    assert not any(each.scales for each in variants)
+    assert all(each.scales for each in variants)
 
 
 def _short(found: FromDump) -> FromDump:

@@ -84,7 +84,7 @@ def find_workloads(collected: Collected, clock: Clock, ledger: Ledger) -> Worklo
     found = []
     guarded: set[Key] = set()
     # Those that keep their kind first, so that they also keep their names.
-    for target in sorted(serving, key=lambda each: (each.namespace, each.kind not in _PLAYED, each.name, each.kind)):
+    for target in sorted(serving, key=lambda each: (each.namespace, _rank(each.kind), each.name, each.kind)):
         budgets = [
             each
             for each in collected.pdbs.by(BY_NAMESPACE, target.namespace)
@@ -187,6 +187,10 @@ def _as_deployment(kind: str) -> str:
     if kind == _POD:
         return "without a controller: played as a Deployment, which would replace it"
     return "played as a Deployment: how this kind replaces its pods is not modelled"
+
+
+def _rank(kind: str) -> int:
+    return _PLAYED.index(kind) if kind in _PLAYED else len(_PLAYED)
 
 
 class _Names:
