@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from cluster_buffers import buffer
+from cluster_hvpas import hvpa
 from cluster_vpas import USAGE, USAGE_SECONDS, vpa
 from testbed import workloads
 from testbed.cluster import Cluster
@@ -136,3 +138,63 @@ def test_a_dump_without_names_can_be_simulated(cluster: Cluster, shop: str, tmp_
     result = CliRunner().invoke(trellis, command, catch_exceptions=False)
     assert result.exit_code == 0, result.output
     assert json.loads(output.read_text())["variants"][0]["name"] == "fixed"
+
+
+def test_what_a_cluster_runs_is_played_from_its_dump(cluster: Cluster, namespace: str, tmp_path: Path) -> None:
+    names = _put_one_of_each(cluster, namespace)
+    cluster.ready_pods(namespace, "web", 2)
+    cluster.ready_pods(namespace, "shop", 1)
+
+    def whole() -> Collected | None:
+        _, found = dump(cluster.kubeconfig, tmp_path / "dump.jsonl", "-n", namespace)
+        agents = [pod for pod in found.pods if pod.metadata.labels.get("app") == "agent"]
+        return found if agents else None
+
+    found = until("the pods of the DaemonSet", whole)
+    assert [each.metadata.name for each in found.hvpas] == ["shop"]
+    assert [each.spec.concurrency_policy for each in found.workloads["CronJob"]] == ["Forbid"]  # type: ignore[attr-defined]
+    page, output = tmp_path / "report.html", tmp_path / "report.json"
+    command = ["simulate", "--dump", str(tmp_path / "dump.jsonl"), "--quiet", "--processes", "1"]
+    result = CliRunner().invoke(trellis, [*command, "--html", str(page), "--json", str(output)], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    told = json.loads(output.read_text())
+    fixed, current = told["variants"]
+    kinds = {each["name"]: each["kind"] for each in fixed["workloads"]}
+    assert {name: kinds[name] for name in names} == names
+    pods = {each["name"]: each["totals"]["scaling"]["replicas"] for each in fixed["workloads"]}
+    # Usage is half of what is requested, which an HPA at 25 % wants four pods for; the CronJob runs now and then.
+    assert pods["web"] > 3.5
+    assert pods["agent"] == pytest.approx(len(found.nodes))
+    assert 0 < pods["report"] < 1
+    # The Hvpa decides in the variant of the cluster's own autoscalers alone.
+    assert "AsDecided" in current["verdicts"]
+    assert "AsDecided" not in fixed["verdicts"]
+    (left_out,) = [each for each in told["not_played"] if each["kind"] == "Buffer"]
+    assert left_out["count"] == 1
+    assert "no node groups" in left_out["reason"]
+    assert f"1 Buffer: {left_out['reason']}" in " ".join(result.stdout.split())
+    assert left_out["reason"] in page.read_text().partition("<main>")[0]
+
+
+def _put_one_of_each(cluster: Cluster, namespace: str) -> dict[str, str]:
+    """An HPA, an Hvpa, a Buffer, a DaemonSet and a CronJob, with what they are about; workloads by name and kind."""
+    api = cluster.api
+    api.create(workloads.deployment("web", replicas=2), namespace)
+    api.create(workloads.deployment("shop"), namespace)
+    template = workloads.deployment("agent")["spec"]["template"]
+    spec = {"selector": {"matchLabels": {"app": "agent"}}, "template": template}
+    api.create({"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "agent"}, "spec": spec}, namespace)
+    job = {"spec": {"template": workloads.job("report")["spec"]["template"]}}
+    cron = {"schedule": "0 */6 * * *", "concurrencyPolicy": "Forbid", "jobTemplate": job}
+    api.create({"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "report"}, "spec": cron}, namespace)
+    target = {"type": "Utilization", "averageUtilization": 25}
+    scaling = {
+        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+        "maxReplicas": 6,
+        "metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": target}}],
+    }
+    hpa = {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "web"}}
+    api.create({**hpa, "spec": scaling}, namespace)
+    api.create(hvpa("shop"), namespace)
+    api.create(buffer("web"), namespace)
+    return {"web": "Deployment", "shop": "Deployment", "agent": "DaemonSet", "report": "CronJob"}

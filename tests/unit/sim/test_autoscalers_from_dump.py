@@ -341,7 +341,8 @@ def test_a_masked_dump_plays_the_same_autoscalers() -> None:
     put_hvpa(server, hvpa())
     plain, masked = (collected_from(server, mask=mask) for mask in (None, Mask(b"0")))
     both = [fleet_from_dump(each, "shop").fleet for each in (plain, masked)]
-    assert [[kinds(each) for each in fleet.variants] for fleet in both][0] == [kinds(each) for each in both[1].variants]
+    plainly, secretly = ([kinds(each) for each in fleet.variants] for fleet in both)
+    assert plainly == secretly
     policies = [[each.cron.concurrency for each in fleet.workloads if each.cron is not None] for fleet in both]
     assert policies == [["Replace"], ["Replace"]]
 

@@ -11,7 +11,6 @@ from model_cluster import World, container, fault, fleet, is_ready, ref, shape, 
 from simulated_nodes import BOOT, QUICK, pool
 from trellis.api.kube.decode import convert_object
 from trellis.api.kube.nodes import Node, Taint
-
 from trellis.api.kube.workloads import DaemonSet
 from trellis.core.nodes.pods import is_fixed
 from trellis.sim.cluster import What
@@ -153,7 +152,7 @@ def test_nodes_are_ordered_for_what_daemon_sets_leave_of_them(with_agent: bool, 
     web = workload("web", 4, container(cpu="2", memory="64Mi"), demand=(wants(0.01, 1e6),))
     found = _pooled(web, *([agent(cpu="1", demand=(wants(0.01, 1e6),))] if with_agent else []))
     (result,) = simulate(found).variants
-    assert max(result.chart.nodes) == nodes  # type: ignore[type-var,arg-type]
+    assert max(result.chart.nodes) == nodes  # type: ignore[arg-type]
     waits = next(each for each in result.workloads if each.name == "web").totals.waited
     assert waits.most < BOOT + MINUTE
 

@@ -1,9 +1,9 @@
 """On which node does a new pod run?
 
 Pods wait in the order of their priority, then of their making; those of DaemonSets go before others of their priority,
-because whoever estimates how many pods a new node takes counts on them. `core.fit` says where one fits; of these nodes the one
-with the largest share left free is taken. What pods ask about one another counts. Who fits nowhere waits until room
-appears, and how long is counted.
+because the estimate of how many pods a new node takes counts on them. `core.fit` says where one fits; of these nodes
+the one with the largest share left free is taken. What pods ask about one another counts. Who fits nowhere waits until
+room appears, and how long is counted.
 
 Where nodes can be had, more is modelled: who waits says so, and pods of lower priority make way.
 """

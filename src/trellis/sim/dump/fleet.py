@@ -7,7 +7,7 @@ that is wanted with a VPA over every workload. What a dump does not tell is assu
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -18,7 +18,8 @@ from trellis.base.names import nearest
 from trellis.base.prices import EXAMPLE_PRICES
 from trellis.core.explain import KnownGroups
 from trellis.core.model.collected import Collected
-from trellis.core.model.dump_lines import KINDS, NOT_SERVED
+from trellis.core.model.dump_lines import NOT_SERVED
+from trellis.core.model.store import Snapshot
 from trellis.core.recommend.built_in import built_in_recommenders
 from trellis.sim.dump.nodes import assumed_nodes, nodes_of, pools_of
 from trellis.sim.dump.not_played import Ledger
@@ -211,7 +212,7 @@ def _list_the_rest(collected: Collected, ledger: Ledger) -> None:
 
 
 def _rejected(collected: Collected) -> Iterator[tuple[str, int]]:
-    played = {
+    played: dict[str, Snapshot[Any]] = {
         "VerticalPodAutoscaler": collected.vpas,
         "Hvpa": collected.hvpas,
         "Buffer": collected.buffers,
@@ -221,5 +222,5 @@ def _rejected(collected: Collected) -> Iterator[tuple[str, int]]:
         **collected.workloads,
     }
     for kind, snapshot in played.items():
-        if kind in KINDS and snapshot.rejected:
+        if snapshot.rejected:
             yield kind, len(snapshot.rejected)

@@ -28,7 +28,7 @@ _HOST_NAME: Final = "kubernetes.io/hostname"
 def pools_of(groups: KnownGroups, ledger: Ledger) -> tuple[NodePool, ...]:
     """The node groups, each with the nodes that run; one that cannot be read is not played."""
     for name, said in groups.problems:
-        ledger.add("KwokNodeGroup", f"{name or 'a document'} cannot be used: {said.message or said.reason.meaning}")
+        ledger.add("KwokNodeGroup", f"{name or 'a document'} cannot be used: {said}")
     return tuple(_pool(each) for each in groups.states)
 
 

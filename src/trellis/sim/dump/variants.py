@@ -57,7 +57,9 @@ def autoscalers_of(collected: Collected, workloads: Workloads, ledger: Ledger, *
     played = workloads.by_target()
     hvpas = dict(_hvpas(collected, played, ledger))
     hpas, of_hvpas = _hpas(collected, played, hvpas, ledger)
-    scaled = [_target(each, "scaleTargetRef") for each in hpas] + [_target(each, "targetRef") for each in hvpas.values()]
+    scaled = [_target(each, "scaleTargetRef") for each in hpas] + [
+        _target(each, "targetRef") for each in hvpas.values()
+    ]
     return Autoscalers(
         tuple(_vpas(collected, played, ledger)),
         tuple(hpas),
@@ -103,7 +105,8 @@ def _hpas(
     collected: Collected, played: _Played, hvpas: Mapping[tuple[str, str], Document], ledger: Ledger
 ) -> tuple[list[Document], list[Document]]:
     """HPAs of workloads, and those of Hvpas that are the user's own; an Hvpa makes its others anew."""
-    of_workloads, of_hvpas = [], []
+    of_workloads: list[Document] = []
+    of_hvpas: list[Document] = []
     for each in collected.hpas:
         ref, namespace = each.spec.scale_target_ref, each.metadata.namespace
         if _is_owned_by_hvpa(each):
@@ -207,7 +210,7 @@ def _why_not_kept(buffer: Buffer, played: _Played, *, orders_nodes: bool) -> str
     meaning = resolve_buffer(buffer)
     told = left_alone(meaning, BufferSettings())
     if told is not None:
-        return told.message or told.reason.meaning
+        return str(told)
     if meaning.capacity is None:
         return "it states no capacity that can be used"
     goes_by_pods = isinstance(meaning.capacity, FixedReplicas | PercentOfReplicas) and meaning.target is not None

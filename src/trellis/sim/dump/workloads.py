@@ -94,8 +94,8 @@ def find_workloads(collected: Collected, clock: Clock, ledger: Ledger) -> Worklo
         found.append(_found(target, names.free(target), collected.owners.find(target), groups[target], budgets))
         if target.kind not in _PLAYED:
             ledger.add(target.kind, _as_deployment(target.kind))
-    for each in sorted(batch, key=lambda each: (each.target.namespace, each.name, each.kind)):
-        found.append(msgspec.structs.replace(each, name=names.free(each.target)))
+    batch.sort(key=lambda each: (each.target.namespace, each.name, each.kind))
+    found += [msgspec.structs.replace(each, name=names.free(each.target)) for each in batch]
     unused = len(collected.pdbs) - len(guarded)
     if unused:
         ledger.add("PodDisruptionBudget", "selects no pods that are played all the time", unused)
@@ -103,9 +103,7 @@ def find_workloads(collected: Collected, clock: Clock, ledger: Ledger) -> Worklo
     return Workloads(tuple(found), static)
 
 
-def _grouped(
-    collected: Collected, ledger: Ledger
-) -> tuple[dict[TargetRef, list[Pod]], dict[str, tuple[Pod, ...]]]:
+def _grouped(collected: Collected, ledger: Ledger) -> tuple[dict[TargetRef, list[Pod]], dict[str, tuple[Pod, ...]]]:
     """The pods of each workload, and those of each node."""
     owners = collected.owners
     groups: dict[TargetRef, list[Pod]] = {}
@@ -149,9 +147,7 @@ def _cron_jobs(
         yield msgspec.structs.replace(found, cron=rules, times=times)
 
 
-def _jobs(
-    collected: Collected, groups: Mapping[TargetRef, list[Pod]], clock: Clock, ledger: Ledger
-) -> Iterator[Found]:
+def _jobs(collected: Collected, groups: Mapping[TargetRef, list[Pod]], clock: Clock, ledger: Ledger) -> Iterator[Found]:
     """Jobs that no CronJob made, as far as they ran in the time of the clock."""
     for each in collected.workloads[Job.__name__]:
         owner = each.metadata.controller
