@@ -169,7 +169,7 @@ def test_what_a_cluster_runs_is_played_from_its_dump(cluster: Cluster, namespace
     # The Hvpa decides in the variant of the cluster's own autoscalers alone.
     assert "AsDecided" in current["verdicts"]
     assert "AsDecided" not in fixed["verdicts"]
-    (left_out,) = [each for each in told["not_played"] if each["kind"] == "Buffer"]
+    (left_out,) = [each for each in told["notPlayed"] if each["kind"] == "Buffer"]
     assert left_out["count"] == 1
     assert "no node groups" in left_out["reason"]
     assert f"1 Buffer: {left_out['reason']}" in " ".join(result.stdout.split())
@@ -195,6 +195,6 @@ def _put_one_of_each(cluster: Cluster, namespace: str) -> dict[str, str]:
     }
     hpa = {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "web"}}
     api.create({**hpa, "spec": scaling}, namespace)
-    api.create(hvpa("shop"), namespace)
+    api.create(hvpa("shop", vpa={"deploy": True}), namespace)
     api.create(buffer("web"), namespace)
     return {"web": "Deployment", "shop": "Deployment", "agent": "DaemonSet", "report": "CronJob"}

@@ -6,13 +6,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 from click.testing import CliRunner
 
-from dumped_cluster import NOW, example, shop
+from dumped_cluster import HASH, NOW, example, shop
 from model_server import ModelServer
 from trellis.cli.main import trellis
+from trellis.core.model.dump_lines import History
 from trellis.sources.cluster.collecting import collect
 from trellis.sources.cluster.where import Wanted
 from trellis.sources.cluster.writing import Writing
@@ -56,7 +58,8 @@ def everything() -> ModelServer:
     ours = {"apiVersion": "autoscaling.x-k8s.io/v1alpha1"}
     target = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db"}
     path = "/apis/autoscaling.x-k8s.io/v1alpha1/namespaces/shop"
-    put(f"{path}/hvpas/db", {**ours, "kind": "Hvpa", "spec": {"targetRef": target, "buckets": [bucket]}})
+    spec = {"targetRef": target, "buckets": [bucket], "vpa": {"deploy": True}}
+    put(f"{path}/hvpas/db", {**ours, "kind": "Hvpa", "spec": spec})
     capacity = {"pods": {"replicaNum": 100, "podSpec": pod["spec"]}}
     put(f"{path}/buffers/spare", {**ours, "kind": "Buffer", "spec": {"capacity": capacity}})
     queue = {"metric": {"name": "queue"}, "target": {"type": "AverageValue", "averageValue": "3"}}
@@ -74,10 +77,14 @@ def _put_pod(server: ModelServer, name: str, kind: str, owner: str, pod: dict[st
 
 def dumped(server: ModelServer, path: Path) -> Path:
     writing = Writing()
+    # Twelve hours, from noon to midnight.
+    times = NOW - NOW % 86_400.0 - 43_200.0 + 300.0 * np.arange(144, dtype=np.float64)
+    used = History("shop", f"web-{HASH}-x2x9z", "app", times, np.full(144, 0.2), np.full(144, 2e8))
 
     async def read() -> list[bytes]:
         wanted = Wanted(node_groups="kube-system/groups")
-        return [*[line async for line in collect(server.client, wanted, writing, NOW)], writing.end()]
+        lines = [line async for line in collect(server.client, wanted, writing, NOW)]
+        return [*lines, writing.history(used), writing.end()]
 
     path.write_bytes(b"".join(run(read())))
     return path
@@ -104,7 +111,7 @@ def test_everything_in_a_dump_is_played_and_what_is_not_is_at_the_top(tmp_path: 
     assert pods["agent"] == pytest.approx(2, abs=0.1)
     assert pods["report"] == pytest.approx(10 / 60, abs=0.05)
     assert "AsDecided" in current["verdicts"]
-    (left_out,) = [each for each in told["not_played"] if each["kind"] == "HorizontalPodAutoscaler"]
+    (left_out,) = [each for each in told["notPlayed"] if each["kind"] == "HorizontalPodAutoscaler"]
     assert left_out == {
         "kind": "HorizontalPodAutoscaler",
         "count": 1,
@@ -123,5 +130,5 @@ def test_a_scenario_lists_nothing_as_not_played(tmp_path: Path) -> None:
     command = ["simulate", "--processes", "1", "--quiet", str(scenario), "--only", "fixed", "--json", str(output)]
     result = CliRunner().invoke(trellis, command, catch_exceptions=False)
     assert result.exit_code == 0, result.output
-    assert "not_played" not in json.loads(output.read_text())
+    assert "notPlayed" not in json.loads(output.read_text())
     assert "Not played" not in result.stdout

@@ -21,7 +21,7 @@ def as_html(result: RunResult) -> str:
     """The whole page, the same bytes for the same result."""
     parts = [header("Trellis simulation", result.scenario, [*_period(result), *facts(result), f"seed {result.seed}"])]
     parts += [banner(text) for text in _warnings(result)]
-    parts += [_not_played(result)]
+    parts += _not_played(result)
     result = comparable(result)
     if result.variants:
         shown = cheapest(result)
@@ -42,10 +42,10 @@ def _warnings(result: RunResult) -> list[str]:
     return told + [f"Partial: {line}" for line in stopped(result)]
 
 
-def _not_played(result: RunResult) -> str:
+def _not_played(result: RunResult) -> list[str]:
     """What of a dump is not played as it is in the cluster, above all figures."""
     told = "".join(f"<li><b>{escape(what)}</b>: {escape(reason)}</li>" for what, reason in not_played(result))
-    return f'<div class="left-out"><p>{escape(NOT_PLAYED)}</p><ul>{told}</ul></div>' if told else ""
+    return [f'<div class="left-out"><p>{escape(NOT_PLAYED)}</p><ul>{told}</ul></div>'] if told else []
 
 
 def _fleet(result: RunResult) -> str:
