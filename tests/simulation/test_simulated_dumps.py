@@ -63,8 +63,8 @@ def everything() -> ModelServer:
     capacity = {"pods": {"replicaNum": 100, "podSpec": pod["spec"]}}
     put(f"{path}/buffers/spare", {**ours, "kind": "Buffer", "spec": {"capacity": capacity}})
     queue = {"metric": {"name": "queue"}, "target": {"type": "AverageValue", "averageValue": "3"}}
-    spec = {"scaleTargetRef": target, "maxReplicas": 3, "metrics": [{"type": "External", "external": queue}]}
-    put("/apis/autoscaling/v2/namespaces/shop/horizontalpodautoscalers/db", {"spec": spec})
+    scaling = {"scaleTargetRef": target, "maxReplicas": 3, "metrics": [{"type": "External", "external": queue}]}
+    put("/apis/autoscaling/v2/namespaces/shop/horizontalpodautoscalers/db", {"spec": scaling})
     return server
 
 
