@@ -165,7 +165,10 @@ def test_kubectl_scale_is_demand_beside_that_of_the_vpa(cluster: Cluster, namesp
     until("800m each", lambda: (size_of(cluster, namespace, "web") or (0, 0))[0] == 800)
     until("the count to be written back", lambda: api.get(path)["spec"]["replicas"] == 3)
     assert "kubectl wishes 4 replicas (CPU 2.4, memory 400M in total)" in message_of(cluster, namespace, "ScaleWish")
-    assert any("kubectl wishes 4 replicas" in each["message"] for each in events(cluster, namespace, "ScaleWish"))
+    until(
+        "the Event",
+        lambda: any("kubectl wishes 4 replicas" in each["message"] for each in events(cluster, namespace, "ScaleWish")),
+    )
     until("the VPA to decide again", lambda: (size_of(cluster, namespace, "web") or (0, 0))[0] == 400)
     assert "ScaleWish" not in conditions_of(cluster, namespace, "web")
 

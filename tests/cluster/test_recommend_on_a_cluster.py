@@ -184,7 +184,8 @@ def test_a_namespace_that_does_not_exist_is_told_with_the_nearest_that_does(clus
     command = ["recommend", "--vpas", "-n", meant, "--kubeconfig", str(cluster.kubeconfig)]
     result = CliRunner().invoke(trellis, command, catch_exceptions=False)
     assert result.exit_code == 2
-    assert f'{meant}: does not exist (did you mean "{namespace}"?)' in " ".join(result.stdout.split())
+    assert f'{meant}: does not exist (did you mean "{namespace}"?)' in " ".join(result.stderr.split())
+    assert not result.stdout
 
 
 def test_requests_that_are_too_high_fail_a_pipeline(web: Prometheus, run: Callable[..., Result]) -> None:

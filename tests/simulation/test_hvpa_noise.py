@@ -5,16 +5,21 @@ The noise is the simulator's own: each minute strays from the mean, log-normally
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from manifests import STORY_1
 from model_cluster import container, shape, wants, workload
+from scenarios import scenario
 from simulated import Played, by_utilization, hvpa
+from trellis.cli.main import trellis
 from trellis.core.usage.columns import FloatColumn
 from trellis.sim.fleet import Start
 from trellis.sim.generators.bursts import noise
@@ -58,6 +63,31 @@ def test_story_1_stays_at_three_replicas_for_half_a_day_of_noise(spread: float, 
     assert counts(found, after=10) == {3.0}
     sizes = found.requested()[60:]
     assert 24 / TOLERATED <= 3 * sizes.min() <= 3 * sizes.max() <= 27.0
+
+
+@pytest.mark.req("HV-13", "HV-33", "HV-38")
+@pytest.mark.parametrize("seed", [1, 5])
+def test_story_1_with_its_vpa_stays_at_three_replicas_though_pods_differ(seed: int, tmp_path: Path) -> None:
+    """Percentiles of a few minutes are above 27 cores with seed 5, and the overlap would keep a fourth replica."""
+    usage = {"shared": True, "cpu": {"steady": "19200m", "noise": 0.05}, "memory": {"steady": "3G"}}
+    app = {"name": "app", "requests": {"cpu": "6", "memory": "2G"}, "usage": usage}
+    both = {"hpa": by_utilization(80), "vpa": {"deploy": True}, "buckets": [STORY_1]}
+    document = scenario(
+        seed=seed,
+        start="2026-06-07T00:00:00Z",
+        duration="4h",
+        step="1m",
+        nodes=[{"name": "node", "count": 2, "cpu": "64", "memory": "256Gi"}],
+        workloads=[
+            {"name": "api", "namespace": "shop", "replicas": 2, "startup": {"time": "20s"}, "containers": [app]}
+        ],
+        policies=[{"name": "hvpa", "forEach": [{"hvpa": both}]}],
+    )
+    written, result = tmp_path / "story.json", tmp_path / "result.json"
+    written.write_text(json.dumps(document), encoding="utf-8")
+    CliRunner().invoke(trellis, ["simulate", str(written), "--quiet", "--json", str(result)], catch_exceptions=False)
+    played = json.loads(result.read_text(encoding="utf-8"))["variants"][-1]
+    assert set(played["chart"]["pods"][10:]) == {3.0}
 
 
 @pytest.mark.req("HV-33")

@@ -43,22 +43,29 @@ class Loop:
         self.sees(replicas * millicores, None, 0)
 
     def sees(self, demand: int, wish: int | None = None, seconds: float = 15, **more: Any) -> Plan:
-        """The plan when the HPA has measured this, and written that; its count and size are there afterwards."""
+        """The plan when the HPA has measured this, and written that; its count and size are there afterwards.
+
+        `vpa` is the VPA's total.
+        """
+        total = {"cpu": more.pop("vpa")} if "vpa" in more else None
         self.now += seconds
         has = self.replicas * self.size
         hpa = by_cpu(Fraction(demand, has), **more)
         wished = self.replicas if wish is None else wish
-        made = decided(workload(self.replicas, self.size, wished, self.memory, hpa, meaning=self.means), self.now)
+        seen = workload(
+            self.replicas, self.size, wished, self.memory, hpa, meaning=self.means, total=total, target=total
+        )
+        made = decided(seen, self.now)
         self.memory = made.memory
         for action in made.actions:
             self.replicas = action.replicas if isinstance(action, SetScale) else self.replicas
         self.size = made.containers.get("app", {}).get("cpu", self.size)
         return made
 
-    def lasts(self, demand: int, seconds: float) -> Plan:
+    def lasts(self, demand: int, seconds: float, **more: Any) -> Plan:
         """The same demand for so long, while the HPA is silent."""
         for _ in range(int(seconds / 15)):
-            made = self.sees(demand)
+            made = self.sees(demand, **more)
         return made
 
     @property
@@ -221,6 +228,36 @@ def test_a_new_wish_waits_for_the_status_that_explains_it_and_no_longer_than_the
     late = workload(3, 8000, 4, early.memory, by_cpu(Fraction(1), desired=3), meaning=loop.means)
     assert decided(late, loop.now + 4).actions == ()
     assert decided(late, loop.now + 5).actions == (SetScale(4),), "somebody else wishes, say"
+
+
+def test_a_vpa_of_few_samples_a_little_above_the_edge_gets_all_that_the_count_holds() -> None:
+    loop = Loop(3, 8000)
+    loop.lasts(24_000, 120)
+    made = loop.lasts(24_000, 900, vpa=27_200)
+    assert loop.state == (3, 9000)
+    assert made.vpa == {"cpu": 27_200}
+    assert made.next_look is not None
+    loop.lasts(24_000, 3600, vpa=24_650)
+    assert loop.replicas == 3
+
+
+def test_a_vpa_that_stays_above_the_edge_raises_the_count_after_an_hour() -> None:
+    loop = Loop(3, 8000)
+    loop.lasts(24_000, 120)
+    loop.lasts(24_000, 3600, vpa=27_200)
+    assert loop.replicas == 3
+    loop.lasts(24_000, 300, vpa=27_200)
+    assert loop.state == (4, 6800)
+
+
+@pytest.mark.parametrize(("size", "demand", "vpa"), [(8000, 24_000, 30_000), (9000, 27_100, 27_200)])
+def test_a_vpa_far_above_the_edge_or_one_that_metrics_confirm_is_followed_at_once(
+    size: int, demand: int, vpa: int
+) -> None:
+    loop = Loop(3, size)
+    loop.lasts(demand, 120)
+    loop.sees(demand, vpa=vpa)
+    assert loop.replicas == 4
 
 
 def test_own_ratios_are_those_of_utilizations_alone() -> None:

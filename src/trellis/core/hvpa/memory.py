@@ -44,7 +44,8 @@ class Memory(msgspec.Struct, frozen=True):
     not known. `told` is when the HPA's total last changed, `scaled` when the target's count was last written, and
     `repaired` when somebody else's count was last set back. `edited` is when somebody else last changed a pod's
     requests, and `anew` when the target last became another one. `measured` is the mean demand by the HPA's metrics,
-    and `awaited` since when a wish waits for the HPA's status.
+    and `awaited` since when a wish waits for the HPA's status. `excess` is since when the VPA's total is a little more
+    than the count holds, where the HPA's metrics are within it.
     """
 
     hpa: Mapping[str, Window] = {}
@@ -65,6 +66,7 @@ class Memory(msgspec.Struct, frozen=True):
     anew: float | None = None
     measured: Mapping[str, Measured] = {}
     awaited: float | None = None
+    excess: Mapping[str, float] = {}
 
 
 def unwritten(memory: Memory) -> Memory:

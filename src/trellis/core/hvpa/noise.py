@@ -2,13 +2,16 @@
 
 An HPA rounds up to whole pods and stays silent within its tolerance. So one noisy sample asks for a pod more than the
 demand needs, and the HPA never asks for it to go again: 24 cores on 3 x 8 with a sample of 11 % more are 4 pods, 32
-cores, and at 4 x 6.45 the HPA is content for ever. Three rules bring the count back to that of the mean demand:
+cores, and at 4 x 6.45 the HPA is content for ever. Four rules bring the count back to that of the mean demand:
 
 - A wish that asks for a higher count only because it is rounded up is taken as the fraction that the metrics say.
 - A wish that exceeds what the count holds by no more than the HPA's tolerance gets all that the count holds; the count
   rises once the mean exceeds it too.
 - While the HPA is silent, the total in force becomes the mean if that is another count, downwards only if the
   whole scale-down window was within the tolerance of it: a dip is not noise.
+- A VPA's total that exceeds what the count holds by no more than the tolerance gets all that the count holds for some
+  windows, as long as the mean is within it: percentiles of few samples are too high, and the overlap would keep the
+  count that they ask for.
 
 A total that a count holds within the tolerance is one at which the HPA itself would be silent, so nothing starves.
 """
@@ -16,6 +19,7 @@ A total that a count holds within the tolerance is one at which the HPA itself w
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import Final
 
@@ -32,6 +36,8 @@ from trellis.core.recommend.capping.limit_ranges import Counts
 _WHOLE: Final = 1 - math.exp(-0.999)
 # A count that rose stays for so many windows, unless the HPA itself asks for less: near an edge it would come and go.
 _DWELL: Final = 6
+# For so many windows a VPA's total that is a little too high for the count is taken for one of too few samples.
+_PATIENCE: Final = 12
 # A minute of five is enough to tell a spike from a level, where the count may still rise later.
 SOON: Final = 1 - math.exp(-0.15)
 # While the mean moves towards another count it is looked at so many times in a window.
@@ -87,6 +93,14 @@ class Wished(msgspec.Struct, frozen=True):
 
     asked: int
     total: int
+
+
+class Tolerated(msgspec.Struct, frozen=True):
+    """The VPA's totals without what is tolerated, since when that is, and when it ends."""
+
+    totals: Counts
+    since: Mapping[str, float]
+    looks: tuple[float, ...]
 
 
 def measured(before: Measured | None, amount: int | None, now: float, length: float) -> Measured | None:
@@ -151,6 +165,27 @@ def looks_again(kept: Kept, in_force: int, known: Measured | None, now: float) -
         return None
     moves = kept.count_for(known.low[-1].amount) != kept.count_for(in_force)
     return now + kept.length / _LOOKS if moves else None
+
+
+def tolerated(
+    view: View, by_vpa: Counts, means: Mapping[str, Measured], now: float, settings: HvpaSettings
+) -> Tolerated:
+    """The VPA's totals as far as the count is to follow them now, by the mean demand that the HPA's metrics show."""
+    totals, since, looks = dict(by_vpa), {}, []
+    for name in sorted(by_vpa.keys() & means.keys()):
+        kept = Kept.of(view, name, settings)
+        mean = mean_of(means[name], kept.length, least=SOON)
+        if kept.count is None or mean is None:
+            continue
+        holds = kept.ladder.holds(kept.count)
+        if not mean <= holds < by_vpa[name] <= kept.above * holds:
+            continue
+        since[name] = view.memory.excess.get(name, now)
+        ends = since[name] + _PATIENCE * kept.length
+        if now < ends:
+            totals[name] = holds
+            looks.append(ends)
+    return Tolerated(totals, since, tuple(looks))
 
 
 def own_demand(hpa: HpaView, requests: Counts, pods: int) -> Counts:

@@ -17,6 +17,7 @@ from trellis.core.hvpa.choosing import Choice, choose, standing, wanted_for
 from trellis.core.hvpa.counts import limited
 from trellis.core.hvpa.drifting import Drift, drift_of, size_drift_of
 from trellis.core.hvpa.memory import Decision, Memory
+from trellis.core.hvpa.noise import tolerated
 from trellis.core.hvpa.ordering import Turn, turn
 from trellis.core.hvpa.settings import HvpaSettings
 from trellis.core.hvpa.splitting import containers_of
@@ -86,7 +87,8 @@ def plan(view: View, now: float, settings: HvpaSettings) -> Plan:
         return _left_alone(view, Verdict(SCALED_TO_ZERO))
     stands, drift, sizes = standing(view), drift_of(view, now), size_drift_of(view, now)
     by_hpa, by_vpa = asked(view, now, settings), vpa_totals(view)
-    found = settled(view, by_vpa.totals, by_hpa, stands.totals, now)
+    follows = tolerated(view, by_vpa.totals, by_hpa.measured, now, settings)
+    found = settled(view, follows.totals, by_hpa, stands.totals, now)
     choice = _choice(view, found, stands, drift, now)
     decided = _decided(view, stands, choice.shape, now, settings)
     if drift is not None and drift.until is not None and view.memory.decided is not None:
@@ -126,11 +128,12 @@ def plan(view: View, now: float, settings: HvpaSettings) -> Plan:
             anew=view.memory.anew,
             measured=by_hpa.measured,
             awaited=by_hpa.awaited,
+            excess=follows.since,
         ),
         totals=found.totals,
         hpa=by_hpa.totals,
         vpa=by_vpa.totals,
-        next_look=_next_look(view, choice, (*by_hpa.looks, *found.looks, taken.look, sizes.until), now),
+        next_look=_next_look(view, choice, (*by_hpa.looks, *follows.looks, *found.looks, taken.look, sizes.until), now),
     )
 
 
