@@ -116,7 +116,7 @@ def test_a_scenario_is_one_of_our_kinds_and_no_crd() -> None:
         (workload(kind="Job"), "spec.workloads[0].runs: Required value: a Job needs runs"),
         (
             workload(runs={"every": "1h", "length": "5m"}),
-            "spec.workloads[0].runs: Forbidden: goes with kind: Job alone",
+            "spec.workloads[0].runs: Forbidden: goes with kind: Job or CronJob alone",
         ),
         (
             workload(kind="Job", runs={"every": "1h", "length": "2h"}),
