@@ -42,7 +42,7 @@ class LeaseObserver:
             self._note(is_free=True)
             return
         except Forbidden as error:
-            # Whoever may not know whether the other one runs must not write beside it.
+            # Without the right to read the Lease, the other writer may run: do not write beside it.
             self.trouble = str(error)
             self._note(is_free=False)
             return

@@ -87,7 +87,7 @@ class Component:
 
     Who is `idle` changes nothing, as who is read-only: it takes no lease, so that it never stops the one who does the
     work, and posts no Events. Who `announces` itself takes its lease even if it works without one: other components
-    yield to it by that, and nobody waits for it.
+    yield to it by that, and its start does not wait for it.
     """
 
     def __init__(

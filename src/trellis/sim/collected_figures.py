@@ -99,7 +99,7 @@ def known_flags(collected: Collected) -> tuple[dict[str, str], list[str]]:
 
 
 def played_flags(collected: Collected) -> dict[str, str]:
-    """The same for whoever plays a cluster: with those of the node autoscaler, without those that cannot be read."""
+    """The same for simulations of a cluster: with those of the node autoscaler, without those that cannot be read."""
     found, _ = known_flags(collected)
     component = collected.component("nodes")
     for name, value in component.flags.items() if component is not None else ():

@@ -198,7 +198,7 @@ class VariantResult(msgspec.Struct, frozen=True):
 class NotPlayed(msgspec.Struct, frozen=True):
     """Objects of a kind in a dump that are not played as they are in the cluster, and why.
 
-    `count` is 0 where nobody knows how many there are.
+    `count` is 0 where their number is not known.
     """
 
     kind: str

@@ -150,7 +150,7 @@ class Looking:
                 return _RETRY_SECONDS if outcome.result in _NOT_ANSWERED else None
             known.changed = self._now()
             if write.takes_over:
-                # If somebody has written since, the next look finds out who owns what.
+                # If another writer was faster, the next reconcile reads who owns what.
                 await self._writer.write(release_action(buffer, outcome.resource_version))
         known.told = told
         tell(self._record, reference_to(BUFFERS, buffer), known, settled)

@@ -86,7 +86,7 @@ class Hindrance(Part, frozen=True):
 class Room(Part, frozen=True):
     """Of all `nodes` so many would take a chunk if they were empty; `chunks` find room now, on so many of them (`on`).
 
-    Without `chunks` not all pods are known, so that nobody can say. `kept_on_top` is of a minimum alone: so many chunks
+    Without `chunks` not all pods are known, so it is open. `kept_on_top` is of a minimum alone: so many chunks
     an autoscaler has to keep beside all pods that only knows `KeepEmpty`.
     """
 

@@ -76,7 +76,7 @@ class ProvisionedPart(msgspec.Struct, frozen=True):
     """The two fields as this process is to apply them; none of them where it is not to own them.
 
     `is_written` says that nothing has to be written for their sake. `takes_over` says that what another field manager
-    owns of them is to be released afterwards: it has ended, and nobody else could remove it.
+    owns of them is to be released afterwards: it has ended, and no other writer could remove it.
     """
 
     fields: Mapping[str, Any]
@@ -90,7 +90,7 @@ def provisioned_part(
     """The part of the status that is about provisioning, for a process that applies it with all its other fields.
 
     `ours` and `theirs` are the leaves of the two fields that each field manager owns. What is ours is given up only
-    once the other one owns all of it: an apply that leaves out a field removes it if nobody else owns it.
+    once the other one owns all of it: an apply that leaves out a field removes it if it has no other owner.
     """
     stored = _stored(before)
     if provision.duty is not Duty.WRITE:

@@ -12,7 +12,7 @@ class UpSettings(msgspec.Struct, frozen=True):
 
     `expanders` choose between groups, the first that prefers one decides. `max_node_provision_seconds` is how long a
     node may take to come up before it is given up. `cores_total` is in cores, `memory_total` in bytes.
-    `prices` are for nodes of no group, of which nobody tells the price; None: they cost nothing.
+    `prices` are for nodes of no group, whose price no provider gives; None: they cost nothing.
     """
 
     expanders: tuple[str, ...] = ("priority", "least-waste", "price")

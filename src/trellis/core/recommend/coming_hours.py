@@ -41,7 +41,7 @@ class Sized(msgspec.Struct, frozen=True):
     """Bounds (3, rows) of each resource, NaN where too little is known, and of how many hours something is, (2, rows).
 
     `cycle` has the length of a row's cycle of memory and the time until its next peak, (2, rows) in days; NaN without.
-    None where nobody looks for one.
+    None where cycles are not looked for.
     A pod is too small if it has less CPU than the coming hours use half of the time, and too large if it has more than
     the busiest hours of the last week used: so it is not made smaller every night.
     """

@@ -165,7 +165,7 @@ class Knowledge:
     def _follows(self, key: Key) -> bool:
         """Whether the usage of a VPA's pods is remembered: it is served, or an Hvpa needs the whole workload's.
 
-        The latter is the business of one process alone, whoever serves the VPA, because only one can write it.
+        The latter is written by one process alone, whichever recommender serves the VPA.
         """
         if key in self._served:
             return True

@@ -51,7 +51,7 @@ class GovernedVpa(msgspec.Struct, frozen=True):
 
 
 def publishes_totals(vpa: VerticalPodAutoscaler | None) -> bool:
-    """Whether the status of a VPA has totals, whoever wrote them."""
+    """Whether the status of a VPA has totals, by any writer."""
     return any(each.total_target for each in _parts(vpa))
 
 

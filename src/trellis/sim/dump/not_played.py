@@ -14,7 +14,7 @@ class Ledger:
         self._counts: Counter[tuple[str, str]] = Counter()
 
     def add(self, kind: str, reason: str, count: int = 1) -> None:
-        """So many objects of a kind; none where nobody knows how many there are."""
+        """So many objects of a kind; none where their number is not known."""
         self._counts[kind, reason] += count
 
     def all(self) -> list[NotPlayed]:

@@ -93,7 +93,7 @@ class DumpUsage:
             changes[int(np.clip(first, 0, self._clock.steps))] += 1.0
             changes[int(np.clip(last + 1, 0, self._clock.steps))] -= 1.0
         alive = np.cumsum(changes[:-1])
-        # Where nobody was measured, usage is as before, and so are pods.
+        # Where no pod was measured, usage is as before, and so are pods.
         return filled(np.where(alive > 0, alive, np.nan))
 
     def _demand(self, found: Found, container: str) -> Demand:

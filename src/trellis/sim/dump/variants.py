@@ -41,7 +41,7 @@ _Played: TypeAlias = Mapping[tuple[str, str, str], Found]
 class Autoscalers(msgspec.Struct, frozen=True):
     """The manifests that can be played. `of_hvpas` are the HPAs that write to the scales of Hvpas.
 
-    `scaled` are the workloads whose count somebody changes, by namespace and the name under which they are played.
+    `scaled` are the workloads whose count is scaled, by namespace and the name under which they are played.
     """
 
     vpas: tuple[Document, ...]
@@ -204,7 +204,7 @@ def _buffers(collected: Collected, played: _Played, ledger: Ledger, *, orders_no
 
 
 def _why_not_kept(buffer: Buffer, played: _Played, *, orders_nodes: bool) -> str:
-    """Why nobody keeps the capacity of a Buffer; nothing if it is kept."""
+    """Why the capacity of a Buffer is not kept; nothing if it is kept."""
     if not orders_nodes:
         return "the dump has no node groups of which nodes could be ordered for it"
     meaning = resolve_buffer(buffer)

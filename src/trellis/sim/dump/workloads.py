@@ -224,7 +224,7 @@ def _topmost(pod: Pod, owners: Owners) -> TargetRef:
         return TargetRef(metadata.namespace, "v1", _POD, metadata.name)
     topmost = owners.follow(controller).topmost or controller
     if controller.kind == Job.__name__ and topmost.kind != CronJob.__name__:
-        # Whoever made the Job, it runs to an end.
+        # A Job runs to an end, with or without a CronJob above it.
         return TargetRef(metadata.namespace, _BATCH, Job.__name__, controller.name)
     return msgspec.structs.replace(topmost, api_version=_BATCH) if topmost.kind in TO_AN_END else topmost
 

@@ -1,7 +1,7 @@
 """Decides when this process observes headroom, and keeps what it last found.
 
 `trellis nodes` says in each Buffer's status whether it is provisioned, where it runs. Its Lease tells whether it does.
-While nobody holds that Lease, this process observes and says so itself; as soon as somebody does, it stops.
+While that Lease is free, this process observes and publishes the status itself; once it is held, it stops.
 """
 
 from __future__ import annotations

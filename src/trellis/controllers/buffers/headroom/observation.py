@@ -21,7 +21,7 @@ from trellis.runtime.passes import PassThread
 from trellis.runtime.recording import Recorder
 from trellis.runtime.unseen import Unseen
 
-# Pods that go away free capacity, which nobody waits for: they are taken in at the next interval.
+# Pods that go away free capacity, which is not urgent: they are taken in at the next interval.
 _INTERVAL_SECONDS: Final = 10.0
 
 _log: Final = Logger("trellis.buffers")
