@@ -108,8 +108,9 @@ def reaches(what: str, is_so: Callable[[], bool], seconds: float = 300.0) -> Sto
 
 
 def holds(is_so: Callable[[], object], seconds: float) -> Story:
-    """What it is now it must be at each moment of so many seconds."""
+    """What it is now, and not False, it must be at each moment of so many seconds."""
     before, end = is_so(), time.monotonic() + seconds
+    assert before is not False
     while time.monotonic() < end:
         yield
         assert is_so() == before

@@ -35,6 +35,8 @@ ESTABLISHED = "01"
 # What is followed all the same is followed at once, and not at the next pass.
 NO_PASSES = "--buffer-interval=10m"
 OFTEN = "--buffer-interval=1s"
+# All of 40 cores and 5120Mi.
+LARGEST = {"cpu": "40", "memory": "5Gi"}
 
 
 @pytest.fixture
@@ -81,6 +83,21 @@ def workload(cluster: Cluster, namespace: str, replicas: int, name: str = "web",
     cluster.api.create(deployment(name, container(), replicas=replicas, **spec), namespace)
     if replicas:
         cluster.ready_pods(namespace, name, replicas)
+
+
+def bystanders(cluster: Cluster, namespace: str) -> Json:
+    """What a Buffer must not change: workloads, HPAs and all pods of the namespace, and how many of each there are."""
+
+    def stored(document: Json) -> Json:
+        kept = {key: document["metadata"].get(key) for key in ("uid", "generation", "labels", "annotations")}
+        return {**kept, "spec": document["spec"]}
+
+    paths = ("apis/apps/v1", "deployments"), ("apis/autoscaling/v2", "horizontalpodautoscalers"), ("api/v1", "pods")
+    return {
+        plural: {each["metadata"]["name"]: stored(each) for each in found}
+        for group, plural in paths
+        for found in [cluster.api.items(f"/{group}/namespaces/{namespace}/{plural}")]
+    }
 
 
 def percent(percent: int, **bounds: int) -> Json:
@@ -225,8 +242,13 @@ def test_the_status_has_two_writers_and_neither_loses_anything(
 @pytest.mark.req("BF-03", "BF-38", "BF-40")
 def test_a_buffer_changes_nothing_else_and_is_written_once(cluster: Cluster, namespace: str, controller: Start) -> None:
     workload(cluster, namespace, 2)
-    before = [each["metadata"]["uid"] for each in cluster.pods(namespace, "web")]
-    found = cluster.api.get(deployment_path(namespace))
+    # It may scale nothing by itself: whatever changes is the Buffer's doing.
+    scaler: Json = {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "web"}}
+    reference = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+    scaler["spec"] = {"scaleTargetRef": reference, "minReplicas": 2, "maxReplicas": 2}
+    cluster.api.create(scaler, namespace)
+    before = bystanders(cluster, namespace)
+    assert [len(found) for found in before.values()] == [1, 1, 2]
     scale = cluster.api.get(f"{deployment_path(namespace)}/scale")
     cluster.api.create(buffer("web", capacity={"replicas": {"exactly": 1000}}), namespace)
     first = controller(namespace, OFTEN)
@@ -241,11 +263,14 @@ def test_a_buffer_changes_nothing_else_and_is_written_once(cluster: Cluster, nam
     # Count and selector are what an HPA goes by, and usage is that of the pods.
     with_buffer = cluster.api.get(f"{deployment_path(namespace)}/scale")
     assert (with_buffer["spec"], with_buffer["status"]) == (scale["spec"], scale["status"])
-    assert [each["metadata"]["uid"] for each in cluster.pods(namespace, "web")] == before
+    assert bystanders(cluster, namespace) == before, "created"
+    cluster.api.patch(buffer_path(namespace, "web"), {"spec": {"capacity": {"replicas": {"exactly": 3}}}})
+    until("three chunks", lambda: chunks_of(cluster, namespace, "web") == 3)
+    until_passed(first, "trellis_buffers")
+    assert bystanders(cluster, namespace) == before, "changed"
     cluster.api.delete(buffer_path(namespace, "web"))
-    after = cluster.api.get(deployment_path(namespace))
-    assert (after["metadata"]["generation"], after["spec"]) == (found["metadata"]["generation"], found["spec"])
-    assert [each["metadata"]["uid"] for each in cluster.pods(namespace, "web")] == before
+    until_passed(first, "trellis_buffers")
+    assert bystanders(cluster, namespace) == before, "deleted"
 
 
 def test_quotas_go_to_the_oldest_buffer_first(cluster: Cluster, namespace: str, controller: Start) -> None:
@@ -324,8 +349,10 @@ def test_shorthands_are_taken_and_a_chunk_larger_than_a_total_is_refused(
         assert requests_of(cluster, namespace, "two")["cpu"] == "6666m"
         for chunk in ({"cpu": "41", "memory": "1Gi"}, {"cpu": "1", "memory": "6Gi"}):
             wrong = buffer("three", **kind, capacity={"nodeClass": {**totals, "perChunkResources": chunk}})
-            with pytest.raises(Refused, match=r"perChunkResources|total"):
+            with pytest.raises(Refused, match="a chunk must not exceed a total"):
                 cluster.api.create(wrong, namespace)
+        whole = buffer("three", **kind, capacity={"nodeClass": {**totals, "perChunkResources": LARGEST}})
+        cluster.api.create(whole, namespace)
     finally:
         cluster.remove_nodes(f"{namespace}-n")
 
