@@ -105,17 +105,9 @@ class World(ControlledWorld):
             "spec": {"containers": [app(cpu="500m", memory="1Gi")]},
         }
         plain = plural == "replicationcontrollers"
-        document: Document = {
-            "spec": {
-                "replicas": replicas,
-                "selector": {"app": name} if plain else {"matchLabels": {"app": name}},
-                "template": template,
-                **spec,
-            },
-            "status": {"replicas": replicas},
-        }
-        if plural == "jobs":
-            document["spec"]["parallelism"] = replicas
+        selector = {"app": name} if plain else {"matchLabels": {"app": name}}
+        count, status = ("parallelism", {}) if plural == "jobs" else ("replicas", {"replicas": replicas})
+        document = {"spec": {count: replicas, "selector": selector, "template": template, **spec}, "status": status}
         self.put(path(plural, name), document)
         for _ in range(replicas if pods is None else pods):
             self.add_pod(name, template["spec"])

@@ -21,6 +21,10 @@ def test_exactly_one_capacity_is_given() -> None:
     assert errors(
         buffer(capacity={"pods": pods, "nodeClass": {"totalCpu": 1, "totalMem": 1, "nodeSelector": {"a": "b"}}})
     ) == ["spec.capacity.pods: Forbidden: exactly one of replicas, nodeClass, pods may be given, and nodeClass is"]
+    totals = {"totalCpu": 1, "totalMem": 1}
+    assert errors(
+        buffer(targetRef=TARGET, capacity={"replicas": {"exactly": 1}, "nodeClass": totals}),
+    ) == ["spec.capacity.nodeClass: Forbidden: exactly one of replicas, nodeClass, pods may be given, and replicas is"]
     assert errors(buffer()) == [
         "spec: Required value: exactly one of capacity, replicaBasedBufferSpec, nodeClassBufferSpec must be given"
     ]
@@ -51,6 +55,7 @@ def test_percent_needs_its_number_and_ordered_bounds() -> None:
     assert errors(replica_buffer(percent={"minCount": 1})) == [
         "spec.capacity.replicas.percent.percent: Required value: percent must be given"
     ]
+    assert errors(replica_buffer(percent={"percent": 10, "minCount": 5, "maxCount": 5})) == []
     assert errors(replica_buffer(percent={"percent": 10, "minCount": 5, "maxCount": 4})) == [
         "spec.capacity.replicas.percent.maxCount: Invalid value: 4: must not be below minCount, which is 5"
     ]

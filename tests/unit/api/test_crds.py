@@ -27,18 +27,20 @@ def version(kind: Kind, name: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("kind", "name", "short"),
+    ("kind", "name", "short", "stored"),
     [
-        (VPA, "verticalpodautoscalers.autoscaling.k8s.io", "vpa"),
-        (CHECKPOINT, "verticalpodautoscalercheckpoints.autoscaling.k8s.io", "vpacheckpoint"),
-        (HVPA, "hvpas.autoscaling.x-k8s.io", "hvpa"),
-        (BUFFER, "buffers.autoscaling.x-k8s.io", "buf"),
+        (VPA, "verticalpodautoscalers.autoscaling.k8s.io", "vpa", "v1"),
+        (CHECKPOINT, "verticalpodautoscalercheckpoints.autoscaling.k8s.io", "vpacheckpoint", "v1"),
+        (HVPA, "hvpas.autoscaling.x-k8s.io", "hvpa", "v1alpha1"),
+        (BUFFER, "buffers.autoscaling.x-k8s.io", "buf", "v1alpha1"),
     ],
 )
 @pytest.mark.req("BF-06")
-def test_names_and_scope(kind: Kind, name: str, short: str) -> None:
+def test_names_version_and_scope(kind: Kind, name: str, short: str, stored: str) -> None:
     found = crd(kind)
     assert found["metadata"]["name"] == name
+    assert found["spec"]["group"] == name.partition(".")[2]
+    assert [each["name"] for each in found["spec"]["versions"] if each["served"] and each["storage"]] == [stored]
     assert found["spec"]["scope"] == "Namespaced"
     assert found["spec"]["names"]["shortNames"] == [short]
     assert found["spec"]["names"]["singular"] == kind.name.lower()

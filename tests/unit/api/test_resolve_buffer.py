@@ -49,6 +49,7 @@ def test_a_type_of_others_is_not_ours() -> None:
     ("written", "strategy"),
     [
         ("keep-empty", Strategy.KEEP_EMPTY),
+        ("KeepEmpty", Strategy.KEEP_EMPTY),
         ("keep-minimum", Strategy.KEEP_MINIMUM),
         ("KeepMinimum", Strategy.KEEP_MINIMUM),
     ],
@@ -99,6 +100,15 @@ def test_story_2s_shorthand_means_a_node_class_and_numbers_are_quantities() -> N
     assert totals.memory == Quantity.parse("5Gi")
     assert totals.chunk is None
     assert meaning(class_buffer()).capacity == totals
+
+
+@pytest.mark.req("BF-26")
+@pytest.mark.parametrize("cpu", [40, "40", "40000m"])
+@pytest.mark.parametrize("memory", ["5Gi", "5120Mi", 5 * 2**30])
+def test_totals_mean_the_same_in_any_spelling(cpu: int | str, memory: int | str) -> None:
+    found = meaning(class_buffer(totalCpu=cpu, totalMem=memory)).capacity
+    assert isinstance(found, NodeClassTotals)
+    assert (found.cpu, found.memory) == (Quantity.from_milli(40_000), Quantity.from_units(5 * 2**30))
 
 
 @pytest.mark.req("BF-31")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from datetime import UTC, datetime
 from typing import Any
 
@@ -35,6 +36,8 @@ def target(kind: str, name: str = "web", version: str = "apps/v1") -> dict[str, 
 def test_a_buffer_stands_for_pods_like_the_newest_of_its_target() -> None:
     world = world_with()
     world.add_pod("web", {"containers": [app(cpu="750m", memory="2Gi")], "nodeName": "node-1"})
+    # Newer still, and not of the target.
+    world.add_pod("api", {"containers": [app(cpu="3", memory="8Gi")]})
 
     async def play(_: BufferController) -> None:
         assert world.chunks() == 2
@@ -162,6 +165,25 @@ def test_the_volumes_of_a_stateful_set_are_there_when_its_pod_is_tried_and_are_n
 def test_a_share_is_of_the_count_of_any_well_known_kind(plural: str, kind: str, version: str) -> None:
     world = World()
     world.add_workload(replicas=35, plural=plural, pods=1)
+    world.add_buffer(**target(kind, version=version), capacity={"replicas": {"percent": {"percent": 10}}})
+
+    async def play(_: BufferController) -> None:
+        assert world.chunks() == 4
+
+    world.run(play)
+
+
+@pytest.mark.req("BF-22", "BF-24")
+@pytest.mark.parametrize(
+    ("plural", "kind", "version"), [("deployments", "Deployment", "apps/v1"), ("rollouts", "Rollout", "example.com/v1")]
+)
+def test_a_percentage_is_of_the_pods_that_exist_and_not_of_the_replicas_that_are_wanted(
+    plural: str, kind: str, version: str
+) -> None:
+    world = World()
+    world.add_workload(replicas=60, plural=plural, pods=1)
+    found = world.server.objects[path(plural, "web")]
+    world.put(path(plural, "web"), {**found, "status": {"replicas": 40, "selector": "app=web"}})
     world.add_buffer(**target(kind, version=version), capacity={"replicas": {"percent": {"percent": 10}}})
 
     async def play(_: BufferController) -> None:
@@ -643,17 +665,28 @@ def test_metrics_tell_what_each_buffer_wants_and_gets_up_to_a_number_of_buffers(
 
 
 @pytest.mark.req("BF-03", "BF-38")
-def test_nothing_but_the_status_of_buffers_is_ever_written() -> None:
+def test_creating_changing_and_deleting_a_buffer_writes_nothing_but_its_status() -> None:
     world = World()
     world.add_workload(replicas=0)
-    world.add_buffer(**TWO_OF_WEB, capacity={"replicas": {"exactly": 4000}})
+    world.add_buffer(**TWO_OF_WEB, capacity={"replicas": {"exactly": 1}})
+
+    def writes() -> list[tuple[str, str]]:
+        changes = [each for each in world.server.requests if each.method != "GET"]
+        return [(each.method, each.path) for each in changes if ("dryRun", "All") not in each.query]
 
     async def play(_: BufferController) -> None:
         await world.wait(120.0)
+        small = copy.deepcopy(world.pods_of())
+        world.edit("buffers", "web", capacity={"replicas": {"exactly": 4000}})
+        await world.wait(120.0)
         assert world.chunks() == 4000
-        changes = [each for each in world.server.requests if each.method != "GET"]
-        real = [each for each in changes if ("dryRun", "All") not in each.query]
-        assert {(each.method, each.path) for each in real} == {("PATCH", path("buffers", "web") + "/status")}
+        # A Buffer of any size takes the same space: only the digits of its count are more.
+        assert world.pods_of() == {**small, "replicaNum": 4000}
         assert len(str(world.status())) < 2_000
+        assert set(writes()) == {("PATCH", path("buffers", "web") + "/status")}
+        before = writes()
+        world.server.delete(path("buffers", "web"))
+        await world.wait(120.0)
+        assert writes() == before
 
     world.run(play)

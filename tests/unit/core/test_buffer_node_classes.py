@@ -68,6 +68,14 @@ def test_given_chunks_are_as_many_as_fit_both_totals() -> None:
     assert translated(class_buffer(perChunkResources={"cpu": "3"})).chunks == 13
 
 
+@pytest.mark.req("BF-27")
+def test_given_chunks_of_the_stories_shorthand_are_as_many_as_fit_both_totals() -> None:
+    target = {"apiVersion": "apps/v1", "kind": "CustomComputeClass", "name": "my-custom-class"}
+    totals = {"totalCpu": 40, "totalMem": "5120Mi", "perChunkResources": {"cpu": "3", "memory": "512Mi"}}
+    made = translated(buffer(targetRef=target, nodeClassBufferSpec=totals), Facts(nodes=SMALLEST))
+    assert (made.chunks, requests_of(made)) == (10, {"cpu": "3", "memory": "512Mi"})
+
+
 @pytest.mark.req("BF-28")
 @pytest.mark.parametrize(
     "chunk", [{"cpu": "41"}, {"cpu": "1", "memory": "6Gi"}, {"example.com/gpu": "1"}, {"cpu": "0"}]

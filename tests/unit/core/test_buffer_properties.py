@@ -65,6 +65,7 @@ def test_derived_chunks_fit_the_smallest_node_and_are_as_few_as_that_allows(
     requests = requests_of(made) if made.pod_spec and made.pod_spec["containers"][0]["resources"] else {}
     assert Quantity.parse(requests.get("cpu", 0)) <= Quantity.from_milli(facts.least["cpu"])
     assert Quantity.parse(requests.get("memory", 0)) <= Quantity.from_units(facts.least["memory"])
+    assert (made.is_ready, made.chunks > 0) == (True, True)
     fewer = made.chunks - 1
     room = (Quantity.from_milli(facts.least["cpu"]) * fewer, Quantity.from_units(facts.least["memory"]) * fewer)
     assert totals.cpu > room[0] or totals.memory > room[1]
