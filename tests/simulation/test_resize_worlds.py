@@ -201,7 +201,10 @@ def test_a_kubelet_that_takes_no_boost_back_sees_no_eviction_in_a_day(takes: str
     for name in list(world.pods):
         del world.pods[name]
         world.create()
-    run(world, UpdateSettings(), [900.0] * 96)
+    run(world, UpdateSettings(), [900.0] * 48)
+    moved = governor(mode, {"app": {"cpu": "4", "memory": "3Gi"}}).advice
+    world.governor = msgspec.structs.replace(world.governor, advice=moved)
+    run(world, UpdateSettings(), [900.0] * 48)
     assert world.evicted == []
     assert all(is_boosted(pod["metadata"]["annotations"]) for pod in world.pods.values())
 

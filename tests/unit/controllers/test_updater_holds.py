@@ -25,13 +25,15 @@ def boosted(world: World, *, mode: str = "Recreate", duration: str = "0s", pods:
 
 
 @pytest.mark.req("SB-27", "SB-29", "SB-30")
-@pytest.mark.parametrize("mode", ["Off", "Initial", "Recreate", "InPlaceOrRecreate", "InPlace"])
-def test_a_boost_ends_within_two_seconds_of_ready_whatever_the_interval_and_the_budgets_say(mode: str) -> None:
+@pytest.mark.parametrize("mode", ["Off", "Initial", "Auto", "Recreate", "InPlaceOrRecreate", "InPlace"])
+def test_a_boost_ends_within_two_seconds_of_ready_whatever_interval_budgets_and_policy_say(mode: str) -> None:
     world = World("--updater-interval=1h", "--evictions-per-hour=0")
-    boosted(world, mode=mode)
+    higher = {"resources": ["cpu"], "changeRequirement": "TargetHigherThanRequests"}
+    boosted(world, mode=mode, updatePolicy={"minReplicas": 3, "actuationRequirements": [higher]})
 
     async def play(_updater: Updater) -> None:
         await asyncio.sleep(20.0)
+        uid = world.pods()["web-0"]["metadata"]["uid"]
         assert world.resizes == []
         world.set_ready("web-0")
         await asyncio.sleep(0.1)
@@ -39,7 +41,29 @@ def test_a_boost_ends_within_two_seconds_of_ready_whatever_the_interval_and_the_
         await asyncio.sleep(2.0)
         assert world.requests() == ["100m"]
         assert BOOST not in world.pods()["web-0"]["metadata"]["annotations"]
+        assert world.pods()["web-0"]["metadata"]["uid"] == uid
         assert world.evictions == []
+
+    world.run(play)
+
+
+@pytest.mark.req("SB-02")
+@pytest.mark.parametrize("mode", ["Off", "Recreate", "InPlaceOrRecreate", "InPlace"])
+def test_a_vpa_that_gets_a_boost_later_boosts_no_running_pod(mode: str) -> None:
+    world = World()
+    world.add_workload(mode=mode, cpu="100m")
+
+    async def play(_updater: Updater) -> None:
+        await world.passes(1)
+        world.add_vpa("web", cpu="100m", mode=mode, startupBoost={"cpu": {"type": "Factor", "factor": 10}})
+        await world.passes(2)
+        world.set_ready("web-0", ready=False)
+        await world.passes(2)
+        world.set_ready("web-0")
+        await world.passes(2)
+        assert (world.resizes, world.evictions) == ([], [])
+        assert world.requests() == ["100m", "100m"]
+        assert [each["metadata"]["annotations"] for each in world.pods().values()] == [{}, {}]
 
     world.run(play)
 

@@ -86,6 +86,35 @@ def test_resize_first_and_the_mark_second_and_nothing_twice() -> None:
     assert said(decided(boosting(), done)) == [("Leave", "SizeAsRecommended")]
 
 
+@pytest.mark.req("SB-38")
+@pytest.mark.parametrize(
+    ("mode", "way"), [("Recreate", "Evict"), ("InPlaceOrRecreate", "Resize"), ("InPlace", "Resize")]
+)
+def test_after_its_boost_a_pod_is_updated_as_usual(mode: str, way: str) -> None:
+    far = boosting(mode, targets={"app": {"cpu": "2", "memory": "2Gi"}})
+    (unmark,) = decided(boosting(mode), boosted("600m")).actions
+    assert isinstance(unmark, UnmarkPod)
+    after = apply_patch(boosted("600m"), unmark.patch)
+    other = running("web-1-b", container(cpu="2", memory="2Gi"))
+    assert said(decided(far, after, other))[0][0] == way
+
+
+@pytest.mark.req("SB-02")
+@pytest.mark.parametrize("mode", ["Off", "Initial", "Recreate", "InPlaceOrRecreate", "InPlace"])
+@pytest.mark.parametrize("ready", [{"ready": False}, {"ready_for": 0.0}, {}], ids=["not ready", "just ready", "ready"])
+def test_a_running_pod_is_not_boosted_when_it_restarts_or_is_not_ready(mode: str, ready: Document) -> None:
+    pod = running("web-1-a", container(cpu="600m"), **ready)
+    ended = {"reason": "Error", "exitCode": 1, "finishedAt": time(NOW - 6)}
+    pod["status"]["containerStatuses"][0] |= {
+        "restartCount": 1,
+        "state": {"running": {"startedAt": time(NOW - 5)}},
+        "lastState": {"terminated": ended},
+    }
+    found = decided(boosting(mode, "60s"), pod, running("web-1-b", container(cpu="600m")))
+    assert found.actions == ()
+    assert {way for way, _ in said(found)} == {"Leave"}
+
+
 @pytest.mark.req("SB-28", "SB-29")
 @pytest.mark.parametrize("mode", ["Recreate", "InPlaceOrRecreate", "InPlace"])
 def test_while_boosted_nothing_else_touches_the_pod(mode: str) -> None:
@@ -155,7 +184,6 @@ def test_an_unboost_that_fails_is_tried_again_with_growing_pauses(told: Told) ->
     assert pauses == [2.0, 4.0, 8.0, 16.0]
 
 
-@pytest.mark.req("SB-45")
 def test_a_boost_is_taken_back_only_when_the_container_runs() -> None:
     pod = boosted()
     ended = {"reason": "Error", "exitCode": 1, "finishedAt": time(NOW - 600)}
@@ -169,9 +197,25 @@ def test_a_boost_is_taken_back_only_when_the_container_runs() -> None:
     assert cpu_of(resized(pod, decided(boosting(), pod))) == "600m"
 
 
-def test_with_the_gate_off_nothing_is_unboosted() -> None:
+@pytest.mark.req("SB-45")
+@pytest.mark.parametrize("mode", ["Off", "Initial"])
+def test_with_the_gate_off_nothing_is_unboosted(mode: str) -> None:
     off = UpdateSettings(startup_boost=False)
-    assert said(decided(boosting("Off"), boosted(), settings=off)) == [("Leave", "ModeLeavesPods")]
+    found = decided(boosting(mode), boosted(), settings=off)
+    assert (said(found), found.actions) == ([("Leave", "ModeLeavesPods")], ())
+    assert said(decided(boosting(mode), boosted())) == [("Unboost", "UnboostResized")]
+
+
+@pytest.mark.req("SB-45")
+@pytest.mark.parametrize("mode", ["Recreate", "InPlaceOrRecreate", "InPlace"])
+def test_with_the_gate_off_a_boosted_pod_is_updated_as_any_other_and_keeps_its_mark(mode: str) -> None:
+    off = UpdateSettings(startup_boost=False)
+    right = decided(boosting(mode, targets={"app": {"cpu": "1", "memory": "1Gi"}}), boosted(), settings=off)
+    assert (said(right), right.actions) == ([("Leave", "SizeAsRecommended")], ())
+    far = decided(boosting(mode), boosted(), running("web-1-b", container(cpu="600m")), settings=off)
+    (action,) = far.actions
+    assert not isinstance(action, UnmarkPod)
+    assert not (isinstance(action, ResizePod) and action.unboosts)
 
 
 def test_where_pods_cannot_be_resized_a_boost_stays() -> None:
