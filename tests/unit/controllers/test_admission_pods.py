@@ -101,13 +101,26 @@ def test_pods_of_namespaces_that_are_ignored_are_left_alone() -> None:
     world.run(play)
 
 
-@pytest.mark.req("SB-04")
 def test_mode_off_changes_nothing() -> None:
     world = World()
     world.add_app(updatePolicy={"updateMode": "Off"})
 
     async def play() -> None:
         assert await world.admit(pod()) == pod()
+
+    world.run(play)
+
+
+@pytest.mark.req("SB-04")
+def test_in_mode_off_a_boost_raises_the_pods_own_cpu_and_changes_nothing_else() -> None:
+    world = World()
+    world.add_app(updatePolicy={"updateMode": "Off"}, **_BOOST)
+
+    async def play() -> None:
+        boosted = await world.admit(pod())
+        raised = {"requests": {"cpu": "300m", "memory": "100Mi"}, "limits": {"cpu": "600m", "memory": "200Mi"}}
+        assert boosted["spec"] == pod(resources=raised)["spec"]
+        assert "vpaCpuStartupBoost/app" in boosted["metadata"]["annotations"]
 
     world.run(play)
 
@@ -358,6 +371,7 @@ def test_pod_is_boosted_when_it_is_made() -> None:
     async def play() -> None:
         boosted = await world.admit(pod())
         assert requests_of(boosted) == {"cpu": "1200m", "memory": "300Mi"}
+        assert boosted["spec"]["containers"][0]["resources"]["limits"] == {"cpu": "2400m", "memory": "600Mi"}
         assert "vpaCpuStartupBoost/app" in boosted["metadata"]["annotations"]
 
     world.run(play)

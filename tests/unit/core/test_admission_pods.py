@@ -193,6 +193,7 @@ def test_in_mode_auto_the_recommendation_of_that_moment_is_boosted() -> None:
 @pytest.mark.req("SB-51")
 def test_without_a_boost_a_pod_has_no_mark_of_one() -> None:
     after, _ = admitted(pod(container("500m")), governor(APP, updatePolicy={"updateMode": "Auto"}))
+    assert resources(after)["requests"] == {"cpu": "800m", "memory": "300Mi"}
     assert not any(key.startswith("vpaCpuStartupBoost/") for key in after["metadata"]["annotations"])
 
 
@@ -318,6 +319,51 @@ def test_no_request_is_ever_above_its_limit(document: dict[str, Any], by: Govern
         request, limit = each.resources.requests.get("cpu"), each.resources.limits.get("cpu")
         if request and limit:
             assert _milli(request) <= _milli(limit)
+
+
+BYTES = st.integers(1, 4000).map(lambda count: f"{count}Mi")
+
+
+@st.composite
+def pods_with_memory(draw: st.DrawFn) -> dict[str, Any]:
+    document = draw(pods())
+    for each in document["spec"]["containers"]:
+        request, limit = sorted((draw(BYTES), draw(BYTES)), key=lambda text: int(text[:-2]))
+        with_memory(each, request, draw(st.sampled_from([None, request, limit])))
+    return document
+
+
+def memory_of(document: dict[str, Any]) -> list[list[str | None]]:
+    """By container, the memory that is requested, and the limit."""
+    found = [each.get("resources", {}) for each in document["spec"]["containers"]]
+    return [[each.get(field, {}).get("memory") for field in ("requests", "limits")] for each in found]
+
+
+@pytest.mark.req("SB-03")
+@given(
+    pods_with_memory(),
+    st.dictionaries(st.sampled_from(["app", "proxy"]), BYTES),
+    st.sampled_from(["Initial", "Recreate", "InPlace"]),
+    st.sampled_from(["RequestsAndLimits", "RequestsOnly"]),
+    st.sampled_from([TWICE, {"cpu": {"type": "Quantity", "quantity": "700m"}}]),
+)
+def test_memory_of_any_pod_is_the_same_with_and_without_a_boost(
+    document: dict[str, Any], targets: dict[str, str], mode: str, values: str, boost: dict[str, Any]
+) -> None:
+    status = recommended(**{name: {"cpu": "300m", "memory": memory} for name, memory in targets.items()})
+    policy = {"containerPolicies": [{"containerName": "*", "controlledValues": values}]}
+    spec = {"updatePolicy": {"updateMode": mode}, "resourcePolicy": policy}
+    plain, _ = admitted(document, governor(status, **spec))
+    boosted, _ = admitted(document, governor(status, startupBoost=boost, **spec))
+    assert memory_of(boosted) == memory_of(plain)
+
+
+@pytest.mark.req("SB-03")
+@given(pods_with_memory())
+def test_memory_of_any_pod_stays_when_a_boost_is_all_there_is(document: dict[str, Any]) -> None:
+    by = governor(APP, updatePolicy={"updateMode": "Off"}, startupBoost=TWICE)
+    after, _ = admitted(document, by)
+    assert memory_of(after) == memory_of(document)
 
 
 def _milli(text: str) -> int:
