@@ -368,6 +368,8 @@ def test_a_stored_boost_may_be_updated_while_its_gate_is_off_and_none_added() ->
     assert errors(edited, old=stored, gates=off) == []
     assert errors(policy(startupBoost=stored["spec"]["startupBoost"]), old=stored, gates=off) == []
     assert "CPUStartupBoost" in errors(edited, old=vpa(), gates=off)[0]
+    of_a_container = policy(startupBoost=stored["spec"]["startupBoost"])
+    assert "CPUStartupBoost" in errors(of_a_container, old=policy(mode="Off"), gates=off)[0]
 
 
 def test_other_gates_refuse_new_uses_and_tolerate_stored_ones() -> None:

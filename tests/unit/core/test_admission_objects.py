@@ -161,10 +161,24 @@ def test_an_object_that_is_being_deleted_is_never_refused() -> None:
 
 
 @pytest.mark.req("SB-43")
-def test_with_the_gate_off_a_new_boost_is_refused_and_the_message_names_the_gate() -> None:
-    verdict = judged(vpa(startupBoost=BOOST), gates=NO_BOOST)
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"startupBoost": BOOST}, "spec.startupBoost"),
+        (
+            {"resourcePolicy": {"containerPolicies": [{"containerName": "app", "startupBoost": BOOST}]}},
+            "spec.resourcePolicy.containerPolicies[0].startupBoost",
+        ),
+    ],
+    ids=["pod", "container"],
+)
+def test_with_the_gate_off_a_new_boost_is_refused_and_the_message_names_the_gate(
+    spec: dict[str, Any], field: str
+) -> None:
+    assert judged(vpa(**spec)).refusal is None
+    verdict = judged(vpa(**spec), gates=NO_BOOST)
     assert verdict.refusal is not None
-    assert "spec.startupBoost: Forbidden" in verdict.refusal.message
+    assert f"{field}: Forbidden" in verdict.refusal.message
     assert "feature gate CPUStartupBoost" in verdict.refusal.message
 
 
