@@ -10,7 +10,7 @@ import pytest
 
 from cluster_admission import boosted, cpu
 from cluster_updaters import MEMORY, NO_LEASE, Start, advise, advise_each, by_uid, events, two_more_passes, updaters
-from cluster_vpas import value, vpa
+from cluster_vpas import value, vpa, vpa_path
 from testbed import annotations as ask
 from testbed.client import STRATEGIC_PATCH, Json
 from testbed.cluster import Cluster, is_ready
@@ -20,6 +20,7 @@ from testbed.workloads import container, deployment
 
 BEFORE = '{"requests":{"cpu":"100m","memory":"128Mi"}}'
 MARK = "vpaCpuStartupBoost/"
+MODES = ("Auto", "Recreate", "InPlaceOrRecreate", "InPlace", "Initial", "Off")
 PROBE = {"httpGet": {"path": "/", "port": 8080}}
 WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
 
@@ -62,10 +63,14 @@ def test_containers_are_unboosted_each_at_its_own_time(cluster: Cluster, namespa
     policies = [{"containerName": name, "startupBoost": boost(seconds)} for name, seconds in lasting.items()]
     policy = {"containerPolicies": policies}
     cluster.api.create(vpa("web", updatePolicy={"updateMode": "Recreate"}, resourcePolicy=policy), namespace)
-    advise_each(cluster, namespace, "web", {name: {"cpu": "100m", "memory": MEMORY} for name in lasting})
+    # One that is not boosted, and has what is recommended.
+    advised = {**dict.fromkeys(lasting, "100m"), "plain": "200m"}
+    advise_each(
+        cluster, namespace, "web", {name: {"cpu": amount, "memory": MEMORY} for name, amount in advised.items()}
+    )
     updater(namespace, NO_LEASE, "--updater-interval=1h")
-    both = [container(name, cpu="500m") for name in lasting]
-    cluster.api.create(deployment("web", *both, annotations=marked(*lasting)), namespace)
+    every = [*(container(name, cpu="500m") for name in lasting), container("plain", cpu="200m")]
+    cluster.api.create(deployment("web", *every, annotations=marked(*lasting)), namespace)
     [pod] = cluster.ready_pods(namespace, "web")
 
     def left(*names: str) -> Json | None:
@@ -73,10 +78,10 @@ def test_containers_are_unboosted_each_at_its_own_time(cluster: Cluster, namespa
         return found if boosted(found) == set(names) else None
 
     first = until("the end of the short boost", lambda: left("mesh"))
-    assert {name: cpu(first, name) for name in lasting} == {"app": "100m", "mesh": "500m"}
+    assert {name: cpu(first, name) for name in advised} == advised | {"mesh": "500m"}
     last = until("the end of the long boost", left)
     assert datetime.now(UTC) >= ready_since(last) + timedelta(seconds=lasting["mesh"])
-    assert {name: cpu(last, name) for name in lasting} == {"app": "100m", "mesh": "100m"}
+    assert {name: cpu(last, name) for name in advised} == advised
     assert last["metadata"]["uid"] == pod["metadata"]["uid"]
 
 
@@ -88,10 +93,8 @@ def test_a_boost_ends_with_ready_or_its_duration_after_ready_with_probes_and_wit
     late = 3
     # Less than it takes with a probe: counted from the start it would be over before.
     durations = {f"{probe}-{seconds}": seconds for probe in probes for seconds in (0, late - 1)}
-    for name, seconds in durations.items():
-        cluster.api.create(
-            vpa(name, updatePolicy={"updateMode": "InPlaceOrRecreate"}, startupBoost=boost(seconds)), namespace
-        )
+    for (name, seconds), mode in zip(durations.items(), MODES, strict=True):
+        cluster.api.create(vpa(name, updatePolicy={"updateMode": mode}, startupBoost=boost(seconds)), namespace)
         advise(cluster, namespace, name, "100m")
     controller = updater(namespace, NO_LEASE, "--updater-interval=1h")
     for name in durations:
@@ -108,6 +111,7 @@ def test_a_boost_ends_with_ready_or_its_duration_after_ready_with_probes_and_wit
             return False
         [pod] = pods
         assert uids.setdefault(name, pod["metadata"]["uid"]) == pod["metadata"]["uid"]
+        assert not any(each["restartCount"] for each in pod["status"].get("containerStatuses", ()))
         if not is_ready(pod):
             assert cpu(pod) == "500m"
         elif cpu(pod) == "100m":
@@ -200,3 +204,24 @@ def _resizes(cluster: Cluster, namespace: str, name: str) -> bool:
     except Refused:
         return False
     return True
+
+
+@pytest.mark.req("SB-02")
+def test_no_running_pod_is_boosted_when_its_vpa_is_edited_or_a_container_restarts(
+    cluster: Cluster, namespace: str, updater: Start
+) -> None:
+    cluster.api.create(vpa("web", updatePolicy={"updateMode": "InPlaceOrRecreate"}), namespace)
+    advise(cluster, namespace, "web", "100m")
+    cluster.api.create(deployment("web", container(cpu="100m"), replicas=2), namespace)
+    before = by_uid(cluster.ready_pods(namespace, "web", 2))
+    controller = updater(namespace, NO_LEASE, "--updater-interval=1s")
+    cluster.api.patch(vpa_path(namespace, "web"), {"spec": {"startupBoost": boost(60)}})
+    where = f"/api/v1/namespaces/{namespace}/pods/{next(iter(before.values()))['metadata']['name']}"
+    cluster.api.annotate(where, {ask.RESTARTED: "app=1"})
+    until("the restart", lambda: cluster.api.get(where)["status"]["containerStatuses"][0]["restartCount"] == 1)
+    two_more_passes(controller)
+    after = cluster.pods(namespace, "web")
+    assert by_uid(after).keys() == before.keys()
+    assert [(cpu(pod), boosted(pod)) for pod in after] == [("100m", set())] * 2
+    assert value(controller, "vpa_updater_in_place_updated_pods_total") == 0
+    assert value(controller, "vpa_updater_evicted_pods_total") == 0
