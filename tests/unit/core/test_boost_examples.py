@@ -72,14 +72,14 @@ def test_container_without_boost() -> None:
 
 @pytest.mark.req("SB-55", "SB-25", "SB-38")
 @pytest.mark.parametrize(
-    ("now", "cpu", "memory"),
-    [("2", 500, 600), ("100m", 250, 600), ("400m", 400, 600)],
+    ("now", "cpu", "advised", "memory"),
+    [("2", 500, "1Gi", 600), ("100m", 250, "10Mi", 100), ("400m", 400, "300Mi", 300)],
     ids=["above", "below", "within"],
 )
-def test_container_boost_and_scaling(now: str, cpu: int, memory: int) -> None:
+def test_container_boost_and_scaling(now: str, cpu: int, advised: str, memory: int) -> None:
     meaning = example("container-boost-and-scaling")
     came = pod(with_memory(container("300m", name=BOOSTED), "50Mi"))
-    began = start(came, meaning, {BOOSTED: {"cpu": "500m", "memory": "1Gi"}})
+    began = start(came, meaning, {BOOSTED: {"cpu": "500m", "memory": advised}})
     assert (began.cpu(BOOSTED), began.memory(BOOSTED)) == ((4500, None), (memory << 20, None))
     after = end(began, meaning, {BOOSTED: {"cpu": now, "memory": "10Mi"}}, now=READY, ready_since=READY)
     assert (after.cpu(BOOSTED), after.memory(BOOSTED)) == ((cpu, None), (memory << 20, None))

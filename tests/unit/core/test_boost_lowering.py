@@ -78,10 +78,12 @@ def test_what_it_ends_with_is_capped_as_any_other(target: str, gets: int) -> Non
 
 @pytest.mark.req("SB-38")
 def test_what_it_ends_with_fits_a_limit_range() -> None:
+    began = start(pod(container("500m", "500m")), factor(3))
+    assert began.cpu() == (1500, 1500)
     most = limit_range("Container", max={"cpu": "1"})
-    began = start(pod(container("500m", "500m")), factor(), limits=most)
-    assert began.cpu() == (1000, 1000)
-    assert ended(began, factor(), {"app": "3"}, limits=most).cpu() == (1000, 1000)
+    assert ended(began, factor(3), {"app": "3"}, limits=most).cpu() == (1000, 1000)
+    least = limit_range("Container", min={"cpu": "700m"})
+    assert ended(began, factor(3), {"app": "200m"}, limits=least).cpu() == (700, 700)
 
 
 def test_the_limit_goes_back_to_the_proportion_its_author_wrote() -> None:

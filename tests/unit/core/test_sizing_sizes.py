@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from sized_pods import Document, container, limit_ranges, pod, policies, shape_of
 from trellis.api.kube.containers import Resources
 from trellis.core.recommend.capping import Advice, NamespaceLimits
@@ -240,7 +238,6 @@ def test_a_guaranteed_pod_whose_limits_stay_keeps_its_requests_too() -> None:
     assert notes(found) == ["cpu held back to keep the QoS class"]
 
 
-@pytest.mark.req("SB-21")
 def test_a_burstable_pod_stays_one_millicore_away_from_guaranteed() -> None:
     document = pod(container(requests={"cpu": "500m", "memory": "1Gi"}, limits=GUARANTEED))
     targets = {"app": {"cpu": 3000, "memory": 2 * Gi}}
