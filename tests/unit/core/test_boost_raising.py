@@ -371,8 +371,20 @@ def test_a_boost_lowers_nothing_and_marks_just_what_it_raises(case: dict[str, An
     assert set(raised.annotations) == {f"vpaCpuStartupBoost/{each.container.name}" for each in raised.boost.raised}
 
 
+ONLY_REQUESTS_OF_CPU = {"controlledValues": "RequestsOnly", "controlledResources": ["cpu"]}
+
+
+def almost_guaranteed(case: dict[str, Any]) -> dict[str, Any]:
+    """The same with memory that is limited to its request and limits of CPU that stay: the request of CPU decides."""
+    for each in case["life"].spec["containers"]:
+        each["resources"]["limits"].setdefault("cpu", "5")
+        with_memory(each, "100Mi", "100Mi")
+    spec = case["spec"] | {"resourcePolicy": {"containerPolicies": [{"containerName": "*", **ONLY_REQUESTS_OF_CPU}]}}
+    return case | dict.fromkeys(("max_cpu", "container_max", "pod_max", "ceiling")) | {"spec": spec}
+
+
 @pytest.mark.req("SB-21")
-@given(cases())
+@given(st.one_of(cases(), cases().map(almost_guaranteed)))
 def test_a_boost_never_changes_the_qos_class(case: dict[str, Any]) -> None:
     assert outcome(case, with_boost=True).shape.qos is outcome(case, with_boost=False).shape.qos
 
