@@ -8,13 +8,11 @@ out.
 
 from __future__ import annotations
 
-import base64
-import zlib
-
 import numpy as np
 import numpy.typing as npt
 
 from trellis.base.errors import InvalidCheckpoint
+from trellis.core.usage.compressed_text import compress, decompress
 from trellis.core.usage.hours import MEASURES
 from trellis.core.usage.rings import Ring
 
@@ -45,20 +43,13 @@ def as_text(newest: int, values: Ring) -> str:
 
 def read_text(text: str) -> tuple[int, Ring]:
     """The newest hour and the values; raises `InvalidCheckpoint`."""
-    if len(text) > LONGEST_TEXT:
-        raise InvalidCheckpoint(_FIELD, text, f"must not be longer than {LONGEST_TEXT} characters")
-    try:
-        packed = base64.b64decode(text, validate=True)
-        reader = zlib.decompressobj()
-        # No more than the longest history can have: a few bytes can be made to unpack to gigabytes.
-        data = reader.decompress(packed, _HEADER.itemsize + _MOST_HOURS * 2 * len(MEASURES) * 2 + 1)
-    except (ValueError, zlib.error) as error:
-        raise InvalidCheckpoint(_FIELD, text, "must be base64 of zlib") from error
+    most = _HEADER.itemsize + _MOST_HOURS * 2 * len(MEASURES) * 2 + 1
+    data, whole = decompress(_FIELD, text, longest=LONGEST_TEXT, most=most)
     if len(data) < _HEADER.itemsize or data[0] != _VERSION:
         raise InvalidCheckpoint(_FIELD, text, f"must have format {_VERSION}")
     header = np.frombuffer(data, _HEADER, count=1)[0]
     newest, hours = int(header["newest"]), int(header["hours"])
-    if len(data) != _HEADER.itemsize + hours * 2 * len(MEASURES) * 2 or not reader.eof or newest < 0:
+    if len(data) != _HEADER.itemsize + hours * 2 * len(MEASURES) * 2 or not whole or newest < 0:
         raise InvalidCheckpoint(_FIELD, text, f"must have the {hours} hours that it says it has")
     halves = np.frombuffer(data, np.uint8, offset=_HEADER.itemsize).reshape(2, 2, len(MEASURES), hours)
     folded = halves[0].astype(np.int64) | halves[1].astype(np.int64) << 8
@@ -75,7 +66,7 @@ def _written(newest: int, values: Ring) -> str:
     folded = (differences << 1) ^ (differences >> 63)  # the sign goes into the lowest bit: small numbers stay small
     header = np.array([(_VERSION, newest, values.shape[-1])], dtype=_HEADER)
     data = header.tobytes() + (folded & 255).astype(np.uint8).tobytes() + (folded >> 8).astype(np.uint8).tobytes()
-    return base64.b64encode(zlib.compress(data, 9)).decode()
+    return compress(data)
 
 
 def _done(steps: Steps) -> Steps:

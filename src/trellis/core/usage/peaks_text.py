@@ -6,13 +6,11 @@ and then the upper, compressed. 280 days of a service take about 1.3 KB, and of 
 
 from __future__ import annotations
 
-import base64
-import zlib
-
 import numpy as np
 
 from trellis.base.errors import InvalidCheckpoint
 from trellis.core.usage.columns import IntColumn
+from trellis.core.usage.compressed_text import compress, decompress
 from trellis.core.usage.long_peaks import CELLS, Peaks
 
 LONGEST_TEXT = 4_096
@@ -37,24 +35,17 @@ def as_text(newest: int, peaks: Peaks) -> str:
     folded = (differences << 1) ^ (differences >> 63)
     header = np.array([(_VERSION, newest, len(peaks))], dtype=_HEADER)
     data = header.tobytes() + (folded & 255).astype(np.uint8).tobytes() + (folded >> 8).astype(np.uint8).tobytes()
-    return base64.b64encode(zlib.compress(data, 9)).decode()
+    return compress(data)
 
 
 def read_text(text: str) -> tuple[int, Peaks]:
     """The newest cell, and the peaks up to it; raises `InvalidCheckpoint`."""
-    if len(text) > LONGEST_TEXT:
-        raise InvalidCheckpoint(_FIELD, text, f"must not be longer than {LONGEST_TEXT} characters")
-    try:
-        packed = base64.b64decode(text, validate=True)
-        reader = zlib.decompressobj()
-        data = reader.decompress(packed, _HEADER.itemsize + 2 * CELLS + 1)  # a few bytes may unpack to gigabytes
-    except (ValueError, zlib.error) as error:
-        raise InvalidCheckpoint(_FIELD, text, "must be base64 of zlib") from error
+    data, whole = decompress(_FIELD, text, longest=LONGEST_TEXT, most=_HEADER.itemsize + 2 * CELLS + 1)
     if len(data) < _HEADER.itemsize or data[0] != _VERSION:
         raise InvalidCheckpoint(_FIELD, text, f"must have format {_VERSION}")
     header = np.frombuffer(data, _HEADER, count=1)[0]
     newest, cells = int(header["newest"]), int(header["cells"])
-    if len(data) != _HEADER.itemsize + 2 * cells or not reader.eof or newest < 0:
+    if len(data) != _HEADER.itemsize + 2 * cells or not whole or newest < 0:
         raise InvalidCheckpoint(_FIELD, text, f"must have the {cells} peaks that it says it has")
     halves = np.frombuffer(data, np.uint8, offset=_HEADER.itemsize).reshape(2, cells)
     folded = halves[0].astype(np.int64) | halves[1].astype(np.int64) << 8
