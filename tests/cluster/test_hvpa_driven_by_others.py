@@ -28,7 +28,7 @@ from testbed.controllers import Controller
 from testbed.waiting import until
 from testbed.workloads import container, deployment
 from trellis.core.model.recording import read_lines
-from trellis.core.recommend import recording
+from trellis.core.recommend.recording import DECIDED
 from trellis.runtime.recording import recorded
 from trellis.sim.replay.replaying import replay
 
@@ -145,7 +145,7 @@ def test_upstreams_recommender_drives_an_hvpa_by_our_count_of_the_work(
     assert totals_of(cluster, namespace)[1] > 2 * 2 * 300 * 2**20 / ONE_BIN
     ours.process.stop()
     # Each line has what the totals depend on: the VPA's status, our usage, and that we publish them at all.
-    assert any(kind == recording.DECIDED and b'"web"' in bytes(data) for kind, data in read_lines(recorded(record)))
+    assert any(kind == DECIDED and b'"web"' in bytes(data) for kind, data in read_lines(recorded(record)))
     report = replay(recorded(record))
     assert report.first is None, str(report)
 

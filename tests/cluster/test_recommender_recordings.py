@@ -24,7 +24,7 @@ from testbed.controllers import Controller
 from testbed.waiting import until
 from testbed.workloads import container, deployment
 from trellis.core.model.recording import read_lines
-from trellis.core.recommend import recording
+from trellis.core.recommend.recording import RESTORE, SEEN
 from trellis.runtime.recording import recorded
 from trellis.sim.replay.replaying import ReplayReport, replay
 
@@ -67,8 +67,8 @@ def test_a_kill_an_edit_and_a_restart_are_decided_again_as_they_were(
     until_passed(second, more=6)
     second.process.stop()
 
-    assert any(b"OOM" in line or b'"kills"' in line for line in lines(before, recording.SEEN))
-    assert any(b'"web","app"' in line for line in lines(after, recording.RESTORE))
+    assert any(b"OOM" in line or b'"kills"' in line for line in lines(before, SEEN))
+    assert any(b'"web","app"' in line for line in lines(after, RESTORE))
     for path in (before, after):
         report = replayed(path)
         assert report.component == "recommender"
