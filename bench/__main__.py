@@ -5,34 +5,20 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 
-from bench import (
-    admission,
-    admission_side_by_side,
-    backtest,
-    buffers_idle,
-    check_time,
-    closed_loop,
-    fit_agreement,
-    fit_of_many,
-    help_time,
-    hvpa_loads,
-    hvpa_plans,
-    informer,
-    nodes_burst,
-    nodes_idle,
-    nodes_up,
-    packing,
-    pod_list,
-    quality,
-    quantity_columns,
-    recommend_prometheus,
-    recommender_cost,
-    recommender_pass,
-    recommender_side_by_side,
-    updater_idle,
-    updater_side_by_side,
-)
+from bench.admission import reviews, side_by_side
+from bench.buffers import idle
+from bench.cli import check_time, help_time
+from bench.client import informer, pod_list, quantity_columns
+from bench.hvpa import loads, plans
 from bench.measurement import CannotMeasure, Row
+from bench.nodes import burst, fit, fit_agreement, packing, scale_up
+from bench.nodes import idle as nodes_idle
+from bench.quality import scores
+from bench.recommender import cost, one_pass, recommend_prometheus
+from bench.recommender import side_by_side as recommender_side_by_side
+from bench.simulator import backtest, closed_loop
+from bench.updater import idle as updater_idle
+from bench.updater import side_by_side as updater_side_by_side
 
 MEASUREMENTS: dict[str, Callable[[], list[Row]]] = {
     "pod_list": pod_list.measure,
@@ -40,31 +26,31 @@ MEASUREMENTS: dict[str, Callable[[], list[Row]]] = {
     "quantity_columns": quantity_columns.measure,
     "help_time": help_time.measure,
     "check_time": check_time.measure,
-    "recommender_pass": recommender_pass.measure,
-    "fit_of_many": fit_of_many.measure,
+    "recommender_pass": one_pass.measure,
+    "fit_of_many": fit.measure,
     "packing": packing.measure,
-    "nodes_up": nodes_up.measure,
+    "nodes_up": scale_up.measure,
     "nodes_idle": nodes_idle.measure,
-    "hvpa": hvpa_plans.measure,
-    "admission": admission.measure,
-    "admission_side_by_side": admission_side_by_side.measure,
+    "hvpa": plans.measure,
+    "admission": reviews.measure,
+    "admission_side_by_side": side_by_side.measure,
     "recommender_side_by_side": recommender_side_by_side.measure,
-    "recommender_cost": recommender_cost.measure,
+    "recommender_cost": cost.measure,
     "updater_idle": updater_idle.measure,
-    "buffers_idle": buffers_idle.measure,
+    "buffers_idle": idle.measure,
     "updater_side_by_side": updater_side_by_side.measure,
     "updater_side_by_side_replaced": updater_side_by_side.measure_replaced,
-    "quality": quality.measure,
+    "quality": scores.measure,
     "backtest": backtest.measure,
     "closed_loop": closed_loop.measure,
-    "hvpa_loads": hvpa_loads.measure,
+    "hvpa_loads": loads.measure,
     "recommend_prometheus": recommend_prometheus.measure,
 }
 
 # Taken only when named: each takes many minutes.
 ON_REQUEST: dict[str, Callable[[], list[Row]]] = {
     "fit_agreement": fit_agreement.measure,
-    "nodes_burst": nodes_burst.measure,
+    "nodes_burst": burst.measure,
     "recommender_side_by_side_large": recommender_side_by_side.measure_large,
 }
 

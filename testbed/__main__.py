@@ -7,12 +7,12 @@ import signal
 import sys
 from types import FrameType
 
-from testbed import building
 from testbed.control_plane import ControlPlane
 from testbed.errors import HarnessError
 from testbed.keeper import definitions
-from testbed.nodes import Node
-from testbed.programs import BY_NAME, KUBERNETES, NEEDED
+from testbed.kwok.nodes import Node
+from testbed.programs import building
+from testbed.programs.versions import BY_NAME, KUBERNETES, NEEDED
 from testbed.scratch import scratch
 
 NODES = tuple(Node(name=f"node-{zone}", cpu="8", memory="32Gi", pods=110, zone=f"zone-{zone}") for zone in "abc")

@@ -14,16 +14,16 @@ from pathlib import Path
 import msgspec
 import yaml
 
-from testbed import nodes
-from testbed.access import (
+from testbed.access.certificates import Authority
+from testbed.access.kubeconfigs import (
     Server,
     certificate_kubeconfig,
     service_account_token,
     token_kubeconfig,
     write_private,
 )
-from testbed.certificates import Authority
 from testbed.client import Api, Json
+from testbed.kwok import nodes
 from testbed.waiting import PATIENCE, until
 
 # Where a control plane says that it is up. Written last, by a rename.

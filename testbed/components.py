@@ -7,9 +7,9 @@ from pathlib import Path
 import msgspec
 import yaml
 
-from testbed.kwok_stages import stages
-from testbed.kwok_usage import usage
-from testbed.nodes import KWOK_LABEL
+from testbed.kwok.nodes import KWOK_LABEL
+from testbed.kwok.stages import stages
+from testbed.kwok.usage import usage
 
 ADDRESS = "127.0.0.1"
 SERVICE_RANGE = "10.255.0.0/16"

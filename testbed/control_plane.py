@@ -12,12 +12,15 @@ from typing import Self
 
 import msgspec
 
-from testbed import building, components, identities, metrics_api, nodes
+from testbed import components, metrics_api
+from testbed.access import identities
 from testbed.cluster import STATE, Cluster, State
 from testbed.components import Command, Layout
 from testbed.errors import ProgramDied, Refused
+from testbed.kwok import nodes
 from testbed.processes import Process, free_ports
-from testbed.programs import NEEDED
+from testbed.programs import building
+from testbed.programs.versions import NEEDED
 from testbed.waiting import PATIENCE, until
 
 DEFAULT_NODES = tuple(nodes.Node(name=f"node-{zone}", zone=f"zone-{zone}") for zone in "abc")

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from testbed.building import ensure
 from testbed.components import ADDRESS
 from testbed.errors import HarnessError
 from testbed.processes import Process, free_ports
-from testbed.programs import PROMETHEUS, PROMTOOL
+from testbed.programs.building import ensure
+from testbed.programs.versions import PROMETHEUS, PROMTOOL
 from testbed.waiting import until
 
 # OpenMetrics must end so; a text without it counts as cut off.

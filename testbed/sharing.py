@@ -13,9 +13,9 @@ from pathlib import Path
 
 import msgspec
 
-from testbed.cache import only_one
 from testbed.cluster import STATE, Cluster, State
 from testbed.errors import ProgramDied
+from testbed.programs.cache import only_one
 from testbed.scratch import root
 from testbed.waiting import until
 

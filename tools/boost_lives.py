@@ -12,14 +12,14 @@ from typing import Any
 
 import msgspec
 
+from trellis.api.kinds.vpa import VerticalPodAutoscaler
 from trellis.api.kube.pods import PodSpec
 from trellis.api.resolve import EffectiveVpa, UpdateMode, resolve_vpa
-from trellis.api.vpa import VerticalPodAutoscaler
-from trellis.core.boost.lowering import lowered
-from trellis.core.boost.memory import memory_key, read_memory
-from trellis.core.boost.phases import boost_phases
-from trellis.core.boost.raising import BoostSettings, boost_pod
-from trellis.core.recommend.capping import Advice, NamespaceLimits
+from trellis.core.boost.annotation import annotation_key, read_pre_boost_resources
+from trellis.core.boost.boosted_size import BoostSettings, boost_pod
+from trellis.core.boost.phases import determine_boost_phases
+from trellis.core.boost.unboosted_size import unboost_containers
+from trellis.core.recommend.capping import NamespaceLimits, RecommendedResources
 from trellis.core.sizing.shapes import PodShape
 from trellis.core.sizing.sizes import size_pod
 
@@ -57,24 +57,24 @@ def life(story: Story) -> list[Moment]:
     if raised is None:
         raise SystemExit(f"nothing is boosted by {story.cpu}")
     begins = Moment(0.0, raised.request, raised.limit)
-    return [begins, *_ends(story, vpa, begins, {memory_key(_APP): raised.memory})]
+    return [begins, *_ends(story, vpa, begins, {annotation_key(_APP): raised.memory})]
 
 
 def _ends(story: Story, vpa: EffectiveVpa, boosted: Moment, annotations: Mapping[str, str]) -> Iterator[Moment]:
     """What the updater makes of it: at each look that the phases ask for."""
     now: float | None = 0.0
     while now is not None:
-        phases = boost_phases(
+        phases = determine_boost_phases(
             annotations, vpa, now, ready=now >= story.ready_at, ready_since=story.ready_at, started=0.0
         )
-        for each in lowered(
+        for each in unboost_containers(
             _shape(f"{boosted.request}m", f"{boosted.limit}m"),
             _advice(story, now),
             vpa,
             applies=vpa.mode is not UpdateMode.OFF,
             limits=_NO_LIMITS,
             phases=phases,
-            memory=read_memory(annotations),
+            memory=read_pre_boost_resources(annotations),
         ):
             yield Moment(now, each.requests["cpu"], each.limits.get("cpu"))
             return
@@ -96,6 +96,6 @@ def _shape(request: str, limit: str) -> PodShape:
     return PodShape.of(msgspec.convert({"containers": [{"name": _APP, "resources": resources}]}, PodSpec))
 
 
-def _advice(story: Story, now: float) -> list[Advice]:
+def _advice(story: Story, now: float) -> list[RecommendedResources]:
     known = [millicores for since, millicores in story.recommended if since <= now]
-    return [Advice(_APP, {"cpu": known[-1]})] if known else []
+    return [RecommendedResources(_APP, {"cpu": known[-1]})] if known else []

@@ -20,8 +20,8 @@ from decisions import actuation_page  # noqa: E402
 from hvpa_pictures import day_picture, edges_picture, ladders_picture, order_picture  # noqa: E402
 from pages import cli_page, component_page, kinds_page, reasons_page, requirements_page  # noqa: E402
 from picture import picture  # noqa: E402
-from trellis.api.crds import crd  # noqa: E402
-from trellis.api.kinds import ALL_KINDS, KINDS, Kind  # noqa: E402
+from trellis.api.registry import ALL_KINDS, KINDS, Kind  # noqa: E402
+from trellis.api.schema.crds import build_crd  # noqa: E402
 from trellis.controllers.admission.metrics import ADMISSION_METRICS  # noqa: E402
 from trellis.controllers.admission.settings import AdmissionSettings  # noqa: E402
 from trellis.controllers.buffers.metrics import BUFFER_METRICS  # noqa: E402
@@ -34,13 +34,13 @@ from trellis.controllers.recommender.metrics import RECOMMENDER_METRICS  # noqa:
 from trellis.controllers.recommender.settings import RecommenderSettings  # noqa: E402
 from trellis.controllers.updater.metrics import UPDATER_METRICS  # noqa: E402
 from trellis.controllers.updater.settings import UpdaterSettings  # noqa: E402
-from trellis.core.recommend.built_in import built_in_recommenders  # noqa: E402
-from trellis.reports.manifests import as_yaml  # noqa: E402
+from trellis.core.recommend.registry import built_in_recommenders  # noqa: E402
+from trellis.reports.formats import encode_yaml  # noqa: E402
 from usage_pictures import usage_picture  # noqa: E402
 
 
 def _crd_file(kind: Kind) -> Callable[[], str]:
-    return lambda: as_yaml([crd(kind)])
+    return lambda: encode_yaml([build_crd(kind)])
 
 
 def generated() -> dict[str, Callable[[], str]]:

@@ -12,12 +12,12 @@ from typing import Any, Final
 
 import msgspec
 
-from trellis.api.hvpa import Hvpa
+from trellis.api.kinds.hvpa import Hvpa
 from trellis.api.resolve import resolve_hvpa
-from trellis.base.documents import Document, read_documents
-from trellis.core.hvpa import ContainerView, HvpaSettings, Meaning, Memory, SetScale, View, plan
-from trellis.core.hvpa.counts import count_from
-from trellis.core.hvpa.sizes import size_of
+from trellis.base.yaml.documents import Document, read_documents
+from trellis.core.hvpa import ContainerView, HvpaMemory, HvpaSettings, HvpaView, ResolvedHvpa, SetScale, plan_hvpa
+from trellis.core.hvpa.ladder import next_count
+from trellis.core.hvpa.next_step import size_replica
 
 BEGIN: Final = 1_780_272_000.0  # Monday, 1 June 2026, midnight
 _MARGIN: Final = 1.15
@@ -48,29 +48,31 @@ class Pod(msgspec.Struct):
     size: int
 
 
-def meaning_of(path: Path, **spec: Any) -> Meaning:
+def meaning_of(path: Path, **spec: Any) -> ResolvedHvpa:
     """What the Hvpa in a file means, with some of its fields changed."""
     (found,) = (each for each in read_documents(path.read_bytes()) if isinstance(each, Document))
     hvpa = msgspec.convert(found.value, Hvpa)
     document = msgspec.to_builtins(hvpa)
-    return Meaning.of(resolve_hvpa(msgspec.convert({**document, "spec": {**document["spec"], **spec}}, Hvpa)))
+    return ResolvedHvpa.of(resolve_hvpa(msgspec.convert({**document, "spec": {**document["spec"], **spec}}, Hvpa)))
 
 
-def answers(means: Meaning, totals: Iterable[int], count: int = 1) -> Iterator[Answer]:
+def answers(means: ResolvedHvpa, totals: Iterable[int], count: int = 1) -> Iterator[Answer]:
     """What each total gets after the one before it; the count at first is given."""
     for total in totals:
         asked = {"cpu": total}
-        count = count_from(means.ladders, asked, count, means.hvpa.down.overlap_percent)
-        yield Answer(total, count, size_of(means, asked, {}, count=count, present={})["cpu"])
+        count = next_count(means.ladders, asked, count, means.hvpa.down.overlap_percent)
+        yield Answer(total, count, size_replica(means, asked, {}, count=count, present={})["cpu"])
 
 
 class Life:
     """A workload that begins with so many pods of one size."""
 
-    def __init__(self, means: Meaning, count: int, size: int, *, startup: float, resizing: float, tick: float) -> None:
+    def __init__(
+        self, means: ResolvedHvpa, count: int, size: int, *, startup: float, resizing: float, tick: float
+    ) -> None:
         self.means, self.startup, self.resizing, self.tick = means, startup, resizing, tick
         self.replicas, self.published, self.pods = count, size, [Pod(BEGIN, size) for _ in range(count)]
-        self.memory, self.due = Memory(), list[tuple[float, int]]()
+        self.memory, self.due = HvpaMemory(), list[tuple[float, int]]()
 
     def lived(self, used: Callable[[float], int], seconds: float, *, margin: float = _MARGIN) -> Iterator[Moment]:
         """Its moments; `used` says what is used so many seconds after the beginning, in millicores."""
@@ -85,7 +87,7 @@ class Life:
             self.pods = [Pod(pod.ready_at, done[-1]) for pod in self.pods]
             self.due = [each for each in self.due if each[0] > now]
         ready = tuple(pod.size for pod in self.pods if pod.ready_at <= now)
-        made = plan(self._view(total, now), now, HvpaSettings())
+        made = plan_hvpa(self._view(total, now), now, HvpaSettings())
         self.memory = made.memory
         published = made.containers.get("app", {}).get("cpu", self.published)
         if published != self.published:
@@ -97,12 +99,12 @@ class Life:
         self.pods = self.pods[: self.replicas] + new
         return Moment(after, used, made.shape.count, made.shape.size["cpu"], ready)
 
-    def _view(self, total: int, now: float) -> View:
+    def _view(self, total: int, now: float) -> HvpaView:
         count, sizes = len(self.pods), [pod.size for pod in self.pods]
         average, least = {"cpu": -(-sum(sizes) // count)}, {"cpu": min(sizes)}
         target = {"cpu": -(-total // count)}
         container = ContainerView("app", True, target, {"cpu": total}, average, least, {"cpu": self.published})
-        return View(
+        return HvpaView(
             meaning=self.means,
             replicas=self.replicas,
             pods=count,

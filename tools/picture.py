@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-from trellis.core.lint.check import Checked, check
-from trellis.core.lint.manifests import Source
+from trellis.core.lint.check import CheckResult, check
+from trellis.core.lint.manifests import ManifestSource
 from trellis.reports.describe import describe_objects
 from trellis.reports.findings import as_text
 
@@ -31,8 +31,8 @@ def picture(root: Path) -> str:
     return _svg(lines)
 
 
-def _checked(root: Path, *names: str) -> Checked:
-    return check([Source(name, (root / name).read_bytes()) for name in names])
+def _checked(root: Path, *names: str) -> CheckResult:
+    return check([ManifestSource(name, (root / name).read_bytes()) for name in names])
 
 
 def _wrapped(text: str, indent: str) -> list[str]:

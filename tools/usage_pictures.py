@@ -12,10 +12,10 @@ from xml.sax.saxutils import escape
 import msgspec
 import numpy as np
 
-from trellis.api.scenario import Scenario
+from trellis.api.scenario.spec import Scenario
 from trellis.core.usage.columns import FloatColumn
-from trellis.sim.fleet import Workload
-from trellis.sim.scenario.compiling import compile_scenario
+from trellis.sim.fleet import SimulatedWorkload
+from trellis.sim.scenario.compiler import compile_scenario
 
 _WIDTH, _HEIGHT = 300, 172
 _LEFT, _RIGHT, _TOP, _BOTTOM = 40, 14, 48, 26
@@ -134,7 +134,7 @@ def _drawn(panel: Panel) -> Iterator[str]:
 _BEGIN: Final = 1_780_272_000.0  # Monday, 1 June 2026
 
 
-def _compiled(panel: Panel) -> tuple[Workload, float]:
+def _compiled(panel: Panel) -> tuple[SimulatedWorkload, float]:
     step = panel.days * _DAY / _POINTS
     spec = {
         "seed": 5,
@@ -146,7 +146,7 @@ def _compiled(panel: Panel) -> tuple[Workload, float]:
     return compile_scenario(scenario).workloads[0], step
 
 
-def _used(workload: Workload, panel: Panel, step: float) -> FloatColumn:
+def _used(workload: SimulatedWorkload, panel: Panel, step: float) -> FloatColumn:
     """What the one pod uses over time: runs laid out one after the other, leaks from start to start."""
     demand = workload.demand[0]
     times = _BEGIN + step * np.arange(_POINTS)

@@ -3,15 +3,15 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
-from opened_pages import Open
-from sample_surveys import NOW, many, shop
+from support.browser_pages import Open
+from support.builders.surveys import NOW, many, shop
 from trellis.base.prices import EXAMPLE_PRICES
-from trellis.core.advice.advise import advise
-from trellis.core.advice.policy import Policy
-from trellis.reports.advice import written
+from trellis.core.advice.advisor import advise
+from trellis.core.advice.policy import AdvicePolicy
+from trellis.reports.advice.report import render_advice
 
-PAGE = written(advise(shop(), Policy(), EXAMPLE_PRICES, NOW), "html")
-LARGE = written(advise(many(300), Policy(), EXAMPLE_PRICES, NOW), "html")
+PAGE = render_advice(advise(shop(), AdvicePolicy(), EXAMPLE_PRICES, NOW), "html")
+LARGE = render_advice(advise(many(300), AdvicePolicy(), EXAMPLE_PRICES, NOW), "html")
 
 
 def test_it_says_nothing_in_the_console_and_asks_nobody_for_anything(opened: Open) -> None:

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 from playwright.sync_api import expect
 
-from opened_pages import Open
-from sample_results import backtested
-from trellis.reports.backtest import as_html
+from support.browser_pages import Open
+from support.builders.results import backtested
+from trellis.reports.backtest.report import as_html
 
 PAGE = as_html(backtested(series=12))
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from lived_surveys import living_shop
-from opened_pages import Open
-from sample_surveys import NOW
+from support.browser_pages import Open
+from support.builders.surveys import NOW
+from support.builders.surveys_over_time import living_shop
 from trellis.base.prices import EXAMPLE_PRICES
-from trellis.core.advice.advise import advise
-from trellis.core.advice.policy import Policy
-from trellis.reports.buckets import written
+from trellis.core.advice.advisor import advise
+from trellis.core.advice.policy import AdvicePolicy
+from trellis.reports.buckets.report import render_buckets
 
-PAGE = written(advise(living_shop(), Policy(), EXAMPLE_PRICES, NOW), "html")
+PAGE = render_buckets(advise(living_shop(), AdvicePolicy(), EXAMPLE_PRICES, NOW), "html")
 
 
 def test_it_says_nothing_in_the_console_and_asks_nobody_for_anything(opened: Open) -> None:

@@ -4,9 +4,9 @@ import msgspec
 import pytest
 from playwright.sync_api import expect
 
-from opened_pages import Open
-from sample_results import simulated
-from trellis.reports.simulation import as_html
+from support.browser_pages import Open
+from support.builders.results import simulated
+from trellis.reports.simulation.report import as_html
 
 RESULT = simulated(workloads=12, days=14, points=84)
 PAGE = as_html(RESULT)

@@ -15,19 +15,20 @@ from pathlib import Path
 
 import pytest
 
-from cluster_admission import forget
-from cluster_controllers import DENIED, shipped_controllers
-from cluster_nodes import Start, Yard, node_controllers
-from testbed import building, shipped, upstream
+from support.cluster.admission import forget
+from support.cluster.controllers import DENIED, shipped_controllers
+from support.cluster.nodes import Start, Yard, node_controllers
 from testbed import prometheus as prometheus_server
-from testbed.cache import only_one
+from testbed.access import shipped_accounts, upstream_accounts
 from testbed.cluster import Cluster
 from testbed.components import ADDRESS
 from testbed.control_plane import BARE, ControlPlane
 from testbed.controllers import Controller, running
 from testbed.errors import HarnessError
 from testbed.processes import free_ports
-from testbed.programs import BY_NAME, NEEDED, PROMETHEUS, PROMTOOL, UPSTREAM_RECOMMENDER, Program
+from testbed.programs import building
+from testbed.programs.cache import only_one
+from testbed.programs.versions import BY_NAME, NEEDED, PROMETHEUS, PROMTOOL, UPSTREAM_RECOMMENDER, Program
 from testbed.scratch import scratch
 from testbed.sharing import shared_cluster
 
@@ -119,7 +120,10 @@ def upstream_recommender(cluster: Cluster, tmp_path: Path) -> Iterator[Callable[
         def start(namespace: str, *flags: str) -> Controller:
             log = tmp_path / f"upstream-recommender-{len(started)}.log"
             own = [f"--vpa-object-namespace={namespace}", *flags]
-            command, kubeconfig = [upstream.RECOMMENDER.path()], upstream.RECOMMENDER.kubeconfig(cluster)
+            command, kubeconfig = (
+                [upstream_accounts.RECOMMENDER.path()],
+                upstream_accounts.RECOMMENDER.kubeconfig(cluster),
+            )
             started.append(controllers.enter_context(running(command, kubeconfig, log, own)))
             return started[-1]
 
@@ -160,7 +164,7 @@ def admission(cluster: Cluster, tmp_path: Path, request: pytest.FixtureRequest) 
             patient = "--webhook-timeout-seconds=30"
             own = [f"--vpa-object-namespace={namespace}", f"--port={port}", *where, patient, "-v=5", *flags]
             command = [str(Path(sys.executable).with_name("trellis")), "admission-controller"]
-            kubeconfig = shipped.account(cluster, "admission")
+            kubeconfig = shipped_accounts.account(cluster, "admission")
             started.append(controllers.enter_context(running(command, kubeconfig, log, own)))
             return started[-1]
 

@@ -8,7 +8,7 @@ from contextlib import nullcontext
 import pytest
 
 from oracle.build import NoOracleError, program
-from oracle_client import Oracle
+from support.oracles.kubernetes import Oracle
 
 
 @pytest.hookimpl(trylast=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from oracle_client import Oracle
+from support.oracles.kubernetes import Oracle
 from trellis.base.durations import Duration, parse_duration
 from trellis.base.errors import InvalidDuration
 

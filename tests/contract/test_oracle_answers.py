@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from oracle.answers import Gvk
-from oracle_client import Oracle, OracleError
+from support.oracles.kubernetes import Oracle, OracleError
 
 ROPE = Gvk("oracle.test", "v1", "Rope")
 

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from oracle_client import Oracle
+from support.oracles.kubernetes import Oracle
 from trellis.base.errors import InvalidQuantity
-from trellis.base.quantity import Quantity
+from trellis.base.quantities import Quantity
 
 LARGEST = 2**63 - 1
 

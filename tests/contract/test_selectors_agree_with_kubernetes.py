@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oracle_client import Oracle
+from support.oracles.kubernetes import Oracle
 from trellis.base.errors import InvalidSelector
 from trellis.base.selectors import MatchExpression, Selector, parse_selector, selector_from_object
 

@@ -14,10 +14,10 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from oracle.answers import Gvk
-from oracle_client import Oracle
-from trellis.api.crds import crd
-from trellis.api.kinds import BUFFER, HVPA, VPA, Kind
-from trellis.api.validate import validate
+from support.oracles.kubernetes import Oracle
+from trellis.api.registry import BUFFER, HVPA, VPA, Kind
+from trellis.api.schema.crds import build_crd
+from trellis.api.validation import validate
 from trellis.testing.objects import flawed_specs, shaped_specs, valid_specs
 
 KINDS = (VPA, HVPA, BUFFER)
@@ -59,7 +59,7 @@ def compare(oracle: Oracle, kind: Kind, specs: Iterable[Any]) -> None:
 @pytest.mark.parametrize("specs", [shaped_specs, valid_specs, flawed_specs], ids=["shaped", "valid", "flawed"])
 @pytest.mark.req("SB-09", "CR-05", "AR-26", "BF-20", "HV-35")
 def test_validator_and_crd_agree(oracle: Oracle, kind: Kind, specs: Any) -> None:
-    assert oracle.load_crd(crd(kind)).ok
+    assert oracle.load_crd(build_crd(kind)).ok
 
     @RELAXED
     @given(st.lists(specs(kind), min_size=BATCH, max_size=BATCH))

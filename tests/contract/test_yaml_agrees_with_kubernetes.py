@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from oracle_client import Oracle
-from trellis.base.documents import BrokenDocument, Document, read_documents
+from support.oracles.kubernetes import Oracle
+from trellis.base.yaml.documents import BrokenDocument, Document, read_documents
 
 # What is refused here on purpose though sigs.k8s.io/yaml has an answer: it drops tags that it does not know, and
 # within brackets it takes a colon for the last letter of a word.

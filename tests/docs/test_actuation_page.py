@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from trellis.core.resize.budget import Disturbance, GroupBudget
-from trellis.core.resize.freezing import ANNOTATION, CONFIG_MAP
+from trellis.core.resize.disruption_budget import PodAvailability, ReplicaBudget
+from trellis.core.resize.freeze import CLUSTER_FREEZE_CONFIG_MAP, FREEZE_ANNOTATION
 from trellis.core.resize.settings import UpdateSettings, backoff
 
 PAGE = " ".join((Path(__file__).resolve().parents[2] / "docs" / "concepts" / "actuation.md").read_text().split())
@@ -14,7 +14,9 @@ RULES = UpdateSettings()
 
 
 def allowed(replicas: int) -> int:
-    budget = GroupBudget(replicas, [Disturbance(living=True, serving=True)] * replicas, 1, RULES.eviction_tolerance)
+    budget = ReplicaBudget(
+        replicas, [PodAvailability(living=True, serving=True)] * replicas, 1, RULES.eviction_tolerance
+    )
     count = 0
     while budget.refuses(serving=True) is None:
         budget.disturb(serving=True)
@@ -40,5 +42,5 @@ def test_loops_are_left_alone_for_as_long_as_it_says() -> None:
 
 
 def test_the_freeze_switch_has_the_names_it_says() -> None:
-    assert f"`{CONFIG_MAP}`" in PAGE
-    assert f"`{ANNOTATION}`" in PAGE
+    assert f"`{CLUSTER_FREEZE_CONFIG_MAP}`" in PAGE
+    assert f"`{FREEZE_ANNOTATION}`" in PAGE

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import demo_shown
-from transcripts import agrees
+from support.transcripts import agrees
 
 
 # It takes a minute or two of a machine that has nothing else to do.

@@ -17,10 +17,10 @@ from pathlib import Path
 
 import pytest
 
-from transcripts import BLOCK, Step, agrees, steps
+from support.transcripts import BLOCK, Step, agrees, steps
+from support.wheels import build_wheel, install
 from trellis.core.lint.check import check
-from trellis.core.lint.manifests import Source
-from wheels import build_wheel, install
+from trellis.core.lint.manifests import ManifestSource
 
 ROOT = Path(__file__).resolve().parents[2]
 # Far more seconds than any command takes: some simulate for ten, and a machine may have much else to do.
@@ -101,7 +101,7 @@ def test_a_transcript_is_true(
 
 @pytest.mark.parametrize(("name", "text"), manifests(), ids=lambda value: value.partition("\n")[0])
 def test_a_manifest_in_the_documentation_is_valid(name: str, text: str) -> None:
-    found = check([Source(name, text.encode())])
+    found = check([ManifestSource(name, text.encode())])
     assert [str(finding.message) for finding in found.findings if finding.is_error] == []
 
 

@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from trellis.core.model.pods import FollowedContainer, FollowedPod
 from trellis.core.recommend.amounts import CPU
-from trellis.core.recommend.default import DefaultRecommender
 from trellis.core.recommend.protocol import Rows
-from trellis.core.usage import layout
+from trellis.core.recommend.recommenders.default import DefaultRecommender
+from trellis.core.usage.histograms import bins
 from trellis.core.usage.model import UsageModel
 from trellis.core.usage.samples import Samples
+from trellis.core.usage.tracked_pods import TrackedContainer, TrackedPod
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "concepts.md"
 ROW = re.compile(r"^\| (\d+) (hour|day)s? \| (\S+) \| (\d+)m \| (\d+)m \| (\d+)m \|$", re.MULTILINE)
@@ -29,7 +29,7 @@ def after(minutes: int) -> list[float]:
     count = len(times)
     used = np.full(count, HALF_A_CORE)
     model = UsageModel()
-    model.follow("shop", [FollowedPod("shop", "web-0", "uid", "web", True, (FollowedContainer("app"),))], NOW)
+    model.follow("shop", [TrackedPod("shop", "web-0", "uid", "web", True, (TrackedContainer("app"),))], NOW)
     model.ingest(Samples(["shop"] * count, ["web-0"] * count, ["app"] * count, times, used, used * 1e9), NOW)
     recommender, view = DefaultRecommender(), model.view()
     defaults = {parameter.name: parameter.default for parameter in recommender.parameters}
@@ -53,6 +53,6 @@ def test_a_row_of_the_table_is_what_the_recommender_says(row: tuple[str, ...]) -
 
 def test_the_bucket_is_the_one_that_the_page_names() -> None:
     [begins, ends] = re.findall(r"begins at (\d\.\d+) cores and ends at\s+(\d\.\d+),", PAGE.read_text())[0]
-    bucket = int(layout.CPU.find(np.array([HALF_A_CORE]))[0])
-    starts = layout.CPU.starts[bucket : bucket + 2]
+    bucket = int(bins.CPU_BINS.find(np.array([HALF_A_CORE]))[0])
+    starts = bins.CPU_BINS.starts[bucket : bucket + 2]
     assert [f"{start:.3f}" for start in starts] == [begins, ends]

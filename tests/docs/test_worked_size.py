@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from sized_pods import Document, container, limit_ranges, pod, policies, shape_of
-from trellis.core.recommend.capping import Advice
+from support.builders.pods import Document, container, limit_ranges, pod, policies, shape_of
+from trellis.core.recommend.capping import RecommendedResources
 from trellis.core.sizing import size_pod
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "concepts" / "sizing.md"
@@ -29,7 +29,7 @@ def test_a_row_of_the_table_is_what_the_pod_gets(count: int) -> None:
     ranges: list[Document] = [{"type": "Container", "max": {"cpu": "2"}}] if "LimitRange" in in_force else []
     mesh = container("mesh", {"cpu": "100m"}, {"cpu": "200m"})
     document = pod(container("app", {"cpu": "500m"}, {"cpu": "1"}), mesh, **own)
-    advice = [Advice("app", {"cpu": 1800}), Advice("mesh", {"cpu": 150})]
+    advice = [RecommendedResources("app", {"cpu": 1800}), RecommendedResources("mesh", {"cpu": 150})]
     found = size_pod(shape_of(document), advice, policies({"containerName": "app", **maximum}), limit_ranges(*ranges))
     amounts = [amount["cpu"] for each in found.containers for amount in (each.requests, each.limits)]
     assert amounts == list(map(int, ROWS[count][1:]))

@@ -12,9 +12,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from testbed.cache import cache_directory, only_one, unfinished
 from testbed.errors import NoGo
-from testbed.go import find_go
+from testbed.programs.cache import cache_directory, only_one, unfinished
+from testbed.programs.go import find_go
 
 SOURCES = Path(__file__).parent
 

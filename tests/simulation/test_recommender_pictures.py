@@ -8,11 +8,11 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from bench.frontier_drawing import drawn as frontier
-from bench.pictured_runs import picture_of_runs
-from bench.recommender_pictures import NAMES, PICTURES
-from bench.sizing_drawing import Chart, Line, drawn
-from trellis.core.recommend.curves import FACTORS, Curve
+from bench.pictures.frontier import drawn as frontier
+from bench.pictures.job_runs import picture_of_runs
+from bench.pictures.recommenders import NAMES, PICTURES
+from bench.pictures.sizing import Chart, Line, drawn
+from trellis.core.recommend.evaluation.margin_curves import MARGIN_FACTORS, MarginCurve
 
 ROOT = Path(__file__).resolve().parents[2]
 GUIDE = ROOT / "docs" / "guides" / "which-recommender.md"
@@ -45,8 +45,10 @@ def test_a_drawing_says_who_is_who_and_marks_what_was_too_little() -> None:
 
 
 def test_a_frontier_has_a_line_and_a_dot_for_each_recommender() -> None:
-    falling = np.geomspace(0.05, 0.005, len(FACTORS))
-    curve = Curve("plain", FACTORS, falling, falling, 1.5 * FACTORS, falling, falling, changes=1.0, worse=0.0)
+    falling = np.geomspace(0.05, 0.005, len(MARGIN_FACTORS))
+    curve = MarginCurve(
+        "plain", MARGIN_FACTORS, falling, falling, 1.5 * MARGIN_FACTORS, falling, falling, changes=1.0, worse=0.0
+    )
     root = ElementTree.fromstring(frontier({"all": [curve], "some": [curve]}))  # noqa: S314
     assert len(list(root.iter(f"{SVG}polyline"))) == len(list(root.iter(f"{SVG}circle"))) == 2
 

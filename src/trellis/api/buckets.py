@@ -1,7 +1,7 @@
-"""What each replica count of an Hvpa may hold: buckets divided linearly, in exact fractions.
+"""Resource bounds of each replica count of an Hvpa: its buckets divided linearly, in exact fractions.
 
 A bucket over replicas a..b with lo..hi per replica gives the count a+i at most `lo + (i+1) * (hi-lo) / (b-a+1)` per
-replica. Edges are fractions (8/7 of a core), and rounding one would move a workload to another count, so nothing is
+replica. Bounds are fractions (8/7 of a core), and rounding one would move a workload to another count, so nothing is
 rounded here.
 """
 
@@ -13,19 +13,18 @@ from itertools import pairwise
 
 import msgspec
 
-from trellis.api.hvpa import AmountRange, Bucket
-from trellis.base.quantity import Quantity
-from trellis.base.quantity_text import Format
+from trellis.api.kinds.hvpa import AmountRange, Bucket
+from trellis.base.quantities import Quantity, QuantityFormat
 
 RESOURCES = ("cpu", "memory")
 
 
-def is_binary(buckets: Iterable[Bucket]) -> bool:
+def uses_binary_units(buckets: Iterable[Bucket]) -> bool:
     """Whether memory is written in Gi rather than in G."""
-    return any(Quantity.parse(each.memory.max or 0).format is Format.BINARY_SI for each in buckets)
+    return any(Quantity.parse(each.memory.max or 0).format is QuantityFormat.BINARY_SI for each in buckets)
 
 
-class Step(msgspec.Struct, frozen=True):
+class ReplicaStep(msgspec.Struct, frozen=True):
     """One replica count and one resource: the bounds per replica, and those of all replicas together."""
 
     count: int
@@ -43,25 +42,26 @@ class Step(msgspec.Struct, frozen=True):
         return self.count * self.most
 
 
-def steps(bucket: Bucket, resource: str) -> tuple[Step, ...]:
+def replica_steps(bucket: Bucket, resource: str) -> tuple[ReplicaStep, ...]:
     """The steps of one bucket, one per replica count. The bucket must be valid in itself."""
     first, last = bucket.replicas.min or 1, bucket.replicas.max or 1
-    low, high = bounds(bucket.cpu if resource == "cpu" else bucket.memory)
+    low, high = amount_bounds(bucket.cpu if resource == "cpu" else bucket.memory)
     width = (high - low) / (last - first + 1)
     return tuple(
-        Step(count, least=low, most=low + (index + 1) * width) for index, count in enumerate(range(first, last + 1))
+        ReplicaStep(count, least=low, most=low + (index + 1) * width)
+        for index, count in enumerate(range(first, last + 1))
     )
 
 
-def edges(bucket: Bucket, resource: str) -> tuple[Step, Step]:
+def outer_steps(bucket: Bucket, resource: str) -> tuple[ReplicaStep, ReplicaStep]:
     """The first and the last step of a bucket, without the ones between them."""
     first, last = bucket.replicas.min or 1, bucket.replicas.max or 1
-    low, high = bounds(bucket.cpu if resource == "cpu" else bucket.memory)
+    low, high = amount_bounds(bucket.cpu if resource == "cpu" else bucket.memory)
     width = (high - low) / (last - first + 1)
-    return Step(first, low, low + width), Step(last, low, high)
+    return ReplicaStep(first, low, low + width), ReplicaStep(last, low, high)
 
 
-def bounds(amounts: AmountRange) -> tuple[Fraction, Fraction]:
+def amount_bounds(amounts: AmountRange) -> tuple[Fraction, Fraction]:
     """Minimum and maximum per replica, exact."""
     low, high = amounts.min, amounts.max
     return (
@@ -70,14 +70,14 @@ def bounds(amounts: AmountRange) -> tuple[Fraction, Fraction]:
     )
 
 
-def falling(buckets: Iterable[Bucket], resource: str) -> list[tuple[int, str]]:
+def find_falling_totals(buckets: Iterable[Bucket], resource: str) -> list[tuple[int, str]]:
     """Where totals fall from one count to the next: the later bucket's index and which bound falls.
 
     Inside a bucket neither can fall, since count and bound both grow; so only the seams are looked at.
     """
     found: list[tuple[int, str]] = []
     for index, (lower, upper) in enumerate(pairwise(buckets), start=1):
-        end, start = edges(lower, resource)[1], edges(upper, resource)[0]
+        end, start = outer_steps(lower, resource)[1], outer_steps(upper, resource)[0]
         if start.most_total < end.most_total:
             found.append((index, "max"))
         if start.least_total < end.least_total:
@@ -85,10 +85,10 @@ def falling(buckets: Iterable[Bucket], resource: str) -> list[tuple[int, str]]:
     return found
 
 
-def holes(buckets: Iterable[Bucket], resource: str) -> list[tuple[int, Fraction, Fraction]]:
+def find_gaps(buckets: Iterable[Bucket], resource: str) -> list[tuple[int, Fraction, Fraction]]:
     """Totals between two buckets that neither describes; they belong to the later one."""
     return [
-        (index, edges(lower, resource)[1].most_total, edges(upper, resource)[0].least_total)
+        (index, outer_steps(lower, resource)[1].most_total, outer_steps(upper, resource)[0].least_total)
         for index, (lower, upper) in enumerate(pairwise(buckets), start=1)
-        if edges(lower, resource)[1].most_total < edges(upper, resource)[0].least_total
+        if outer_steps(lower, resource)[1].most_total < outer_steps(upper, resource)[0].least_total
     ]

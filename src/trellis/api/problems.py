@@ -1,7 +1,7 @@
-"""What is wrong with an object: the field, the value and the rule, in the words of the API server.
+"""Validation problems: the field, the value and the rule it breaks, in the words of the API server.
 
-The phrases ("Required value", "Unsupported value", ...) are the ones `kubectl` users know; a problem that the CRD's own
-schema would also find is marked `in_crd`, which is how the two are kept in agreement by the tests.
+The phrases ("Required value", "Unsupported value", ...) are the ones `kubectl` users know. A problem that the schema
+of the CRD finds too is marked `in_crd`; by that mark the tests keep validator and CRD in agreement.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from typing import TypeAlias
 
 import msgspec
 
-from trellis.base.errors import shown
-from trellis.base.reason import Reason, Severity
+from trellis.base.errors import format_value
+from trellis.base.reasons import Reason, Severity
 
 
-class Key(str):
+class MapKey(str):
     """A path segment that is a key of a map, not a field: printed as `minAllowed[cpu]`."""
 
     __slots__ = ()
@@ -60,7 +60,7 @@ _CAUSES = {
 _WITHOUT_VALUE = frozenset({REQUIRED.code, FORBIDDEN.code, UNKNOWN_FIELD.code})
 
 
-class Problem(msgspec.Struct, frozen=True):
+class ValidationProblem(msgspec.Struct, frozen=True):
     """One thing wrong at one place. `value` is what stands there, `rule` what it should be."""
 
     path: Path
@@ -81,7 +81,7 @@ class Problem(msgspec.Struct, frozen=True):
         code = self.reason.code
         parts = [_PHRASES[code]] if code in _PHRASES else []
         if parts and code not in _WITHOUT_VALUE:
-            parts.append(shown(self.value))
+            parts.append(format_value(self.value))
         text = ": ".join([*parts, self.rule])
         return f'{text} (did you mean "{self.suggestion}"?)' if self.suggestion else text
 
@@ -90,7 +90,7 @@ class Problem(msgspec.Struct, frozen=True):
         """The reason in the words of the API server, for tools that read its refusals."""
         return _CAUSES.get(self.reason.code, self.reason.code)
 
-    def below(self, prefix: Path) -> Problem:
+    def below(self, prefix: Path) -> ValidationProblem:
         """The same problem seen from further up the object."""
         return msgspec.structs.replace(self, path=prefix + self.path)
 
@@ -102,13 +102,13 @@ def format_path(path: Path) -> str:
     """A path as the API server prints it: `spec.containerPolicies[0].minAllowed[cpu]`."""
     text = ""
     for part in path:
-        if isinstance(part, int | Key):
+        if isinstance(part, int | MapKey):
             text += f"[{part}]"
         else:
             text += f".{part}" if text else part
     return text or "."
 
 
-def supported(values: tuple[str, ...]) -> str:
+def supported_values(values: tuple[str, ...]) -> str:
     """The rule text of an enumeration."""
     return "supported values: " + ", ".join(f'"{value}"' for value in values)

@@ -1,5 +1,5 @@
-"""The vocabulary everything else is written in: quantities, durations, times, selectors, errors, reasons.
+"""Values that everything else is written in: quantities, durations, times, selectors, schedules, errors, reasons.
 
-Each module is one small value with exact rules, as the API server has them. This package imports nothing of ours, reads
-no clock, touches no file and knows no Kubernetes kind.
+Each module is one small value with exact rules, as the API server has them. This package imports nothing of Trellis,
+reads no clock, touches no file and knows no Kubernetes kind.
 """

@@ -1,16 +1,19 @@
-"""How long: Go durations such as `1h30m`, as every Kubernetes API writes them.
+"""Durations: Go durations such as `1h30m`, and spans with days and weeks such as `14d`.
 
-The rules are those of Go's `time.ParseDuration` and `Duration.String`, to the last nanosecond: a fraction goes through
-a 64-bit float there, so it does here. There is no unit longer than the hour, because days differ in length.
+The rules for durations are those of Go's `time.ParseDuration` and `Duration.String`, to the last nanosecond: a fraction
+goes through a 64-bit float there, so it does here. A Go duration has no unit longer than the hour, because days differ
+in length. Spans are for files that plan days and weeks (scenarios, node groups of kwok): they run on UTC, where a day
+is always 24 hours.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from datetime import timedelta
-from typing import ClassVar, NoReturn
+from typing import ClassVar, Final, NoReturn
 
-from trellis.base.errors import InvalidDuration, shown
+from trellis.base.errors import InvalidDuration, format_value
 
 _SECOND = 10**9
 _UNITS = {
@@ -124,7 +127,7 @@ def _term_nanos(value: str, whole: str, fraction: str, unit: str) -> int:
     if not unit:
         raise InvalidDuration(value, "the unit is missing; the units are ns, us, ms, s, m and h")
     if unit not in _UNITS:
-        raise InvalidDuration(value, f"{shown(unit)} is not a unit; the units are ns, us, ms, s, m and h")
+        raise InvalidDuration(value, f"{format_value(unit)} is not a unit; the units are ns, us, ms, s, m and h")
     whole = whole.lstrip("0") or "0"
     nanos = int(whole) * _UNITS[unit] if len(whole) <= 19 else _LONGEST + 2
     return nanos + _fraction_nanos(fraction, _UNITS[unit])
@@ -153,3 +156,39 @@ def _decimal(number: int, places: int) -> str:
     """The number with its decimal point moved left, without zeros at the end."""
     whole, fraction = divmod(number, 10**places)
     return f"{whole}.{fraction:0{places}d}".rstrip("0") if fraction else str(whole)
+
+
+SPAN_PATTERN: Final = r"^([0-9]{1,6}(\.[0-9]{1,6})?(w|d|h|m|s))+$|^0$"
+SPAN_RULE: Final = "must be a span such as 90s, 10m, 36h or 14d"
+_SPAN_SECONDS: Final = {"w": 7 * 86_400, "d": 86_400, "h": 3_600, "m": 60, "s": 1}
+_SPAN_WORDS: Final = {"m": "min"}
+_SPAN_FORM: Final = re.compile(SPAN_PATTERN.replace("$", r"\Z"), re.ASCII)
+_SPAN_TERM: Final = re.compile(r"([0-9.]+)([wdhms])", re.ASCII)
+
+
+def parse_span(text: str) -> float:
+    """Seconds. A bare number has no unit and is refused, but for `0`."""
+    if _SPAN_FORM.match(text) is None:
+        raise InvalidDuration(text, SPAN_RULE)
+    return sum(float(number) * _SPAN_SECONDS[unit] for number, unit in _SPAN_TERM.findall(text))
+
+
+def format_span(seconds: float) -> str:
+    """As one would write it, in days, hours, minutes and seconds; fractions of a second to the millisecond."""
+    return "".join(f"{count}{unit}" for count, unit in _split_span(seconds))
+
+
+def describe_span(seconds: float) -> str:
+    """The same in a text for people: `4 d 4 h`, `30 min`."""
+    return " ".join(f"{count} {_SPAN_WORDS.get(unit, unit)}" for count, unit in _split_span(seconds))
+
+
+def _split_span(seconds: float) -> Iterator[tuple[str, str]]:
+    rest, is_begun = round(seconds, 3), False
+    for unit in ("d", "h", "m"):
+        count, rest = divmod(rest, _SPAN_SECONDS[unit])
+        if count:
+            is_begun = True
+            yield f"{count:.0f}", unit
+    if rest or not is_begun:
+        yield f"{round(rest, 3):g}", "s"

@@ -58,7 +58,7 @@ class InvalidInput(TrellisError):
     def __init__(self, value: object, rule: str) -> None:
         self.value = value
         self.rule = rule
-        super().__init__(f"{shown(value, self.longest_shown)}: {rule}")
+        super().__init__(f"{format_value(value, self.longest_shown)}: {rule}")
 
 
 class InvalidQuantity(InvalidInput):
@@ -116,7 +116,7 @@ class InvalidSeries(InvalidInput):
 
     def __init__(self, value: object, rule: str) -> None:
         # Rules quote names of columns and series, and a file that is none of usage may have anything there.
-        super().__init__(value, printable(rule))
+        super().__init__(value, escape_unprintable(rule))
 
 
 class InvalidScenario(InvalidInput):
@@ -253,19 +253,19 @@ class InternalError(TrellisError):
     """A promise of our own code does not hold. Please report it."""
 
 
-def printable(text: str) -> str:
+def escape_unprintable(text: str) -> str:
     """A text that does nothing to a terminal but appear on it: what is not printable is escaped."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
-def shown(value: object, limit: int = 80) -> str:
+def format_value(value: object, limit: int = 80) -> str:
     """A value as it belongs into a message: as JSON has it, on one line, cut if it is long."""
-    text = printable(json.dumps(value, ensure_ascii=False, default=str))
+    text = escape_unprintable(json.dumps(value, ensure_ascii=False, default=str))
     return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
-def named(name: str) -> str:
+def quote_name(name: str) -> str:
     """A name that a person must find again, such as that of a file or an entry: quoted, and never cut."""
-    return printable(json.dumps(name, ensure_ascii=False))
+    return escape_unprintable(json.dumps(name, ensure_ascii=False))

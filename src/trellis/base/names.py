@@ -1,7 +1,7 @@
-"""What may a thing be called, and which name was meant?
+"""Rules for the names of objects, labels and resources, and suggestions for misspelled names.
 
-The rules are those of `k8s.io/apimachinery/pkg/api/validate/content` in Kubernetes 1.36. Each function says what is
-wrong, or None. Lengths count bytes there; every allowed character is one byte, so characters do.
+The rules are those of `k8s.io/apimachinery/pkg/api/validate/content` in Kubernetes 1.36. Each check returns what is
+wrong with a name, or None. Lengths count bytes there; every allowed character is one byte, so characters do.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _LABEL_LENGTH = 63
 _SUBDOMAIN_LENGTH = 253
 
 
-def why_not_label(name: str) -> str | None:
+def check_dns_label(name: str) -> str | None:
     """DNS-1123 label: the names of namespaces, containers and services."""
     if not name:
         return "must not be empty"
@@ -28,7 +28,7 @@ def why_not_label(name: str) -> str | None:
     return "must consist of a-z, 0-9 and '-', and start and end with a letter or digit"
 
 
-def why_not_subdomain(name: str) -> str | None:
+def check_dns_subdomain(name: str) -> str | None:
     """DNS-1123 subdomain: the names of most objects."""
     if not name:
         return "must not be empty"
@@ -39,27 +39,27 @@ def why_not_subdomain(name: str) -> str | None:
     return "must consist of a-z, 0-9, '-' and '.', and start and end, at every dot, with a letter or digit"
 
 
-def why_not_label_key(key: str) -> str | None:
+def check_label_key(key: str) -> str | None:
     """The key of a label or annotation, and a resource's name: `name` or `prefix/name`."""
     prefix, slash, name = key.rpartition("/")
     if slash:
         if "/" in prefix:
             return "must have at most one '/', between a prefix and a name"
-        wrong = why_not_subdomain(prefix)
+        wrong = check_dns_subdomain(prefix)
         if wrong:
             return f"the prefix before '/' {wrong}"
     if not name:
         return "the name must not be empty"
-    wrong = _why_not_name_part(name)
+    wrong = _check_name_part(name)
     return f"the name {wrong}" if wrong else None
 
 
-def why_not_label_value(value: str) -> str | None:
+def check_label_value(value: str) -> str | None:
     """The value of a label; it may be empty."""
-    return _why_not_name_part(value) if value else None
+    return _check_name_part(value) if value else None
 
 
-def nearest(word: str, choices: Iterable[str]) -> str | None:
+def suggest_name(word: str, choices: Iterable[str]) -> str | None:
     """The choice that was probably meant, for "did you mean"; None if none is near.
 
     A choice that differs only in case wins. Else one slip is allowed for every three letters of the word, where a slip
@@ -67,13 +67,13 @@ def nearest(word: str, choices: Iterable[str]) -> str | None:
     wins, so that a message never changes from run to run.
     """
     lowered = word.lower()
-    ranked = sorted((0 if c.lower() == lowered else _slips(lowered, c.lower()), c) for c in choices)
+    ranked = sorted((0 if c.lower() == lowered else _edit_distance(lowered, c.lower()), c) for c in choices)
     if not ranked or ranked[0][0] > len(word) // 3:
         return None
     return ranked[0][1]
 
 
-def _why_not_name_part(name: str) -> str | None:
+def _check_name_part(name: str) -> str | None:
     if len(name) > _LABEL_LENGTH:
         return f"must have at most {_LABEL_LENGTH} characters, has {len(name)}"
     if _NAME_PART.fullmatch(name):
@@ -81,7 +81,7 @@ def _why_not_name_part(name: str) -> str | None:
     return "must consist of letters, digits, '-', '_' and '.', and start and end with a letter or digit"
 
 
-def _slips(word: str, choice: str) -> int:
+def _edit_distance(word: str, choice: str) -> int:
     """The optimal string alignment distance: that of Levenshtein, with swapped neighbours as one slip."""
     before: list[int] = []
     last = list(range(len(choice) + 1))

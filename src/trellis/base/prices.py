@@ -1,4 +1,4 @@
-"""What does a core or a GiB cost? Money for an hour of one, which is all that requests are weighed by."""
+"""Prices of a core-hour and a GiB-hour, by which CPU is weighed against memory."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class Prices(msgspec.Struct, frozen=True):
 EXAMPLE_PRICES = Prices("example", "USD", 0.0316, 0.0042)
 
 
-def weights(prices: Prices) -> Prices:
+def choose_weights(prices: Prices) -> Prices:
     """Prices by which CPU can be held against memory: where nothing costs anything, those of the example."""
     return EXAMPLE_PRICES if prices.are_free else prices
 
 
-def read_prices(text: str) -> Prices:
+def parse_prices(text: str) -> Prices:
     """Prices as they are written on a command line: `0.0316,0.0042` or `0.03,0.004,EUR`."""
     parts = [part.strip() for part in text.split(",")]
     if len(parts) not in {2, 3} or not all(parts):

@@ -1,4 +1,4 @@
-"""How much, for whole columns: many quantity texts to int64 counts at once.
+"""Reads whole columns of quantity texts into int64 counts at once.
 
 The plain forms, digits with at most one point and a suffix, are read in a few NumPy passes over the bytes of all texts:
 200,000 different texts take 0.04 s, against 0.5 s one by one. Signs, exponents and very long numbers are left to
@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trellis.base.errors import InvalidQuantity
-from trellis.base.quantity import Quantity
-from trellis.base.quantity_text import LARGEST_COUNT
+from trellis.base.quantities import LARGEST_COUNT, Quantity
 
 Counts = NDArray[np.int64]
 
@@ -26,17 +25,17 @@ _BINARY_ROW = 128  # texts are ASCII, so 0..127 is the last byte and 128.. the b
 _TENS = 10 ** np.arange(_MOST_PLACES + 1, dtype=np.int64)
 
 
-def milli_column(values: Sequence[str | None], missing: int = 0) -> Counts:
+def parse_milli_column(values: Sequence[str | None], missing: int = 0) -> Counts:
     """`Quantity.milli` of every text: CPU. None becomes `missing`."""
     return _column(values, missing, _MILLI, lambda quantity: quantity.milli)
 
 
-def unit_column(values: Sequence[str | None], missing: int = 0) -> Counts:
+def parse_unit_column(values: Sequence[str | None], missing: int = 0) -> Counts:
     """`Quantity.units` of every text: memory in bytes. None becomes `missing`."""
     return _column(values, missing, _UNITS, lambda quantity: quantity.units)
 
 
-class _Suffixes(NamedTuple):
+class _SuffixTable(NamedTuple):
     """What a suffix means for a number before it, by the row that the end of the text selects."""
 
     length: Counts
@@ -45,7 +44,7 @@ class _Suffixes(NamedTuple):
     limit: Counts  # the largest number whose product with the factor fits an int64
 
 
-class _Texts(NamedTuple):
+class _SplitTexts(NamedTuple):
     """Every text taken apart. Where `plain` is false the other columns mean nothing."""
 
     plain: NDArray[np.bool_]
@@ -55,11 +54,11 @@ class _Texts(NamedTuple):
 
 
 def _column(
-    values: Sequence[str | None], missing: int, suffixes: _Suffixes, count: Callable[[Quantity], int]
+    values: Sequence[str | None], missing: int, suffixes: _SuffixTable, count: Callable[[Quantity], int]
 ) -> Counts:
     if not len(values):
         return np.zeros(0, dtype=np.int64)
-    texts = _taken_apart(_bytes_of(values), len(values), suffixes.length)
+    texts = _split_texts(_bytes_of(values), len(values), suffixes.length)
     divisor = suffixes.divisor[texts.suffix] * _TENS[texts.places]
     too_large = texts.number > suffixes.limit[texts.suffix]
     whole = divisor == 1
@@ -91,12 +90,12 @@ def _bytes_of(values: Sequence[str | None]) -> NDArray[np.uint8]:
     return np.frombuffer(joined.encode("ascii", "replace") + b"\n", dtype=np.uint8)
 
 
-def _taken_apart(data: NDArray[np.uint8], size: int, suffix_length: Counts) -> _Texts:
+def _split_texts(data: NDArray[np.uint8], size: int, suffix_length: Counts) -> _SplitTexts:
     marks = np.flatnonzero(data - np.uint8(ord("0")) > 9)  # all that is no digit; smaller bytes wrap around
     end_marks = np.flatnonzero(data[marks] == ord("\n"))
     if len(end_marks) != size:  # a text has a line feed in it: let the slow way name it
         nothing = np.zeros(size, dtype=np.int64)
-        return _Texts(np.zeros(size, dtype=np.bool_), nothing, nothing, nothing)
+        return _SplitTexts(np.zeros(size, dtype=np.bool_), nothing, nothing, nothing)
     ends = marks[end_marks]
     last = data[ends - 1]
     suffix = np.where(last == ord("i"), _BINARY_ROW + (data[np.maximum(ends - 2, 0)] & 127), last).astype(np.intp)
@@ -111,7 +110,7 @@ def _taken_apart(data: NDArray[np.uint8], size: int, suffix_length: Counts) -> _
     plain &= (digits > 0) & (digits <= _MOST_DIGITS) & (places <= _MOST_PLACES)
     places[~plain] = 0
     digits[~plain] = 0
-    return _Texts(plain, _numbers(np.delete(data, marks), stops, digits), places, suffix)
+    return _SplitTexts(plain, _numbers(np.delete(data, marks), stops, digits), places, suffix)
 
 
 def _numbers(digit_bytes: NDArray[np.uint8], stops: Counts, digits: Counts) -> Counts:
@@ -132,8 +131,8 @@ def _parsed(text: str, index: int) -> Quantity:
         raise InvalidQuantity(text, f"item {index}: {error.rule}") from error
 
 
-def _suffixes(counts_in_unit: int) -> _Suffixes:
-    table = _Suffixes(np.full(256, _NO_SUFFIX), *(np.ones(256, dtype=np.int64) for _ in range(3)))
+def _suffixes(counts_in_unit: int) -> _SuffixTable:
+    table = _SuffixTable(np.full(256, _NO_SUFFIX), *(np.ones(256, dtype=np.int64) for _ in range(3)))
     ends = {ord(c): (0, 0) for c in "0123456789."}  # the last byte of a text without a suffix
     ends |= {ord(c): (1, power) for c, power in zip("numkMGTPE", (-9, -6, -3, 3, 6, 9, 12, 15, 18), strict=True)}
     for row, (length, power) in ends.items():
@@ -143,7 +142,7 @@ def _suffixes(counts_in_unit: int) -> _Suffixes:
     return table
 
 
-def _set_row(table: _Suffixes, row: int, length: int, factor: int, divisor: int) -> None:
+def _set_row(table: _SuffixTable, row: int, length: int, factor: int, divisor: int) -> None:
     shared = min(factor, divisor)  # the divisor is 1, or both are powers of ten
     table.length[row] = length
     table.factor[row] = min(factor // shared, LARGEST_COUNT)

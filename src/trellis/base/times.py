@@ -1,7 +1,7 @@
-"""When: instants as the API server writes them, and windows that recur every day.
+"""Instants as the API server writes them, and windows that recur every day.
 
 An instant is an aware datetime in UTC. Text is RFC 3339 as Go's `time.Parse` reads it: a lower-case `t` or `z` is
-refused, whereas an hour of one digit and a comma before the fraction are let pass.
+refused, whereas an hour of one digit and a comma before the fraction are accepted.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""How a component is started: settings from flags, environment and a file, then logs, then work until a signal.
+"""Builds the command that runs a component: reads settings, configures logs, works until a signal.
 
-Every component has its flags from its settings, so that help, page of reference and what is read never differ.
+Settings come from flags, environment and a file.
+
+Every component has its flags from its settings, so that help, reference page and what is read never differ.
 """
 
 from __future__ import annotations
@@ -14,19 +16,18 @@ from typing import Any, TypeVar
 
 import click
 
-from trellis.runtime import logs
-from trellis.runtime.setting_loading import Loaded, load
-from trellis.runtime.setting_options import CONTEXT, options
-from trellis.runtime.setting_sources import from_environment, from_file, from_flags
-from trellis.runtime.settings import Settings
+from trellis.runtime.settings.declarations import Settings
+from trellis.runtime.settings.loader import LoadedSettings, from_environment, from_file, from_flags, load_settings
+from trellis.runtime.settings.options import CLICK_CONTEXT, click_options
 from trellis.runtime.shutdown import Main, NewLoop, serve
+from trellis.runtime.telemetry import logs
 
 S = TypeVar("S", bound=Settings)
 
 _CONFIG = "config"
 
 
-def component(
+def component_command(
     name: str,
     summary: str,
     settings: type[S],
@@ -54,10 +55,10 @@ def component(
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
         help="A YAML file of settings, named like the flags. Flags and variables win over it.",
     )
-    return _Component(name, CONTEXT, run, [config, *options(settings)], help=summary)
+    return _ComponentCommand(name, CLICK_CONTEXT, run, [config, *click_options(settings)], help=summary)
 
 
-class _Component(click.Command):
+class _ComponentCommand(click.Command):
     """A command that knows a flag with one dash too few: read as letters, its first would be all that is named."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -73,8 +74,8 @@ class _Component(click.Command):
             raise
 
 
-def _loaded(settings: type[S], path: Path | None, parameters: dict[str, Any]) -> Loaded[S]:
+def _loaded(settings: type[S], path: Path | None, parameters: dict[str, Any]) -> LoadedSettings[S]:
     sources = [from_flags(settings, parameters), from_environment(settings, os.environ)]
     if path is not None:
         sources.append(from_file(settings, path))
-    return load(settings, *sources)
+    return load_settings(settings, *sources)

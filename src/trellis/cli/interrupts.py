@@ -1,4 +1,4 @@
-"""Has somebody pressed Ctrl-C? The first time is a wish to see what there is so far, the second means it."""
+"""Handles Ctrl-C: the first asks for the results so far, the second ends the command."""
 
 from __future__ import annotations
 

@@ -13,36 +13,51 @@ import click
 
 from trellis import __version__
 from trellis.base.errors import TrellisError
-from trellis.base.names import nearest
+from trellis.base.names import suggest_name
 from trellis.cli.interrupts import INTERRUPTED
 
 # Under each title, name, module and the line that `trellis --help` shows. The line stands here, and a test compares it
 # with the command's own help, because reading it from the command would import them all.
 SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "Try things without a cluster, or ask one": {
-        "simulate": ("trellis.cli.simulate", "Play a fleet through time, sized in several ways, and compare."),
-        "backtest": ("trellis.cli.backtest", "Score recommenders on recorded usage."),
-        "recommend": ("trellis.cli.recommend", "Say what workloads should request, and what that saves or risks."),
-        "check": ("trellis.cli.check", "Find what is wrong with autoscaling manifests."),
+        "simulate": ("trellis.cli.commands.simulate", "Play a fleet through time, sized in several ways, and compare."),
+        "backtest": ("trellis.cli.commands.backtest", "Score recommenders on recorded usage."),
+        "recommend": (
+            "trellis.cli.commands.recommend",
+            "Say what workloads should request, and what that saves or risks.",
+        ),
+        "check": ("trellis.cli.commands.check", "Find what is wrong with autoscaling manifests."),
         "explain": (
-            "trellis.cli.explain",
+            "trellis.cli.commands.explain",
             "Say why a VPA, an Hvpa, a Buffer, a node, a pod or a recommendation is as it is.",
         ),
-        "dump": ("trellis.cli.dump", "Collect what decides about sizes in a cluster into one file."),
-        "recommenders": ("trellis.cli.recommenders", "List the recommenders that can be had, with their parameters."),
-        "crds": ("trellis.cli.crds", "Print the CustomResourceDefinitions."),
+        "dump": ("trellis.cli.commands.dump", "Collect what decides about sizes in a cluster into one file."),
+        "recommenders": (
+            "trellis.cli.commands.recommenders",
+            "List the recommenders that can be had, with their parameters.",
+        ),
+        "crds": ("trellis.cli.commands.crds", "Print the CustomResourceDefinitions."),
     },
     "Run in a cluster": {
-        "recommender": ("trellis.cli.recommender", "Recommend how big containers should be, as upstream does."),
+        "recommender": (
+            "trellis.cli.commands.recommender",
+            "Recommend how big containers should be, as upstream does.",
+        ),
         "admission-controller": (
-            "trellis.cli.admission",
+            "trellis.cli.commands.admission",
             "Size and boost pods as they are made, and check autoscaling objects.",
         ),
-        "updater": ("trellis.cli.updater", "Resize running pods to what is recommended, in place or by eviction."),
-        "hvpa": ("trellis.cli.hvpa", "Decide how many replicas a workload has and how big each is, by buckets."),
-        "buffers": ("trellis.cli.buffers", "Say in each Buffer's status for which pods room is to be kept."),
+        "updater": (
+            "trellis.cli.commands.updater",
+            "Resize running pods to what is recommended, in place or by eviction.",
+        ),
+        "hvpa": (
+            "trellis.cli.commands.hvpa",
+            "Decide how many replicas a workload has and how big each is, by buckets.",
+        ),
+        "buffers": ("trellis.cli.commands.buffers", "Say in each Buffer's status for which pods room is to be kept."),
         "nodes": (
-            "trellis.cli.nodes",
+            "trellis.cli.commands.nodes",
             "Order the nodes that pods and Buffers lack, and give back those that nobody needs.",
         ),
     },
@@ -75,7 +90,7 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The command, or the nearest name of one."""
         known = args[0] in COMMANDS or args[0] in ALIASES
-        guess = None if known or args[0].startswith("-") else nearest(args[0], COMMANDS)
+        guess = None if known or args[0].startswith("-") else suggest_name(args[0], COMMANDS)
         if guess is not None:
             ctx.fail(f'there is no command "{args[0]}" (did you mean "{guess}"?)')
         return super().resolve_command(ctx, args)

@@ -1,12 +1,20 @@
-"""Where do results go? Into files that can be written, which is found out before the work and not after it."""
+"""Writes results, manifests and dumps to files; whether they can be written is checked before the work.
+
+A dump or a manifest is written beside its place and then moved, so that it exists whole or not at all. What is no
+regular file is written to as it is: standard output, and a pipe or a device, whose place nothing may take.
+"""
 
 from __future__ import annotations
 
+import gzip
 import os
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from io import BufferedIOBase
 from pathlib import Path
-from typing import Final, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar, cast
 
 import click
 
@@ -17,7 +25,7 @@ STANDARD_OUTPUT: Final = Path("-")
 _USUAL, _WIDEST = 100, 140
 
 
-class NotWritten(click.ClickException):
+class WriteFailed(click.ClickException):
     """What there is to say could not be written, which says nothing of what was found."""
 
     exit_code = 2
@@ -39,7 +47,7 @@ def check_writable(outputs: Mapping[str, Path | None]) -> None:
         raise click.UsageError(f"{' and '.join(shared)} cannot both go to standard output")
 
 
-class Report(Protocol[R_contra]):
+class ReportModule(Protocol[R_contra]):
     """A module that has a result as a table of some width, as a page, and for programs."""
 
     def as_text(self, result: R_contra, width: int, /) -> Iterable[str]:
@@ -55,17 +63,17 @@ class Report(Protocol[R_contra]):
         """The figures as a table."""
 
 
-def write_all(report: Report[R_contra], result: R_contra, outputs: Mapping[str, Path | None]) -> None:
+def write_report(report: ReportModule[R_contra], result: R_contra, outputs: Mapping[str, Path | None]) -> None:
     """Print the table, unless something else goes to standard output, and write what is wanted into files."""
     if STANDARD_OUTPUT not in outputs.values():
         for line in report.as_text(result, min(shutil.get_terminal_size((_USUAL, 24)).columns, _WIDEST)):
             click.echo(line)
-    write_out(outputs["--html"], lambda: report.as_html(result).encode())
-    write_out(outputs["--json"], lambda: report.as_json(result))
-    write_out(outputs["--csv"], lambda: report.as_csv(result).encode())
+    write_output(outputs["--html"], lambda: report.as_html(result).encode())
+    write_output(outputs["--json"], lambda: report.as_json(result))
+    write_output(outputs["--csv"], lambda: report.as_csv(result).encode())
 
 
-def write_out(path: Path | None, make: Callable[[], bytes]) -> None:
+def write_output(path: Path | None, make: Callable[[], bytes]) -> None:
     """Write what `make` gives, if it is wanted, and say where it is."""
     if path is None:
         return
@@ -75,5 +83,62 @@ def write_out(path: Path | None, make: Callable[[], bytes]) -> None:
     try:
         path.write_bytes(make())
     except OSError as error:
-        raise NotWritten(f"{path}: {error.strerror or error}") from error
+        raise WriteFailed(f"{path}: {error.strerror or error}") from error
     click.echo(f"wrote {path}", err=True)
+
+
+def check_directory(option: str, path: Path) -> None:
+    """Refuse what no files can be written into, before the work."""
+    if path.exists() and not path.is_dir():
+        raise click.UsageError(f"{option} {path}: is a file; name a directory")
+    if not path.exists() and not path.parent.is_dir():
+        raise click.UsageError(f"{option} {path}: there is no directory {path.parent}")
+
+
+def write_texts(directory: Path, texts: Mapping[str, str]) -> None:
+    """Write the texts at their paths, over what is there; other files stay."""
+    try:
+        for name, text in texts.items():
+            path = directory / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            part = path.with_name(f".{path.name}.part")
+            part.write_text(text, encoding="utf-8")
+            part.replace(path)
+    except OSError as error:
+        raise WriteFailed(f"{error.filename or directory}: {error.strerror or error}") from error
+
+
+COMPRESSED: Final = ".gz"
+_OWNER_ALONE: Final = 0o600
+
+
+@contextmanager
+def written_whole(path: Path) -> Iterator[BufferedIOBase]:
+    """A file to write to, gzipped if its name ends in `.gz`; whoever leaves with an error leaves nothing behind."""
+    if path == STANDARD_OUTPUT:
+        yield cast("BufferedIOBase", sys.stdout.buffer)
+        sys.stdout.flush()
+        return
+    if path.exists() and not path.is_file():
+        with path.open("wb") as file, _packed(path, file) as packed:
+            yield packed
+        return
+    place = path.resolve()  # of a link it is the file that changes, and not the link
+    beside = place.with_name(f".{place.name}.{os.getpid()}.part")
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _OWNER_ALONE)
+    try:
+        with os.fdopen(descriptor, "wb") as file, _packed(path, file) as packed:
+            yield packed
+        beside.replace(place)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def _packed(path: Path, file: BufferedIOBase) -> Iterator[BufferedIOBase]:
+    if not path.name.endswith(COMPRESSED):
+        yield file
+        return
+    with gzip.GzipFile(fileobj=file, mode="wb", mtime=0) as compressed:
+        yield compressed

@@ -1,7 +1,6 @@
-"""How far is it? Bars on a terminal, and a line now and then where there is none.
+"""Shows progress: bars on a terminal, and a line at every quarter where there is none.
 
-Everything goes to standard error, so that results can be piped. Nobody who reads a log wants a line for each per cent:
-there, a part is told of when it begins to matter, and every quarter of it.
+Everything goes to standard error, so that results can be piped. Rich is imported only where bars are drawn.
 """
 
 from __future__ import annotations
@@ -13,22 +12,24 @@ from contextlib import contextmanager
 from typing import IO, Any, Final
 
 # Which part, how much of it is done, and how much there is.
-Tell = Callable[[str, float, float], None]
+ReportProgress = Callable[[str, float, float], None]
 # What so much a second is in words.
-Speed = Callable[[float], str]
+FormatSpeed = Callable[[float], str]
 
 _QUARTERS: Final = 4
 # Seconds before a speed says anything: news of other processes comes in bursts.
 _SOON: Final = 0.2
 
 
-def plural(count: float, noun: str) -> str:
+def format_plural(count: float, noun: str) -> str:
     """So many of something."""
     return f"{count:,.0f} {noun}" if count == 1 else f"{count:,.0f} {noun}s"
 
 
 @contextmanager
-def shown(parts: Sequence[str], speed: Speed, *, quiet: bool = False, stream: IO[str] | None = None) -> Iterator[Tell]:
+def show_progress(
+    parts: Sequence[str], speed: FormatSpeed, *, quiet: bool = False, stream: IO[str] | None = None
+) -> Iterator[ReportProgress]:
     """Show how far these parts are, while inside."""
     where = stream or sys.stderr
     if quiet:
@@ -37,11 +38,11 @@ def shown(parts: Sequence[str], speed: Speed, *, quiet: bool = False, stream: IO
         with _bars(parts, speed, where) as tell:
             yield tell
     else:
-        yield _Lines(speed, where)
+        yield _ProgressLines(speed, where)
 
 
 @contextmanager
-def _bars(parts: Sequence[str], speed: Speed, stream: IO[str]) -> Iterator[Tell]:
+def _bars(parts: Sequence[str], speed: FormatSpeed, stream: IO[str]) -> Iterator[ReportProgress]:
     from rich.console import Console  # noqa: PLC0415 -- half of a command's start, for those who look at bars
     from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
@@ -72,10 +73,10 @@ def _bars(parts: Sequence[str], speed: Speed, stream: IO[str]) -> Iterator[Tell]
         yield tell
 
 
-class _Lines:
+class _ProgressLines:
     """The same where nothing can be drawn."""
 
-    def __init__(self, speed: Speed, stream: IO[str]) -> None:
+    def __init__(self, speed: FormatSpeed, stream: IO[str]) -> None:
         self._speed = speed
         self._stream = stream
         self._began: dict[str, tuple[float, float]] = {}

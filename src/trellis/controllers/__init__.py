@@ -1,5 +1,7 @@
-"""The live components: each builds a view of the cluster, calls one function of the core and hands over the actions.
+"""Six controllers of one shape: recommender, updater, admission, hvpa, buffers and nodes.
 
-Controllers never import one another, and nothing here decides: a branch that mentions a mode, a threshold or a reason
-belongs in the core.
+Each has the same files, in the order of reading: `process` (composition), `settings`, `informers`, `transforms`,
+`state`, `reconcile`, `executor`, `status`, `events`, `metrics`, `recording`; a controller leaves out what it does not
+need. Nothing here decides: a controller watches, builds the view that the core decides on, executes the decision and
+reports it.
 """

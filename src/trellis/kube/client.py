@@ -1,28 +1,30 @@
-"""The verbs: a resource and a name in, a typed object out.
+"""The client: a resource and a name in, a typed object out.
 
 Thin on purpose: it joins a request, the transport and the reading of the answer. It retries nothing but a list whose
-continue token has expired. Whoever calls knows better what a conflict or a 429 means: the writer, or a reflector.
+continue token has expired. Its callers, the writer and the reflector, decide what to do about a conflict or a 429.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TypeVar, Unpack
+from typing import Any, TypeVar, Unpack
 
 import msgspec
 
-from trellis.api.kube.decode import DecodedList, Rejected
+from trellis.api.kube.decoder import DecodedList, Rejected
 from trellis.api.kube.scaling import Scale
-from trellis.base.errors import Expired, InternalError
-from trellis.kube import discovery, requests, responses
-from trellis.kube.presence import Presence
-from trellis.kube.requests import PAGE_SIZE, ListOptions, Request, WatchOptions
-from trellis.kube.resources import Resource
-from trellis.kube.responses import Response
-from trellis.kube.served import Served, ServerVersion
-from trellis.kube.transport import Stream, Transport
-from trellis.kube.watch_lines import WatchEvent, decode_line
+from trellis.api.registry import Kind
+from trellis.base.errors import Expired, InternalError, NotFound
+from trellis.kube import discovery
+from trellis.kube.discovery import Served, ServerVersion
+from trellis.kube.resources import Resource, resource_of
+from trellis.kube.transport import requests, responses
+from trellis.kube.transport.availability import ServerAvailability
+from trellis.kube.transport.protocol import Stream, Transport
+from trellis.kube.transport.requests import PAGE_SIZE, ListOptions, Request, WatchOptions, build_list
+from trellis.kube.transport.responses import Response
+from trellis.kube.watch.watch_events import WatchEvent, decode_line
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -36,7 +38,7 @@ class Client:
     def __init__(self, transport: Transport, field_manager: str = "trellis") -> None:
         self.transport = transport
         self.field_manager = field_manager
-        self.presence = Presence()
+        self.presence = ServerAvailability()
 
     async def close(self) -> None:
         """Let go of every connection."""
@@ -151,3 +153,20 @@ async def _joined(pages: AsyncIterator[DecodedList[T]]) -> DecodedList[T]:
         items += page.items
         version = page.resource_version
     return DecodedList(tuple(items), version, rejected=tuple(rejected))
+
+
+async def stored_objects(client: Client, kind: Kind) -> AsyncIterator[dict[str, Any]]:
+    """Every object of a kind in the cluster, page by page; none if the cluster does not have the kind."""
+    resource = resource_of(kind, kind.struct)
+    token = ""
+    while True:
+        try:
+            response = await client.send(build_list(resource, continue_from=token))
+        except NotFound:
+            return
+        page = msgspec.json.decode(response.body)
+        for document in page.get("items") or ():
+            yield document
+        token = page.get("metadata", {}).get("continue") or ""
+        if not token:
+            return

@@ -1,8 +1,8 @@
-"""What happened, told to people through `kubectl describe`: Events, posted beside the work and never in its way.
+"""The Event recorder: posts Events beside the work and never delays it.
 
-`record` returns at once; `run` posts what has gathered. What happens again before its Event was posted only raises the
-count. A backlog is bounded: when the API server is away for long, news is dropped and counted, because a pass matters
-more than its story.
+`record` returns at once; `run` posts what has accumulated. What happens again before its Event was posted only raises
+the count. The backlog is bounded: when the API server is away for long, Events are dropped and counted, because a
+pass matters more than its Events.
 
 Events are of core/v1 with `count` and timestamps, which every kubectl shows with its age and "x7".
 """
@@ -17,15 +17,16 @@ from typing import Any, Final
 import msgspec
 
 from trellis.api.kube.meta import ObjectReference
-from trellis.base.reason import Reason
+from trellis.base.reasons import Reason
 from trellis.base.times import format_time
-from trellis.core.model.keys import AnyObject
-from trellis.kube.actions import Action, CreateObject, PatchObject, Target
-from trellis.kube.event_series import KEPT, WINDOW_SECONDS, Correlator, Occurrence, Recent, SeriesKey
-from trellis.kube.outcomes import Outcome, Result
-from trellis.kube.patches import merge_patch
+from trellis.core.cluster.store import AnyObject
+from trellis.kube.event_correlator import TRACKED_SERIES, WINDOW_SECONDS, EventCorrelator, Occurrence, SeriesKey
+from trellis.kube.lru_map import LruMap
 from trellis.kube.resources import EVENTS, Resource
-from trellis.kube.writer import Writer
+from trellis.kube.write.actions import Action, CreateObject, PatchObject, Target
+from trellis.kube.write.outcomes import Result, WriteOutcome
+from trellis.kube.write.patches import merge_patch
+from trellis.kube.write.writer import Writer
 
 # How many series may wait to be posted: some ten seconds of a busy API server's time.
 _BACKLOG: Final = 1_000
@@ -40,7 +41,7 @@ _NO_NAMESPACE: Final = "default"
 _LONGEST_STEM: Final = 236
 
 
-class Reporter(msgspec.Struct, frozen=True):
+class EventReporter(msgspec.Struct, frozen=True):
     """Who says so: the component, and which replica of it."""
 
     component: str
@@ -53,7 +54,7 @@ def reference_to(resource: Resource[Any], found: AnyObject) -> ObjectReference:
     return ObjectReference(resource.kind, metadata.namespace, metadata.name, metadata.uid, resource.api_version)
 
 
-class _Series:
+class _EventSeries:
     """One Event in the making: what it says, how often, and under which name it is stored, if it is."""
 
     __slots__ = ("attempts", "clock", "count", "first", "happened", "last", "message", "name", "stored")
@@ -72,14 +73,14 @@ class _Series:
 class EventRecorder:
     """Gathers and posts. `run` in a task of its own; `record` from the same event loop."""
 
-    def __init__(self, writer: Writer, reporter: Reporter, *, now: Callable[[], datetime]) -> None:
+    def __init__(self, writer: Writer, reporter: EventReporter, *, now: Callable[[], datetime]) -> None:
         self.lost = 0
         self._writer = writer
         self._reporter = reporter
         self._now = now
-        self._correlator = Correlator()
-        self._series: Recent[SeriesKey, _Series] = Recent(KEPT)
-        self._waiting: dict[SeriesKey, _Series] = {}
+        self._correlator = EventCorrelator()
+        self._series: LruMap[SeriesKey, _EventSeries] = LruMap(TRACKED_SERIES)
+        self._waiting: dict[SeriesKey, _EventSeries] = {}
         self._news = asyncio.Event()
         self._named = 0
 
@@ -131,9 +132,9 @@ class EventRecorder:
         self._news.clear()
         return True
 
-    def _series_of(self, key: SeriesKey, happened: Occurrence, clock: float) -> _Series:
-        def begin() -> _Series:
-            return _Series(happened, self._name(happened.about), self._now())
+    def _series_of(self, key: SeriesKey, happened: Occurrence, clock: float) -> _EventSeries:
+        def begin() -> _EventSeries:
+            return _EventSeries(happened, self._name(happened.about), self._now())
 
         series = self._series.get(key, begin)
         if series.count and clock - series.clock > WINDOW_SECONDS:
@@ -147,7 +148,7 @@ class EventRecorder:
         nanoseconds = int(self._now().timestamp() * 1_000_000) * 1_000 + self._named % 1_000
         return f"{about.name[:_LONGEST_STEM].rstrip('-.')}.{nanoseconds:016x}"
 
-    def _action(self, series: _Series) -> Action:
+    def _action(self, series: _EventSeries) -> Action:
         about = series.happened.about
         target = Target(EVENTS, series.name, about.namespace or _NO_NAMESPACE)
         changing = {"message": series.message, "count": series.count, "lastTimestamp": format_time(series.last)}
@@ -167,7 +168,7 @@ class EventRecorder:
         }
         return CreateObject(target, whole | changing)
 
-    def _settle(self, series: _Series, outcome: Outcome) -> bool:
+    def _settle(self, series: _EventSeries, outcome: WriteOutcome) -> bool:
         """Take note of how a post went; returns whether it is to be tried again."""
         match outcome.result:
             case Result.APPLIED | Result.SKIPPED:

@@ -1,6 +1,6 @@
-"""Which kinds there are, where the API server serves them, and as what they are read.
+"""Resources: the kinds, their paths on the API server, and the slices they are decoded to.
 
-A `Resource` carries the slice it is decoded to, so that whoever asks for `PODS` gets pods, and mypy knows it.
+A `Resource` carries its slice, so that a request for `PODS` returns pods, and mypy knows it.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from urllib.parse import quote
 
 import msgspec
 
-from trellis.api import kinds
-from trellis.api.buffer import Buffer
-from trellis.api.checkpoint import VerticalPodAutoscalerCheckpoint
-from trellis.api.hvpa import Hvpa
+from trellis.api import registry
+from trellis.api.kinds.buffer import Buffer
+from trellis.api.kinds.checkpoint import VerticalPodAutoscalerCheckpoint
+from trellis.api.kinds.hvpa import Hvpa
+from trellis.api.kinds.vpa import VerticalPodAutoscaler
 from trellis.api.kube.capacity_buffers import CapacityBuffer
-from trellis.api.kube.config_maps import ConfigMap
-from trellis.api.kube.coordination import Event, Lease, Namespace
+from trellis.api.kube.coordination import ConfigMap, Event, Lease, Namespace
 from trellis.api.kube.meta import KubeObject
 from trellis.api.kube.metrics import PodMetrics
 from trellis.api.kube.nodes import Node
@@ -36,7 +36,6 @@ from trellis.api.kube.workloads import (
     ReplicationController,
     StatefulSet,
 )
-from trellis.api.vpa import VerticalPodAutoscaler
 
 T = TypeVar("T", bound=msgspec.Struct)
 U = TypeVar("U", bound=msgspec.Struct)
@@ -83,7 +82,7 @@ class Resource(msgspec.Struct, Generic[T], frozen=True):
         return Resource(self.group, self.version, self.plural, self.kind, self.namespaced, KubeObject, True)
 
 
-def resource_of(kind: kinds.Kind, struct: type[T]) -> Resource[T]:
+def resource_of(kind: registry.Kind, struct: type[T]) -> Resource[T]:
     """One of our own kinds, as the API server serves it."""
     return Resource(kind.group, kind.version, kind.plural, kind.name, True, struct)
 
@@ -127,10 +126,10 @@ MUTATING_WEBHOOKS: Final = Resource(
 CAPACITY_BUFFERS: Final = Resource(
     "autoscaling.x-k8s.io", "v1beta1", "capacitybuffers", "CapacityBuffer", True, CapacityBuffer
 )
-VPAS: Final = resource_of(kinds.VPA, VerticalPodAutoscaler)
-CHECKPOINTS: Final = resource_of(kinds.CHECKPOINT, VerticalPodAutoscalerCheckpoint)
-HVPAS: Final = resource_of(kinds.HVPA, Hvpa)
-BUFFERS: Final = resource_of(kinds.BUFFER, Buffer)
+VPAS: Final = resource_of(registry.VPA, VerticalPodAutoscaler)
+CHECKPOINTS: Final = resource_of(registry.CHECKPOINT, VerticalPodAutoscalerCheckpoint)
+HVPAS: Final = resource_of(registry.HVPA, Hvpa)
+BUFFERS: Final = resource_of(registry.BUFFER, Buffer)
 
 # What the same kinds are read as by whoever only follows pods and asks whose they are.
 OBSERVED_PODS: Final = PODS.read_as(ObservedPod)

@@ -1,34 +1,138 @@
-"""What do the scales of these targets say? Asked of the API server, and remembered for a while.
+"""Looks up scale subresources: the kind that a target reference means, and the scale of the target, cached.
 
-For kinds that nobody here knows: their scale says which pods are theirs. Well-known kinds are watched, and never come
-here. Only `get` of `*/scale` and discovery are needed, and nothing is written.
+Kind: the group and version as written come first, then the group in any version, the preferred one before others. If
+the kind is not there, or no `apiVersion` is written, any group counts that has the kind with a scale, as long as it
+is the only one; Trellis does not guess between two.
 
-An answer is good for five to ten minutes, so that those asked for together are not asked for together again. A problem
-is good for one minute: a target that was missing may have been created, and a right granted. While the server does not
-answer, the last answer that it gave stands, as everything else does that is known of the cluster.
+Scale: for targets of kinds that Trellis does not know, the scale has the selector of their pods. Well-known kinds are
+watched and never looked up here. Only `get` of `*/scale` and discovery are needed, and nothing is written. An answer
+is valid for five to ten minutes, spread so that targets looked up together do not expire together. A problem is valid
+for one minute: a missing target may have been created, and a right granted. While the server does not answer, its
+last answer stays valid.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Collection
-from typing import Final
+from collections.abc import Collection, Sequence
+from typing import Any, Final
 
-from trellis.base.errors import KubeError, UnreadableObject
-from trellis.core.model.owners import ScaleAnswer, TargetRef, missing
-from trellis.core.model.target_problems import (
+import msgspec
+
+from trellis.api.kube.scaling import Scale
+from trellis.base.errors import KubeError, NotFound, UnreadableObject
+from trellis.base.names import suggest_name
+from trellis.core.cluster.owners import ScaleInfo, TargetRef, describe_missing
+from trellis.core.cluster.target_problems import (
     TARGET_FORBIDDEN,
+    TARGET_KIND_NOT_SERVED,
     TARGET_NOT_FOUND,
+    TARGET_NOT_SCALABLE,
     TARGET_UNREACHABLE,
     TargetProblem,
-    reason_of,
-    unread,
+    build_target_problem,
+    classify_error,
 )
-from trellis.kube.backoff import Draw
 from trellis.kube.client import Client
-from trellis.kube.event_series import Recent
-from trellis.kube.scalable_kinds import LookupTimes, ScalableKinds
+from trellis.kube.discovery import Served, ServedKind
+from trellis.kube.flow_control import Draw
+from trellis.kube.lru_map import LruMap
+from trellis.kube.resources import Resource
+
+_SCALE = "scale"
+
+
+class LookupTimes(msgspec.Struct, frozen=True):
+    """Seconds for which an answer is good at most, and a problem always."""
+
+    fresh: float = 600.0
+    retry: float = 60.0
+
+
+class ScaleReading(msgspec.Struct, frozen=True):
+    """What the scale of an object says, and the resource that the object is one of."""
+
+    resource: Resource[Any]
+    scale: Scale
+
+
+class ScalableKinds:
+    """What the server has, asked for again when a kind is missing that may just have been installed."""
+
+    def __init__(self, client: Client, times: LookupTimes) -> None:
+        self._client = client
+        self._times = times
+        self._lock = asyncio.Lock()
+        self._served = Served()
+        self._failure: TargetProblem | None = None
+        self._asked_at = -math.inf
+        self._doubted = False
+
+    async def find(self, target: TargetRef) -> ServedKind | TargetProblem:
+        """The kind to ask for a scale, or why there is none. A kind found once stays while discovery fails."""
+        async with self._lock:
+            found = find_scalable(self._served, target)
+            is_fresh = not self._doubted and not isinstance(found, TargetProblem)
+            patience = self._times.fresh if is_fresh else self._times.retry
+            if asyncio.get_running_loop().time() - self._asked_at >= patience:
+                await self._discover()
+                found = find_scalable(self._served, target)
+            return (self._failure or found) if isinstance(found, TargetProblem) else found
+
+    async def read(self, target: TargetRef) -> ScaleReading | TargetProblem:
+        """What the scale of a target says now. Raises what the API server says of a kind that has one."""
+        kind = await self.find(target)
+        if isinstance(kind, TargetProblem):
+            return kind
+        # By its metadata alone a scale would have neither count nor selector.
+        resource = msgspec.structs.replace(kind.resource, metadata_only=False)
+        try:
+            return ScaleReading(resource, await self._client.get_scale(resource, target.name, target.namespace))
+        except NotFound:
+            # Its kind may be served in another version by now, or no longer.
+            self._doubted = True
+            raise
+
+    async def _discover(self) -> None:
+        self._failure = None
+        self._doubted = False
+        try:
+            self._served = await self._client.discover()
+        except (KubeError, UnreadableObject) as error:
+            self._failure = build_target_problem(classify_error(error), f"the kinds that the cluster serves: {error}")
+        # After the answer: one that took a minute to fail would else be asked for again by the next target in line.
+        self._asked_at = asyncio.get_running_loop().time()
+
+
+def find_scalable(served: Served, target: TargetRef) -> ServedKind | TargetProblem:
+    """The kind to ask for a scale, or why there is none."""
+    group, _, version = target.api_version.rpartition("/")
+    named = [each for each in served.kinds if each.kind == target.kind]
+    in_group = [each for each in named if each.group == group] if target.api_version else []
+    candidates = sorted(in_group, key=lambda each: each.version != version) or named
+    scalable = [each for each in candidates if each.namespaced and _SCALE in each.subresources]
+    groups = sorted({each.group for each in scalable})
+    if len(groups) > 1:
+        why = f"{target.kind} is a kind of {' and of '.join(groups)}: write the apiVersion that is meant"
+        return build_target_problem(TARGET_KIND_NOT_SERVED, why)
+    return scalable[0] if scalable else _why_not(served, target, candidates)
+
+
+def _why_not(served: Served, target: TargetRef, candidates: Sequence[ServedKind]) -> TargetProblem:
+    if candidates:
+        what = ", ".join(sorted({each.resource.full_name for each in candidates}))
+        return build_target_problem(
+            TARGET_NOT_SCALABLE, f"{what} is neither a well-known controller nor has a scale sub-resource"
+        )
+    kind = f"{target.kind} in {target.api_version}" if target.api_version else target.kind
+    if served.stale:
+        why = f"no kind {kind} is known, and the servers of {', '.join(served.stale)} do not answer"
+        return build_target_problem(TARGET_UNREACHABLE, why)
+    meant = suggest_name(target.kind, sorted({each.kind for each in served.kinds if _SCALE in each.subresources}))
+    hint = f" (did you mean {meant}?)" if meant else ""
+    return build_target_problem(TARGET_KIND_NOT_SERVED, f"the cluster has no kind {kind}{hint}")
+
 
 # So many targets are remembered, at less than a kilobyte each.
 _KEPT: Final = 50_000
@@ -49,11 +153,11 @@ class ScaleLookups:
     ) -> None:
         self._draw = draw
         self._times = times
-        self._entries: Recent[TargetRef, _Entry] = Recent(kept)
+        self._entries: LruMap[TargetRef, _Entry] = LruMap(kept)
         self._kinds = ScalableKinds(client, times)
         self._together = asyncio.Semaphore(_TOGETHER)
 
-    async def find_all(self, targets: Collection[TargetRef]) -> dict[TargetRef, ScaleAnswer]:
+    async def find_all(self, targets: Collection[TargetRef]) -> dict[TargetRef, ScaleInfo]:
         """What every one of them says; those that are known cost nothing."""
         now = _clock()
         answers = {target: self._entry(target).answer_at(now) for target in targets}
@@ -62,7 +166,7 @@ class ScaleLookups:
         known = {target: answer for target, answer in answers.items() if answer is not None}
         return known | dict(zip(unknown, found, strict=True))
 
-    async def find(self, target: TargetRef) -> ScaleAnswer:
+    async def find(self, target: TargetRef) -> ScaleInfo:
         """What one of them says. Who asks while somebody else does waits for the same answer."""
         entry = self._entry(target)
         async with entry.lock:
@@ -77,15 +181,15 @@ class ScaleLookups:
     def _entry(self, target: TargetRef) -> _Entry:
         return self._entries.get(target, _Entry)
 
-    async def _ask(self, target: TargetRef) -> ScaleAnswer:
+    async def _ask(self, target: TargetRef) -> ScaleInfo:
         async with self._together:
             try:
                 found = await self._kinds.read(target)
             except (KubeError, UnreadableObject) as error:
-                return ScaleAnswer(problem=_problem(target, error))
+                return ScaleInfo(problem=_problem(target, error))
         if isinstance(found, TargetProblem):
-            return ScaleAnswer(problem=found)
-        return ScaleAnswer(found.scale.status.selector, found.scale.metadata.controller)
+            return ScaleInfo(problem=found)
+        return ScaleInfo(found.scale.status.selector, found.scale.metadata.controller)
 
 
 class _Entry:
@@ -95,14 +199,14 @@ class _Entry:
 
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
-        self._answer = ScaleAnswer()
+        self._answer = ScaleInfo()
         self._until = -math.inf
 
-    def answer_at(self, now: float) -> ScaleAnswer | None:
+    def answer_at(self, now: float) -> ScaleInfo | None:
         """The answer, while it is good."""
         return self._answer if now < self._until else None
 
-    def take(self, answer: ScaleAnswer, until: float) -> ScaleAnswer:
+    def take(self, answer: ScaleInfo, until: float) -> ScaleInfo:
         """Remember an answer; one that only says that there is none does not replace a good one."""
         was_good = math.isfinite(self._until) and self._answer.problem is None
         if not (was_good and answer.problem is not None and answer.problem.reason is TARGET_UNREACHABLE):
@@ -112,11 +216,11 @@ class _Entry:
 
 
 def _problem(target: TargetRef, error: KubeError | UnreadableObject) -> TargetProblem:
-    reason = reason_of(error)
+    reason = classify_error(error)
     if reason is TARGET_NOT_FOUND:
-        return unread(reason, missing(target))
+        return build_target_problem(reason, describe_missing(target))
     refused = " may not be read" if reason is TARGET_FORBIDDEN else ""
-    return unread(reason, f"the scale sub-resource of {target}{refused}: {error}")
+    return build_target_problem(reason, f"the scale sub-resource of {target}{refused}: {error}")
 
 
 def _clock() -> float:

@@ -1,9 +1,9 @@
-"""Where do nodes come from? Each provider tells of groups of nodes alike, takes orders for more and takes nodes back.
+"""Node providers: each reports node groups, takes orders for more nodes and releases nodes.
 
-`protocol` says what a provider is; `trellis.testing.providers` has the suite that every one of them passes. `kwok` has
-groups of nodes without machines.
+`protocol` defines what a provider is; `trellis.testing.providers` has the suite that every one of them passes.
+`kwok` has groups of nodes without machines.
 
-A provider decides nothing: it does not know why a node is wanted or in the way. It writes nothing to the API server
-either. What has to be written there it returns as actions, for whoever holds the writer. One that speaks to something
+A provider decides nothing: it does not know why a node is needed or unneeded. It writes nothing to the API server
+either. What has to be written there it returns as actions, for the caller's writer. One that speaks to something
 else than the API server does that itself.
 """

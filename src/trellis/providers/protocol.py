@@ -1,4 +1,4 @@
-"""What is a provider? Something that tells of groups of nodes, takes orders for more of them and takes nodes back.
+"""The protocol of a provider: it reports node groups, takes orders for more nodes and releases nodes.
 
 What it must keep to, and `trellis.testing.providers` tests:
 
@@ -6,10 +6,10 @@ What it must keep to, and `trellis.testing.providers` tests:
   on an old view, orders nothing twice: whatever is new has the id it would have had the first time, or none.
 - What it is asked to write to the API server it returns as `Steps`, and it remembers nothing that those do not leave
   in the cluster: another process goes on where this one ended.
-- A refusal is an answer and no exception. An error that comes later is told with the instance, in state `Failed`.
+- A refusal is an answer and no exception. An error that comes later is reported with the instance, in state `Failed`.
 - One group that cannot be read, or one instance that is not known, never stops the others.
 - It may be cancelled at any moment. How long an answer may take is for the caller to say.
-- It tells what is, not what it was told: an instance that is of another shape than its group shows it in its node, and
+- It reports what is, not what it was told: an instance of another shape than its group shows it in its node, and
   one that was promised and is not there is not in the states.
 
     groups = await provider.groups(now)
@@ -28,24 +28,24 @@ from typing import Final, Protocol, TypeAlias
 
 import msgspec
 
-from trellis.base.reason import Reason, Severity
-from trellis.core.buffers.said import Said
-from trellis.core.nodes.groups import GroupState
-from trellis.kube.actions import Action
+from trellis.base.detailed_reason import DetailedReason
+from trellis.base.reasons import Reason, Severity
+from trellis.core.nodes.node_groups import GroupState
+from trellis.kube.write.actions import Action
 
 UNKNOWN_GROUP = Reason("UnknownNodeGroup", "The provider has no such group of nodes.", Severity.WARNING)
 
 # What is in one step is written side by side. The next step begins only when all of it has been applied.
 Steps: TypeAlias = tuple[tuple[Action, ...], ...]
 
-NOTHING_REFUSED: Final[Mapping[str, Said]] = MappingProxyType({})
+NOTHING_REFUSED: Final[Mapping[str, DetailedReason]] = MappingProxyType({})
 
 
 class GroupProblem(msgspec.Struct, frozen=True):
     """Why a group, or what was meant to be one, is not among the states; `group` is empty if it has no name."""
 
     group: str
-    said: Said
+    said: DetailedReason
 
 
 class Groups(msgspec.Struct, frozen=True):
@@ -64,7 +64,7 @@ class Ordered(msgspec.Struct, frozen=True):
 
     instances: tuple[str, ...] = ()
     steps: Steps = ()
-    error: Said | None = None
+    error: DetailedReason | None = None
 
 
 class Released(msgspec.Struct, frozen=True):
@@ -72,7 +72,7 @@ class Released(msgspec.Struct, frozen=True):
 
     instances: tuple[str, ...] = ()
     steps: Steps = ()
-    refused: Mapping[str, Said] = NOTHING_REFUSED
+    refused: Mapping[str, DetailedReason] = NOTHING_REFUSED
 
 
 class Tended(msgspec.Struct, frozen=True):

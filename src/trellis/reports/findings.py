@@ -1,4 +1,4 @@
-"""A check's findings for people, for scripts and for code-scanning services."""
+"""Findings of `trellis check` as text, JSON and SARIF."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from urllib.parse import quote
 
 import msgspec
 
-from trellis.base.reason import Reason, Severity
-from trellis.core.lint.check import Checked
+from trellis.base.reasons import Reason, Severity
+from trellis.core.lint.check import CheckResult
 from trellis.core.lint.findings import Finding
 
 # Text in, the same text with an emphasis out; the identity where there is no colour.
-Paint = Callable[[str, Severity], str]
+Painter = Callable[[str, Severity], str]
 
 
 def plain(text: str, _severity: Severity) -> str:
@@ -21,13 +21,13 @@ def plain(text: str, _severity: Severity) -> str:
     return text
 
 
-def as_text(checked: Checked, paint: Paint = plain) -> Iterator[str]:
+def as_text(checked: CheckResult, paint: Painter = plain) -> Iterator[str]:
     """One line per finding, and one for the sum."""
-    yield from as_lines(checked.findings, paint)
+    yield from format_findings(checked.findings, paint)
     yield _summary(checked)
 
 
-def as_lines(findings: Iterable[Finding], paint: Paint = plain) -> Iterator[str]:
+def format_findings(findings: Iterable[Finding], paint: Painter = plain) -> Iterator[str]:
     """One line per finding, in the form that editors can jump to."""
     for finding in findings:
         yield f"{_place(finding)}: {paint(finding.reason.severity, finding.reason.severity)}: {_told(finding)}"
@@ -44,7 +44,7 @@ def _told(finding: Finding) -> str:
     return f"{field}{finding.message} [{finding.reason.code}] ({about})"
 
 
-def _summary(checked: Checked) -> str:
+def _summary(checked: CheckResult) -> str:
     objects = _count(len(checked.objects), "object")
     where = f"{objects} in {_count(checked.files, 'file')}"
     if not checked.findings:
@@ -56,7 +56,7 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def as_json(checked: Checked) -> dict[str, Any]:
+def as_json(checked: CheckResult) -> dict[str, Any]:
     """Everything, for scripts. The keys are part of the interface."""
     return {
         "files": checked.files,
@@ -85,7 +85,7 @@ def as_json(checked: Checked) -> dict[str, Any]:
 _SARIF_LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
 
 
-def as_sarif(checked: Checked, version: str) -> dict[str, Any]:
+def as_sarif(checked: CheckResult, version: str) -> dict[str, Any]:
     """The same as SARIF 2.1.0, which code-scanning services show beside the lines of a change."""
     reasons = list(dict.fromkeys(finding.reason for finding in checked.findings))
     driver = {
@@ -133,6 +133,6 @@ def _sarif_result(finding: Finding, reasons: list[Reason]) -> dict[str, Any]:
     }
 
 
-def encode(report: dict[str, Any]) -> Iterable[str]:
+def encode_report(report: dict[str, Any]) -> Iterable[str]:
     """A report as indented JSON, ready to print."""
     yield msgspec.json.format(msgspec.json.encode(report), indent=2).decode()

@@ -1,4 +1,4 @@
-"""What is compared in a report, in what unit, and which way is better?
+"""Measures that reports compare: name, unit, meaning, and which direction is better.
 
 A measure is declared once and so has one name, unit and meaning in tables, pages and CSV files.
 """
@@ -12,13 +12,13 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from trellis.reports.figures import count, share, significant
+from trellis.reports.text.numbers import format_count, format_share, format_significant
 
 T = TypeVar("T")
 _SAME = 0.005  # a relative difference that is no more than chance
 
 
-class Compared(StrEnum):
+class ComparisonMode(StrEnum):
     """How two values are held against each other."""
 
     RELATIVELY = "relatively"  # per cent of the first
@@ -36,30 +36,30 @@ class Measure(msgspec.Struct, Generic[T], frozen=True):
     meaning: str
     read: Callable[[T], float]
     show: Callable[[float], str]
-    compared: Compared = Compared.RELATIVELY
+    compared: ComparisonMode = ComparisonMode.RELATIVELY
     better: int = -1
 
     def difference(self, value: float, first: float) -> str:
         """How far off the first a value is, in words of one size: `-41 %`, `+0.3 pt`, `+12`, or nothing to say."""
-        if self.compared is Compared.NOT or not (math.isfinite(value) and math.isfinite(first)):
+        if self.compared is ComparisonMode.NOT or not (math.isfinite(value) and math.isfinite(first)):
             return ""
         if value == first == 0:
             return ""
         if self.show(value) == self.show(first):
             return "="
         apart = value - first
-        if self.compared is Compared.BY_COUNT:
-            return f"{'+' if apart > 0 else '-'}{count(abs(apart))}"
-        if self.compared is Compared.IN_POINTS:
-            shown = share(abs(apart)).removesuffix(" %")
+        if self.compared is ComparisonMode.BY_COUNT:
+            return f"{'+' if apart > 0 else '-'}{format_count(abs(apart))}"
+        if self.compared is ComparisonMode.IN_POINTS:
+            shown = format_share(abs(apart)).removesuffix(" %")
             return "" if shown.startswith("<") else f"{'+' if apart > 0 else '-'}{shown} pt"
         if first == 0:
             return ""
         if abs(apart / first) < _SAME:
             return "="
         if apart / first > 9.995:
-            return f"{significant(value / first)}x"
-        return f"{'+' if apart > 0 else '-'}{share(abs(apart / first))}"
+            return f"{format_significant(value / first)}x"
+        return f"{'+' if apart > 0 else '-'}{format_share(abs(apart / first))}"
 
     def verdict(self, value: float, first: float) -> int:
         """1 where a value is better than the first, -1 where it is worse, 0 where it is neither or the same."""

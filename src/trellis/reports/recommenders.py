@@ -1,4 +1,4 @@
-"""The recommenders there are, for people and for scripts."""
+"""The list of recommenders and their parameters, as text and JSON."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from trellis.controllers.recommender.listing import Listed
+from trellis.controllers.recommender.plugins.catalog import CatalogEntry
 from trellis.core.recommend.parameters import Parameter
 
 _INDENT = " " * 6
 
 
-def as_text(listed: Sequence[Listed], room: int = 0) -> Iterator[str]:
+def as_text(listed: Sequence[CatalogEntry], room: int = 0) -> Iterator[str]:
     """A line for each recommender, and one for each of its parameters, written as `--set` takes it.
 
     Lines are as long as they are, or broken at `room`.
@@ -31,12 +31,12 @@ def as_text(listed: Sequence[Listed], room: int = 0) -> Iterator[str]:
             yield from textwrap.wrap(line, room or len(line), subsequent_indent=_INDENT, break_on_hyphens=False)
 
 
-def as_json(listed: Sequence[Listed]) -> dict[str, Any]:
+def as_json(listed: Sequence[CatalogEntry]) -> dict[str, Any]:
     """Everything, for scripts. The keys are part of the interface."""
     return {"recommenders": [_document(each) for each in listed]}
 
 
-def _document(each: Listed) -> dict[str, Any]:
+def _document(each: CatalogEntry) -> dict[str, Any]:
     document: dict[str, Any] = {
         "name": each.name,
         "builtIn": not each.package,

@@ -1,9 +1,9 @@
-"""What every long-running command is built on: queues, loops, settings, logs, metrics, probes and an orderly end.
+"""The base of every long-running command: components, queues, passes, settings, telemetry and shutdown.
 
-A controller says what to do; this package says when, how often, how many at once, and what happens if it fails.
+A controller defines what to do; this package defines when, how often, how many at once, and what happens on failure.
 Time is the event loop's clock, so that tests run on a virtual one.
 
-It must not know what a controller does: no Kubernetes kind, no decision, no request to the API server. Leases and
-Events come in as callables. It must stay light too: importing it imports neither click, rich nor jinja2, nor a library
-for tables or plots. Pods wait for a webhook that starts, and probes for everything else.
+It does not know what a controller does: no decision, no request to the API server of its own. It stays light too:
+importing it imports neither click, rich nor jinja2, nor a library for tables or plots. Pods wait for a webhook that
+starts, and probes for everything else.
 """

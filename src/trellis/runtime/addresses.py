@@ -1,4 +1,4 @@
-"""Where to listen: `:8942`, `127.0.0.1:8942` or `[::1]:8942`, as Go's servers have it."""
+"""Addresses to listen on: `:8942`, `127.0.0.1:8942` or `[::1]:8942`, as Go's servers write them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is a component? A process with probes, metrics, Events, a lease if it is told to have one, and a controller.
+"""A component: a process with probes, metrics, Events, an optional lease, and a controller.
 
     async def run_hvpa(client: Client, settings: HvpaControllerSettings, stop: Shutdown) -> None:
         metrics, interval = Metrics(HVPA_METRICS), settings.loop.hvpa_interval.total_seconds()
@@ -9,7 +9,8 @@
 
         await component.run(make)
 
-The controller is made once the probes are answered, and ends before the lease is given back.
+The controller is made once the probes are answered, and ends before the lease is released. It gets a
+`ControllerContext`; tests make one with a clock and a random source of their own.
 """
 
 from __future__ import annotations
@@ -22,24 +23,42 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from typing import Final, Protocol
 
+import msgspec
+
 from trellis.kube.client import Client
-from trellis.kube.events import EventRecorder, Reporter
-from trellis.kube.leases import Election
-from trellis.kube.outcomes import Outcome
-from trellis.kube.writer import Writer, WriterSettings
-from trellis.runtime.asking import answered
-from trellis.runtime.cluster_metrics import count_write
-from trellis.runtime.component_settings import AccessSettings, LeaderSettings
-from trellis.runtime.elections import candidate, identity
-from trellis.runtime.equipment import Equipment
-from trellis.runtime.health_server import HealthSettings, serving
+from trellis.kube.discovery import Served
+from trellis.kube.events import EventRecorder, EventReporter
+from trellis.kube.flow_control import Draw
+from trellis.kube.leader_election import Election
+from trellis.kube.write.outcomes import WriteOutcome
+from trellis.kube.write.writer import Writer, WriterSettings
+from trellis.runtime.cluster_connection import retry_until_answered
 from trellis.runtime.informers import Informers
-from trellis.runtime.logs import Logger
-from trellis.runtime.metrics import Metrics
-from trellis.runtime.pass_reports import passes_expected
-from trellis.runtime.posting import EventTrouble, Posting, Record
-from trellis.runtime.shutdown import Shutdown, until_stopped
-from trellis.runtime.write_reports import is_usual, reporting
+from trellis.runtime.leadership import make_candidate, make_identity
+from trellis.runtime.passes import expect_passes
+from trellis.runtime.settings.component import AccessSettings, LeaderSettings
+from trellis.runtime.shutdown import Shutdown, run_until_stopped
+from trellis.runtime.telemetry.cluster_metrics import count_write, is_usual, write_reporter
+from trellis.runtime.telemetry.event_queue import EventFailureLog, EventQueue, EventSink
+from trellis.runtime.telemetry.health import Activity
+from trellis.runtime.telemetry.health_server import HealthSettings, serve_health
+from trellis.runtime.telemetry.logs import Logger
+from trellis.runtime.telemetry.metrics import Metrics
+
+
+class ControllerContext(msgspec.Struct, frozen=True, kw_only=True):
+    """What every controller works with. `now` is the wall clock, `served` what the API server has."""
+
+    client: Client
+    writer: Writer
+    served: Served
+    metrics: Metrics
+    activity: Activity
+    record: EventSink
+    may_act: Callable[[], bool]
+    now: Callable[[], float]
+    draw: Draw
+
 
 # Events are posted beside the work, and must not take the API server's time from it.
 _EVENTS_AT_ONCE: Final = 2
@@ -102,34 +121,36 @@ class Component:
         interval: float,
         idle: bool = False,
         announces: bool = False,
-        is_usual: Callable[[Outcome], bool] = is_usual,
+        is_usual: Callable[[WriteOutcome], bool] = is_usual,
     ) -> None:
         idle = idle or settings.access.read_only
         self.metrics = metrics
-        self.activity = passes_expected(interval)
+        self.activity = expect_passes(interval)
         self._client = client
         self._settings = settings
         self._stop = stop
         self._name = name
         self._log = log
-        self._report = reporting(metrics, log, is_usual)
-        self._trouble = EventTrouble(log)
+        self._report = write_reporter(metrics, log, is_usual)
+        self._trouble = EventFailureLog(log)
         self._controller: Controller | None = None
         self._ends = False
-        self._posting = Posting(self._events(idle), lambda: self._controller is not None and self._controller.is_busy)
+        self._posting = EventQueue(
+            self._events(idle), lambda: self._controller is not None and self._controller.is_busy
+        )
         self._election: Election | None = None
         self._announcing: Election | None = None
         if settings.leader.leader_elect and not idle:
-            self._election = candidate(
-                client, settings.leader, report=self._report, on_change=self._leads, identity=identity()
+            self._election = make_candidate(
+                client, settings.leader, report=self._report, on_change=self._leads, identity=make_identity()
             )
         elif announces and not idle:
-            self._announcing = candidate(
-                client, settings.leader, report=self._report, on_change=lambda _leads: None, identity=identity()
+            self._announcing = make_candidate(
+                client, settings.leader, report=self._report, on_change=lambda _leads: None, identity=make_identity()
             )
 
     @property
-    def record(self) -> Record:
+    def record(self) -> EventSink:
         """How to say in an Event that something happened."""
         return self._posting.record
 
@@ -150,12 +171,12 @@ class Component:
         )
         return Writer(self._client, record=self._report, may_write=self.may_act, settings=settings)
 
-    async def equipment(self, writer: Writer) -> Equipment:
+    async def equipment(self, writer: Writer) -> ControllerContext:
         """What a controller is given, as soon as the API server says what it serves."""
-        return Equipment(
+        return ControllerContext(
             client=self._client,
             writer=writer,
-            served=await answered(self._client.discover, self._log),
+            served=await retry_until_answered(self._client.discover, self._log),
             metrics=self.metrics,
             activity=self.activity,
             record=self.record,
@@ -166,7 +187,7 @@ class Component:
 
     async def run(self, make: Callable[[], Awaitable[Controller]]) -> None:
         """Answer probes and work until it is time to stop."""
-        async with serving(
+        async with serve_health(
             self._settings.health,
             metrics=self.metrics,
             activity=self.activity,
@@ -175,7 +196,7 @@ class Component:
             remarks=self._remarks,
         ) as address:
             self._log.info("started", address=address, lease=self._settings.leader.leader_elect)
-            await until_stopped(self._stop, self._work(make), self._name)
+            await run_until_stopped(self._stop, self._work(make), self._name)
 
     async def _work(self, make: Callable[[], Awaitable[Controller]]) -> None:
         """Work until cancelled. What is written is finished before the lease is given back."""
@@ -199,13 +220,13 @@ class Component:
         return self._controller.informers.remarks() if self._controller else ()
 
     def _events(self, idle: bool) -> EventRecorder:
-        def report(outcome: Outcome) -> None:
+        def report(outcome: WriteOutcome) -> None:
             count_write(self.metrics, outcome)
             self._trouble.note(outcome)
 
         settings = WriterSettings(read_only=idle, concurrency=_EVENTS_AT_ONCE, rate=self._settings.access.write_rate)
         writer = Writer(self._client, record=report, may_write=self.may_act, settings=settings)
-        return EventRecorder(writer, Reporter(self._name, socket.gethostname()), now=_wall_clock)
+        return EventRecorder(writer, EventReporter(self._name, socket.gethostname()), now=_wall_clock)
 
     def _leads(self, leading: bool) -> None:
         if leading:

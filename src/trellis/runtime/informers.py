@@ -1,14 +1,14 @@
-"""How does a component see its kinds? Through informers that are followed, waited for and trusted together.
+"""The informers of a component: started, awaited and trusted together.
 
-informers = Informers(client, Unseen(metrics, log), draw=random.random)
+informers = Informers(client, UnreadableKinds(metrics, log), draw=random.random)
 pods = informers.follow(PODS, indexes={BY_NODE: on_node})
-hpas = informers.follow(HPAS, dispensable=Dispensable("HPAs are not taken into account"))
+hpas = informers.follow(HPAS, dispensable=OptionalKind("HPAs are not taken into account"))
 following = asyncio.create_task(informers.run())
 await informers.wait_until_synced()
 if informers.why_not_trusted() is None: ...
 
-A kind may come and go while a component runs, by its definition. Whoever can do without it says at the start whether it
-is served. While it is not, it is empty, and everything else goes on.
+An optional CRD may come and go while a component runs. A component that works without it says at the start whether it
+is served. While it is not, its cache is empty, and everything else goes on.
 """
 
 from __future__ import annotations
@@ -16,17 +16,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from trellis.core.model.keys import IndexFunction, T
-from trellis.kube.backoff import Draw
+from trellis.core.cluster.store import IndexFunction, T
 from trellis.kube.client import Client
-from trellis.kube.incidents import Incident
-from trellis.kube.informer import Informer
-from trellis.kube.reflector import Selection
+from trellis.kube.flow_control import Draw
 from trellis.kube.resources import Resource
-from trellis.runtime.cluster_metrics import export_informer
-from trellis.runtime.metrics import Metrics
-from trellis.runtime.passing_kinds import PassingKinds
-from trellis.runtime.unseen import Dispensable, Unseen
+from trellis.kube.watch.incidents import Incident
+from trellis.kube.watch.informer import Informer
+from trellis.kube.watch.reflector import Selection
+from trellis.runtime.optional_kinds import OptionalCrds, OptionalKind, UnreadableKinds
+from trellis.runtime.telemetry.cluster_metrics import observe_informer
+from trellis.runtime.telemetry.metrics import Metrics
 
 # After so long without contact what is known is no longer acted on.
 _TRUSTED_SECONDS: Final = 5.0
@@ -42,7 +41,7 @@ class Informers:
     def __init__(
         self,
         client: Client,
-        unseen: Unseen,
+        unseen: UnreadableKinds,
         *,
         draw: Draw,
         namespace: str = "",
@@ -51,7 +50,7 @@ class Informers:
         self._unseen = unseen
         self._draw = draw
         self._namespace = namespace
-        self._kinds = PassingKinds(client, unseen)
+        self._kinds = OptionalCrds(client, unseen)
 
     def __iter__(self) -> Iterator[Informer[Any]]:
         return iter(self._kinds.followed)
@@ -64,7 +63,7 @@ class Informers:
         indexes: Mapping[str, IndexFunction[T]] | None = None,
         namespace: str | None = None,
         field_selector: str = "",
-        dispensable: Dispensable | None = None,
+        dispensable: OptionalKind | None = None,
         served: bool | None = None,
         versions: Sequence[Resource[T]] = (),
         gone_after: float = 0.0,
@@ -135,7 +134,7 @@ class Informers:
         """Say how all of them are doing now."""
         gone = (each for each in self._kinds.absent if each.synced)
         for informer in (*self._kinds.followed, *gone):
-            export_informer(metrics, informer)
+            observe_informer(metrics, informer)
 
 
 def why_not_trusted(informer: Informer[Any]) -> str | None:

@@ -1,4 +1,4 @@
-"""How does a process end? On SIGTERM or SIGINT within a second, in order, and with a word about what was left.
+"""Shutdown of a process: on SIGTERM or SIGINT within a second, in order, and with a report of what was left undone.
 
     async def main(stop: Shutdown) -> None:
         ...                          # start everything
@@ -8,8 +8,8 @@
 
     ending = serve(main)
 
-After the signal `main` has until the deadline to drain. It is then cancelled, and has the rest of the second to unwind.
-What still runs after that is abandoned and named. A second signal ends the process at once.
+After the signal `main` has until the deadline to drain. It is then cancelled, and has the rest of the second to
+unwind. What still runs after that is abandoned and named. A second signal ends the process at once.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Main: TypeAlias = Callable[["Shutdown"], Coroutine[Any, Any, None]]
 NewLoop: TypeAlias = Callable[[], asyncio.AbstractEventLoop]
 
 
-class Ending(msgspec.Struct, frozen=True):
+class ShutdownReport(msgspec.Struct, frozen=True):
     """Why a process ended, and what it left undone. `reason` is None if the work was simply over."""
 
     reason: str | None
@@ -71,7 +71,7 @@ def serve(
     drain: float = DRAIN_SECONDS,
     unwind: float = UNWIND_SECONDS,
     new_loop: NewLoop = asyncio.new_event_loop,
-) -> Ending:
+) -> ShutdownReport:
     """Run `main` until it returns or a signal comes. An error of `main` is raised here."""
     loop = new_loop()
     loop.set_default_executor(DaemonThreads("io", most=4))
@@ -83,7 +83,7 @@ def serve(
         loop.close()
 
 
-async def _serve(main: Main, drain: float, unwind: float) -> Ending:
+async def _serve(main: Main, drain: float, unwind: float) -> ShutdownReport:
     loop, stop = asyncio.get_running_loop(), Shutdown()
 
     def on_signal(number: signal.Signals) -> None:
@@ -102,7 +102,7 @@ def _exit_at_once(number: int, _frame: FrameType | None) -> None:
     os._exit(128 + number)
 
 
-async def supervise(main: Main, stop: Shutdown, *, drain: float, unwind: float) -> Ending:
+async def supervise(main: Main, stop: Shutdown, *, drain: float, unwind: float) -> ShutdownReport:
     """Run `main` until it is over or a stop is requested, and then see it to its end."""
     task = asyncio.create_task(main(stop), name="main")
     stopping = asyncio.create_task(stop.wait(), name="stop")
@@ -113,10 +113,10 @@ async def supervise(main: Main, stop: Shutdown, *, drain: float, unwind: float) 
     abandoned = await _cancel_all(unwind)
     if task.done() and not task.cancelled():
         task.result()
-    return Ending(stop.reason, drained, abandoned)
+    return ShutdownReport(stop.reason, drained, abandoned)
 
 
-def together(*mains: Main) -> Main:
+def run_together(*mains: Main) -> Main:
     """All of them in one process. An error of one ends the others, and is raised when they have ended."""
 
     async def main(stop: Shutdown) -> None:
@@ -131,7 +131,7 @@ def together(*mains: Main) -> Main:
     return main
 
 
-async def until_stopped(stop: Shutdown, work: Coroutine[Any, Any, None], name: str) -> None:
+async def run_until_stopped(stop: Shutdown, work: Coroutine[Any, Any, None], name: str) -> None:
     """Do this work until it is over or a stop is requested, and then see it unwind. An error of it is raised here."""
     working = asyncio.create_task(work, name=name)
     stopping = asyncio.create_task(stop.wait(), name="stopping")

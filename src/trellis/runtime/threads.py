@@ -1,7 +1,7 @@
-"""Threads that never keep a process alive.
+"""A pool of daemon threads, which never keep a process alive.
 
-The threads of `ThreadPoolExecutor` are joined when Python exits. A pass of ten seconds, or a name server that does not
-answer, would then hold up the end by as long. These are daemons: what they were doing is dropped with the process.
+The threads of `ThreadPoolExecutor` are joined when Python exits. A pass of ten seconds, or a name server that does
+not answer, would then delay the end by as long. The work of a daemon thread is dropped with the process.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What goes wrong, when, and for whom?
+"""Faults of a simulation: what fails, when, and for which workloads or nodes.
 
 | kind             | about              | meaning                                                                      |
 |------------------|--------------------|------------------------------------------------------------------------------|
@@ -7,7 +7,7 @@
 | refuse-downsizes | workloads or nodes | The same of every resize that lowers something.                              |
 | defer-resizes    | workloads or nodes | Kubelets put off every resize until this is over.                            |
 | slow-starts      | workloads          | Pods take ten times as long to start.                                        |
-| metrics-gap      | workloads          | Nobody measures usage.                                                       |
+| metrics-gap      | workloads          | Usage is not measured.                                                       |
 | recommender-down | -                  | The recommender does not run, and starts anew afterwards.                    |
 | updater-down     | -                  | The updater does not run, and starts anew afterwards.                        |
 | admission-down   | -                  | The webhook does not answer: new pods stay as their template has them.       |
@@ -50,11 +50,11 @@ class Faults:
     def holds(self, kind: str, now: float, *names: str) -> bool:
         """Whether such a fault is under way, and about one of these names; about everybody if none is given."""
         return any(
-            each.begin <= now < each.end and (not names or concerns(each, *names))
+            each.begin <= now < each.end and (not names or is_affected(each, *names))
             for each in self._by_kind.get(kind, ())
         )
 
 
-def concerns(fault: Fault, *names: str) -> bool:
+def is_affected(fault: Fault, *names: str) -> bool:
     """Whether a fault is about one of these names; `*` and `?` stand for any text and any character."""
     return any(fnmatchcase(name, fault.about) for name in names)

@@ -1,7 +1,7 @@
-"""What is simulated? A scenario, read and laid out: nodes, workloads with their demand in columns, and what goes wrong.
+"""The fleet that is simulated: nodes, workloads with their demand in columns, variants and faults.
 
-Times are seconds since 1970. Demand is what a container would use if nobody held it back; what it does use, the model
-of the kubelets says.
+Times are seconds since 1970. Demand is what a container would use if nothing held it back; what it does use is up to
+the model of the kubelets.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NOTHING: Mapping[str, str] = {}
 _SCALERS: Final = frozenset({"HorizontalPodAutoscaler", "Hvpa"})
 
 
-class Clock(msgspec.Struct, frozen=True):
+class SimulationClock(msgspec.Struct, frozen=True):
     """When it begins, how long a step of usage is, and how many there are; `scored_from` ends the warm-up."""
 
     begin: float
@@ -54,7 +54,7 @@ class NodePool(NodeShape, frozen=True):
     priority: int = 0
 
 
-class Demand(msgspec.Struct, frozen=True):
+class ContainerDemand(msgspec.Struct, frozen=True):
     """What one container wants: cores and bytes for each step.
 
     With `shared` that is the demand of the whole workload, of which each Ready pod gets its part, on top of
@@ -76,7 +76,7 @@ class Demand(msgspec.Struct, frozen=True):
     own_memory: bool = False
 
 
-class Start(msgspec.Struct, frozen=True):
+class StartProfile(msgspec.Struct, frozen=True):
     """How a pod comes up: `work` core-seconds, at most `cores` at a time, on top of `seconds` that nothing shortens.
 
     With `probe` it becomes Ready when that is done; without one, as soon as it runs.
@@ -97,7 +97,7 @@ class CronRules(msgspec.Struct, frozen=True):
     deadline: float | None = None
 
 
-class Workload(msgspec.Struct, frozen=True):
+class SimulatedWorkload(msgspec.Struct, frozen=True):
     """A controller with its pods. `template` is a pod template as manifests have it.
 
     `replicas` is how many pods there are: for a Job at a time, for a DaemonSet on each node. `rollouts` are when a new
@@ -111,8 +111,8 @@ class Workload(msgspec.Struct, frozen=True):
     kind: str
     replicas: int
     template: Document
-    demand: tuple[Demand, ...]
-    start: Start = Start()
+    demand: tuple[ContainerDemand, ...]
+    start: StartProfile = StartProfile()
     rollouts: tuple[float, ...] = ()
     runs: tuple[tuple[float, float], ...] = ()
     max_unavailable: int | None = None
@@ -170,10 +170,10 @@ class Fleet(msgspec.Struct, frozen=True):
 
     name: str
     seed: int
-    clock: Clock
+    clock: SimulationClock
     intervals: Intervals
     nodes: tuple[NodeShape, ...]
-    workloads: tuple[Workload, ...]
+    workloads: tuple[SimulatedWorkload, ...]
     variants: tuple[Variant, ...]
     faults: tuple[Fault, ...] = ()
     prices: Prices = EXAMPLE_PRICES

@@ -1,6 +1,6 @@
-"""What happens next? A queue of events on virtual time.
+"""The event queue of a simulation, on virtual time.
 
-Ties are settled by time, then priority, then the order in which events were asked for, so that one history follows from
+Ties are settled by time, then priority, then the order in which events were scheduled, so that one history follows from
 one beginning. Time never goes back, and nothing here knows what an event does.
 """
 

@@ -1,22 +1,24 @@
-"""What came of it? Sums, series for charts and marks of what happened, for each workload in each variant.
+"""Results of a simulation: sums, series for charts and marks of what happened, for each workload in each variant.
 
 Everything here can be written as JSON as it is, is the same for the same seed, and holds no time of day at which it was
-made.
+made. CPU is in cores and memory in bytes. NaN, which JSON writes as null, stands for what cannot be said.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+
 import msgspec
 
 
-class Amounts(msgspec.Struct, frozen=True):
+class CpuAndMemory(msgspec.Struct, frozen=True):
     """Cores and bytes, or shares of each."""
 
     cpu: float = 0.0
     memory: float = 0.0
 
 
-class Scaling(msgspec.Struct, frozen=True):
+class ScalingTotals(msgspec.Struct, frozen=True):
     """How the count of pods moved. `replicas` is the mean over time, `scalings` how often another count was asked for.
 
     `overload` is core-hours that were wanted and not had: at a limit, on a full node, or because nobody was Ready.
@@ -27,7 +29,7 @@ class Scaling(msgspec.Struct, frozen=True):
     overload: float = 0.0
 
 
-class Waits(msgspec.Struct, frozen=True):
+class PendingTotals(msgspec.Struct, frozen=True):
     """How long pods waited for a node, in seconds: those made in the time that is scored, and who still waits."""
 
     pods: int = 0
@@ -36,7 +38,7 @@ class Waits(msgspec.Struct, frozen=True):
     most: float = 0.0
 
 
-class Totals(msgspec.Struct, frozen=True):
+class SimulationTotals(msgspec.Struct, frozen=True):
     """What a workload or a whole fleet came to, in the time that is scored.
 
     `requested`, `used` and `slack` are means over time, summed over pods; `footprint` is requested over used, NaN where
@@ -48,12 +50,12 @@ class Totals(msgspec.Struct, frozen=True):
     priority, which are there to make way.
     """
 
-    requested: Amounts = Amounts()
-    used: Amounts = Amounts()
-    slack: Amounts = Amounts()
-    footprint: Amounts = Amounts()
-    time_over: Amounts = Amounts()
-    overrun: Amounts = Amounts()
+    requested: CpuAndMemory = CpuAndMemory()
+    used: CpuAndMemory = CpuAndMemory()
+    slack: CpuAndMemory = CpuAndMemory()
+    footprint: CpuAndMemory = CpuAndMemory()
+    time_over: CpuAndMemory = CpuAndMemory()
+    overrun: CpuAndMemory = CpuAndMemory()
     throttled_seconds: float = 0.0
     container_seconds: float = 0.0
     oom_kills: int = 0
@@ -66,21 +68,21 @@ class Totals(msgspec.Struct, frozen=True):
     pending_seconds: float = 0.0
     start_seconds: float = 0.0
     money: float = 0.0
-    scaling: Scaling | msgspec.UnsetType = msgspec.UNSET
-    waits: Waits | msgspec.UnsetType = msgspec.UNSET
+    scaling: ScalingTotals | msgspec.UnsetType = msgspec.UNSET
+    waits: PendingTotals | msgspec.UnsetType = msgspec.UNSET
 
     @property
-    def waited(self) -> Waits:
+    def waited(self) -> PendingTotals:
         """How long pods waited; no time at all where it is not told."""
-        return Waits() if self.waits is msgspec.UNSET else self.waits
+        return PendingTotals() if self.waits is msgspec.UNSET else self.waits
 
     @property
-    def scaled(self) -> Scaling:
+    def scaled(self) -> ScalingTotals:
         """How the count moved; not at all where nobody changes counts."""
-        return Scaling() if self.scaling is msgspec.UNSET else self.scaling
+        return ScalingTotals() if self.scaling is msgspec.UNSET else self.scaling
 
 
-class Line(msgspec.Struct, frozen=True):
+class ResourceChart(msgspec.Struct, frozen=True):
     """One resource of one container over time, thinned out for a chart: columns as long as the times of its chart.
 
     `used` is the mean over a point's span and `peak` the highest in it, of one pod on average; `requested` is what a
@@ -97,7 +99,7 @@ class Line(msgspec.Struct, frozen=True):
     upper: list[float]
 
 
-class Mark(msgspec.Struct, frozen=True):
+class ChartMark(msgspec.Struct, frozen=True):
     """Something that happened to a pod: `what` in a word (evicted, resized, killed...), `why` the code of a reason."""
 
     time: float
@@ -106,13 +108,13 @@ class Mark(msgspec.Struct, frozen=True):
     text: str = ""
 
 
-class Chart(msgspec.Struct, frozen=True):
+class WorkloadChart(msgspec.Struct, frozen=True):
     """One workload over time. More marks than fit are left out and counted."""
 
     times: list[float]
     pods: list[float]
-    lines: list[Line]
-    marks: list[Mark]
+    lines: list[ResourceChart]
+    marks: list[ChartMark]
     marks_left_out: int = 0
 
 
@@ -123,8 +125,8 @@ class WorkloadResult(msgspec.Struct, frozen=True):
     name: str
     kind: str
     label: str
-    totals: Totals
-    chart: Chart | None = None
+    totals: SimulationTotals
+    chart: WorkloadChart | None = None
 
 
 class FleetChart(msgspec.Struct, frozen=True):
@@ -185,7 +187,7 @@ class VariantResult(msgspec.Struct, frozen=True):
 
     name: str
     title: str
-    fleet: Totals
+    fleet: SimulationTotals
     chart: FleetChart
     workloads: list[WorkloadResult]
     node_hours: float = 0.0
@@ -224,3 +226,18 @@ class RunResult(msgspec.Struct, frozen=True):
     partial: bool = False
     notes: list[str] = []
     not_played: list[NotPlayed] | msgspec.UnsetType = msgspec.UNSET
+
+
+class NotPlayedObjects:
+    """Collects what is not played."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[tuple[str, str]] = Counter()
+
+    def add(self, kind: str, reason: str, count: int = 1) -> None:
+        """So many objects of a kind; none where their number is not known."""
+        self._counts[kind, reason] += count
+
+    def all(self) -> list[NotPlayed]:
+        """One entry for each kind and reason, by kind."""
+        return [NotPlayed(kind, count, reason) for (kind, reason), count in sorted(self._counts.items())]

@@ -1,6 +1,8 @@
-"""What comes of all variants? Each is run for itself, several at a time in processes of their own.
+"""Simulates all variants of a fleet, several at a time in processes of their own.
 
-A variant that fails is told of, and the others go on. Who wants to stop gets what there is so far, marked as partial.
+Of a variant, one thing happens after the other: everything up to a step, then the step, in which usage advances for all
+containers at once. The same fleet and variant give the same result in any process. A variant that fails is reported,
+and the others go on. A run that is stopped returns what there is so far, marked as partial.
 """
 
 from __future__ import annotations
@@ -11,26 +13,134 @@ from multiprocessing.connection import Connection, wait
 from typing import Any, Final
 
 import msgspec
+import numpy as np
 
+from trellis.api.kube.coordination import Event
+from trellis.api.kube.meta import KubeObject
+from trellis.api.kube.nodes import Node
+from trellis.api.kube.pods import Pod
 from trellis.base.errors import TrellisError
+from trellis.base.garbage_collection import pause_garbage_collection
+from trellis.sim.child_processes import start_ignoring_interrupts
+from trellis.sim.cluster.cluster import ModelCluster
+from trellis.sim.cluster.telemetry import PodEvent
+from trellis.sim.components.control_plane import ControlPlane
+from trellis.sim.components.objects import read_objects
+from trellis.sim.components.recommender import find_unknown_recommenders
 from trellis.sim.fleet import Fleet, Variant
-from trellis.sim.policies import read_policies
-from trellis.sim.recommending import stand_ins
+from trellis.sim.kernel import Kernel
 from trellis.sim.results import RunResult, VariantResult
-from trellis.sim.undisturbed import start_undisturbed
-from trellis.sim.variant import Progress, run_variant
+from trellis.sim.scores.scorer import Scorer
+
+# Whoever waits for the end is told this often, in steps.
+_PROGRESS_STEPS: Final = 16
+
+
+class SimulationProgress(msgspec.Struct, frozen=True):
+    """How far a variant is: steps that are done, of how many, and the time in it."""
+
+    variant: str
+    done: int
+    steps: int
+    time: float
+
+
+def run_variant(
+    fleet: Fleet,
+    variant: Variant,
+    *,
+    progress: Callable[[SimulationProgress], None] = lambda _progress: None,
+    stop: Callable[[], bool] = lambda: False,
+) -> VariantResult:
+    """One variant from beginning to end, or until `stop` says so; `InvalidInput` if it cannot be meant."""
+    clock, fleet = fleet.clock, fleet.of_variant(variant)
+    # Nothing that a run makes is in a cycle, and to look for such things takes a tenth of its time.
+    with pause_garbage_collection():
+        run = _VariantRun(fleet, variant)
+        for number in range(clock.steps):
+            reached = clock.begin + number * clock.step
+            if number % _PROGRESS_STEPS == 0:
+                progress(SimulationProgress(variant.name, number, clock.steps, reached))
+                if stop():
+                    return run.result(partial_until=reached)
+            run.step(number, reached)
+        run.end(clock.end)
+        progress(SimulationProgress(variant.name, clock.steps, clock.steps, clock.end))
+        return run.result(partial_until=None)
+
+
+class _VariantRun:
+    """A variant under way: it watches the cluster for whoever decides, and for the scores."""
+
+    def __init__(self, fleet: Fleet, variant: Variant) -> None:
+        self._variant = variant
+        self._kernel = Kernel(fleet.clock.begin)
+        self._scoring = Scorer(fleet)
+        self._deciding = ControlPlane(
+            fleet,
+            variant,
+            self._kernel,
+            advised=self._scoring.advised,
+            because=self._scoring.marking.because,
+        )
+        # The same draws for every variant, so that they differ by what is decided alone.
+        rng = np.random.default_rng(fleet.seed)
+        self._cluster = ModelCluster(fleet, self._kernel, self._deciding.admit, rng, self)
+        self._deciding.begin(self._cluster)
+        self._cluster.begin()
+
+    def step(self, number: int, time: float) -> None:
+        """Everything that happens until a step begins, and the step."""
+        self._kernel.run_until(time)
+        usage = self._cluster.step(number)
+        self._deciding.measured(usage, self._cluster.rows)
+        self._scoring.step(usage, self._cluster, self._deciding.chunks)
+
+    def end(self, time: float) -> None:
+        """Everything that happens in the last step."""
+        self._kernel.run_until(time)
+
+    def result(self, partial_until: float | None) -> VariantResult:
+        """What came of it so far."""
+        nodes = self._deciding.node_figures
+        return self._scoring.result(self._variant, self._cluster, self._deciding.verdicts, partial_until, nodes)
+
+    def pod(self, old: Pod | None, new: Pod | None) -> None:
+        """A pod changed."""
+        self._deciding.pod(old, new)
+        if new is None and old is not None:
+            self._scoring.marking.gone(old.metadata.uid)
+
+    def workload(self, kind: str, old: KubeObject | None, new: KubeObject | None) -> None:
+        """A controller changed."""
+        self._deciding.workload(kind, old, new)
+        if old is not None and new is not None:
+            self._scoring.changed(self._kernel.now, kind, old, new)
+
+    def node(self, old: Node | None, new: Node | None) -> None:
+        """A node changed."""
+        self._deciding.node(old, new)
+
+    def event(self, event: Event) -> None:
+        """A kubelet evicted a pod."""
+        self._deciding.event(event)
+
+    def happened(self, workload: int, what: PodEvent, pod: Pod, text: str) -> None:
+        """Something happened to a pod."""
+        self._scoring.happened(self._kernel.now, workload, what, pod, text)
+
 
 # How often somebody who might want to stop is asked, in seconds.
-_ASKED_EVERY: Final = 0.1
+_POLL_SECONDS: Final = 0.1
 _STOP: Final = b"stop"
 
-Told = Callable[[Progress], None]
+OnProgress = Callable[[SimulationProgress], None]
 
 
 def simulate(
     fleet: Fleet,
     *,
-    progress: Told = lambda _progress: None,
+    progress: OnProgress = lambda _progress: None,
     stop: Callable[[], bool] = lambda: False,
     processes: int = 1,
 ) -> RunResult:
@@ -64,20 +174,20 @@ def simulate(
 
 
 def _stand_ins(variant: Variant, begin: float) -> Iterator[str]:
-    for name in stand_ins(read_policies(variant.objects, begin).vpas):
+    for name in find_unknown_recommenders(read_objects(variant.objects, begin).vpas):
         yield f"variant {variant.name}: recommender {name} does not come with Trellis; the default algorithm stood in"
 
 
 def _one_by_one(
-    fleet: Fleet, progress: Told, stop: Callable[[], bool], _together: int
+    fleet: Fleet, progress: OnProgress, stop: Callable[[], bool], _together: int
 ) -> Iterator[tuple[str, VariantResult | str]]:
     for variant in fleet.variants:
         if stop():
             return
-        yield variant.name, _tried(fleet, variant, progress, stop)
+        yield variant.name, _run_caught(fleet, variant, progress, stop)
 
 
-def _tried(fleet: Fleet, variant: Variant, progress: Told, stop: Callable[[], bool]) -> VariantResult | str:
+def _run_caught(fleet: Fleet, variant: Variant, progress: OnProgress, stop: Callable[[], bool]) -> VariantResult | str:
     try:
         return run_variant(fleet, variant, progress=progress, stop=stop)
     except TrellisError as error:
@@ -95,7 +205,7 @@ class _Worker:
         self.line, theirs = context.Pipe()
         alone = msgspec.structs.replace(fleet, variants=(variant,))
         self._process = context.Process(target=_work, args=(alone, theirs), name=f"variant {variant.name}", daemon=True)
-        start_undisturbed(self._process)
+        start_ignoring_interrupts(self._process)
         theirs.close()
 
     def stop(self) -> None:
@@ -106,15 +216,15 @@ class _Worker:
             # It is over already, and what it said last is still to be read.
             return
 
-    def read(self, progress: Told) -> VariantResult | str | None:
+    def read(self, progress: OnProgress) -> VariantResult | str | None:
         """What it says: how far it is, or what came of it."""
         try:
             kind, said = msgspec.msgpack.decode(self.line.recv_bytes(), type=tuple[str, msgspec.Raw])
         except (EOFError, OSError):
             self._process.join()
             return f"its process ended with exit code {self._process.exitcode}"
-        if kind == Progress.__name__:
-            progress(msgspec.msgpack.decode(said, type=Progress))
+        if kind == SimulationProgress.__name__:
+            progress(msgspec.msgpack.decode(said, type=SimulationProgress))
             return None
         if kind == VariantResult.__name__:
             return msgspec.msgpack.decode(said, type=VariantResult)
@@ -128,7 +238,7 @@ class _Worker:
 
 
 def _in_processes(
-    fleet: Fleet, progress: Told, stop: Callable[[], bool], together: int
+    fleet: Fleet, progress: OnProgress, stop: Callable[[], bool], together: int
 ) -> Iterator[tuple[str, VariantResult | str]]:
     waiting = list(reversed(fleet.variants))
     working: dict[Any, _Worker] = {}
@@ -142,7 +252,7 @@ def _in_processes(
             while waiting and len(working) < together and not is_stopping:
                 worker = _Worker(fleet, waiting.pop())
                 working[worker.line] = worker
-            for line in wait(list(working), _ASKED_EVERY):
+            for line in wait(list(working), _POLL_SECONDS):
                 outcome = working[line].read(progress)
                 if outcome is not None:
                     over = working.pop(line)
@@ -156,7 +266,7 @@ def _in_processes(
 def _work(fleet: Fleet, line: Connection) -> None:
     """What such a process does."""
 
-    def say(said: Progress | VariantResult | str) -> None:
+    def say(said: SimulationProgress | VariantResult | str) -> None:
         line.send_bytes(msgspec.msgpack.encode((type(said).__name__, said)))
 
-    say(_tried(fleet, fleet.variants[0], say, line.poll))
+    say(_run_caught(fleet, fleet.variants[0], say, line.poll))

@@ -1,38 +1,57 @@
-"""How do texts of usage become numbers? CPU in cores and memory in bytes, NaN where there is nothing to know.
+"""Parses amounts of usage into columns, and counts what cannot be read by reason.
 
-CPU is counted in whole millicores, rounded up, and memory in whole bytes, as upstream does it: a difference there would
-be one in recommendations.
+CPU is in cores and memory in bytes, NaN where nothing is known. CPU is counted in whole millicores, rounded up, and
+memory in whole bytes, as upstream does it: a difference there would be one in recommendations.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
 
 from trellis.base.errors import InvalidQuantity
-from trellis.base.quantity import Quantity
-from trellis.base.quantity_columns import Counts, milli_column, unit_column
+from trellis.base.quantities import Quantity
+from trellis.base.quantity_columns import Counts, parse_milli_column, parse_unit_column
+from trellis.base.reasons import Reason, Severity
 from trellis.core.usage.columns import FloatColumn
+
+UNREADABLE_ENTRY: Final = Reason(
+    "UnreadableUsageEntry",
+    "An entry of an answer with usage is malformed, or does not say of which container it is.",
+    Severity.WARNING,
+)
+WITHOUT_TIME: Final = Reason(
+    "UsageWithoutTime", "An entry with usage has no time, or none that can be read.", Severity.WARNING
+)
+UNREADABLE_AMOUNT: Final = Reason(
+    "UnreadableUsageAmount", "An amount of usage is negative, or is no quantity.", Severity.WARNING
+)
+
+
+def count_by_code(counts: Mapping[Reason, int]) -> dict[str, int]:
+    """The counts by code, without those that are zero."""
+    return {reason.code: count for reason, count in counts.items() if count}
+
 
 _USUAL: Final = re.compile(r"[0-9]+(?:[numkMGTPE]|[KMGTPE]i)?")
 _MISSING: Final = -1
 
 
-def cores_of(texts: Sequence[str | None]) -> tuple[FloatColumn, int]:
+def parse_cores(texts: Sequence[str | None]) -> tuple[FloatColumn, int]:
     """CPU, and how many texts are negative or no quantities. None is just missing."""
-    amounts, unreadable = _read(texts, milli_column)
+    amounts, unreadable = _parse_column(texts, parse_milli_column)
     return amounts / 1000.0, unreadable
 
 
-def bytes_of(texts: Sequence[str | None]) -> tuple[FloatColumn, int]:
+def parse_bytes(texts: Sequence[str | None]) -> tuple[FloatColumn, int]:
     """Memory, and how many texts are negative or no quantities. None is just missing."""
-    return _read(texts, unit_column)
+    return _parse_column(texts, parse_unit_column)
 
 
-def _read(
+def _parse_column(
     texts: Sequence[str | None], column: Callable[[Sequence[str | None], int], Counts]
 ) -> tuple[FloatColumn, int]:
     try:

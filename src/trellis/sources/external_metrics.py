@@ -1,9 +1,9 @@
-"""What do containers use now, according to external.metrics.k8s.io?
+"""Reads the current usage of containers from external.metrics.k8s.io.
 
-Upstream's `--use-external-metrics`, with two differences. One request brings a metric for all pods that a VPA selects,
-where upstream makes one for each pod: the label `pod` of a value says which it is of. Only where no value has that
-label, or the whole is refused, is each pod asked for, as upstream does. And what cannot be had is reported and costs
-nobody else its own: no other VPA, and no other pod.
+Upstream's `--use-external-metrics`, with two differences. One request brings a metric for all pods that a VPA
+selects, where upstream makes one for each pod: the label `pod` of a value says which it is of. Only where no value
+has that label, or the whole is refused, is each pod asked for, as upstream does. And what cannot be read is
+reported and affects no other VPA and no other pod.
 """
 
 from __future__ import annotations
@@ -16,16 +16,22 @@ from urllib.parse import quote
 import msgspec
 import numpy as np
 
-from trellis.api.kube.lenient import convert_leniently
+from trellis.api.kube.decoder import convert_leniently
 from trellis.api.kube.slices import NOTHING, Labels, QuantityText
 from trellis.base.errors import InvalidTime, KubeError, UnreadableObject
 from trellis.base.selectors import Selector
 from trellis.base.times import parse_time
 from trellis.core.usage.samples import Samples
 from trellis.kube.client import Client
-from trellis.kube.requests import JSON, Request
-from trellis.sources.amounts import bytes_of, cores_of
-from trellis.sources.unread import UNREADABLE_AMOUNT, UNREADABLE_ENTRY, WITHOUT_TIME, counted
+from trellis.kube.transport.requests import JSON, Request
+from trellis.sources.amounts import (
+    UNREADABLE_AMOUNT,
+    UNREADABLE_ENTRY,
+    WITHOUT_TIME,
+    count_by_code,
+    parse_bytes,
+    parse_cores,
+)
 
 GROUP: Final = "external.metrics.k8s.io/v1beta1"
 # The label by which upstream tells pods apart.
@@ -62,17 +68,17 @@ class ExternalBatch(msgspec.Struct, frozen=True):
     unread: Mapping[str, int]
 
 
-class _Value(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+class _ExternalMetricValue(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     metric_labels: Labels = NOTHING
     timestamp: str = ""
     value: QuantityText | None = None
 
 
-class _List(msgspec.Struct):
+class _ExternalMetricList(msgspec.Struct):
     items: list[msgspec.Raw] | None
 
 
-class _Key(NamedTuple):
+class _SampleKey(NamedTuple):
     """One sample: CPU and memory of the same container and time belong together."""
 
     namespace: str
@@ -81,14 +87,14 @@ class _Key(NamedTuple):
     time: float
 
 
-class _Answered(NamedTuple):
+class _MetricValues(NamedTuple):
     """The values of a metric by the pod that was asked for, if one was, and what is wrong with the rest."""
 
     values: Mapping[str, Sequence[msgspec.Raw]]
     problem: str = ""
 
 
-_LISTS: Final = msgspec.json.Decoder(_List)
+_LISTS: Final = msgspec.json.Decoder(_ExternalMetricList)
 
 
 class ExternalMetrics:
@@ -102,7 +108,7 @@ class ExternalMetrics:
     async def fetch(self, queries: Sequence[ExternalQuery]) -> ExternalBatch:
         """The newest sample of every container that these VPAs select, and what went wrong."""
         seats = asyncio.Semaphore(_MOST_AT_ONCE)
-        gathered = _Gathered(self._container_label)
+        gathered = _SampleCollector(self._container_label)
         asked = [
             (query, resource, metric)
             for query in queries
@@ -119,16 +125,16 @@ class ExternalMetrics:
                 gathered.take(query.namespace, resource, values, pod)
         return gathered.batch(tuple(problems))
 
-    async def _ask(self, query: ExternalQuery, metric: str, seats: asyncio.Semaphore) -> _Answered:
+    async def _ask(self, query: ExternalQuery, metric: str, seats: asyncio.Semaphore) -> _MetricValues:
         whole = await self._list(query, metric, "", seats)
         if isinstance(whole, list):
             if not query.pods or any(map(_names_a_pod, whole)):
-                return _Answered({"": whole})
+                return _MetricValues({"": whole})
         # Who answers for single pods alone does so for the first; else there is no need to ask for all of them.
         elif not query.pods or isinstance(await self._list(query, metric, query.pods[0], seats), str):
-            return _Answered({}, whole)
+            return _MetricValues({}, whole)
         parts = await asyncio.gather(*(self._list(query, metric, pod, seats) for pod in query.pods))
-        return _answered(dict(zip(query.pods, parts, strict=True)))
+        return _combine_pods(dict(zip(query.pods, parts, strict=True)))
 
     async def _list(
         self, query: ExternalQuery, metric: str, pod: str, seats: asyncio.Semaphore
@@ -145,10 +151,10 @@ class ExternalMetrics:
             return str(UnreadableObject("ExternalMetricValueList", f"cannot be read: {error}"))
 
 
-class _Gathered:
+class _SampleCollector:
     def __init__(self, container_label: str) -> None:
         self._container_label = container_label
-        self._found: dict[_Key, dict[str, str | None]] = {}
+        self._found: dict[_SampleKey, dict[str, str | None]] = {}
         self._unreadable = 0
         self._without_time = 0
 
@@ -165,13 +171,13 @@ class _Gathered:
             except InvalidTime:
                 self._without_time += 1
                 continue
-            self._found.setdefault(_Key(namespace, pod, container, time), {})[resource] = value.value
+            self._found.setdefault(_SampleKey(namespace, pod, container, time), {})[resource] = value.value
 
     def batch(self, problems: tuple[ExternalProblem, ...]) -> ExternalBatch:
         # Oldest first: of two samples of a container the model takes them in this order only.
         keys = sorted(self._found, key=lambda key: key.time)
-        cpu, unreadable_cpu = cores_of([self._found[key].get("cpu") for key in keys])
-        memory, unreadable_memory = bytes_of([self._found[key].get("memory") for key in keys])
+        cpu, unreadable_cpu = parse_cores([self._found[key].get("cpu") for key in keys])
+        memory, unreadable_memory = parse_bytes([self._found[key].get("memory") for key in keys])
         unread = {
             UNREADABLE_ENTRY: self._unreadable,
             WITHOUT_TIME: self._without_time,
@@ -185,17 +191,17 @@ class _Gathered:
             cpu,
             memory,
         )
-        return ExternalBatch(samples, problems, counted(unread))
+        return ExternalBatch(samples, problems, count_by_code(unread))
 
 
-def _answered(parts: Mapping[str, list[msgspec.Raw] | str]) -> _Answered:
+def _combine_pods(parts: Mapping[str, list[msgspec.Raw] | str]) -> _MetricValues:
     """What pods that were asked for one by one are known by; one that is not answered for costs no other its values."""
     values = {pod: part for pod, part in parts.items() if isinstance(part, list)}
     problems = {pod: part for pod, part in parts.items() if isinstance(part, str)}
     if not problems:
-        return _Answered(values)
+        return _MetricValues(values)
     pod, problem = next(iter(problems.items()))
-    return _Answered(values, f"{len(problems)} of {len(parts)} pods are not answered for; {pod}: {problem}")
+    return _MetricValues(values, f"{len(problems)} of {len(parts)} pods are not answered for; {pod}: {problem}")
 
 
 def _request(namespace: str, metric: str, selector: str) -> Request:
@@ -208,9 +214,9 @@ def _names_a_pod(raw: msgspec.Raw) -> bool:
     return value is not None and bool(value.metric_labels.get(POD_LABEL))
 
 
-def _value(raw: msgspec.Raw) -> _Value | None:
+def _value(raw: msgspec.Raw) -> _ExternalMetricValue | None:
     try:
         document: Any = msgspec.json.decode(raw)
-        return convert_leniently(document, _Value)
+        return convert_leniently(document, _ExternalMetricValue)
     except _UNREADABLE:
         return None

@@ -1,6 +1,6 @@
-"""What do containers use now, according to metrics.k8s.io?
+"""Reads the current usage of containers from metrics.k8s.io.
 
-All pods come in one answer, 20 MB for 50,000 of them. It is taken apart item by item, so that one that makes no sense
+All pods come in one answer, 20 MB for 50,000 of them. It is taken apart item by item, so that one malformed item
 costs no other, and so that other threads get their turn in between.
 """
 
@@ -13,16 +13,22 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from trellis.api.kube.lenient import convert_leniently
+from trellis.api.kube.decoder import convert_leniently
 from trellis.api.kube.slices import QuantityText
 from trellis.base.errors import InvalidTime, ServerFault, UnreadableObject
 from trellis.base.times import parse_time
 from trellis.core.usage.samples import Samples
 from trellis.kube.client import Client
-from trellis.kube.requests import Request, build_list
 from trellis.kube.resources import POD_METRICS
-from trellis.sources.amounts import bytes_of, cores_of
-from trellis.sources.unread import UNREADABLE_AMOUNT, UNREADABLE_ENTRY, WITHOUT_TIME, counted
+from trellis.kube.transport.requests import Request, build_list
+from trellis.sources.amounts import (
+    UNREADABLE_AMOUNT,
+    UNREADABLE_ENTRY,
+    WITHOUT_TIME,
+    count_by_code,
+    parse_bytes,
+    parse_cores,
+)
 
 # What is read on the event loop itself: a millisecond or two.
 _SHORT_BYTES: Final = 1 << 18
@@ -35,35 +41,35 @@ class PodMetricsBatch(msgspec.Struct, frozen=True):
     unread: Mapping[str, int]
 
 
-class _Usage(msgspec.Struct, frozen=True, gc=False):
+class _UsageField(msgspec.Struct, frozen=True, gc=False):
     cpu: QuantityText | None = None
     memory: QuantityText | None = None
 
 
-class _Container(msgspec.Struct, frozen=True, gc=False):
+class _ContainerMetrics(msgspec.Struct, frozen=True, gc=False):
     name: str = ""
-    usage: _Usage = _Usage()
+    usage: _UsageField = _UsageField()
 
 
-class _Metadata(msgspec.Struct, frozen=True, gc=False):
+class _PodMetricsMetadata(msgspec.Struct, frozen=True, gc=False):
     name: str
     namespace: str
 
 
-class _Item(msgspec.Struct, frozen=True, gc=False):
-    metadata: _Metadata
+class _PodMetricsItem(msgspec.Struct, frozen=True, gc=False):
+    metadata: _PodMetricsMetadata
     timestamp: str = ""
-    containers: tuple[_Container, ...] = ()
+    containers: tuple[_ContainerMetrics, ...] = ()
 
 
-class _List(msgspec.Struct):
+class _PodMetricsList(msgspec.Struct):
     """`items` is required: what has none is not a list without usage, but something else."""
 
     items: list[msgspec.Raw] | None
 
 
-_LISTS: Final = msgspec.json.Decoder(_List)
-_ITEMS: Final = msgspec.json.Decoder(_Item)
+_LISTS: Final = msgspec.json.Decoder(_PodMetricsList)
+_ITEMS: Final = msgspec.json.Decoder(_PodMetricsItem)
 _UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
@@ -91,12 +97,12 @@ def read_pod_metrics(body: bytes) -> PodMetricsBatch:
         raws = _LISTS.decode(body).items or []
     except _UNREADABLE as error:
         raise UnreadableObject("PodMetricsList", f"cannot be read: {error}") from error
-    columns = _Columns()
+    columns = _PodMetricsColumns()
     columns.take(raws)
     return columns.batch()
 
 
-class _Columns:
+class _PodMetricsColumns:
     """Usage as it is gathered, a column for each thing that is known of a container."""
 
     def __init__(self) -> None:
@@ -136,8 +142,8 @@ class _Columns:
                 self.memory.append(container.usage.memory)
 
     def batch(self) -> PodMetricsBatch:
-        cpu, unreadable_cpu = cores_of(self.cpu)
-        memory, unreadable_memory = bytes_of(self.memory)
+        cpu, unreadable_cpu = parse_cores(self.cpu)
+        memory, unreadable_memory = parse_bytes(self.memory)
         unread = {
             UNREADABLE_ENTRY: self.unreadable,
             WITHOUT_TIME: self.without_time,
@@ -145,7 +151,7 @@ class _Columns:
         }
         times = np.array(self.times, dtype=np.float64)
         return PodMetricsBatch(
-            Samples(self.namespaces, self.pods, self.containers, times, cpu, memory), counted(unread)
+            Samples(self.namespaces, self.pods, self.containers, times, cpu, memory), count_by_code(unread)
         )
 
 
@@ -158,14 +164,14 @@ def _request(namespace: str) -> Request:
     return msgspec.structs.replace(asked, headers={**asked.headers, "Accept-Encoding": "identity"})
 
 
-def _item(raw: msgspec.Raw) -> _Item | None:
+def _item(raw: msgspec.Raw) -> _PodMetricsItem | None:
     try:
         return _ITEMS.decode(raw)
     except _UNREADABLE:
         pass
     try:
         document: Any = msgspec.json.decode(raw)
-        return convert_leniently(document, _Item)
+        return convert_leniently(document, _PodMetricsItem)
     except _UNREADABLE:
         return None
 

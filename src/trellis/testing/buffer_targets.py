@@ -1,4 +1,4 @@
-"""The conformance suite for kinds of targets: can a Buffer keep room for yours?
+"""The conformance suite for kinds of Buffer targets.
 
 With pytest, one line makes a test of every rule:
 
@@ -6,20 +6,153 @@ With pytest, one line makes a test of every rule:
 
     test_conformance = conformance_tests(GameServerSets, [BUSY, NEW])
 
-Without it, `failures_of(GameServerSets, [BUSY, NEW])` says what is wrong. Either takes something that makes the kind,
-and objects of it as the API server stores them. The rules are those of `trellis.core.buffers.target_kinds`.
+Without it, `failures_of(GameServerSets, [BUSY, NEW])` lists what is wrong. Either takes something that makes the
+kind, and objects of it as the API server stores them. The rules are those of `trellis.core.buffers.target_kinds`;
+each is a function that raises `Nonconformance` when it is broken.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Final
+import copy
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from trellis.testing import buffer_target_checks as checks
-from trellis.testing.answers import Nonconformance
-from trellis.testing.buffer_target_checks import Document, Factory
+from trellis.api.kinds.parts import TargetReference
+from trellis.api.kube.decoder import convert_object
+from trellis.api.kube.pods import PodTemplateSpec
+from trellis.api.resolve import EffectiveBuffer, FixedReplicas, Strategy
+from trellis.base.errors import UnreadableObject
+from trellis.core.buffers import BufferSettings, TargetFacts, TargetKind, TargetReading, TranslationFacts, translate
+from trellis.testing.conformance import Nonconformance
+from trellis.testing.isolation import no_clock, no_io
+
+Factory: TypeAlias = Callable[[], TargetKind]
+Document: TypeAlias = Mapping[str, Any]
+
+_VERSION: Final = re.compile(r"[a-z0-9.-]+\.[a-z0-9.-]+/v[0-9a-z]+")
+_KIND: Final = re.compile(r"[A-Z][A-Za-z0-9]*")
+_PLURAL: Final = re.compile(r"[a-z][a-z0-9]*")
+_NOW: Final = 1_800_000_000.0
+
+
+def declares_itself(make: Factory, _documents: Sequence[Document]) -> None:
+    """It says its apiVersion, its kind and its plural, and has a `read`."""
+    kind = make()
+    if not isinstance(kind, TargetKind):
+        raise Nonconformance("it lacks api_version, kind, plural or read")
+    declared: list[tuple[re.Pattern[str], Any]] = [
+        (_VERSION, kind.api_version),
+        (_KIND, kind.kind),
+        (_PLURAL, kind.plural),
+    ]
+    for form, what in declared:
+        if not isinstance(what, str) or not form.fullmatch(what):
+            raise Nonconformance(f'"{what}" is not written as Kubernetes writes it')
+
+
+def reads_its_own(make: Factory, documents: Sequence[Document]) -> None:
+    """It reads every object: a count that is none or not negative, and a selector that chooses by labels."""
+    if not documents:
+        raise Nonconformance("there is no object to read")
+    for document in documents:
+        found = _read(make(), document)
+        replicas: Any = found.replicas
+        if replicas is not None and (not isinstance(replicas, int) or isinstance(replicas, bool) or replicas < 0):
+            raise Nonconformance(f"replicas is {replicas!r}, which is no count")
+        if found.selector.selects_nothing or not found.selector.requirements:
+            raise Nonconformance("its selector chooses no pod, or all of them")
+
+
+def makes_room(make: Factory, documents: Sequence[Document]) -> None:
+    """Of every object that has a template a chunk can be made, and its pods are those that the selector chooses."""
+    for document in documents:
+        found = _read(make(), document)
+        if found.template is None:
+            continue
+        try:
+            template = convert_object(dict(found.template), PodTemplateSpec)
+        except UnreadableObject as error:
+            raise Nonconformance(f"its template cannot be read: {error.rule}") from error
+        if not found.selector.matches(template.metadata.labels):
+            raise Nonconformance("pods of its template would not be chosen by its selector")
+        translation = translate(
+            _buffer(make()), TranslationFacts(TargetFacts(1, template=template)), _NOW, BufferSettings()
+        )
+        if translation.pod_spec is None:
+            raise Nonconformance(f"no chunk can be made of its template: {translation.ready}")
+
+
+def takes_a_new_object(make: Factory, documents: Sequence[Document]) -> None:
+    """It reads an object that has no status yet."""
+    for document in documents:
+        _read(make(), {name: value for name, value in document.items() if name != "status"})
+
+
+def changes_nothing(make: Factory, documents: Sequence[Document]) -> None:
+    """It leaves the object as it is."""
+    for document in documents:
+        given = copy.deepcopy(dict(document))
+        _given(make(), given)
+        if given != dict(document):
+            raise Nonconformance("the object was another one afterwards")
+
+
+def repeats_itself(make: Factory, documents: Sequence[Document]) -> None:
+    """It says the same whenever it is asked, and whoever asks."""
+    for document in documents:
+        kind = make()
+        if not _read(kind, document) == _read(kind, document) == _read(make(), document):
+            raise Nonconformance("it said something else when it was asked again")
+
+
+def does_no_io(make: Factory, documents: Sequence[Document]) -> None:
+    """It opens no file, no socket and no process: all it needs is in the object."""
+    kind = make()
+    with no_io() as seen:
+        _quietly(kind, documents)
+    if seen:
+        raise Nonconformance(f"it reached outside: {seen[0]}")
+
+
+def reads_no_clock(make: Factory, documents: Sequence[Document]) -> None:
+    """It does not ask what time it is."""
+    kind = make()
+    with no_clock() as seen:
+        _quietly(kind, documents)
+    if seen:
+        raise Nonconformance(f"it read the clock: {seen[0]}")
+
+
+def _read(kind: TargetKind, document: Document) -> TargetReading:
+    """What it says of a copy: whether it changes what it is given is a rule of its own."""
+    return _given(kind, copy.deepcopy(dict(document)))
+
+
+def _given(kind: TargetKind, document: Document) -> TargetReading:
+    try:
+        found = kind.read(document)
+    except Exception as error:
+        raise Nonconformance(f"it raised {type(error).__name__}: {error}") from error
+    if not isinstance(found, TargetReading):
+        raise Nonconformance(f"it gave a {type(found).__name__} instead of a TargetReading")
+    return found
+
+
+def _quietly(kind: TargetKind, documents: Sequence[Document]) -> None:
+    for document in documents:
+        try:
+            kind.read(copy.deepcopy(dict(document)))
+        except Exception:  # noqa: BLE001 - another rule is about that
+            return
+
+
+def _buffer(kind: TargetKind) -> EffectiveBuffer:
+    target = TargetReference(kind.api_version, kind.kind, "any")
+    return EffectiveBuffer("", Strategy.KEEP_EMPTY, target, FixedReplicas(1), None, None)
+
 
 __all__ = ["CHECKS", "Check", "Failure", "Nonconformance", "conformance_tests", "failures_of"]
 
@@ -47,14 +180,14 @@ CHECKS: Final = tuple(
     map(
         _check,
         (
-            checks.declares_itself,
-            checks.reads_its_own,
-            checks.makes_room,
-            checks.takes_a_new_object,
-            checks.changes_nothing,
-            checks.repeats_itself,
-            checks.does_no_io,
-            checks.reads_no_clock,
+            declares_itself,
+            reads_its_own,
+            makes_room,
+            takes_a_new_object,
+            changes_nothing,
+            repeats_itself,
+            does_no_io,
+            reads_no_clock,
         ),
     )
 )

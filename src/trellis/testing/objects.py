@@ -13,11 +13,11 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from trellis.api.fields import DURATION_PATTERN, Field
-from trellis.api.kinds import Kind
-from trellis.api.problems import REQUIRED, Path, Problem
-from trellis.api.schema import Node, Shape, schema_of
-from trellis.api.validate import validate
+from trellis.api.problems import REQUIRED, Path, ValidationProblem
+from trellis.api.registry import Kind
+from trellis.api.schema.fields import DURATION_PATTERN, Field
+from trellis.api.schema.tree import JsonShape, SchemaNode, schema_of
+from trellis.api.validation import validate
 
 QUANTITIES = ("0", "1", "2", "500m", "250m", "1.5", "1G", "2Gi", "5120Mi", "1e3", "+3", ".5", 0, 1, 4, 40)
 DURATIONS = ("0s", "10s", "2m", "1h30m", "1.5h", "100ms")
@@ -57,7 +57,7 @@ def flawed_specs(kind: Kind) -> st.SearchStrategy[Any]:
     return valid_specs(kind).flatmap(_with_a_flaw)
 
 
-def refusals(kind: Kind, spec: object) -> list[Problem]:
+def refusals(kind: Kind, spec: object) -> list[ValidationProblem]:
     """What a spec is refused for."""
     document = {"metadata": {"name": "x"}, "spec": spec}
     return [problem for problem in validate(kind, document) if problem.is_error]
@@ -78,7 +78,7 @@ def mended(kind: Kind, spec: Any) -> Any:
     return spec
 
 
-def _add(node: Node, value: Any, path: Path) -> bool:
+def _add(node: SchemaNode, value: Any, path: Path) -> bool:
     """Fill in what a path leads to, if it is not there or empty; in an object, the first field it does not have."""
     for step in path:
         below = node.items if isinstance(step, int) else node.members.get(step)
@@ -94,20 +94,20 @@ def _add(node: Node, value: Any, path: Path) -> bool:
     return bool(absent)
 
 
-def _least(node: Node) -> Any:
+def _least(node: SchemaNode) -> Any:
     """The smallest value that follows the schema."""
     match node.shape:
-        case Shape.OBJECT:
+        case JsonShape.OBJECT:
             return {name: _least(node.members[name]) for name in node.required}
-        case Shape.LIST if node.items is not None:
+        case JsonShape.LIST if node.items is not None:
             return [_least(node.items) for _ in range(node.field.min_items or 0)]
-        case Shape.MAP | Shape.LIST:
+        case JsonShape.MAP | JsonShape.LIST:
             return {}
         case _:
             return _scalars(node)[-1]
 
 
-def _remove(node: Node, value: Any, path: Path) -> None:
+def _remove(node: SchemaNode, value: Any, path: Path) -> None:
     """Take out the innermost part of a path that may be left out: a list's item, or an optional field."""
     removable: tuple[Any, str | int] | None = None
     for step in path:
@@ -151,38 +151,38 @@ def _places(value: Any) -> Iterator[tuple[Any, Any]]:
         yield from _places(below)
 
 
-def _values(node: Node) -> st.SearchStrategy[Any]:
+def _values(node: SchemaNode) -> st.SearchStrategy[Any]:
     match node.shape:
-        case Shape.OBJECT:
+        case JsonShape.OBJECT:
             return _objects(node)
-        case Shape.LIST if node.items is not None:
+        case JsonShape.LIST if node.items is not None:
             least, most = node.field.min_items or 0, min(node.field.max_items or 3, 3)
             return st.lists(_values(node.items), min_size=least, max_size=most)
-        case Shape.MAP if node.items is not None and not node.field.opaque:
+        case JsonShape.MAP if node.items is not None and not node.field.opaque:
             keys = st.sampled_from(("cpu", "memory", "app", "example.com/gpu"))
             return st.dictionaries(keys, _values(node.items), max_size=3)
-        case Shape.MAP:
+        case JsonShape.MAP:
             return st.dictionaries(st.sampled_from(("a", "b")), st.sampled_from((0, "x", True)), max_size=2)
         case _:
             return st.sampled_from(_scalars(node))
 
 
-def _objects(node: Node) -> st.SearchStrategy[Any]:
+def _objects(node: SchemaNode) -> st.SearchStrategy[Any]:
     required = {name: _values(node.members[name]) for name in node.required}
     optional = {name: _values(member) for name, member in node.members.items() if name not in required}
     return st.fixed_dictionaries(required, optional=optional)
 
 
-def _scalars(node: Node) -> tuple[Any, ...]:
+def _scalars(node: SchemaNode) -> tuple[Any, ...]:
     field = node.field
     match node.shape:
-        case Shape.QUANTITY:
+        case JsonShape.QUANTITY:
             return QUANTITIES
-        case Shape.INTEGER:
+        case JsonShape.INTEGER:
             return tuple(sorted({_clamp(number, field) for number in (0, 1, 2, 3, 8, 10, 100, 2**31 - 1)}))
-        case Shape.NUMBER:
+        case JsonShape.NUMBER:
             return (0, 1, 0.5, -2.25)
-        case Shape.BOOLEAN:
+        case JsonShape.BOOLEAN:
             return (True, False)
         case _ if field.enum:
             return field.enum

@@ -1,8 +1,8 @@
-"""Rows to ask a recommender about, made of what containers used, by way of the usage model that is used in production.
+"""Rows to ask a recommender about, built from what containers used by way of the production usage model.
 
     rows = rows_of([Used(cpu=[0.2] * 48, memory=[3e8] * 48)])      # two days, a sample every hour, until NOW
 
-`example_rows` has a container of every sort that comes to mind. It needs nothing but NumPy.
+`example_rows` has containers of many kinds. It needs nothing but NumPy.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from trellis.core.model.ooms import OomKill
-from trellis.core.model.pods import FollowedContainer, FollowedPod
+from trellis.core.cluster.oom_kills import OomKill
 from trellis.core.recommend.protocol import Rows
 from trellis.core.usage.columns import FloatColumn, RowKey
 from trellis.core.usage.model import UsageModel
 from trellis.core.usage.samples import Samples
+from trellis.core.usage.tracked_pods import TrackedContainer, TrackedPod
 
 # Half past an hour, so that an hour is running.
 NOW: Final = 1_760_002_200.0
@@ -80,16 +80,16 @@ def example_rows(*, history: bool, runs: bool = False) -> Rows:
     return rows_of(list(_examples()), history=history, runs=runs)
 
 
-def _pod(name: str, used: Used, now: float) -> FollowedPod:
+def _pod(name: str, used: Used, now: float) -> TrackedPod:
     cpu, memory = used.requests
-    container = FollowedContainer(_CONTAINER, memory, cpu)
-    return FollowedPod(_NAMESPACE, name, name, name, True, (container,), now - used.age)
+    container = TrackedContainer(_CONTAINER, memory, cpu)
+    return TrackedPod(_NAMESPACE, name, name, name, True, (container,), now - used.age)
 
 
-def _earlier_pods(name: str, used: Used, now: float) -> Iterator[FollowedPod]:
+def _earlier_pods(name: str, used: Used, now: float) -> Iterator[TrackedPod]:
     for number, ago in enumerate(used.runs):
         pod = f"{name}-{number}"
-        yield FollowedPod(_NAMESPACE, pod, pod, name, True, (FollowedContainer(_CONTAINER),), now - ago)
+        yield TrackedPod(_NAMESPACE, pod, pod, name, True, (TrackedContainer(_CONTAINER),), now - ago)
 
 
 def _samples(name: str, used: Used, now: float) -> Samples:

@@ -4,39 +4,33 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trellis.base.names import (
-    nearest,
-    why_not_label,
-    why_not_label_key,
-    why_not_label_value,
-    why_not_subdomain,
-)
+from trellis.base.names import check_dns_label, check_dns_subdomain, check_label_key, check_label_value, suggest_name
 
 
 @pytest.mark.parametrize("name", ["a", "0", "web-1", "a" * 63])
 def test_labels_are_accepted(name: str) -> None:
-    assert why_not_label(name) is None
-    assert why_not_subdomain(name) is None
+    assert check_dns_label(name) is None
+    assert check_dns_subdomain(name) is None
 
 
 @pytest.mark.parametrize("name", ["", "A", "-a", "a-", "a_b", "a.b", "a" * 64, "\u00e4", "a\n", "a b"])
 def test_what_is_no_label_is_refused(name: str) -> None:
-    assert why_not_label(name)
+    assert check_dns_label(name)
 
 
 @pytest.mark.parametrize("name", ["a.b", "0.1", "x-y.example.com", ".".join(["a" * 62] * 4)])
 def test_subdomains_are_accepted(name: str) -> None:
-    assert why_not_subdomain(name) is None
+    assert check_dns_subdomain(name) is None
 
 
 @pytest.mark.parametrize("name", ["", "a..b", ".a", "a.", "a.-b", "A.b", "a_b", "a" * 254, "a\n"])
 def test_what_is_no_subdomain_is_refused(name: str) -> None:
-    assert why_not_subdomain(name)
+    assert check_dns_subdomain(name)
 
 
 @pytest.mark.parametrize("key", ["app", "App_1.x-y", "example.com/app", "a" * 63, "x/" + "a" * 63, "in"])
 def test_label_keys_are_accepted(key: str) -> None:
-    assert why_not_label_key(key) is None
+    assert check_label_key(key) is None
 
 
 @pytest.mark.parametrize(
@@ -54,17 +48,17 @@ def test_label_keys_are_accepted(key: str) -> None:
     ],
 )
 def test_a_refused_label_key_names_the_part(key: str, part: str) -> None:
-    assert part in (why_not_label_key(key) or "")
+    assert part in (check_label_key(key) or "")
 
 
 @pytest.mark.parametrize("value", ["", "a", "A_1.b-c", "0", "a" * 63])
 def test_label_values_are_accepted(value: str) -> None:
-    assert why_not_label_value(value) is None
+    assert check_label_value(value) is None
 
 
 @pytest.mark.parametrize("value", ["-", "a-", "_a", "a/b", "a b", "a" * 64, "\u00e4", "a\n"])
 def test_what_is_no_label_value_is_refused(value: str) -> None:
-    assert why_not_label_value(value)
+    assert check_label_value(value)
 
 
 FIELDS = ("minAllowed", "maxAllowed", "controlledResources", "controlledValues", "mode")
@@ -84,23 +78,23 @@ FIELDS = ("minAllowed", "maxAllowed", "controlledResources", "controlledValues",
     ],
 )
 def test_a_slip_of_the_pen_is_guessed_and_another_word_is_not(word: str, meant: str | None) -> None:
-    assert nearest(word, FIELDS) == meant
+    assert suggest_name(word, FIELDS) == meant
 
 
 def test_a_difference_in_case_beats_a_slip() -> None:
-    assert nearest("auto", ["Autos", "AUTO", "aut"]) == "AUTO"
+    assert suggest_name("auto", ["Autos", "AUTO", "aut"]) == "AUTO"
 
 
 def test_of_equally_near_names_the_first_in_the_alphabet_is_taken() -> None:
-    assert nearest("caat", ["coat", "chat"]) == nearest("caat", ["chat", "coat"]) == "chat"
+    assert suggest_name("caat", ["coat", "chat"]) == suggest_name("caat", ["chat", "coat"]) == "chat"
 
 
 def test_there_is_nothing_near_in_nothing() -> None:
-    assert nearest("mode", []) is None
+    assert suggest_name("mode", []) is None
 
 
 @given(st.text(min_size=1), st.lists(st.text(min_size=1)))
 def test_the_word_itself_is_found_among_any_names(word: str, others: list[str]) -> None:
-    found = nearest(word, [*others, word])
+    found = suggest_name(word, [*others, word])
     assert found is not None
     assert found.lower() == word.lower()

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from trellis.core.lint.check import Checked, check
-from trellis.core.lint.manifests import Source
+from trellis.core.lint.check import CheckResult, check
+from trellis.core.lint.manifests import ManifestSource
 from trellis.reports.describe import describe_objects
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 
 
-def examined(*names: str) -> Checked:
+def examined(*names: str) -> CheckResult:
     files = [path for name in names for path in sorted(EXAMPLES.glob(name))]
-    return check([Source(str(path.relative_to(EXAMPLES)), path.read_bytes()) for path in files])
+    return check([ManifestSource(str(path.relative_to(EXAMPLES)), path.read_bytes()) for path in files])
 
 
 def test_every_example_passes() -> None:

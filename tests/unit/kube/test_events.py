@@ -10,18 +10,19 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-import virtual_time
-from model_server import Document, ModelServer
+from support import virtual_time
+from support.api_server.server import Document, ModelServer
 from trellis.api.kube.meta import ObjectReference, PodMeta
 from trellis.api.kube.pods import Pod
 from trellis.base.errors import Unreachable
-from trellis.base.names import why_not_subdomain
-from trellis.base.reason import Reason, Severity
-from trellis.kube.event_series import KEPT, Correlator, Occurrence, Recent
-from trellis.kube.events import EventRecorder, Reporter, reference_to
+from trellis.base.names import check_dns_subdomain
+from trellis.base.reasons import Reason, Severity
+from trellis.kube.event_correlator import TRACKED_SERIES, EventCorrelator, Occurrence
+from trellis.kube.events import EventRecorder, EventReporter, reference_to
+from trellis.kube.lru_map import LruMap
 from trellis.kube.resources import NODES, PODS
-from trellis.kube.scripted import refusal
-from trellis.kube.writer import Writer, WriterSettings
+from trellis.kube.write.writer import Writer, WriterSettings
+from trellis.testing.scripted_transport import refusal
 
 RESIZED = Reason("TestResized", "The pod was resized.")
 REFUSED = Reason("TestRefused", "The pod could not be resized.", Severity.WARNING)
@@ -38,7 +39,7 @@ def on(
 ) -> EventRecorder:
     async def main() -> EventRecorder:
         writer = Writer(server.client, record=lambda _: None, settings=settings or WriterSettings())
-        recorder = EventRecorder(writer, Reporter("trellis-updater", "replica-1"), now=wall)
+        recorder = EventRecorder(writer, EventReporter("trellis-updater", "replica-1"), now=wall)
         task = asyncio.create_task(recorder.run())
         await work(recorder)
         await asyncio.sleep(60)
@@ -286,7 +287,7 @@ def test_events_about_objects_without_a_namespace_stand_in_default() -> None:
 
 @given(
     name=st.from_regex(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", fullmatch=True).filter(
-        lambda n: not why_not_subdomain(n)
+        lambda n: not check_dns_subdomain(n)
     )
 )
 def test_the_name_of_an_event_is_one_whatever_the_object_is_called(name: str) -> None:
@@ -300,20 +301,20 @@ def test_the_name_of_an_event_is_one_whatever_the_object_is_called(name: str) ->
     on(server, work)
     names = {event["metadata"]["name"] for event in events(server)}
     assert len(names) == 2
-    assert [why_not_subdomain(each) for each in names] == [None, None]
+    assert [check_dns_subdomain(each) for each in names] == [None, None]
 
 
 def test_a_cluster_that_never_stops_talking_costs_a_bounded_amount_of_memory() -> None:
-    correlator = Correlator(kept=100)
+    correlator = EventCorrelator(kept=100)
     for i in range(10_000):
         reference = ObjectReference("Pod", "shop", f"web-{i}", f"uid-{i}", "v1")
         correlator.correlate(Occurrence(reference, REFUSED, "x" * 5_000), float(i))
     assert len(correlator._buckets) == len(correlator._wordings) == 100
-    assert KEPT == 4096
+    assert TRACKED_SERIES == 4096
 
 
 def test_what_was_used_last_is_remembered() -> None:
-    recent: Recent[str, list[int]] = Recent(2)
+    recent: LruMap[str, list[int]] = LruMap(2)
     for key in ("a", "b", "a", "c"):
         recent.get(key, list).append(1)
     assert recent.get("a", list) == [1, 1]

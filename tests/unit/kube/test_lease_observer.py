@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import virtual_time
-from model_server import ModelServer
-from trellis.kube.lease_observer import LeaseObserver
-from trellis.kube.scripted import refusal
+from support import virtual_time
+from support.api_server.server import ModelServer
+from trellis.kube.lease_records import LeaseObserver
+from trellis.testing.scripted_transport import refusal
 
 PATH = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/trellis-nodes"
 

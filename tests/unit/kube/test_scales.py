@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 import pytest
 
-import virtual_time
+from support import virtual_time
 from trellis.api.kube.meta import OwnerReference
 from trellis.base.errors import KubeError, Unreachable
-from trellis.core.model.owners import ScaleAnswer, TargetRef
-from trellis.core.model.target_problems import (
+from trellis.core.cluster.owners import ScaleInfo, TargetRef
+from trellis.core.cluster.target_problems import (
     TARGET_FORBIDDEN,
     TARGET_KIND_NOT_SERVED,
     TARGET_NOT_FOUND,
@@ -21,11 +21,11 @@ from trellis.core.model.target_problems import (
     TARGET_UNREACHABLE,
 )
 from trellis.kube.client import Client
-from trellis.kube.requests import Request
-from trellis.kube.responses import Response
+from trellis.kube.discovery import ServedKind
 from trellis.kube.scales import ScaleLookups
-from trellis.kube.scripted import answer, refusal
-from trellis.kube.served import ServedKind
+from trellis.kube.transport.requests import Request
+from trellis.kube.transport.responses import Response
+from trellis.testing.scripted_transport import answer, refusal
 
 ROLLOUT = ServedKind("argoproj.io", "v1alpha1", "rollouts", "Rollout", True, subresources=("status", "scale"))
 LAMP = ServedKind("example.com", "v1", "lamps", "Lamp", True, subresources=("status",))
@@ -115,12 +115,12 @@ def run(cluster: Cluster, work: Work, draw: float = 0.0, kept: int = 100) -> Any
     return virtual_time.run(main())
 
 
-def find(cluster: Cluster, given: TargetRef) -> ScaleAnswer:
-    found: ScaleAnswer = run(cluster, lambda lookups: lookups.find(given))
+def find(cluster: Cluster, given: TargetRef) -> ScaleInfo:
+    found: ScaleInfo = run(cluster, lambda lookups: lookups.find(given))
     return found
 
 
-def reason(found: ScaleAnswer) -> str:
+def reason(found: ScaleInfo) -> str:
     assert found.problem is not None
     return found.problem.reason.code
 
@@ -134,7 +134,7 @@ def cluster() -> Cluster:
 
 @pytest.mark.req("CR-20", "CR-21")
 def test_a_scale_is_read_for_its_selector_and_never_written(cluster: Cluster) -> None:
-    assert find(cluster, target()) == ScaleAnswer("app=web")
+    assert find(cluster, target()) == ScaleInfo("app=web")
     assert {request.method for request in cluster.requests} == {"GET"}
     assert cluster.asked == [f"{ROLLOUTS}/web/scale"]
     assert "PartialObjectMetadata" not in cluster.requests[-1].headers["Accept"]
@@ -223,21 +223,21 @@ def test_so_is_a_discovery_that_fails_and_it_fails_once_for_all(
 
 
 def test_many_who_ask_at_once_share_one_request(cluster: Cluster) -> None:
-    async def ask(lookups: ScaleLookups) -> list[ScaleAnswer]:
+    async def ask(lookups: ScaleLookups) -> list[ScaleInfo]:
         return await asyncio.gather(*(lookups.find(target()) for _ in range(20)))
 
-    assert run(cluster, ask) == [ScaleAnswer("app=web")] * 20
+    assert run(cluster, ask) == [ScaleInfo("app=web")] * 20
     assert len(cluster.asked) == 1
 
 
 def test_who_gives_up_waiting_does_not_take_the_answer_from_others(cluster: Cluster) -> None:
-    async def ask(lookups: ScaleLookups) -> ScaleAnswer:
+    async def ask(lookups: ScaleLookups) -> ScaleInfo:
         first, second = asyncio.create_task(lookups.find(target())), asyncio.create_task(lookups.find(target()))
         await asyncio.sleep(2.5)
         first.cancel()
         return await second
 
-    assert run(cluster, ask) == ScaleAnswer("app=web")
+    assert run(cluster, ask) == ScaleInfo("app=web")
 
 
 def test_only_so_many_are_asked_for_at_once(cluster: Cluster) -> None:
@@ -319,7 +319,7 @@ def test_one_target_that_is_not_found_has_kinds_asked_for_once_more_and_not_ever
 
 @pytest.mark.parametrize("trouble", [refusal(500, "InternalError"), Unreachable("no route to host")])
 def test_while_the_server_is_away_the_last_answer_stands(cluster: Cluster, trouble: Response | KubeError) -> None:
-    async def ask(lookups: ScaleLookups) -> list[ScaleAnswer]:
+    async def ask(lookups: ScaleLookups) -> list[ScaleInfo]:
         answers = [await lookups.find(target())]
         cluster.trouble = cluster.discovery_trouble = trouble
         await asyncio.sleep(700)
@@ -335,7 +335,7 @@ def test_while_the_server_is_away_the_last_answer_stands(cluster: Cluster, troub
 
 @pytest.mark.parametrize("trouble", [refusal(404, "NotFound"), refusal(403, "Forbidden")])
 def test_a_target_that_is_gone_or_forbidden_is_no_longer_vouched_for(cluster: Cluster, trouble: Response) -> None:
-    async def ask(lookups: ScaleLookups) -> ScaleAnswer:
+    async def ask(lookups: ScaleLookups) -> ScaleInfo:
         await lookups.find(target())
         cluster.trouble = trouble
         await asyncio.sleep(700)

@@ -20,7 +20,7 @@ def test_a_generated_file_is_what_the_code_says(name: str) -> None:
 def test_the_page_of_requirements_links_a_requirement_to_its_tests() -> None:
     page = pages.requirements_page(ROOT)
     (row,) = [line for line in page.splitlines() if line.startswith("| CR-05 |")]
-    assert "[more than one recommender is refused](../../tests/unit/api/test_vpa_validation.py)" in row
+    assert "[more than one recommender is refused](../../tests/unit/api/rules/test_vpa.py)" in row
 
 
 def test_a_test_that_cites_a_requirement_that_does_not_exist_is_found(tmp_path: Path) -> None:

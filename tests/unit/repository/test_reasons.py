@@ -6,7 +6,7 @@ import pytest
 
 import pages
 from trellis.base.errors import InternalError
-from trellis.base.reason import Reason, Severity
+from trellis.base.reasons import Reason, Severity
 
 
 def test_every_code_is_declared_once() -> None:

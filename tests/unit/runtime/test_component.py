@@ -8,26 +8,26 @@ from typing import Any
 
 import pytest
 
-import virtual_time
-from model_server import ModelServer
+from support import virtual_time
+from support.api_server.server import ModelServer
 from trellis.api.kube.meta import ObjectReference
 from trellis.base.errors import InternalError
-from trellis.base.reason import Reason
-from trellis.kube.actions import CreateObject, Target
-from trellis.kube.outcomes import Result
+from trellis.base.reasons import Reason
 from trellis.kube.resources import PODS
-from trellis.kube.scripted import refusal
-from trellis.runtime.asking import answered
-from trellis.runtime.cluster_metrics import CLUSTER_METRICS
+from trellis.kube.write.actions import CreateObject, Target
+from trellis.kube.write.outcomes import Result
+from trellis.runtime.cluster_connection import retry_until_answered
 from trellis.runtime.component import Component, Controller
-from trellis.runtime.component_settings import AccessSettings, LeaderSettings
-from trellis.runtime.health_server import HealthSettings
 from trellis.runtime.informers import Informers
-from trellis.runtime.logs import Logger
-from trellis.runtime.metrics import Metrics
-from trellis.runtime.settings import Settings
+from trellis.runtime.optional_kinds import UnreadableKinds
+from trellis.runtime.settings.component import AccessSettings, LeaderSettings
+from trellis.runtime.settings.declarations import Settings
 from trellis.runtime.shutdown import Shutdown
-from trellis.runtime.unseen import Unseen
+from trellis.runtime.telemetry.cluster_metrics import CLUSTER_METRICS
+from trellis.runtime.telemetry.health_server import HealthSettings
+from trellis.runtime.telemetry.logs import Logger
+from trellis.runtime.telemetry.metrics import Metrics
+from trellis.testing.scripted_transport import refusal
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/gardener"
 WATERED = Reason("Watered", "It was dry.")
@@ -48,7 +48,7 @@ class Gardener(Controller):
 
     def __init__(self, server: ModelServer, component: Component) -> None:
         self.component = component
-        self.informers = Informers(server.client, Unseen(component.metrics, log), draw=lambda: 0.5)
+        self.informers = Informers(server.client, UnreadableKinds(component.metrics, log), draw=lambda: 0.5)
         self.informers.follow(PODS)
         self.writer = component.writer()
         self.fails = asyncio.Event()
@@ -192,7 +192,7 @@ def test_an_api_server_that_does_not_answer_is_asked_again() -> None:
 
     async def play() -> None:
         clock = asyncio.get_running_loop().time
-        found = await answered(lambda: server.client.get(PODS, "rose", "shop"), log)
+        found = await retry_until_answered(lambda: server.client.get(PODS, "rose", "shop"), log)
         assert found.metadata.name == "rose"
         assert clock() == pytest.approx(4.0)
 

@@ -8,16 +8,15 @@ from typing import Any
 
 import aiohttp
 
-import guide_code
-import virtual_time
-from model_server import ModelServer, pod_path
+from support import guide_code, virtual_time
+from support.api_server.server import ModelServer, pod_path
 from testbed.processes import free_ports
 from trellis.kube.client import Client
-from trellis.kube.requests import Request
-from trellis.kube.scripted import Answer, ScriptedTransport, StreamScript, answer, line, page
-from trellis.runtime.component_settings import LeaderSettings
-from trellis.runtime.health_server import HealthSettings
+from trellis.kube.transport.requests import Request
+from trellis.runtime.settings.component import LeaderSettings
 from trellis.runtime.shutdown import Shutdown
+from trellis.runtime.telemetry.health_server import HealthSettings
+from trellis.testing.scripted_transport import Answer, ScriptedTransport, StreamScript, answer, line, page
 
 WRITTEN = 'trellis_writes_total{action="PatchObject",resource="pods",result="Applied"} 1'
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-import virtual_time
-from model_server import ModelServer, pod_path
-from trellis.kube.requests import Request
+from support import virtual_time
+from support.api_server.server import ModelServer, pod_path
 from trellis.kube.resources import HPAS, HVPAS, NODES, PODS, VPAS
-from trellis.kube.scripted import Answer, answer, refusal
-from trellis.runtime.cluster_metrics import CLUSTER_METRICS
+from trellis.kube.transport.requests import Request
 from trellis.runtime.informers import Informers
-from trellis.runtime.logs import Logger
-from trellis.runtime.metrics import Metrics
-from trellis.runtime.unseen import Dispensable, Unseen
+from trellis.runtime.optional_kinds import OptionalKind, UnreadableKinds
+from trellis.runtime.telemetry.cluster_metrics import CLUSTER_METRICS
+from trellis.runtime.telemetry.logs import Logger
+from trellis.runtime.telemetry.metrics import Metrics
+from trellis.testing.scripted_transport import Answer, answer, refusal
 
 HVPA = f"/apis/{HVPAS.api_version}/namespaces/shop/{HVPAS.plural}/web"
 
@@ -28,11 +28,11 @@ class World:
         self.refused: dict[str, Answer] = {}
         self.installed = self.stale = self.unreadable = False
         self.metrics = Metrics(CLUSTER_METRICS, about_process=False)
-        unseen = Unseen(self.metrics, Logger("trellis.test"))
+        unseen = UnreadableKinds(self.metrics, Logger("trellis.test"))
         self.informers = Informers(self.server.client, unseen, draw=lambda: 0.5, namespace=namespace)
         self.vpas = self.informers.follow(VPAS)
         self.pods = self.informers.follow(PODS)
-        self.hpas = self.informers.follow(HPAS, dispensable=Dispensable("HPAs are not noticed"))
+        self.hpas = self.informers.follow(HPAS, dispensable=OptionalKind("HPAs are not noticed"))
         self.hvpas = self.informers.follow(HVPAS, served=False)
 
     def asked_for_kinds(self) -> int:

@@ -9,17 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import virtual_time
-from trellis.kube.backoff import Backoff
-from trellis.runtime.control import control
-from trellis.runtime.queue import WorkQueue
+from support import virtual_time
+from trellis.kube.flow_control import RetryBackoff
+from trellis.runtime.queues import Handler, WorkFailure, WorkQueue, run_controller, run_workers
 from trellis.runtime.shutdown import Shutdown
-from trellis.runtime.workers import Failure, Handler, work
 
-EXACT = Backoff(first=1.0, most=60.0, jitter=0.0)
+EXACT = RetryBackoff(first=1.0, most=60.0, jitter=0.0)
 
 
-def unexpected(failure: Failure) -> None:
+def unexpected(failure: WorkFailure) -> None:
     raise AssertionError(failure)
 
 
@@ -29,10 +27,10 @@ async def worked_for(
     seconds: float,
     *,
     workers: int = 4,
-    on_failure: Callable[[Failure], None] = unexpected,
+    on_failure: Callable[[WorkFailure], None] = unexpected,
 ) -> None:
     """Let workers work for a while, and drain."""
-    working = asyncio.create_task(work(queue, handle, workers=workers, on_failure=on_failure))
+    working = asyncio.create_task(run_workers(queue, handle, workers=workers, on_failure=on_failure))
     await asyncio.sleep(seconds)
     queue.close()
     await working
@@ -79,7 +77,7 @@ def test_a_failure_is_told_and_tried_again_later_and_others_do_not_wait() -> Non
     async def main() -> tuple[list[tuple[str, float]], list[tuple[object, str, int, float]]]:
         queue: WorkQueue[str] = WorkQueue(EXACT)
         seen: list[tuple[str, float]] = []
-        failures: list[Failure] = []
+        failures: list[WorkFailure] = []
 
         async def handle(key: str) -> None:
             seen.append((key, asyncio.get_running_loop().time()))
@@ -99,7 +97,7 @@ def test_a_failure_is_told_and_tried_again_later_and_others_do_not_wait() -> Non
 def test_success_makes_the_next_failure_a_first_one() -> None:
     async def main() -> list[float]:
         queue: WorkQueue[str] = WorkQueue(EXACT)
-        failures: list[Failure] = []
+        failures: list[WorkFailure] = []
         attempts = 0
 
         async def handle(key: str) -> float | None:
@@ -145,7 +143,7 @@ def test_cancelling_the_workers_cancels_the_work() -> None:
                 ended.append(key)
 
         queue.add("a")
-        working = asyncio.create_task(work(queue, handle, on_failure=unexpected))
+        working = asyncio.create_task(run_workers(queue, handle, on_failure=unexpected))
         await asyncio.sleep(1)
         working.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -175,7 +173,7 @@ def test_a_controller_finishes_its_keys_before_it_stops_watching() -> None:
             seen.append(key)
 
         asyncio.get_running_loop().call_later(2, stop.request, "SIGTERM")
-        await control(stop, queue, handle, watch(), workers=1, on_failure=unexpected)
+        await run_controller(stop, queue, handle, watch(), workers=1, on_failure=unexpected)
         return seen
 
     assert virtual_time.run(main()) == ["first", "second", "stopped watching"]
@@ -190,7 +188,7 @@ def test_a_controller_whose_source_fails_ends_with_that_error() -> None:
         async def handle(key: str) -> None:
             raise AssertionError(key)
 
-        await control(Shutdown(), WorkQueue[str](), handle, watch(), on_failure=unexpected)
+        await run_controller(Shutdown(), WorkQueue[str](), handle, watch(), on_failure=unexpected)
 
     with pytest.raises(ExceptionGroup) as raised:
         virtual_time.run(main())

@@ -10,15 +10,23 @@ import textwrap
 
 import pytest
 
-import virtual_time
+from support import virtual_time
 from trellis.base.errors import InvalidInput
-from trellis.runtime.shutdown import DRAIN_SECONDS, UNWIND_SECONDS, Ending, Main, Shutdown, supervise, together
+from trellis.runtime.shutdown import (
+    DRAIN_SECONDS,
+    UNWIND_SECONDS,
+    Main,
+    Shutdown,
+    ShutdownReport,
+    run_together,
+    supervise,
+)
 
 
-def ended(main: Main, *, after: float = 10.0) -> tuple[Ending, float]:
+def ended(main: Main, *, after: float = 10.0) -> tuple[ShutdownReport, float]:
     """How `main` ends, and how long after the signal at the given time."""
 
-    async def run() -> tuple[Ending, float]:
+    async def run() -> tuple[ShutdownReport, float]:
         loop, stop = asyncio.get_running_loop(), Shutdown()
         loop.call_later(after, stop.request, "SIGTERM")
         ending = await supervise(main, stop, drain=DRAIN_SECONDS, unwind=UNWIND_SECONDS)
@@ -31,7 +39,7 @@ def test_work_that_is_over_ends_without_a_reason() -> None:
     async def main(stop: Shutdown) -> None:
         await asyncio.sleep(3)
 
-    assert ended(main) == (Ending(None, drained=True), -7.0)
+    assert ended(main) == (ShutdownReport(None, drained=True), -7.0)
 
 
 def test_who_waits_for_the_signal_drains() -> None:
@@ -42,7 +50,7 @@ def test_who_waits_for_the_signal_drains() -> None:
         await asyncio.sleep(0.25)
         drained.append(stop.reason)
 
-    assert ended(main) == (Ending("SIGTERM", drained=True), 0.25)
+    assert ended(main) == (ShutdownReport("SIGTERM", drained=True), 0.25)
     assert drained == ["SIGTERM"]
 
 
@@ -55,7 +63,7 @@ def test_who_does_not_listen_is_cancelled_at_the_deadline() -> None:
         finally:
             unwound.append("yes")
 
-    assert ended(main) == (Ending("SIGTERM", drained=False), DRAIN_SECONDS)
+    assert ended(main) == (ShutdownReport("SIGTERM", drained=False), DRAIN_SECONDS)
     assert unwound == ["yes"]
 
 
@@ -72,7 +80,7 @@ def test_a_task_that_will_not_stop_is_abandoned_and_named_within_a_second() -> N
         assert not background.done()
 
     ending, seconds = ended(main)
-    assert ending == Ending("SIGTERM", drained=True, abandoned=("stubborn",))
+    assert ending == ShutdownReport("SIGTERM", drained=True, abandoned=("stubborn",))
     assert seconds < 1.0
 
 
@@ -91,7 +99,7 @@ def test_tasks_that_main_left_behind_are_cancelled() -> None:
         await asyncio.sleep(1)
         assert not task.done()
 
-    assert ended(main)[0] == Ending(None, drained=True)
+    assert ended(main)[0] == ShutdownReport(None, drained=True)
     assert cancelled == ["background"]
 
 
@@ -125,7 +133,7 @@ def test_what_runs_together_ends_together() -> None:
     async def scenario() -> None:
         stop = Shutdown()
         asyncio.get_running_loop().call_soon(stop.request, "enough")
-        await together(one("first"), one("second"))(stop)
+        await run_together(one("first"), one("second"))(stop)
 
     asyncio.run(scenario())
     assert ended == ["first", "second"]
@@ -144,7 +152,7 @@ def test_an_error_of_one_ends_what_runs_together_with_it() -> None:
             unwound.append("works")
 
     with pytest.raises(InvalidInput, match="cannot be listened on"):
-        asyncio.run(together(works, fails)(Shutdown()))
+        asyncio.run(run_together(works, fails)(Shutdown()))
     assert unwound == ["works"]
 
 
@@ -170,7 +178,7 @@ def test_a_signal_ends_a_process_in_order(number: signal.Signals) -> None:
     )
     process.send_signal(number)
     output, _ = process.communicate(timeout=60)
-    assert output == f"draining\nEnding(reason='{number.name}', drained=True, abandoned=())\n"
+    assert output == f"draining\nShutdownReport(reason='{number.name}', drained=True, abandoned=())\n"
     assert process.returncode == 0
 
 
@@ -205,5 +213,5 @@ def test_a_pass_and_a_lookup_that_never_return_do_not_hold_up_the_end() -> None:
     )
     process.send_signal(signal.SIGTERM)
     output, _ = process.communicate(timeout=60)
-    assert output == "Ending(reason='SIGTERM', drained=True, abandoned=())\n"
+    assert output == "ShutdownReport(reason='SIGTERM', drained=True, abandoned=())\n"
     assert process.returncode == 0

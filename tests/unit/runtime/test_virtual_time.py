@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-import virtual_time
+from support import virtual_time
 
 
 def test_a_day_of_sleep_takes_no_time() -> None:

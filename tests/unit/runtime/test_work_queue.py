@@ -11,12 +11,12 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-import virtual_time
-from trellis.kube.backoff import Backoff
-from trellis.runtime.queue import WorkQueue
+from support import virtual_time
+from trellis.kube.flow_control import RetryBackoff
+from trellis.runtime.queues import WorkQueue
 
 T = TypeVar("T")
-EXACT = Backoff(first=1.0, most=60.0, jitter=0.0)
+EXACT = RetryBackoff(first=1.0, most=60.0, jitter=0.0)
 
 
 async def taken(queue: WorkQueue[str]) -> list[str]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from trellis.api.scenario import FAULT_KINDS
+from trellis.api.scenario.spec import FAULT_KINDS
 from trellis.sim import faults
-from trellis.sim.faults import Faults, concerns
+from trellis.sim.faults import Faults, is_affected
 from trellis.sim.fleet import Fault
 
 
@@ -39,5 +39,5 @@ def test_faults_are_found_by_their_kind() -> None:
     first, second = Fault("a", 0.0, 1.0), Fault("b", 0.0, 1.0, "x?")
     found = Faults([first, second])
     assert (found.of("a"), found.of("b"), found.of("c")) == ((first,), (second,), ())
-    assert concerns(second, "xy")
-    assert not concerns(second, "x", "xyz")
+    assert is_affected(second, "xy")
+    assert not is_affected(second, "x", "xyz")

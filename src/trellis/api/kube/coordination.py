@@ -1,9 +1,9 @@
-"""Who leads, what happened, and in which namespace: Lease, Event, Namespace."""
+"""Kinds that components coordinate by: Lease, Event, Namespace and ConfigMap."""
 
 from __future__ import annotations
 
 from trellis.api.kube.meta import KubeObject, ObjectReference
-from trellis.api.kube.slices import Slice, Time
+from trellis.api.kube.slices import NOTHING, Labels, Slice, Time
 
 
 class LeaseSpec(Slice, frozen=True):
@@ -58,3 +58,9 @@ class Namespace(KubeObject, frozen=True):
     """A namespace."""
 
     status: NamespaceStatus = NamespaceStatus()
+
+
+class ConfigMap(KubeObject, frozen=True):
+    """A ConfigMap; binary data is nobody's business here."""
+
+    data: Labels = NOTHING

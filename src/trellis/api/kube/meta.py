@@ -1,4 +1,4 @@
-"""What every Kubernetes object has: a name, owners, labels, conditions."""
+"""Metadata of any Kubernetes object (names, owners, labels, managed fields), and conditions, selectors, references."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class PodMeta(ObjectMeta, frozen=True):
             force_setattr(self, "managed_fields", last_resize(self.managed_fields))
 
 
-class ManagedFields(Slice, frozen=True):
+class ManagedFieldsEntry(Slice, frozen=True):
     """The fields that one writer set last: keys are `f:` and a name, and what is below a field is again such a map."""
 
     manager: str = ""

@@ -1,4 +1,4 @@
-"""What pods used, as metrics.k8s.io answers it."""
+"""PodMetrics of metrics.k8s.io: the current usage of a pod."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A node: what it has, what it refuses, whether it is ready."""
+"""Nodes: allocatable resources, taints and conditions."""
 
 from __future__ import annotations
 

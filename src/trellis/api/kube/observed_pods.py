@@ -1,9 +1,9 @@
-"""A pod, as far as measuring its usage and saying who governs it needs it.
+"""A smaller slice of a pod, for components that measure its usage or look up the object that governs it.
 
-Who sizes or moves pods reads `pods.Pod`. Who only follows them reads this: 2.6 KB a pod instead of 8.2, which is
-half a gigabyte less in a cluster of 100,000. CPU and memory are fields instead of a map for the same reason (0.9 KB),
-and other resources are not read. Pod-level resources are not either: they bound the sum of the containers, and change
-nothing about what each of them uses or asks for itself.
+Components that size or move pods read `pods.Pod`. Those that only follow pods read this: 2.6 KB a pod instead of 8.2,
+which is half a gigabyte less in a cluster of 100,000. CPU and memory are fields instead of a map for the same reason
+(0.9 KB), and other resources are not read. Pod-level resources are not read either: they bound the sum of the
+containers, and change nothing about what each of them uses or requests itself.
 """
 
 from __future__ import annotations
@@ -12,10 +12,9 @@ from typing import Final
 
 from msgspec.structs import force_setattr
 
-from trellis.api.kube.containers import Running
 from trellis.api.kube.meta import SubresourceWrite, last_resize
-from trellis.api.kube.observed_workloads import Observed, OwnedMeta
-from trellis.api.kube.pods import READY
+from trellis.api.kube.observed_workloads import ObservedObject, OwnedMeta
+from trellis.api.kube.pods import READY, ContainerStateRunning
 from trellis.api.kube.slices import NOTHING, Labels, QuantityText, Slice, Time
 
 OOM_KILLED: Final = "OOMKilled"
@@ -38,7 +37,7 @@ class ObservedPodMeta(OwnedMeta, frozen=True):
             force_setattr(self, "managed_fields", last_resize(self.managed_fields))
 
 
-class Amounts(Slice, frozen=True):
+class ObservedAmounts(Slice, frozen=True):
     """CPU and memory as text; empty where there is none."""
 
     cpu: QuantityText = ""
@@ -48,8 +47,8 @@ class Amounts(Slice, frozen=True):
 class ObservedResources(Slice, frozen=True):
     """What a container may use and what is set aside for it."""
 
-    limits: Amounts = Amounts()
-    requests: Amounts = Amounts()
+    limits: ObservedAmounts = ObservedAmounts()
+    requests: ObservedAmounts = ObservedAmounts()
 
 
 class ObservedResizePolicy(Slice, frozen=True):
@@ -100,7 +99,7 @@ class ObservedPodSpec(Slice, frozen=True):
         return (*self.containers, *(each for each in self.init_containers if each.is_sidecar))
 
 
-class Ended(Slice, frozen=True):
+class ObservedTermination(Slice, frozen=True):
     """How and when a container ended, and since when it had run."""
 
     reason: str = ""
@@ -111,8 +110,8 @@ class Ended(Slice, frozen=True):
 class ObservedState(Slice, frozen=True):
     """Ended, running, or neither."""
 
-    running: Running | None = None
-    terminated: Ended | None = None
+    running: ContainerStateRunning | None = None
+    terminated: ObservedTermination | None = None
 
 
 _NO_STATE: Final = ObservedState()
@@ -169,7 +168,7 @@ class ObservedPodStatus(Slice, frozen=True):
         return bool(self.conditions)
 
 
-class ObservedPod(Observed, frozen=True):
+class ObservedPod(ObservedObject, frozen=True):
     """A pod."""
 
     metadata: ObservedPodMeta = ObservedPodMeta()

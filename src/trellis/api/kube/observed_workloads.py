@@ -1,7 +1,8 @@
-"""Workloads, as far as "whose pods are these?" needs them: who they are, who controls them, what they select.
+"""Smaller slices of workloads: identity, controller, selector and replica count, without the pod template.
 
-A cluster keeps up to ten old ReplicaSets per Deployment, and each has a whole pod template, of which nothing is read
-here.
+A cluster keeps up to ten old ReplicaSets per Deployment, and each has a whole pod template, which nothing reads from
+these slices. Of a counted workload `generation` shows that its template may have changed; the template itself is read
+when it is needed.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class OwnedMeta(Slice, frozen=True):
         return controller_among(self.owner_references)
 
 
-class Observed(Slice, frozen=True):
+class ObservedObject(Slice, frozen=True):
     """Any object of which little more than its name and its owners is read."""
 
     metadata: OwnedMeta = OwnedMeta()
@@ -37,7 +38,7 @@ class SelectingSpec(Slice, frozen=True):
     selector: LabelSelector | None = None
 
 
-class ObservedWorkload(Observed, frozen=True):
+class ObservedWorkload(ObservedObject, frozen=True):
     """A Deployment, ReplicaSet, StatefulSet, DaemonSet or Job."""
 
     spec: SelectingSpec = SelectingSpec()
@@ -49,7 +50,7 @@ class PlainlySelectingSpec(Slice, frozen=True):
     selector: Labels = NOTHING
 
 
-class ObservedReplicationController(Observed, frozen=True):
+class ObservedReplicationController(ObservedObject, frozen=True):
     """A ReplicationController."""
 
     spec: PlainlySelectingSpec = PlainlySelectingSpec()
@@ -85,7 +86,41 @@ class ObservedCronJobSpec(Slice, frozen=True):
     job_template: ObservedJobTemplate = ObservedJobTemplate()
 
 
-class ObservedCronJob(Observed, frozen=True):
+class ObservedCronJob(ObservedObject, frozen=True):
     """A CronJob."""
 
     spec: ObservedCronJobSpec = ObservedCronJobSpec()
+
+
+class CountedMeta(OwnedMeta, frozen=True):
+    """Name, owners and generation."""
+
+    generation: int = 0
+
+
+class CountedSpec(SelectingSpec, frozen=True):
+    """A Job has `parallelism` where others have replicas."""
+
+    parallelism: int | None = None
+
+
+class CountedStatus(Slice, frozen=True):
+    """How many replicas there are."""
+
+    replicas: int = 0
+
+
+class CountedWorkload(ObservedWorkload, frozen=True):
+    """A Deployment, ReplicaSet, StatefulSet or Job."""
+
+    metadata: CountedMeta = CountedMeta()
+    spec: CountedSpec = CountedSpec()
+    status: CountedStatus = CountedStatus()
+
+
+class CountedReplicationController(ObservedReplicationController, frozen=True):
+    """A ReplicationController."""
+
+    metadata: CountedMeta = CountedMeta()
+    spec: PlainlySelectingSpec = PlainlySelectingSpec()
+    status: CountedStatus = CountedStatus()

@@ -1,7 +1,7 @@
-"""Where a pod may run: tolerations, affinity, spread, claims and gates, as the scheduler reads them.
+"""Scheduling constraints of a pod: tolerations, affinity, topology spread, resource claims and scheduling gates.
 
-Complete for what the scheduler filters by, because a pod's shape is also written into a Buffer's status for
-whoever provisions it: a rule missing here would be a rule missing there.
+Complete for what the scheduler filters by, because a pod's spec is also written into a Buffer's status for the node
+autoscaler that provisions it: a rule missing here would be a rule missing there.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class NodeSelector(Slice, frozen=True):
     node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
 
 
-class PreferredNodes(Slice, frozen=True):
+class PreferredSchedulingTerm(Slice, frozen=True):
     """A wish about nodes, with its weight from 1 to 100."""
 
     weight: int = 0
@@ -50,7 +50,7 @@ class NodeAffinity(Slice, frozen=True):
     """The nodes a pod must, and would like to, run on."""
 
     required: NodeSelector | None = msgspec.field(name=_REQUIRED, default=None)
-    preferred: tuple[PreferredNodes, ...] = msgspec.field(name=_PREFERRED, default=())
+    preferred: tuple[PreferredSchedulingTerm, ...] = msgspec.field(name=_PREFERRED, default=())
 
 
 class PodAffinityTerm(Slice, frozen=True):
@@ -68,7 +68,7 @@ class PodAffinityTerm(Slice, frozen=True):
     mismatch_label_keys: tuple[str, ...] = ()
 
 
-class PreferredPods(Slice, frozen=True):
+class WeightedPodAffinityTerm(Slice, frozen=True):
     """A wish about other pods, with its weight from 1 to 100."""
 
     weight: int = 0
@@ -79,7 +79,7 @@ class PodAffinity(Slice, frozen=True):
     """The pods a pod must, and would like to, be near; the same shape serves `podAntiAffinity`."""
 
     required: tuple[PodAffinityTerm, ...] = msgspec.field(name=_REQUIRED, default=())
-    preferred: tuple[PreferredPods, ...] = msgspec.field(name=_PREFERRED, default=())
+    preferred: tuple[WeightedPodAffinityTerm, ...] = msgspec.field(name=_PREFERRED, default=())
 
 
 class Affinity(Slice, frozen=True):

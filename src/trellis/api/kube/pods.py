@@ -1,21 +1,115 @@
-"""A pod: what it asks for, where it may run, how it is doing."""
+"""Pods and their containers: spec, resources, volumes and status."""
 
 from __future__ import annotations
 
 from typing import Final
 
+import msgspec
 from msgspec.structs import force_setattr
 
-from trellis.api.kube.containers import Container, ContainerStatus, Resources
 from trellis.api.kube.meta import Condition, KubeObject, ObjectMeta, PodMeta
-from trellis.api.kube.placement import (
-    Affinity,
-    PodResourceClaim,
-    SchedulingGate,
-    Toleration,
-    TopologySpreadConstraint,
-)
+from trellis.api.kube.placement import Affinity, PodResourceClaim, SchedulingGate, Toleration, TopologySpreadConstraint
 from trellis.api.kube.slices import NOTHING, Labels, Presence, Quantities, QuantityText, Slice, Time
+
+
+class ResourceClaim(Slice, frozen=True):
+    """A container's use of one of its pod's claims."""
+
+    name: str = ""
+    request: str = ""
+
+
+class ResourceRequirements(Slice, frozen=True):
+    """Requests and limits as text, of a container, a pod, or as a node reports them."""
+
+    limits: Quantities = NOTHING
+    requests: Quantities = NOTHING
+    claims: tuple[ResourceClaim, ...] = ()
+
+
+class ResizePolicy(Slice, frozen=True):
+    """Whether a resize of one resource restarts the container. Without one, it does not."""
+
+    resource_name: str = ""
+    restart_policy: str = "NotRequired"
+
+
+class ContainerPort(Slice, frozen=True):
+    """A port; only one with a `host_port` takes something of a node that another pod cannot have."""
+
+    host_port: int = 0
+    container_port: int = 0
+    protocol: str = "TCP"
+    host_ip: str = msgspec.field(name="hostIP", default="")
+
+
+class Container(Slice, frozen=True):
+    """A container's spec. Commands, images, environments and mounts are none of our business."""
+
+    name: str = ""
+    ports: tuple[ContainerPort, ...] = ()
+    resources: ResourceRequirements = ResourceRequirements()
+    resize_policy: tuple[ResizePolicy, ...] = ()
+    restart_policy: str = ""
+    readiness_probe: Presence | None = None
+    startup_probe: Presence | None = None
+
+    @property
+    def is_sidecar(self) -> bool:
+        """Of an init container: it keeps running beside the others (stable since Kubernetes 1.33).
+
+        An ordinary container may have a restart policy too since 1.34; asked of one, this means nothing.
+        """
+        return self.restart_policy == "Always"
+
+
+class ContainerStateWaiting(Slice, frozen=True):
+    """Not running yet, or not running again."""
+
+    reason: str = ""
+    message: str = ""
+
+
+class ContainerStateRunning(Slice, frozen=True):
+    """Running since."""
+
+    started_at: Time | None = None
+
+
+class ContainerStateTerminated(Slice, frozen=True):
+    """Ended. `reason` is `OOMKilled` after an out-of-memory kill."""
+
+    exit_code: int = 0
+    reason: str = ""
+    started_at: Time | None = None
+    finished_at: Time | None = None
+
+
+class ContainerState(Slice, frozen=True):
+    """At most one of the three; none reads as waiting."""
+
+    waiting: ContainerStateWaiting | None = None
+    running: ContainerStateRunning | None = None
+    terminated: ContainerStateTerminated | None = None
+
+
+class ContainerStatus(Slice, frozen=True):
+    """What the kubelet says about a container.
+
+    `resources` is what the runtime enforces now, `allocated_resources` the requests the node has set aside;
+    while a resize is under way they differ from the spec and from each other. Both are absent before the
+    first report.
+    """
+
+    name: str = ""
+    state: ContainerState = ContainerState()
+    last_state: ContainerState = ContainerState()
+    ready: bool = False
+    restart_count: int = 0
+    started: bool | None = None
+    allocated_resources: Quantities = NOTHING
+    resources: ResourceRequirements | None = None
+
 
 # Condition types of a pod. The two about resizing exist since Kubernetes 1.33.
 POD_SCHEDULED: Final = "PodScheduled"
@@ -24,14 +118,14 @@ RESIZE_PENDING: Final = "PodResizePending"
 RESIZE_IN_PROGRESS: Final = "PodResizeInProgress"
 
 
-class EmptyDir(Slice, frozen=True):
+class EmptyDirVolumeSource(Slice, frozen=True):
     """Scratch space: on the node's disk, or in its memory, where it counts against the containers' limits."""
 
     medium: str = ""
     size_limit: QuantityText = ""
 
 
-class ClaimVolume(Slice, frozen=True):
+class PersistentVolumeClaimVolumeSource(Slice, frozen=True):
     """A volume that stays when the pod goes, and may tie it to a zone."""
 
     claim_name: str = ""
@@ -47,8 +141,8 @@ class Volume(Slice, frozen=True):
 
     name: str = ""
     host_path: Presence | None = None
-    empty_dir: EmptyDir | None = None
-    persistent_volume_claim: ClaimVolume | None = None
+    empty_dir: EmptyDirVolumeSource | None = None
+    persistent_volume_claim: PersistentVolumeClaimVolumeSource | None = None
     ephemeral: Presence | None = None
 
     def __post_init__(self) -> None:
@@ -92,7 +186,7 @@ class PodSpec(Slice, frozen=True):
     os: PodOS | None = None
     scheduling_gates: tuple[SchedulingGate, ...] = ()
     resource_claims: tuple[PodResourceClaim, ...] = ()
-    resources: Resources | None = None
+    resources: ResourceRequirements | None = None
 
 
 class PodStatus(Slice, frozen=True):
@@ -109,7 +203,7 @@ class PodStatus(Slice, frozen=True):
     container_statuses: tuple[ContainerStatus, ...] = ()
     qos_class: str = ""
     allocated_resources: Quantities = NOTHING
-    resources: Resources | None = None
+    resources: ResourceRequirements | None = None
 
     def condition(self, type_: str) -> Condition | None:
         """The condition of that type, if the pod has it."""

@@ -1,4 +1,4 @@
-"""What somebody has forbidden: disruption budgets, limit ranges, quotas."""
+"""Policies: PodDisruptionBudget, LimitRange and ResourceQuota."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many replicas: the scale subresource, and what a HorizontalPodAutoscaler (autoscaling/v2) sees."""
+"""The scale subresource and the HorizontalPodAutoscaler (autoscaling/v2)."""
 
 from __future__ import annotations
 

@@ -1,17 +1,17 @@
-"""How a slice of a Kubernetes object is declared.
+"""The base of all slices of Kubernetes objects, and the types of their fields.
 
 Three rules keep slices cheap to hold and plain to read:
 
 - Every field has a default, and an absent list or map reads as an empty one. Lists are tuples and maps
   default to the one shared `NOTHING`, so that an absent field costs a pointer; with `[]` and `{}` each object
   would get its own (56 and 64 bytes, fourteen times in a usual pod, a tenth of its size). A tuple also
-  decodes a fifth faster than a list. `None` is kept for where absent and empty mean different things, as in
-  a label selector. A null is what Go writes for either; `lenient` reads it as absent.
-- Quantities stay text. They are parsed a column at a time, once, by whoever calculates with them.
+  decodes a fifth faster than a list. `None` is used only where absent and empty mean different things, as in
+  a label selector. A null is what Go writes for either; the decoder reads it as absent.
+- Quantities stay text. They are parsed a column at a time, once, by the code that calculates with them.
 - Times are datetimes with a zone: 15 ns slower to decode than text, 20 bytes smaller, ready to compare.
 
-Fields stand in the order in which the API server writes them: the decoder looks for the next key where it
-found the last one.
+Fields stand in the order in which the API server writes them: the decoder looks for the next key where it found the
+last one.
 """
 
 from __future__ import annotations

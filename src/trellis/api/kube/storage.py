@@ -1,4 +1,4 @@
-"""Where a pod's volumes are: claims, the volumes bound to them, and the classes new ones are made by."""
+"""Storage: PersistentVolumeClaim, PersistentVolume and StorageClass."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 
 WAIT_FOR_FIRST_CONSUMER: Final = "WaitForFirstConsumer"
 # The access mode of a claim that one pod at a time may use.
-ONE_POD: Final = "ReadWriteOncePod"
+READ_WRITE_ONCE_POD: Final = "ReadWriteOncePod"
 
 
-class ClaimSpec(Slice, frozen=True):
+class PersistentVolumeClaimSpec(Slice, frozen=True):
     """What is claimed. `volume_name` is empty until a volume was found or made."""
 
     volume_name: str = ""
@@ -25,7 +25,7 @@ class ClaimSpec(Slice, frozen=True):
     access_modes: tuple[str, ...] = ()
 
 
-class ClaimStatus(Slice, frozen=True):
+class PersistentVolumeClaimStatus(Slice, frozen=True):
     """`phase` is Pending, Bound or Lost."""
 
     phase: str = ""
@@ -34,8 +34,8 @@ class ClaimStatus(Slice, frozen=True):
 class PersistentVolumeClaim(KubeObject, frozen=True):
     """A claim for a volume that stays when the pod goes."""
 
-    spec: ClaimSpec = ClaimSpec()
-    status: ClaimStatus = ClaimStatus()
+    spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
+    status: PersistentVolumeClaimStatus = PersistentVolumeClaimStatus()
 
 
 class VolumeNodeAffinity(Slice, frozen=True):
@@ -44,7 +44,7 @@ class VolumeNodeAffinity(Slice, frozen=True):
     required: NodeSelector | None = None
 
 
-class VolumeSpec(Slice, frozen=True):
+class PersistentVolumeSpec(Slice, frozen=True):
     """A volume's spec."""
 
     storage_class_name: str = ""
@@ -54,20 +54,20 @@ class VolumeSpec(Slice, frozen=True):
 class PersistentVolume(KubeObject, frozen=True):
     """A volume. Older ones say their zone in labels, others in `node_affinity`."""
 
-    spec: VolumeSpec = VolumeSpec()
+    spec: PersistentVolumeSpec = PersistentVolumeSpec()
 
 
-class TopologyRequirement(Slice, frozen=True):
+class TopologySelectorLabelRequirement(Slice, frozen=True):
     """A label of a node, and the values it may have."""
 
     key: str = ""
     values: tuple[str, ...] = ()
 
 
-class TopologyTerm(Slice, frozen=True):
+class TopologySelectorTerm(Slice, frozen=True):
     """All of it must hold. Empty matches no node."""
 
-    match_label_expressions: tuple[TopologyRequirement, ...] = ()
+    match_label_expressions: tuple[TopologySelectorLabelRequirement, ...] = ()
 
 
 class StorageClass(KubeObject, frozen=True):
@@ -75,4 +75,4 @@ class StorageClass(KubeObject, frozen=True):
 
     provisioner: str = ""
     volume_binding_mode: str = ""
-    allowed_topologies: tuple[TopologyTerm, ...] = ()
+    allowed_topologies: tuple[TopologySelectorTerm, ...] = ()

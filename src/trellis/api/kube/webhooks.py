@@ -1,4 +1,4 @@
-"""How the API server is told to ask us about new pods: MutatingWebhookConfiguration."""
+"""MutatingWebhookConfiguration: the registration of admission webhooks."""
 
 from __future__ import annotations
 

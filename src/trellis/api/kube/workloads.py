@@ -1,6 +1,6 @@
-"""What makes pods: how many, which ones, and from what template.
+"""Workloads: the controllers that create pods, with replica count, selector and pod template.
 
-`replicas` is None where the object does not say; the API server fills in 1, so only a manifest lacks it.
+`replicas` is None where the object does not have it; the API server fills in 1, so only a manifest lacks it.
 """
 
 from __future__ import annotations

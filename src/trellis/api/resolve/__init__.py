@@ -1,11 +1,10 @@
-"""What an object means: defaults filled in, aliases read, deprecated spellings replaced.
+"""The effective meaning of an object: defaults filled in, aliases read, deprecated spellings replaced.
 
-Whoever needs an effective value asks here and nowhere else, so that webhook, updater, simulator and `explain` never
-differ. Nothing here fails on a stored object: a value that a newer version may have written is read in the way that
-changes least, and named in `warnings`. Refusing objects is the business of `trellis.api.validate`.
+Every component takes effective values from here, so that webhook, updater, simulator and `explain` never differ.
+Nothing here fails on a stored object: a value that a newer version may have written is read in the way that changes
+least, and named in `warnings`. Refusing objects is the task of the validation.
 """
 
-from trellis.api.resolve.boost import Boost, BoostKind
 from trellis.api.resolve.buffer import (
     Capacity,
     EffectiveBuffer,
@@ -24,17 +23,22 @@ from trellis.api.resolve.hvpa import (
     resolve_hvpa,
     resolve_hvpa_pods,
 )
-from trellis.api.resolve.recommenders import BUILT_IN_RECOMMENDERS, DEFAULT_RECOMMENDER, selects
-from trellis.api.resolve.requirements import Change, Requirement
 from trellis.api.resolve.vpa import (
+    BUILT_IN_RECOMMENDERS,
     COUNTED_MODES,
+    DEFAULT_RECOMMENDER,
     NO_MODE,
     WRITTEN_MODES,
-    ContainerMeaning,
+    Boost,
+    BoostKind,
+    ChangeRequirement,
+    EffectiveContainerPolicy,
+    EffectiveRequirement,
     EffectiveVpa,
     UpdateMode,
-    acts,
+    reaches_pods,
     resolve_vpa,
+    selects_recommender,
 )
 
 __all__ = [
@@ -46,25 +50,25 @@ __all__ = [
     "Boost",
     "BoostKind",
     "Capacity",
-    "Change",
-    "ContainerMeaning",
+    "ChangeRequirement",
     "EffectiveBuffer",
+    "EffectiveContainerPolicy",
     "EffectiveHvpa",
+    "EffectiveRequirement",
     "EffectiveVpa",
     "FixedReplicas",
     "GivenPods",
     "NodeClassTotals",
     "PercentOfReplicas",
     "ReplicaSizing",
-    "Requirement",
     "ScaleMode",
     "ScalePolicy",
     "Strategy",
     "UpdateMode",
-    "acts",
+    "reaches_pods",
     "resolve_buffer",
     "resolve_hvpa",
     "resolve_hvpa_pods",
     "resolve_vpa",
-    "selects",
+    "selects_recommender",
 ]

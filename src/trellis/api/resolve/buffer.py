@@ -1,4 +1,4 @@
-"""What a Buffer means."""
+"""The effective meaning of a Buffer."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from trellis.api.buffer import (
+from trellis.api.kinds.buffer import (
     ACTIVE_CAPACITY,
     Buffer,
+    BufferPodSelector,
     BufferSchedule,
     BufferSpec,
     NodeClassCapacity,
@@ -19,12 +20,12 @@ from trellis.api.buffer import (
     ReplicaCapacity,
     ReplicaShorthand,
 )
-from trellis.api.parts import LabelSelector, TargetReference
-from trellis.api.resolve.stored import stored_amount, stored_amounts
+from trellis.api.kinds.parts import TargetReference
+from trellis.api.resolve.stored_values import stored_amount, stored_amounts
+from trellis.base.cron import CronSchedule, CronWindow, CronWindows
 from trellis.base.durations import parse_duration
 from trellis.base.errors import InvalidInput
-from trellis.base.quantity import Quantity
-from trellis.base.schedules import Schedule, Window, Windows
+from trellis.base.quantities import Quantity
 from trellis.base.selectors import Selector
 
 
@@ -81,7 +82,7 @@ class EffectiveBuffer(msgspec.Struct, frozen=True):
     strategy: Strategy
     target: TargetReference | None
     capacity: Capacity | None
-    schedule: Windows | None
+    schedule: CronWindows | None
     # Which pods fill the Buffer; None where it is not dedicated, as it never is while it is kept empty.
     filled_by: Selector | None
     # Why a stored schedule or selector is not as it is written; empty where it can be read.
@@ -155,22 +156,22 @@ def _is_negative(count: int | None) -> bool:
     return count is not None and count < 0
 
 
-def _schedule(written: BufferSchedule | None) -> tuple[Windows | None, str]:
+def _schedule(written: BufferSchedule | None) -> tuple[CronWindows | None, str]:
     """The windows; a stored schedule that cannot be read is none, so the room is kept rather than lost, and why."""
     if written is None:
         return None, ""
     zone = written.time_zone or "UTC"
     try:
         windows = tuple(
-            Window(Schedule.parse(window.start, zone), parse_duration(window.duration or "0s"))
+            CronWindow(CronSchedule.parse(window.start, zone), parse_duration(window.duration or "0s"))
             for window in written.windows or ()
         )
-        return Windows(windows), ""
+        return CronWindows(windows), ""
     except InvalidInput as error:
         return None, str(error)
 
 
-def _selector(written: LabelSelector | None) -> tuple[Selector | None, str]:
+def _selector(written: BufferPodSelector | None) -> tuple[Selector | None, str]:
     """The pods that fill the Buffer; none of them if that cannot be read, and why."""
     if written is None:
         return None, ""

@@ -1,4 +1,4 @@
-"""What an Hvpa means."""
+"""The effective meaning of an Hvpa."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
-from trellis.api.hvpa import Bucket, Hvpa, MaintenanceWindow, ReplicaSize, ScaleDownPolicy, ScaleUpPolicy
-from trellis.api.resolve.stored import stored_duration
+from trellis.api.kinds.hvpa import Bucket, Hvpa, MaintenanceWindow, ReplicaSize, ScaleDownPolicy, ScaleUpPolicy
+from trellis.api.kinds.vpa import VerticalPodAutoscaler, VerticalPodAutoscalerSpec
+from trellis.api.resolve.stored_values import stored_duration
 from trellis.api.resolve.vpa import EffectiveVpa, UpdateMode, resolve_vpa
-from trellis.api.vpa import VerticalPodAutoscaler, VerticalPodAutoscalerSpec
 from trellis.base.durations import Duration
 from trellis.base.errors import InvalidInput
 from trellis.base.times import DailyWindow, parse_time_of_day

@@ -1,29 +1,128 @@
-"""What a VerticalPodAutoscaler means."""
+"""The effective meaning of a VerticalPodAutoscaler: mode, recommender, requirements, container policies, boost."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 
 import msgspec
 
-from trellis.api.problems import SUSPICIOUS, Problem
-from trellis.api.resolve.boost import Boost, effective_boost
-from trellis.api.resolve.recommenders import DEFAULT_RECOMMENDER, selects
-from trellis.api.resolve.requirements import Requirement, effective_requirements
-from trellis.api.resolve.stored import stored_amount, stored_amounts, stored_seconds
-from trellis.api.vpa import (
+from trellis.api.kinds.vpa import (
     ANY_CONTAINER,
+    ActuationRequirement,
     ContainerResourcePolicy,
+    CPUBoost,
+    EvictionRequirement,
     PodResourcePolicy,
     PodUpdatePolicy,
     RecommenderSelector,
     StartupBoost,
     VerticalPodAutoscaler,
 )
-from trellis.api.vpa_rules import update_mode_is_current
+from trellis.api.problems import SUSPICIOUS, ValidationProblem
+from trellis.api.resolve.stored_values import stored_amount, stored_amounts, stored_duration, stored_seconds
+from trellis.api.rules.vpa import update_mode_is_current
 from trellis.base.durations import Duration
-from trellis.base.quantity import Quantity
+from trellis.base.quantities import Quantity
+
+DEFAULT_RECOMMENDER = "default"
+# The names of those that come with Trellis.
+BUILT_IN_RECOMMENDERS = frozenset({DEFAULT_RECOMMENDER, "window", "seasonal", "adaptive", "phases"})
+
+
+def selects_recommender(recommenders: Sequence[RecommenderSelector] | None, name: str) -> bool:
+    """Whether the list names that recommender, letter for letter; no list at all names `default`.
+
+    The list may have any length: that it has at most one entry is a rule of validation alone, and can be lifted there.
+    """
+    if not recommenders:
+        return name == DEFAULT_RECOMMENDER
+    return any(entry.name == name for entry in recommenders)
+
+
+class ChangeRequirement(StrEnum):
+    """How a target must compare with a request. `NEVER` stands for a spelling we do not know: nothing satisfies it."""
+
+    HIGHER = "TargetHigherThanRequests"
+    HIGHER_OR_EQUAL = "TargetHigherThanOrEqualToRequests"
+    LOWER = "TargetLowerThanRequests"
+    LOWER_OR_EQUAL = "TargetLowerThanOrEqualToRequests"
+    NEVER = "Never"
+
+
+_KNOWN = {change.value: change for change in ChangeRequirement if change is not ChangeRequirement.NEVER}
+
+
+class EffectiveRequirement(msgspec.Struct, frozen=True):
+    """One requirement, its resources in the API's spelling (`cpu`, `memory`)."""
+
+    resources: frozenset[str]
+    change: ChangeRequirement
+
+
+def effective_requirements(policy: PodUpdatePolicy) -> tuple[tuple[EffectiveRequirement, ...], bool]:
+    """The requirements, and whether they govern eviction alone (upstream's spelling does)."""
+    if policy.actuation_requirements is not None:
+        return _read(policy.actuation_requirements), False
+    return _read(policy.eviction_requirements or ()), policy.eviction_requirements is not None
+
+
+def _read(written: Iterable[ActuationRequirement | EvictionRequirement]) -> tuple[EffectiveRequirement, ...]:
+    return tuple(
+        EffectiveRequirement(
+            resources=frozenset(name.lower() for name in item.resources or ()),
+            change=_KNOWN.get(item.change_requirement, ChangeRequirement.NEVER),
+        )
+        for item in written
+    )
+
+
+class BoostKind(StrEnum):
+    """How the boosted value follows from the base."""
+
+    FACTOR = "Factor"
+    QUANTITY = "Quantity"
+
+
+class Boost(msgspec.Struct, frozen=True):
+    """A boost in effect: `factor` or `quantity` counts, by `kind`."""
+
+    kind: BoostKind
+    factor: int
+    quantity: Quantity
+    duration: Duration
+    give_up_after: Duration | None = None
+
+
+def effective_boost(default: StartupBoost | None, own: StartupBoost | None) -> Boost | None:
+    """The boost of a container: its own policy replaces the pod's whole, and a policy without `cpu` is no boost.
+
+    A factor of 1 and a quantity of 0 raise nothing, so they are no boost either and hold nothing back. A stored boost
+    that cannot be read (its type is unknown, its amount is missing) is none, as a pod must not be raised by a guess.
+    """
+    chosen = own if own is not None else default
+    cpu = chosen.cpu if chosen is not None else None
+    if cpu is None:
+        return None
+    match cpu.type:
+        case BoostKind.FACTOR if cpu.factor is not None and cpu.factor > 1:
+            return Boost(
+                BoostKind.FACTOR,
+                cpu.factor,
+                Quantity.ZERO,
+                _kept(cpu),
+                stored_seconds(cpu.give_up_after_seconds),
+            )
+        case BoostKind.QUANTITY if (added := stored_amount(cpu.quantity)) is not None and added > Quantity.ZERO:
+            return Boost(BoostKind.QUANTITY, 1, added, _kept(cpu), stored_seconds(cpu.give_up_after_seconds))
+        case _:
+            return None
+
+
+def _kept(cpu: CPUBoost) -> Duration:
+    """How long after Ready; both spellings, `0s` without either."""
+    return stored_duration(cpu.duration, default=stored_seconds(cpu.duration_seconds) or Duration.from_seconds(0))
+
 
 RESOURCES = ("cpu", "memory")
 
@@ -50,7 +149,7 @@ NO_MODE = ""
 WRITTEN_MODES = (*COUNTED_MODES, NO_MODE)
 
 
-class ContainerMeaning(msgspec.Struct, frozen=True, gc=False):
+class EffectiveContainerPolicy(msgspec.Struct, frozen=True, gc=False):
     """How one container is treated. `scaled` is false under `mode: Off`; boost does not depend on it."""
 
     scaled: bool
@@ -75,15 +174,15 @@ class EffectiveVpa(msgspec.Struct, frozen=True, gc=False):
     mode_given: bool
     min_replicas: int | None
     evict_after_oom: Duration | None
-    requirements: tuple[Requirement, ...]
+    requirements: tuple[EffectiveRequirement, ...]
     # Upstream's spelling restricts eviction and leaves in-place resizes free.
     requirements_for_eviction_only: bool
     recommenders: tuple[RecommenderSelector, ...]
     parameters: Mapping[str, str]
     # By the name in its policy, read once: a webhook asks for them with every pod. `others` is without a policy.
-    containers: Mapping[str, ContainerMeaning]
-    others: ContainerMeaning
-    warnings: tuple[Problem, ...]
+    containers: Mapping[str, EffectiveContainerPolicy]
+    others: EffectiveContainerPolicy
+    warnings: tuple[ValidationProblem, ...]
 
     @property
     def counted_mode(self) -> str:
@@ -107,9 +206,9 @@ class EffectiveVpa(msgspec.Struct, frozen=True, gc=False):
 
     def served_by(self, name: str) -> bool:
         """Whether a recommender of that name serves the object."""
-        return selects(self.recommenders, name)
+        return selects_recommender(self.recommenders, name)
 
-    def container(self, name: str) -> ContainerMeaning:
+    def container(self, name: str) -> EffectiveContainerPolicy:
         """How a container is treated: by its own policy, else by that of `*`, else by the defaults."""
         return self.containers.get(name) or self.containers.get(ANY_CONTAINER) or self.others
 
@@ -137,13 +236,13 @@ def resolve_vpa(vpa: VerticalPodAutoscaler) -> EffectiveVpa:
     )
 
 
-def acts(vpa: VerticalPodAutoscaler) -> bool:
+def reaches_pods(vpa: VerticalPodAutoscaler) -> bool:
     """Whether its recommendation reaches pods: for who asks that of many objects, and nothing else."""
     policy = vpa.spec.update_policy
     return policy is None or policy.update_mode is None or _MODES.get(policy.update_mode) not in (None, UpdateMode.OFF)
 
 
-def _mode(policy: PodUpdatePolicy) -> tuple[UpdateMode, tuple[Problem, ...]]:
+def _mode(policy: PodUpdatePolicy) -> tuple[UpdateMode, tuple[ValidationProblem, ...]]:
     """The mode and what is to be said of it. A mode we do not know acts on nothing."""
     place = ("spec", "updatePolicy")
     warnings = tuple(problem.below(place) for problem in update_mode_is_current.problems(policy))
@@ -152,7 +251,7 @@ def _mode(policy: PodUpdatePolicy) -> tuple[UpdateMode, tuple[Problem, ...]]:
     known = _MODES.get(policy.update_mode)
     if known is None:
         text = f'"{policy.update_mode}" is not a mode of this version, so the object is treated as Off'
-        return UpdateMode.OFF, (*warnings, Problem((*place, "updateMode"), SUSPICIOUS, text))
+        return UpdateMode.OFF, (*warnings, ValidationProblem((*place, "updateMode"), SUSPICIOUS, text))
     return known, warnings
 
 
@@ -165,9 +264,9 @@ def _policies(written: PodResourcePolicy | None) -> Iterable[tuple[str, Containe
     return found.items()
 
 
-def _container(policy: ContainerResourcePolicy, boost_default: StartupBoost | None) -> ContainerMeaning:
+def _container(policy: ContainerResourcePolicy, boost_default: StartupBoost | None) -> EffectiveContainerPolicy:
     controlled = RESOURCES if policy.controlled_resources is None else policy.controlled_resources
-    return ContainerMeaning(
+    return EffectiveContainerPolicy(
         scaled=policy.mode != "Off",
         controlled=tuple(name for name in RESOURCES if name in controlled),
         limits_follow=policy.controlled_values != "RequestsOnly",

@@ -1,20 +1,57 @@
-"""Which metrics does the admission controller have? Upstream's, by name and label, and a few of its own."""
+"""Metrics of the admission controller: upstream's, by name and label, and some of its own.
+
+`ReviewMetrics` buffers what reviews observe and enters it when the metrics are read. A counter takes two microseconds
+and a histogram twenty, eight times for each review, which is as long as all the rest. Entered together, a thousand
+values take as long as one.
+"""
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter, defaultdict
 from typing import Final
 
-from trellis.controllers.admission.upkeep_metrics import UPKEEP_METRICS
-from trellis.runtime.cluster_metrics import CLUSTER_METRICS
-from trellis.runtime.metrics import CounterSpec, GaugeSpec, HistogramSpec, Spec
-from trellis.runtime.steps import TOTAL, execution_latency
+import numpy as np
+
+from trellis.controllers.admission.webhook.server import RequestTimes
+from trellis.runtime.telemetry.cluster_metrics import CLUSTER_METRICS
+from trellis.runtime.telemetry.metrics import (
+    TOTAL_STEP,
+    CounterSpec,
+    GaugeSpec,
+    HistogramSpec,
+    Metrics,
+    Spec,
+    execution_latency,
+)
+
+SERVING: Final = "serving"
+AUTHORITY: Final = "authority"
+
+EXPIRY: Final = GaugeSpec(
+    "trellis_admission_certificate_expiry_timestamp_seconds",
+    "When the certificate ends that the API server is shown, and the first authority that vouches for it.",
+    ("certificate",),
+)
+LOADS: Final = CounterSpec(
+    "trellis_admission_certificate_loads_total",
+    "Certificates that were found, by whether they were taken (loaded) or the one before was kept (refused).",
+    ("result",),
+)
+REGISTERED: Final = GaugeSpec(
+    "trellis_admission_webhook_registered",
+    "Whether the webhook configuration is as it should be, as far as this replica knows.",
+)
+
+UPKEEP_METRICS: Final[tuple[Spec, ...]] = (EXPIRY, LOADS, REGISTERED)
+
 
 # The steps of a review, in order, as upstream names them.
 READ: Final = "read_request"
 ADMIT: Final = "admit"
 BUILD: Final = "build_response"
 WRITE: Final = "write_response"
-STEPS: Final = (READ, ADMIT, BUILD, WRITE, TOTAL)
+STEPS: Final = (READ, ADMIT, BUILD, WRITE, TOTAL_STEP)
 
 # What became of a review, and what it was about, in upstream's words.
 APPLIED: Final = "applied"
@@ -69,3 +106,65 @@ ADMISSION_METRICS: Final[tuple[Spec, ...]] = (
     *(REVIEWS, FAILURES, REFUSED, LOOKUPS, LOOKUP_SECONDS, GOVERNORS, CONNECTIONS),
     *UPKEEP_METRICS,
 )
+
+
+# Nobody may ever read the metrics, and the slip has only so much room.
+_FLUSH_SECONDS: Final = 1.0
+# A list this long goes in within 50 microseconds.
+_MOST_BUFFERED: Final = 1_000
+
+
+class ReviewMetrics:
+    """What has happened since it was last entered into the metrics. For the event loop alone."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._counts: Counter[tuple[CounterSpec, tuple[str, ...]]] = Counter()
+        self._values: defaultdict[tuple[HistogramSpec, tuple[str, ...]], list[float]] = defaultdict(list)
+        self._steps = {step: self._values[EXECUTION, (step,)] for step in STEPS}
+        self._zero()
+        metrics.hold(self.enter)
+
+    def count(self, spec: CounterSpec, *labels: str) -> None:
+        """One more."""
+        self._counts[spec, labels] += 1
+
+    def observe(self, spec: HistogramSpec, value: float, *labels: str) -> None:
+        """One value."""
+        self._values[spec, labels].append(value)
+
+    def reviewed(self, began: float, decided: float, built: float) -> None:
+        """A review has been answered."""
+        self._steps[ADMIT].append(decided - began)
+        self._steps[BUILD].append(built - decided)
+
+    def answered(self, times: RequestTimes) -> None:
+        """An answer has been written."""
+        self._steps[READ].append(times.read - times.began)
+        self._steps[WRITE].append(times.written - times.answered)
+        total = self._steps[TOTAL_STEP]
+        total.append(times.written - times.began)
+        if len(total) >= _MOST_BUFFERED:
+            self.enter()
+
+    def enter(self) -> None:
+        """Put everything into the metrics."""
+        for (counter, labels), count in self._counts.items():
+            self._metrics.add(counter, count, *labels)
+        self._counts.clear()
+        for (histogram, labels), values in self._values.items():
+            if values:
+                self._metrics.observe_all(histogram, np.array(values, dtype=np.float64), *labels)
+                values.clear()
+
+    async def run(self) -> None:
+        """Enter again and again, until cancelled."""
+        while True:
+            await asyncio.sleep(_FLUSH_SECONDS)
+            self.enter()
+
+    def _zero(self) -> None:
+        """A first failure shall show as a rise."""
+        for applied in ("true", "false"):
+            self._metrics.add(PODS, 0, applied)
+        self._metrics.add(FAILURES, 0)

@@ -1,5 +1,5 @@
-"""The Buffer controller: watches Buffers and what they are about, and writes which pods each of them stands for.
+"""The Buffer controller: translates Buffers into the pods they stand for, and writes these into their status.
 
-Nothing here decides about chunks. What is known is gathered into facts, `core.buffers` translates them, quotas are
-shared out by namespace, and what comes of it goes into the status.
+It decides nothing about chunks. It builds the view of a Buffer, has `core.buffers` translate it, divides the quotas of
+a namespace among its Buffers, and publishes the result.
 """

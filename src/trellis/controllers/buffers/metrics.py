@@ -1,12 +1,24 @@
-"""Which metrics does the Buffer controller have? Reasons are labels, as in Events and conditions."""
+"""Metrics of the Buffer controller. Reasons are labels, as in Events and conditions.
+
+All Buffers are counted by reason; so many of them, the first by name, have series of their own.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import Final
 
-from trellis.runtime.cluster_metrics import CLUSTER_METRICS
-from trellis.runtime.metrics import CounterSpec, GaugeSpec, Spec
-from trellis.runtime.steps import execution_latency
+from trellis.api.kinds.buffer import Buffer
+from trellis.base.errors import InvalidInput
+from trellis.base.times import parse_time
+from trellis.controllers.buffers.state import BufferStates
+from trellis.core.cluster.store import key_of
+from trellis.core.nodes.scale_up.decisions import BufferDecision
+from trellis.kube.watch.informer import Informer
+from trellis.runtime.telemetry.cluster_metrics import CLUSTER_METRICS
+from trellis.runtime.telemetry.metrics import CounterSpec, GaugeSpec, Metrics, Spec, execution_latency
 
 BUFFER: Final = ("namespace", "name")
 
@@ -76,3 +88,55 @@ BUFFER_METRICS: Final[tuple[Spec, ...]] = (
     FAILURES,
     *CLUSTER_METRICS,
 )
+
+
+def export_buffers(metrics: Metrics, buffers: Informer[Buffer], keeping: BufferStates, most: int) -> None:
+    """Say how all of them are; those that come first by name have figures of their own."""
+    verdicts: Counter[tuple[str, ...]] = Counter()
+    notes: Counter[tuple[str, ...]] = Counter()
+    own: dict[GaugeSpec, dict[tuple[str, ...], float]] = {spec: {} for spec in (WANTED, CHUNKS, LAST_FULL, LAST_CHANGE)}
+    for key, known in sorted(keeping.all(), key=lambda each: each[0]):
+        if known.verdict:
+            verdicts[(known.verdict,)] += 1
+        notes.update((each,) for each in known.notes)
+        if known.settled is None or len(own[WANTED]) >= most:
+            continue
+        own[WANTED][key] = float(known.settled.wanted)
+        own[CHUNKS][key] = float(known.settled.chunks)
+        full = _last_full(buffers.get(*key))
+        if full is not None:
+            own[LAST_FULL][key] = full.timestamp()
+        if known.changed is not None:
+            own[LAST_CHANGE][key] = known.changed
+    metrics.set_all(VERDICTS, {labels: float(count) for labels, count in verdicts.items()})
+    metrics.set_all(NOTES, {labels: float(count) for labels, count in notes.items()})
+    for spec, values in own.items():
+        metrics.set_all(spec, values)
+
+
+def _last_full(buffer: Buffer | None) -> datetime | None:
+    text = buffer.status.last_fully_provisioned if buffer is not None and buffer.status is not None else None
+    try:
+        return parse_time(text) if text else None
+    except InvalidInput:
+        return None
+
+
+_HEADROOM_GAUGES: Final = (PROVISIONED, PRICE)
+
+
+def export_headroom(metrics: Metrics, verdicts: Sequence[BufferDecision], buffers: Iterable[Buffer], most: int) -> None:
+    """Set and count; `most` Buffers, the first by name, have series of their own."""
+    own = sorted(verdicts, key=lambda each: each.key)[:most]
+    metrics.keep(BUFFER, {key_of(each) for each in buffers})
+    metrics.set_all(PROVISIONED, {each.key: float(each.on_ready) for each in own})
+    metrics.set_all(PRICE, {each.key: each.price for each in own})
+    for each in own:
+        metrics.add(HITS, each.hits, *each.key)
+        metrics.add(MISSES, each.misses, *each.key)
+
+
+def clear_headroom(metrics: Metrics) -> None:
+    """Say nothing more: another process observes now."""
+    for spec in _HEADROOM_GAUGES:
+        metrics.set_all(spec, {})

@@ -1,4 +1,4 @@
-"""What of the Buffer controller can be set?"""
+"""Settings of the Buffer controller: translation, CapacityBuffers, and headroom."""
 
 from __future__ import annotations
 
@@ -6,21 +6,87 @@ from collections.abc import Iterator
 from typing import Annotated, Final
 
 from trellis.base.durations import Duration
-from trellis.base.names import why_not_label_key
-from trellis.base.quantity import Quantity
-from trellis.controllers.buffers.elsewhere_settings import ElsewhereSettings
-from trellis.controllers.buffers.headroom.settings import HeadroomSettings
+from trellis.base.errors import InvalidInput
+from trellis.base.names import check_label_key
+from trellis.base.prices import EXAMPLE_PRICES, parse_prices
+from trellis.base.quantities import Quantity
 from trellis.core.buffers import BufferSettings
-from trellis.runtime.boosts import why_not_millicores
-from trellis.runtime.component_settings import AccessSettings, LeaderSettings, ScopeSettings, why_no_time
-from trellis.runtime.health_server import HealthSettings
-from trellis.runtime.logs import LogSettings
-from trellis.runtime.recording import RecordSettings
-from trellis.runtime.settings import Conflict, Setting, Settings
+from trellis.core.nodes.settings import ScaleUpSettings
+from trellis.runtime.recorder import RecorderSettings
+from trellis.runtime.settings.component import (
+    AccessSettings,
+    LeaderSettings,
+    ScopeSettings,
+    why_not_interval,
+    why_not_millicores,
+)
+from trellis.runtime.settings.declarations import Setting, SettingConflict, Settings
+from trellis.runtime.telemetry.health_server import HealthSettings
+from trellis.runtime.telemetry.logs import LogSettings
+
+
+class CapacityBufferSettings(Settings, frozen=True):
+    """Whether CapacityBuffers are served, or made of Buffers. Not both: the room of a Buffer would be kept twice."""
+
+    serve_capacity_buffers: Annotated[
+        bool,
+        Setting(
+            "Translate upstream's CapacityBuffers too: their status says which pods they stand for.",
+            why="Off: a node autoscaler may have a controller of its own for them, and two must not serve one object.",
+        ),
+    ] = False
+    translate: Annotated[
+        bool,
+        Setting(
+            "Keep one CapacityBuffer for each Buffer, for nodes that Cluster Autoscaler or Karpenter manages.",
+            why="Off: whoever reads Buffers would keep the same room again.",
+        ),
+    ] = False
+
+    def conflicts(self) -> Iterator[SettingConflict]:
+        """Who makes CapacityBuffers leaves it to others to serve them."""
+        if self.serve_capacity_buffers and self.translate:
+            yield SettingConflict(
+                "translate", "must not go with --serve-capacity-buffers: who makes them does not serve them"
+            )
+
+
+class HeadroomSettings(Settings, frozen=True):
+    """Whether the chunks of Buffers fit on ready nodes, and what they cost there."""
+
+    nodes_lease: Annotated[
+        str,
+        Setting(
+            "Namespace and name of the Lease of `trellis nodes`, which writes `Provisioned` while it is held.",
+            why="The one that it has unless its flags say otherwise.",
+        ),
+    ] = "kube-system/trellis-nodes"
+    prices: Annotated[
+        str,
+        Setting(
+            "Prices of a core-hour and a GiB-hour, for the metric of what Buffers cost.",
+            why="Example prices: no autoscaler says in the cluster what its nodes cost.",
+        ),
+    ] = f"{EXAMPLE_PRICES.core_hour},{EXAMPLE_PRICES.gib_hour}"
+
+    def figures(self) -> ScaleUpSettings:
+        """By which headroom is observed."""
+        return ScaleUpSettings(prices=parse_prices(self.prices))
+
+    def conflicts(self) -> Iterator[SettingConflict]:
+        """A Lease has a namespace and a name, and prices are two numbers."""
+        namespace, _, name = self.nodes_lease.partition("/")
+        if not namespace or not name or "/" in name:
+            yield SettingConflict("nodes-lease", f'"{self.nodes_lease}" must be written as namespace/name')
+        try:
+            parse_prices(self.prices)
+        except InvalidInput as error:
+            yield SettingConflict("prices", str(error))
+
 
 LEASE: Final = "trellis-buffers"
 
-_FIGURES: Final = BufferSettings()
+_DEFAULTS: Final = BufferSettings()
 
 
 class TranslationSettings(Settings, frozen=True):
@@ -31,7 +97,7 @@ class TranslationSettings(Settings, frozen=True):
         Setting(
             "How often to look at all Buffers.",
             why="Changes and the edges of schedules are acted on at once, whatever this says.",
-            check=why_no_time,
+            check=why_not_interval,
         ),
     ] = Duration.from_seconds(60)
     max_chunks_per_buffer: Annotated[
@@ -42,7 +108,7 @@ class TranslationSettings(Settings, frozen=True):
             minimum=1,
             maximum=2**31 - 1,
         ),
-    ] = _FIGURES.most_chunks
+    ] = _DEFAULTS.most_chunks
     node_class_labels: Annotated[
         tuple[str, ...],
         Setting(
@@ -88,24 +154,24 @@ class TranslationSettings(Settings, frozen=True):
             set_aside=frozenset(self.set_aside_target_kinds),
         )
 
-    def conflicts(self) -> Iterator[Conflict]:
+    def conflicts(self) -> Iterator[SettingConflict]:
         """Each label of a class is a kind, an equals sign and a label."""
         for each in self.node_class_labels:
             kind, _, label = each.partition("=")
-            why = "must be written as Kind=label" if not (kind and label) else why_not_label_key(label)
+            why = "must be written as Kind=label" if not (kind and label) else check_label_key(label)
             if why is not None:
-                yield Conflict("node-class-labels", f'"{each}" {why}')
+                yield SettingConflict("node-class-labels", f'"{each}" {why}')
 
 
 class BufferControllerSettings(Settings, frozen=True):
     """All of it."""
 
     translation: TranslationSettings = TranslationSettings()
-    elsewhere: ElsewhereSettings = ElsewhereSettings()
+    elsewhere: CapacityBufferSettings = CapacityBufferSettings()
     headroom: HeadroomSettings = HeadroomSettings()
     access: AccessSettings = AccessSettings()
     scope: ScopeSettings = ScopeSettings()
     leader: LeaderSettings = LeaderSettings(leader_elect_resource_name=LEASE)
     health: HealthSettings = HealthSettings(address=":8946")
     logs: LogSettings = LogSettings()
-    recording: RecordSettings = RecordSettings()
+    recording: RecorderSettings = RecorderSettings()

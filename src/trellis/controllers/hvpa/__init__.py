@@ -1,5 +1,5 @@
-"""The Hvpa controller: watches Hvpas and what they are about, asks `core.hvpa.plan` what to do, does it, and tells it.
+"""The Hvpa controller: sets the replicas of workloads and publishes the size of their pods, bucket by bucket.
 
-Nothing here decides about counts and sizes. What is known is gathered into a view, the plan's actions go through the
-writer, its size goes into the status, and what became of it is remembered for the next plan.
+It decides nothing about replicas and sizes. It builds the view of a workload, has `core.hvpa` plan, executes the plan's
+actions through the writer, publishes its size in the status, and keeps the results for the next plan.
 """

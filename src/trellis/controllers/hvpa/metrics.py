@@ -1,12 +1,11 @@
-"""Which metrics does the Hvpa controller have? Reasons are labels, as in Events and conditions."""
+"""Metrics of the Hvpa controller. Reasons are labels, as in Events and conditions."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from trellis.runtime.cluster_metrics import CLUSTER_METRICS
-from trellis.runtime.metrics import CounterSpec, GaugeSpec, Spec
-from trellis.runtime.steps import execution_latency
+from trellis.runtime.telemetry.cluster_metrics import CLUSTER_METRICS
+from trellis.runtime.telemetry.metrics import CounterSpec, GaugeSpec, Spec, execution_latency
 
 LATENCY: Final = execution_latency("trellis_hvpa")
 VERDICTS: Final = GaugeSpec("trellis_hvpa_objects", "Hvpas by what was last decided about them.", ("reason",))

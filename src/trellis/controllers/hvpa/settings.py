@@ -1,4 +1,4 @@
-"""What of the Hvpa controller can be set?"""
+"""Settings of the Hvpa controller."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Annotated, Final
 
 from trellis.base.durations import Duration
 from trellis.core.hvpa import HvpaSettings
-from trellis.runtime.component_settings import AccessSettings, LeaderSettings, NamespaceSettings, why_no_time
-from trellis.runtime.health_server import HealthSettings
-from trellis.runtime.logs import LogSettings
-from trellis.runtime.recording import RecordSettings
-from trellis.runtime.settings import Setting, Settings
+from trellis.runtime.recorder import RecorderSettings
+from trellis.runtime.settings.component import AccessSettings, LeaderSettings, NamespaceSettings, why_not_interval
+from trellis.runtime.settings.declarations import Setting, Settings
+from trellis.runtime.telemetry.health_server import HealthSettings
+from trellis.runtime.telemetry.logs import LogSettings
 
 LEASE: Final = "trellis-hvpa"
 
@@ -23,7 +23,7 @@ class HvpaLoopSettings(Settings, frozen=True):
         Setting(
             "How often to look at all Hvpas.",
             why="Changes and moments that are known in advance are acted on at once, whatever this says.",
-            check=why_no_time,
+            check=why_not_interval,
         ),
     ] = Duration.from_seconds(60)
     ready_patience: Annotated[
@@ -53,4 +53,4 @@ class HvpaControllerSettings(Settings, frozen=True):
     leader: LeaderSettings = LeaderSettings(leader_elect_resource_name=LEASE)
     health: HealthSettings = HealthSettings(address=":8945")
     logs: LogSettings = LogSettings()
-    recording: RecordSettings = RecordSettings()
+    recording: RecorderSettings = RecorderSettings()

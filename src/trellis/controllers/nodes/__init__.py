@@ -1,4 +1,4 @@
-"""Which nodes does a cluster have? It orders those that pods and Buffers lack, and gives back those that nobody needs.
+"""The node autoscaler: adds nodes for pods and Buffers that do not fit, and removes nodes that are not needed.
 
-What is decided is `core.nodes`. Here the cluster is watched, providers are asked, and plans are carried out.
+`core.nodes` decides. This package watches the cluster, calls the provider, and executes plans.
 """

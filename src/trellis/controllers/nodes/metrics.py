@@ -1,12 +1,17 @@
-"""Which metrics does the node autoscaler have? Reasons are labels, as in Events and conditions."""
+"""Metrics of the node autoscaler. Reasons are labels, as in Events and conditions."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from typing import Final
 
-from trellis.runtime.cluster_metrics import CLUSTER_METRICS
-from trellis.runtime.metrics import CounterSpec, GaugeSpec, Spec
-from trellis.runtime.steps import execution_latency
+from trellis.core.nodes.autoscaler_pass import PassPlans
+from trellis.core.nodes.node_groups import GroupState, InstanceState
+from trellis.core.nodes.scale_up.decisions import BufferDecision, PendingPodsDecision
+from trellis.providers.protocol import Groups
+from trellis.runtime.telemetry.cluster_metrics import CLUSTER_METRICS
+from trellis.runtime.telemetry.metrics import CounterSpec, GaugeSpec, Metrics, Spec, execution_latency
 
 BUFFER: Final = ("namespace", "name")
 
@@ -75,3 +80,45 @@ NODE_METRICS: Final[tuple[Spec, ...]] = (
     MISSES,
     *CLUSTER_METRICS,
 )
+
+
+class NodeAutoscalerMetrics:
+    """Sets and counts. `most` Buffers have figures of their own."""
+
+    def __init__(self, metrics: Metrics, most: int) -> None:
+        self._metrics = metrics
+        self._most = most
+
+    def planned(
+        self, groups: Groups, plans: PassPlans, pods: Sequence[PendingPodsDecision], buffers: Sequence[BufferDecision]
+    ) -> None:
+        """Both plans have been made, and this is said of pods and Buffers since orders were answered."""
+        pending: Counter[tuple[str, ...]] = Counter()
+        for each in pods:
+            pending[(each.said.reason.code,)] += len(each.pods)
+        self._set(PENDING, pending)
+        self._set(NODES, Counter((str(each.outcome), each.said.reason.code) for each in plans.down.nodes))
+        self._set(UNREADABLE, Counter((kind,) for kind, _ in plans.problems))
+        self._set(GROUP_PROBLEMS, Counter((each.said.reason.code,) for each in groups.problems))
+        self._metrics.set_all(INSTANCES, _instances(groups.states))
+        for verdict in self.observed(buffers):
+            self._metrics.add(HITS, verdict.hits, *verdict.key)
+            self._metrics.add(MISSES, verdict.misses, *verdict.key)
+
+    def observed(self, buffers: Sequence[BufferDecision]) -> Sequence[BufferDecision]:
+        """This is said of Buffers; those that have figures of their own. Hits and misses are counted by plans alone."""
+        self._set(BUFFERS, Counter((each.said.reason.code,) for each in buffers))
+        own = sorted(buffers, key=lambda each: each.key)[: self._most]
+        self._metrics.keep(BUFFER, {each.key for each in own})
+        for each in own:
+            self._metrics.set(CHUNKS, each.chunks, *each.key)
+            self._metrics.set(PROVISIONED, each.on_ready, *each.key)
+            self._metrics.set(PRICE, each.price, *each.key)
+        return own
+
+    def _set(self, spec: GaugeSpec, counts: Counter[tuple[str, ...]]) -> None:
+        self._metrics.set_all(spec, {labels: float(count) for labels, count in counts.items()})
+
+
+def _instances(states: Sequence[GroupState]) -> dict[tuple[str, ...], float]:
+    return {(each.group.name, str(state)): float(each.count(state)) for each in states for state in InstanceState}

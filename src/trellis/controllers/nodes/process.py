@@ -1,4 +1,4 @@
-"""What does the process of a node autoscaler consist of? A component, and the controller in it."""
+"""Composes the process of the node autoscaler: a component, and the controller in it."""
 
 from __future__ import annotations
 
@@ -6,33 +6,33 @@ from contextlib import closing
 from functools import partial
 from typing import Final
 
-from trellis.base.collector import set_aside
-from trellis.controllers.nodes.controller import NodeController
+from trellis.base.garbage_collection import freeze_live_objects
 from trellis.controllers.nodes.metrics import NODE_METRICS
-from trellis.controllers.nodes.publishing import FIELD_MANAGER
+from trellis.controllers.nodes.reconcile import NodeController
 from trellis.controllers.nodes.settings import NodeControllerSettings
-from trellis.core.model.recording import NODES
+from trellis.controllers.nodes.status import FIELD_MANAGER
+from trellis.core.recording.format import NODES
 from trellis.kube.client import Client
-from trellis.kube.outcomes import Outcome, Result
-from trellis.runtime import write_reports
+from trellis.kube.write.outcomes import Result, WriteOutcome
+from trellis.runtime.cluster_connection import run_on_cluster
 from trellis.runtime.component import Component
-from trellis.runtime.connecting import on_cluster
-from trellis.runtime.logs import Logger
-from trellis.runtime.metrics import Metrics
-from trellis.runtime.recording import NO_RECORDER, Recorder, recorder
+from trellis.runtime.recorder import NO_RECORDER, Recorder, open_recorder
 from trellis.runtime.shutdown import Main, Shutdown
+from trellis.runtime.telemetry import cluster_metrics
+from trellis.runtime.telemetry.logs import Logger
+from trellis.runtime.telemetry.metrics import Metrics
 
 COMPONENT: Final = "trellis-nodes"
 
 _log: Final = Logger("trellis.nodes")
 
 
-def autoscaling(settings: NodeControllerSettings) -> Main:
+def nodes_main(settings: NodeControllerSettings) -> Main:
     """What a process with these settings does until it is told to stop."""
 
     async def main(stop: Shutdown) -> None:
-        with closing(recorder(settings.recording.record, NODES, settings)) as recording:
-            await on_cluster(partial(run_nodes, recording=recording), settings, FIELD_MANAGER, _log)(stop)
+        with closing(open_recorder(settings.recording.record, NODES, settings)) as recording:
+            await run_on_cluster(partial(run_nodes, recording=recording), settings, FIELD_MANAGER, _log)(stop)
 
     return main
 
@@ -55,11 +55,11 @@ async def run_nodes(
 
     async def make() -> NodeController:
         given = await component.equipment(component.writer(concurrency=settings.loop.concurrent_writes))
-        return NodeController(given, settings, on_settled=set_aside, recorder=recording)
+        return NodeController(given, settings, on_settled=freeze_live_objects, recorder=recording)
 
     await component.run(make)
 
 
-def _is_usual(outcome: Outcome) -> bool:
+def _is_usual(outcome: WriteOutcome) -> bool:
     """A disruption budget that forbids an eviction is no trouble: it is asked again."""
-    return write_reports.is_usual(outcome) or outcome.result is Result.REFUSED
+    return cluster_metrics.is_usual(outcome) or outcome.result is Result.REFUSED

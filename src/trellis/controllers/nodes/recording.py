@@ -1,45 +1,44 @@
-"""How is what plans are made from written down, where somebody wants to look at them again?
+"""Records what plans are made from.
 
-In the thread of the plans, before they are made, so that one that fails can be looked into. What becomes of the
-recording is no concern of theirs.
+It is recorded in the thread of the plans and before they are made, so that a plan that fails can be examined.
 """
 
 from __future__ import annotations
 
 from msgspec.structs import replace
 
-from trellis.core.model.recording import BEGAN, DECIDED, LOOKED
-from trellis.core.nodes.down_settings import DownSettings
-from trellis.core.nodes.news import News
-from trellis.core.nodes.planning import Planning, Plans, Question
-from trellis.core.nodes.recorded import BOOSTED, NEWS, Began, Boosts
-from trellis.core.nodes.recorded_news import NewsWriting
-from trellis.core.nodes.recorded_plans import Decisions
-from trellis.core.nodes.recorded_questions import QuestionWriting
-from trellis.core.nodes.up_settings import UpSettings
-from trellis.runtime.recording import Recorder
+from trellis.core.nodes.autoscaler_pass import NodePlanner, PassInput, PassPlans
+from trellis.core.nodes.settings import ScaleDownSettings, ScaleUpSettings
+from trellis.core.nodes.state.snapshot import ClusterSnapshotChanges
+from trellis.core.recording.format import DECISION_LINE, INPUT_LINE, START_LINE
+from trellis.core.recording.nodes.changes import NEWS, ChangesWriter
+from trellis.core.recording.nodes.passes import BOOSTED, NodesRecordingStart, PassInputWriter, RecordedBoosts
+from trellis.core.recording.nodes.plans import PlansRecorder
+from trellis.runtime.recorder import Recorder
 
 
-def planning_by(up: UpSettings, down: DownSettings, expendable_below: int, recorder: Recorder) -> Planning:
+def create_planner(
+    up: ScaleUpSettings, down: ScaleDownSettings, expendable_below: int, recorder: Recorder
+) -> NodePlanner:
     """Who makes plans by these figures, and writes down from what if that goes anywhere."""
     if not recorder.is_on:
-        return Planning(up, down, expendable_below)
-    return RecordedPlanning(up, down, expendable_below, recorder)
+        return NodePlanner(up, down, expendable_below)
+    return RecordedNodePlanner(up, down, expendable_below, recorder)
 
 
-class RecordedPlanning(Planning):
+class RecordedNodePlanner(NodePlanner):
     """Plans, and both sides of them written down."""
 
-    def __init__(self, up: UpSettings, down: DownSettings, expendable_below: int, recorder: Recorder) -> None:
+    def __init__(self, up: ScaleUpSettings, down: ScaleDownSettings, expendable_below: int, recorder: Recorder) -> None:
         super().__init__(up, down, expendable_below)
         self._recorder = recorder
-        self._news = NewsWriting()
-        self._questions = QuestionWriting()
-        self._boosts = Boosts()
-        self._decisions = Decisions()
-        recorder.write(BEGAN, Began(up, down, expendable_below))
+        self._news = ChangesWriter()
+        self._questions = PassInputWriter()
+        self._boosts = RecordedBoosts()
+        self._decisions = PlansRecorder()
+        recorder.write(START_LINE, NodesRecordingStart(up, down, expendable_below))
 
-    def take_in(self, news: News) -> None:
+    def take_in(self, news: ClusterSnapshotChanges) -> None:
         """What is new is shown."""
         for line in self._news.lines(news):
             self._recorder.write(NEWS, line)
@@ -48,14 +47,14 @@ class RecordedPlanning(Planning):
                 self._boosts.forget(key)
         super().take_in(news)
 
-    def plan(self, news: News, asked: Question) -> Plans:
+    def plan(self, news: ClusterSnapshotChanges, asked: PassInput) -> PassPlans:
         """Both plans are made."""
         asked = replace(asked, budgets=tuple(asked.budgets), starts=self._boosts.asking(asked.starts))
-        self._recorder.write(LOOKED, self._questions.line(asked))
+        self._recorder.write(INPUT_LINE, self._questions.line(asked))
         plans = super().plan(news, asked)
         if (boosted := self._boosts.taken()) is not None:
             self._recorder.write(BOOSTED, boosted)
-        self._recorder.write(DECIDED, self._decisions.of(plans, asked.now))
+        self._recorder.write(DECISION_LINE, self._decisions.of(plans, asked.now))
         self._recorder.flush()
         self._questions.planned(plans)
         return plans

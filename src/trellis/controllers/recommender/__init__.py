@@ -1,4 +1,5 @@
-"""The recommender: watches pods and their usage, and writes into each VPA it serves what its containers should have.
+"""The recommender: watches pods and their usage, and writes recommendations into the status of the VPAs it serves.
 
-It decides nothing itself: `core.model` says whose pods are whose, `core.usage` remembers, `core.recommend` estimates.
+It decides nothing itself: `core.cluster` finds the VPA of a pod, `core.usage` aggregates usage, `core.recommend`
+recommends.
 """

@@ -1,7 +1,7 @@
-"""Where is history kept while nobody runs? In checkpoints, one object for each container of a VPA.
+"""Reads, writes and deletes checkpoints, one object for each container of a VPA.
 
-They are upstream's objects under upstream's names, so that either can take over from the other. A checkpoint that
-cannot be read is copied aside before its name is written again: whoever made it may still want it.
+They are upstream's objects under upstream's names, so that either recommender can take over from the other. A
+checkpoint that cannot be read is copied before its name is written again: whoever made it may still want it.
 """
 
 from __future__ import annotations
@@ -13,19 +13,25 @@ from typing import Any, Final
 
 import msgspec
 
-from trellis.api.checkpoint import CheckpointSpec, VerticalPodAutoscalerCheckpoint
+from trellis.api.kinds.checkpoint import CheckpointSpec, VerticalPodAutoscalerCheckpoint
 from trellis.api.kube.meta import KubeObject
 from trellis.base.errors import InvalidCheckpoint, KubeError, NotFound
-from trellis.core.usage.checkpoints import KEPT_FROM, SavedRow, as_status, checkpoint_name, read_checkpoint
+from trellis.core.usage.checkpoints.format import (
+    KEPT_FROM_ANNOTATION,
+    SavedRow,
+    build_checkpoint_name,
+    build_checkpoint_status,
+    read_checkpoint,
+)
 from trellis.core.usage.columns import RowKey
-from trellis.kube.actions import Action, CreateObject, DeleteObject, PatchObject, Target, target_of
 from trellis.kube.client import Client
-from trellis.kube.outcomes import Result
-from trellis.kube.patches import json_patch
-from trellis.kube.requests import build_get
 from trellis.kube.resources import CHECKPOINTS, VPAS, Resource
-from trellis.kube.writer import Writer
-from trellis.runtime.logs import Logger
+from trellis.kube.transport.requests import build_get
+from trellis.kube.write.actions import Action, CreateObject, DeleteObject, PatchObject, Target, target_of
+from trellis.kube.write.outcomes import Result
+from trellis.kube.write.patches import json_patch
+from trellis.kube.write.writer import Writer
+from trellis.runtime.telemetry.logs import Logger
 
 KEPT_VERSION: Final = "trellis.x-k8s.io/kept-version"
 _KEPT_SUFFIX: Final = "-unreadable"
@@ -35,16 +41,18 @@ _FIRST_FEW: Final = 20
 Serves = Callable[[str, str], bool]
 
 
-class _Whose(KubeObject, frozen=True):
+class _CheckpointOwner(KubeObject, frozen=True):
     """A checkpoint without its histograms: enough to know whose it is."""
 
     spec: CheckpointSpec = CheckpointSpec()
 
 
-_WHOSE: Final = Resource(CHECKPOINTS.group, CHECKPOINTS.version, CHECKPOINTS.plural, CHECKPOINTS.kind, True, _Whose)
+_CHECKPOINT_OWNERS: Final = Resource(
+    CHECKPOINTS.group, CHECKPOINTS.version, CHECKPOINTS.plural, CHECKPOINTS.kind, True, _CheckpointOwner
+)
 
 
-class Checkpoints:
+class CheckpointStore:
     """Reads, writes and removes checkpoints. What it knows to exist is patched, everything else created."""
 
     def __init__(self, client: Client, writer: Writer, log: Logger) -> None:
@@ -64,7 +72,7 @@ class Checkpoints:
                 # Whose it is cannot be read either, so it is kept as well.
                 await self._keep_aside(rejected.namespace, rejected.name, rejected.message)
             for item in page.items:
-                if KEPT_FROM in item.metadata.annotations or not serves(
+                if KEPT_FROM_ANNOTATION in item.metadata.annotations or not serves(
                     item.metadata.namespace, item.spec.vpa_object_name
                 ):
                     continue
@@ -96,7 +104,7 @@ class Checkpoints:
         except NotFound:
             self._in_danger.discard((namespace, name))
             return True
-        copy = _copied(msgspec.json.decode(response.body, type=dict[str, Any]), name)
+        copy = _unreadable_copy(msgspec.json.decode(response.body, type=dict[str, Any]), name)
         outcome = await self._writer.write(CreateObject(Target(CHECKPOINTS, copy["metadata"]["name"], namespace), copy))
         if outcome.applied or outcome.result is Result.CONFLICT:
             self._in_danger.discard((namespace, name))
@@ -156,7 +164,7 @@ class Checkpoints:
 
     def _target(self, key: RowKey) -> Target:
         """Where a row is kept. VPA `a` with container `b-c` and VPA `a-b` with `c` would share a name: not here."""
-        name = self._stored.get(key) or checkpoint_name(key.vpa, key.container)
+        name = self._stored.get(key) or build_checkpoint_name(key.vpa, key.container)
         if self._whose.get((key.namespace, name), key) != key:
             name = f"{name[:244]}-{zlib.crc32('/'.join(key).encode()):08x}"
         return Target(CHECKPOINTS, name, key.namespace)
@@ -174,8 +182,8 @@ class Checkpoints:
         `known` says whether a VPA exists as far as is known. One that is not known is asked for before anything of it
         is removed, because it may have been created a moment ago.
         """
-        orphans: list[_Whose] = []
-        async for page in self._client.list_pages(_WHOSE, namespace):
+        orphans: list[_CheckpointOwner] = []
+        async for page in self._client.list_pages(_CHECKPOINT_OWNERS, namespace):
             orphans += [
                 each
                 for each in page.items
@@ -204,13 +212,13 @@ class Checkpoints:
         return False
 
 
-def _copied(document: dict[str, Any], name: str) -> dict[str, Any]:
+def _unreadable_copy(document: dict[str, Any], name: str) -> dict[str, Any]:
     """The same under another name, with a version that nobody reads: upstream would take it for somebody's history."""
     status = document.get("status") if isinstance(document.get("status"), dict) else {}
     metadata = {
         "name": name[: 253 - len(_KEPT_SUFFIX)] + _KEPT_SUFFIX,
         "namespace": document["metadata"]["namespace"],
-        "annotations": {KEPT_FROM: name, KEPT_VERSION: str((status or {}).get("version", ""))},
+        "annotations": {KEPT_FROM_ANNOTATION: name, KEPT_VERSION: str((status or {}).get("version", ""))},
     }
     return {**document, "metadata": metadata, "status": {**(status or {}), "version": "unreadable"}}
 
@@ -221,7 +229,7 @@ def _create(row: SavedRow, target: Target) -> Action:
         "kind": CHECKPOINTS.kind,
         "metadata": {"name": target.name, "namespace": target.namespace},
         "spec": _spec(row),
-        "status": as_status(row),
+        "status": build_checkpoint_status(row),
     }
     return CreateObject(target, document)
 
@@ -230,7 +238,7 @@ def _replace(row: SavedRow, target: Target) -> Action:
     # Not a merge: buckets that are empty now must go.
     operations = [
         {"op": "add", "path": "/spec", "value": _spec(row)},
-        {"op": "add", "path": "/status", "value": as_status(row)},
+        {"op": "add", "path": "/status", "value": build_checkpoint_status(row)},
     ]
     return PatchObject(target, json_patch(operations))
 

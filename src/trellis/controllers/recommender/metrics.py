@@ -1,12 +1,31 @@
-"""Which metrics does the recommender have? Upstream's, by name and label, and a few of its own."""
+"""Metrics of the recommender: upstream's, by name and label, and some of its own.
+
+The metrics of quality compare each usage sample with the recommendation in force when it came. That is the uncapped
+one, as upstream compares it: a policy that caps it says nothing of the estimate. Samples of containers that are not to
+be sized are left out.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import Final
 
-from trellis.runtime.cluster_metrics import CLUSTER_METRICS
-from trellis.runtime.metrics import CounterSpec, GaugeSpec, HistogramSpec, Spec
-from trellis.runtime.steps import execution_latency
+import msgspec
+import numpy as np
+
+from trellis.api.resolve import COUNTED_MODES, WRITTEN_MODES
+from trellis.core.recommend.amounts import CPU, MEMORY, MILLICORES_PER_CORE, RESOURCES, UNCAPPED
+from trellis.core.recommend.recommendation_pass import PassColumns, PassResult
+from trellis.core.recommend.state.shadows import compare_shadows
+from trellis.core.recommend.state.vpa_table import VpaStatusWrite
+from trellis.core.usage.columns import FloatColumn, IntColumn
+from trellis.core.usage.model import UsageModelSizes
+from trellis.core.usage.oom_peaks import OomRecord
+from trellis.core.usage.samples import IngestResult
+from trellis.runtime.telemetry.cluster_metrics import CLUSTER_METRICS
+from trellis.runtime.telemetry.metrics import CounterSpec, GaugeSpec, HistogramSpec, Metrics, Spec, execution_latency
 
 # The steps of a pass, in order, as upstream names them.
 LOAD_VPAS: Final = "LoadVPAs"
@@ -160,3 +179,163 @@ RECOMMENDER_METRICS: Final[tuple[Spec, ...]] = (
     *(MEMORY_ADVICE, RELATIVE_CHANGES, SAMPLES, OOMS, UNREADABLE, MODEL_BYTES),
     *(WORKER_FAILURES, SHADOW_DIFFERENCE, SHADOW_FAILURES, SHADOW_UNHOSTED),
 )
+
+
+# From 2^20 pods on all VPAs are of one size, as upstream has it.
+_LARGEST: Final = 20
+_TRUE, _FALSE = "true", "false"
+
+
+class UsageComparison(msgspec.Struct, frozen=True):
+    """Samples beside their recommendations: cores or bytes, NaN where there is none.
+
+    `modes` has for each the number of its VPA's update mode in `names`.
+    """
+
+    usage: FloatColumn
+    recommended: FloatColumn
+    modes: IntColumn
+    names: Sequence[str]
+
+
+def observe_usage(metrics: Metrics, resource: str, compared: UsageComparison, *, oom: bool = False) -> None:
+    """Take samples of one resource into the metrics, a column for each update mode."""
+    sampled = ~np.isnan(compared.usage)
+    for number, mode in enumerate(compared.names):
+        chosen = sampled & (compared.modes == number)
+        if chosen.any():
+            usage, recommended = compared.usage[chosen], compared.recommended[chosen]
+            _observe(metrics, (resource, mode, _TRUE if oom else _FALSE), usage, recommended)
+
+
+def _observe(metrics: Metrics, labels: tuple[str, str, str], usage: FloatColumn, recommended: FloatColumn) -> None:
+    resource, mode, oom = labels
+    is_cpu = resource == "cpu"
+    over, under, advice = (CPU_OVER, CPU_UNDER, CPU_ADVICE) if is_cpu else (MEMORY_OVER, MEMORY_UNDER, MEMORY_ADVICE)
+    more = () if is_cpu else (oom,)
+    missing = ~(recommended > 0)
+    if missing.any():
+        metrics.add(MISSING, float(missing.sum()), mode, resource, oom)
+        metrics.observe_all(under, usage[missing], mode, _TRUE, *more)
+    usage, recommended = usage[~missing], recommended[~missing]
+    if not len(usage):
+        return
+    metrics.observe_all(RELATIVE_DIFFS, (usage - recommended) / recommended, mode, resource, oom)
+    metrics.observe_all(advice, recommended, mode, *more)
+    higher = recommended > usage
+    if higher.any():
+        metrics.observe_all(over, (recommended - usage)[higher], mode, _FALSE, *more)
+    if not higher.all():
+        metrics.observe_all(under, (usage - recommended)[~higher], mode, _FALSE, *more)
+
+
+def observe_changes(
+    metrics: Metrics,
+    moved: tuple[FloatColumn, FloatColumn],
+    modes: IntColumn,
+    pods: IntColumn,
+    names: Sequence[str],
+) -> None:
+    """Take in by how much targets moved, from and to (resource, container); a first one has not moved."""
+    before, after = moved
+    sizes = np.minimum(np.frexp(np.maximum(pods, 1).astype(np.float64))[1] - 1, _LARGEST)
+    labels = modes * (_LARGEST + 1) + sizes
+    for label in np.unique(labels).tolist():
+        mode, size = divmod(label, _LARGEST + 1)
+        for number, resource in enumerate(RESOURCES):
+            chosen = (labels == label) & (before[number] > 0) & ~np.isnan(after[number])
+            if chosen.any():
+                changes = (after[number] - before[number])[chosen] / before[number][chosen]
+                metrics.observe_all(RELATIVE_CHANGES, changes, names[mode], resource, str(size))
+
+
+# The versions that upstream has a label for. Only the first is served, so that nobody has objects of the others.
+_API: Final = "v1"
+_APIS: Final = (_API, "v1beta2", "v1beta1")
+_ACCEPTED: Final = "Accepted"
+
+
+class RecommenderMetrics:
+    """The metrics of passes."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._taken_in: tuple[IngestResult, OomRecord] | None = None
+
+    def count_resources(self, sources: Mapping[str, int]) -> None:
+        """Where the resources of containers were read from."""
+        for source, number in sources.items():
+            self._metrics.add(RESOURCES_READ, number, source)
+
+    def count_samples(self, ingested: IngestResult, ooms: OomRecord) -> None:
+        """What became of samples and kills."""
+        self._metrics.add(SAMPLES, ingested.accepted, _ACCEPTED)
+        for code, number in ingested.dropped.items():
+            self._metrics.add(SAMPLES, number, code)
+        self._metrics.add(OOMS, len(ooms.kills), _ACCEPTED)
+        for code, number in ooms.dropped.items():
+            self._metrics.add(OOMS, number, code)
+        self._taken_in = ingested, ooms
+
+    def count_quality(self, columns: PassColumns) -> None:
+        """How samples and kills compare with what was published when they came, which was in force.
+
+        The columns are those of the pass that took them in: only it knows the VPAs of containers that are new.
+        """
+        if self._taken_in is None:
+            return
+        (ingested, ooms), self._taken_in = self._taken_in, None
+        cpu, memory, modes = _in_force(columns, ingested.rows)
+        observe_usage(self._metrics, "cpu", UsageComparison(ingested.cpu, cpu, modes, WRITTEN_MODES))
+        observe_usage(self._metrics, "memory", UsageComparison(ingested.memory, memory, modes, WRITTEN_MODES))
+        _, memory, modes = _in_force(columns, ooms.rows)
+        observe_usage(self._metrics, "memory", UsageComparison(ooms.memory, memory, modes, WRITTEN_MODES), oom=True)
+
+    def count_advice(self, result: PassResult, written: Sequence[VpaStatusWrite], now: float) -> None:
+        """What was recommended."""
+        flags = [str(each).lower() for each in (True, False)]
+        counts: dict[tuple[str, ...], float] = dict.fromkeys(product(COUNTED_MODES, flags, _APIS, flags, flags), 0.0)
+        for (mode, *others), number in result.counts.items():
+            has, matches, unsupported = (str(each).lower() for each in others)
+            counts[mode, has, _API, matches, unsupported] = number
+        self._metrics.set_all(OBJECTS, counts)
+        first = [now - write.created for write in written if write.first]
+        self._metrics.observe_all(FIRST_RECOMMENDATION, np.array(first, dtype=np.float64))
+        self._count_changes(result.columns, written)
+        self._count_shadows(result)
+
+    def count_state(self, sizes: UsageModelSizes) -> None:
+        """How much is remembered."""
+        self._metrics.set(STATES, sizes.rows)
+        self._metrics.set(MODEL_BYTES, sizes.bytes)
+
+    def count_unreadable(self, checkpoints: int) -> None:
+        """How many checkpoints could not be read and have not been written anew."""
+        self._metrics.set(UNREADABLE, checkpoints)
+
+    def _count_changes(self, columns: PassColumns, written: Sequence[VpaStatusWrite]) -> None:
+        """By how much published targets moved, in every pass as upstream: one that was not written has not moved."""
+        known = columns.places >= 0
+        places = columns.places[known]
+        if not len(places):
+            return
+        keys = {(write.namespace, write.name) for write in written}
+        moved = np.array([(key.namespace, key.vpa) in keys for key in columns.keys], dtype=np.bool_)[known]
+        before = columns.previous[:, places]
+        after = np.where(moved, columns.amounts[UNCAPPED][:, places], before)
+        observe_changes(self._metrics, (before, after), columns.modes[places], columns.pods[places], WRITTEN_MODES)
+
+    def _count_shadows(self, result: PassResult) -> None:
+        """How far shadows are from what was recommended."""
+        for name, shadow in result.answers.shadows.items():
+            self._metrics.add(SHADOW_FAILURES, 1 if shadow.failure else 0, name)
+        for name, resource, found in compare_shadows(result.answers.shadows, result.answers.bounds):
+            self._metrics.observe_all(SHADOW_DIFFERENCE, found, name, resource)
+        unhosted = Counter(each.recommender for each in result.unhosted)
+        self._metrics.set_all(SHADOW_UNHOSTED, {(name,): number for name, number in unhosted.items()})
+
+
+def _in_force(columns: PassColumns, rows: IntColumn) -> tuple[FloatColumn, FloatColumn, IntColumn]:
+    """The recommendation for some rows, in cores and bytes, and the modes of their VPAs."""
+    uncapped = columns.previously_of(rows)
+    return uncapped[CPU] / MILLICORES_PER_CORE, uncapped[MEMORY], columns.modes_of(rows)

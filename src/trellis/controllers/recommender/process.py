@@ -1,4 +1,4 @@
-"""What does the process of a recommender consist of? The client, the probes, the leases and the recommender itself."""
+"""Composes the process of the recommender: client, probes, one lease for each name, and the controller."""
 
 from __future__ import annotations
 
@@ -8,62 +8,62 @@ from contextlib import closing
 from datetime import UTC, datetime
 from typing import Final
 
-from trellis.base.collector import set_aside
-from trellis.controllers.recommender.hosting import Hosted, host
-from trellis.controllers.recommender.leading import Leading, lease_names
+from trellis.base.garbage_collection import freeze_live_objects
+from trellis.controllers.recommender.leader_election import RecommenderElections, lease_names
 from trellis.controllers.recommender.metrics import RECOMMENDER_METRICS
-from trellis.controllers.recommender.recommender import Recommender
+from trellis.controllers.recommender.plugins.hosted_recommenders import HostedRecommenders, host_recommenders
+from trellis.controllers.recommender.reconcile import RecommenderController
 from trellis.controllers.recommender.settings import RecommenderSettings
-from trellis.core.model.recording import RECOMMENDER
+from trellis.core.recording.format import RECOMMENDER
 from trellis.kube.client import Client
-from trellis.kube.connected import connected
-from trellis.kube.leases import Election
-from trellis.kube.outcomes import Outcome
-from trellis.kube.writer import Writer, WriterSettings
-from trellis.runtime.elections import candidate, identity
-from trellis.runtime.health_server import serving
-from trellis.runtime.logs import Logger
-from trellis.runtime.metrics import Metrics
-from trellis.runtime.pass_reports import passes_expected
-from trellis.runtime.recording import Recorder, recorder
+from trellis.kube.client_factory import open_client
+from trellis.kube.leader_election import Election
+from trellis.kube.write.outcomes import WriteOutcome
+from trellis.kube.write.writer import Writer, WriterSettings
+from trellis.runtime.leadership import make_candidate, make_identity
+from trellis.runtime.passes import expect_passes
+from trellis.runtime.recorder import Recorder, open_recorder
 from trellis.runtime.shutdown import Main, Shutdown
-from trellis.runtime.write_reports import reporting
+from trellis.runtime.telemetry.cluster_metrics import write_reporter
+from trellis.runtime.telemetry.health_server import serve_health
+from trellis.runtime.telemetry.logs import Logger
+from trellis.runtime.telemetry.metrics import Metrics
 
 FIELD_MANAGER: Final = "trellis-recommender"
 
 _log: Final = Logger("trellis.recommender")
 
 
-def recommending(settings: RecommenderSettings) -> Main:
+def recommender_main(settings: RecommenderSettings) -> Main:
     """What a process with these settings does until it is told to stop."""
 
     async def main(stop: Shutdown) -> None:
         metrics = Metrics(RECOMMENDER_METRICS)
-        hosted = host(settings, metrics)
+        hosted = host_recommenders(settings, metrics)
         try:
-            with closing(recorder(settings.recording.record, RECOMMENDER, settings)) as recording:
-                async with connected(settings.access.kubeconfig, FIELD_MANAGER, _log.warning) as client:
-                    await _run(client, settings, metrics, hosted, stop, recording=recording)
+            with closing(open_recorder(settings.recording.record, RECOMMENDER, settings)) as recording:
+                async with open_client(settings.access.kubeconfig, FIELD_MANAGER, _log.warning) as client:
+                    await _run_recommender(client, settings, metrics, hosted, stop, recording=recording)
         finally:
             hosted.close()
 
     return main
 
 
-async def _run(
+async def _run_recommender(
     client: Client,
     settings: RecommenderSettings,
     metrics: Metrics,
-    hosted: Hosted,
+    hosted: HostedRecommenders,
     stop: Shutdown,
     *,
     recording: Recorder,
 ) -> None:
-    activity = passes_expected(settings.loop.recommender_interval.total_seconds())
-    report = reporting(metrics, _log)
-    leading = _leading(client, settings, report, stop)
+    activity = expect_passes(settings.loop.recommender_interval.total_seconds())
+    report = write_reporter(metrics, _log)
+    leading = _create_elections(client, settings, report, stop)
     writer = Writer(client, record=report, may_write=leading.may_write, settings=_writer_settings(settings))
-    recommender = Recommender(
+    recommender = RecommenderController(
         client,
         writer,
         settings,
@@ -73,10 +73,10 @@ async def _run(
         activity=activity,
         now=lambda: datetime.now(UTC).timestamp(),
         draw=random.random,
-        on_settled=set_aside,
+        on_settled=freeze_live_objects,
         recorder=recording,
     )
-    async with serving(
+    async with serve_health(
         settings.health,
         metrics=metrics,
         activity=activity,
@@ -96,23 +96,23 @@ def _writer_settings(settings: RecommenderSettings) -> WriterSettings:
     return WriterSettings(read_only=access.read_only, concurrency=writes, rate=access.write_rate)
 
 
-def _leading(
-    client: Client, settings: RecommenderSettings, report: Callable[[Outcome], None], stop: Shutdown
-) -> Leading:
+def _create_elections(
+    client: Client, settings: RecommenderSettings, report: Callable[[WriteOutcome], None], stop: Shutdown
+) -> RecommenderElections:
     """Who may serve which name."""
     leader, names = settings.leader, settings.loop.recommender_name
     leases = lease_names(names, leader.leader_elect_resource_name, leader.leader_elect_resource_namespace)
-    who = identity()
+    who = make_identity()
 
     def elect(name: str, on_change: Callable[[bool], None]) -> Election:
-        return candidate(client, leader, report=report, on_change=on_change, identity=who, lease=leases[name])
+        return make_candidate(client, leader, report=report, on_change=on_change, identity=who, lease=leases[name])
 
     def lost(name: str) -> None:
         if stop.reason is None:
             _log.error("lost the lease", recommender=name, why=leading.why_lost(name))
             stop.request(f"lost the lease of recommender {name}")
 
-    leading = Leading(
+    leading = RecommenderElections(
         names,
         # Who writes nothing takes no lease either, and so never stops the one who does the work.
         elect if leader.leader_elect and not settings.access.read_only else None,

@@ -1,4 +1,7 @@
-"""What of the recommender can be set? Every flag of upstream's with its default, and those that only we have."""
+"""Settings of the recommender: upstream's flags with upstream's defaults, and those that only Trellis has.
+
+The functions at the end build the parameters of `core.usage` and `core.recommend` from them.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +10,16 @@ from typing import Annotated, Any, Final
 
 from trellis.api.resolve import DEFAULT_RECOMMENDER
 from trellis.base.durations import Duration
-from trellis.base.names import why_not_subdomain
-from trellis.base.quantity import Quantity
-from trellis.controllers.recommender.leading import LEASE, lease_names
-from trellis.runtime.component_settings import AccessSettings, LeaderSettings, ScopeSettings, why_no_time
-from trellis.runtime.health_server import HealthSettings
-from trellis.runtime.logs import LogSettings
-from trellis.runtime.recording import RecordSettings
-from trellis.runtime.settings import Conflict, Setting, Settings
+from trellis.base.names import check_dns_subdomain
+from trellis.base.quantities import Quantity
+from trellis.controllers.recommender.leader_election import LEASE, lease_names
+from trellis.core.recommend.settings import DefaultSettings, PipelineSettings
+from trellis.core.usage.settings import UsageSettings
+from trellis.runtime.recorder import RecorderSettings
+from trellis.runtime.settings.component import AccessSettings, LeaderSettings, ScopeSettings, why_not_interval
+from trellis.runtime.settings.declarations import Setting, SettingConflict, Settings
+from trellis.runtime.telemetry.health_server import HealthSettings
+from trellis.runtime.telemetry.logs import LogSettings
 from trellis.sources.prometheus.settings import PrometheusSettings
 
 FROM_PROMETHEUS: Final = "prometheus"
@@ -22,7 +27,7 @@ FROM_PROMETHEUS: Final = "prometheus"
 _SHARE: Final[dict[str, Any]] = {"minimum": 0.0, "maximum": 1.0}
 
 
-class LoopSettings(Settings, frozen=True):
+class RecommenderLoopSettings(Settings, frozen=True):
     """Who it is, and how often it works."""
 
     recommender_name: Annotated[
@@ -35,7 +40,9 @@ class LoopSettings(Settings, frozen=True):
     recommender_interval: Annotated[
         Duration,
         Setting(
-            "How often to take in metrics and recommend.", why="Metrics are a minute old anyway.", check=why_no_time
+            "How often to take in metrics and recommend.",
+            why="Metrics are a minute old anyway.",
+            check=why_not_interval,
         ),
     ] = Duration.from_seconds(60)
     hvpa_totals: Annotated[
@@ -63,13 +70,13 @@ class LoopSettings(Settings, frozen=True):
         int, Setting("Taken for the sake of upstream's manifests.", why="Without effect upstream, too.", obsolete=True)
     ] = 10
 
-    def conflicts(self) -> Iterator[Conflict]:
+    def conflicts(self) -> Iterator[SettingConflict]:
         """A recommender without a name would serve nobody."""
         names = self.recommender_name
         if not names:
-            yield Conflict("recommender-name", "must name at least one recommender")
+            yield SettingConflict("recommender-name", "must name at least one recommender")
         if len(set(names)) < len(names):
-            yield Conflict("recommender-name", "must not name a recommender twice")
+            yield SettingConflict("recommender-name", "must not name a recommender twice")
 
 
 class PluginSettings(Settings, frozen=True):
@@ -150,7 +157,7 @@ class EstimateSettings(Settings, frozen=True):
         Setting(
             "As much history as makes the CPU bounds trusted; with less they are wider.",
             why="A day has every hour in it once.",
-            check=why_no_time,
+            check=why_not_interval,
         ),
     ] = Duration.from_seconds(86400)
     confidence_interval_memory: Annotated[
@@ -158,7 +165,7 @@ class EstimateSettings(Settings, frozen=True):
         Setting(
             "As much history as makes the memory bounds trusted; with less they are wider.",
             why="A day has every hour in it once.",
-            check=why_no_time,
+            check=why_not_interval,
         ),
     ] = Duration.from_seconds(86400)
     humanize_memory: Annotated[
@@ -212,7 +219,7 @@ class MemorySettings(Settings, frozen=True):
         ),
     ] = 104857600.0
 
-    def conflicts(self) -> Iterator[Conflict]:
+    def conflicts(self) -> Iterator[SettingConflict]:
         """A window or a half-life of nothing divides by zero."""
         for name in (
             "memory-aggregation-interval",
@@ -220,7 +227,7 @@ class MemorySettings(Settings, frozen=True):
             "cpu-histogram-decay-half-life",
         ):
             if getattr(self, name.replace("-", "_")) <= Duration(0):
-                yield Conflict(name, "must be longer than 0s")
+                yield SettingConflict(name, "must be longer than 0s")
 
 
 class StorageSettings(Settings, frozen=True):
@@ -243,7 +250,7 @@ class StorageSettings(Settings, frozen=True):
     ] = Duration.from_seconds(600)
     checkpoints_timeout: Annotated[
         Duration,
-        Setting("How long writing checkpoints may take in a pass.", why="Upstream's figure.", check=why_no_time),
+        Setting("How long writing checkpoints may take in a pass.", why="Upstream's figure.", check=why_not_interval),
     ] = Duration.from_seconds(60)
     checkpoint_writes_per_pass: Annotated[
         int,
@@ -303,7 +310,7 @@ class LiveSettings(Settings, frozen=True):
 class RecommenderSettings(Settings, frozen=True):
     """All of it."""
 
-    loop: LoopSettings = LoopSettings()
+    loop: RecommenderLoopSettings = RecommenderLoopSettings()
     plugins: PluginSettings = PluginSettings()
     estimates: EstimateSettings = EstimateSettings()
     memory: MemorySettings = MemorySettings()
@@ -313,14 +320,63 @@ class RecommenderSettings(Settings, frozen=True):
     access: AccessSettings = AccessSettings()
     scope: ScopeSettings = ScopeSettings()
     leader: LeaderSettings = LeaderSettings(leader_elect_resource_name=LEASE)
-    recording: RecordSettings = RecordSettings()
+    recording: RecorderSettings = RecorderSettings()
     health: HealthSettings = HealthSettings(address=":8942")
     logs: LogSettings = LogSettings()
 
-    def conflicts(self) -> Iterator[Conflict]:
+    def conflicts(self) -> Iterator[SettingConflict]:
         """A name may be anything, but that of a lease may not."""
         if self.leader.leader_elect:
             where = self.leader.leader_elect_resource_name, self.leader.leader_elect_resource_namespace
             for name, lease in lease_names(self.loop.recommender_name, *where).items():
-                if why := why_not_subdomain(lease):
-                    yield Conflict("recommender-name", f"the lease of {name} would be {lease}, and a name of one {why}")
+                if why := check_dns_subdomain(lease):
+                    yield SettingConflict(
+                        "recommender-name", f"the lease of {name} would be {lease}, and a name of one {why}"
+                    )
+
+
+def usage_settings(settings: RecommenderSettings) -> UsageSettings:
+    """How usage is remembered."""
+    memory = settings.memory
+    return UsageSettings(
+        cpu_half_life=memory.cpu_histogram_decay_half_life.total_seconds(),
+        memory_half_life=memory.memory_histogram_decay_half_life.total_seconds(),
+        memory_window=memory.memory_aggregation_interval.total_seconds(),
+        memory_windows=memory.memory_aggregation_interval_count,
+        oom_bump_up_ratio=memory.oom_bump_up_ratio,
+        oom_min_bump_up=memory.oom_min_bump_up_bytes,
+    )
+
+
+def default_settings(settings: RecommenderSettings) -> DefaultSettings:
+    """How the default recommender estimates."""
+    figures = settings.estimates
+    return DefaultSettings(
+        target_cpu_percentile=figures.target_cpu_percentile,
+        lower_bound_cpu_percentile=figures.recommendation_lower_bound_cpu_percentile,
+        upper_bound_cpu_percentile=figures.recommendation_upper_bound_cpu_percentile,
+        target_memory_percentile=figures.target_memory_percentile,
+        lower_bound_memory_percentile=figures.recommendation_lower_bound_memory_percentile,
+        upper_bound_memory_percentile=figures.recommendation_upper_bound_memory_percentile,
+        margin_fraction=figures.recommendation_margin_fraction,
+        confidence_interval_cpu=figures.confidence_interval_cpu.total_seconds(),
+        confidence_interval_memory=figures.confidence_interval_memory.total_seconds(),
+        pod_min_cpu_millicores=figures.pod_recommendation_min_cpu_millicores,
+        pod_min_memory_mebibytes=figures.pod_recommendation_min_memory_mb,
+    )
+
+
+def pipeline_settings(settings: RecommenderSettings) -> PipelineSettings:
+    """What happens to every estimate, and when a status is written."""
+    figures, storage = settings.estimates, settings.storage
+    return PipelineSettings(
+        round_cpu_millicores=figures.round_cpu_millicores,
+        round_memory_bytes=figures.round_memory_bytes,
+        humanize_memory=figures.humanize_memory,
+        integer_cpu=figures.cpu_integer_post_processor_enabled,
+        max_allowed_cpu=float(figures.container_recommendation_max_allowed_cpu.milli),
+        max_allowed_memory=float(figures.container_recommendation_max_allowed_memory.units),
+        change_threshold=storage.status_change_threshold,
+        narrowing_threshold=storage.status_narrowing_threshold,
+        max_age=storage.status_max_age.total_seconds(),
+    )

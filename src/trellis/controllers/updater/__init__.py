@@ -1,5 +1,5 @@
-"""The updater: watches pods and what sizes them, asks `core.resize.plan` what to do, does it, and tells what it did.
+"""The updater: resizes and evicts pods whose requests are not what their VPA or Hvpa recommends.
 
-Nothing here decides about a pod. What is known is gathered into a view, the plan is made in a thread, its actions go
-through the writer, and what became of them is remembered for the next plan.
+It decides nothing about a pod. It builds the view of a workload, has `core.resize` plan in a thread, executes the
+plan's actions through the writer, and keeps the results for the next plan.
 """

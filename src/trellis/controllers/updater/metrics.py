@@ -1,13 +1,31 @@
-"""Which metrics does the updater have? Upstream's, by name and label, and a few of its own."""
+"""Metrics of the updater: upstream's, by name and label, and some of its own.
+
+Actions are counted as they happen; how many pods wait, and for what, is set once in a full pass.
+"""
 
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Mapping
+from itertools import product
 from typing import Final
 
-from trellis.runtime.cluster_metrics import CLUSTER_METRICS
-from trellis.runtime.metrics import CounterSpec, GaugeSpec, HistogramSpec, Spec
-from trellis.runtime.steps import execution_latency
+import msgspec
+
+from trellis.api.resolve import UpdateMode
+from trellis.core.resize.admission_lease import ADMISSION_ABSENT
+from trellis.core.resize.disruption_budget import HOURLY_BUDGET_USED_UP, TOLERANCE_USED_UP
+from trellis.core.resize.in_place.decision_table import RESIZE_INFEASIBLE, RESIZE_REFUSED, DecisionKind
+from trellis.core.resize.plan import UpdatePlan
+from trellis.core.resize.pod_decisions import Action, EvictPod, ResizePod, UnmarkPod
+from trellis.core.resize.state.attempts import BACKING_OFF
+from trellis.core.resize.state.eviction_loops import EVICTION_LOOP
+from trellis.core.resize.state.ownership import WorkloadKey
+from trellis.core.resize.state.workload_cache import WorkloadSnapshot
+from trellis.kube.write.outcomes import Result, WriteOutcome
+from trellis.runtime.telemetry.cluster_metrics import CLUSTER_METRICS
+from trellis.runtime.telemetry.metrics import CounterSpec, GaugeSpec, HistogramSpec, Metrics, Spec, execution_latency
 
 # The steps of a full pass, as upstream names them.
 LIST_VPAS: Final = "ListVPAs"
@@ -119,3 +137,155 @@ UPDATER_METRICS: Final[tuple[Spec, ...]] = (
 def size_label(pods: int) -> str:
     """How upstream tells the size of a workload: the whole part of the binary logarithm."""
     return str(min(int(math.log2(pods)), LARGEST_SIZE) if pods > 0 else 0)
+
+
+_SIZES = tuple(map(str, range(LARGEST_SIZE)))
+# Why pods that are to be changed wait for their turn.
+_WAITING_REASONS = (BACKING_OFF, HOURLY_BUDGET_USED_UP)
+_EVICTING = ("Recreate", "Auto")
+_MODES = (UpdateMode.RECREATE, UpdateMode.IN_PLACE_OR_RECREATE, UpdateMode.IN_PLACE)
+
+
+class DecisionCounts(msgspec.Struct, frozen=True):
+    """What was last decided about a workload."""
+
+    name: str
+    mode: str
+    size: str
+    pods: int
+    ways: Counter[tuple[str, str]]
+    warnings: Counter[str]
+    # Whether the object lets the updater change running pods at all: others are not controlled, as upstream has it.
+    controls: bool
+
+    def matching(self) -> tuple[int, int]:
+        """How many pods are to be evicted and resized: those whose turn it is, and those that wait for theirs."""
+        evicts, resizes = (
+            sum(count for (each, _), count in self.ways.items() if each == way.value)
+            for way in (DecisionKind.EVICT, DecisionKind.RESIZE)
+        )
+        # Without any whose turn it is, it is others that are out of service, and nobody would be next.
+        next_ones = (*_WAITING_REASONS, TOLERANCE_USED_UP) if evicts or resizes else _WAITING_REASONS
+        waiting = sum(self.ways[DecisionKind.WAIT.value, reason.code] for reason in next_ones)
+        evicts += (
+            self.ways[DecisionKind.WAIT.value, ADMISSION_ABSENT.code]
+            + self.ways[DecisionKind.LEAVE.value, EVICTION_LOOP.code]
+        )
+        return (evicts + waiting, resizes) if self.mode in _EVICTING else (evicts, resizes + waiting)
+
+
+class UpdaterMetrics:
+    """Counts. Everything but `full_pass` is called on the event loop."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self.looks: dict[WorkloadKey, DecisionCounts] = {}
+        self._evicted: set[WorkloadKey] = set()
+        self._updated: set[WorkloadKey] = set()
+        for counter in (PLANS, PLAN_FAILURES, OUTDATED):
+            metrics.add(counter, 0)
+        for reason in (STATUS_ERROR, STATUS_INVALID):
+            metrics.add(ABSENT_ADMISSION, 0, reason)
+
+    def planned(self, gathered: WorkloadSnapshot, plan: UpdatePlan) -> None:
+        """A plan was made."""
+        ways = Counter((each.way.value, each.reason.code) for each in plan.verdicts)
+        warnings = Counter(warning.code for each in plan.verdicts for warning in each.warnings)
+        governor, pods = gathered.governor, gathered.live
+        vpa, size = governor.vpa, size_label(pods)
+        controls = vpa.boosts or vpa.mode not in (UpdateMode.OFF, UpdateMode.INITIAL)
+        look = DecisionCounts(governor.name, vpa.counted_mode, size, pods, ways, warnings, controls)
+        before = self.looks.get(gathered.workload)
+        self.looks[gathered.workload] = look
+        skipped = _skips(look) - (_skips(before) if before is not None else 0)
+        if skipped > 0:
+            self._metrics.add(INFEASIBLE_SKIPS, skipped, look.size, look.name, gathered.workload[0])
+
+    def forget(self, workload: WorkloadKey) -> None:
+        """Nothing governs the workload any more."""
+        self.looks.pop(workload, None)
+
+    def outdated(self) -> None:
+        """An action was dropped."""
+        self._metrics.add(OUTDATED, 1)
+
+    def carried_out(self, gathered: WorkloadSnapshot, action: Action, outcome: WriteOutcome, seconds: float) -> None:
+        """An action was tried, and took so long."""
+        governor = gathered.governor
+        size, mode = size_label(gathered.live), governor.vpa.counted_mode
+        whose = (governor.name, gathered.workload[0])
+        if isinstance(action, UnmarkPod) or outcome.result is Result.SKIPPED:
+            return
+        if isinstance(action, EvictPod):
+            if outcome.applied:
+                self._metrics.add(EVICTED, 1, size, mode, *whose)
+                self._evicted.add(gathered.workload)
+            else:
+                self._metrics.add(FAILED_EVICTIONS, 1, size, mode, EVICTION_ERROR, *whose)
+        elif outcome.applied:
+            self._metrics.add(UPDATED, 1, size, *whose)
+            self._updated.add(gathered.workload)
+            if action.unboosts:
+                self._metrics.observe(UNBOOST_DELAY, seconds)
+        else:
+            reason = _failure(action, outcome, governor.vpa.mode)
+            self._metrics.add(FAILED_UPDATES, 1, size, reason, *whose)
+
+    def begin_pass(self) -> None:
+        """A full pass begins: what was done before belongs to another."""
+        self._evicted.clear()
+        self._updated.clear()
+
+    def full_pass(self, looks: Mapping[WorkloadKey, DecisionCounts]) -> None:
+        """Say how many pods wait for what. It takes milliseconds for thousands of workloads: call it in a thread."""
+        by_mode = {spec: Counter[tuple[str, ...]]() for spec in _GAUGES_BY_MODE}
+        by_size = {spec: Counter[tuple[str, ...]]() for spec in _GAUGES_BY_SIZE}
+        verdicts: Counter[tuple[str, ...]] = Counter()
+        warnings: Counter[tuple[str, ...]] = Counter()
+        for workload, look in looks.items():
+            verdicts.update(look.ways)
+            warnings.update({(code,): count for code, count in look.warnings.items()})
+            if not look.controls:
+                continue
+            where = (look.size, look.mode)
+            evicts, resizes = look.matching()
+            by_mode[CONTROLLED][where] += look.pods
+            by_mode[EVICTABLE][where] += evicts
+            by_mode[WITH_EVICTABLE][where] += evicts > 0
+            by_mode[WITH_EVICTED][where] += workload in self._evicted
+            by_size[UPDATABLE][look.size,] += resizes
+            by_size[WITH_UPDATABLE][look.size,] += resizes > 0
+            by_size[WITH_UPDATED][look.size,] += workload in self._updated
+            self._zero(workload[0], look)
+        for spec, counts in by_mode.items():
+            zeros: dict[tuple[str, ...], float] = {(size, mode.value): 0.0 for size, mode in product(_SIZES, _MODES)}
+            self._set(spec, zeros, counts)
+        for spec, counts in by_size.items():
+            self._set(spec, {(size,): 0.0 for size in _SIZES}, counts)
+        self._set(VERDICTS, {}, verdicts)
+        self._set(WARNINGS, {}, warnings)
+        self._metrics.keep(OBJECT, {(look.name, workload[0]) for workload, look in looks.items()})
+
+    def _zero(self, namespace: str, look: DecisionCounts) -> None:
+        """A first eviction shall show as a rise."""
+        self._metrics.add(EVICTED, 0, look.size, look.mode, look.name, namespace)
+        self._metrics.add(UPDATED, 0, look.size, look.name, namespace)
+
+    def _set(self, spec: GaugeSpec, zeros: dict[tuple[str, ...], float], counts: Mapping[tuple[str, ...], int]) -> None:
+        self._metrics.set_all(spec, zeros | {labels: float(count) for labels, count in counts.items()})
+
+
+_GAUGES_BY_MODE = (CONTROLLED, EVICTABLE, WITH_EVICTABLE, WITH_EVICTED)
+_GAUGES_BY_SIZE = (UPDATABLE, WITH_UPDATABLE, WITH_UPDATED)
+
+
+def _skips(look: DecisionCounts) -> int:
+    return sum(look.ways[DecisionKind.LEAVE.value, reason.code] for reason in (RESIZE_INFEASIBLE, RESIZE_REFUSED))
+
+
+def _failure(action: ResizePod, outcome: WriteOutcome, mode: UpdateMode) -> str:
+    if action.unboosts:
+        return UNBOOST_ERROR
+    # Where the pod is evicted instead, upstream tells no failure from another.
+    is_final = outcome.result is Result.INFEASIBLE and mode is UpdateMode.IN_PLACE
+    return UPDATE_INFEASIBLE if is_final else UPDATE_ERROR

@@ -1,24 +1,29 @@
-"""What of the updater can be set? Every flag of upstream's with its default, and those that only we have."""
+"""Settings of the updater: upstream's flags with upstream's defaults, and those that only Trellis has.
+
+`update_settings` combines flags, feature gates and what the API server offers into the parameters of `core.resize`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Annotated, Final
 
+from trellis.api.feature_gates import FeatureGates
 from trellis.base.durations import Duration
-from trellis.base.names import why_not_label, why_not_subdomain
-from trellis.core.resize.freezing import CONFIG_MAP
-from trellis.core.resize.settings import HpaConflict
-from trellis.runtime.component_settings import AccessSettings, LeaderSettings, ScopeSettings, why_no_time
-from trellis.runtime.health_server import HealthSettings
-from trellis.runtime.logs import LogSettings
-from trellis.runtime.recording import RecordSettings
-from trellis.runtime.settings import Conflict, Setting, Settings
+from trellis.base.names import check_dns_label, check_dns_subdomain
+from trellis.core.resize.freeze import CLUSTER_FREEZE_CONFIG_MAP
+from trellis.core.resize.settings import HpaConflict, UpdateSettings
+from trellis.kube.discovery import Served, ServerVersion
+from trellis.runtime.recorder import RecorderSettings
+from trellis.runtime.settings.component import AccessSettings, LeaderSettings, ScopeSettings, why_not_interval
+from trellis.runtime.settings.declarations import Setting, SettingConflict, Settings
+from trellis.runtime.telemetry.health_server import HealthSettings
+from trellis.runtime.telemetry.logs import LogSettings
 
 LEASE: Final = "vpa-updater"
 
 
-class LoopSettings(Settings, frozen=True):
+class UpdaterLoopSettings(Settings, frozen=True):
     """How often everything is looked at, and how fast it is changed."""
 
     updater_interval: Annotated[
@@ -26,7 +31,7 @@ class LoopSettings(Settings, frozen=True):
         Setting(
             "How often to look at all pods.",
             why="Changes and moments that are known in advance are acted on at once, whatever this says.",
-            check=why_no_time,
+            check=why_not_interval,
         ),
     ] = Duration.from_seconds(60)
     concurrent_writes: Annotated[
@@ -147,13 +152,13 @@ class DisruptionSettings(Settings, frozen=True):
             "ConfigMap that stops all changes as long as it is there, as `namespace/name`.",
             why="Nobody has it by chance. Empty: there is no such switch.",
         ),
-    ] = f"kube-system/{CONFIG_MAP}"
+    ] = f"kube-system/{CLUSTER_FREEZE_CONFIG_MAP}"
 
-    def conflicts(self) -> Iterator[Conflict]:
+    def conflicts(self) -> Iterator[SettingConflict]:
         """The switch has a name and stands somewhere."""
         namespace, _, name = self.freeze_config_map.partition("/")
-        if self.freeze_config_map and (why := why_not_label(namespace) or why_not_subdomain(name)):
-            yield Conflict("freeze-config-map", f"is no namespace/name of a ConfigMap: {why}")
+        if self.freeze_config_map and (why := check_dns_label(namespace) or check_dns_subdomain(name)):
+            yield SettingConflict("freeze-config-map", f"is no namespace/name of a ConfigMap: {why}")
 
 
 class AdmissionStatusSettings(Settings, frozen=True):
@@ -175,27 +180,62 @@ class AdmissionStatusSettings(Settings, frozen=True):
     ] = "kube-system"
     admission_controller_status_lease_timeout: Annotated[
         Duration,
-        Setting("A Lease that nobody renews for so long counts as gone.", why="Upstream's figure.", check=why_no_time),
+        Setting(
+            "A Lease that nobody renews for so long counts as gone.", why="Upstream's figure.", check=why_not_interval
+        ),
     ] = Duration.from_seconds(60)
 
-    def conflicts(self) -> Iterator[Conflict]:
+    def conflicts(self) -> Iterator[SettingConflict]:
         """A Lease has a name and stands somewhere."""
-        if why := why_not_subdomain(self.admission_controller_status_lease_name):
-            yield Conflict("admission-controller-status-lease-name", f"is no name of a Lease: {why}")
+        if why := check_dns_subdomain(self.admission_controller_status_lease_name):
+            yield SettingConflict("admission-controller-status-lease-name", f"is no name of a Lease: {why}")
         namespace = self.admission_controller_status_lease_namespace
-        if namespace and (why := why_not_label(namespace)):
-            yield Conflict("admission-controller-status-lease-namespace", f"is no name of a namespace: {why}")
+        if namespace and (why := check_dns_label(namespace)):
+            yield SettingConflict("admission-controller-status-lease-namespace", f"is no name of a namespace: {why}")
 
 
 class UpdaterSettings(Settings, frozen=True):
     """All of it."""
 
-    loop: LoopSettings = LoopSettings()
+    loop: UpdaterLoopSettings = UpdaterLoopSettings()
     disruption: DisruptionSettings = DisruptionSettings()
     admission: AdmissionStatusSettings = AdmissionStatusSettings()
     access: AccessSettings = AccessSettings()
     scope: ScopeSettings = ScopeSettings()
     leader: LeaderSettings = LeaderSettings(leader_elect_resource_name=LEASE)
-    recording: RecordSettings = RecordSettings()
+    recording: RecorderSettings = RecorderSettings()
     health: HealthSettings = HealthSettings(address=":8943")
     logs: LogSettings = LogSettings()
+
+
+# From this version on a memory limit may be lowered without a restart.
+_LOWERS_MEMORY_LIMITS = (1, 34)
+
+
+def update_settings(settings: UpdaterSettings, served: Served, version: ServerVersion) -> UpdateSettings:
+    """The figures of the core."""
+    given: DisruptionSettings = settings.disruption
+    # Upstream tries again in every pass: where these are close together, nobody waits for a minute.
+    soon = min(settings.loop.updater_interval.total_seconds(), UpdateSettings().retry)
+    gates: FeatureGates = settings.scope.feature_gates
+    return UpdateSettings(
+        min_replicas=given.min_replicas,
+        eviction_tolerance=given.eviction_tolerance,
+        update_threshold=given.pod_update_threshold,
+        lifetime=given.in_recommendation_bounds_eviction_lifetime_threshold.total_seconds(),
+        evict_after_oom=given.evict_after_oom_threshold.total_seconds(),
+        down_patience=given.evict_after_container_down.total_seconds(),
+        skip_disruption_budget=given.in_place_skip_disruption_budget,
+        resizes=served.resizes_pods,
+        lowers_memory_limits=version.number >= _LOWERS_MEMORY_LIMITS,
+        in_place=gates.in_place,
+        startup_boost=gates.cpu_startup_boost,
+        per_vpa_config=gates.per_vpa_config,
+        hpa_conflict=HpaConflict(given.hpa_conflict),
+        require_fit=given.require_fit,
+        hourly=given.evictions_per_hour,
+        namespace_hourly=given.evictions_per_hour_per_namespace,
+        boost_give_up_after=given.boost_give_up_after.total_seconds() or None,
+        retry=soon,
+        budget_retry=soon,
+    )

@@ -1,12 +1,12 @@
-"""May this VerticalPodAutoscaler, Hvpa or Buffer be stored, and with which defaults?
+"""Validates and defaults VerticalPodAutoscalers, Hvpas and Buffers before they are stored.
 
-The one validator decides, and two things are different here from a manifest on somebody's desk:
+The validator is that of manifests, with two differences:
 
 - What is stored already may stay. On an update only those errors count that the stored object does not have as well, so
   that an object which a newer rule would refuse can still be changed in its other fields. One that is being deleted is
   never refused.
-- Names and labels, and fields that the kind does not have, are the API server's business: it comes after us, and says
-  what it thinks of them in the way that the user asked for. Unknown fields are only mentioned.
+- Names and labels, and fields that the kind does not have, are left to the API server: it validates after the webhook,
+  in the way that the user asked for. Unknown fields only cause a warning.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from trellis.api.gates import Gates
-from trellis.api.kinds import VPA, Kind, find_kind
-from trellis.api.problems import UNKNOWN_FIELD, Problem, format_path
-from trellis.api.validate import validate
+from trellis.api.feature_gates import FeatureGates
+from trellis.api.problems import UNKNOWN_FIELD, ValidationProblem, format_path
+from trellis.api.registry import VPA, Kind, find_kind
+from trellis.api.validation import validate
 from trellis.base.errors import Cause
-from trellis.base.reason import Reason, Severity
-from trellis.core.admission.reviews import Refusal, Review, parsed, refused
-from trellis.core.model.patches import PatchOp
+from trellis.base.reasons import Reason, Severity
+from trellis.core.admission.reviews import AdmissionRefusal, AdmissionReview, build_refusal, parse_object
+from trellis.core.cluster.json_patches import PatchOp
 
 OBJECT_ACCEPTED = Reason("ObjectAccepted", "The object breaks no rule.")
 OBJECT_DEFAULTED = Reason("ObjectDefaulted", "The object breaks no rule, and a field was filled in.")
@@ -32,64 +32,66 @@ OBJECT_REFUSED = Reason("ObjectRefused", "The object breaks a rule and was not s
 OBJECT_LEFT_ALONE = Reason("ObjectLeftAlone", "The object, or this part of it, is none of ours to judge.")
 
 _DEFAULT_POLICY: Final = {"updateMode": "Recreate"}
-_KEPT: Final = "allowed only because the stored object has it too"
+_KEPT_WARNING: Final = "allowed only because the stored object has it too"
 
 _Fault: TypeAlias = tuple[str, ...]
 
 
-class ObjectVerdict(msgspec.Struct, frozen=True):
+class ObjectAdmissionDecision(msgspec.Struct, frozen=True):
     """What becomes of an object: refused, or stored with a patch; `warnings` are told to whoever sent it."""
 
     reason: Reason
     patch: tuple[PatchOp, ...] = ()
     warnings: tuple[str, ...] = ()
-    refusal: Refusal | None = None
+    refusal: AdmissionRefusal | None = None
 
 
-def review_object(review: Review, gates: Gates) -> ObjectVerdict:
+def review_object(review: AdmissionReview, gates: FeatureGates) -> ObjectAdmissionDecision:
     """The verdict on an object that is created or updated; raises `InvalidReview` if it is no JSON."""
     kind = find_kind(review.kind.api_version, review.kind.kind)
     if kind is None or review.sub_resource or not review.has_object:
-        return ObjectVerdict(OBJECT_LEFT_ALONE)
-    document = parsed(review.object)
+        return ObjectAdmissionDecision(OBJECT_LEFT_ALONE)
+    document = parse_object(review.object)
     if not isinstance(document, dict) or _is_leaving(document):
-        return ObjectVerdict(OBJECT_LEFT_ALONE)
-    old = parsed(review.old_object) if review.has_old_object else None
-    found = _judged(kind, document, old if isinstance(old, dict) else None, gates)
+        return ObjectAdmissionDecision(OBJECT_LEFT_ALONE)
+    old = parse_object(review.old_object) if review.has_old_object else None
+    found = _validate_object(kind, document, old if isinstance(old, dict) else None, gates)
     if found.errors:
         causes = [Cause(each.cause, each.message, format_path(each.path)) for each in found.errors]
-        refusal = refused(kind.group, kind.name, _name(review, document), causes)
-        return ObjectVerdict(OBJECT_REFUSED, warnings=found.warnings, refusal=refusal)
+        refusal = build_refusal(kind.group, kind.name, _name(review, document), causes)
+        return ObjectAdmissionDecision(OBJECT_REFUSED, warnings=found.warnings, refusal=refusal)
     patch = tuple(_defaults(kind, document))
-    return ObjectVerdict(OBJECT_DEFAULTED if patch else OBJECT_ACCEPTED, patch, found.warnings)
+    return ObjectAdmissionDecision(OBJECT_DEFAULTED if patch else OBJECT_ACCEPTED, patch, found.warnings)
 
 
-class _Judged(msgspec.Struct, frozen=True):
-    errors: tuple[Problem, ...]
+class _ValidationResult(msgspec.Struct, frozen=True):
+    errors: tuple[ValidationProblem, ...]
     warnings: tuple[str, ...]
 
 
-def _judged(kind: Kind, document: dict[str, Any], old: dict[str, Any] | None, gates: Gates) -> _Judged:
+def _validate_object(
+    kind: Kind, document: dict[str, Any], old: dict[str, Any] | None, gates: FeatureGates
+) -> _ValidationResult:
     problems = list(_ours(validate(kind, document, old, gates)))
     stored = Counter(map(_fault, _ours(validate(kind, old, old, gates)))) if old is not None else Counter()
-    errors: list[Problem] = []
+    errors: list[ValidationProblem] = []
     warnings: list[str] = []
     for problem in problems:
         if not problem.is_error or problem.reason is UNKNOWN_FIELD:
             warnings.append(str(problem))
         elif stored[_fault(problem)] > 0:
             stored[_fault(problem)] -= 1
-            warnings.append(f"{problem} ({_KEPT})")
+            warnings.append(f"{problem} ({_KEPT_WARNING})")
         else:
             errors.append(problem)
-    return _Judged(tuple(errors), tuple(warnings))
+    return _ValidationResult(tuple(errors), tuple(warnings))
 
 
-def _ours(problems: Iterable[Problem]) -> Iterator[Problem]:
+def _ours(problems: Iterable[ValidationProblem]) -> Iterator[ValidationProblem]:
     return (problem for problem in problems if problem.path[:1] != ("metadata",))
 
 
-def _fault(problem: Problem) -> _Fault:
+def _fault(problem: ValidationProblem) -> _Fault:
     """What is wrong, wherever in its list it stands: an entry that moves up brings its fault along."""
     return (*("*" if isinstance(part, int) else part for part in problem.path), problem.message)
 
@@ -107,7 +109,7 @@ def _defaults(kind: Kind, document: Mapping[str, Any]) -> Iterator[PatchOp]:
         yield PatchOp("add", "/spec/updatePolicy", _DEFAULT_POLICY)
 
 
-def _name(review: Review, document: Mapping[str, Any]) -> str:
+def _name(review: AdmissionReview, document: Mapping[str, Any]) -> str:
     metadata = document.get("metadata")
     given = metadata if isinstance(metadata, dict) else {}
     return review.name or str(given.get("name") or given.get("generateName") or "")

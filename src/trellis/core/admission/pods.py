@@ -1,34 +1,39 @@
-"""What does a pod get when it is made? The size that is recommended, a boost for its start, and a note of both.
+"""Sizes a new pod: the recommended resources, a boost for its start, and annotations that record both.
 
-Annotations are upstream's, which its updater and people's scripts read, and one of ours that says what was changed and
-why, for machines and for `trellis explain`:
+Annotations are upstream's, which its updater and people's scripts read, and one of Trellis that says what was changed
+and why, for machines and for `trellis explain`:
 
     vpaUpdates: "Pod resources updated by web: container 0: cpu capped to maxAllowed, cpu request, memory request"
     vpaObservedContainers: "app, proxy"
     trellis.x-k8s.io/sized: {"by": "VerticalPodAutoscaler/web", "containers": {"app": {...}}}
 
-A pod gets the whole recommendation, whatever its governor asks of changes to running pods.
+A pod gets the whole recommendation, whatever its governor requires of changes to running pods.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
 from trellis.api.kube.pods import Pod
-from trellis.base.reason import Reason, Severity
-from trellis.core.boost.memory import before_boost, memory_key, read_memory
+from trellis.base.reasons import Reason, Severity
+from trellis.core.boost.annotation import annotation_key, read_pre_boost_resources, restore_pre_boost_shape
+from trellis.core.boost.boosted_size import BoostSettings, CpuCeiling, PodBoost, boost_pod, is_resizable
 from trellis.core.boost.notes import BoostNote
-from trellis.core.boost.raising import BoostSettings, CpuCeiling, PodBoost, boost_pod, is_resizable
-from trellis.core.model.marks import OBSERVED, UPDATES
-from trellis.core.model.patches import PatchOp, ResourceChange, annotation_ops, quantity_text, resource_ops
-from trellis.core.recommend.amounts import RESOURCES
+from trellis.core.cluster.json_patches import (
+    PatchOp,
+    ResourceChange,
+    build_annotation_ops,
+    build_resource_ops,
+    format_resource_amount,
+)
+from trellis.core.cluster.pod_annotations import OBSERVED_CONTAINERS_ANNOTATION, SIZED_ANNOTATION, UPDATES_ANNOTATION
+from trellis.core.recommend.amounts import RESOURCES, ResourceAmounts
 from trellis.core.recommend.capping import NamespaceLimits
-from trellis.core.recommend.capping.limit_ranges import Counts
 from trellis.core.sizing.governors import Governor
-from trellis.core.sizing.shapes import ContainerShape, Place, PodShape
+from trellis.core.sizing.shapes import ContainerList, ContainerShape, PodShape
 from trellis.core.sizing.sizes import PodSize, SizeNote, size_pod
 
 POD_SIZED = Reason("PodSized", "A new pod got the recommended requests and limits.")
@@ -36,13 +41,12 @@ POD_BOOSTED = Reason("PodBoosted", "A new pod got more CPU for its start.")
 POD_SIZED_ALREADY = Reason("PodSizedAlready", "A new pod asked for what is recommended.")
 POD_WITHOUT_ADVICE = Reason("PodWithoutRecommendation", "Nothing is recommended yet for the containers of a new pod.")
 
-SIZED: Final = "trellis.x-k8s.io/sized"
 
 # The most CPU that the pod could have on some node, asked for only if it is to be boosted.
-Ceiling: TypeAlias = Callable[[], CpuCeiling | None]
+CeilingLookup: TypeAlias = Callable[[], CpuCeiling | None]
 
 
-class PodVerdict(msgspec.Struct, frozen=True):
+class PodAdmissionDecision(msgspec.Struct, frozen=True):
     """What becomes of a new pod. `applied` is whether its resources are set; `warnings` go to whoever makes it."""
 
     reason: Reason
@@ -51,12 +55,12 @@ class PodVerdict(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...] = ()
 
 
-class _Outcome(msgspec.Struct, frozen=True):
+class _ContainerOutcome(msgspec.Struct, frozen=True):
     """What one container gets, and everything there is to say about it."""
 
     container: ContainerShape
-    requests: Counts
-    limits: Counts
+    requests: ResourceAmounts
+    limits: ResourceAmounts
     notes: tuple[SizeNote | BoostNote, ...] = ()
     memory: str = ""
 
@@ -70,26 +74,28 @@ class _Outcome(msgspec.Struct, frozen=True):
 
 
 def admit_pod(
-    pod: Pod, governor: Governor, limits: NamespaceLimits, settings: BoostSettings, ceiling: Ceiling
-) -> PodVerdict:
+    pod: Pod, governor: Governor, limits: NamespaceLimits, settings: BoostSettings, ceiling: CeilingLookup
+) -> PodAdmissionDecision:
     """The verdict on a pod that is governed."""
     annotations = pod.metadata.annotations
-    memory = read_memory(annotations)
+    memory = read_pre_boost_resources(annotations)
     own = PodShape.of(pod.spec)
     # Asked a second time about a pod, or about a copy of one, it is not raised from where it was raised to.
-    shape = before_boost(own, memory)
+    shape = restore_pre_boost_shape(own, memory)
     resizable = is_resizable(pod.spec)
     size, boost, outcomes = _decide(shape, governor, limits, settings, ceiling, resizable=resizable)
     if shape is not own and not _goes_with(outcomes, shape, own):
         # Anybody may write an annotation: one that does not go with the pod is not believed.
         size, boost, outcomes = _decide(own, governor, limits, settings, ceiling, resizable=resizable)
-    resources = resource_ops([each.change for each in outcomes])
+    resources = build_resource_ops([each.change for each in outcomes])
     # What is told already stays: asked a second time, there is nothing to tell that was not so the first time.
-    wanted = _marks(pod, outcomes) | (_told(governor, outcomes) if resources or SIZED not in annotations else {})
-    stale = [key for key in map(memory_key, memory) if key not in wanted]
-    return PodVerdict(
+    wanted = _marks(pod, outcomes) | (
+        _told(governor, outcomes) if resources or SIZED_ANNOTATION not in annotations else {}
+    )
+    stale = [key for key in map(annotation_key, memory) if key not in wanted]
+    return PodAdmissionDecision(
         _reason(size, boost, changed=bool(resources)),
-        (*annotation_ops(annotations, wanted, stale), *resources),
+        (*build_annotation_ops(annotations, wanted, stale), *resources),
         applied=bool(resources),
         warnings=_warnings(outcomes),
     )
@@ -100,10 +106,10 @@ def _decide(
     governor: Governor,
     limits: NamespaceLimits,
     settings: BoostSettings,
-    ceiling: Ceiling,
+    ceiling: CeilingLookup,
     *,
     resizable: bool,
-) -> tuple[PodSize, PodBoost, list[_Outcome]]:
+) -> tuple[PodSize, PodBoost, list[_ContainerOutcome]]:
     vpa, applies = governor.vpa, governor.applies
     size = size_pod(shape, governor.advice, vpa, limits) if applies and governor.advice else PodSize()
     boost = PodBoost()
@@ -121,11 +127,11 @@ def _decide(
     return size, boost, _outcomes(shape, size, boost)
 
 
-def _goes_with(outcomes: Iterable[_Outcome], then: PodShape, own: PodShape) -> bool:
+def _goes_with(outcomes: Iterable[_ContainerOutcome], then: PodShape, own: PodShape) -> bool:
     """Whether a pod that is what it was before a boost, and one that is what its spec says, would come out the same."""
     made = {each.container.name: each for each in outcomes}
     for before, now in zip(then.containers, own.containers, strict=True):
-        each = made.get(now.name) or _Outcome(now, {}, {})
+        each = made.get(now.name) or _ContainerOutcome(now, {}, {})
         if {**before.requests, **each.requests} != {**now.requests, **each.requests}:
             return False
         if {**before.limits, **each.limits} != {**now.limits, **each.limits}:
@@ -133,10 +139,10 @@ def _goes_with(outcomes: Iterable[_Outcome], then: PodShape, own: PodShape) -> b
     return True
 
 
-def _outcomes(shape: PodShape, size: PodSize, boost: PodBoost) -> list[_Outcome]:
+def _outcomes(shape: PodShape, size: PodSize, boost: PodBoost) -> list[_ContainerOutcome]:
     """By container of the pod, without those of which there is nothing to say."""
     if not boost.raised and not boost.notes:
-        return [_Outcome(each.container, each.requests, each.limits, each.notes) for each in size.containers]
+        return [_ContainerOutcome(each.container, each.requests, each.limits, each.notes) for each in size.containers]
     sized = {each.container.name: each for each in size.containers}
     raised = {each.container.name: each for each in boost.raised}
     outcomes = []
@@ -153,47 +159,49 @@ def _outcomes(shape: PodShape, size: PodSize, boost: PodBoost) -> list[_Outcome]
             if more.limit is not None and more.limit != limits.get("cpu", container.limits.get("cpu")):
                 limits["cpu"] = more.limit
         outcomes.append(
-            _Outcome(container, requests, limits, (*(own.notes if own else ()), *notes), more.memory if more else "")
+            _ContainerOutcome(
+                container, requests, limits, (*(own.notes if own else ()), *notes), more.memory if more else ""
+            )
         )
     return outcomes
 
 
-def _marks(pod: Pod, outcomes: Iterable[_Outcome]) -> dict[str, str]:
+def _marks(pod: Pod, outcomes: Iterable[_ContainerOutcome]) -> dict[str, str]:
     """What others go by: which containers are boosted, and which were there to be sized."""
-    written = {memory_key(each.container.name): each.memory for each in outcomes if each.memory}
-    written[OBSERVED] = ", ".join(container.name for container in pod.spec.containers)
+    written = {annotation_key(each.container.name): each.memory for each in outcomes if each.memory}
+    written[OBSERVED_CONTAINERS_ANNOTATION] = ", ".join(container.name for container in pod.spec.containers)
     return written
 
 
-def _told(governor: Governor, outcomes: Sequence[_Outcome]) -> dict[str, str]:
+def _told(governor: Governor, outcomes: Sequence[_ContainerOutcome]) -> dict[str, str]:
     """What people and machines are told."""
     if not outcomes:
         return {}
     containers = {each.container.name: _account(each) for each in outcomes}
     account = {"by": f"{governor.kind}/{governor.name}", "containers": containers}
-    told = {SIZED: msgspec.json.encode(account).decode()}
+    told = {SIZED_ANNOTATION: msgspec.json.encode(account).decode()}
     changed = "; ".join([_sentence(each) for each in outcomes if each.requests or each.limits])
     if changed:
-        told[UPDATES] = f"Pod resources updated by {governor.name}: {changed}"
+        told[UPDATES_ANNOTATION] = f"Pod resources updated by {governor.name}: {changed}"
     return told
 
 
-def _warnings(outcomes: Iterable[_Outcome]) -> tuple[str, ...]:
+def _warnings(outcomes: Iterable[_ContainerOutcome]) -> tuple[str, ...]:
     told = [(each.container.name, note) for each in outcomes for note in each.notes]
     return tuple([f"{name}: {note}" for name, note in told if note.reason.severity is Severity.WARNING])
 
 
-def _sentence(outcome: _Outcome) -> str:
+def _sentence(outcome: _ContainerOutcome) -> str:
     """What upstream says of a container: notes first, then what was set."""
     container = outcome.container
-    which = "container" if container.place is Place.CONTAINERS else "init container"
+    which = "container" if container.place is ContainerList.CONTAINERS else "init container"
     said = [str(note) for note in outcome.notes]
     said += [f"{resource} request" for resource in RESOURCES if resource in outcome.requests]
     said += [f"{resource} limit" for resource in RESOURCES if resource in outcome.limits]
     return f"{which} {container.index}: {', '.join(said)}"
 
 
-def _account(outcome: _Outcome) -> dict[str, Any]:
+def _account(outcome: _ContainerOutcome) -> dict[str, Any]:
     """The same for machines: what was there, what is there now, and the reasons by their codes."""
     container = outcome.container
     account: dict[str, Any] = {}
@@ -208,9 +216,12 @@ def _account(outcome: _Outcome) -> dict[str, Any]:
     return account
 
 
-def _changes(had: Counts, has: Counts) -> dict[str, tuple[str | None, str]]:
+def _changes(had: ResourceAmounts, has: ResourceAmounts) -> dict[str, tuple[str | None, str]]:
     return {
-        resource: (quantity_text(resource, had[resource]) if resource in had else None, quantity_text(resource, amount))
+        resource: (
+            format_resource_amount(resource, had[resource]) if resource in had else None,
+            format_resource_amount(resource, amount),
+        )
         for resource, amount in has.items()
     }
 

@@ -1,7 +1,7 @@
-"""What does the API server ask, and how is it answered? An AdmissionReview, version v1.
+"""AdmissionReviews, version v1: the API server's question, and the answer to it.
 
-Only the envelope is read here. The object itself stays as it came, because what is worth reading of it depends on what
-it is, and most of what is sent along (managed fields, the user, a copy of the options) is nobody's business.
+Only the envelope is read here. The object itself stays as it came, because what is worth reading of it depends on its
+kind, and most of what is sent along (managed fields, the user, a copy of the options) is not needed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from trellis.base.errors import Cause, Details, InvalidReview
-from trellis.core.model.patches import PatchOp
+from trellis.core.cluster.json_patches import PatchOp
 
 VERSION: Final = "admission.k8s.io/v1"
 _KIND: Final = "AdmissionReview"
@@ -22,11 +22,11 @@ _ABSENT: Final = (b"", b"null")
 _LONGEST_WARNING: Final = 250
 
 
-class _Part(msgspec.Struct, frozen=True, rename="camel"):
+class _ReviewPart(msgspec.Struct, frozen=True, rename="camel"):
     """A slice of the wire."""
 
 
-class GroupKind(_Part, frozen=True):
+class GroupKind(_ReviewPart, frozen=True):
     """The kind of the object, in the version in which it was sent."""
 
     group: str = ""
@@ -39,7 +39,7 @@ class GroupKind(_Part, frozen=True):
         return f"{self.group}/{self.version}" if self.group else self.version
 
 
-class Review(_Part, frozen=True):
+class AdmissionReview(_ReviewPart, frozen=True):
     """One question. `object` and `old_object` are JSON; what is not there is empty."""
 
     uid: str = ""
@@ -63,20 +63,20 @@ class Review(_Part, frozen=True):
         return bytes(self.old_object) not in _ABSENT
 
 
-class _Envelope(_Part, frozen=True):
-    request: Review | None = None
+class _ReviewRequest(_ReviewPart, frozen=True):
+    request: AdmissionReview | None = None
     api_version: str = ""
     kind: str = ""
 
 
-class Refusal(msgspec.Struct, frozen=True):
+class AdmissionRefusal(msgspec.Struct, frozen=True):
     """Why an object is refused: one message for people, and cause by cause for their tools."""
 
     message: str
     details: Details
 
 
-class _Status(_Part, frozen=True, omit_defaults=True):
+class _RefusalStatus(_ReviewPart, frozen=True, omit_defaults=True):
     message: str
     details: Details
     status: str = ""
@@ -84,27 +84,27 @@ class _Status(_Part, frozen=True, omit_defaults=True):
     code: int = 0
 
 
-class _Response(_Part, frozen=True, omit_defaults=True):
+class _ReviewResponse(_ReviewPart, frozen=True, omit_defaults=True):
     uid: str | None = None
     allowed: bool | None = None
-    status: _Status | None = None
+    status: _RefusalStatus | None = None
     # Bytes are written as base64, as the API server wants a patch.
     patch: bytes = b""
     patch_type: str = ""
     warnings: tuple[str, ...] = ()
 
 
-class _Answer(_Part, frozen=True):
-    response: _Response
+class _ReviewAnswer(_ReviewPart, frozen=True):
+    response: _ReviewResponse
     api_version: str = VERSION
     kind: str = _KIND
 
 
-_decoder: Final = msgspec.json.Decoder(_Envelope)
+_decoder: Final = msgspec.json.Decoder(_ReviewRequest)
 _encoder: Final = msgspec.json.Encoder()
 
 
-def read_review(body: bytes) -> Review:
+def read_review(body: bytes) -> AdmissionReview:
     """The question in a request's body; raises `InvalidReview` if there is none that can be answered."""
     try:
         found = _decoder.decode(body)
@@ -118,11 +118,11 @@ def read_review(body: bytes) -> Review:
     return found.request
 
 
-def answer(
-    uid: str, *, patch: Sequence[PatchOp] = (), warnings: Sequence[str] = (), refusal: Refusal | None = None
+def encode_answer(
+    uid: str, *, patch: Sequence[PatchOp] = (), warnings: Sequence[str] = (), refusal: AdmissionRefusal | None = None
 ) -> bytes:
     """The answer: yes, with changes if there are any, unless there is a refusal."""
-    response = _Response(
+    response = _ReviewResponse(
         uid=uid,
         allowed=refusal is None,
         status=_status(refusal),
@@ -130,10 +130,10 @@ def answer(
         patch_type="JSONPatch" if patch else "",
         warnings=tuple(map(_shortened, warnings)),
     )
-    return _encoder.encode(_Answer(response))
+    return _encoder.encode(_ReviewAnswer(response))
 
 
-def parsed(raw: msgspec.Raw) -> Any:
+def parse_object(raw: msgspec.Raw) -> Any:
     """The JSON of an object in a review; raises `InvalidReview` if it is none."""
     try:
         return msgspec.json.decode(raw)
@@ -141,18 +141,18 @@ def parsed(raw: msgspec.Raw) -> Any:
         raise InvalidReview(_beginning(bytes(raw)), f"is no JSON: {error}") from error
 
 
-def refused(group: str, kind: str, name: str, causes: Sequence[Cause]) -> Refusal:
+def build_refusal(group: str, kind: str, name: str, causes: Sequence[Cause]) -> AdmissionRefusal:
     """A refusal that lists causes, worded as the API server words its own."""
     said = [f"{cause.field}: {cause.message}" for cause in causes]
     every = said[0] if len(said) == 1 else f"[{', '.join(said)}]"
     details = Details(name=name, group=group, kind=kind, causes=tuple(causes))
-    return Refusal(f'{kind}.{group} "{name}" is invalid: {every}', details)
+    return AdmissionRefusal(f'{kind}.{group} "{name}" is invalid: {every}', details)
 
 
-def _status(refusal: Refusal | None) -> _Status | None:
+def _status(refusal: AdmissionRefusal | None) -> _RefusalStatus | None:
     if refusal is None:
         return None
-    return _Status(refusal.message, refusal.details, status="Failure", reason="Invalid", code=422)
+    return _RefusalStatus(refusal.message, refusal.details, status="Failure", reason="Invalid", code=422)
 
 
 def _shortened(warning: str) -> str:

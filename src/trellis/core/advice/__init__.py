@@ -1,5 +1,5 @@
-"""What should workloads ask for, and what would it save or risk?
+"""Advises what workloads should request, and what that saves or risks.
 
-`surveyed` is what was found out about them, by whoever looked; advice follows from it alone. Nothing here asks a
-cluster or a Prometheus.
+`survey` is what was found out about them, from a cluster, Prometheus or files; advice follows from it alone. Nothing
+here queries a cluster or a Prometheus.
 """

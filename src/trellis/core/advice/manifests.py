@@ -1,7 +1,7 @@
-"""Which manifests carry advice out? A strategic-merge patch for each workload, or a VerticalPodAutoscaler for it.
+"""Manifests that carry out advice: a strategic-merge patch for each workload, or a VerticalPodAutoscaler for it.
 
 Only what changes is in a patch, so that it can be laid over whatever else is in a manifest; a limit that is to go is
-null there. What cannot be patched that way is left out, with the reason.
+null there. What cannot be patched that way is skipped, with the reason.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from typing import Any
 
 import msgspec
 
-from trellis.api.vpa import ANY_CONTAINER
-from trellis.base.names import why_not_label, why_not_subdomain
-from trellis.base.quantity import Quantity
-from trellis.core.advice.advised import Advised, ContainerAdvice, WorkloadAdvice
-from trellis.core.advice.judging import Change
-from trellis.core.advice.policy import RESOURCES, Policy, part
-from trellis.core.advice.surveyed import Amount, SurveyedWorkload
+from trellis.api.kinds.vpa import ANY_CONTAINER
+from trellis.base.names import check_dns_label, check_dns_subdomain
+from trellis.base.quantities import Quantity
+from trellis.core.advice.policy import RESOURCES, AdvicePolicy, select_resource
+from trellis.core.advice.results import ContainerAdvice, SurveyAdvice, WorkloadAdvice
+from trellis.core.advice.sizes import ResourceAdvice
+from trellis.core.advice.survey.model import ResourceAmount, SurveyedWorkload
 
-Document = dict[str, Any]
+ManifestDocument = dict[str, Any]
 
 _DEFAULT_RECOMMENDER = "default"
 # Where a kind has its pod template. A patch of any other kind would replace its list of containers as a whole, because
@@ -36,21 +36,21 @@ _TEMPLATES: Mapping[str, tuple[str, ...]] = {
 }
 
 
-class LeftOut(msgspec.Struct, frozen=True):
+class SkippedWorkload(msgspec.Struct, frozen=True):
     """A workload without a manifest, and why."""
 
     workload: SurveyedWorkload
     why: str
 
 
-class Manifests(msgspec.Struct, frozen=True):
+class AdviceManifests(msgspec.Struct, frozen=True):
     """Objects by the workload they are for, and the workloads that have none."""
 
-    objects: tuple[tuple[SurveyedWorkload, Document], ...] = ()
-    left_out: tuple[LeftOut, ...] = ()
+    objects: tuple[tuple[SurveyedWorkload, ManifestDocument], ...] = ()
+    left_out: tuple[SkippedWorkload, ...] = ()
 
 
-def patches(advised: Advised) -> Manifests:
+def build_patches(advised: SurveyAdvice) -> AdviceManifests:
     """A patch for each workload that should change."""
     objects, left_out = [], []
     for advice in advised.workloads:
@@ -58,13 +58,13 @@ def patches(advised: Advised) -> Manifests:
             continue
         why = _unnamable(advice.surveyed) or _unpatchable(advice.surveyed)
         if why:
-            left_out.append(LeftOut(advice.surveyed, why))
+            left_out.append(SkippedWorkload(advice.surveyed, why))
         else:
             objects.append((advice.surveyed, _patch(advice)))
-    return Manifests(tuple(objects), tuple(left_out))
+    return AdviceManifests(tuple(objects), tuple(left_out))
 
 
-def vpas(advised: Advised, update_mode: str = "Off") -> Manifests:
+def build_vpas(advised: SurveyAdvice, update_mode: str = "Off") -> AdviceManifests:
     """A VerticalPodAutoscaler for each workload that has none."""
     workloads = [advice.surveyed for advice in advised.workloads]
     taken = Counter((each.namespace, each.name) for each in workloads)
@@ -72,15 +72,15 @@ def vpas(advised: Advised, update_mode: str = "Off") -> Manifests:
     for workload in workloads:
         why = _unnamable(workload) or _ungovernable(workload)
         if why:
-            left_out.append(LeftOut(workload, why))
+            left_out.append(SkippedWorkload(workload, why))
             continue
         shared = taken[workload.namespace, workload.name] > 1
         name = f"{workload.name}-{workload.kind.lower()}" if shared else workload.name
         objects.append((workload, _vpa(advised, workload, name, update_mode)))
-    return Manifests(tuple(objects), tuple(left_out))
+    return AdviceManifests(tuple(objects), tuple(left_out))
 
 
-def quantity(resource: str, amount: float) -> Quantity:
+def convert_quantity(resource: str, amount: float) -> Quantity:
     """An amount the way manifests have it: millicores, and bytes with binary suffixes. Fractions are rounded up."""
     whole = math.ceil(amount - 1e-9)
     return Quantity.from_milli(whole) if resource == "cpu" else Quantity.from_units(whole, binary=True)
@@ -89,8 +89,8 @@ def quantity(resource: str, amount: float) -> Quantity:
 def _unnamable(workload: SurveyedWorkload) -> str:
     """Names may come from files and metrics, and these end up in paths and manifests."""
     for what, wrong in (
-        ("its namespace", why_not_label(workload.namespace)),
-        ("its name", why_not_subdomain(workload.name)),
+        ("its namespace", check_dns_label(workload.namespace)),
+        ("its name", check_dns_subdomain(workload.name)),
         ("its kind", None if workload.kind.isalnum() and workload.api_version else "is not known"),
     ):
         if wrong:
@@ -118,13 +118,13 @@ def _ungovernable(workload: SurveyedWorkload) -> str:
     return ""
 
 
-def _identity(api_version: str, kind: str, name: str, namespace: str) -> Document:
+def _identity(api_version: str, kind: str, name: str, namespace: str) -> ManifestDocument:
     return {"apiVersion": api_version, "kind": kind, "metadata": {"name": name, "namespace": namespace}}
 
 
-def _patch(advice: WorkloadAdvice) -> Document:
+def _patch(advice: WorkloadAdvice) -> ManifestDocument:
     workload = advice.surveyed
-    containers: Document = {}
+    containers: ManifestDocument = {}
     for field, is_sidecar in (("initContainers", True), ("containers", False)):
         changed = [each for each in advice.containers if each.is_change and each.surveyed.is_sidecar is is_sidecar]
         if changed:
@@ -135,25 +135,25 @@ def _patch(advice: WorkloadAdvice) -> Document:
     return _identity(workload.api_version, workload.kind, workload.name, workload.namespace) | nested
 
 
-def _resources(container: ContainerAdvice) -> Document:
+def _resources(container: ContainerAdvice) -> ManifestDocument:
     changes = [(resource, container.of(resource)) for resource in RESOURCES]
     changed = [(resource, change) for resource, change in changes if change.is_change]
-    found = {"requests": {resource: str(quantity(resource, change.request)) for resource, change in changed}}
+    found = {"requests": {resource: str(convert_quantity(resource, change.request)) for resource, change in changed}}
     limits = dict(_limits(changed))
     return found | ({"limits": limits} if limits else {})
 
 
-def _limits(changed: list[tuple[str, Change]]) -> Iterator[tuple[str, str | None]]:
+def _limits(changed: list[tuple[str, ResourceAdvice]]) -> Iterator[tuple[str, str | None]]:
     for resource, change in changed:
         if not math.isnan(change.limit):
-            yield resource, str(quantity(resource, change.limit))
+            yield resource, str(convert_quantity(resource, change.limit))
         elif not math.isnan(change.limit_before):
             yield resource, None
 
 
-def _vpa(advised: Advised, workload: SurveyedWorkload, name: str, update_mode: str) -> Document:
+def _vpa(advised: SurveyAdvice, workload: SurveyedWorkload, name: str, update_mode: str) -> ManifestDocument:
     target = {"apiVersion": workload.api_version, "kind": workload.kind, "name": workload.name}
-    spec: Document = {"targetRef": target, "updatePolicy": {"updateMode": update_mode}}
+    spec: ManifestDocument = {"targetRef": target, "updatePolicy": {"updateMode": update_mode}}
     allowed = _allowed(advised.policy)
     if allowed:
         spec["resourcePolicy"] = {"containerPolicies": [{"containerName": ANY_CONTAINER, **allowed}]}
@@ -163,11 +163,11 @@ def _vpa(advised: Advised, workload: SurveyedWorkload, name: str, update_mode: s
     return _identity("autoscaling.k8s.io/v1", "VerticalPodAutoscaler", name, workload.namespace) | {"spec": spec}
 
 
-def _allowed(policy: Policy) -> Document:
+def _allowed(policy: AdvicePolicy) -> ManifestDocument:
     found = {"minAllowed": _amounts(policy.least), "maxAllowed": _amounts(policy.most)}
     return {field: amounts for field, amounts in found.items() if amounts}
 
 
-def _amounts(amount: Amount) -> dict[str, str]:
-    named = ((resource, part(amount, resource)) for resource in RESOURCES)
-    return {resource: str(quantity(resource, value)) for resource, value in named if not math.isnan(value)}
+def _amounts(amount: ResourceAmount) -> dict[str, str]:
+    named = ((resource, select_resource(amount, resource)) for resource in RESOURCES)
+    return {resource: str(convert_quantity(resource, value)) for resource, value in named if not math.isnan(value)}

@@ -1,8 +1,8 @@
-"""By what rules does an estimate become a request and a limit? What a user may choose, with what holds otherwise.
+"""The policy by which an estimate becomes a request and a limit: what a user may choose, with its defaults.
 
-Without CPU limits nobody is throttled while a core is idle, and a pod under pressure still gets its share by its
-request. Memory cannot be taken back: with a limit at the request, who needs more is killed alone and at once, instead
-of a neighbour at some other time.
+Without CPU limits no container is throttled while a core is idle, and a pod under pressure still gets its share by its
+request. Memory cannot be taken back: with a limit at the request, a container that needs more is killed alone and at
+once, instead of a neighbour at some other time.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from enum import StrEnum
 import msgspec
 
 from trellis.base.errors import InvalidInput
-from trellis.base.names import nearest
-from trellis.core.advice.surveyed import Amount
+from trellis.base.names import suggest_name
+from trellis.core.advice.survey.model import ResourceAmount
 
 DAY = 86_400.0
 RESOURCES = ("cpu", "memory")
 
 
-def part(amount: Amount, resource: str) -> float:
+def select_resource(amount: ResourceAmount, resource: str) -> float:
     """So much of one resource, by its name."""
     return amount.cpu if resource == "cpu" else amount.memory
 
@@ -34,7 +34,7 @@ class LimitRule(StrEnum):
     KEEP_RATIO = "keep-ratio"  # as many times the request as before
 
 
-class Limits(msgspec.Struct, frozen=True):
+class LimitRules(msgspec.Struct, frozen=True):
     """The rule for each resource."""
 
     cpu: LimitRule = LimitRule.NONE
@@ -48,7 +48,7 @@ class Limits(msgspec.Struct, frozen=True):
         return f"cpu={self.cpu},memory={self.memory}"
 
 
-class Policy(msgspec.Struct, frozen=True):
+class AdvicePolicy(msgspec.Struct, frozen=True):
     """How advice is made. `least` and `most` bound requests, NaN is no bound.
 
     What differs by less than `tolerance` of what it is, or by less than `slight`, is left alone: each change costs
@@ -56,23 +56,23 @@ class Policy(msgspec.Struct, frozen=True):
     up to steps of `step`.
     """
 
-    limits: Limits = Limits()
-    least: Amount = Amount()
-    most: Amount = Amount()
+    limits: LimitRules = LimitRules()
+    least: ResourceAmount = ResourceAmount()
+    most: ResourceAmount = ResourceAmount()
     tolerance: float = 0.1
-    slight: Amount = Amount(5.0, 8.0 * 2**20)
+    slight: ResourceAmount = ResourceAmount(5.0, 8.0 * 2**20)
     history: float = DAY
-    step: Amount = Amount(1.0, 2.0**20)
+    step: ResourceAmount = ResourceAmount(1.0, 2.0**20)
 
     def bounded(self, resource: str, amount: float) -> float:
         """An amount rounded up to a whole step and put between the bounds."""
-        step = part(self.step, resource)
+        step = select_resource(self.step, resource)
         # Comparing with NaN, which is no bound, leaves the first.
-        found = max(math.ceil(amount / step - 1e-9) * step, part(self.least, resource))
-        return min(found, part(self.most, resource))
+        found = max(math.ceil(amount / step - 1e-9) * step, select_resource(self.least, resource))
+        return min(found, select_resource(self.most, resource))
 
 
-def new_limit(policy: Policy, resource: str, now: tuple[float, float], wanted: float) -> float:
+def compute_limit(policy: AdvicePolicy, resource: str, now: tuple[float, float], wanted: float) -> float:
     """The limit that goes with a new request. Kubernetes takes a limit without a request for both."""
     before, limit = now
     rule = policy.limits.rule(resource)
@@ -83,14 +83,14 @@ def new_limit(policy: Policy, resource: str, now: tuple[float, float], wanted: f
     if rule is LimitRule.KEEP:
         return max(limit, wanted)
     ratio = limit / before if before > 0 else 1.0
-    step = part(policy.step, resource)
+    step = select_resource(policy.step, resource)
     return max(math.ceil(wanted * ratio / step - 1e-9) * step, wanted)
 
 
-def read_limit_rules(text: str) -> Limits:
+def parse_limit_rules(text: str) -> LimitRules:
     """Rules as they are written on a command line: one for both resources, or `cpu=none,memory=keep`."""
     if "=" not in text:
-        return Limits(_rule(text, text), _rule(text, text))
+        return LimitRules(_rule(text, text), _rule(text, text))
     found: dict[str, LimitRule] = {}
     for part in text.split(","):
         resource, _, rule = (each.strip() for each in part.partition("="))
@@ -99,14 +99,14 @@ def read_limit_rules(text: str) -> Limits:
         if resource in found:
             raise InvalidInput(text, f"{resource} is there twice")
         found[resource] = _rule(text, rule)
-    return Limits(**found)
+    return LimitRules(**found)
 
 
 def _rule(text: str, rule: str) -> LimitRule:
     try:
         return LimitRule(rule)
     except ValueError:
-        guess = nearest(rule, [each.value for each in LimitRule])
+        guess = suggest_name(rule, [each.value for each in LimitRule])
         hint = f' (did you mean "{guess}"?)' if guess else ""
         listed = ", ".join(LimitRule)
         raise InvalidInput(text, f'"{rule}" is no rule for limits{hint}; there are {listed}') from None

@@ -1,33 +1,46 @@
-"""How much more CPU does a pod have while it starts, until when, and what then?
+"""CPU startup boost: how much more CPU a pod has while it starts, until when, and what it has afterwards.
 
-`raising` says how much, `memory` what was there before, `phases` until when, and `lowering` what then. Admission
-raises, the updater lowers; nothing here knows how either reaches a pod. Boosts are made when a pod is created and at no
-other time, so that nothing here could boost a pod that runs.
+`boosted_size` computes the boost at creation, `annotation` records what the container had before, `phases` decides
+when the boost is over, and `unboosted_size` computes what the container goes back to. Admission boosts and the updater
+unboosts. A pod is boosted when it is created and at no other time: no function here boosts a running pod.
 """
 
-from trellis.core.boost.lowering import Lowered, lowered
-from trellis.core.boost.memory import Remembered, before_boost, is_boosted, memory_key, read_memory
+from trellis.core.boost.annotation import (
+    PreBoostResources,
+    annotation_key,
+    is_boosted,
+    read_pre_boost_resources,
+    restore_pre_boost_shape,
+)
+from trellis.core.boost.boosted_size import (
+    BoostedContainer,
+    BoostSettings,
+    CpuCeiling,
+    PodBoost,
+    boost_pod,
+    is_resizable,
+)
 from trellis.core.boost.notes import BoostNote
-from trellis.core.boost.phases import ContainerPhase, Phase, PodPhases, boost_phases
-from trellis.core.boost.raising import BoostSettings, CpuCeiling, PodBoost, Raised, boost_pod, is_resizable
+from trellis.core.boost.phases import BoostPhase, ContainerBoostPhase, PodBoostPhases, determine_boost_phases
+from trellis.core.boost.unboosted_size import UnboostedContainer, unboost_containers
 
 __all__ = [
     "BoostNote",
+    "BoostPhase",
     "BoostSettings",
-    "ContainerPhase",
+    "BoostedContainer",
+    "ContainerBoostPhase",
     "CpuCeiling",
-    "Lowered",
-    "Phase",
     "PodBoost",
-    "PodPhases",
-    "Raised",
-    "Remembered",
-    "before_boost",
-    "boost_phases",
+    "PodBoostPhases",
+    "PreBoostResources",
+    "UnboostedContainer",
+    "annotation_key",
     "boost_pod",
+    "determine_boost_phases",
     "is_boosted",
     "is_resizable",
-    "lowered",
-    "memory_key",
-    "read_memory",
+    "read_pre_boost_resources",
+    "restore_pre_boost_shape",
+    "unboost_containers",
 ]

@@ -1,4 +1,4 @@
-"""Why is a boost less than was asked for, or none at all?"""
+"""Notes on a boost: why it is less than its policy asks for, or why there is none."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from trellis.base.reason import Reason, Severity
+from trellis.base.reasons import Reason, Severity
 
 BOOST_CAPPED_BY_FLAG = Reason("BoostCappedByFlag", "The boost was lowered to what --max-allowed-cpu-boost allows.")
 BOOST_CAPPED_BY_LIMIT_RANGE = Reason(

@@ -1,15 +1,16 @@
-"""Is the boost of a pod over?
+"""Phases of a boost: decides whether the boost of each container of a pod is over.
 
-It is when the pod has been Ready for the container's duration, each container for itself. Ready turning false starts
-the duration anew. A pod that is not Ready stays boosted until it has been given up, if its policy or the updater's flag
-says when.
+A boost is over when the pod has been Ready for the container's duration, each container for itself. Ready turning
+false starts the duration anew. A pod that is not Ready stays boosted until it is given up, if its policy or the
+updater's flag says when.
 
-A boost without a policy is one whose object was deleted, or gives the container no boost any more. It ends some time
+A boost without a policy is one whose object was deleted, or no longer gives the container a boost. It ends some time
 after that was first observed, Ready or not. The delay is for objects that are replaced: a pod is boosted only when it
 is created, so that a boost taken back between deletion and creation would be lost.
 
-While some container is boosted, and be it only because its unboost has failed so far, nobody else changes the pod. An
-out-of-memory kill lifts this in modes that evict: the next pod starts with the memory it needs, and boosted.
+While some container is boosted, and be it only because its unboost has failed so far, the updater makes no other
+change to the pod. An out-of-memory kill lifts this in modes that evict: the next pod starts with the memory it needs,
+and boosted.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from typing import Final
 import msgspec
 
 from trellis.api.resolve import Boost, EffectiveVpa, UpdateMode
-from trellis.base.reason import Reason, Severity
-from trellis.core.boost.memory import PREFIX
+from trellis.base.reasons import Reason, Severity
+from trellis.core.boost.annotation import ANNOTATION_PREFIX
 
 BOOST_GATE_OFF = Reason("BoostGateOff", "Startup boost is switched off, so that boosts are neither made nor ended.")
 BOOST_UNTIL_READY = Reason("BoostUntilReady", "The container is boosted until its pod is Ready.")
@@ -53,7 +54,7 @@ _ENDING_SECONDS: Final = 60.0
 _EVICTING = frozenset({UpdateMode.RECREATE, UpdateMode.IN_PLACE_OR_RECREATE})
 
 
-class Phase(StrEnum):
+class BoostPhase(StrEnum):
     """Where a boost stands."""
 
     NONE = "None"
@@ -61,34 +62,34 @@ class Phase(StrEnum):
     DUE = "Due"
 
 
-class ContainerPhase(msgspec.Struct, frozen=True):
+class ContainerBoostPhase(msgspec.Struct, frozen=True):
     """The same for one container; `at` is when its boost is or was over, as seconds since 1970, infinite if unknown."""
 
     container: str
-    phase: Phase
+    phase: BoostPhase
     reason: Reason
     at: float = math.inf
 
 
-class PodPhases(msgspec.Struct, frozen=True):
+class PodBoostPhases(msgspec.Struct, frozen=True):
     """The boosted containers of a pod. `next_look` is when one more is due without anything happening before."""
 
-    containers: tuple[ContainerPhase, ...] = ()
+    containers: tuple[ContainerBoostPhase, ...] = ()
     next_look: float | None = None
 
     @property
-    def due(self) -> tuple[ContainerPhase, ...]:
+    def due(self) -> tuple[ContainerBoostPhase, ...]:
         """Those to be unboosted now."""
-        return tuple(each for each in self.containers if each.phase is Phase.DUE)
+        return tuple(each for each in self.containers if each.phase is BoostPhase.DUE)
 
     @property
-    def held(self) -> tuple[ContainerPhase, ...]:
+    def held(self) -> tuple[ContainerBoostPhase, ...]:
         """Those that stay boosted."""
-        return tuple(each for each in self.containers if each.phase is Phase.HELD)
+        return tuple(each for each in self.containers if each.phase is BoostPhase.HELD)
 
     def hold_back(self, mode: UpdateMode, *, oom_killed: bool) -> bool:
         """Whether nothing but an unboost may change the pod."""
-        boosted = any(each.phase is not Phase.NONE for each in self.containers)
+        boosted = any(each.phase is not BoostPhase.NONE for each in self.containers)
         return boosted and not (oom_killed and mode in _EVICTING)
 
     def long_at(self, started: float) -> float:
@@ -99,7 +100,7 @@ class PodPhases(msgspec.Struct, frozen=True):
         return max(started + LONG_SECONDS, min(map(_overdue_at, self.containers), default=math.inf))
 
 
-def boost_phases(
+def determine_boost_phases(
     annotations: Iterable[str],
     vpa: EffectiveVpa,
     now: float,
@@ -110,7 +111,7 @@ def boost_phases(
     without_policy_since: float | None = None,
     give_up_after: float | None = None,
     enabled: bool = True,
-) -> PodPhases:
+) -> PodBoostPhases:
     """The phases of a running pod, whose annotations say what is boosted.
 
     `ready_since` is when its Ready condition last changed, `started` when the kubelet took it on (infinite: not yet).
@@ -118,9 +119,9 @@ def boost_phases(
     `give_up_after` is for policies that do not say themselves when a pod is given up; absent, it never is.
     `enabled` is the gate: without it nothing is due, and nothing is held back either.
     """
-    names = [key.removeprefix(PREFIX) for key in annotations if key.startswith(PREFIX)]
+    names = [key.removeprefix(ANNOTATION_PREFIX) for key in annotations if key.startswith(ANNOTATION_PREFIX)]
     if not enabled:
-        return PodPhases(tuple(ContainerPhase(name, Phase.NONE, BOOST_GATE_OFF) for name in names))
+        return PodBoostPhases(tuple(ContainerBoostPhase(name, BoostPhase.NONE, BOOST_GATE_OFF) for name in names))
     observed = now if without_policy_since is None else without_policy_since
     found = []
     for name in names:
@@ -133,13 +134,13 @@ def boost_phases(
         else:
             until = _given_up(boost, give_up_after, started)
             found.append(_phase(name, until, now, BOOST_UNTIL_READY, BOOST_GIVEN_UP))
-    times = [each.at for each in found if each.phase is Phase.HELD and math.isfinite(each.at)]
-    return PodPhases(tuple(found), min(times) if times else None)
+    times = [each.at for each in found if each.phase is BoostPhase.HELD and math.isfinite(each.at)]
+    return PodBoostPhases(tuple(found), min(times) if times else None)
 
 
 def lacks_policy(annotations: Iterable[str], vpa: EffectiveVpa) -> bool:
     """Whether some container of a pod with these annotations is boosted without a policy."""
-    names = (key.removeprefix(PREFIX) for key in annotations if key.startswith(PREFIX))
+    names = (key.removeprefix(ANNOTATION_PREFIX) for key in annotations if key.startswith(ANNOTATION_PREFIX))
     return any(vpa.container(name).boost is None for name in names)
 
 
@@ -148,14 +149,14 @@ def _given_up(boost: Boost, otherwise: float | None, started: float) -> float:
     return math.inf if patience is None else started + patience
 
 
-def _overdue_at(container: ContainerPhase) -> float:
+def _overdue_at(container: ContainerBoostPhase) -> float:
     """When it is no longer as it should be that the container is boosted."""
-    if container.phase is Phase.DUE:
+    if container.phase is BoostPhase.DUE:
         return container.at + _ENDING_SECONDS
     return -math.inf if container.reason is BOOST_UNTIL_READY else math.inf
 
 
-def _phase(name: str, at: float, now: float, held: Reason, due: Reason) -> ContainerPhase:
+def _phase(name: str, at: float, now: float, held: Reason, due: Reason) -> ContainerBoostPhase:
     if now >= at:
-        return ContainerPhase(name, Phase.DUE, due, at)
-    return ContainerPhase(name, Phase.HELD, held, at)
+        return ContainerBoostPhase(name, BoostPhase.DUE, due, at)
+    return ContainerBoostPhase(name, BoostPhase.HELD, held, at)

@@ -1,63 +1,69 @@
-"""Which pods does a Buffer stand for? From Buffer, target and nodes to pods, as a pure function.
+"""Translates Buffers into chunks: virtual pods that stand for the spare capacity a Buffer asks for.
 
-    found = translate(resolve_buffer(buffer), facts, now, settings)
-    found = settled({key: (created, found)}, quotas)[key]
-    status = status_of(found, buffer.status, generation, now)
+    translation = translate(resolve_buffer(buffer), facts, now, settings)
+    translation = apply_quotas({key: (created, translation)}, quotas)[key]
+    status = build_status(translation, buffer.status, generation, now)
 
-Nothing here reads a cluster or knows what time it is. Whoever provisions the pods reads them in the status.
+Pure functions of Buffer, target and nodes: nothing here reads a cluster or knows what time it is. A node autoscaler
+reads the pods in the status.
 """
 
+from trellis.base.detailed_reason import DetailedReason
 from trellis.core.buffers.capacity_buffers import (
-    capacity_status,
+    ExportedBuffer,
+    build_capacity_status,
+    build_pod_template,
+    export_buffer,
     is_served,
     managed_template_name,
     translate_capacity_buffer,
 )
-from trellis.core.buffers.elsewhere import Elsewhere, pod_template, said_elsewhere
-from trellis.core.buffers.facts import Facts, FoundTarget, NodesOfClass
-from trellis.core.buffers.filling import filled_by, filled_with
-from trellis.core.buffers.newest import is_live, newest_live
-from trellis.core.buffers.node_classes import class_labels, nodes_of_class
-from trellis.core.buffers.quotas import Allowance, QuotaClaim, allot
-from trellis.core.buffers.said import Said
-from trellis.core.buffers.settings import BufferSettings
-from trellis.core.buffers.status import is_written, last_shape, status_of
+from trellis.core.buffers.facts import BufferSettings, NodeClassFacts, TargetFacts, TranslationFacts
+from trellis.core.buffers.node_classes import find_class_labels, observe_node_class
+from trellis.core.buffers.pods import find_newest_live, is_live
+from trellis.core.buffers.quotas import QuotaAllowance, QuotaClaim, allot_quotas, apply_allowance, apply_quotas
+from trellis.core.buffers.status import build_status, is_status_current, read_last_shape
 from trellis.core.buffers.target_kinds import TargetKind, TargetReading, selector_in, template_in
-from trellis.core.buffers.translate import left_alone, translate
-from trellis.core.buffers.translation import Translation, settled, within_quotas
+from trellis.core.buffers.translate import (
+    Translation,
+    find_skip_reason,
+    sum_filling_amounts,
+    sum_filling_pods,
+    translate,
+)
 
 __all__ = [
-    "Allowance",
     "BufferSettings",
-    "Elsewhere",
-    "Facts",
-    "FoundTarget",
-    "NodesOfClass",
+    "DetailedReason",
+    "ExportedBuffer",
+    "NodeClassFacts",
+    "QuotaAllowance",
     "QuotaClaim",
-    "Said",
+    "TargetFacts",
     "TargetKind",
     "TargetReading",
     "Translation",
-    "allot",
-    "capacity_status",
-    "class_labels",
-    "filled_by",
-    "filled_with",
+    "TranslationFacts",
+    "allot_quotas",
+    "apply_allowance",
+    "apply_quotas",
+    "build_capacity_status",
+    "build_pod_template",
+    "build_status",
+    "export_buffer",
+    "find_class_labels",
+    "find_newest_live",
+    "find_skip_reason",
     "is_live",
     "is_served",
-    "is_written",
-    "last_shape",
-    "left_alone",
+    "is_status_current",
     "managed_template_name",
-    "newest_live",
-    "nodes_of_class",
-    "pod_template",
-    "said_elsewhere",
+    "observe_node_class",
+    "read_last_shape",
     "selector_in",
-    "settled",
-    "status_of",
+    "sum_filling_amounts",
+    "sum_filling_pods",
     "template_in",
     "translate",
     "translate_capacity_buffer",
-    "within_quotas",
 ]

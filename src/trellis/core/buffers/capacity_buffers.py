@@ -1,32 +1,38 @@
-"""Which pods does one of upstream's CapacityBuffers stand for, and what does its status say?
+"""Upstream's CapacityBuffers: translates and reports them, and exports Buffers as such.
 
 Upstream's rules in its latest release: the larger of `replicas` and `percentage`, rounded up, within `limits`; status
 and conditions in upstream's words, which its node autoscalers and people's scripts read. Two things are mended: names
 of managed templates do not collide, and quotas count pods and limits too.
+
+The export is for clusters whose nodes Cluster Autoscaler or Karpenter manages: one CapacityBuffer and one PodTemplate
+per Buffer, made from its translation. The number is final, so that a schedule, bounds and what fills a dedicated Buffer
+are in it. Upstream always keeps capacity on top of what runs. Of a Buffer that counts whether used or not, only what
+pods leave of it is translated, and its number changes as they come and go.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import Any, Final
 
-from trellis.api.buffer import ACTIVE_CAPACITY
+import msgspec
+
+from trellis.api.kinds.buffer import ACTIVE_CAPACITY
 from trellis.api.kube.capacity_buffers import CapacityBuffer, CapacityBufferSpec
 from trellis.api.kube.meta import Condition
-from trellis.base.counted import counted
-from trellis.base.reason import Reason, Severity
+from trellis.base.detailed_reason import DetailedReason
+from trellis.base.reasons import Reason, Severity
 from trellis.base.times import format_time
-from trellis.core.buffers.facts import Facts, FoundTarget
-from trellis.core.buffers.pod_specs import written
+from trellis.base.wording import pluralize
+from trellis.core.buffers.facts import BufferSettings, TargetFacts, TranslationFacts
+from trellis.core.buffers.pods import to_document
 from trellis.core.buffers.quota_usage import QuotaUsage
-from trellis.core.buffers.said import Said
-from trellis.core.buffers.settings import BufferSettings
-from trellis.core.buffers.shapes import target_shape
-from trellis.core.buffers.translate import BUFFER_READY, CHUNKS_CUT, TARGET_NOT_SEEN
-from trellis.core.buffers.translation import Translation
-from trellis.core.fit.resources import readable_nanos
-from trellis.core.model.target_problems import TargetProblem
+from trellis.core.buffers.shapes import shape_from_target
+from trellis.core.buffers.translate import BUFFER_READY, CHUNKS_CUT, TARGET_NOT_SEEN, Translation
+from trellis.core.cluster.target_problems import TargetProblem
+from trellis.core.fit.resources import nanos_or_zero
 
 SIZE_NOT_STATED = Reason("SizeNotStated", "The CapacityBuffer states no size that can be used.", Severity.ERROR)
 LIMITS_NOT_REQUESTED = Reason(
@@ -44,38 +50,40 @@ def is_served(buffer: CapacityBuffer) -> bool:
     return (buffer.spec.provisioning_strategy or ACTIVE_CAPACITY) == ACTIVE_CAPACITY
 
 
-def translate_capacity_buffer(buffer: CapacityBuffer, facts: Facts, settings: BufferSettings) -> Translation:
+def translate_capacity_buffer(buffer: CapacityBuffer, facts: TranslationFacts, settings: BufferSettings) -> Translation:
     """Its pods, as if there were no quotas. A template it names is the `template` of the target."""
     spec = buffer.spec
     if spec.pod_template_ref is None and spec.scalable_ref is None:
-        return _not_ready(Said(NO_REFERENCE, "neither podTemplateRef nor scalableRef is set"))
+        return _not_ready(DetailedReason(NO_REFERENCE, "neither podTemplateRef nor scalableRef is set"))
     match facts.target:
         case None:
-            return _not_ready(Said(TARGET_NOT_SEEN))
+            return _not_ready(DetailedReason(TARGET_NOT_SEEN))
         case TargetProblem(reason=reason, message=message):
-            return _not_ready(Said(reason, message))
-        case FoundTarget() as target:
-            shape = target_shape(target)
-    if isinstance(shape, Said):
+            return _not_ready(DetailedReason(reason, message))
+        case TargetFacts() as target:
+            shape = shape_from_target(target)
+    if isinstance(shape, DetailedReason):
         return _not_ready(shape)
-    wanted = wanted_replicas(spec, target.replicas if spec.scalable_ref is not None else None, shape.usage)
-    if isinstance(wanted, Said):
+    wanted = count_replicas(spec, target.replicas if spec.scalable_ref is not None else None, shape.usage)
+    if isinstance(wanted, DetailedReason):
         return _not_ready(wanted)
     chunks = min(wanted, settings.most_chunks)
-    cut = Said(CHUNKS_CUT, f"cut from {wanted} to {counted(chunks, 'replica')}, the most that one buffer may have")
+    cut = DetailedReason(
+        CHUNKS_CUT, f"cut from {wanted} to {pluralize(chunks, 'replica')}, the most that one buffer may have"
+    )
     return Translation(
         wanted=wanted,
         chunks=chunks,
-        ready=cut if chunks < wanted else Said(BUFFER_READY, "ready"),
+        ready=cut if chunks < wanted else DetailedReason(BUFFER_READY, "ready"),
         is_ready=True,
-        pod_spec=written(shape.spec),
+        pod_spec=to_document(shape.spec),
         labels=shape.labels,
         usage=shape.usage,
         notes=shape.notes,
     )
 
 
-def wanted_replicas(spec: CapacityBufferSpec, scalable: int | None, usage: QuotaUsage) -> int | Said:
+def count_replicas(spec: CapacityBufferSpec, scalable: int | None, usage: QuotaUsage) -> int | DetailedReason:
     """How many; `scalable` is the count of the workload, if it is known."""
     sizes = []
     if spec.replicas is not None:
@@ -84,15 +92,15 @@ def wanted_replicas(spec: CapacityBufferSpec, scalable: int | None, usage: Quota
         sizes.append(-(-max(spec.percentage, 0) * max(scalable, 0) // 100))
     if spec.limits is not None:
         fits = [
-            max(readable_nanos(text), 0) // usage.amounts[f"requests.{name}"]
+            max(nanos_or_zero(text), 0) // usage.amounts[f"requests.{name}"]
             for name, text in spec.limits.items()
             if f"requests.{name}" in usage.amounts
         ]
         if not fits:
-            return Said(LIMITS_NOT_REQUESTED, "resources in configured limits not found in the pod template")
+            return DetailedReason(LIMITS_NOT_REQUESTED, "resources in configured limits not found in the pod template")
         sizes = [min(*fits, max(sizes, default=_LARGEST_COUNT))]
     if not sizes:
-        return Said(SIZE_NOT_STATED, "replicas, percentage and limits are not defined")
+        return DetailedReason(SIZE_NOT_STATED, "replicas, percentage and limits are not defined")
     return min(max(sizes), _LARGEST_COUNT)
 
 
@@ -106,7 +114,7 @@ def managed_template_name(buffer: str) -> str:
     return f"capacitybuffer-{buffer}"[: _LONGEST_NAME - len(mark)] + mark
 
 
-def capacity_status(
+def build_capacity_status(
     buffer: CapacityBuffer, translation: Translation, template_generation: int | None, now: float
 ) -> dict[str, Any]:
     """Its status, but for the node autoscaler's condition. `template_generation` is that of the managed template."""
@@ -148,5 +156,75 @@ def _limited_words(translation: Translation) -> str:
     return f"Buffer replicas limited {counts} due to quotas: {', '.join(translation.limited_by)}"
 
 
-def _not_ready(why: Said) -> Translation:
+def _not_ready(why: DetailedReason) -> Translation:
     return Translation(0, 0, why)
+
+
+# A template must name an image, and nothing ever runs this one.
+_NO_IMAGE: Final = "none"
+# What the strictest of the pod security standards asks for: whoever tries a pod of the template must not be refused.
+_RESTRICTED_POD: Final = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+_RESTRICTED_CONTAINER: Final = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+
+
+class ExportedBuffer(msgspec.Struct, frozen=True):
+    """The spec of the CapacityBuffer and the PodTemplate it refers to.
+
+    Names are those of the Buffer; namespace and owner are for the writer to add.
+    """
+
+    spec: Mapping[str, Any]
+    template: Mapping[str, Any]
+
+
+def export_buffer(name: str, translation: Translation) -> ExportedBuffer | None:
+    """The same room in upstream's words; None if the Buffer is not known to stand for any pod."""
+    if translation.pod_spec is None:
+        return None
+    return ExportedBuffer(
+        spec={**build_empty_spec(name), "replicas": translation.chunks},
+        template=build_pod_template(exported_template_name(name), translation),
+    )
+
+
+def build_empty_spec(name: str) -> dict[str, Any]:
+    """The spec of a CapacityBuffer that keeps nothing at the moment."""
+    return {
+        "provisioningStrategy": ACTIVE_CAPACITY,
+        "podTemplateRef": {"name": exported_template_name(name)},
+        "replicas": 0,
+    }
+
+
+def exported_template_name(buffer: str) -> str:
+    """The template of a Buffer; never that of the CapacityBuffer of the same name, which upstream manages."""
+    return managed_template_name(f"of-{buffer}")
+
+
+def build_pod_template(name: str, translation: Translation) -> dict[str, Any]:
+    """A PodTemplate as the API server takes it, and pods of it."""
+    spec = {**(translation.pod_spec or {}), "securityContext": _RESTRICTED_POD}
+    for field in ("containers", "initContainers"):
+        if field in spec:
+            spec[field] = [_container(each) for each in spec[field]]
+    if "resources" in spec:
+        spec["resources"] = _limited(spec["resources"])
+    # Its admission gives a pod the priority of its class, and refuses one that says so itself.
+    spec.pop("priority", None)
+    return {
+        "apiVersion": "v1",
+        "kind": "PodTemplate",
+        "metadata": {"name": name},
+        "template": {"metadata": {"labels": dict(translation.labels)}, "spec": spec},
+    }
+
+
+def _container(container: Mapping[str, Any]) -> dict[str, Any]:
+    resources = _limited(container.get("resources", {}))
+    return {**container, "image": _NO_IMAGE, "resources": resources, "securityContext": _RESTRICTED_CONTAINER}
+
+
+def _limited(resources: Mapping[str, Any]) -> dict[str, Any]:
+    """With requests as limits: devices and quotas of limits do not go without, and no scheduler reads them."""
+    requests = resources.get("requests", {})
+    return {"requests": requests, "limits": requests} if requests else {}

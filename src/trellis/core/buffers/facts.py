@@ -1,26 +1,61 @@
-"""What is a Buffer translated from, beside its spec?
+"""What a Buffer is translated from beside its spec: facts about its target and its nodes, and the settings.
 
 Facts are frozen and can be compared: as long as they are equal, and no window of a schedule opens or closes, the
-translation is the same, and who remembers it need not make it again.
+translation is the same, and need not be made again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
 
 import msgspec
 
 from trellis.api.kube.nodes import Taint
 from trellis.api.kube.pods import Pod, PodTemplateSpec
-from trellis.core.model.target_problems import TargetProblem
+from trellis.core.cluster.target_problems import TargetProblem
+from trellis.core.recommend.amounts import ResourceAmounts
 from trellis.core.recommend.capping import NamespaceLimits
-from trellis.core.recommend.capping.limit_ranges import Counts
 from trellis.core.sizing.governors import Governor
+
+# The label by which nodes show their class. The kind alone decides: people write any group before it.
+NODE_CLASS_LABELS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "NodePool": "karpenter.sh/nodepool",
+        "ComputeClass": "cloud.google.com/compute-class",
+        "CustomComputeClass": "cloud.google.com/compute-class",
+        "MachineDeployment": "cluster.x-k8s.io/deployment-name",
+        "KwokNodeGroup": "kwok-nodegroup",
+    }
+)
+
+# What the smallest machines that people have for nodes leave beside their DaemonSets. For chunks that are larger than
+# the nodes of a class no first node would ever come, and as soon as there is one it decides.
+_SMALL_NODE: Final[Mapping[str, int]] = MappingProxyType({"cpu": 500, "memory": 2**30})
+
+
+class BufferSettings(msgspec.Struct, frozen=True):
+    """Settings of whoever translates.
+
+    `node_class_labels` come before those that are known. `set_aside` are kinds of targets that another controller
+    translates. `assumed_node` is what a node is taken to have, in millicores and bytes, while a class has none.
+    """
+
+    most_chunks: int = 5_000
+    node_class_labels: Mapping[str, str] = NODE_CLASS_LABELS
+    set_aside: frozenset[str] = frozenset()
+    assumed_node: Mapping[str, int] = _SMALL_NODE
+
+    def label_of(self, kind: str) -> str | None:
+        """The label of a kind of node class; None if nobody knows it."""
+        return self.node_class_labels.get(kind) or NODE_CLASS_LABELS.get(kind)
+
 
 _NONE: Mapping[str, int] = {}
 
 
-class FoundTarget(msgspec.Struct, frozen=True):
+class TargetFacts(msgspec.Struct, frozen=True):
     """A target as it is now.
 
     `replicas` are those of the status of its scale, or a Job's parallelism. `pod` is its newest live pod; `template`
@@ -36,25 +71,25 @@ class FoundTarget(msgspec.Struct, frozen=True):
     refusal: str = ""
     governor: Governor | None = None
     limits: NamespaceLimits = NamespaceLimits()
-    boosts: Counts = _NONE
+    boosts: ResourceAmounts = _NONE
     last: PodTemplateSpec | None = None
 
 
-class NodesOfClass(msgspec.Struct, frozen=True):
+class NodeClassFacts(msgspec.Struct, frozen=True):
     """The nodes of a class: of each resource, what the one with the least and the one with the most leaves for pods.
 
     `taints` are those that all of them have for good.
     """
 
     count: int = 0
-    least: Counts = _NONE
-    most: Counts = _NONE
+    least: ResourceAmounts = _NONE
+    most: ResourceAmounts = _NONE
     taints: tuple[Taint, ...] = ()
 
 
-class Facts(msgspec.Struct, frozen=True):
+class TranslationFacts(msgspec.Struct, frozen=True):
     """All that a translation depends on. `filled` is what pods request that fill a dedicated Buffer."""
 
-    target: FoundTarget | TargetProblem | None = None
-    nodes: NodesOfClass = NodesOfClass()
-    filled: Counts = _NONE
+    target: TargetFacts | TargetProblem | None = None
+    nodes: NodeClassFacts = NodeClassFacts()
+    filled: ResourceAmounts = _NONE

@@ -1,4 +1,4 @@
-"""Which nodes are of a class, and how are totals split into chunks that fit them?
+"""Nodes of a class, and how totals are split into chunks that fit them.
 
 A class is a label. Chunks that are not given are equal parts of the totals, as few as fit the smallest node, which is
 one that has the least of every resource: a chunk that fits it fits all nodes of the class.
@@ -15,16 +15,14 @@ import numpy as np
 from trellis.api.kube.nodes import Node, Taint
 from trellis.api.kube.slices import Labels
 from trellis.api.resolve import EffectiveBuffer, NodeClassTotals
-from trellis.base.label_requirements import Operator, Requirement
-from trellis.base.quantity import Quantity
-from trellis.base.quantity_text import NANOS
-from trellis.base.reason import Reason, Severity
-from trellis.core.buffers.facts import NodesOfClass
-from trellis.core.buffers.said import Said
-from trellis.core.buffers.settings import BufferSettings
+from trellis.base.detailed_reason import DetailedReason
+from trellis.base.quantities import NANOS_PER_UNIT, Quantity
+from trellis.base.reasons import Reason, Severity
+from trellis.base.selectors import LabelOperator, LabelRequirement
+from trellis.core.buffers.facts import BufferSettings, NodeClassFacts
 from trellis.core.fit import NodeTable
-from trellis.core.fit.resources import counted, nanos_in
-from trellis.core.recommend.capping.limit_ranges import Counts
+from trellis.core.fit.resources import count_from_nanos, nanos_from_count
+from trellis.core.recommend.amounts import ResourceAmounts
 from trellis.core.usage.columns import BoolColumn, IntColumn
 
 NODE_CLASS_UNKNOWN = Reason(
@@ -45,7 +43,7 @@ CHUNK_LARGER_THAN_NODES = Reason(
 _RESOURCES: Final = ("cpu", "memory")
 _HARD: Final = ("NoSchedule", "NoExecute")
 # Taints that come and go with the state of a node, by what their keys begin with.
-_PASSING: Final = (
+_TRANSIENT_TAINTS: Final = (
     "node.kubernetes.io/",
     "node.cloudprovider.kubernetes.io/",
     "node.cluster.x-k8s.io/uninitialized",
@@ -61,15 +59,15 @@ _PASSING: Final = (
 _NOTHING_KEPT: Mapping[str, IntColumn] = {}
 
 
-class Chunks(msgspec.Struct, frozen=True):
+class NodeClassChunks(msgspec.Struct, frozen=True):
     """So many chunks that request so much each."""
 
     count: int
     requests: Mapping[str, str]
-    notes: tuple[Said, ...] = ()
+    notes: tuple[DetailedReason, ...] = ()
 
 
-def class_labels(buffer: EffectiveBuffer, settings: BufferSettings) -> dict[str, str] | Said:
+def find_class_labels(buffer: EffectiveBuffer, settings: BufferSettings) -> dict[str, str] | DetailedReason:
     """The labels of the nodes that a Buffer means: those of the class, and those that its selector adds."""
     totals, target = buffer.capacity, buffer.target
     more = dict(totals.node_selector) if isinstance(totals, NodeClassTotals) else {}
@@ -77,29 +75,29 @@ def class_labels(buffer: EffectiveBuffer, settings: BufferSettings) -> dict[str,
         return more
     label = settings.label_of(target.kind)
     if label is None:
-        return Said(NODE_CLASS_UNKNOWN, f"no label is known for nodes of a {target.kind}")
+        return DetailedReason(NODE_CLASS_UNKNOWN, f"no label is known for nodes of a {target.kind}")
     if more.get(label, target.name) != target.name:
         said = f"nodeSelector asks for {label}={more[label]}, and nodes of {target.kind} {target.name} have another"
-        return Said(NODE_CLASS_CONTRADICTED, said)
+        return DetailedReason(NODE_CLASS_CONTRADICTED, said)
     return more | {label: target.name}
 
 
-def nodes_of_class(
+def observe_node_class(
     table: NodeTable, nodes: Mapping[str, Node], labels: Labels, kept: Mapping[str, IntColumn] = _NOTHING_KEPT
-) -> NodesOfClass:
+) -> NodeClassFacts:
     """The nodes with these labels. `kept` is, by resource and node, what pods take that run on every node anyway."""
     mask = table.exists.copy()
     for name, value in labels.items():
-        mask &= table.labelled(Requirement(name, Operator.EQUALS, (value,)))
+        mask &= table.labelled(LabelRequirement(name, LabelOperator.EQUALS, (value,)))
     count = int(np.count_nonzero(mask))
     if not count:
-        return NodesOfClass()
+        return NodeClassFacts()
     room = {name: _room(table, mask, name, kept.get(name)) for name in _RESOURCES}
     # One that has nothing to offer, or not yet, takes no chunk of any size: it does not decide for the others.
     offering = np.logical_and.reduce([column > 0 for column in room.values()])
     if offering.any():
         room = {name: column[offering] for name, column in room.items()}
-    return NodesOfClass(
+    return NodeClassFacts(
         count,
         least={name: int(column.min()) for name, column in room.items()},
         most={name: int(column.max()) for name, column in room.items()},
@@ -107,7 +105,9 @@ def nodes_of_class(
     )
 
 
-def split(totals: NodeClassTotals, nodes: NodesOfClass, settings: BufferSettings) -> Chunks | Said:
+def split_into_chunks(
+    totals: NodeClassTotals, nodes: NodeClassFacts, settings: BufferSettings
+) -> NodeClassChunks | DetailedReason:
     """The chunks of a class, which together never exceed the totals."""
     bounds = {"cpu": totals.cpu, "memory": totals.memory}
     if totals.chunk is None:
@@ -115,26 +115,28 @@ def split(totals: NodeClassTotals, nodes: NodesOfClass, settings: BufferSettings
     given = {name: amount for name, amount in totals.chunk.items() if amount > Quantity.ZERO}
     counts = [bounds[name].nanos // given[name].nanos for name in _RESOURCES if name in given]
     if not counts:
-        return Said(CHUNK_EXCEEDS_TOTALS, "perChunkResources must have cpu or memory above zero")
+        return DetailedReason(CHUNK_EXCEEDS_TOTALS, "perChunkResources must have cpu or memory above zero")
     if not min(counts):
-        return Said(CHUNK_EXCEEDS_TOTALS)
+        return DetailedReason(CHUNK_EXCEEDS_TOTALS)
     too_large = [name for name in _RESOURCES if _is_above(name, given.get(name), nodes.most)]
-    notes = (Said(CHUNK_LARGER_THAN_NODES, _larger(too_large, given, nodes.most)),) if too_large else ()
-    return Chunks(min(counts), {name: str(amount) for name, amount in given.items()}, notes)
+    notes = (DetailedReason(CHUNK_LARGER_THAN_NODES, _larger(too_large, given, nodes.most)),) if too_large else ()
+    return NodeClassChunks(min(counts), {name: str(amount) for name, amount in given.items()}, notes)
 
 
-def _derived(bounds: Mapping[str, Quantity], nodes: NodesOfClass, settings: BufferSettings) -> Chunks | Said:
+def _derived(
+    bounds: Mapping[str, Quantity], nodes: NodeClassFacts, settings: BufferSettings
+) -> NodeClassChunks | DetailedReason:
     node = nodes.least if nodes.count else settings.assumed_node
     if not all(node.get(name, 0) > 0 for name in _RESOURCES):
-        return Said(NODE_CLASS_WITHOUT_ROOM)
-    count = max(-(-bounds[name].nanos // nanos_in(name, node[name])) for name in _RESOURCES)
+        return DetailedReason(NODE_CLASS_WITHOUT_ROOM)
+    count = max(-(-bounds[name].nanos // nanos_from_count(name, node[name])) for name in _RESOURCES)
     if not nodes.count:
         # No total is cut for a node that is only assumed.
         count = min(count, settings.most_chunks)
-    cpu = Quantity.from_milli(bounds["cpu"].nanos // count // nanos_in("cpu", 1))
-    memory = Quantity(bounds["memory"].nanos // count // NANOS * NANOS, bounds["memory"].format)
+    cpu = Quantity.from_milli(bounds["cpu"].nanos // count // nanos_from_count("cpu", 1))
+    memory = Quantity(bounds["memory"].nanos // count // NANOS_PER_UNIT * NANOS_PER_UNIT, bounds["memory"].format)
     requests = {name: str(amount) for name, amount in (("cpu", cpu), ("memory", memory)) if amount}
-    return Chunks(count, requests, () if nodes.count else (Said(NODE_CLASS_EMPTY),))
+    return NodeClassChunks(count, requests, () if nodes.count else (DetailedReason(NODE_CLASS_EMPTY),))
 
 
 def _room(table: NodeTable, mask: BoolColumn, name: str, kept: IntColumn | None) -> IntColumn:
@@ -149,7 +151,7 @@ def _shared_taints(nodes: Iterable[Node]) -> tuple[Taint, ...]:
         own = {
             (each.key, each.value, each.effect): Taint(each.key, each.value, each.effect)
             for each in node.spec.taints
-            if each.effect in _HARD and not each.key.startswith(_PASSING)
+            if each.effect in _HARD and not each.key.startswith(_TRANSIENT_TAINTS)
         }
         shared = own if shared is None else {taint: shared[taint] for taint in shared if taint in own}
         if not shared:
@@ -157,11 +159,11 @@ def _shared_taints(nodes: Iterable[Node]) -> tuple[Taint, ...]:
     return tuple(taint for _, taint in sorted((shared or {}).items()))
 
 
-def _is_above(name: str, amount: Quantity | None, most: Counts) -> bool:
-    return amount is not None and name in most and counted(name, amount.nanos, 2**63) > most[name]
+def _is_above(name: str, amount: Quantity | None, most: ResourceAmounts) -> bool:
+    return amount is not None and name in most and count_from_nanos(name, amount.nanos, 2**63) > most[name]
 
 
-def _larger(names: Iterable[str], chunk: Mapping[str, Quantity], most: Counts) -> str:
+def _larger(names: Iterable[str], chunk: Mapping[str, Quantity], most: ResourceAmounts) -> str:
     parts = [f"{chunk[name]} {name}, where no node leaves more than {_text(name, most[name])}" for name in names]
     return f"a chunk asks for {' and '.join(parts)}"
 

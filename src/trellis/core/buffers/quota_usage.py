@@ -1,4 +1,4 @@
-"""What does a pod use of a quota, and which quotas count it?
+"""What a pod uses of a ResourceQuota, and which quotas count it.
 
 All that quotas count of pods, by the names under which they do (`PodUsageFunc` and `podMatchesScopeFunc` in Kubernetes
 1.36): the number of pods, requests under both of their names, and limits where the pod has some.
@@ -11,15 +11,14 @@ from typing import Final
 
 import msgspec
 
-from trellis.api.kube.containers import Container, Resources
 from trellis.api.kube.placement import PodAffinity
-from trellis.api.kube.pods import PodSpec
+from trellis.api.kube.pods import Container, PodSpec, ResourceRequirements
 from trellis.api.kube.policies import ResourceQuota, ScopedSelectorRequirement
-from trellis.base.quantity_text import NANOS
-from trellis.core.fit.requests import effective_requests, overhead
+from trellis.base.quantities import NANOS_PER_UNIT
+from trellis.core.fit.resources import effective_requests, pod_overhead
 from trellis.core.sizing import PodShape, QosClass
 
-_ONE_POD: Final = {"pods": NANOS, "count/pods": NANOS}
+_ONE_POD: Final = {"pods": NANOS_PER_UNIT, "count/pods": NANOS_PER_UNIT}
 
 
 class QuotaUsage(msgspec.Struct, frozen=True):
@@ -69,9 +68,9 @@ class QuotaUsage(msgspec.Struct, frozen=True):
                 return bool(name)
 
 
-def quota_usage(spec: PodSpec) -> QuotaUsage:
+def count_quota_usage(spec: PodSpec) -> QuotaUsage:
     """Of one pod; raises `InvalidQuantity` if an amount of it cannot be read."""
-    more = overhead(spec)
+    more = pod_overhead(spec)
     amounts = dict(_ONE_POD)
     for name, nanos in _with(effective_requests(spec, {}, {}), more, anew=True).items():
         amounts[name] = amounts[f"requests.{name}"] = nanos
@@ -99,13 +98,14 @@ def _limits_as_requests(spec: PodSpec) -> PodSpec:
         spec,
         containers=_limited(spec.containers),
         init_containers=_limited(spec.init_containers),
-        resources=Resources(requests=own.limits) if own is not None else None,
+        resources=ResourceRequirements(requests=own.limits) if own is not None else None,
     )
 
 
 def _limited(containers: Iterable[Container]) -> tuple[Container, ...]:
     return tuple(
-        msgspec.structs.replace(each, resources=Resources(requests=each.resources.limits)) for each in containers
+        msgspec.structs.replace(each, resources=ResourceRequirements(requests=each.resources.limits))
+        for each in containers
     )
 
 

@@ -1,10 +1,10 @@
-"""How many chunks do the quotas of a namespace leave to each Buffer?
+"""Limits the Buffers of a namespace to what its quotas leave them.
 
-Pods that no quota would let in need no room. Buffers are served by age, the oldest first, each after what the ones
+Pods that no quota would admit need no capacity. Buffers are served by age, the oldest first, each after what the ones
 before it were given; nothing is ever written into a quota, so that no Buffer keeps a real pod out.
 
 A Buffer on top of what runs has what quotas have left. In one that counts whether used or not, the pods that use the
-quota may be the ones that fill the room, so that it may have as much as the quota allows in all.
+quota may be the ones that fill its chunks, so that it may have as much as the quota allows in all.
 """
 
 from __future__ import annotations
@@ -18,35 +18,36 @@ import msgspec
 from trellis.api.kube.policies import ResourceQuota
 from trellis.base.errors import InvalidQuantity
 from trellis.core.buffers.quota_usage import QuotaUsage
-from trellis.core.fit.resources import nanos_of, readable_nanos
+from trellis.core.buffers.translate import Translation
+from trellis.core.fit.resources import nanos_of, nanos_or_zero
 
 # What tells a Buffer from the others, as namespace and name do; of two that are equally old, the first by it is served.
-Key: TypeAlias = tuple[str, ...]
+ClaimKey: TypeAlias = tuple[str, ...]
 
 
 class QuotaClaim(msgspec.Struct, frozen=True):
     """What one Buffer would use of quotas; `created` is seconds since the epoch, NaN if nobody knows."""
 
-    key: Key
+    key: ClaimKey
     created: float
     chunks: int
     usage: QuotaUsage
     on_top: bool = True
 
     @property
-    def seniority(self) -> tuple[float, Key]:
+    def seniority(self) -> tuple[float, ClaimKey]:
         """Sorts the one first that is served first. One of unknown age comes last."""
         return math.inf if math.isnan(self.created) else self.created, self.key
 
 
-class Allowance(msgspec.Struct, frozen=True):
+class QuotaAllowance(msgspec.Struct, frozen=True):
     """How many chunks a Buffer may have, and the quotas that would not have more."""
 
     chunks: int
     by: tuple[str, ...] = ()
 
 
-class _Left:
+class _QuotaRemainder:
     """What is left of one quota, in nanos by name."""
 
     def __init__(self, quota: ResourceQuota) -> None:
@@ -54,7 +55,7 @@ class _Left:
         # Admission goes by the status; one that was made just now has none yet.
         hard = quota.status.hard or quota.spec.hard
         self.hard = {name: nanos for name, text in hard.items() if (nanos := _hard(text)) is not None}
-        self.used = {name: readable_nanos(text) for name, text in quota.status.used.items()}
+        self.used = {name: nanos_or_zero(text) for name, text in quota.status.used.items()}
         self.reserved: dict[str, int] = {}
 
     def fitting(self, claim: QuotaClaim) -> int:
@@ -76,10 +77,10 @@ class _Left:
         return {name: each for name, each in claim.usage.amounts.items() if name in self.hard}
 
 
-def allot(claims: Iterable[QuotaClaim], quotas: Iterable[ResourceQuota]) -> dict[Key, Allowance]:
+def allot_quotas(claims: Iterable[QuotaClaim], quotas: Iterable[ResourceQuota]) -> dict[ClaimKey, QuotaAllowance]:
     """What each of the Buffers of one namespace may have."""
-    all_left = sorted((_Left(quota) for quota in quotas), key=lambda left: left.quota.metadata.name)
-    found: dict[Key, Allowance] = {}
+    all_left = sorted((_QuotaRemainder(quota) for quota in quotas), key=lambda left: left.quota.metadata.name)
+    found: dict[ClaimKey, QuotaAllowance] = {}
     for claim in sorted(claims, key=lambda each: each.seniority):
         counting = [left for left in all_left if claim.usage.is_counted_by(left.quota)]
         fits = [left.fitting(claim) for left in counting]
@@ -87,7 +88,7 @@ def allot(claims: Iterable[QuotaClaim], quotas: Iterable[ResourceQuota]) -> dict
         for left in counting:
             left.reserve(claim, chunks)
         by = [left.quota.metadata.name for left, each in zip(counting, fits, strict=True) if each == chunks]
-        found[claim.key] = Allowance(chunks, tuple(by) if chunks < claim.chunks else ())
+        found[claim.key] = QuotaAllowance(chunks, tuple(by) if chunks < claim.chunks else ())
     return found
 
 
@@ -97,3 +98,25 @@ def _hard(text: str) -> int | None:
         return nanos_of(text)
     except InvalidQuantity:
         return None
+
+
+def apply_allowance(translation: Translation, allowance: QuotaAllowance) -> Translation:
+    """The same with what quotas leave of it."""
+    if allowance.chunks >= translation.chunks:
+        return translation
+    return msgspec.structs.replace(
+        translation, chunks=allowance.chunks, limited_from=translation.chunks, limited_by=allowance.by
+    )
+
+
+def apply_quotas(
+    made: Mapping[ClaimKey, tuple[float, Translation]], quotas: Iterable[ResourceQuota]
+) -> dict[ClaimKey, Translation]:
+    """All translations of a namespace within its quotas; each comes with the time at which its Buffer was created."""
+    claims = [
+        QuotaClaim(key, created, each.chunks, each.usage, each.on_top)
+        for key, (created, each) in made.items()
+        if each.usage is not None
+    ]
+    allowed = allot_quotas(claims, quotas)
+    return {key: apply_allowance(each, allowed[key]) if key in allowed else each for key, (_, each) in made.items()}

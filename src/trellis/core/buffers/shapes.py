@@ -1,8 +1,12 @@
-"""What does one chunk look like? The part of a pod that scheduling reads, and what quotas count of it.
+"""The shape of one chunk: the part of a pod that scheduling reads, and what quotas count of it.
 
 The pod is the target's newest live one, which shows what admission makes of them; else one of its template. Volumes
-that tie a pod to a node or a zone are its own and not those of the pods to come: they are dropped, and named. What a
-pod claims by dynamic allocation cannot be kept room for.
+that tie a pod to a node or a zone are its own and not those of the pods to come: they are dropped, and named. Capacity
+for what a pod claims by dynamic resource allocation cannot be kept.
+
+New pods get the recommendation in force, and so does a chunk, also where its shape is that of an older pod. A startup
+boost is part of what a pod requests when it is scheduled, so that it is part of the chunk; whether pods start boosted
+is for admission to say.
 """
 
 from __future__ import annotations
@@ -12,20 +16,76 @@ from typing import Any
 
 import msgspec
 
-from trellis.api.kube.decode import convert_object
+from trellis.api.kube.decoder import convert_object
 from trellis.api.kube.nodes import Taint
 from trellis.api.kube.placement import Toleration
-from trellis.api.kube.pods import PodSpec, Volume
+from trellis.api.kube.pods import Container, PodSpec, ResourceRequirements, Volume
 from trellis.api.kube.slices import NOTHING, Labels
+from trellis.base.detailed_reason import DetailedReason
 from trellis.base.errors import InvalidInput, UnreadableObject
-from trellis.base.reason import Reason, Severity
-from trellis.core.buffers.facts import FoundTarget
-from trellis.core.buffers.pod_specs import scheduled_part, shared_labels
-from trellis.core.buffers.quota_usage import QuotaUsage, quota_usage
-from trellis.core.buffers.said import Said
-from trellis.core.buffers.sizing import sized
+from trellis.base.reasons import Reason, Severity
+from trellis.core.buffers.facts import TargetFacts
+from trellis.core.buffers.pods import select_scheduling_fields, select_shared_labels
+from trellis.core.buffers.quota_usage import QuotaUsage, count_quota_usage
+from trellis.core.cluster.json_patches import format_resource_amount
 from trellis.core.fit import Demand
-from trellis.core.fit.demand import Amounts
+from trellis.core.fit.demand import ResourceAmounts
+from trellis.core.recommend.amounts import ResourceAmounts as AmountsResourceAmounts
+from trellis.core.sizing import ContainerList, ContainerSize, PodShape, PodSize, size_pod
+
+_CPU = "cpu"
+_NONE: AmountsResourceAmounts = {}
+
+
+def apply_recommendation(spec: PodSpec, target: TargetFacts) -> PodSpec:
+    """The pod as it would be made now."""
+    sizes = {(each.container.place, each.container.index): each for each in _sizes(spec, target).containers}
+    if not sizes and not target.boosts:
+        return spec
+    return msgspec.structs.replace(
+        spec,
+        containers=_resized(spec.containers, ContainerList.CONTAINERS, sizes, target.boosts),
+        init_containers=_resized(spec.init_containers, ContainerList.INIT, sizes, target.boosts),
+    )
+
+
+def _sizes(spec: PodSpec, target: TargetFacts) -> PodSize:
+    governor = target.governor
+    if governor is None or not governor.applies or not governor.advice:
+        return PodSize()
+    return size_pod(PodShape.of(spec), governor.advice, governor.vpa, target.limits)
+
+
+def _resized(
+    containers: tuple[Container, ...],
+    place: ContainerList,
+    sizes: Mapping[tuple[ContainerList, int], ContainerSize],
+    boosts: AmountsResourceAmounts,
+) -> tuple[Container, ...]:
+    return tuple(
+        _container(each, sizes.get((place, index)), boosts.get(each.name, 0)) for index, each in enumerate(containers)
+    )
+
+
+def _container(container: Container, size: ContainerSize | None, boost: int) -> Container:
+    requests = size.requests if size is not None else _NONE
+    limits = size.limits if size is not None else _NONE
+    if boost > requests.get(_CPU, 0):
+        requests = {**requests, _CPU: boost}
+    if not requests and not limits:
+        return container
+    written = container.resources
+    changed = ResourceRequirements(
+        limits={**written.limits, **_texts(limits)},
+        requests={**written.requests, **_texts(requests)},
+        claims=written.claims,
+    )
+    return msgspec.structs.replace(container, resources=changed)
+
+
+def _texts(amounts: AmountsResourceAmounts) -> dict[str, str]:
+    return {name: format_resource_amount(name, amount) for name, amount in amounts.items()}
+
 
 SHAPED_LIKE_POD = Reason("ShapedLikePod", "A chunk is shaped like the target's newest live pod.")
 SHAPED_LIKE_TEMPLATE = Reason("ShapedLikeTemplate", "A chunk is shaped like the target's pod template.")
@@ -49,41 +109,52 @@ HAS_RESOURCE_CLAIMS = Reason(
 POD_SPEC_UNREADABLE = Reason("PodSpecUnreadable", "The pod spec, or an amount in it, cannot be read.", Severity.ERROR)
 
 
-class Shape(msgspec.Struct, frozen=True):
+class ChunkShape(msgspec.Struct, frozen=True):
     """One chunk: its spec, the labels of its pods, what it asks of a node and of quotas, and what to say of it."""
 
     spec: PodSpec
     labels: Labels
-    amounts: Amounts
+    amounts: ResourceAmounts
     usage: QuotaUsage
-    source: Said
-    notes: tuple[Said, ...] = ()
+    source: DetailedReason
+    notes: tuple[DetailedReason, ...] = ()
 
 
-def target_shape(target: FoundTarget) -> Shape | Said:
+def shape_from_target(target: TargetFacts) -> ChunkShape | DetailedReason:
     """The shape of a target's pods, or why there is none."""
     if target.pod is not None:
         pod = target.pod
-        return _shape(sized(pod.spec, target), pod.metadata.labels, Said(SHAPED_LIKE_POD))
+        return _shape(apply_recommendation(pod.spec, target), pod.metadata.labels, DetailedReason(SHAPED_LIKE_POD))
     template = target.template
     if template is None and target.last is not None:
-        return _shape(sized(target.last.spec, target), target.last.metadata.labels, Said(SHAPED_LIKE_BEFORE))
+        return _shape(
+            apply_recommendation(target.last.spec, target),
+            target.last.metadata.labels,
+            DetailedReason(SHAPED_LIKE_BEFORE),
+        )
     if template is None:
-        return Said(TARGET_WITHOUT_PODS)
-    notes = (Said(TEMPLATE_REFUSED, target.refusal),) if target.refusal else ()
-    return _shape(sized(template.spec, target), template.metadata.labels, Said(SHAPED_LIKE_TEMPLATE), notes)
+        return DetailedReason(TARGET_WITHOUT_PODS)
+    notes = (DetailedReason(TEMPLATE_REFUSED, target.refusal),) if target.refusal else ()
+    return _shape(
+        apply_recommendation(template.spec, target),
+        template.metadata.labels,
+        DetailedReason(SHAPED_LIKE_TEMPLATE),
+        notes,
+    )
 
 
-def given_shape(document: Mapping[str, Any], labels: Labels = NOTHING) -> Shape | Said:
+def shape_from_spec(document: Mapping[str, Any], labels: Labels = NOTHING) -> ChunkShape | DetailedReason:
     """The shape that a Buffer itself writes down."""
     try:
         spec = convert_object(dict(document), PodSpec)
     except UnreadableObject as error:
-        return Said(POD_SPEC_UNREADABLE, f"podSpec {error.rule}")
-    return _shape(spec, labels, Said(SHAPE_GIVEN))
+        return DetailedReason(POD_SPEC_UNREADABLE, f"podSpec {error.rule}")
+    return _shape(spec, labels, DetailedReason(SHAPE_GIVEN))
 
 
-def class_shape(requests: Mapping[str, str], labels: Labels, taints: tuple[Taint, ...] | None) -> Shape | Said:
+def shape_from_class(
+    requests: Mapping[str, str], labels: Labels, taints: tuple[Taint, ...] | None
+) -> ChunkShape | DetailedReason:
     """A chunk of a node class: so much, on nodes with these labels, whatever taints all of them have.
 
     A class that keeps pods away is for pods that tolerate it, and so is its room. `taints` are None where nobody knows
@@ -97,26 +168,32 @@ def class_shape(requests: Mapping[str, str], labels: Labels, taints: tuple[Taint
     tolerations: tuple[Toleration, ...] = (Toleration(operator="Exists"),)
     if taints is not None:
         tolerations = tuple(Toleration(each.key, "Equal", each.value, each.effect) for each in taints)
-    return _shape(msgspec.structs.replace(spec, tolerations=tolerations), {}, Said(SHAPE_OF_CLASS))
+    return _shape(msgspec.structs.replace(spec, tolerations=tolerations), {}, DetailedReason(SHAPE_OF_CLASS))
 
 
-def _shape(spec: PodSpec, labels: Labels, source: Said, notes: tuple[Said, ...] = ()) -> Shape | Said:
+def _shape(
+    spec: PodSpec, labels: Labels, source: DetailedReason, notes: tuple[DetailedReason, ...] = ()
+) -> ChunkShape | DetailedReason:
     containers = (*spec.containers, *spec.init_containers)
     if not spec.containers or not all(each.name for each in containers):
-        return Said(POD_SPEC_UNREADABLE, "podSpec.containers: at least one container, and a name for each, is needed")
+        return DetailedReason(
+            POD_SPEC_UNREADABLE, "podSpec.containers: at least one container, and a name for each, is needed"
+        )
     claims = {each.name for each in spec.resource_claims}
     claims |= {each.name for container in containers for each in container.resources.claims}
     if claims:
-        return Said(HAS_RESOURCE_CLAIMS, f"room for resource claims cannot be kept: {', '.join(sorted(claims))}")
-    part = scheduled_part(spec)
+        return DetailedReason(
+            HAS_RESOURCE_CLAIMS, f"room for resource claims cannot be kept: {', '.join(sorted(claims))}"
+        )
+    part = select_scheduling_fields(spec)
     try:
-        amounts, usage = Demand.of(part).amounts, quota_usage(spec)
+        amounts, usage = Demand.of(part).amounts, count_quota_usage(spec)
     except InvalidInput as error:
-        return Said(POD_SPEC_UNREADABLE, str(error))
+        return DetailedReason(POD_SPEC_UNREADABLE, str(error))
     dropped = _dropped(spec.volumes)
     if dropped:
-        notes = (*notes, Said(VOLUMES_DROPPED, f"without {dropped}"))
-    return Shape(part, shared_labels(labels), amounts, usage, source, notes)
+        notes = (*notes, DetailedReason(VOLUMES_DROPPED, f"without {dropped}"))
+    return ChunkShape(part, select_shared_labels(labels), amounts, usage, source, notes)
 
 
 def _dropped(volumes: tuple[Volume, ...]) -> str:

@@ -1,6 +1,6 @@
-"""What does the status of a Buffer say of its translation?
+"""The status of a Buffer, made from its translation.
 
-Only the fields of whoever translates: the pods, two conditions and the generation. `Provisioned` and
+Only the fields of the Buffer controller: the pods, two conditions and the generation. `Provisioned` and
 `lastFullyProvisioned` are the node autoscaler's.
 """
 
@@ -10,15 +10,15 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from trellis.api.buffer import Buffer, BufferStatus, PodCapacity
-from trellis.api.kube.decode import convert_object
+from trellis.api.kinds.buffer import Buffer, BufferStatus, PodCapacity
+from trellis.api.kinds.parts import StatusCondition
+from trellis.api.kube.decoder import convert_object
 from trellis.api.kube.meta import ObjectMeta
 from trellis.api.kube.pods import PodSpec, PodTemplateSpec
-from trellis.api.parts import Condition
 from trellis.base.errors import UnreadableObject
-from trellis.base.reason import Reason
+from trellis.base.reasons import Reason
 from trellis.base.times import format_time
-from trellis.core.buffers.translation import WITHIN_QUOTAS, Translation
+from trellis.core.buffers.translate import WITHIN_QUOTAS, Translation
 
 READY_FOR_PROVISIONING: Final = "ReadyForProvisioning"
 LIMITED_BY_QUOTAS: Final = "LimitedByQuotas"
@@ -30,7 +30,7 @@ NO_PODS: Final = "trellis.x-k8s.io/chunk=true"
 _LONGEST: Final = 1_024
 
 
-def status_of(translation: Translation, before: BufferStatus | None, generation: int, now: float) -> dict[str, Any]:
+def build_status(translation: Translation, before: BufferStatus | None, generation: int, now: float) -> dict[str, Any]:
     """Our fields of the status; a None is a field that must be absent.
 
     The time of a transition moves only with the status of a condition.
@@ -65,7 +65,7 @@ def status_of(translation: Translation, before: BufferStatus | None, generation:
     }
 
 
-def is_written(status: Mapping[str, Any], before: BufferStatus | None) -> bool:
+def is_status_current(status: Mapping[str, Any], before: BufferStatus | None) -> bool:
     """Whether an object says so already: then there is nothing to write."""
     if before is None or before.observed_generation != status["observedGeneration"]:
         return False
@@ -77,10 +77,10 @@ def is_written(status: Mapping[str, Any], before: BufferStatus | None) -> bool:
     if stored is not None and _pods(stored) != (pods["replicaNum"], pods["podSpec"], pods.get("podLabels", {})):
         return False
     known = {each.type: each for each in before.conditions or ()}
-    return all(_is_told(each, known.get(each["type"])) for each in status["conditions"])
+    return all(_is_condition_current(each, known.get(each["type"])) for each in status["conditions"])
 
 
-def last_shape(buffer: Buffer, *, target_stays: bool = False) -> PodTemplateSpec | None:
+def read_last_shape(buffer: Buffer, *, target_stays: bool = False) -> PodTemplateSpec | None:
     """The shape that the status still has, if it is that of the present spec, or is known to be of its target."""
     status = buffer.status
     pods = status.pod_based_buffer_spec if status is not None else None
@@ -114,7 +114,7 @@ def _message(translation: Translation) -> str:
     return said if len(said) <= _LONGEST else said[: _LONGEST - 3] + "..."
 
 
-def _is_told(wanted: Mapping[str, Any], stored: Condition | None) -> bool:
+def _is_condition_current(wanted: Mapping[str, Any], stored: StatusCondition | None) -> bool:
     return (
         stored is not None
         and stored.status == wanted["status"]

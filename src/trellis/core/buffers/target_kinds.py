@@ -1,6 +1,6 @@
-"""How is a kind of target read that has no scale, or more to say than its scale does?
+"""Protocol for kinds of targets that have no scale, or more to say than their scale does.
 
-Whoever knows such a kind writes a `TargetKind` and announces it; nothing else of Trellis has to change:
+A plug-in for such a kind implements `TargetKind` and announces it; nothing else of Trellis has to change:
 
     class RolloutTargets:
         api_version, kind, plural = "argoproj.io/v1alpha1", "Rollout", "rollouts"
@@ -19,9 +19,9 @@ from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
-from trellis.base.reason import Reason, Severity
+from trellis.base.reasons import Reason, Severity
 from trellis.base.selectors import MatchExpression, Selector, selector_from_object
-from trellis.core.model.target_problems import TARGET_NOT_SCALABLE, TargetProblem, unread
+from trellis.core.cluster.target_problems import TARGET_NOT_SCALABLE, TargetProblem, build_target_problem
 
 TARGET_UNREADABLE = Reason(
     "TargetUnreadable", "Whoever reads this kind of target could not make sense of it.", Severity.ERROR
@@ -63,7 +63,7 @@ class TargetKind(Protocol):
 
 def not_scalable(kind: str) -> TargetProblem:
     """Why a kind cannot be the target of a Buffer: nobody knows how many pods it has, or which."""
-    return unread(TARGET_NOT_SCALABLE, f"{kind} has no scale subresource")
+    return build_target_problem(TARGET_NOT_SCALABLE, f"{kind} has no scale subresource")
 
 
 def selector_in(document: Mapping[str, Any] | None) -> Selector:

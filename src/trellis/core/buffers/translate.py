@@ -1,38 +1,102 @@
-"""Which pods does a Buffer stand for? How many chunks, of which shape, and what there is to say about it.
+"""Translates a Buffer: the number of its chunks, their shape, and the reasons.
 
 A pure function of a Buffer, of what is known of its target or its nodes, and of the time: usable without any of our
-controllers. Quotas are shared by the Buffers of a namespace, and so are applied to translations afterwards (`settled`).
+controllers. Quotas are shared by the Buffers of a namespace, and so are applied to translations afterwards
+(`quotas.apply_quotas`).
 
 The number is made in this order: what the capacity asks for; at most so many chunks per Buffer; nothing outside the
-schedule; less what fills it, if it is dedicated; what quotas leave.
+schedule; less what fills it, if it is dedicated; what quotas leave. Of a dedicated Buffer the fewest chunks are left
+that cover, in every resource, its size less what the pods use that fill it; with more such pods it is full.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
+from typing import Any, Final
 
 import msgspec
 
-from trellis.api.resolve import (
-    EffectiveBuffer,
-    FixedReplicas,
-    GivenPods,
-    NodeClassTotals,
-    PercentOfReplicas,
-    Strategy,
-)
-from trellis.base.counted import counted
-from trellis.base.reason import Reason, Severity
-from trellis.core.buffers.facts import Facts, FoundTarget
-from trellis.core.buffers.filling import unfilled
-from trellis.core.buffers.node_classes import class_labels, split
-from trellis.core.buffers.pod_specs import written
-from trellis.core.buffers.said import Said
-from trellis.core.buffers.settings import BufferSettings
-from trellis.core.buffers.shapes import Shape, class_shape, given_shape, target_shape
-from trellis.core.buffers.translation import Translation
-from trellis.core.model.target_problems import NO_TARGET_REF, TargetProblem
+from trellis.api.kube.pods import Pod
+from trellis.api.kube.slices import NOTHING, Labels
+from trellis.api.resolve import EffectiveBuffer, FixedReplicas, GivenPods, NodeClassTotals, PercentOfReplicas, Strategy
+from trellis.base.detailed_reason import DetailedReason
+from trellis.base.reasons import Reason, Severity
+from trellis.base.wording import pluralize
+from trellis.core.buffers.facts import BufferSettings, TargetFacts, TranslationFacts
+from trellis.core.buffers.node_classes import find_class_labels, split_into_chunks
+from trellis.core.buffers.pods import is_live, to_document
+from trellis.core.buffers.quota_usage import QuotaUsage
+from trellis.core.buffers.shapes import ChunkShape, shape_from_class, shape_from_spec, shape_from_target
+from trellis.core.cluster.target_problems import NO_TARGET_REF, TargetProblem
+from trellis.core.fit import running_demand_or_empty
+from trellis.core.fit.demand import ResourceAmounts
+from trellis.core.fit.resources import PODS
+from trellis.core.recommend.amounts import ResourceAmounts as AmountsResourceAmounts
+
+WITHIN_QUOTAS = Reason("WithinQuotas", "No quota of the namespace keeps the Buffer from having all of its chunks.")
+LIMITED_BY_QUOTAS = Reason("LimitedByQuotas", "Quotas of the namespace leave room for fewer chunks.", Severity.WARNING)
+
+
+class Translation(msgspec.Struct, frozen=True):
+    """The pods of one Buffer.
+
+    `wanted` is what its capacity asks for, `chunks` what is left of that; `limited_from` is what quotas, `limited_by`
+    by name, did not leave. Without `pod_spec` it is not ready, and `ready` says why. `labels` are those that the pods
+    will have; rules about other pods go by them. `on_top` says that chunks are kept beside what runs; otherwise they
+    are counted as if nothing ran. `next_change` is when the schedule makes a difference next.
+    """
+
+    wanted: int
+    chunks: int
+    ready: DetailedReason
+    is_ready: bool = False
+    pod_spec: Mapping[str, Any] | None = None
+    labels: Labels = NOTHING
+    usage: QuotaUsage | None = None
+    limited_from: int = 0
+    limited_by: tuple[str, ...] = ()
+    notes: tuple[DetailedReason, ...] = ()
+    on_top: bool = True
+    next_change: float | None = None
+
+    @property
+    def limited(self) -> DetailedReason | None:
+        """What quotas cost it; None if they cost it nothing."""
+        if not self.limited_by:
+            return None
+        names = ", ".join(self.limited_by)
+        return DetailedReason(
+            LIMITED_BY_QUOTAS, f"chunks limited from {self.limited_from} to {self.chunks} by quotas: {names}"
+        )
+
+
+_CHUNKS_WITHOUT_SIZE: Final = ((PODS, 1),)
+
+
+def sum_filling_pods(pods: Iterable[Pod]) -> AmountsResourceAmounts:
+    """What pods that fill a Buffer use in all; those that are finished or leave use nothing any more."""
+    return sum_filling_amounts(running_demand_or_empty(pod).amounts for pod in pods if is_live(pod))
+
+
+def sum_filling_amounts(held: Iterable[ResourceAmounts]) -> AmountsResourceAmounts:
+    """The same of what each of them holds."""
+    used: Counter[str] = Counter()
+    for amounts in held:
+        used.update(dict(amounts))
+    return dict(used)
+
+
+def count_unfilled_chunks(chunks: int, chunk: ResourceAmounts, filled: AmountsResourceAmounts) -> int:
+    """How many chunks are left. `filled` is what pods request, in the counts of a chunk's amounts.
+
+    How many pods it is does not matter, unless a chunk asks for nothing but to be one.
+    """
+    sized = tuple((name, each) for name, each in chunk if name != PODS) or _CHUNKS_WITHOUT_SIZE
+    rests = ((max(chunks * each - filled.get(name, 0), 0), each) for name, each in sized)
+    return max(-(-rest // each) for rest, each in rests)
+
 
 BUFFER_READY = Reason("BufferReady", "The pods that the Buffer stands for are in its status.")
 CHUNKS_CUT = Reason(
@@ -55,46 +119,46 @@ OTHER_TYPE = Reason("OtherBufferType", "The Buffer is of a type that somebody el
 KIND_SET_ASIDE = Reason("TargetKindSetAside", "Another controller translates Buffers for this kind of target.")
 
 
-class _Asked(msgspec.Struct, frozen=True):
+class _CapacityRequest(msgspec.Struct, frozen=True):
     """What a capacity comes to before anything limits it."""
 
     count: int
-    shape: Shape
-    notes: tuple[Said, ...] = ()
+    shape: ChunkShape
+    notes: tuple[DetailedReason, ...] = ()
 
 
-def left_alone(buffer: EffectiveBuffer, settings: BufferSettings) -> Said | None:
+def find_skip_reason(buffer: EffectiveBuffer, settings: BufferSettings) -> DetailedReason | None:
     """Why a Buffer and its status are none of ours; None if they are."""
     if not buffer.is_ours:
-        return Said(OTHER_TYPE, f"{buffer.type} is not a type that we provision")
+        return DetailedReason(OTHER_TYPE, f"{buffer.type} is not a type that we provision")
     if buffer.target is not None and buffer.target.kind in settings.set_aside:
-        return Said(KIND_SET_ASIDE, f"{buffer.target.kind} is set aside for another controller")
+        return DetailedReason(KIND_SET_ASIDE, f"{buffer.target.kind} is set aside for another controller")
     return None
 
 
-def translate(buffer: EffectiveBuffer, facts: Facts, now: float, settings: BufferSettings) -> Translation:
+def translate(buffer: EffectiveBuffer, facts: TranslationFacts, now: float, settings: BufferSettings) -> Translation:
     """The pods of a Buffer that is ours, as if there were no quotas."""
     opens, change = _schedule(buffer, now)
-    asked = _asked(buffer, facts, settings)
-    if isinstance(asked, Said):
+    asked = _read_capacity(buffer, facts, settings)
+    if isinstance(asked, DetailedReason):
         return Translation(0, 0, asked, next_change=change)
-    notes = [*asked.notes, *asked.shape.notes, *_misread(buffer)]
+    notes = [*asked.notes, *asked.shape.notes, *_unreadable_fields(buffer)]
     size = min(asked.count, settings.most_chunks)
     chunks = size
-    ready = Said(BUFFER_READY, asked.shape.source.reason.meaning)
+    ready = DetailedReason(BUFFER_READY, asked.shape.source.reason.meaning)
     if size < asked.count:
-        fewer = counted(size, "chunk")
-        ready = Said(CHUNKS_CUT, f"cut from {asked.count} to {fewer}, the most that one Buffer may have")
+        fewer = pluralize(size, "chunk")
+        ready = DetailedReason(CHUNKS_CUT, f"cut from {asked.count} to {fewer}, the most that one Buffer may have")
     if buffer.filled_by is not None:
-        chunks = unfilled(size, asked.shape.amounts, facts.filled)
+        chunks = count_unfilled_chunks(size, asked.shape.amounts, facts.filled)
         if chunks < size:
-            notes.append(Said(BUFFER_FILLED, f"pods fill {size - chunks} of {counted(size, 'chunk')}"))
+            notes.append(DetailedReason(BUFFER_FILLED, f"pods fill {size - chunks} of {pluralize(size, 'chunk')}"))
     return Translation(
         wanted=asked.count,
         chunks=chunks if opens else 0,
-        ready=ready if opens else Said(OUTSIDE_SCHEDULE),
+        ready=ready if opens else DetailedReason(OUTSIDE_SCHEDULE),
         is_ready=opens,
-        pod_spec=written(asked.shape.spec),
+        pod_spec=to_document(asked.shape.spec),
         labels=asked.shape.labels,
         usage=asked.shape.usage,
         notes=tuple(notes),
@@ -103,14 +167,14 @@ def translate(buffer: EffectiveBuffer, facts: Facts, now: float, settings: Buffe
     )
 
 
-def _misread(buffer: EffectiveBuffer) -> Iterator[Said]:
+def _unreadable_fields(buffer: EffectiveBuffer) -> Iterator[DetailedReason]:
     """What the object says and is not done: the API server stores what only `trellis check` can refuse."""
     if buffer.schedule_problem:
-        yield Said(
+        yield DetailedReason(
             SCHEDULE_UNREADABLE, f"it counts at all times, for its schedule cannot be read: {buffer.schedule_problem}"
         )
     if buffer.selector_problem:
-        yield Said(
+        yield DetailedReason(
             POD_SELECTOR_UNREADABLE, f"no pod fills it, for its podSelector cannot be read: {buffer.selector_problem}"
         )
 
@@ -124,48 +188,56 @@ def _schedule(buffer: EffectiveBuffer, now: float) -> tuple[bool, float | None]:
     return buffer.schedule.active(moment), None if change is None else change.timestamp()
 
 
-def _asked(buffer: EffectiveBuffer, facts: Facts, settings: BufferSettings) -> _Asked | Said:
+def _read_capacity(
+    buffer: EffectiveBuffer, facts: TranslationFacts, settings: BufferSettings
+) -> _CapacityRequest | DetailedReason:
     match buffer.capacity:
         case FixedReplicas() | PercentOfReplicas() as capacity:
             return _replicas(buffer, capacity, facts)
         case NodeClassTotals() as totals:
             return _node_class(buffer, totals, facts, settings)
         case GivenPods(count=count, pod_spec=spec, labels=labels):
-            shape = given_shape(spec, labels)
-            return shape if isinstance(shape, Said) else _Asked(count, shape)
+            shape = shape_from_spec(spec, labels)
+            return shape if isinstance(shape, DetailedReason) else _CapacityRequest(count, shape)
         case None:
-            return Said(CAPACITY_UNREADABLE)
+            return DetailedReason(CAPACITY_UNREADABLE)
 
 
-def _replicas(buffer: EffectiveBuffer, capacity: FixedReplicas | PercentOfReplicas, facts: Facts) -> _Asked | Said:
+def _replicas(
+    buffer: EffectiveBuffer, capacity: FixedReplicas | PercentOfReplicas, facts: TranslationFacts
+) -> _CapacityRequest | DetailedReason:
     if buffer.target is None:
-        return Said(NO_TARGET_REF, "capacity.replicas needs a targetRef")
+        return DetailedReason(NO_TARGET_REF, "capacity.replicas needs a targetRef")
     match facts.target:
         case None:
-            return Said(TARGET_NOT_SEEN)
+            return DetailedReason(TARGET_NOT_SEEN)
         case TargetProblem(reason=reason, message=message):
-            return Said(reason, message)
-        case FoundTarget() as target:
-            shape = target_shape(target)
-    if isinstance(shape, Said):
+            return DetailedReason(reason, message)
+        case TargetFacts() as target:
+            shape = shape_from_target(target)
+    if isinstance(shape, DetailedReason):
         return shape
     if isinstance(capacity, FixedReplicas):
-        return _Asked(capacity.count, shape)
-    return Said(TARGET_WITHOUT_COUNT) if target.replicas is None else _Asked(capacity.of(target.replicas), shape)
+        return _CapacityRequest(capacity.count, shape)
+    return (
+        DetailedReason(TARGET_WITHOUT_COUNT)
+        if target.replicas is None
+        else _CapacityRequest(capacity.of(target.replicas), shape)
+    )
 
 
 def _node_class(
-    buffer: EffectiveBuffer, totals: NodeClassTotals, facts: Facts, settings: BufferSettings
-) -> _Asked | Said:
+    buffer: EffectiveBuffer, totals: NodeClassTotals, facts: TranslationFacts, settings: BufferSettings
+) -> _CapacityRequest | DetailedReason:
     if isinstance(facts.target, TargetProblem):
-        return Said(facts.target.reason, facts.target.message)
-    labels = class_labels(buffer, settings)
-    if isinstance(labels, Said):
+        return DetailedReason(facts.target.reason, facts.target.message)
+    labels = find_class_labels(buffer, settings)
+    if isinstance(labels, DetailedReason):
         return labels
-    chunks = split(totals, facts.nodes, settings)
-    if isinstance(chunks, Said):
+    chunks = split_into_chunks(totals, facts.nodes, settings)
+    if isinstance(chunks, DetailedReason):
         return chunks
     # A selector alone may mean nodes of many kinds, some of them set apart from such room by their taints.
     is_unknown = buffer.target is not None and not facts.nodes.count
-    shape = class_shape(chunks.requests, labels, None if is_unknown else facts.nodes.taints)
-    return shape if isinstance(shape, Said) else _Asked(chunks.count, shape, chunks.notes)
+    shape = shape_from_class(chunks.requests, labels, None if is_unknown else facts.nodes.taints)
+    return shape if isinstance(shape, DetailedReason) else _CapacityRequest(chunks.count, shape, chunks.notes)

@@ -1,25 +1,25 @@
-"""Why did it do that? What the components decide about one object, told what is known of its cluster.
+"""Explanations of what the components decide about one object, from the collected state of its cluster.
 
-The recommender's, the updater's, the admission controller's, the Hvpa and Buffer controllers' and the node autoscaler's
-own functions are asked with what was collected, and what they answer is put in order. Nothing is decided here, and no
-rule is written down a second time: what cannot be found among their answers is not said. What a process that runs
-remembers, and nobody else can see, is named as unseen.
+The functions of the recommender, the updater, the admission controller, the Hvpa and Buffer controllers and the node
+autoscaler are called with what was collected (`component_decisions`), and their answers are put in order
+(`explanation`). Nothing is decided here, and no rule is written a second time: an explanation contains only what is
+found among their answers. What is known to a running process alone is listed as missing evidence.
 """
 
-from trellis.core.explain.asking import explain_hvpa, explain_pod, explain_recommendation, explain_vpa
-from trellis.core.explain.asking_buffers import explain_buffer
-from trellis.core.explain.asking_nodes import explain_node
-from trellis.core.explain.evidence import Evidence, evidence_of
-from trellis.core.explain.explained import Explained
-from trellis.core.explain.noding import KnownGroups
-from trellis.core.explain.settings import Components
+from trellis.core.explain.buffer import explain_buffer
+from trellis.core.explain.component_decisions.evidence import Evidence, build_evidence
+from trellis.core.explain.component_decisions.node_plans import KnownNodeGroups
+from trellis.core.explain.component_decisions.settings import CollectedSettings
+from trellis.core.explain.explanation.document import ObjectExplanation
+from trellis.core.explain.node import explain_node
+from trellis.core.explain.workload import explain_hvpa, explain_pod, explain_recommendation, explain_vpa
 
 __all__ = [
-    "Components",
+    "CollectedSettings",
     "Evidence",
-    "Explained",
-    "KnownGroups",
-    "evidence_of",
+    "KnownNodeGroups",
+    "ObjectExplanation",
+    "build_evidence",
     "explain_buffer",
     "explain_hvpa",
     "explain_node",

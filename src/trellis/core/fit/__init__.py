@@ -1,46 +1,52 @@
-"""Does this pod fit that node? Asked of all nodes at once: a demand, a table of nodes, and masks.
+"""The scheduler's filters and a first-fit bin-packing, computed for all nodes at once.
 
     table = NodeTable(nodes)
     numbers = [table.find(pod.spec.node_name) for pod in running]
-    used = Occupancy(table, zip(numbers, map(held_by, running)))
-    near = Neighbours(table, zip(numbers, map(Resident.of, running)))
+    used = Occupancy(table, zip(numbers, map(running_demand, running)))
+    near = ExistingPods(table, zip(numbers, map(PodProfile.of, running)))
     table.names(fits(table, Demand.of(new.spec, metadata=new.metadata), used, near))
 
-The rules are the scheduler's. Who should be moved where, and when, is decided elsewhere; this package knows no policy
-and follows no pods.
+A demand is what one pod asks of a node, a table has the columns of all nodes, and a filter is a mask over them. The
+package knows no policy and follows no pods: which pods move, and when, is decided elsewhere.
 """
 
-from trellis.core.fit.daemons import daemon_demand, settle
-from trellis.core.fit.demand import Demand
-from trellis.core.fit.neighbours import Neighbours
-from trellis.core.fit.nodes import NodeTable
+from trellis.core.fit.constraints.existing_pods import ExistingPods
+from trellis.core.fit.constraints.pod_affinity import PodProfile
+from trellis.core.fit.constraints.volumes import Storage, is_read_write_once_pod, volume_terms
+from trellis.core.fit.daemon_sets import daemon_demand, place_daemon_pods
+from trellis.core.fit.demand import Demand, running_demand, running_demand_or_empty
+from trellis.core.fit.filters import (
+    UnfitNodeMask,
+    UnfitNodes,
+    eligible_nodes,
+    explain_unfit_nodes,
+    find_unfit_nodes,
+    fits,
+    largest_request,
+)
+from trellis.core.fit.node_table import NodeTable
 from trellis.core.fit.occupancy import Occupancy
 from trellis.core.fit.packing import pack
-from trellis.core.fit.predicates import Obstacle, Refusal, eligible, fits, refusals, why_not
-from trellis.core.fit.resident import Resident
-from trellis.core.fit.room import most_of
-from trellis.core.fit.running import held_at_least, held_by
-from trellis.core.fit.volumes import Storage, is_for_one_pod, volume_terms
 
 __all__ = [
     "Demand",
-    "Neighbours",
+    "ExistingPods",
     "NodeTable",
-    "Obstacle",
     "Occupancy",
-    "Refusal",
-    "Resident",
+    "PodProfile",
     "Storage",
+    "UnfitNodeMask",
+    "UnfitNodes",
     "daemon_demand",
-    "eligible",
+    "eligible_nodes",
+    "explain_unfit_nodes",
+    "find_unfit_nodes",
     "fits",
-    "held_at_least",
-    "held_by",
-    "is_for_one_pod",
-    "most_of",
+    "is_read_write_once_pod",
+    "largest_request",
     "pack",
-    "refusals",
-    "settle",
+    "place_daemon_pods",
+    "running_demand",
+    "running_demand_or_empty",
     "volume_terms",
-    "why_not",
 ]

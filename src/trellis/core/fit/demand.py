@@ -1,34 +1,48 @@
-"""What does one pod ask of a node?
+"""Everything that a pod asks of a node, read once.
 
-All that the rules look at, read once: pods of one template have equal demands, so that what was found for one of them
-holds for all. What it asks about other pods goes by its own name and labels: it is read where these are given.
+Pods of one template have equal demands, so what is computed for one of them holds for all. Rules about other pods go by
+the pod's own name and labels, and are read only where its metadata is given.
+
+A running pod holds what the scheduler counts since in-place resizes (`determineEffectiveRequests` in Kubernetes 1.36):
+while the request, the allocated and the actual resources differ, the largest counts. An infeasible resize does not
+count.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeAlias
 
 import msgspec
 
 from trellis.api.kube.meta import ObjectMeta
 from trellis.api.kube.placement import Toleration
-from trellis.api.kube.pods import PodSpec
-from trellis.base.label_requirements import Requirement
-from trellis.core.fit.pod_terms import PodTerm, near_terms
-from trellis.core.fit.ports import HostPort, host_ports
-from trellis.core.fit.requests import effective_requests, overhead
-from trellis.core.fit.resident import Resident, resident_of
-from trellis.core.fit.resources import LARGEST, PODS, Counts, counted, is_counted
-from trellis.core.fit.spread_rules import SpreadRule, spread_rules
-from trellis.core.fit.taints import hard_tolerations
-from trellis.core.fit.terms import NodeTerm, selector_of, terms_of
+from trellis.api.kube.pods import RESIZE_PENDING, Container, ContainerStatus, Pod, PodSpec
+from trellis.base.errors import InvalidInput
+from trellis.base.selectors import LabelRequirement
+from trellis.core.fit.constraints.host_ports import HostPort, host_ports
+from trellis.core.fit.constraints.node_affinity import NodeTerm, node_affinity_terms, node_selector_requirements
+from trellis.core.fit.constraints.pod_affinity import PodProfile, PodTerm, affinity_terms, read_pod_profile
+from trellis.core.fit.constraints.taints import hard_tolerations
+from trellis.core.fit.constraints.topology_spread import SpreadConstraint, spread_constraints
+from trellis.core.fit.resources import (
+    CPU,
+    LARGEST_AMOUNT,
+    MEMORY,
+    PODS,
+    ResourceCounts,
+    count_from_nanos,
+    effective_requests,
+    is_counted_by_scheduler,
+    nanos_or_zero,
+    pod_overhead,
+)
 
-Amounts: TypeAlias = tuple[tuple[str, int], ...]
+ResourceAmounts: TypeAlias = tuple[tuple[str, int], ...]
 
-_NONE: Mapping[str, Counts] = {}
-_NO_COUNTS: Counts = {}
-_NOBODY = Resident()
+_NONE: Mapping[str, ResourceCounts] = {}
+_NO_COUNTS: ResourceCounts = {}
+_NO_PROFILE = PodProfile()
 
 
 class Demand(msgspec.Struct, frozen=True):
@@ -39,25 +53,25 @@ class Demand(msgspec.Struct, frozen=True):
     term must hold; one without terms can be had nowhere. `resident` is what the rules of other pods see of this one.
     """
 
-    amounts: Amounts = ((PODS, 1),)
-    overhead: Amounts = ()
+    amounts: ResourceAmounts = ((PODS, 1),)
+    overhead: ResourceAmounts = ()
     node_name: str = ""
-    selector: tuple[Requirement, ...] = ()
+    selector: tuple[LabelRequirement, ...] = ()
     terms: tuple[NodeTerm, ...] | None = None
     tolerations: tuple[Toleration, ...] = ()
     ports: tuple[HostPort, ...] = ()
     volumes: tuple[tuple[NodeTerm, ...], ...] = ()
     near: tuple[PodTerm, ...] = ()
-    spread: tuple[SpreadRule, ...] = ()
-    resident: Resident = _NOBODY
+    spread: tuple[SpreadConstraint, ...] = ()
+    resident: PodProfile = _NO_PROFILE
 
     @classmethod
     def of(
         cls,
         spec: PodSpec,
-        requests: Mapping[str, Counts] = _NONE,
+        requests: Mapping[str, ResourceCounts] = _NONE,
         *,
-        whole: Counts = _NO_COUNTS,
+        whole: ResourceCounts = _NO_COUNTS,
         moves: bool = False,
         metadata: ObjectMeta | None = None,
         volumes: tuple[tuple[NodeTerm, ...], ...] = (),
@@ -68,7 +82,7 @@ class Demand(msgspec.Struct, frozen=True):
         of what the pod asks for as a whole. A pod that `moves` is asked about as if it had no node yet. Without
         `metadata` nothing is asked about other pods; `volumes` is what `volume_terms` says.
         """
-        extra = overhead(spec)
+        extra = pod_overhead(spec)
         total = effective_requests(spec, requests, whole)
         for name, nanos in extra.items():
             total[name] = total.get(name, 0) + nanos
@@ -76,18 +90,18 @@ class Demand(msgspec.Struct, frozen=True):
             amounts=tuple(sorted((*_amounts(total), (PODS, 1)))),
             overhead=_amounts(extra),
             node_name="" if moves else spec.node_name,
-            selector=selector_of(spec),
-            terms=terms_of(spec),
+            selector=node_selector_requirements(spec),
+            terms=node_affinity_terms(spec),
             tolerations=hard_tolerations(spec.tolerations),
             ports=host_ports(spec),
             volumes=volumes,
-            near=near_terms(spec, metadata) if metadata is not None else (),
-            spread=spread_rules(spec, metadata) if metadata is not None else (),
-            resident=resident_of(spec, metadata) if metadata is not None else _NOBODY,
+            near=affinity_terms(spec, metadata) if metadata is not None else (),
+            spread=spread_constraints(spec, metadata) if metadata is not None else (),
+            resident=read_pod_profile(spec, metadata) if metadata is not None else _NO_PROFILE,
         )
 
     @property
-    def requests(self) -> Counts:
+    def requests(self) -> ResourceCounts:
         """The amounts by resource; what is absent is not asked for."""
         return dict(self.amounts)
 
@@ -97,7 +111,67 @@ class Demand(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, amounts=kept)
 
 
-def _amounts(nanos: Mapping[str, int]) -> Amounts:
+def _amounts(nanos: Mapping[str, int]) -> ResourceAmounts:
     # One more than any node has: what is beyond all measure fits nowhere.
-    counts = ((name, counted(name, each, LARGEST + 1)) for name, each in nanos.items() if is_counted(name))
+    counts = (
+        (name, count_from_nanos(name, each, LARGEST_AMOUNT + 1))
+        for name, each in nanos.items()
+        if is_counted_by_scheduler(name)
+    )
     return tuple(sorted(each for each in counts if each[1]))
+
+
+_RESIZED = (CPU, MEMORY)
+
+
+def running_demand(pod: Pod) -> Demand:
+    """The demand of a pod that has its node already."""
+    status = pod.status
+    pending = status.condition(RESIZE_PENDING)
+    infeasible = pending is not None and pending.reason == "Infeasible"
+    reported = {each.name: each for each in (*status.container_statuses, *status.init_container_statuses)}
+    requests = dict(_held_by_containers(_resizable(pod), reported, infeasible))
+    asked = pod.spec.resources.requests if pod.spec.resources is not None else {}
+    whole: ResourceCounts = {}
+    if asked and status.resources is not None:
+        sources = [status.resources.requests, status.allocated_resources]
+        held = _largest(sources if infeasible else [asked, *sources])
+        whole = {name: held.get(name, 0) for name in _RESIZED if name in asked}
+    return Demand.of(pod.spec, requests, whole=whole)
+
+
+def running_demand_or_empty(pod: Pod) -> Demand:
+    """The same of any pod: one with an amount that cannot be read is known to be a pod, and no more."""
+    try:
+        return running_demand(pod)
+    except InvalidInput:
+        return Demand()
+
+
+def _resizable(pod: Pod) -> Iterator[Container]:
+    yield from pod.spec.containers
+    yield from (each for each in pod.spec.init_containers if each.is_sidecar)
+
+
+def _held_by_containers(
+    containers: Iterable[Container], reported: Mapping[str, ContainerStatus], infeasible: bool
+) -> Iterator[tuple[str, ResourceCounts]]:
+    for container in containers:
+        status = reported.get(container.name)
+        if status is None or status.resources is None:
+            continue
+        sources = [status.resources.requests, status.allocated_resources]
+        held = _largest(sources if infeasible else [container.resources.requests, *sources])
+        # What a status that counts does not name is not held, however it is written in the spec.
+        yield container.name, {name: held.get(name, 0) for name in _RESIZED}
+
+
+def _largest(sources: Iterable[Mapping[str, str]]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for source in sources:
+        for name in _RESIZED:
+            if name in source:
+                found[name] = max(
+                    found.get(name, 0), count_from_nanos(name, nanos_or_zero(source[name]), LARGEST_AMOUNT)
+                )
+    return found

@@ -1,7 +1,7 @@
-"""How much of each node is taken?
+"""The resources and host ports that pods take on each node.
 
-What the pods on it ask for, and the ports they hold. Numbers are those of one table: when a node is removed there,
-`clear` its number here before it stands for another. A negative number is that of no node, and nothing is taken there.
+Numbers are those of one table: when a node is removed from the table, `clear` its number here before it stands for
+another node. A negative number stands for no node, and nothing is counted there.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from trellis.core.fit.constraints.host_ports import ALL_ADDRESSES, HostPort
 from trellis.core.fit.demand import Demand
-from trellis.core.fit.nodes import Matrix, NodeTable
-from trellis.core.fit.ports import ALL_ADDRESSES, HostPort
-from trellis.core.fit.resources import LARGEST
+from trellis.core.fit.node_table import Matrix, NodeTable
+from trellis.core.fit.resources import LARGEST_AMOUNT
 from trellis.core.usage.columns import BoolColumn, IntColumn
 
 
@@ -60,7 +60,7 @@ class Occupancy:
     def rooms(self, demand: Demand, numbers: IntColumn) -> IntColumn:
         """How many pods that are alike would fit on each of some nodes, if nothing but room counted."""
         allocatable, taken = self._table.allocatable, self.amounts
-        found = np.full(len(numbers), 1 if demand.ports else LARGEST, dtype=np.int64)
+        found = np.full(len(numbers), 1 if demand.ports else LARGEST_AMOUNT, dtype=np.int64)
         for name, amount in demand.amounts:
             row = self._table.resources.get(name)
             if row is None:

@@ -1,8 +1,8 @@
-"""Which pods go where, if each takes the first node that fits?
+"""First-fit bin-packing of pods on nodes.
 
-As if pod after pod were put on the first node in order on which it fits beside all that were put before it; but pods
-that are alike are put together. Where nothing but room counts, they fill node after node: one cumulative sum. Rules
-about other pods are followed pod by pod, on what they have left open.
+The result is that of placing pod after pod on the first node in order on which it fits beside all pods placed before,
+but equal pods are placed together. Where only resources count they fill node after node, which is one cumulative sum.
+Rules about other pods are followed pod by pod, on the nodes that the other filters leave.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from typing import NamedTuple
 
 import numpy as np
 
-from trellis.core.fit.beside import beside
+from trellis.core.fit.constraints.existing_pods import ExistingPods
+from trellis.core.fit.constraints.inter_pod_rules import inter_pod_rules
+from trellis.core.fit.constraints.topology_domains import DomainRule
 from trellis.core.fit.demand import Demand
-from trellis.core.fit.domain_rules import DomainRule
-from trellis.core.fit.neighbours import Neighbours
-from trellis.core.fit.nodes import NodeTable
+from trellis.core.fit.filters import eligible_nodes
+from trellis.core.fit.node_table import NodeTable
 from trellis.core.fit.occupancy import Occupancy
-from trellis.core.fit.predicates import eligible
 from trellis.core.usage.columns import BoolColumn, IntColumn
 
 
-class _Place(NamedTuple):
+class _PackingTarget(NamedTuple):
     """Where pods are put."""
 
     table: NodeTable
     used: Occupancy
-    near: Neighbours
+    near: ExistingPods
     nodes: IntColumn | None
 
 
@@ -35,7 +35,7 @@ def pack(
     table: NodeTable,
     used: Occupancy,
     groups: Iterable[tuple[Demand, int]],
-    near: Neighbours | None = None,
+    near: ExistingPods | None = None,
     nodes: IntColumn | None = None,
 ) -> list[IntColumn]:
     """Put groups of pods that are alike on nodes; of each group the numbers of the nodes, one for each pod placed.
@@ -43,15 +43,15 @@ def pack(
     A group is complete before the next begins. `nodes` are the numbers to try, in this order: all of them, ascending,
     if nothing is said. What is placed is added to `used` and `near`; give copies of them to try something.
     """
-    place = _Place(table, used, Neighbours(table) if near is None else near, nodes)
-    return [_put(place, demand, count) for demand, count in groups]
+    place = _PackingTarget(table, used, ExistingPods(table) if near is None else near, nodes)
+    return [_pack_group(place, demand, count) for demand, count in groups]
 
 
-def _put(place: _Place, demand: Demand, count: int) -> IntColumn:
+def _pack_group(place: _PackingTarget, demand: Demand, count: int) -> IntColumn:
     table, used, near, nodes = place
-    possible = eligible(table, demand)
+    possible = eligible_nodes(table, demand)
     changing: list[DomainRule] = []
-    for _, rule in beside(table, near, demand):
+    for _, rule in inter_pod_rules(table, near, demand):
         if rule.changes:
             changing.append(rule)
         else:
@@ -59,10 +59,10 @@ def _put(place: _Place, demand: Demand, count: int) -> IntColumn:
     numbers = np.flatnonzero(possible) if nodes is None else nodes[possible[nodes]]
     rooms = used.rooms(demand, numbers)
     if changing:
-        placed = _one_by_one(numbers, rooms, changing, count)
+        placed = _place_one_by_one(numbers, rooms, changing, count)
         where, times = np.unique(placed, return_counts=True)
     else:
-        where, times = _filled(numbers, rooms, count)
+        where, times = _fill_nodes(numbers, rooms, count)
         placed = np.repeat(where, times)
     if len(where):
         used.add_each(where, demand, times)
@@ -70,7 +70,7 @@ def _put(place: _Place, demand: Demand, count: int) -> IntColumn:
     return placed
 
 
-def _filled(numbers: IntColumn, rooms: IntColumn, count: int) -> tuple[IntColumn, IntColumn]:
+def _fill_nodes(numbers: IntColumn, rooms: IntColumn, count: int) -> tuple[IntColumn, IntColumn]:
     """Node after node filled to the brim, until all have a place: which nodes, and how many on each."""
     taken = np.minimum(rooms, count)
     reached = np.cumsum(taken)
@@ -82,7 +82,7 @@ def _filled(numbers: IntColumn, rooms: IntColumn, count: int) -> tuple[IntColumn
     return numbers[some], taken[some]
 
 
-def _one_by_one(numbers: IntColumn, rooms: IntColumn, rules: Sequence[DomainRule], count: int) -> IntColumn:
+def _place_one_by_one(numbers: IntColumn, rooms: IntColumn, rules: Sequence[DomainRule], count: int) -> IntColumn:
     """Each pod on the first node that is open to it. Who finds none leaves none for those after it."""
     has_room = rooms > 0
     numbers, rooms = numbers[has_room], rooms[has_room].tolist()
@@ -91,7 +91,7 @@ def _one_by_one(numbers: IntColumn, rooms: IntColumn, rules: Sequence[DomainRule
         return np.zeros(0, dtype=np.int64)
     full = np.zeros(len(numbers), dtype=np.bool_)
     domains = [rule.codes[numbers] for rule in rules]
-    is_open = _open(full, rules, domains)
+    is_open = _open_nodes(full, rules, domains)
     while len(found) < count:
         at = int(is_open.argmax())
         if not is_open[at]:
@@ -102,13 +102,13 @@ def _one_by_one(numbers: IntColumn, rooms: IntColumn, rules: Sequence[DomainRule
         full[at] = not rooms[at]
         changed = [rule.take(number) for rule in rules]
         if any(changed):
-            is_open = _open(full, rules, domains)
+            is_open = _open_nodes(full, rules, domains)
         elif full[at]:
             is_open[at] = False
     return np.array(found, dtype=np.int64)
 
 
-def _open(full: BoolColumn, rules: Sequence[DomainRule], domains: Sequence[IntColumn]) -> BoolColumn:
+def _open_nodes(full: BoolColumn, rules: Sequence[DomainRule], domains: Sequence[IntColumn]) -> BoolColumn:
     found = ~full
     for rule, domain in zip(rules, domains, strict=True):
         found &= rule.open[domain]

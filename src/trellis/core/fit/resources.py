@@ -1,30 +1,36 @@
-"""What does the scheduler count, and in what?
+"""Resource amounts as the scheduler counts them, and what a pod requests in all.
 
-CPU in millicores, all else in whole units, rounded up after adding: the rules of `Resource.SetMaxResource` and
-`IsScalarResourceName` in Kubernetes 1.36. What it does not count, such as `storage` or a made-up name without a
-domain, no node lacks.
+CPU is counted in millicores, everything else in whole units, rounded up after adding: the rules of
+`Resource.SetMaxResource` and `IsScalarResourceName` in Kubernetes 1.36. A resource that the scheduler does not count,
+such as `storage` or a made-up name without a domain, never keeps a pod from a node.
+
+A pod's request follows `PodRequests` in Kubernetes 1.36: what runs side by side is added up, native sidecars included;
+an init container runs beside the sidecars that were started before it; the larger of the two counts. Pod-level requests
+replace those of the containers, and the overhead comes on top. A template lacks what the API server fills in for a pod:
+a request that is not written is the limit, and where only the pod as a whole has a limit, that is its request, unless
+its containers request some of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Final, TypeAlias
 
+from trellis.api.kube.pods import Container, PodSpec, ResourceRequirements
 from trellis.base.errors import InvalidQuantity
-from trellis.base.quantity import Quantity
-from trellis.base.quantity_text import NANOS
+from trellis.base.quantities import NANOS_PER_UNIT, Quantity
 
-Counts: TypeAlias = Mapping[str, int]
+ResourceCounts: TypeAlias = Mapping[str, int]
 
 CPU: Final = "cpu"
 MEMORY: Final = "memory"
-STORAGE: Final = "ephemeral-storage"
+EPHEMERAL_STORAGE: Final = "ephemeral-storage"
 PODS: Final = "pods"
 
 # A node is taken to have this much at most, and no pod to ask for more than one above it: 8 PiB, or 9 million million
 # cores. A thousand pods that ask for as much still add up to an int64.
-LARGEST: Final = 2**53
+LARGEST_AMOUNT: Final = 2**53
 
 _NANOS_IN_COUNT: Final = {CPU: 10**6}
 _PREFIXES: Final = ("hugepages-", "attachable-volumes-")
@@ -32,14 +38,14 @@ _PREFIXES: Final = ("hugepages-", "attachable-volumes-")
 
 # Asked of every resource of every pod and node, and there are a dozen names.
 @lru_cache(maxsize=1024)
-def is_counted(name: str) -> bool:
+def is_counted_by_scheduler(name: str) -> bool:
     """Whether a pod may be refused for asking too much of it."""
-    if name in (CPU, MEMORY, STORAGE) or name.startswith(_PREFIXES):
+    if name in (CPU, MEMORY, EPHEMERAL_STORAGE) or name.startswith(_PREFIXES):
         return True
     return "/" in name and (not name.startswith("requests.") or "kubernetes.io/" in name)
 
 
-def is_for_whole_pods(name: str) -> bool:
+def is_pod_level_resource(name: str) -> bool:
     """Whether a pod may ask for it as a whole, above its containers."""
     return name in (CPU, MEMORY) or name.startswith("hugepages-")
 
@@ -51,7 +57,7 @@ def nanos_of(text: str) -> int:
     return Quantity.parse(text).nanos
 
 
-def readable_nanos(text: str) -> int:
+def nanos_or_zero(text: str) -> int:
     """The same; nothing for a text that only a broken writer leaves behind."""
     try:
         return nanos_of(text)
@@ -59,11 +65,93 @@ def readable_nanos(text: str) -> int:
         return 0
 
 
-def counted(name: str, nanos: int, most: int) -> int:
+def count_from_nanos(name: str, nanos: int, most: int) -> int:
     """Nanos as the count that is compared, between 0 and a most."""
-    return min(max(-(-nanos // _NANOS_IN_COUNT.get(name, NANOS)), 0), most)
+    return min(max(-(-nanos // _NANOS_IN_COUNT.get(name, NANOS_PER_UNIT)), 0), most)
 
 
-def nanos_in(name: str, count: int) -> int:
+def nanos_from_count(name: str, count: int) -> int:
     """A count as nanos."""
-    return count * _NANOS_IN_COUNT.get(name, NANOS)
+    return count * _NANOS_IN_COUNT.get(name, NANOS_PER_UNIT)
+
+
+_NO_RESOURCES = ResourceRequirements()
+
+
+def effective_requests(spec: PodSpec, instead: Mapping[str, ResourceCounts], whole: ResourceCounts) -> dict[str, int]:
+    """Nanos of each resource, without the overhead.
+
+    `instead` has counts that take the place of what a container is written to request, `whole` those for the pod.
+    """
+    found = _of_containers(spec, instead)
+    resources = spec.resources or _NO_RESOURCES
+    for name, text in resources.limits.items():
+        if is_pod_level_resource(name) and (name not in found or name.startswith("hugepages-")):
+            found[name] = _read(text, f"resources.limits[{name}]")
+    for name, text in resources.requests.items():
+        if is_pod_level_resource(name):
+            found[name] = _read(text, f"resources.requests[{name}]")
+    return found | {name: nanos_from_count(name, count) for name, count in whole.items()}
+
+
+def pod_overhead(spec: PodSpec) -> dict[str, int]:
+    """Nanos that running the pod takes beside what its containers ask for."""
+    return {
+        name: _read(text, f"overhead[{name}]") for name, text in spec.overhead.items() if is_counted_by_scheduler(name)
+    }
+
+
+def _of_containers(spec: PodSpec, instead: Mapping[str, ResourceCounts]) -> dict[str, int]:
+    running: dict[str, int] = {}
+    for at, container in enumerate(spec.containers):
+        _add(running, _requests(container, f"containers[{at}]", instead))
+    if not spec.init_containers:
+        return running
+    sidecars: dict[str, int] = {}
+    peak: dict[str, int] = {}
+    for at, container in enumerate(spec.init_containers):
+        requests = dict(_requests(container, f"initContainers[{at}]", instead))
+        if container.is_sidecar:
+            _add(running, requests.items())
+            _add(sidecars, requests.items())
+        else:
+            _add(requests, sidecars.items())
+            _raise(peak, requests)
+    _raise(running, peak)
+    return running
+
+
+def _requests(container: Container, place: str, instead: Mapping[str, ResourceCounts]) -> Iterator[tuple[str, int]]:
+    resources = container.resources
+    changed = instead.get(container.name, {})
+    for field, written in (("requests", resources.requests), ("limits", resources.limits)):
+        for name, text in written.items():
+            if (
+                name in changed
+                or not is_counted_by_scheduler(name)
+                or (field == "limits" and name in resources.requests)
+            ):
+                continue
+            yield name, _read(text, f"{place}.resources.{field}[{name}]")
+    for name, count in changed.items():
+        yield name, nanos_from_count(name, count)
+
+
+def _add(to: dict[str, int], amounts: Iterable[tuple[str, int]]) -> None:
+    for name, nanos in amounts:
+        to[name] = to.get(name, 0) + nanos
+
+
+def _raise(to: dict[str, int], amounts: Mapping[str, int]) -> None:
+    for name, nanos in amounts.items():
+        to[name] = max(to.get(name, 0), nanos)
+
+
+def _read(text: str, place: str) -> int:
+    try:
+        nanos = nanos_of(text)
+    except InvalidQuantity as error:
+        raise InvalidQuantity(text, f"spec.{place}: {error.rule}") from error
+    if nanos < 0:
+        raise InvalidQuantity(text, f"spec.{place}: must not be negative")
+    return nanos

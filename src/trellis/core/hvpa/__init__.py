@@ -1,45 +1,46 @@
-"""How many replicas is a workload to have, and how big is each? Decided together, by buckets.
+"""Decides how many replicas a workload has and how big each of them is, both together, by the buckets of its Hvpa.
 
-`plan` is the one decision: it takes what is known of an Hvpa and its workload, and gives actions as data, the size to
-publish, one verdict, what to remember and the time of the next look. Nothing here knows how an action reaches the
+`plan` is the one decision: it takes the view of an Hvpa and its workload, and returns actions as data, the size to
+publish, the reason, what to remember and the time of the next pass. Nothing here knows how an action reaches the
 cluster, nor what time it is.
+
+`view_builder` assembles the view, `demand` turns it into totals, `ladder` holds the buckets, `next_step` picks count
+and size, and `status` is what is published.
 """
 
-from trellis.core.hvpa.actions import HvpaAction, SetScale, WriteBack
-from trellis.core.hvpa.hpas import read_hpa
-from trellis.core.hvpa.ladders import Ladder, Ladders
-from trellis.core.hvpa.memory import Decision, Memory, unwritten
-from trellis.core.hvpa.plan import Plan, Verdict, plan
-from trellis.core.hvpa.settings import HvpaSettings
-from trellis.core.hvpa.status import blocked_of, hpa_demand_of, recalled, recommendation_of
-from trellis.core.hvpa.steps import Blocked, Direction, Shape
-from trellis.core.hvpa.views import ContainerView, HpaView, Meaning, View
-from trellis.core.hvpa.yielding import yields_to
+from trellis.core.hvpa.autoscalers import conflict_reason
+from trellis.core.hvpa.ladder import Ladder, Ladders
+from trellis.core.hvpa.memory import HvpaDecision, HvpaMemory, forget_written_replicas
+from trellis.core.hvpa.plan import HvpaAction, HvpaPlan, HvpaPlanSummary, SetScale, WriteBack, plan_hvpa
+from trellis.core.hvpa.status import build_blocked_steps, build_hpa_demand, build_recommendation, restore_memory
+from trellis.core.hvpa.steps import HeldStep, StepDirection, WorkloadShape
+from trellis.core.hvpa.view import ContainerView, HpaView, HvpaSettings, HvpaView, ResolvedHvpa
+from trellis.core.hvpa.view_builder import read_hpa
 
 __all__ = [
-    "Blocked",
     "ContainerView",
-    "Decision",
-    "Direction",
+    "HeldStep",
     "HpaView",
     "HvpaAction",
+    "HvpaDecision",
+    "HvpaMemory",
+    "HvpaPlan",
+    "HvpaPlanSummary",
     "HvpaSettings",
+    "HvpaView",
     "Ladder",
     "Ladders",
-    "Meaning",
-    "Memory",
-    "Plan",
+    "ResolvedHvpa",
     "SetScale",
-    "Shape",
-    "Verdict",
-    "View",
+    "StepDirection",
+    "WorkloadShape",
     "WriteBack",
-    "blocked_of",
-    "hpa_demand_of",
-    "plan",
+    "build_blocked_steps",
+    "build_hpa_demand",
+    "build_recommendation",
+    "conflict_reason",
+    "forget_written_replicas",
+    "plan_hvpa",
     "read_hpa",
-    "recalled",
-    "recommendation_of",
-    "unwritten",
-    "yields_to",
+    "restore_memory",
 ]

@@ -1,7 +1,7 @@
-"""What is remembered of an Hvpa from one plan to the next?
+"""What an Hvpa controller remembers from one plan to the next.
 
-All of it may be lost: a controller that starts anew reads no wish at its first look, takes what runs as what was asked
-for, and waits a whole window before it shrinks anything.
+All of it may be lost: a controller that starts anew reads no count that an HPA wrote at its first pass, takes what runs
+as what was asked for, and waits a whole window before it shrinks anything.
 """
 
 from __future__ import annotations
@@ -10,24 +10,24 @@ from collections.abc import Mapping
 
 import msgspec
 
-from trellis.core.hvpa.steps import Shape
-from trellis.core.hvpa.windows import Measured, Window
-from trellis.core.recommend.capping.limit_ranges import Counts
+from trellis.core.hvpa.demand.windows import DemandWindow, MeanDemand
+from trellis.core.hvpa.steps import WorkloadShape
+from trellis.core.recommend.amounts import ResourceAmounts
 
 
-class Decision(msgspec.Struct, frozen=True):
+class HvpaDecision(msgspec.Struct, frozen=True):
     """What was decided last, and what there was before it.
 
     `since` is when it changed, and `grew` when its count last rose.
     """
 
-    shape: Shape
-    came: Shape
+    shape: WorkloadShape
+    came: WorkloadShape
     since: float
     grew: float | None = None
 
 
-class Wish(msgspec.Struct, frozen=True):
+class ScaleWrite(msgspec.Struct, frozen=True):
     """A count that was written to the Hvpa's scale where no HPA drives it, by which field manager, and when."""
 
     replicas: int
@@ -35,7 +35,7 @@ class Wish(msgspec.Struct, frozen=True):
     at: float
 
 
-class Memory(msgspec.Struct, frozen=True):
+class HvpaMemory(msgspec.Struct, frozen=True):
     """What is known of earlier plans, per resource where it is a mapping.
 
     `hpa` holds the HPA's totals of the scale-down window and `vpa` the VPA's; `low` holds the totals of the scale-up
@@ -48,15 +48,15 @@ class Memory(msgspec.Struct, frozen=True):
     than the count holds, where the HPA's metrics are within it.
     """
 
-    hpa: Mapping[str, Window] = {}
+    hpa: Mapping[str, DemandWindow] = {}
     # The last count written to the scale without an HPA, for as long as it counts. Unset rather than None: where there
     # is none, a recording reads as it did before there were any.
-    wish: Wish | msgspec.UnsetType = msgspec.UNSET
-    vpa: Mapping[str, Window] = {}
-    low: Mapping[str, Window] = {}
-    settled: Counts = {}
-    held: Counts = {}
-    decided: Decision | None = None
+    wish: ScaleWrite | msgspec.UnsetType = msgspec.UNSET
+    vpa: Mapping[str, DemandWindow] = {}
+    low: Mapping[str, DemandWindow] = {}
+    settled: ResourceAmounts = {}
+    held: ResourceAmounts = {}
+    decided: HvpaDecision | None = None
     count: int | None = None
     left: int | None = None
     told: float | None = None
@@ -64,11 +64,11 @@ class Memory(msgspec.Struct, frozen=True):
     repaired: float | None = None
     edited: float | None = None
     anew: float | None = None
-    measured: Mapping[str, Measured] = {}
+    measured: Mapping[str, MeanDemand] = {}
     awaited: float | None = None
     excess: Mapping[str, float] = {}
 
 
-def unwritten(memory: Memory) -> Memory:
+def forget_written_replicas(memory: HvpaMemory) -> HvpaMemory:
     """After a write to `spec.replicas` that may not have happened: what stands there is read by nobody."""
     return msgspec.structs.replace(memory, left=None)

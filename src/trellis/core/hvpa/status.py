@@ -1,22 +1,22 @@
-"""What does the status of an Hvpa say of a plan, and what can be read back from it?"""
+"""The status of an Hvpa, made from a plan, and the memory that is restored from it."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from trellis.api.hvpa import BlockedStep, HpaDemand, HvpaStatus, ResourceTotals
-from trellis.api.vpa import ContainerRecommendation, PodRecommendation
+from trellis.api.kinds.hvpa import BlockedStep, HpaDemand, HvpaStatus, ResourceTotals
+from trellis.api.kinds.vpa import ContainerRecommendation, PodRecommendation
 from trellis.base.errors import InvalidTime
-from trellis.base.quantity import Quantity
+from trellis.base.quantities import Quantity
 from trellis.base.times import format_time, parse_time
-from trellis.core.hvpa.memory import Memory
-from trellis.core.hvpa.plan import Plan
-from trellis.core.hvpa.steps import Blocked
-from trellis.core.hvpa.windows import Seen
-from trellis.core.recommend.capping.limit_ranges import Counts, counts
+from trellis.core.hvpa.demand.windows import WindowSample
+from trellis.core.hvpa.memory import HvpaMemory
+from trellis.core.hvpa.plan import HvpaPlan
+from trellis.core.hvpa.steps import HeldStep
+from trellis.core.recommend.amounts import ResourceAmounts, parse_amounts
 
 
-def recommendation_of(plan: Plan) -> PodRecommendation | None:
+def build_recommendation(plan: HvpaPlan) -> PodRecommendation | None:
     """What admission and updater apply; None if nothing has been decided yet.
 
     With bounds that leave no room: what is worth a change was decided here, and not by the updater once more.
@@ -29,7 +29,7 @@ def recommendation_of(plan: Plan) -> PodRecommendation | None:
     return PodRecommendation(parts) if parts else None
 
 
-def hpa_demand_of(plan: Plan) -> HpaDemand | None:
+def build_hpa_demand(plan: HvpaPlan) -> HpaDemand | None:
     """The HPA's total in force, and since when."""
     if not plan.hpa or plan.memory.told is None:
         return None
@@ -38,29 +38,31 @@ def hpa_demand_of(plan: Plan) -> HpaDemand | None:
     return HpaDemand(ResourceTotals(texts.get("cpu"), texts.get("memory")), since)
 
 
-def blocked_of(plan: Plan) -> list[BlockedStep]:
+def build_blocked_steps(plan: HvpaPlan) -> list[BlockedStep]:
     """The steps held back."""
     return [_blocked(each) for each in plan.verdict.blocked]
 
 
-def _blocked(step: Blocked) -> BlockedStep:
+def _blocked(step: HeldStep) -> BlockedStep:
     told = f"{step.details}: {step.reason.meaning}" if step.details else step.reason.meaning
     return BlockedStep(step.direction.value, step.reason.code, told)
 
 
-def recalled(status: HvpaStatus | None, now: float) -> Memory:
+def restore_memory(status: HvpaStatus | None, now: float) -> HvpaMemory:
     """What a controller that starts anew knows of an Hvpa.
 
     The HPA's total in force is held from here on, and its metrics are believed when they would have been.
     """
     if status is None:
-        return Memory()
+        return HvpaMemory()
     scaled = _moment(status.last_scale_time, now)
     if status.hpa is None or status.hpa.total is None:
-        return Memory(scaled=scaled)
+        return HvpaMemory(scaled=scaled)
     texts = {"cpu": status.hpa.total.cpu, "memory": status.hpa.total.memory}
-    totals = counts({name: text for name, text in texts.items() if text is not None})
-    return Memory(hpa={name: (Seen(total, now),) for name, total in totals.items()}, told=now, scaled=scaled)
+    totals = parse_amounts({name: text for name, text in texts.items() if text is not None})
+    return HvpaMemory(
+        hpa={name: (WindowSample(total, now),) for name, total in totals.items()}, told=now, scaled=scaled
+    )
 
 
 def _moment(text: str | None, now: float) -> float | None:
@@ -71,7 +73,7 @@ def _moment(text: str | None, now: float) -> float | None:
         return None
 
 
-def _texts(amounts: Counts) -> dict[str, str]:
+def _texts(amounts: ResourceAmounts) -> dict[str, str]:
     """Millicores and bytes as quantities."""
     return {
         name: str(Quantity.from_milli(amount) if name == "cpu" else Quantity.from_units(amount))

@@ -1,4 +1,4 @@
-"""Which way does a step go, is that way open, and is the step worth it?
+"""Steps from one shape of a workload to another: their direction, whether it is open, and whether they are worth it.
 
 A step goes up if there are more replicas or any resource gets more in total, and down if there is less of anything; it
 may do both.
@@ -13,12 +13,12 @@ from typing import Final
 import msgspec
 
 from trellis.api.resolve import EffectiveHvpa, ScaleMode, ScalePolicy
-from trellis.base.quantity import Quantity
-from trellis.base.readable import RESOURCE_WORDS, readable
-from trellis.base.reason import Reason
+from trellis.base.quantities import Quantity
+from trellis.base.reasons import Reason
 from trellis.base.times import DailyWindow
-from trellis.core.hvpa.ladders import Ladders
-from trellis.core.recommend.capping.limit_ranges import Counts
+from trellis.base.wording import RESOURCE_WORDS, format_amount
+from trellis.core.hvpa.ladder import Ladders
+from trellis.core.recommend.amounts import ResourceAmounts
 
 STABILIZATION_WINDOW = Reason(
     "StabilizationWindow", "The demand has not been there, or gone, for as long as the stabilization window is."
@@ -31,7 +31,7 @@ MIN_CHANGE = Reason("MinChange", "The size would fall by less than minChangePerc
 NO_RECOMMENDATION = Reason("NoRecommendation", "Neither an HPA nor a VPA has said how much the workload needs.")
 
 
-class Direction(StrEnum):
+class StepDirection(StrEnum):
     """Where a step goes."""
 
     UP = "Up"
@@ -42,21 +42,21 @@ class Direction(StrEnum):
 _UNITS: Final = (("cpu", 1000), ("memory", 1))
 
 
-class Shape(msgspec.Struct, frozen=True):
+class WorkloadShape(msgspec.Struct, frozen=True):
     """How many replicas, and what each of them has."""
 
     count: int
-    size: Counts
+    size: ResourceAmounts
 
     @property
-    def totals(self) -> Counts:
+    def totals(self) -> ResourceAmounts:
         """What all of them have."""
         return {name: self.count * amount for name, amount in self.size.items()}
 
     def told(self, *, binary: bool) -> str:
         """For people: rounded, and in the family of suffixes that buckets are written in."""
         parts = [
-            f"{RESOURCE_WORDS[name]} {readable(self.size[name], name, binary, unit)}"
+            f"{RESOURCE_WORDS[name]} {format_amount(self.size[name], name, binary, unit)}"
             for name, unit in _UNITS
             if name in self.size
         ]
@@ -68,42 +68,42 @@ class Shape(msgspec.Struct, frozen=True):
         return f"{self.count} x ({', '.join(parts)})" if parts else str(self.count)
 
 
-class Blocked(msgspec.Struct, frozen=True):
+class HeldStep(msgspec.Struct, frozen=True):
     """A step, or a part of one, that is not taken."""
 
-    direction: Direction
+    direction: StepDirection
     reason: Reason
     details: str = ""
 
 
-def ways(before: Shape, after: Shape) -> tuple[Direction, ...]:
+def step_directions(before: WorkloadShape, after: WorkloadShape) -> tuple[StepDirection, ...]:
     """The directions of a step. Where the count moves, less than a unit for each replica is rounding and no step."""
     had, gets = before.totals, after.totals
     rounding = max(before.count, after.count) - 1 if before.count != after.count else 0
     up = after.count > before.count or any(total > had.get(name, 0) + rounding for name, total in gets.items())
     down = after.count < before.count or any(total < had.get(name, 0) - rounding for name, total in gets.items())
-    return (Direction.UP,) * up + (Direction.DOWN,) * down
+    return (StepDirection.UP,) * up + (StepDirection.DOWN,) * down
 
 
-def closed(hvpa: EffectiveHvpa, now: float) -> dict[Direction, Reason]:
+def closed_directions(hvpa: EffectiveHvpa, now: float) -> dict[StepDirection, Reason]:
     """The directions in which no step is taken now, and why."""
-    policies = {Direction.UP: hvpa.up, Direction.DOWN: hvpa.down}
-    found = {direction: _closed(policy, hvpa.window, now) for direction, policy in policies.items()}
+    policies = {StepDirection.UP: hvpa.up, StepDirection.DOWN: hvpa.down}
+    found = {direction: _why_closed(policy, hvpa.window, now) for direction, policy in policies.items()}
     return {direction: reason for direction, reason in found.items() if reason is not None}
 
 
-def opens_at(hvpa: EffectiveHvpa, now: float) -> float | None:
+def next_window_change(hvpa: EffectiveHvpa, now: float) -> float | None:
     """When the maintenance window opens or closes next."""
     change = hvpa.window.next_change(datetime.fromtimestamp(now, UTC)) if hvpa.window is not None else None
     return change.timestamp() if change is not None else None
 
 
-def is_too_small(before: Shape, after: Shape, ladders: Ladders, percent: int) -> bool:
+def is_below_min_change(before: WorkloadShape, after: WorkloadShape, ladders: Ladders, percent: int) -> bool:
     """Whether a fall is not worth a change: same count, nothing rises, and nothing falls by as much as this.
 
     What is above its bucket always has to come down to it.
     """
-    if after == before or after.count != before.count or Direction.UP in ways(before, after):
+    if after == before or after.count != before.count or StepDirection.UP in step_directions(before, after):
         return False
     if any(amount > ladders.by_resource[name].most_of_bucket(after.count) for name, amount in before.size.items()):
         return False
@@ -114,13 +114,13 @@ def is_too_small(before: Shape, after: Shape, ladders: Ladders, percent: int) ->
     )
 
 
-def shown(before: Shape, after: Shape, *, binary: bool) -> str:
+def describe_step(before: WorkloadShape, after: WorkloadShape, *, binary: bool) -> str:
     """A step in words; exact, if nobody would see the difference otherwise."""
     was, will_be = before.told(binary=binary), after.told(binary=binary)
     return f"{before} to {after}" if was == will_be else f"{was} to {will_be}"
 
 
-def _closed(policy: ScalePolicy, window: DailyWindow | None, now: float) -> Reason | None:
+def _why_closed(policy: ScalePolicy, window: DailyWindow | None, now: float) -> Reason | None:
     if policy.mode is ScaleMode.OFF:
         return UPDATE_POLICY
     if policy.mode is ScaleMode.AUTO:

@@ -1,36 +1,74 @@
-"""One check of a set of manifests, from text to findings."""
+"""Checks a set of manifests, from text to findings; also scenarios, and the API server's answers to a dry run.
+
+Manifests inside a scenario are checked as in a file of their own, at their own lines.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from trellis.api.validate import validate
-from trellis.core.lint.findings import Finding
-from trellis.core.lint.manifests import Manifest, Source, read_manifests
-from trellis.core.lint.recognise import decode, recognise
-from trellis.core.lint.scenarios import nested_findings
-from trellis.core.lint.traps import Ours, find_traps
-from trellis.core.lint.workloads import Workloads
+from trellis.api.problems import Path
+from trellis.api.registry import SCENARIO, Kind
+from trellis.api.validation import validate, validate_simulated_hpa
+from trellis.base.errors import Invalid, KubeError, NotFound, Unreachable
+from trellis.base.reasons import Reason, Severity
+from trellis.core.lint.cross_checks import TrellisObject, find_conflicts
+from trellis.core.lint.findings import NOT_AN_OBJECT, Finding
+from trellis.core.lint.kinds import decode_manifest, recognise_kind
+from trellis.core.lint.manifests import Manifest, ManifestSource, read_manifests
+from trellis.core.lint.workloads import WorkloadIndex
 
 
-class Checked(msgspec.Struct, frozen=True):
+def check_scenario_manifests(manifest: Manifest, kind: Kind) -> Iterator[Finding]:
+    """Findings about the objects below `spec.policies` of a scenario; nothing for other kinds.
+
+    Two policies may have the same object: they are two ways to do one thing, and never meet.
+    """
+    if kind is not SCENARIO:
+        return
+    for nested in read_scenario_manifests(manifest):
+        if not nested.api_version or not nested.kind:
+            yield nested.finding(NOT_AN_OBJECT, "not a Kubernetes object: apiVersion and kind must be given")
+            continue
+        meant, ours, mistyped = recognise_kind(nested)
+        yield from mistyped
+        if ours is not None:
+            yield from (meant.problem(problem) for problem in validate(ours, meant.value))
+        elif nested.kind == "HorizontalPodAutoscaler":
+            yield from (nested.problem(problem) for problem in validate_simulated_hpa(nested.value))
+
+
+def read_scenario_manifests(manifest: Manifest) -> Iterator[Manifest]:
+    """The objects themselves, as far as the scenario is written well enough to hold some."""
+    spec = manifest.value.get("spec")
+    policies = spec.get("policies") if isinstance(spec, dict) else None
+    for number, policy in enumerate(policies if isinstance(policies, list) else ()):
+        objects = policy.get("objects") if isinstance(policy, dict) else None
+        for index, value in enumerate(objects if isinstance(objects, list) else ()):
+            if isinstance(value, dict):
+                place: Path = (*manifest.place, "spec", "policies", number, "objects", index)
+                yield Manifest(manifest.file, manifest.document, value, place)
+
+
+class CheckResult(msgspec.Struct, frozen=True):
     """What a check found. `objects` are ours; everything else was only looked at where ours refer to it."""
 
     findings: tuple[Finding, ...]
-    objects: tuple[Ours, ...]
-    workloads: Workloads
+    objects: tuple[TrellisObject, ...]
+    workloads: WorkloadIndex
     files: int
     documents: int
 
     @property
-    def sound(self) -> list[Ours]:
+    def sound(self) -> list[TrellisObject]:
         """The objects without an error."""
         wrong = {(finding.file, finding.document, finding.object) for finding in self.findings if finding.is_error}
         return [ours for ours in self.objects if _identity(ours.manifest) not in wrong]
 
-    def joined(self, findings: Iterable[Finding]) -> Checked:
+    def joined(self, findings: Iterable[Finding]) -> CheckResult:
         """The same with what somebody else has found."""
         return msgspec.structs.replace(self, findings=(*self.findings, *findings))
 
@@ -49,7 +87,7 @@ def _identity(manifest: Manifest) -> tuple[str, int, str]:
     return manifest.file, manifest.document.number, manifest.title
 
 
-def check(sources: Iterable[Source]) -> Checked:
+def check(sources: Iterable[ManifestSource]) -> CheckResult:
     """Everything that is wrong with these manifests, in the order of files and lines."""
     manifests: list[Manifest] = []
     findings: list[Finding] = []
@@ -59,16 +97,47 @@ def check(sources: Iterable[Source]) -> Checked:
         read, broken = read_manifests(source)
         manifests += read
         findings += broken
-    objects: list[Ours] = []
+    objects: list[TrellisObject] = []
     for written in manifests:
-        manifest, kind, mistyped = recognise(written)
+        manifest, kind, mistyped = recognise_kind(written)
         findings += mistyped
         if kind is not None:
             findings += [manifest.problem(problem) for problem in validate(kind, manifest.value)]
-            findings += nested_findings(manifest, kind)
-            objects.append(Ours(manifest, kind, decode(manifest, kind)))
-    workloads = Workloads(manifests)
-    findings += find_traps(objects, workloads)
+            findings += check_scenario_manifests(manifest, kind)
+            objects.append(TrellisObject(manifest, kind, decode_manifest(manifest, kind)))
+    workloads = WorkloadIndex(manifests)
+    findings += find_conflicts(objects, workloads)
     findings.sort(key=lambda finding: (order[finding.file], finding.line, finding.column, finding.message))
     documents = len({(m.file, m.document.number) for m in manifests} | {(f.file, f.document) for f in findings})
-    return Checked(tuple(findings), tuple(objects), workloads, len(order), documents)
+    return CheckResult(tuple(findings), tuple(objects), workloads, len(order), documents)
+
+
+REFUSED = Reason("RefusedByServer", "The API server refuses the object in a dry run.", Severity.ERROR)
+NOT_SERVED = Reason("NotServed", "The cluster does not know this kind, or not the namespace.", Severity.ERROR)
+
+_STEP = re.compile(r"([^.\[\]]+)|\[(\d+)\]|\[([^\]]+)\]")
+
+
+def read_server_findings(ours: TrellisObject, error: KubeError) -> Iterator[Finding]:
+    """One finding per field that the server objects to, or one for the object."""
+    if isinstance(error, Unreachable):
+        raise error  # not about this object, and the same for all others
+    manifest = ours.manifest
+    if isinstance(error, Invalid) and error.details.causes:
+        for cause in error.details.causes:
+            path = parse_field_path(cause.field)
+            yield manifest.finding(REFUSED, f"the API server says: {cause.message}", path)
+    elif isinstance(error, NotFound) and error.details.kind != "namespaces":
+        message = f"the cluster does not serve {ours.kind.api_version} {ours.kind.name}: install it with `trellis crds`"
+        yield manifest.finding(NOT_SERVED, message, ("apiVersion",))
+    elif isinstance(error, NotFound):
+        yield manifest.finding(NOT_SERVED, f"the API server says: {error.message}", ("metadata", "namespace"))
+    else:
+        yield manifest.finding(REFUSED, f"the API server says: {error.message}")
+
+
+def parse_field_path(text: str) -> Path:
+    """`spec.buckets[1].cpu` as a path; `<nil>` and the like lead to the object itself."""
+    if not re.match(r"[A-Za-z]", text):
+        return ()
+    return tuple(int(index) if index else name or key for name, index, key in _STEP.findall(text))

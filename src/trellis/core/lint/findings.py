@@ -1,10 +1,10 @@
-"""A finding: a problem with a place in a file."""
+"""Findings of a check: a problem with its reason and its place in a file."""
 
 from __future__ import annotations
 
 import msgspec
 
-from trellis.base.reason import Reason, Severity
+from trellis.base.reasons import Reason, Severity
 
 UNREADABLE = Reason("Unreadable", "Text that is not YAML or JSON as kubectl reads it.", Severity.ERROR)
 NOT_AN_OBJECT = Reason("NotAnObject", "A document without apiVersion and kind is no Kubernetes object.", Severity.ERROR)

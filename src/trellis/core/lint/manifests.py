@@ -1,4 +1,4 @@
-"""Which objects a file holds, and where each of them stands in it."""
+"""Reads the objects of a file, and the place of each of them."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 
 import msgspec
 
-from trellis.api.problems import Path, Problem, format_path
-from trellis.base.documents import BrokenDocument, Document, read_documents
-from trellis.base.reason import Reason
+from trellis.api.problems import Path, ValidationProblem, format_path
+from trellis.base.reasons import Reason
+from trellis.base.yaml.documents import BrokenDocument, Document, read_documents
 from trellis.core.lint.findings import NOT_AN_OBJECT, UNREADABLE, Finding
 
 
-class Source(msgspec.Struct, frozen=True):
+class ManifestSource(msgspec.Struct, frozen=True):
     """A file, or standard input. `named` tells a file that was asked for from one that was found in a directory."""
 
     name: str
@@ -61,11 +61,11 @@ class Manifest(msgspec.Struct, frozen=True):
         shown = format_path(path) if path else ""
         return Finding(self.file, self.document.number, line, column, reason, message, self.title, shown)
 
-    def problem(self, problem: Problem) -> Finding:
+    def problem(self, problem: ValidationProblem) -> Finding:
         """A finding from what the validator found."""
         return self.finding(problem.reason, self._unquoted(problem) or problem.message, problem.path)
 
-    def _unquoted(self, problem: Problem) -> str | None:
+    def _unquoted(self, problem: ValidationProblem) -> str | None:
         """YAML's best-known trap: `updateMode: Off` is not text but the boolean false."""
         if not isinstance(problem.value, bool):
             return None
@@ -75,7 +75,7 @@ class Manifest(msgspec.Struct, frozen=True):
         return f'{problem.message}; {written} without quotes is a boolean in YAML: write "{written}"'
 
 
-def read_manifests(source: Source) -> tuple[list[Manifest], list[Finding]]:
+def read_manifests(source: ManifestSource) -> tuple[list[Manifest], list[Finding]]:
     """The objects of a file, and what keeps the rest of it from being one."""
     manifests: list[Manifest] = []
     findings: list[Finding] = []

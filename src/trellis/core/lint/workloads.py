@@ -1,4 +1,4 @@
-"""The workloads and HPAs of a set, found by the references that autoscalers make to them."""
+"""Finds the workloads and HPAs of a set by the references that autoscalers make to them."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from typing import Any
 
 import msgspec
 
-from trellis.api.kube.containers import Container
-from trellis.api.kube.decode import convert_object
-from trellis.api.kube.pods import PodSpec
+from trellis.api.kube.decoder import convert_object
+from trellis.api.kube.pods import Container, PodSpec
 from trellis.api.kube.scaling import HorizontalPodAutoscaler
 from trellis.api.kube.workloads import (
     CronJob,
@@ -56,7 +55,7 @@ def _read_hpa(manifest: Manifest) -> HorizontalPodAutoscaler | None:
         return None
 
 
-class Workload(msgspec.Struct, frozen=True):
+class WorkloadManifest(msgspec.Struct, frozen=True):
     """What lint and explanations ask of a workload: its containers, native sidecars among them.
 
     `replicas` are the least and the most pods that one controller of it has, None where manifests do not tell.
@@ -74,7 +73,7 @@ class Workload(msgspec.Struct, frozen=True):
         return tuple(container.name for container in self.containers)
 
 
-class Workloads:
+class WorkloadIndex:
     """Look-up by namespace, kind and name; only what is referred to is ever decoded."""
 
     def __init__(self, manifests: Iterable[Manifest]) -> None:
@@ -86,7 +85,7 @@ class Workloads:
             elif manifest.kind == "HorizontalPodAutoscaler":
                 self.hpas.append(manifest)
 
-    def find(self, namespace: str, kind: str, name: str) -> Workload | None:
+    def find(self, namespace: str, kind: str, name: str) -> WorkloadManifest | None:
         """The workload, if the set has it and it can be read."""
         manifest = self._found.get((namespace, kind, name))
         if manifest is None:
@@ -98,7 +97,7 @@ class Workloads:
         spec = _pod_spec(workload)
         sidecars = tuple(container for container in spec.init_containers if container.is_sidecar)
         replicas = self._scaled(namespace, kind, name) or _replicas(workload)
-        return Workload(kind, name, (*spec.containers, *sidecars), spec, replicas)
+        return WorkloadManifest(kind, name, (*spec.containers, *sidecars), spec, replicas)
 
     def _scaled(self, namespace: str, kind: str, name: str) -> tuple[int, int] | None:
         """The bounds of an HPA on the workload."""
@@ -116,7 +115,7 @@ class Workloads:
         return tuple(name for (where, what, name) in self._found if where == namespace and what == kind)
 
 
-def scaled_resources(manifest: Manifest) -> tuple[tuple[str, str], frozenset[str]] | None:
+def read_scaled_resources(manifest: Manifest) -> tuple[tuple[str, str], frozenset[str]] | None:
     """An HPA's target (kind, name) and the resources whose usage it scales by; None if it cannot be read."""
     hpa = _read_hpa(manifest)
     if hpa is None:

@@ -1,44 +1,43 @@
-"""Which nodes should there be? Groups that nodes can be had from, what they may have, and what they have.
+"""The node autoscaler's decisions: which nodes to order for pods and Buffers, and which to remove.
 
     snapshot.put_pod(key, pod)
-    plan = plan_up(snapshot, memory, now, settings)
+    plan = plan_scale_up(snapshot, memory, now, settings)
 
-Nothing here knows where nodes come from: providers tell of their groups in these values, and carry out what is decided
-about them.
+The package is independent of any provider: providers report their node groups in these values and execute what is
+decided about them.
 """
 
-from trellis.core.buffers.said import Said
-from trellis.core.nodes.down import DownView, plan_down
-from trellis.core.nodes.down_memory import DownMemory, nodes_added, removal_failed
-from trellis.core.nodes.down_settings import DownSettings
-from trellis.core.nodes.down_verdicts import DownPlan
-from trellis.core.nodes.groups import GroupState, Instance, InstanceState, NodeGroup
-from trellis.core.nodes.memory import UpMemory, order_failed
-from trellis.core.nodes.sizes import why_no_order, why_no_release
-from trellis.core.nodes.snapshot import Snapshot
-from trellis.core.nodes.up import plan_up
-from trellis.core.nodes.up_settings import UpSettings
-from trellis.core.nodes.verdicts import UpPlan
+from trellis.base.detailed_reason import DetailedReason
+from trellis.core.nodes.node_groups import GroupState, Instance, InstanceState, NodeGroup, why_no_order, why_no_release
+from trellis.core.nodes.scale_down.decisions import ScaleDownPlan
+from trellis.core.nodes.scale_down.memory import ScaleDownMemory, record_added_nodes, record_failed_removal
+from trellis.core.nodes.scale_down.plan import plan_scale_down
+from trellis.core.nodes.scale_down.view import ScaleDownInput
+from trellis.core.nodes.scale_up.decisions import ScaleUpPlan
+from trellis.core.nodes.scale_up.memory import ScaleUpMemory, record_failed_order
+from trellis.core.nodes.scale_up.plan import plan_scale_up
+from trellis.core.nodes.settings import ScaleDownSettings, ScaleUpSettings
+from trellis.core.nodes.state.snapshot import ClusterSnapshot
 
 __all__ = [
-    "DownMemory",
-    "DownPlan",
-    "DownSettings",
-    "DownView",
+    "ClusterSnapshot",
+    "DetailedReason",
     "GroupState",
     "Instance",
     "InstanceState",
     "NodeGroup",
-    "Said",
-    "Snapshot",
-    "UpMemory",
-    "UpPlan",
-    "UpSettings",
-    "nodes_added",
-    "order_failed",
-    "plan_down",
-    "plan_up",
-    "removal_failed",
+    "ScaleDownInput",
+    "ScaleDownMemory",
+    "ScaleDownPlan",
+    "ScaleDownSettings",
+    "ScaleUpMemory",
+    "ScaleUpPlan",
+    "ScaleUpSettings",
+    "plan_scale_down",
+    "plan_scale_up",
+    "record_added_nodes",
+    "record_failed_order",
+    "record_failed_removal",
     "why_no_order",
     "why_no_release",
 ]

@@ -1,7 +1,8 @@
-"""What each container should request: recommenders, and all that surrounds every one of them.
+"""What each container should request: recommenders, and the pass that surrounds every one of them.
 
-A recommender is asked through `protocol` and answers in columns; `pipeline` does the rest for all containers at once:
-rounding, capping by policy, and which VerticalPodAutoscalers need a new status and why. `capping` is the one home of
-how a recommendation is bounded, for a status as for one pod. Nothing here knows where usage comes from or who writes a
-status.
+`protocol` is what a recommender implements, `registry` lists those that come with Trellis, `engine` is the whole
+recommender without its I/O. `recommendation_pass` is one pass over all containers: recommenders estimate in columns
+(`estimation`), their output is validated, rounded and capped (`output_validation`, `post_processing`), and `publish`
+decides which VerticalPodAutoscalers need a new status. `capping` is the one home of how a recommendation is bounded,
+for a status as for one pod. Nothing here knows where usage comes from or who writes a status.
 """

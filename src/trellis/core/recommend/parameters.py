@@ -1,7 +1,7 @@
-"""What may be set for a recommender, and is what a user wrote one of those?
+"""Parameters of recommenders: their declaration, and the reading and checking of values that users give.
 
 A recommender declares its parameters once, as data. The declaration reads what `spec.recommenders[].parameters` and
-the command line say, documents itself, and refuses with the field, the value and the rule.
+the command line set, documents itself, and refuses with the field, the value and the rule.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import TypeAlias
 
 import msgspec
 
-from trellis.api.problems import INVALID, UNKNOWN_FIELD, Key, Path, Problem
+from trellis.api.problems import INVALID, UNKNOWN_FIELD, MapKey, Path, ValidationProblem
 from trellis.base.durations import Duration, parse_duration
 from trellis.base.errors import InvalidInput
-from trellis.base.names import nearest
+from trellis.base.names import suggest_name
 
 PARAMETERS_PATH: Path = ("spec", "recommenders", 0, "parameters")
 
@@ -97,7 +97,7 @@ class ReadParameters(msgspec.Struct, frozen=True):
     """Every declared parameter with its value; with problems, the values are not to be used."""
 
     values: ParameterValues
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[ValidationProblem, ...] = ()
 
     @property
     def message(self) -> str:
@@ -120,16 +120,18 @@ def read_parameters(
         try:
             values[name] = known[name].read(text)
         except InvalidInput as error:
-            problems.append(Problem((*PARAMETERS_PATH, Key(name)), INVALID, error.rule, text))
+            problems.append(ValidationProblem((*PARAMETERS_PATH, MapKey(name)), INVALID, error.rule, text))
     return ReadParameters(values, tuple(problems))
 
 
-def _unknown(known: Mapping[str, Parameter], given: Mapping[str, str]) -> Iterator[Problem]:
+def _unknown(known: Mapping[str, Parameter], given: Mapping[str, str]) -> Iterator[ValidationProblem]:
     names = ", ".join(sorted(known)) or "none"
     for name in given:
         if name not in known:
             rule = f"the recommender has no such parameter; it has {names}"
-            yield Problem((*PARAMETERS_PATH, Key(name)), UNKNOWN_FIELD, rule, suggestion=nearest(name, known))
+            yield ValidationProblem(
+                (*PARAMETERS_PATH, MapKey(name)), UNKNOWN_FIELD, rule, suggestion=suggest_name(name, known)
+            )
 
 
 def _number(text: str) -> float:

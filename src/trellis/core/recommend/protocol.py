@@ -1,6 +1,6 @@
-"""What is a recommender? Something that is given rows of usage and answers in columns, row by row.
+"""The recommender protocol: a recommender is given rows of usage and returns estimates in columns, row by row.
 
-This is a whole one. It recommends the highest usage of the last day, and a little more:
+This is a complete one. It recommends the highest usage of the last day, and a little more:
 
     from trellis.core.recommend.protocol import CPU, MEMORY, Estimates, Parameter, ParameterKind, ParameterValues, Rows
 
@@ -15,18 +15,18 @@ This is a whole one. It recommends the highest usage of the last day, and a litt
             memory = rows.percentiles(MEMORY, (0.5, 1.0, 1.0)) * more
             return Estimates.of(cpu, memory, {"samples": rows.count.astype(float)})
 
-A recommender serves many VerticalPodAutoscalers at once: those that name it with the same parameters are asked about
-together, in one call a pass. What it must keep to, and `trellis.testing.recommenders` tests:
+A recommender serves many VerticalPodAutoscalers at once: it is called once a pass for all that name it with the same
+parameters. The rules it must keep, which `trellis.testing.recommenders` tests:
 
 - It does no I/O, reads no clock (`now` is the time) and sees nothing of the cluster but its rows.
 - It changes nothing that it is given.
-- It answers for each row as if it were the only one: neither the other rows nor their order matter.
-- Asked twice in a row it says the same, and so does another instance. It may remember from call to call, but a process
-  that is started again has nothing to remember.
-- It says NaN where it cannot say, instead of guessing. What was recommended before then stays in force.
+- It estimates each row as if it were the only one: neither the other rows nor their order matter.
+- Called twice in a row it returns the same, and so does another instance. It may keep state from call to call, but a
+  process that is started again has none.
+- It returns NaN where it has no estimate, instead of guessing. What was recommended before then stays in force.
 
 Rounding, `minAllowed` and `maxAllowed`, conditions and the decision to write surround every recommender and are no part
-of any. One that raises, or answers with what cannot be, costs its own VPAs their progress and nobody else's.
+of any. A recommender that raises, or returns impossible estimates, holds up its own VPAs and no others.
 
 CPU is in millicores and memory in bytes, as floats that need not be whole. Times are seconds since the epoch.
 """
@@ -34,20 +34,37 @@ CPU is in millicores and memory in bytes, as floats that need not be whole. Time
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from typing import Final, Protocol, TypeAlias
 
 import msgspec
 import numpy as np
 
-from trellis.core.recommend.amounts import CPU, LOWER, MEMORY, MIDDLE, MILLICORES, UPPER
-from trellis.core.recommend.explaining import NO_EXPLANATION, Explanations
+from trellis.core.recommend.amounts import CPU, LOWER, MEMORY, MIDDLE, MILLICORES_PER_CORE, UPPER
 from trellis.core.recommend.parameters import Parameter, ParameterKind, ParameterValues
 from trellis.core.usage.columns import FloatColumn, IntColumn, RowKey
-from trellis.core.usage.long_peaks import CELLS, Peaks
-from trellis.core.usage.rings import Ring
-from trellis.core.usage.runs import RUNS, RunsSeen
+from trellis.core.usage.history.hours import Ring
+from trellis.core.usage.history.long_peaks import CELLS, Peaks
+from trellis.core.usage.history.runs import RUNS, RecentRuns
 from trellis.core.usage.view import RowsView
+
+# By what it is about: `{"season": ["daily", "weekly"], "score": scores}`.
+Explanations: TypeAlias = Mapping[str, FloatColumn | Sequence[str]]
+
+NO_EXPLANATION: Final[Explanations] = {}
+
+
+LONGEST_EXPLANATION_TEXT: Final = 200  # of a name, and of what a row says
+
+
+def read_row_explanation(explanation: Explanations, at: int) -> dict[str, float | str]:
+    """What an explanation says of one row."""
+    said: dict[str, float | str] = {}
+    for name, column in explanation.items():
+        value = column[at]
+        said[name] = value[:LONGEST_EXPLANATION_TEXT] if isinstance(value, str) else float(value)
+    return said
+
 
 __all__ = [
     "CPU",
@@ -130,7 +147,7 @@ class Rows(msgspec.Struct, frozen=True):
         by its peak of each day, and by what out-of-memory kills showed to be too little. Buckets are 5 % wide.
         """
         usage = self.usage
-        bank, scale = (usage.cpu, MILLICORES) if resource == CPU else (usage.memory, 1.0)
+        bank, scale = (usage.cpu, MILLICORES_PER_CORE) if resource == CPU else (usage.memory, 1.0)
         found = bank.percentiles(fractions, usage.rows) * scale
         found[:, bank.empty(usage.rows)] = np.nan
         return found
@@ -138,14 +155,15 @@ class Rows(msgspec.Struct, frozen=True):
     def hours(self, now: float, positions: IntColumn | slice = slice(None)) -> Ring:
         """The last 35 days hour by hour, (row, resource, measure, hour), oldest first, the running hour left out.
 
-        The measures are those of `trellis.core.usage.hours.MEASURES`: mean, p50, p90, p95 and maximum of the samples.
+        The measures are those of `trellis.core.usage.history.hours.MEASURES`: mean, p50, p90, p95 and maximum of the
+        samples.
         NaN where nothing is known, which is everywhere unless the recommender `needs_history`. It takes 34 KB a row:
         ask for a few thousand `positions` at a time.
         """
         numbers = self.usage.history_rows[positions]
         kept = numbers >= 0
         found = self.usage.history.summaries(numbers[kept], now)
-        found[:, CPU] *= np.float32(MILLICORES)
+        found[:, CPU] *= np.float32(MILLICORES_PER_CORE)
         if kept.all():
             return found
         every = np.full((len(numbers), *found.shape[1:]), np.nan, dtype=np.float32)
@@ -166,7 +184,7 @@ class Rows(msgspec.Struct, frozen=True):
 
     def runs(
         self, positions: IntColumn | slice = slice(None), *, longest: float = math.inf, most: int = RUNS
-    ) -> RunsSeen:
+    ) -> RecentRuns:
         """The newest runs of each row, from their start on, running ones included; at most twelve.
 
         Runs that lasted for more than `longest` seconds are left out. Nothing is known unless the recommender has an
@@ -175,10 +193,10 @@ class Rows(msgspec.Struct, frozen=True):
         numbers = self.usage.run_rows[positions]
         kept = np.flatnonzero(numbers >= 0)
         found = self.usage.runs.seen(numbers[kept], longest, most)
-        found.values[:, :, CPU] *= np.float32(MILLICORES)
+        found.values[:, :, CPU] *= np.float32(MILLICORES_PER_CORE)
         if len(kept) == len(numbers):
             return found
-        every = RunsSeen(
+        every = RecentRuns(
             begin=np.full((len(numbers), most), np.nan),
             last=np.full((len(numbers), most), np.nan),
             width=np.full(len(numbers), np.nan),

@@ -1,63 +1,61 @@
-"""Should pods that run change, may they be disturbed now, and in which way?
+"""The updater's decisions: which running pods change, in which way, and whether they may be disrupted now.
 
-`plan` is the one decision: it takes what is known of a workload and gives actions as data, one verdict for each pod,
-and the time of the next look. Around it, `Gathering` knows the cluster by workload, `Planner` makes plans for many, and
-`Memory` keeps what is needed from one look to the next. Nothing here knows how an action reaches the cluster, nor what
-time it is.
+`plan` is the one decision: it takes the view of a workload and returns actions as data, one decision for each pod, and
+the time of the next look. `planner` makes plans for many workloads. `state` holds what is known of the cluster by
+workload, and what is remembered from one plan to the next. Actions are executed elsewhere, and `now` is an argument.
 """
 
-from trellis.core.model.told import Told
-from trellis.core.resize.actions import Action, EvictPod, GroupKey, PodRef, ResizePod, UnmarkPod
-from trellis.core.resize.attempts import Attempts, Outcome, fold
-from trellis.core.resize.budget import HourlyLeft
-from trellis.core.resize.freezing import Freeze, freeze_of
-from trellis.core.resize.gathering import Gathered, Gathering
-from trellis.core.resize.governed import Workload
-from trellis.core.resize.hourly import Disturbed
-from trellis.core.resize.hpas import scaled_by
-from trellis.core.resize.inplace import Way
-from trellis.core.resize.memory import Memory
-from trellis.core.resize.plan import Plan, plan
-from trellis.core.resize.planning import Batch, Planned, Planner
-from trellis.core.resize.rooms import Rooms
+from trellis.core.cluster.write_results import WriteResult
+from trellis.core.resize.admission_lease import plans_evictions, withhold_evictions
+from trellis.core.resize.disruption_budget import HourlyAllowance
+from trellis.core.resize.freeze import Freeze, find_freeze
+from trellis.core.resize.hourly_budget import RecentDisruptions
+from trellis.core.resize.in_place.decision_table import DecisionKind
+from trellis.core.resize.plan import UpdatePlan, plan_updates
+from trellis.core.resize.planner import PlanningBatch, PlanResult, UpdatePlanner
+from trellis.core.resize.pod_decisions import Action, ControllerKey, EvictPod, PodDecision, PodRef, ResizePod, UnmarkPod
 from trellis.core.resize.settings import HpaConflict, UpdateSettings
-from trellis.core.resize.verdicts import Verdict
-from trellis.core.resize.views import PodView, WorkloadView, configured_of
-from trellis.core.resize.withheld import evicts, without_evictions
+from trellis.core.resize.state.attempts import ActionResult, WorkloadAttempts, record_result
+from trellis.core.resize.state.constraints import find_utilization_resources
+from trellis.core.resize.state.headroom import NodeHeadroom
+from trellis.core.resize.state.memory import UpdateMemory
+from trellis.core.resize.state.ownership import WorkloadKey
+from trellis.core.resize.state.workload_cache import WorkloadCache, WorkloadSnapshot
+from trellis.core.resize.view import PodView, WorkloadView, read_configured_replicas
 
 __all__ = [
     "Action",
-    "Attempts",
-    "Batch",
-    "Disturbed",
+    "ActionResult",
+    "ControllerKey",
+    "DecisionKind",
     "EvictPod",
     "Freeze",
-    "Gathered",
-    "Gathering",
-    "GroupKey",
-    "HourlyLeft",
+    "HourlyAllowance",
     "HpaConflict",
-    "Memory",
-    "Outcome",
-    "Plan",
-    "Planned",
-    "Planner",
+    "NodeHeadroom",
+    "PlanResult",
+    "PlanningBatch",
+    "PodDecision",
     "PodRef",
     "PodView",
+    "RecentDisruptions",
     "ResizePod",
-    "Rooms",
-    "Told",
     "UnmarkPod",
+    "UpdateMemory",
+    "UpdatePlan",
+    "UpdatePlanner",
     "UpdateSettings",
-    "Verdict",
-    "Way",
-    "Workload",
+    "WorkloadAttempts",
+    "WorkloadCache",
+    "WorkloadKey",
+    "WorkloadSnapshot",
     "WorkloadView",
-    "configured_of",
-    "evicts",
-    "fold",
-    "freeze_of",
-    "plan",
-    "scaled_by",
-    "without_evictions",
+    "WriteResult",
+    "find_freeze",
+    "find_utilization_resources",
+    "plan_updates",
+    "plans_evictions",
+    "read_configured_replicas",
+    "record_result",
+    "withhold_evictions",
 ]

@@ -1,31 +1,177 @@
-"""What would be done to this pod if nothing stood in the way?
+"""Candidates for an update: what would be done to each pod if no budget or earlier attempt prevented it.
 
-Either the answer is known at once: the pod is going, boosted, or has what it should have. Or it is a candidate, for
-which the plan asks the rest: budgets, earlier attempts, room for a successor.
+Either the decision is known at once: the pod is terminating, boosted, or has the size it should have. Or it is a
+candidate, for which `disruption_order` checks the rest: budgets, earlier attempts, headroom for a successor.
+
+The need of a pod is judged by the resources in force and, while a resize is under way, also by the resources in its
+spec: if the spec has the target already, no other resize is written.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import msgspec
 
 from trellis.api.resolve import EffectiveVpa, UpdateMode
-from trellis.base.reason import Reason, Severity
-from trellis.core.boost.memory import before_boost, read_memory
-from trellis.core.boost.phases import BOOST_GATE_OFF, BOOSTED_FOR_LONG, Phase, PodPhases, boost_phases
-from trellis.core.resize.actions import GroupKey
-from trellis.core.resize.alike import Sizes
-from trellis.core.resize.changes import InPlaceChange, change_in_place
-from trellis.core.resize.eligibility import SIZE_AS_RECOMMENDED, Need, NoNeed, Part
-from trellis.core.resize.freezing import FROZEN
-from trellis.core.resize.inplace import DOWN, Prospect, Stage, Way, decide, stage_of
-from trellis.core.resize.prospects import Case, for_hpa, need_of, need_to_repeat, prospect_of, when_it_runs
+from trellis.base.reasons import Reason, Severity
+from trellis.core.boost.annotation import read_pre_boost_resources, restore_pre_boost_shape
+from trellis.core.boost.phases import (
+    BOOST_GATE_OFF,
+    BOOSTED_FOR_LONG,
+    BoostPhase,
+    PodBoostPhases,
+    determine_boost_phases,
+)
+from trellis.core.resize.actuation_requirements import RequestComparison
+from trellis.core.resize.eligibility import (
+    RESIZE_MISSED,
+    SIZE_AS_RECOMMENDED,
+    ContainerResource,
+    NoUpdateNeed,
+    TargetSizes,
+    UpdateNeed,
+    judge_eligibility,
+)
+from trellis.core.resize.freeze import FROZEN
+from trellis.core.resize.in_place.changes import InPlaceChange, compute_in_place_change
+from trellis.core.resize.in_place.decision_table import (
+    CONTAINER_DOWN_PROSPECTS,
+    DecisionKind,
+    ResizeProspect,
+    ResizeStage,
+    determine_resize_stage,
+    look_up_decision,
+)
+from trellis.core.resize.pod_decisions import ControllerKey, PodDecision, PodUpdate
 from trellis.core.resize.settings import HpaConflict, UpdateSettings
+from trellis.core.resize.state.attempts import PodAttempts
 from trellis.core.resize.unboost import end_boosts
-from trellis.core.resize.verdicts import Step, Verdict
-from trellis.core.resize.views import PodView, WorkloadView
+from trellis.core.resize.view import PodView, WorkloadView
 from trellis.core.sizing.shapes import PodShape
+
+_NEVER_TRIED = PodAttempts()
+
+
+class PodCase(msgspec.Struct, frozen=True):
+    """One pod of a workload at one moment."""
+
+    view: WorkloadView
+    pod: PodView
+    sizes: TargetSizes
+    now: float
+    settings: UpdateSettings
+
+    @property
+    def attempt(self) -> PodAttempts:
+        """What is remembered of the pod."""
+        return self.view.attempts.pods.get(self.pod.ref.uid, _NEVER_TRIED)
+
+
+def assess_need(case: PodCase, shape: PodShape, spared: frozenset[ContainerResource]) -> UpdateNeed | NoUpdateNeed:
+    """Whether a pod of this shape should change, `spared` left out."""
+    gap = case.sizes.gap(shape, spared)
+    return judge_eligibility(
+        gap, started=case.pod.started, quick_oom=_had_quick_oom(case), now=case.now, settings=case.settings
+    )
+
+
+def assess_missed_resize(
+    case: PodCase, need: UpdateNeed | NoUpdateNeed, spared: frozenset[ContainerResource]
+) -> UpdateNeed | NoUpdateNeed:
+    """The need of a pod that missed its last resize: that resize once more, or another that is due anyway.
+
+    Nothing is done if no resource is left that could be resized.
+    """
+    gap = case.sizes.gap(case.pod.in_spec, spared)
+    size = case.sizes.in_place(case.pod.in_spec, spared)
+    if not gap.is_known or not size.containers:
+        return need
+    has = {each.name: each.requests for each in case.pod.in_spec.containers}
+    compared = tuple(
+        RequestComparison(each.container.name, each.requests, has[each.container.name]) for each in size.containers
+    )
+    return UpdateNeed(
+        RESIZE_MISSED, True, need.difference, need.containers if isinstance(need, UpdateNeed) else compared
+    )
+
+
+def find_downtime_look(case: PodCase, prospect: ResizeProspect) -> float | None:
+    """When a pod whose containers are down is looked at again, if nothing changes before."""
+    if prospect is not ResizeProspect.DOWN:
+        return None
+    downtime = case.pod.downtime
+    if downtime.since is None:
+        return downtime.settled
+    evicts = case.view.governor.vpa.mode is not UpdateMode.IN_PLACE
+    return downtime.since + case.settings.down_patience if evicts else None
+
+
+def assess_prospect(
+    case: PodCase, change: InPlaceChange, stage: ResizeStage, asked: UpdateNeed | NoUpdateNeed
+) -> ResizeProspect:
+    """What could be written; during a resize only what is worth asking for once more."""
+    if change.patch and case.attempt.is_refused(change.wanted, case.view.nodes.get(case.pod.node, {})):
+        return ResizeProspect.REFUSED
+    if change.patch and (stage is ResizeStage.IDLE or _is_another(case.pod, change, stage, asked)):
+        return _once_it_runs(case)
+    if stage is not ResizeStage.IDLE:
+        return ResizeProspect.TRIED
+    if change.barred:
+        return ResizeProspect.BARRED
+    large = isinstance(asked, UpdateNeed) and asked.difference >= case.settings.update_threshold
+    return ResizeProspect.IMPOSSIBLE if large else ResizeProspect.NEGLIGIBLE
+
+
+def _once_it_runs(case: PodCase) -> ResizeProspect:
+    """A change is written only while all containers run."""
+    downtime = case.pod.downtime
+    if downtime.since is not None:
+        return (
+            ResizeProspect.DOWN_TOO_LONG
+            if case.now >= downtime.since + case.settings.down_patience
+            else ResizeProspect.DOWN
+        )
+    return ResizeProspect.DOWN if downtime.is_settling(case.now) else ResizeProspect.OPEN
+
+
+def list_hpa_resources(case: PodCase) -> Iterator[ContainerResource]:
+    """What is left to an HPA."""
+    return ((each.name, resource) for each in case.pod.in_spec.containers for resource in case.view.hpa)
+
+
+def _had_quick_oom(case: PodCase) -> bool:
+    """Whether a container was killed soon after its start, and not long ago: its pod tells of it for ever."""
+    pod, vpa = case.pod, case.view.governor.vpa
+    if not pod.kills:
+        return False
+    own = vpa.evict_after_oom if case.settings.per_vpa_config else None
+    patience = own.total_seconds() if own is not None else case.settings.evict_after_oom
+    # As upstream, but for an object that says less: nobody could act on a kill within so few seconds.
+    memory = max(patience, case.settings.evict_after_oom)
+    left_out = {name for name, _ in pod.unobserved}
+    return any(
+        vpa.container(name).scaled
+        and name not in left_out
+        and any(each.ran < patience and case.now - each.at < memory for each in kills)
+        for name, kills in pod.kills.items()
+    )
+
+
+def _is_another(pod: PodView, change: InPlaceChange, stage: ResizeStage, asked: UpdateNeed | NoUpdateNeed) -> bool:
+    """Whether another resize than the one under way is worth asking for. What is infeasible must become less."""
+    if isinstance(asked, NoUpdateNeed):
+        return False
+    if stage is not ResizeStage.INFEASIBLE:
+        return True
+    proposed = {each.name: each.requests for each in pod.in_spec.containers}
+    return any(
+        amount < proposed[name].get(resource, 0)
+        for name, amounts in change.wanted.items()
+        for resource, amount in amounts.items()
+    )
+
 
 POD_GOING = Reason("PodGoing", "The pod is being deleted, or has ended.")
 POD_WITHOUT_NODE = Reason("PodWithoutNode", "The pod has no node yet.")
@@ -41,25 +187,25 @@ HPA_CONFLICT = Reason(
 )
 HELD_FOR_HPA = Reason("HeldForHpa", "What should change is a resource by whose utilization an HPA scales the pods.")
 
-_NOTHING_HELD: frozenset[Part] = frozenset()
-_NO_PHASES = PodPhases()
+_NOTHING_HELD: frozenset[ContainerResource] = frozenset()
+_NO_PHASES = PodBoostPhases()
 _ACTIVE = frozenset({UpdateMode.RECREATE, UpdateMode.IN_PLACE_OR_RECREATE, UpdateMode.IN_PLACE})
 
 
-class Candidate(msgspec.Struct, frozen=True):
+class UpdateCandidate(msgspec.Struct, frozen=True):
     """A pod that needs a change, and what the table says about it."""
 
     pod: PodView
-    group: GroupKey
-    need: Need
-    way: Way
+    group: ControllerKey
+    need: UpdateNeed
+    way: DecisionKind
     reason: Reason
     change: InPlaceChange
     look: float | None = None
     details: str = ""
 
 
-def warnings_of(view: WorkloadView) -> tuple[Reason, ...]:
+def find_warnings(view: WorkloadView) -> tuple[Reason, ...]:
     """What is to be said about every pod of the workload."""
     vpa = view.governor.vpa
     if not view.hpa or vpa.mode is UpdateMode.OFF:
@@ -69,9 +215,9 @@ def warnings_of(view: WorkloadView) -> tuple[Reason, ...]:
     return (HPA_CONFLICT,) if controlled & view.hpa else ()
 
 
-def consider(
-    view: WorkloadView, pod: PodView, now: float, settings: UpdateSettings, sizes: Sizes | None = None
-) -> Step | Candidate:
+def consider_pod(
+    view: WorkloadView, pod: PodView, now: float, settings: UpdateSettings, sizes: TargetSizes | None = None
+) -> PodUpdate | UpdateCandidate:
     """What would be done to a pod; whoever asks about many of a workload has their `sizes` made once."""
     if view.frozen is not None:
         return _leave(pod, FROZEN, details=str(view.frozen))
@@ -80,7 +226,7 @@ def consider(
         return _leave(pod, POD_GOING, look=attempt.written_at + settings.catch_up if attempt and not pod.over else None)
     vpa, phases = view.governor.vpa, _NO_PHASES
     if pod.boosted:
-        phases = phases_of(view, pod, now, settings)
+        phases = read_boost_phases(view, pod, now, settings)
         held_back = phases.hold_back(vpa.mode, oom_killed=bool(pod.kills))
         if phases.due:
             step = _unboosted(view, pod, phases, now, settings)
@@ -95,13 +241,13 @@ def consider(
     found = _group_or_why_not(vpa, pod, settings)
     if isinstance(found, Reason):
         return _leave(pod, found)
-    case = Case(view, pod, sizes or Sizes(view.governor, view.limits), now, settings)
+    case = PodCase(view, pod, sizes or TargetSizes(view.governor, view.limits), now, settings)
     return _judged(case, found, phases)
 
 
-def phases_of(view: WorkloadView, pod: PodView, now: float, settings: UpdateSettings) -> PodPhases:
+def read_boost_phases(view: WorkloadView, pod: PodView, now: float, settings: UpdateSettings) -> PodBoostPhases:
     """Where the boosts of a pod stand."""
-    return boost_phases(
+    return determine_boost_phases(
         pod.pod.metadata.annotations,
         view.governor.vpa,
         now,
@@ -118,7 +264,7 @@ def _started(pod: PodView) -> float:
     return pod.started if pod.started is not None else math.inf
 
 
-def _warned_if_long(step: Step, pod: PodView, phases: PodPhases, now: float) -> Step:
+def _warned_if_long(step: PodUpdate, pod: PodView, phases: PodBoostPhases, now: float) -> PodUpdate:
     """The same with a warning once the pod has been boosted for long, and until then with a look at that time."""
     at = phases.long_at(_started(pod))
     if math.isinf(at):
@@ -131,19 +277,25 @@ def _warned_if_long(step: Step, pod: PodView, phases: PodPhases, now: float) -> 
     return msgspec.structs.replace(step, verdict=warned)
 
 
-def _leave(pod: PodView, reason: Reason, *, details: str = "", look: float | None = None, apart: float = 0.0) -> Step:
-    return Step(Verdict(pod.ref, Way.LEAVE, reason, details=details, look=look, apart=apart))
+def _leave(
+    pod: PodView, reason: Reason, *, details: str = "", look: float | None = None, apart: float = 0.0
+) -> PodUpdate:
+    return PodUpdate(PodDecision(pod.ref, DecisionKind.LEAVE, reason, details=details, look=look, apart=apart))
 
 
-def _unboosted(view: WorkloadView, pod: PodView, phases: PodPhases, now: float, settings: UpdateSettings) -> Step:
+def _unboosted(
+    view: WorkloadView, pod: PodView, phases: PodBoostPhases, now: float, settings: UpdateSettings
+) -> PodUpdate:
     ended = end_boosts(view, pod, phases, now, settings)
     looks = [at for at in (ended.look, phases.next_look) if at is not None]
-    way = Way.UNBOOST if ended.actions else Way.WAIT
+    way = DecisionKind.UNBOOST if ended.actions else DecisionKind.WAIT
     details = ", ".join(each.container for each in phases.due)
-    return Step(Verdict(pod.ref, way, ended.reason, details=details, look=min(looks) if looks else None), ended.actions)
+    return PodUpdate(
+        PodDecision(pod.ref, way, ended.reason, details=details, look=min(looks) if looks else None), ended.actions
+    )
 
 
-def _group_or_why_not(vpa: EffectiveVpa, pod: PodView, settings: UpdateSettings) -> Reason | GroupKey:
+def _group_or_why_not(vpa: EffectiveVpa, pod: PodView, settings: UpdateSettings) -> Reason | ControllerKey:
     """Why the pod is left alone whatever it needs, or who controls it."""
     if vpa.mode not in _ACTIVE:
         return MODE_LEAVES_PODS
@@ -156,39 +308,43 @@ def _group_or_why_not(vpa: EffectiveVpa, pod: PodView, settings: UpdateSettings)
     return pod.group if pod.node else POD_WITHOUT_NODE
 
 
-def _judged(case: Case, group: GroupKey, phases: PodPhases) -> Step | Candidate:
-    boosted = [each.container for each in phases.containers if each.phase is not Phase.NONE]
+def _judged(case: PodCase, group: ControllerKey, phases: PodBoostPhases) -> PodUpdate | UpdateCandidate:
+    boosted = [each.container for each in phases.containers if each.phase is not BoostPhase.NONE]
     spared = case.pod.unobserved.union((name, "cpu") for name in boosted) if boosted else case.pod.unobserved
-    held = frozenset(for_hpa(case)) if case.settings.hpa_conflict is HpaConflict.HOLD else _NOTHING_HELD
+    held = frozenset(list_hpa_resources(case)) if case.settings.hpa_conflict is HpaConflict.HOLD else _NOTHING_HELD
     left_alone = spared | held if held else spared
-    need = need_of(case, _without_boost(case.pod) if boosted else case.pod.in_force, left_alone)
-    stage, look = stage_of(case.pod.resize, case.attempt.resized_at, case.now, case.settings)
-    asked = need if stage is Stage.IDLE else need_of(case, case.pod.in_spec, left_alone)
-    missed = case.pod.ref.uid in case.view.missed and stage is Stage.IDLE
+    need = assess_need(case, _without_boost(case.pod) if boosted else case.pod.in_force, left_alone)
+    stage, look = determine_resize_stage(case.pod.resize, case.attempt.resized_at, case.now, case.settings)
+    asked = need if stage is ResizeStage.IDLE else assess_need(case, case.pod.in_spec, left_alone)
+    missed = case.pod.ref.uid in case.view.missed and stage is ResizeStage.IDLE
     if missed:
-        need = asked = need_to_repeat(case, need, left_alone)
-    if isinstance(need, NoNeed) and isinstance(asked, NoNeed):
-        if held and isinstance(need_of(case, case.pod.in_force, spared), Need):
+        need = asked = assess_missed_resize(case, need, left_alone)
+    if isinstance(need, NoUpdateNeed) and isinstance(asked, NoUpdateNeed):
+        if held and isinstance(assess_need(case, case.pod.in_force, spared), UpdateNeed):
             return _leave(case.pod, HELD_FOR_HPA, details=", ".join(sorted(case.view.hpa)))
         return _leave(case.pod, need.reason, look=_earlier(need.until, phases.next_look), apart=need.difference)
-    change, prospect = InPlaceChange(), Prospect.IMPOSSIBLE
+    change, prospect = InPlaceChange(), ResizeProspect.IMPOSSIBLE
     # What lifts the hold of a boost is a lack of memory, and a new pod is made for that: it is boosted again.
     mode = UpdateMode.RECREATE if boosted or not case.settings.resizes else case.view.governor.vpa.mode
     if mode is not UpdateMode.RECREATE:
-        change = change_in_place(case.view.governor.vpa, case.pod, case.sizes, left_alone, case.settings, missed=missed)
-        prospect = prospect_of(case, change, stage, asked)
-        look = _earlier(look, when_it_runs(case, prospect))
-    row = decide(mode, stage, prospect)
-    found = need if isinstance(need, Need) else asked
-    if isinstance(found, NoNeed) or (isinstance(need, NoNeed) and row.way is Way.EVICT):
+        change = compute_in_place_change(
+            case.view.governor.vpa, case.pod, case.sizes, left_alone, case.settings, missed=missed
+        )
+        prospect = assess_prospect(case, change, stage, asked)
+        look = _earlier(look, find_downtime_look(case, prospect))
+    row = look_up_decision(mode, stage, prospect)
+    found = need if isinstance(need, UpdateNeed) else asked
+    if isinstance(found, NoUpdateNeed) or (isinstance(need, NoUpdateNeed) and row.way is DecisionKind.EVICT):
         # The spec asks for what is no longer wanted; nothing of that is in force, so that nobody has to go for it.
         return _leave(case.pod, SIZE_AS_RECOMMENDED, look=look)
-    details = ", ".join(case.pod.downtime.containers) if prospect in DOWN else ""
-    return Candidate(case.pod, group, found, row.way, row.reason, change, _earlier(look, phases.next_look), details)
+    details = ", ".join(case.pod.downtime.containers) if prospect in CONTAINER_DOWN_PROSPECTS else ""
+    return UpdateCandidate(
+        case.pod, group, found, row.way, row.reason, change, _earlier(look, phases.next_look), details
+    )
 
 
 def _without_boost(pod: PodView) -> PodShape:
-    return before_boost(pod.in_force, read_memory(pod.pod.metadata.annotations))
+    return restore_pre_boost_shape(pod.in_force, read_pre_boost_resources(pod.pod.metadata.annotations))
 
 
 def _earlier(one: float | None, other: float | None) -> float | None:

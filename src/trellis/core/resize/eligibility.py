@@ -1,26 +1,28 @@
-"""Should this pod change, and why?
+"""Decides whether a pod should change, and for which reason.
 
-Upstream's rules. A pod that requests less or more than its bounds should change at once. So should one that soon ran
-out of memory, if anything would be different then. Any other is left alone for its first 12 hours, and later unless the
-change is 10 % at least. What is compared is what a new pod would get, and not the bare recommendation: a pod that has
-all it could get needs nothing, however far its recommendation is out of reach.
+Upstream's rules. A pod that requests less or more than its bounds should change at once. So should one that ran out of
+memory soon after its start, if its size would be different now. Any other is left alone for its first 12 hours, and
+later unless the change is 10 % at least. The pod is compared with what a new pod would get, and not with the bare
+recommendation: a pod that has all it could get needs nothing, however far its recommendation is out of reach.
+
+Pods of a workload are alike, so that the target size of each shape is computed once per plan.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TypeAlias
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final, Generic, TypeAlias, TypeVar
 
 import msgspec
 
-from trellis.base.reason import Reason, Severity
-from trellis.core.recommend.amounts import RESOURCES
-from trellis.core.recommend.capping import CappedAdvice
-from trellis.core.recommend.capping.limit_ranges import Counts
-from trellis.core.resize.requirements import Comparison
+from trellis.base.reasons import Reason, Severity
+from trellis.core.recommend.amounts import RESOURCES, ResourceAmounts
+from trellis.core.recommend.capping import CappedResources, NamespaceLimits, RecommendedResources, cap_for_pod
+from trellis.core.resize.actuation_requirements import RequestComparison
 from trellis.core.resize.settings import UpdateSettings
+from trellis.core.sizing.governors import Governor
 from trellis.core.sizing.shapes import PodShape
-from trellis.core.sizing.sizes import PodSize
+from trellis.core.sizing.sizes import PodSize, size_pod
 
 REQUEST_MISSING = Reason("RequestMissing", "A container lacks a request that is recommended for it.")
 OUTSIDE_BOUNDS = Reason("OutsideBounds", "A container requests less or more than the recommended bounds.")
@@ -39,16 +41,16 @@ POD_TOO_YOUNG = Reason("PodTooYoung", "The pod is within its bounds, and not old
 CHANGE_TOO_SMALL = Reason("ChangeTooSmall", "The pod is within its bounds, and the change is not worth a disruption.")
 
 # A resource of a container, by their names.
-Part: TypeAlias = tuple[str, str]
+ContainerResource: TypeAlias = tuple[str, str]
 
 
-class Need(msgspec.Struct, frozen=True):
+class UpdateNeed(msgspec.Struct, frozen=True):
     """A pod should change. `difference` is the sum over resources of how far requests are off, as a share of them."""
 
     reason: Reason
     rises: bool
     difference: float
-    containers: tuple[Comparison, ...]
+    containers: tuple[RequestComparison, ...]
 
     @property
     def urgency(self) -> tuple[bool, float]:
@@ -56,7 +58,7 @@ class Need(msgspec.Struct, frozen=True):
         return self.rises, self.difference
 
 
-class NoNeed(msgspec.Struct, frozen=True):
+class NoUpdateNeed(msgspec.Struct, frozen=True):
     """A pod should not change; `until` is when that may be otherwise without anything happening before.
 
     `difference` is how far requests are off all the same, as in `Need`.
@@ -67,7 +69,7 @@ class NoNeed(msgspec.Struct, frozen=True):
     difference: float = 0.0
 
 
-class Gap(msgspec.Struct, frozen=True):
+class SizeGap(msgspec.Struct, frozen=True):
     """How far a pod of one shape is from one size, over all its containers; pods that are alike have it in common."""
 
     is_known: bool
@@ -75,17 +77,17 @@ class Gap(msgspec.Struct, frozen=True):
     rises: bool
     outside: bool
     difference: float
-    changes: tuple[Comparison, ...]
+    changes: tuple[RequestComparison, ...]
 
 
-class _Sums:
+class _GapTotals:
     """What adds up over the containers of a pod."""
 
     def __init__(self) -> None:
         self.requested: dict[str, int] = {}
         self.recommended: dict[str, int] = {}
         self.missing = self.rises = self.outside = False
-        self.changes: list[Comparison] = []
+        self.changes: list[RequestComparison] = []
 
     @property
     def difference(self) -> float:
@@ -95,29 +97,31 @@ class _Sums:
         )
 
 
-def gap_of(shape: PodShape, size: PodSize, bounds: Mapping[str, CappedAdvice]) -> Gap:
+def measure_gap(shape: PodShape, size: PodSize, bounds: Mapping[str, CappedResources]) -> SizeGap:
     """What a pod of this shape lacks of this size; what is not to be looked at has none."""
     sums = _add_up(shape, size, bounds)
-    return Gap(bool(sums.recommended), sums.missing, sums.rises, sums.outside, sums.difference, tuple(sums.changes))
+    return SizeGap(bool(sums.recommended), sums.missing, sums.rises, sums.outside, sums.difference, tuple(sums.changes))
 
 
-def judge(gap: Gap, *, started: float | None, quick_oom: bool, now: float, settings: UpdateSettings) -> Need | NoNeed:
+def judge_eligibility(
+    gap: SizeGap, *, started: float | None, quick_oom: bool, now: float, settings: UpdateSettings
+) -> UpdateNeed | NoUpdateNeed:
     """Whether a pod with this gap should change."""
     if not gap.is_known:
-        return NoNeed(NOTHING_RECOMMENDED)
+        return NoUpdateNeed(NOTHING_RECOMMENDED)
     if not gap.changes:
-        return NoNeed(SIZE_AS_RECOMMENDED)
+        return NoUpdateNeed(SIZE_AS_RECOMMENDED)
     if not gap.outside and not quick_oom:
         if started is None:
-            return NoNeed(POD_TOO_YOUNG, difference=gap.difference)
+            return NoUpdateNeed(POD_TOO_YOUNG, difference=gap.difference)
         if gap.difference < settings.update_threshold:
-            return NoNeed(CHANGE_TOO_SMALL, difference=gap.difference)
+            return NoUpdateNeed(CHANGE_TOO_SMALL, difference=gap.difference)
         if now < started + settings.lifetime:
-            return NoNeed(POD_TOO_YOUNG, started + settings.lifetime, gap.difference)
-    return Need(_why(gap, quick_oom), gap.rises, gap.difference, gap.changes)
+            return NoUpdateNeed(POD_TOO_YOUNG, started + settings.lifetime, gap.difference)
+    return UpdateNeed(_why(gap, quick_oom), gap.rises, gap.difference, gap.changes)
 
 
-def _why(gap: Gap, quick_oom: bool) -> Reason:
+def _why(gap: SizeGap, quick_oom: bool) -> Reason:
     if quick_oom:
         return QUICK_OOM
     if gap.missing:
@@ -125,19 +129,19 @@ def _why(gap: Gap, quick_oom: bool) -> Reason:
     return OUTSIDE_BOUNDS if gap.outside else SIGNIFICANT_CHANGE
 
 
-def _add_up(shape: PodShape, size: PodSize, bounds: Mapping[str, CappedAdvice]) -> _Sums:
-    sums = _Sums()
+def _add_up(shape: PodShape, size: PodSize, bounds: Mapping[str, CappedResources]) -> _GapTotals:
+    sums = _GapTotals()
     had = {each.name: each.requests for each in shape.containers}
     for sized in size.containers:
         name = sized.container.name
         for resource, target in sized.requests.items():
             _add(sums, resource, target, had[name].get(resource), bounds[name])
         if any(had[name].get(resource) != target for resource, target in sized.requests.items()):
-            sums.changes.append(Comparison(name, sized.requests, had[name]))
+            sums.changes.append(RequestComparison(name, sized.requests, had[name]))
     return sums
 
 
-def _add(sums: _Sums, resource: str, target: int, request: int | None, bounds: CappedAdvice) -> None:
+def _add(sums: _GapTotals, resource: str, target: int, request: int | None, bounds: CappedResources) -> None:
     sums.recommended[resource] = sums.recommended.get(resource, 0) + target
     sums.requested[resource] = sums.requested.get(resource, 0) + (request or 0)
     if request is None:
@@ -147,14 +151,81 @@ def _add(sums: _Sums, resource: str, target: int, request: int | None, bounds: C
         sums.outside |= not _within(resource, request, bounds.lower, bounds.upper)
 
 
-def _within(resource: str, request: int, lower: Counts, upper: Counts) -> bool:
+def _within(resource: str, request: int, lower: ResourceAmounts, upper: ResourceAmounts) -> bool:
     """Only bounds that exist bound anything."""
     return lower.get(resource, request) <= request <= upper.get(resource, request)
 
 
-def amounts_of(shape: PodShape) -> dict[str, Counts]:
+def read_container_requests(shape: PodShape) -> dict[str, ResourceAmounts]:
     """What the containers of a pod request, by name."""
     return {
         each.name: {name: each.requests[name] for name in RESOURCES if name in each.requests}
         for each in shape.containers
     }
+
+
+# A workload in the middle of a change has pods of two or three shapes. With many more, looking costs as much as making.
+_REMEMBERED: Final = 8
+
+_T = TypeVar("_T")
+
+
+class _ShapeCache(Generic[_T]):
+    """The last few answers, by what was asked; shapes can be compared, but not hashed."""
+
+    def __init__(self) -> None:
+        self._known: list[tuple[PodShape, frozenset[ContainerResource], _T]] = []
+
+    def find(self, shape: PodShape, spared: frozenset[ContainerResource]) -> _T | None:
+        for known, left_out, answer in self._known:
+            if left_out == spared and (known is shape or known == shape):
+                return answer
+        return None
+
+    def keep(self, shape: PodShape, spared: frozenset[ContainerResource], answer: _T) -> _T:
+        self._known.append((shape, spared, answer))
+        del self._known[:-_REMEMBERED]
+        return answer
+
+
+class TargetSizes:
+    """The sizes of one workload's pods, for as long as one plan takes. `spared` is always left alone."""
+
+    def __init__(self, governor: Governor, limits: NamespaceLimits) -> None:
+        self._governor, self.limits = governor, limits
+        self._gaps: _ShapeCache[SizeGap] = _ShapeCache()
+        self._in_place: _ShapeCache[PodSize] = _ShapeCache()
+
+    def gap(self, shape: PodShape, spared: frozenset[ContainerResource]) -> SizeGap:
+        """How far a pod is from what a new one would get."""
+        return self._gaps.find(shape, spared) or self._gaps.keep(shape, spared, self._made(shape, spared))
+
+    def in_place(self, shape: PodShape, spared: frozenset[ContainerResource]) -> PodSize:
+        """What the pod itself can be resized to."""
+        known = self._in_place.find(shape, spared)
+        if known is not None:
+            return known
+        advice = _without(self._governor.advice, spared)
+        size = size_pod(shape, advice, self._governor.vpa, self.limits, keep_qos=True)
+        return self._in_place.keep(shape, spared, size)
+
+    def _made(self, shape: PodShape, spared: frozenset[ContainerResource]) -> SizeGap:
+        vpa, advice = self._governor.vpa, _without(self._governor.advice, spared)
+        capped = cap_for_pod(advice, shape.containers, vpa, self.limits)
+        # What pods have as a whole changes what LimitRanges mean for a size, and not for bounds.
+        size = size_pod(shape, advice, vpa, self.limits, capped=None if shape.pod_limits else capped)
+        return measure_gap(shape, size, {each.container: each for each in capped})
+
+
+def _without(
+    advice: Sequence[RecommendedResources], spared: Collection[ContainerResource]
+) -> Sequence[RecommendedResources]:
+    """What is recommended, less what is left alone."""
+    if not spared:
+        return advice
+    return [
+        msgspec.structs.replace(
+            each, target={name: amount for name, amount in each.target.items() if (each.container, name) not in spared}
+        )
+        for each in advice
+    ]

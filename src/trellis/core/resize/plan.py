@@ -1,55 +1,54 @@
-"""What is to be done to the pods of one workload now?
+"""Plans the updates of the pods of one workload.
 
-The one decision of the updater: a frozen view in, actions out, with exactly one verdict for each pod and the time of
-the next look. Boosts are ended first, whatever budgets say. Then those that need a change have their turn, the most
-urgent first, until the budgets are used up.
+The one decision of the updater: a frozen view in, actions out, with exactly one decision for each pod and the time of
+the next look. Boosts are ended first, whatever budgets say. Then candidates are disrupted in order, the most urgent
+first, until the budgets are used up.
 """
 
 from __future__ import annotations
 
 import msgspec
 
-from trellis.base.reason import Reason
-from trellis.core.resize.actions import Action
-from trellis.core.resize.alike import Sizes
-from trellis.core.resize.candidates import Candidate, consider, warnings_of
-from trellis.core.resize.inplace import Way
+from trellis.base.reasons import Reason
+from trellis.core.resize.candidates import UpdateCandidate, consider_pod, find_warnings
+from trellis.core.resize.disruption_order import DisruptionOrder
+from trellis.core.resize.eligibility import TargetSizes
+from trellis.core.resize.in_place.decision_table import DecisionKind
+from trellis.core.resize.pod_decisions import Action, PodDecision, PodUpdate
 from trellis.core.resize.settings import UpdateSettings
-from trellis.core.resize.turns import Turns
-from trellis.core.resize.verdicts import Step, Verdict
-from trellis.core.resize.views import WorkloadView
+from trellis.core.resize.view import WorkloadView
 
 
-class Plan(msgspec.Struct, frozen=True):
+class UpdatePlan(msgspec.Struct, frozen=True):
     """What is done, what is said about each pod in the order of the view, and when to look again."""
 
     actions: tuple[Action, ...]
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[PodDecision, ...]
     next_look: float | None = None
 
 
-def plan(view: WorkloadView, now: float, settings: UpdateSettings) -> Plan:
+def plan_updates(view: WorkloadView, now: float, settings: UpdateSettings) -> UpdatePlan:
     """The plan for a workload."""
-    steps: dict[int, Step] = {}
-    waiting: list[tuple[int, Candidate]] = []
-    sizes = Sizes(view.governor, view.limits)
+    steps: dict[int, PodUpdate] = {}
+    waiting: list[tuple[int, UpdateCandidate]] = []
+    sizes = TargetSizes(view.governor, view.limits)
     for place, pod in enumerate(view.pods):
-        found = consider(view, pod, now, settings, sizes)
-        if isinstance(found, Step):
+        found = consider_pod(view, pod, now, settings, sizes)
+        if isinstance(found, PodUpdate):
             steps[place] = found
         else:
             waiting.append((place, found))
-    actions = [action for step in steps.values() for action in step.actions if step.verdict.way is Way.UNBOOST]
+    actions = [action for step in steps.values() for action in step.actions if step.verdict.way is DecisionKind.UNBOOST]
     if waiting:
-        turns = Turns(view, now, settings)
+        turns = DisruptionOrder(view, now, settings)
         for place, candidate in sorted(waiting, key=lambda each: each[1].need.urgency, reverse=True):
             steps[place] = turns.take(candidate)
             actions += steps[place].actions
-    warnings = warnings_of(view)
+    warnings = find_warnings(view)
     verdicts = tuple(_warned(steps[place].verdict, warnings) for place in range(len(view.pods)))
     looks = [verdict.look for verdict in verdicts if verdict.look is not None]
-    return Plan(tuple(actions), verdicts, min(looks) if looks else None)
+    return UpdatePlan(tuple(actions), verdicts, min(looks) if looks else None)
 
 
-def _warned(verdict: Verdict, warnings: tuple[Reason, ...]) -> Verdict:
+def _warned(verdict: PodDecision, warnings: tuple[Reason, ...]) -> PodDecision:
     return msgspec.structs.replace(verdict, warnings=(*verdict.warnings, *warnings)) if warnings else verdict

@@ -1,4 +1,8 @@
-"""By which figures are running pods updated? Upstream's with its defaults, and ours. Times are seconds."""
+"""Settings of the updater's decisions, with upstream's defaults and our own, back-off and requeue delays.
+
+Times are seconds. The updater's loop and its model in the simulator both requeue workloads by these delays: soon after
+a change, and after a write that failed.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,8 @@ from enum import StrEnum
 from typing import Final
 
 import msgspec
+
+from trellis.core.cluster.write_results import WriteResult
 
 _MINUTE: Final = 60.0
 _HOUR: Final = 60 * _MINUTE
@@ -72,3 +78,21 @@ class UpdateSettings(msgspec.Struct, frozen=True):
 def backoff(times: int, first: float, longest: float) -> float:
     """How long to wait after something went wrong so many times in a row."""
     return min(first * 2.0 ** min(max(times - 1, 0), 60), longest)
+
+
+# A controller that replaces a pod makes several changes in a moment, which are one look.
+REQUEUE_AFTER_CHANGE_SECONDS: Final = 0.05
+# A time that has come already must not make a loop without a pause.
+SHORTEST_REQUEUE_SECONDS: Final = 0.1
+# A write that failed on its preconditions was made from an old view, which is renewed by then.
+REQUEUE_AFTER_CONFLICT_SECONDS: Final = 2.0
+
+_OUTDATED: Final = (WriteResult.CONFLICT, WriteResult.INVALID)
+_DONE_WITH: Final = (WriteResult.APPLIED, WriteResult.SKIPPED, WriteResult.GONE)
+
+
+def requeue_delay(told: WriteResult) -> float | None:
+    """In how many seconds another plan is to be made after this became of a write; None if a change will say."""
+    if told in _OUTDATED:
+        return REQUEUE_AFTER_CONFLICT_SECONDS
+    return None if told in _DONE_WITH else 0.0

@@ -1,17 +1,17 @@
-"""Which requests and limits should each container of a pod have now, boost aside?
+"""Requests and limits that each container of a pod should have now, boost aside.
 
-`shapes` says what of a pod a size depends on, `sizes` makes sizes of a recommendation. Admission, updater, boost,
-buffers and reports all ask here. Nothing here knows how a size reaches a pod; that is `core.model.patches`.
+`shapes` reads what a size depends on, `sizes` makes sizes of a recommendation. Admission, updater, boost, buffers and
+reports all use this package. JSON patches that bring a size to a pod are made elsewhere, by the cluster package.
 """
 
 from trellis.core.sizing.qos import QosClass
-from trellis.core.sizing.shapes import ContainerShape, Place, PodShape
+from trellis.core.sizing.shapes import ContainerList, ContainerShape, PodShape
 from trellis.core.sizing.sizes import ContainerSize, PodSize, SizeNote, size_pod
 
 __all__ = [
+    "ContainerList",
     "ContainerShape",
     "ContainerSize",
-    "Place",
     "PodShape",
     "PodSize",
     "QosClass",

@@ -1,19 +1,18 @@
-"""What would the containers of a pod have of one resource? A draft that the steps of sizing change in turn.
+"""Drafts of a pod's size, one per resource, which the steps of sizing change in turn.
 
-A draft holds what would stand in the spec: for a container that is not sized, what stands there now. Zero is "not set".
+A draft holds what the spec would say: for a container that is not sized, what the spec says now. Zero is "not set".
 """
 
 from __future__ import annotations
 
 import msgspec
 
-from trellis.base.reason import Reason
+from trellis.base.reasons import Reason
 from trellis.core.recommend.capping.proportions import proportional_limit
-from trellis.core.sizing.shapes import ContainerShape, PodShape
-from trellis.core.sizing.totals import Stage, most_needed
+from trellis.core.sizing.shapes import ContainerShape, PodShape, StartupStage, sum_largest_stage
 
 
-class Part(msgspec.Struct):
+class ContainerDraft(msgspec.Struct):
     """One container's part of a draft. `follows` says that its limit is ours to set too.
 
     `had` and `default` are request and limit that the limit keeps its proportion to, and the limit of a LimitRange for
@@ -57,28 +56,28 @@ class Part(msgspec.Struct):
             self.reasons = (*self.reasons, reason)
 
 
-class Draft(msgspec.Struct):
+class ResourceDraft(msgspec.Struct):
     """One resource of a pod; of its own resources, `None` is "not set"."""
 
     resource: str
-    parts: list[Part]
+    parts: list[ContainerDraft]
     shape: PodShape
     own_request: int | None
     own_limit: int | None
 
     @classmethod
-    def of(cls, resource: str, shape: PodShape, default: int) -> Draft:
+    def of(cls, resource: str, shape: PodShape, default: int) -> ResourceDraft:
         """The pod as it stands."""
         return cls(
             resource,
-            [_part(resource, each, default) for each in shape.containers],
+            [_container_draft(resource, each, default) for each in shape.containers],
             shape,
             shape.pod_requests.get(resource),
             shape.pod_limits.get(resource),
         )
 
     @property
-    def stages(self) -> tuple[Stage, ...]:
+    def stages(self) -> tuple[StartupStage, ...]:
         """Which of the parts run at the same time."""
         return self.shape.stages
 
@@ -94,20 +93,20 @@ class Draft(msgspec.Struct):
 
     def requested(self) -> int:
         """What all containers together request, at the most."""
-        return most_needed(self.stages, [part.request for part in self.parts], self.init_requests)
+        return sum_largest_stage(self.stages, [part.request for part in self.parts], self.init_requests)
 
     def limited(self) -> int:
         """The same of limits; a container without one adds nothing, as LimitRanges count."""
-        return most_needed(self.stages, [part.limit for part in self.parts], self.init_limits)
+        return sum_largest_stage(self.stages, [part.limit for part in self.parts], self.init_limits)
 
-    def as_it_stands(self) -> Draft:
+    def as_it_stands(self) -> ResourceDraft:
         """The same pod with nothing sized."""
         parts = [msgspec.structs.replace(each, request=each.spec[0], limit=each.spec[1]) for each in self.parts]
         return msgspec.structs.replace(self, parts=parts)
 
 
-def _part(resource: str, container: ContainerShape, default: int) -> Part:
+def _container_draft(resource: str, container: ContainerShape, default: int) -> ContainerDraft:
     had = container.requests.get(resource, 0), container.limits.get(resource, 0)
     declared = container.declared
     spec = had if declared is None else (declared.requests.get(resource, 0), declared.limits.get(resource, 0))
-    return Part(resource, container, spec, had, default, *spec)
+    return ContainerDraft(resource, container, spec, had, default, *spec)

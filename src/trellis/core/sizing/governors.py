@@ -1,8 +1,8 @@
-"""By what is a pod sized? The VerticalPodAutoscaler or Hvpa that governs it, read once and asked many times.
+"""Governors: the VerticalPodAutoscaler or Hvpa by which a pod is sized, compiled once and used many times.
 
-Of several that claim a pod, a VPA that acts comes first: an Hvpa yields to it. Then come Hvpas, and last those VPAs in
-mode `Off` that only boost. One that neither acts nor boosts has no say, so that a second VPA made for its
-recommendation alone, however old, keeps no other from acting.
+Of several objects that claim a pod, a VPA that acts comes first: an Hvpa yields to it. Hvpas come next, and last VPAs
+in mode `Off` that only boost. An object that neither acts nor boosts is no governor, so that a second VPA created for
+its recommendation alone, however old, keeps no other from acting.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from typing import Final
 
 import msgspec
 
-from trellis.api.hvpa import Hvpa
-from trellis.api.kube.meta import ObjectMeta
-from trellis.api.parts import TargetReference
-from trellis.api.resolve import EffectiveVpa, UpdateMode, resolve_hvpa_pods, resolve_vpa
-from trellis.api.vpa import (
+from trellis.api.kinds.hvpa import Hvpa
+from trellis.api.kinds.parts import TargetReference
+from trellis.api.kinds.vpa import (
     PodUpdatePolicy,
     VerticalPodAutoscaler,
     VerticalPodAutoscalerSpec,
     VerticalPodAutoscalerStatus,
 )
-from trellis.core.model.owners import TargetRef
-from trellis.core.model.targets import Claim
-from trellis.core.recommend.capping import Advice, read_advice
+from trellis.api.kube.meta import ObjectMeta
+from trellis.api.resolve import EffectiveVpa, UpdateMode, resolve_hvpa_pods, resolve_vpa
+from trellis.core.cluster.governance import TargetClaim
+from trellis.core.cluster.owners import TargetRef
+from trellis.core.recommend.capping import RecommendedResources, read_recommended_resources
 
 
-class Rank(IntEnum):
+class GovernorRank(IntEnum):
     """Who goes first; `Claim.rank`."""
 
     ACTS = 0
@@ -43,9 +43,9 @@ class Governor(msgspec.Struct, frozen=True, gc=False):
     """
 
     kind: str
-    claim: Claim
+    claim: TargetClaim
     vpa: EffectiveVpa
-    advice: tuple[Advice, ...]
+    advice: tuple[RecommendedResources, ...]
 
     @property
     def name(self) -> str:
@@ -66,7 +66,7 @@ class Governor(msgspec.Struct, frozen=True, gc=False):
 # For pods that no object governs: nothing is recommended, and nothing is boosted.
 NO_GOVERNOR: Final = Governor(
     kind="",
-    claim=Claim("", "", "", math.nan, TargetRef("", "", "", ""), selector=None),
+    claim=TargetClaim("", "", "", math.nan, TargetRef("", "", "", ""), selector=None),
     vpa=resolve_vpa(
         VerticalPodAutoscaler(
             spec=VerticalPodAutoscalerSpec(update_policy=PodUpdatePolicy(update_mode=UpdateMode.OFF.value))
@@ -76,30 +76,30 @@ NO_GOVERNOR: Final = Governor(
 )
 
 
-def vpa_governor(vpa: VerticalPodAutoscaler) -> Governor | None:
+def compile_vpa_governor(vpa: VerticalPodAutoscaler) -> Governor | None:
     """A VPA that sizes pods; None for one that only recommends."""
     meaning = resolve_vpa(vpa)
     acts = meaning.mode is not UpdateMode.OFF
     if not acts and not meaning.boosts:
         return None
-    claim = _claim(vpa.metadata, vpa.spec.target_ref, Rank.ACTS if acts else Rank.BOOSTS_ONLY)
-    return Governor(vpa.kind, claim, meaning, read_advice(vpa.status) if acts else ())
+    claim = _claim(vpa.metadata, vpa.spec.target_ref, GovernorRank.ACTS if acts else GovernorRank.BOOSTS_ONLY)
+    return Governor(vpa.kind, claim, meaning, read_recommended_resources(vpa.status) if acts else ())
 
 
-def readvised(governor: Governor, status: VerticalPodAutoscalerStatus | None) -> Governor:
+def update_advice(governor: Governor, status: VerticalPodAutoscalerStatus | None) -> Governor:
     """The governor of a VPA of which only the status has changed: what it means is costly to find, and stays."""
-    return msgspec.structs.replace(governor, advice=read_advice(status) if governor.applies else ())
+    return msgspec.structs.replace(governor, advice=read_recommended_resources(status) if governor.applies else ())
 
 
-def hvpa_governor(hvpa: Hvpa) -> Governor:
+def compile_hvpa_governor(hvpa: Hvpa) -> Governor:
     """An Hvpa, which always sizes its pods once it has decided."""
-    claim = _claim(hvpa.metadata, hvpa.spec.target_ref, Rank.HVPA)
-    return Governor(hvpa.kind, claim, resolve_hvpa_pods(hvpa), read_advice(hvpa.status))
+    claim = _claim(hvpa.metadata, hvpa.spec.target_ref, GovernorRank.HVPA)
+    return Governor(hvpa.kind, claim, resolve_hvpa_pods(hvpa), read_recommended_resources(hvpa.status))
 
 
-def _claim(metadata: ObjectMeta, target: TargetReference, rank: Rank) -> Claim:
+def _claim(metadata: ObjectMeta, target: TargetReference, rank: GovernorRank) -> TargetClaim:
     created = metadata.creation_timestamp
-    return Claim(
+    return TargetClaim(
         namespace=metadata.namespace,
         name=metadata.name,
         uid=metadata.uid,

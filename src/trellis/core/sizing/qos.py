@@ -1,4 +1,4 @@
-"""Which quality-of-service class does the API server give a pod?
+"""The quality-of-service class that the API server gives a pod.
 
 The rules of Kubernetes 1.36 (`ComputePodQOS`): a container is Guaranteed if it has limits of CPU and memory and equal
 requests, BestEffort if it has none of the four. A pod is what all of its containers are, init containers among them,
@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import StrEnum
 
-from trellis.core.recommend.amounts import RESOURCES
-from trellis.core.recommend.capping.limit_ranges import Counts
+from trellis.core.recommend.amounts import RESOURCES, ResourceAmounts
 
 
 class QosClass(StrEnum):
@@ -22,13 +21,13 @@ class QosClass(StrEnum):
     BEST_EFFORT = "BestEffort"
 
 
-def qos_of(resources: Iterable[tuple[Counts, Counts]]) -> QosClass:
+def compute_qos(resources: Iterable[tuple[ResourceAmounts, ResourceAmounts]]) -> QosClass:
     """The class of a pod whose containers have these requests and limits."""
-    found = {_one(requests, limits) for requests, limits in resources} or {QosClass.BEST_EFFORT}
+    found = {_container_qos(requests, limits) for requests, limits in resources} or {QosClass.BEST_EFFORT}
     return found.pop() if len(found) == 1 else QosClass.BURSTABLE
 
 
-def _one(requests: Counts, limits: Counts) -> QosClass:
+def _container_qos(requests: ResourceAmounts, limits: ResourceAmounts) -> QosClass:
     """Zero is "not set"."""
     limited = 0
     for resource in RESOURCES:

@@ -1,10 +1,14 @@
-"""What of a pod do sizes depend on?
+"""Pod shapes: the parts of a pod that its size depends on, and the totals that it needs at a time.
 
-Ordinary containers and native sidecars are sized. Init containers that end are not: they are gone before anybody knows
-what they use. They count all the same, for the pod's class and for what it needs while it starts.
+Ordinary containers and native sidecars are sized. Init containers that end are not: they have ended before their usage
+is known. They count all the same, for the pod's QoS class and for what it needs while it starts.
 
 A template is read as the pod that the API server makes of it: a limit without a request is also the request, and a pod
 with limits of its own has requests of its own (Kubernetes 1.34).
+
+While an init container runs, native sidecars that were started before it run too; after the last one, all ordinary
+containers and sidecars run. The most that is needed at any of these stages is what the scheduler sets aside, and what
+LimitRanges and the pod's own resources are compared with.
 """
 
 from __future__ import annotations
@@ -14,20 +18,50 @@ from enum import StrEnum
 
 import msgspec
 
-from trellis.api.kube.containers import Container, Resources
-from trellis.api.kube.pods import PodSpec
-from trellis.core.recommend.amounts import RESOURCES
+from trellis.api.kube.pods import Container, PodSpec, ResourceRequirements
+from trellis.core.recommend.amounts import RESOURCES, ResourceAmounts, parse_amounts
 from trellis.core.recommend.capping import PodContainer
-from trellis.core.recommend.capping.limit_ranges import Counts, counts
-from trellis.core.sizing.qos import QosClass, qos_of
-from trellis.core.sizing.totals import Stage, most_needed, stages
+from trellis.core.sizing.qos import QosClass, compute_qos
 
-_NONE: Counts = {}
+
+class StartupStage(msgspec.Struct, frozen=True):
+    """Containers that run at the same time, by their positions; at most one of them is an init container that ends."""
+
+    running: tuple[int, ...]
+    init: int | None = None
+
+
+def list_startup_stages(
+    sized: int, sidecars: Sequence[tuple[int, int]], inits: Sequence[int]
+) -> tuple[StartupStage, ...]:
+    """The stages of a pod: first the last one, in which all that is sized runs.
+
+    Of sidecars the position among what is sized and the index among init containers are given, of init containers that
+    end the index.
+    """
+    starting = (
+        StartupStage(tuple(position for position, index in sidecars if index < before), init)
+        for init, before in enumerate(inits)
+    )
+    return StartupStage(tuple(range(sized))), *starting
+
+
+def sum_stage(stage: StartupStage, amounts: Sequence[int], inits: Sequence[int]) -> int:
+    """What one stage needs."""
+    return sum(amounts[position] for position in stage.running) + (inits[stage.init] if stage.init is not None else 0)
+
+
+def sum_largest_stage(all_stages: Sequence[StartupStage], amounts: Sequence[int], inits: Sequence[int]) -> int:
+    """What the pod needs."""
+    return max(sum_stage(stage, amounts, inits) for stage in all_stages)
+
+
+_NONE: ResourceAmounts = {}
 _NEVER: frozenset[str] = frozenset()
 _RESTARTS = "RestartContainer"
 
 
-class Place(StrEnum):
+class ContainerList(StrEnum):
     """The list of a pod's spec in which a container stands."""
 
     CONTAINERS = "containers"
@@ -41,10 +75,10 @@ class ContainerShape(PodContainer, frozen=True):
     `written` is always the spec's, because patches change the spec, and so is `declared` where it differs.
     """
 
-    place: Place = Place.CONTAINERS
+    place: ContainerList = ContainerList.CONTAINERS
     index: int = 0
     restarts_on: frozenset[str] = _NEVER
-    written: Resources = Resources()
+    written: ResourceRequirements = ResourceRequirements()
     declared: PodContainer | None = None
 
     @property
@@ -63,19 +97,19 @@ class PodShape(msgspec.Struct, frozen=True):
     containers: tuple[ContainerShape, ...]
     plain_inits: tuple[ContainerShape, ...] = ()
     has_own_resources: bool = False
-    pod_requests: Counts = _NONE
-    pod_limits: Counts = _NONE
-    init_peak: Counts = _NONE
+    pod_requests: ResourceAmounts = _NONE
+    pod_limits: ResourceAmounts = _NONE
+    init_peak: ResourceAmounts = _NONE
     qos: QosClass = QosClass.BEST_EFFORT
 
     @classmethod
     def of(cls, spec: PodSpec) -> PodShape:
         """The shape of a pod, or of a template."""
-        ordinary = [_shape(each, Place.CONTAINERS, index) for index, each in enumerate(spec.containers)]
+        ordinary = [_shape(each, ContainerList.CONTAINERS, index) for index, each in enumerate(spec.containers)]
         if not spec.init_containers and spec.resources is None:
             # As most pods are.
-            return cls(tuple(ordinary), qos=qos_of(_amounts(ordinary)))
-        inits = [_shape(each, Place.INIT, index) for index, each in enumerate(spec.init_containers)]
+            return cls(tuple(ordinary), qos=compute_qos(_amounts(ordinary)))
+        inits = [_shape(each, ContainerList.INIT, index) for index, each in enumerate(spec.init_containers)]
         sidecars = [each for each in inits if spec.init_containers[each.index].is_sidecar]
         plain = [each for each in inits if not spec.init_containers[each.index].is_sidecar]
         bare = cls((*ordinary, *sidecars), tuple(plain), spec.resources is not None)
@@ -84,17 +118,19 @@ class PodShape(msgspec.Struct, frozen=True):
             bare,
             pod_requests=requests,
             pod_limits=limits,
-            init_peak=_most(bare, bare.stages[1:]) if plain else _NONE,
-            qos=qos_of([(requests, limits)] if bare.has_own_resources else _amounts((*bare.containers, *plain))),
+            init_peak=_largest_requests(bare, bare.stages[1:]) if plain else _NONE,
+            qos=compute_qos([(requests, limits)] if bare.has_own_resources else _amounts((*bare.containers, *plain))),
         )
 
     @property
-    def stages(self) -> tuple[Stage, ...]:
+    def stages(self) -> tuple[StartupStage, ...]:
         """Which containers run at the same time; positions are those in `containers` and `plain_inits`."""
-        sidecars = [(place, each.index) for place, each in enumerate(self.containers) if each.place is Place.INIT]
-        return stages(len(self.containers), sidecars, [each.index for each in self.plain_inits])
+        sidecars = [
+            (place, each.index) for place, each in enumerate(self.containers) if each.place is ContainerList.INIT
+        ]
+        return list_startup_stages(len(self.containers), sidecars, [each.index for each in self.plain_inits])
 
-    def with_resources(self, by_name: Mapping[str, Resources]) -> PodShape:
+    def with_resources(self, by_name: Mapping[str, ResourceRequirements]) -> PodShape:
         """The same pod with other amounts for some containers: those in force, or those it had before a boost."""
         return msgspec.structs.replace(
             self,
@@ -104,9 +140,9 @@ class PodShape(msgspec.Struct, frozen=True):
         )
 
 
-def _shape(container: Container, place: Place, index: int) -> ContainerShape:
+def _shape(container: Container, place: ContainerList, index: int) -> ContainerShape:
     written = container.resources
-    requests, limits = counts(written.requests), counts(written.limits)
+    requests, limits = parse_amounts(written.requests), parse_amounts(written.limits)
     return ContainerShape(
         container.name,
         limits | requests if limits else requests,
@@ -122,31 +158,31 @@ def _restarts(container: Container) -> frozenset[str]:
     return frozenset(each.resource_name for each in container.resize_policy if each.restart_policy == _RESTARTS)
 
 
-def _with_resources(container: ContainerShape, resources: Resources) -> ContainerShape:
-    limits = counts(resources.limits)
+def _with_resources(container: ContainerShape, resources: ResourceRequirements) -> ContainerShape:
+    limits = parse_amounts(resources.limits)
     return msgspec.structs.replace(
-        container, requests=limits | counts(resources.requests), limits=limits, declared=container.in_spec
+        container, requests=limits | parse_amounts(resources.requests), limits=limits, declared=container.in_spec
     )
 
 
-def _amounts(containers: Iterable[ContainerShape]) -> list[tuple[Counts, Counts]]:
+def _amounts(containers: Iterable[ContainerShape]) -> list[tuple[ResourceAmounts, ResourceAmounts]]:
     return [(each.requests, each.limits) for each in containers]
 
 
-def _own_resources(own: Resources | None, pod: PodShape) -> tuple[Counts, Counts]:
+def _own_resources(own: ResourceRequirements | None, pod: PodShape) -> tuple[ResourceAmounts, ResourceAmounts]:
     """The pod's own requests and limits; requests that are left out are filled in only beside some limit."""
     if own is None:
         return _NONE, _NONE
-    requests, limits = counts(own.requests), counts(own.limits)
-    return (limits | _most(pod, pod.stages) | requests if own.limits else requests), limits
+    requests, limits = parse_amounts(own.requests), parse_amounts(own.limits)
+    return (limits | _largest_requests(pod, pod.stages) | requests if own.limits else requests), limits
 
 
-def _most(pod: PodShape, when: Sequence[Stage]) -> dict[str, int]:
+def _largest_requests(pod: PodShape, when: Sequence[StartupStage]) -> dict[str, int]:
     """What the containers request at these stages; what none of them names, be it as zero, is left out."""
     found = {}
     for resource in RESOURCES:
         if any(resource in each.requests for each in (*pod.containers, *pod.plain_inits)):
             amounts = [each.requests.get(resource, 0) for each in pod.containers]
             inits = [each.requests.get(resource, 0) for each in pod.plain_inits]
-            found[resource] = most_needed(when, amounts, inits)
+            found[resource] = sum_largest_stage(when, amounts, inits)
     return found

@@ -1,8 +1,16 @@
-"""Which requests and limits should each container have now, boost aside?
+"""Makes the size of a pod from a recommendation, boost aside.
 
 In this order: the recommendation as `core.recommend.capping` bounds it for the pod, limits in proportion, what the API
-server demands of the result, and for pods that run the class they have. Whether the object acts at all (`updateMode`)
-is for the caller to say; `mode: Off` of a container is heeded here.
+server demands of the result, and for running pods their QoS class. The caller decides whether the object acts at all
+(`updateMode`); `mode: Off` of a container is respected here.
+
+The QoS class of a pod is fixed when it is created, and the API server refuses a resize that would change it.
+
+| class | what is kept |
+|---|---|
+| Guaranteed | every request is equal to its limit: where the limit is not ours to change, neither is changed |
+| Burstable | one request at least is below its limit: if none would be left, one is set a unit below it |
+| BestEffort | nothing is set |
 """
 
 from __future__ import annotations
@@ -13,22 +21,80 @@ from typing import Final
 import msgspec
 
 from trellis.api.resolve import EffectiveVpa
-from trellis.base.quantity_text import LARGEST_COUNT
-from trellis.base.reason import Reason, Severity
-from trellis.core.recommend.amounts import RESOURCES
-from trellis.core.recommend.capping import Advice, CappedAdvice, NamespaceLimits, cap_for_pod
-from trellis.core.recommend.capping.limit_ranges import Counts, Range, is_rounded
-from trellis.core.recommend.capping.pod import TARGET, CapNote
-from trellis.core.sizing.drafts import Draft, Part
-from trellis.core.sizing.fitting import (
+from trellis.base.quantities import LARGEST_COUNT
+from trellis.base.reasons import Reason, Severity
+from trellis.core.recommend.amounts import RESOURCES, ResourceAmounts, is_rounded_up
+from trellis.core.recommend.capping import CappedResources, NamespaceLimits, RecommendedResources, cap_for_pod
+from trellis.core.recommend.capping.limit_ranges import ResourceRange
+from trellis.core.recommend.capping.pod import TARGET_FIELD, CapNote
+from trellis.core.sizing.admissibility import (
     CAPPED_TO_POD_LIMIT,
     FITTED_TO_POD_REQUEST,
     FITTED_TO_RATIO,
     SIZE_NOT_ADMISSIBLE,
-    fit,
+    is_newly_refused,
+    leave_unsized,
+    make_admissible,
 )
-from trellis.core.sizing.keeping import KEPT_QOS, keep_class
+from trellis.core.sizing.drafts import ContainerDraft, ResourceDraft
+from trellis.core.sizing.qos import QosClass, compute_qos
 from trellis.core.sizing.shapes import ContainerShape, PodShape
+
+KEPT_QOS = Reason(
+    "KeptQosClass", "The recommendation was changed, or not applied, so that the pod keeps its QoS class."
+)
+
+
+def preserve_qos_class(drafts: Sequence[ResourceDraft], shape: PodShape, limits: NamespaceLimits) -> None:
+    """Changes what is sized so that the pod keeps its class."""
+    if shape.has_own_resources:
+        return
+    if shape.qos is QosClass.GUARANTEED:
+        _keep_equal(drafts)
+    elif shape.qos is QosClass.BURSTABLE and _qos(drafts, shape) is QosClass.GUARANTEED:
+        _keep_apart(drafts, limits)
+    if _qos(drafts, shape) is not shape.qos or any(is_newly_refused(draft, limits) for draft in drafts):
+        for draft in drafts:
+            leave_unsized(draft, KEPT_QOS)
+
+
+def _keep_equal(drafts: Sequence[ResourceDraft]) -> None:
+    for part in _sized(drafts):
+        if not part.follows and part.request != part.limit:
+            part.leave(KEPT_QOS)
+        elif part.request != part.limit:
+            part.limit = part.request
+            part.note(KEPT_QOS)
+
+
+def _keep_apart(drafts: Sequence[ResourceDraft], limits: NamespaceLimits) -> None:
+    """First tried where request and limit were apart before: that is what the author of the pod wrote."""
+    choices = sorted(_sized(drafts), key=lambda part: part.spec[0] == part.spec[1])
+    for part in choices:
+        if part.request < 2 or part.request != part.limit:
+            continue
+        part.request -= 1
+        if not any(is_newly_refused(draft, limits) for draft in drafts):
+            part.note(KEPT_QOS)
+            return
+        part.request += 1
+
+
+def _sized(drafts: Sequence[ResourceDraft]) -> Iterator[ContainerDraft]:
+    return (part for draft in drafts for part in draft.parts if part.sized)
+
+
+def _qos(drafts: Sequence[ResourceDraft], shape: PodShape) -> QosClass:
+    return compute_qos([*_sized_amounts(drafts), *((each.requests, each.limits) for each in shape.plain_inits)])
+
+
+def _sized_amounts(drafts: Sequence[ResourceDraft]) -> Iterator[tuple[ResourceAmounts, ResourceAmounts]]:
+    for parts in zip(*(draft.parts for draft in drafts), strict=True):
+        yield (
+            dict(zip(RESOURCES, (part.request for part in parts), strict=True)),
+            dict(zip(RESOURCES, (part.limit for part in parts), strict=True)),
+        )
+
 
 LIMIT_NOT_SET = Reason("LimitNotSet", "A limit was not set, because the container has none.")
 LIMIT_WITHOUT_REQUEST = Reason("LimitWithoutRequest", "A limit was left alone, because nothing is recommended for it.")
@@ -68,8 +134,8 @@ class ContainerSize(msgspec.Struct, frozen=True):
     """What a container should have. Only what is to be set: what is absent stays as the container has it."""
 
     container: ContainerShape
-    requests: Counts
-    limits: Counts
+    requests: ResourceAmounts
+    limits: ResourceAmounts
     notes: tuple[SizeNote, ...] = ()
 
 
@@ -85,12 +151,12 @@ class PodSize(msgspec.Struct, frozen=True):
 
 def size_pod(
     shape: PodShape,
-    advice: Sequence[Advice],
+    advice: Sequence[RecommendedResources],
     vpa: EffectiveVpa,
     limits: NamespaceLimits,
     *,
     keep_qos: bool = False,
-    capped: Sequence[CappedAdvice] | None = None,
+    capped: Sequence[CappedResources] | None = None,
 ) -> PodSize:
     """The size of a pod. With `keep_qos`, for pods that run, it is one that the pod can be resized to.
 
@@ -100,23 +166,25 @@ def size_pod(
     by_name = {each.container: each for each in found}
     if not by_name:
         return PodSize()
-    drafts = [Draft.of(resource, shape, limits.container.default_limit.get(resource, 0)) for resource in RESOURCES]
+    drafts = [
+        ResourceDraft.of(resource, shape, limits.container.default_limit.get(resource, 0)) for resource in RESOURCES
+    ]
     for draft in drafts:
         _ask(draft, by_name)
-        fit(draft, limits)
+        make_admissible(draft, limits)
     if keep_qos:
-        keep_class(drafts, shape, limits)
+        preserve_qos_class(drafts, shape, limits)
     return PodSize(tuple(_sizes(drafts, by_name)))
 
 
 def _capped(
-    shape: PodShape, advice: Sequence[Advice], vpa: EffectiveVpa, limits: NamespaceLimits
-) -> tuple[CappedAdvice, ...]:
+    shape: PodShape, advice: Sequence[RecommendedResources], vpa: EffectiveVpa, limits: NamespaceLimits
+) -> tuple[CappedResources, ...]:
     """The targets; what is recommended as bounds is for those who decide about changes, and costs as much again."""
-    return cap_for_pod(advice, shape.containers, vpa, _without_pod(limits, shape.pod_limits), fields=(TARGET,))
+    return cap_for_pod(advice, shape.containers, vpa, _without_pod(limits, shape.pod_limits), fields=(TARGET_FIELD,))
 
 
-def _without_pod(limits: NamespaceLimits, own: Counts) -> NamespaceLimits:
+def _without_pod(limits: NamespaceLimits, own: ResourceAmounts) -> NamespaceLimits:
     """Where a pod has its own resources, LimitRanges for pods hold for those and not for its containers."""
     if not own:
         return limits
@@ -125,10 +193,10 @@ def _without_pod(limits: NamespaceLimits, own: Counts) -> NamespaceLimits:
         {resource: amount for resource, amount in bounds.items() if resource not in own}
         for bounds in (pod.least, pod.most)
     )
-    return NamespaceLimits(limits.container, Range(least, most, pod.default_limit, pod.ratio))
+    return NamespaceLimits(limits.container, ResourceRange(least, most, pod.default_limit, pod.ratio))
 
 
-def _ask(draft: Draft, capped: Mapping[str, CappedAdvice]) -> None:
+def _ask(draft: ResourceDraft, capped: Mapping[str, CappedResources]) -> None:
     for part in draft.parts:
         found = capped.get(part.container.name)
         if found is None or draft.resource not in found.target:
@@ -146,10 +214,10 @@ def _is_below(resource: str, container: ContainerShape, request: int) -> bool:
     limit = container.in_spec.limits.get(resource)
     if limit is None:
         return False
-    return limit == 0 or (request >= limit and is_rounded(resource, container.written.limits.get(resource)))
+    return limit == 0 or (request >= limit and is_rounded_up(resource, container.written.limits.get(resource)))
 
 
-def _sizes(drafts: Sequence[Draft], capped: Mapping[str, CappedAdvice]) -> Iterator[ContainerSize]:
+def _sizes(drafts: Sequence[ResourceDraft], capped: Mapping[str, CappedResources]) -> Iterator[ContainerSize]:
     for parts in zip(*[draft.parts for draft in drafts], strict=True):
         container = parts[0].container
         found = capped.get(container.name)
@@ -167,7 +235,7 @@ def _sizes(drafts: Sequence[Draft], capped: Mapping[str, CappedAdvice]) -> Itera
         yield ContainerSize(container, requests, limits, tuple(notes))
 
 
-def _notes(found: CappedAdvice, parts: Sequence[Part]) -> list[SizeNote]:
+def _notes(found: CappedResources, parts: Sequence[ContainerDraft]) -> list[SizeNote]:
     """What bounded the recommendation. It comes before what was done about limits, as upstream has it."""
     notes = [SizeNote(note.resource, note.reason, note.amount) for note in found.notes]
     for part in parts:
@@ -177,7 +245,7 @@ def _notes(found: CappedAdvice, parts: Sequence[Part]) -> list[SizeNote]:
     return notes
 
 
-def _limit_notes(found: CappedAdvice, parts: Sequence[Part]) -> list[SizeNote]:
+def _limit_notes(found: CappedResources, parts: Sequence[ContainerDraft]) -> list[SizeNote]:
     """What was done about the limits of a container, if some limit of it is set."""
     notes = []
     for part in parts:

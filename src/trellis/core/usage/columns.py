@@ -1,8 +1,13 @@
-"""What is usage counted in? The types of the columns, and the key of a row."""
+"""Columns: the array types, the key of a usage row, and tables made of columns.
+
+In a table a thing is a number, and each fact about it an entry in a column. Numbers that are released are given out
+again, so that columns are never longer than the most things there were at once.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Any, ClassVar, Generic, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +28,7 @@ class RowKey(NamedTuple):
     container: str
 
 
-def rounds(rows: IntColumn) -> list[IntColumn]:
+def split_into_rounds(rows: IntColumn) -> list[IntColumn]:
     """The positions of a batch, split so that no row comes twice in a part and each row's samples keep their order."""
     order = np.argsort(rows, kind="stable")
     ordered = rows[order]
@@ -33,3 +38,135 @@ def rounds(rows: IntColumn) -> list[IntColumn]:
     starts = np.flatnonzero(begins)
     turn = np.arange(len(rows)) - np.repeat(starts, np.diff(starts, append=len(rows)))
     return [np.sort(order[turn == number]) for number in range(int(turn.max()) + 1)]
+
+
+K = TypeVar("K", bound=Hashable)
+
+_FIRST_CAPACITY = 64
+
+
+class ColumnTable:
+    """Numbers in use, and columns that grow with them. A kind of table says which, and what is in them at first."""
+
+    # A fill's type is the column's: float, int or bool.
+    fills: ClassVar[Mapping[str, float | int | bool]] = {}
+
+    used: BoolColumn
+
+    def __init__(self) -> None:
+        self._free: list[int] = []
+        self._next = 0
+        self.used = np.zeros(0, dtype=np.bool_)
+        for name, fill in self.fills.items():
+            setattr(self, name, np.full(0, fill))
+
+    @property
+    def capacity(self) -> int:
+        """How many numbers the columns have room for."""
+        return len(self.used)
+
+    @property
+    def reach(self) -> int:
+        """One more than the highest number that was ever in use."""
+        return self._next
+
+    @property
+    def size(self) -> int:
+        """How many numbers are in use."""
+        return self._next - len(self._free)
+
+    @property
+    def nbytes(self) -> int:
+        """What the columns occupy."""
+        return self.used.nbytes + sum(self._column(name).nbytes for name in self.fills)
+
+    def numbers(self) -> IntColumn:
+        """The numbers in use, ascending."""
+        return np.flatnonzero(self.used)
+
+    def reset(self, numbers: IntColumn, names: Iterable[str]) -> None:
+        """Put into some columns what is in them at first."""
+        for name in names:
+            self._column(name)[numbers] = self.fills[name]
+
+    def take(self, count: int) -> IntColumn:
+        """So many numbers that were not in use, their columns as at first."""
+        return np.array([self._take() for _ in range(count)], dtype=np.int64)
+
+    def release(self, numbers: IntColumn) -> None:
+        """Give numbers back."""
+        self.used[numbers] = False
+        for name, fill in self.fills.items():
+            self._column(name)[numbers] = fill
+        self._free.extend(numbers.tolist())
+
+    def _take(self) -> int:
+        if self._free:
+            number = self._free.pop()
+        else:
+            number, self._next = self._next, self._next + 1
+            if number == self.capacity:
+                self._grow(max(2 * self.capacity, _FIRST_CAPACITY))
+        self.used[number] = True
+        return number
+
+    def _grow(self, capacity: int) -> None:
+        # Twice the room at least: over a life of growth each entry is copied once or twice.
+        self.used = _grown(self.used, capacity, False)
+        for name, fill in self.fills.items():
+            setattr(self, name, _grown(self._column(name), capacity, fill))
+
+    def _column(self, name: str) -> np.ndarray[Any, np.dtype[Any]]:
+        column: np.ndarray[Any, np.dtype[Any]] = getattr(self, name)
+        return column
+
+
+class KeyedTable(ColumnTable, Generic[K]):
+    """A table whose things have names."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._numbers: dict[K, int] = {}
+        self._keys: list[K | None] = []
+
+    def find(self, key: K) -> int:
+        """The number of a key; -1 if it has none."""
+        return self._numbers.get(key, -1)
+
+    def name(self, key: K) -> int:
+        """A number for a key that has none."""
+        number = self._take()
+        self._numbers[key] = number
+        if number == len(self._keys):
+            self._keys.append(key)
+        else:
+            self._keys[number] = key
+        return number
+
+    def keys(self, numbers: Iterable[int]) -> list[K]:
+        """What the numbers stand for; all of them are in use."""
+        return [self._keys[number] for number in numbers]  # type: ignore[misc]  # in use, so there is a key
+
+    def release(self, numbers: IntColumn) -> None:
+        """Give numbers back and forget their keys."""
+        for number in numbers.tolist():
+            key = self._keys[number]
+            if key is not None:
+                del self._numbers[key]
+            self._keys[number] = None
+        super().release(numbers)
+
+
+def _grown(column: np.ndarray[Any, np.dtype[Any]], capacity: int, fill: float) -> np.ndarray[Any, np.dtype[Any]]:
+    grown = np.full(capacity, fill, dtype=column.dtype)
+    grown[: len(column)] = column
+    return grown
+
+
+def find_run_starts(*columns: IntColumn) -> IntColumn:
+    """Where a run of equal entries begins, in columns whose equal entries are side by side."""
+    changed = np.zeros(len(columns[0]), dtype=np.bool_)
+    changed[:1] = True
+    for column in columns:
+        changed[1:] |= column[1:] != column[:-1]
+    return np.flatnonzero(changed)

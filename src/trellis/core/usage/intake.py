@@ -1,6 +1,6 @@
-"""What changes when a batch of samples arrives?
+"""Adds a batch of samples to histograms, history and runs.
 
-The whole batch at once, also where it has several samples of one container: late ones and repetitions are found first,
+The whole batch at once, also where it has several samples of one container: late and repeated ones are found first,
 and of memory only the highest of each window goes on to the histogram.
 """
 
@@ -10,17 +10,22 @@ from typing import NamedTuple
 
 import numpy as np
 
-from trellis.core.usage.columns import BoolColumn, FloatColumn, IntColumn, rounds
-from trellis.core.usage.history import CPU_SERIES, MEMORY_SERIES
-from trellis.core.usage.layout import MIN_WEIGHT
-from trellis.core.usage.peaks import add_peaks
-from trellis.core.usage.readings import Readings
-from trellis.core.usage.samples import LATE_SAMPLE, REPEATED_SAMPLE, Ingested, Measured, counted, screen
-from trellis.core.usage.sequences import grouped, highest_before, one_per_window
+from trellis.core.usage.columns import BoolColumn, FloatColumn, IntColumn, split_into_rounds
+from trellis.core.usage.histograms.bins import MIN_WEIGHT
+from trellis.core.usage.history.hourly import CPU_SERIES, MEMORY_SERIES
+from trellis.core.usage.peaks import Readings, add_peaks, find_highest_before, group_by_slot, reduce_to_windows
+from trellis.core.usage.samples import (
+    LATE_SAMPLE,
+    REPEATED_SAMPLE,
+    IngestResult,
+    Measurements,
+    count_dropped,
+    screen_samples,
+)
 from trellis.core.usage.state import UsageState
 
 
-class _Outcome(NamedTuple):
+class _IntakeResult(NamedTuple):
     """Which values of a resource were taken, and which came too late or again."""
 
     taken: BoolColumn
@@ -28,12 +33,12 @@ class _Outcome(NamedTuple):
     repeated: BoolColumn
 
 
-def take_in(state: UsageState, samples: Measured, slots: IntColumn, now: float) -> Ingested:
+def ingest_samples(state: UsageState, samples: Measurements, slots: IntColumn, now: float) -> IngestResult:
     """Add a batch to the histograms; `slots` are those of its containers, -1 for one that is not followed."""
-    screened = screen(samples, slots, now)
+    screened = screen_samples(samples, slots, now)
     rows = np.where(slots >= 0, state.slots.row[slots], -1) if state.slots.capacity else slots
     pods = _ready_pods(state, slots[screened.cpu | screened.memory])
-    cpu, memory = (_Outcome(*np.zeros((3, len(samples)), dtype=np.bool_)) for _ in range(2))
+    cpu, memory = (_IntakeResult(*np.zeros((3, len(samples)), dtype=np.bool_)) for _ in range(2))
     for values, sound, take, outcome in (
         (samples.cpu, screened.cpu, _take_cpu, cpu),
         (samples.memory, screened.memory, _take_memory, memory),
@@ -53,9 +58,9 @@ def take_in(state: UsageState, samples: Measured, slots: IntColumn, now: float) 
     touched[rows[accepted]] = True
     state.rows.mark_unsaved(np.flatnonzero(touched), now)
     order = {LATE_SAMPLE: cpu.late | memory.late, REPEATED_SAMPLE: cpu.repeated | memory.repeated}
-    return Ingested(
+    return IngestResult(
         accepted=int(np.count_nonzero(taken)),
-        dropped=screened.dropped | counted(order),
+        dropped=screened.dropped | count_dropped(order),
         touched=np.flatnonzero(touched),
         slots=slots[accepted],
         rows=rows[accepted],
@@ -69,15 +74,15 @@ def _grouped(slots: IntColumn, sound: BoolColumn) -> IntColumn | slice:
     if sound.all() and (slots[1:] >= slots[:-1]).all():
         return slice(None)
     here = np.flatnonzero(sound)
-    return here[grouped(slots[here])]
+    return here[group_by_slot(slots[here])]
 
 
 def _only(values: FloatColumn, taken: BoolColumn) -> FloatColumn:
     return values if taken.all() else np.where(taken, values, np.nan)
 
 
-def _take_cpu(state: UsageState, found: Readings) -> _Outcome:
-    last = np.fmax(state.slots.last_cpu[found.slots], highest_before(found.slots, found.times))
+def _take_cpu(state: UsageState, found: Readings) -> _IntakeResult:
+    last = np.fmax(state.slots.last_cpu[found.slots], find_highest_before(found.slots, found.times))
     late, repeated = found.times < last, found.times == last
     taken = ~(late | repeated)
     new = found.only(taken)
@@ -87,23 +92,23 @@ def _take_cpu(state: UsageState, found: Readings) -> _Outcome:
     if state.totals.size:
         whole = new.of_workload(state.rows.total).only(state.rows.total[new.rows] >= 0)
         state.cpu_total.add(whole.rows, whole.times, whole.values, MIN_WEIGHT)
-    return _Outcome(taken, late, repeated)
+    return _IntakeResult(taken, late, repeated)
 
 
-def _take_memory(state: UsageState, found: Readings) -> _Outcome:
+def _take_memory(state: UsageState, found: Readings) -> _IntakeResult:
     table = state.slots
     last = table.last_memory[found.slots]
-    late = found.times < np.fmax(last, highest_before(found.slots, found.times))
+    late = found.times < np.fmax(last, find_highest_before(found.slots, found.times))
     # A second value for one time counts if it is higher. One that is not changes nothing, and so is no second sample.
     peaks = np.fmax(table.memory_peak[found.slots], table.oom_peak[found.slots])
     repeated = (found.times == last) & (found.values <= peaks)
     taken = ~(late | repeated)
     new = found.only(taken)
-    highest = one_per_window(new, table.window_end[new.slots], state.rows.memory_window[new.rows])
-    for turn in rounds(highest.slots):
+    highest = reduce_to_windows(new, table.window_end[new.slots], state.rows.memory_window[new.rows])
+    for turn in split_into_rounds(highest.slots):
         add_peaks(state, highest.at(turn), killed=False)
     table.last_memory[new.slots] = new.times
-    return _Outcome(taken, late, repeated)
+    return _IntakeResult(taken, late, repeated)
 
 
 def _ready_pods(state: UsageState, slots: IntColumn) -> IntColumn:
@@ -129,7 +134,7 @@ def _ready_pods(state: UsageState, slots: IntColumn) -> IntColumn:
 
 
 def _add_history(
-    state: UsageState, rows: IntColumn, samples: Measured, cpu_taken: BoolColumn, memory_taken: BoolColumn
+    state: UsageState, rows: IntColumn, samples: Measurements, cpu_taken: BoolColumn, memory_taken: BoolColumn
 ) -> None:
     if not state.history.size:
         return
@@ -143,7 +148,7 @@ def _add_history(
 
 
 def _add_runs(
-    state: UsageState, slots: IntColumn, rows: IntColumn, samples: Measured, taken: tuple[BoolColumn, BoolColumn]
+    state: UsageState, slots: IntColumn, rows: IntColumn, samples: Measurements, taken: tuple[BoolColumn, BoolColumn]
 ) -> None:
     if not state.runs.size:
         return

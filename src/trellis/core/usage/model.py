@@ -1,6 +1,6 @@
-"""What has every container used? The one mutable value of the core.
+"""The usage model: what every container has used. It is the one mutable value of the core.
 
-A model belongs to one thread. Pods are followed, samples and OOM kills come in, rows are saved and restored, and a view
+A model belongs to one thread. Pods are tracked, samples and OOM kills come in, rows are saved and restored, and a view
 of all rows goes out to recommenders. History survives whatever happens to pods: only `collect` forgets rows.
 """
 
@@ -12,22 +12,22 @@ import msgspec
 import numpy as np
 
 from trellis.base.errors import InvalidCheckpoint
-from trellis.core.model.ooms import OomKill
-from trellis.core.model.pods import FollowedPod
-from trellis.core.usage import collecting, ooms, restoring, row_checkpoints
-from trellis.core.usage.checkpoints import SavedRow
+from trellis.core.cluster.oom_kills import OomKill
+from trellis.core.usage import oom_peaks, retention
+from trellis.core.usage.checkpoints import saved_rows
+from trellis.core.usage.checkpoints.format import SavedRow
 from trellis.core.usage.columns import IntColumn, RowKey
-from trellis.core.usage.followed import FollowedPods
-from trellis.core.usage.intake import take_in
-from trellis.core.usage.ooms import OomRecord, SeenKills
-from trellis.core.usage.rows import VpaKey
-from trellis.core.usage.samples import Ingested, Measured, Samples
+from trellis.core.usage.intake import ingest_samples
+from trellis.core.usage.oom_peaks import CountedKills, OomRecord
+from trellis.core.usage.row_tables import VpaKey
+from trellis.core.usage.samples import IngestResult, Measurements, Samples
 from trellis.core.usage.settings import Tuning, UsageSettings
 from trellis.core.usage.state import UsageState
-from trellis.core.usage.view import RowsView, rows_view
+from trellis.core.usage.tracked_pods import TrackedPod, TrackedPods
+from trellis.core.usage.view import RowsView, build_rows_view
 
 
-class Sizes(msgspec.Struct, frozen=True):
+class UsageModelSizes(msgspec.Struct, frozen=True):
     """How much a model holds. `names` are keys of rows, pods and containers; `bytes` are those of its columns."""
 
     vpas: int
@@ -46,15 +46,15 @@ class UsageModel:
     def __init__(self, settings: UsageSettings = UsageSettings()) -> None:  # noqa: B008 - frozen, so that one can serve all
         self.settings = settings
         self._state = UsageState(settings)
-        self._pods = FollowedPods(self._state.slots)
-        self._seen = SeenKills()
+        self._pods = TrackedPods(self._state.slots)
+        self._seen = CountedKills()
 
     @property
     def namespaces(self) -> list[str]:
         """Where pods are followed: who stops following a namespace says so with no pods."""
         return self._pods.namespaces
 
-    def follow(self, namespace: str, pods: Sequence[FollowedPod], now: float) -> None:
+    def follow(self, namespace: str, pods: Sequence[TrackedPod], now: float) -> None:
         """Follow exactly these pods of a namespace. Samples of others are not stored."""
         for pod, slots in self._pods.follow(namespace, pods, now):
             for container, slot in zip(pod.containers, slots, strict=True):
@@ -87,22 +87,22 @@ class UsageModel:
         """Remember the last runs of the rows of exactly these VPAs (namespace, name)."""
         self._state.keep_runs(vpas)
 
-    def ingest(self, samples: Samples, now: float) -> Ingested:
+    def ingest(self, samples: Samples, now: float) -> IngestResult:
         """Take in a batch of samples, live or of old times; those of one container are in the order of their times."""
         slots = self._pods.lookup(samples.namespaces, samples.pods, samples.containers)
-        return take_in(self._state, samples.measured, slots, now)
+        return ingest_samples(self._state, samples.measured, slots, now)
 
     def slots(self, namespaces: Sequence[str], pods: Sequence[str], containers: Sequence[str]) -> IntColumn:
         """The numbers of followed containers, for as long as they are followed; -1 where one is not."""
         return self._pods.lookup(namespaces, pods, containers)
 
-    def ingest_at(self, slots: IntColumn, measured: Measured, now: float) -> Ingested:
+    def ingest_at(self, slots: IntColumn, measured: Measurements, now: float) -> IngestResult:
         """Take in a batch of the containers of such numbers, as `ingest` does: for who has many samples of few."""
-        return take_in(self._state, measured, slots, now)
+        return ingest_samples(self._state, measured, slots, now)
 
     def record_ooms(self, kills: Sequence[OomKill], now: float) -> OomRecord:
         """Count OOM kills, each once; also those of pods that departed a few minutes ago."""
-        return ooms.record(self._state, self._pods, self._seen, kills, now)
+        return oom_peaks.record_oom_kills(self._state, self._pods, self._seen, kills, now)
 
     def restore(self, saved: SavedRow) -> None:
         """Merge a checkpoint into its row, once; a bad one raises `InvalidCheckpoint` and changes nothing."""
@@ -111,11 +111,11 @@ class UsageModel:
 
     def restore_all(self, saved: Sequence[SavedRow]) -> dict[RowKey, InvalidCheckpoint]:
         """Merge many checkpoints, ten times faster than one by one; those that are refused do not stop the others."""
-        return restoring.restore(self._state, saved)
+        return saved_rows.restore_checkpoints(self._state, saved)
 
     def saved(self, rows: IntColumn, now: float) -> list[SavedRow]:
         """Rows as checkpoints have them."""
-        return row_checkpoints.saved_rows(self._state, rows, now)
+        return saved_rows.save_rows(self._state, rows, now)
 
     def due(self, now: float, limit: int) -> IntColumn:
         """At most so many rows that have something unsaved: OOM kills first, then what has waited for longest."""
@@ -131,15 +131,15 @@ class UsageModel:
 
     def abandon(self, namespace: str, vpa: str) -> None:
         """Empty the rows of a VPA for which somebody else remembers from now on."""
-        collecting.abandon(self._state, (namespace, vpa))
+        retention.abandon_vpa(self._state, (namespace, vpa))
 
     def collect(self, alive: Collection[VpaKey], now: float) -> list[RowKey]:
         """Forget what can be forgotten; the rows that went. `alive` are all VPAs (namespace, name) there are."""
-        return collecting.collect(self._state, self._pods, self._seen, alive, now)
+        return retention.forget_unused(self._state, self._pods, self._seen, alive, now)
 
     def view(self, rows: IntColumn | None = None) -> RowsView:
         """Given rows, or all, as recommenders see them; it holds until the model changes."""
-        return rows_view(self._state, rows)
+        return build_rows_view(self._state, rows)
 
     def find(self, keys: Sequence[RowKey]) -> IntColumn:
         """The rows of keys; -1 where there is none."""
@@ -149,10 +149,10 @@ class UsageModel:
         """Whose rows they are."""
         return self._state.rows.keys(rows.tolist())
 
-    def sizes(self) -> Sizes:
+    def sizes(self) -> UsageModelSizes:
         """How much there is of everything."""
         state = self._state
-        return Sizes(
+        return UsageModelSizes(
             vpas=state.vpas.size,
             rows=state.rows.size,
             slots=state.slots.size,

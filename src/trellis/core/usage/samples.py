@@ -1,4 +1,4 @@
-"""Which samples can be used, and why not the others?"""
+"""Batches of usage samples, and the reasons for which samples are dropped."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from trellis.base.errors import InternalError
-from trellis.base.reason import Reason, Severity
+from trellis.base.reasons import Reason, Severity
 from trellis.core.usage.columns import BoolColumn, FloatColumn, IntColumn
 
 MOST_CORES = 100_000.0
@@ -33,7 +33,7 @@ LATE_SAMPLE = Reason("LateSample", "A usage sample was left out: a newer one of 
 REPEATED_SAMPLE = Reason("RepeatedSample", "A usage sample was left out: the one of that time is known already.")
 
 
-class Measured(msgspec.Struct, frozen=True):
+class Measurements(msgspec.Struct, frozen=True):
     """Usage at some times, in columns of equal length: cores and bytes, NaN where nobody measured."""
 
     times: FloatColumn
@@ -63,9 +63,9 @@ class Samples(msgspec.Struct, frozen=True):
         return len(self.times)
 
     @property
-    def measured(self) -> Measured:
+    def measured(self) -> Measurements:
         """The same without the names."""
-        return Measured(self.times, self.cpu, self.memory)
+        return Measurements(self.times, self.cpu, self.memory)
 
     @classmethod
     def empty(cls) -> Samples:
@@ -87,7 +87,7 @@ class Samples(msgspec.Struct, frozen=True):
         )
 
 
-class Ingested(msgspec.Struct, frozen=True):
+class IngestResult(msgspec.Struct, frozen=True):
     """What became of a batch.
 
     `accepted` counts samples of which CPU or memory was taken; `dropped` counts, by reason code, samples of which one
@@ -104,7 +104,7 @@ class Ingested(msgspec.Struct, frozen=True):
     memory: FloatColumn
 
 
-class Screened(msgspec.Struct, frozen=True):
+class ScreenedSamples(msgspec.Struct, frozen=True):
     """Which values of a batch make sense, before it is asked what came before them."""
 
     cpu: BoolColumn
@@ -112,7 +112,7 @@ class Screened(msgspec.Struct, frozen=True):
     dropped: dict[str, int]
 
 
-def screen(samples: Measured, slots: IntColumn, now: float) -> Screened:
+def screen_samples(samples: Measurements, slots: IntColumn, now: float) -> ScreenedSamples:
     """Look at each sample by itself."""
     known = slots >= 0
     has_cpu, has_memory = ~np.isnan(samples.cpu), ~np.isnan(samples.memory)
@@ -122,10 +122,10 @@ def screen(samples: Measured, slots: IntColumn, now: float) -> Screened:
     usable = known & filled & ~future & ~ancient
     negative_cpu, negative_memory = samples.cpu < 0, samples.memory < 0
     absurd_cpu, absurd_memory = samples.cpu > MOST_CORES, samples.memory > MOST_BYTES
-    return Screened(
+    return ScreenedSamples(
         cpu=usable & has_cpu & ~negative_cpu & ~absurd_cpu,
         memory=usable & has_memory & ~negative_memory & ~absurd_memory,
-        dropped=counted(
+        dropped=count_dropped(
             {
                 UNKNOWN_CONTAINER: ~known,
                 EMPTY_SAMPLE: known & ~filled,
@@ -137,7 +137,7 @@ def screen(samples: Measured, slots: IntColumn, now: float) -> Screened:
     )
 
 
-def counted(dropped: dict[Reason, BoolColumn]) -> dict[str, int]:
+def count_dropped(dropped: dict[Reason, BoolColumn]) -> dict[str, int]:
     """How many samples were dropped, by the code of the reason; reasons that hold for none are left out."""
     numbers = {reason.code: int(np.count_nonzero(which)) for reason, which in dropped.items()}
     return {code: number for code, number in numbers.items() if number}

@@ -1,4 +1,4 @@
-"""How is usage counted? What can be set for all rows, and what a VPA can set for its own."""
+"""Settings of the usage model: those of all rows, and those that a VPA may override for its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does the usage model consist of? Rows, slots, banks and rings, and what making and forgetting a row means."""
+"""The state behind the usage model: its tables, banks and history, and the changes that concern several of them."""
 
 from __future__ import annotations
 
@@ -6,15 +6,13 @@ from collections.abc import Collection
 
 import numpy as np
 
-from trellis.core.usage.bank import FEW_ROWS, Bank
-from trellis.core.usage.columns import BoolColumn, IntColumn, RowKey
-from trellis.core.usage.history import History
-from trellis.core.usage.layout import CPU, CPU_TOTAL, MEMORY, MEMORY_TOTAL
-from trellis.core.usage.rows import RowTable, VpaKey, VpaTable
-from trellis.core.usage.runs import Runs
+from trellis.core.usage.columns import BoolColumn, ColumnTable, IntColumn, RowKey
+from trellis.core.usage.histograms.bank import FEW_ROWS, HistogramBank
+from trellis.core.usage.histograms.bins import CPU_BINS, CPU_TOTAL_BINS, MEMORY_BINS, MEMORY_TOTAL_BINS
+from trellis.core.usage.history.hourly import HourlyHistory
+from trellis.core.usage.history.runs import RunHistory
+from trellis.core.usage.row_tables import RowTable, SlotTable, VpaKey, VpaTable
 from trellis.core.usage.settings import Tuning, UsageSettings
-from trellis.core.usage.slots import SlotTable
-from trellis.core.usage.tables import Table
 
 
 class UsageState:
@@ -25,13 +23,13 @@ class UsageState:
         self.vpas = VpaTable()
         self.rows = RowTable()
         self.slots = SlotTable()
-        self.cpu = Bank(CPU, settings.cpu_half_life)
-        self.memory = Bank(MEMORY, settings.memory_half_life)
-        self.totals = Table()
-        self.cpu_total = Bank(CPU_TOTAL, settings.cpu_half_life, FEW_ROWS)
-        self.memory_total = Bank(MEMORY_TOTAL, settings.memory_half_life, FEW_ROWS)
-        self.history = History(settings.history_days)
-        self.runs = Runs()
+        self.cpu = HistogramBank(CPU_BINS, settings.cpu_half_life)
+        self.memory = HistogramBank(MEMORY_BINS, settings.memory_half_life)
+        self.totals = ColumnTable()
+        self.cpu_total = HistogramBank(CPU_TOTAL_BINS, settings.cpu_half_life, FEW_ROWS)
+        self.memory_total = HistogramBank(MEMORY_TOTAL_BINS, settings.memory_half_life, FEW_ROWS)
+        self.history = HourlyHistory(settings.history_days)
+        self.runs = RunHistory()
         self.tunings: dict[RowKey, Tuning] = {}
         self._with_totals: set[VpaKey] = set()
         self._with_history: set[VpaKey] = set()

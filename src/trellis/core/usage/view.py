@@ -1,14 +1,14 @@
-"""What does a recommender see of the usage?"""
+"""The view of usage rows that recommenders read."""
 
 from __future__ import annotations
 
 import msgspec
 import numpy as np
 
-from trellis.core.usage.bank import Bank
 from trellis.core.usage.columns import BoolColumn, FloatColumn, IntColumn, RowKey
-from trellis.core.usage.history import History
-from trellis.core.usage.runs import Runs
+from trellis.core.usage.histograms.bank import HistogramBank
+from trellis.core.usage.history.hourly import HourlyHistory
+from trellis.core.usage.history.runs import RunHistory
 from trellis.core.usage.settings import DAY
 from trellis.core.usage.state import UsageState
 
@@ -41,12 +41,12 @@ class RowsView(msgspec.Struct, frozen=True):
     """What each row is called in `history`; -1 if none is kept."""
     run_rows: IntColumn
     """What each row is called in `runs`; -1 if they are not remembered."""
-    cpu: Bank
-    memory: Bank
-    cpu_total: Bank
-    memory_total: Bank
-    history: History
-    runs: Runs
+    cpu: HistogramBank
+    memory: HistogramBank
+    cpu_total: HistogramBank
+    memory_total: HistogramBank
+    history: HourlyHistory
+    runs: RunHistory
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -90,7 +90,7 @@ _COLUMNS = (
 )
 
 
-def rows_view(state: UsageState, rows: IntColumn | None) -> RowsView:
+def build_rows_view(state: UsageState, rows: IntColumn | None) -> RowsView:
     """A view of given rows, or of all."""
     table = state.rows
     current = _current(state)

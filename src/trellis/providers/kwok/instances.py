@@ -1,35 +1,137 @@
-"""How far is each node of a group, and what does it need to get further?"""
+"""The order that a Node carries, how far its instance is, and what it needs next.
+
+All that is known of an order stands on its Node, so that any process can go on with it. Until its boot time is over
+a node carries a taint that keeps pods away. By then it is given to kwok, which knows its nodes by an annotation, as
+it is shipped, or by a label:
+
+- By a label, a node gets it when it has booted, and is not ready before.
+- By an annotation, kwok looks at nodes only when they are new (seen in 0.8), so that they have it from the beginning
+  and are ready at once. The taint alone makes them wait.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+import re
+from collections.abc import Collection, Iterator
+from datetime import UTC, datetime
+from functools import lru_cache
+from itertools import chain
+from typing import Any, Final
 
 import msgspec
 
+from trellis.api.kinds.kwok_node_group import (
+    BOOT_SECONDS_ANNOTATION,
+    FAILURE_MODE_ANNOTATION,
+    KWOK_KEY,
+    ORDERED_AT_ANNOTATION,
+    STARTING_TAINT,
+    GroupFailureMode,
+)
 from trellis.api.kube.nodes import Node
-from trellis.api.kwok_groups import KWOK_KEY, STARTING_TAINT, Mishap
-from trellis.base.reason import Reason, Severity
-from trellis.core.buffers.said import Said
-from trellis.core.nodes.groups import Instance, InstanceState
-from trellis.kube.actions import Action, PatchObject, target_of
-from trellis.kube.patches import merge_patch
+from trellis.base.detailed_reason import DetailedReason
+from trellis.base.errors import InvalidTime
+from trellis.base.reasons import Reason, Severity
+from trellis.base.times import format_micro_time, parse_time
+from trellis.core.nodes.node_groups import Instance, InstanceState
 from trellis.kube.resources import NODES
-from trellis.providers.kwok.orders import KWOK_VALUE, order_of
+from trellis.kube.write.actions import Action, PatchObject, target_of
+from trellis.kube.write.patches import merge_patch
+
+KWOK_VALUE: Final = "fake"
+
+_HIGHEST: Final = 9_999_999
+_LONGEST_BOOT: Final = 86_400.0
+
+
+class KwokOrder(msgspec.Struct, frozen=True):
+    """When a node was ordered, how long it boots, and what goes wrong."""
+
+    at: float
+    boot_seconds: float
+    mishap: str = ""
+
+    @property
+    def due(self) -> float:
+        """When it has booted."""
+        return self.at + self.boot_seconds
+
+    @property
+    def annotations(self) -> dict[str, str]:
+        """As it stands on the node; kwok gets no node that is not to come up."""
+        at = format_micro_time(datetime.fromtimestamp(self.at, UTC))
+        fate = {FAILURE_MODE_ANNOTATION: self.mishap} if self.mishap else {KWOK_KEY: KWOK_VALUE}
+        return {ORDERED_AT_ANNOTATION: at, BOOT_SECONDS_ANNOTATION: repr(self.boot_seconds), **fate}
+
+
+def read_order(node: Node) -> KwokOrder:
+    """What a node says about its order; one that says nothing sensible was up when it was made."""
+    notes, made = node.metadata.annotations, node.metadata.creation_timestamp
+    at = _parse_instant(notes.get(ORDERED_AT_ANNOTATION, ""))
+    if at is None:
+        at = made.timestamp() if made is not None else 0.0
+    return KwokOrder(at, _parse_seconds(notes.get(BOOT_SECONDS_ANNOTATION, "")), notes.get(FAILURE_MODE_ANNOTATION, ""))
+
+
+def build_node(document: dict[str, Any], name: str, order: KwokOrder) -> dict[str, Any]:
+    """The Node to create for an order, from that of its group."""
+    labels = {key: value for key, value in document["metadata"]["labels"].items() if key != KWOK_KEY}
+    starting = {"key": STARTING_TAINT, "effect": "NoSchedule"}
+    return {
+        **document,
+        "metadata": {
+            "name": name,
+            "labels": {**labels, "kubernetes.io/hostname": name},
+            "annotations": order.annotations,
+        },
+        "spec": {"providerID": f"kwok://{name}", "taints": [*document["spec"].get("taints", ()), starting]},
+        "status": {key: value for key, value in document["status"].items() if key != "conditions"},
+    }
+
+
+def free_names(group: str, taken: Collection[str]) -> Iterator[str]:
+    """Names for new nodes of a group; as long as no node comes or goes, always the same.
+
+    They go on after the highest, so that a node rarely gets the name of one that has just gone.
+    """
+    form = re.compile(rf"{re.escape(group)}-([0-9]{{1,7}})")
+    highest = max((int(match[1]) for name in taken if (match := form.fullmatch(name))), default=0)
+    for number in chain(range(highest + 1, _HIGHEST + 1), range(1, highest)):
+        if (name := f"{group}-{number}") not in taken:
+            yield name
+
+
+# Asked of every node in every pass; reading a time takes longer than the rest of a node.
+@lru_cache(maxsize=16_384)
+def _parse_instant(text: str) -> float | None:
+    try:
+        return parse_time(text).timestamp()
+    except InvalidTime:
+        return None
+
+
+def _parse_seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        return 0.0
+    return min(seconds, _LONGEST_BOOT) if seconds >= 0 else 0.0
+
 
 NODE_FAILED_TO_START = Reason("NodeFailedToStart", "A node was ordered and failed while it started.", Severity.WARNING)
 
-_NEVER_UP: Final = (Mishap.NEVER_COME_UP, Mishap.FAIL_TO_START)
+_NEVER_READY: Final = (GroupFailureMode.NEVER_COME_UP, GroupFailureMode.FAIL_TO_START)
 
 
-def instance_of(node: Node, now: float) -> Instance:
+def build_instance(node: Node, now: float) -> Instance:
     """A node as an instance of its group, whose id is its name."""
-    name, order, leaving = node.metadata.name, order_of(node), node.metadata.deletion_timestamp
+    name, order, leaving = node.metadata.name, read_order(node), node.metadata.deletion_timestamp
     if leaving is not None:
         return Instance(name, InstanceState.LEAVING, leaving.timestamp(), name)
     if not is_starting(node):
         return Instance(name, InstanceState.RUNNING, order.due, name)
-    if order.mishap == Mishap.FAIL_TO_START and now >= order.due:
-        error = Said(NODE_FAILED_TO_START, "there was no machine for it")
+    if order.mishap == GroupFailureMode.FAIL_TO_START and now >= order.due:
+        error = DetailedReason(NODE_FAILED_TO_START, "there was no machine for it")
         return Instance(name, InstanceState.FAILED, order.due, name, error)
     return Instance(name, InstanceState.ORDERED, order.at, name)
 
@@ -39,14 +141,14 @@ def is_starting(node: Node) -> bool:
     return any(taint.key == STARTING_TAINT for taint in node.spec.taints)
 
 
-def needed_by(node: Node, now: float) -> Action | float | None:
+def next_action(node: Node, now: float) -> Action | float | None:
     """What a node that starts needs now, or when it will need something; None if it is on its own."""
     if node.metadata.deletion_timestamp is not None or not is_starting(node):
         return None
-    order = order_of(node)
+    order = read_order(node)
     if now < order.due:
-        return None if order.mishap == Mishap.NEVER_COME_UP else order.due
-    if order.mishap in _NEVER_UP:
+        return None if order.mishap == GroupFailureMode.NEVER_COME_UP else order.due
+    if order.mishap in _NEVER_READY:
         return None
     if node.metadata.labels.get(KWOK_KEY) != KWOK_VALUE:
         given = {"metadata": {"labels": {KWOK_KEY: KWOK_VALUE}}}

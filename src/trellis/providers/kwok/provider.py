@@ -1,6 +1,6 @@
-"""How are kwok nodes ordered and given back? By creating and deleting Nodes, which is all that a kwok node is.
+"""The kwok provider: orders nodes by creating Node objects and releases them by deleting Node objects.
 
-An order creates the Node at once, so that it cannot be lost, and keeps kwok and the scheduler away from it until its
+An order creates the Node at once, so that it cannot be lost, and holds kwok and the scheduler off until its
 boot time is over. Groups fail as their declarations say.
 """
 
@@ -13,19 +13,17 @@ from typing import Any, Final
 
 import msgspec
 
-from trellis.api.kube.config_maps import ConfigMap
+from trellis.api.kinds.kwok_node_group import GROUP_LABEL, GroupFailureMode
+from trellis.api.kube.coordination import ConfigMap
 from trellis.api.kube.nodes import Node
-from trellis.api.kwok_groups import GROUP_LABEL, Mishap
-from trellis.base.counted import counted
-from trellis.base.reason import Reason, Severity
-from trellis.core.buffers.said import Said
-from trellis.core.nodes.groups import GroupState, InstanceState
-from trellis.core.nodes.sizes import why_no_order, why_no_release
-from trellis.kube.actions import Action, CreateObject, DeleteObject, Target, target_of
+from trellis.base.detailed_reason import DetailedReason
+from trellis.base.reasons import Reason, Severity
+from trellis.base.wording import pluralize
+from trellis.core.nodes.node_groups import GroupState, InstanceState, why_no_order, why_no_release
 from trellis.kube.resources import NODES
-from trellis.providers.kwok.declared import Declarations, Declared, read_declarations
-from trellis.providers.kwok.instances import instance_of, needed_by
-from trellis.providers.kwok.orders import Order, free_names, ordered_node
+from trellis.kube.write.actions import Action, CreateObject, DeleteObject, Target, target_of
+from trellis.providers.kwok.declarations import Declarations, DeclaredGroup, read_declarations
+from trellis.providers.kwok.instances import KwokOrder, build_instance, build_node, free_names, next_action
 from trellis.providers.protocol import UNKNOWN_GROUP, GroupProblem, Groups, Ordered, Released, Steps, Tended
 
 ORDER_REFUSED = Reason("NodeOrderRefused", "The provider has refused an order for nodes.", Severity.WARNING)
@@ -68,11 +66,11 @@ class KwokProvider:
         if refused is not None:
             return Ordered(error=refused)
         missing = max(0, target - state.target)
-        well = min(missing, _well(declared, state.target))
+        well = min(missing, _healthy_left(declared, state.target))
         names = list(islice(free_names(group, {node.metadata.name for node in view.nodes}), missing))
         if well < missing and declared.fails is not None:
-            return await _failing(declared, names, well, now)
-        return _ordered(declared, names, now)
+            return await _fail_order(declared, names, well, now)
+        return _build_order(declared, names, now)
 
     async def release(self, group: str, instances: Sequence[str], now: float, /) -> Released:
         """Delete Nodes; kwok lets go of them by itself."""
@@ -95,7 +93,7 @@ class KwokProvider:
         """Give nodes that have booted to kwok, and let pods onto those that are ready. Groups are not asked."""
         return await asyncio.to_thread(_tended, await self._view(), now)
 
-    async def _view(self) -> _View:
+    async def _view(self) -> _ProviderView:
         seen = self._look()
         declared = await self._declared(seen.config)
         members: dict[str, list[Node]] = {}
@@ -103,7 +101,7 @@ class KwokProvider:
             group = node.metadata.labels.get(GROUP_LABEL)
             if group:
                 members.setdefault(group, []).append(node)
-        return _View(declared, seen.nodes, members)
+        return _ProviderView(declared, seen.nodes, members)
 
     async def _declared(self, config: ConfigMap | None) -> Declarations:
         """What a ConfigMap declares, read once: hundreds of groups take longer than others can wait for the loop."""
@@ -113,7 +111,7 @@ class KwokProvider:
             return self._read[1]
 
 
-class _View(msgspec.Struct, frozen=True):
+class _ProviderView(msgspec.Struct, frozen=True):
     """What there is at one moment."""
 
     declared: Declarations
@@ -121,69 +119,71 @@ class _View(msgspec.Struct, frozen=True):
     members: dict[str, list[Node]]
 
     def state(self, group: str, now: float) -> GroupState:
-        instances = tuple(instance_of(node, now) for node in self.members.get(group, ()))
+        instances = tuple(build_instance(node, now) for node in self.members.get(group, ()))
         target = sum(each.state is not InstanceState.LEAVING for each in instances)
         return GroupState(self.declared.groups[group].group, target, instances)
 
 
-def _groups(view: _View, now: float) -> Groups:
+def _groups(view: _ProviderView, now: float) -> Groups:
     states = tuple(view.state(name, now) for name in view.declared.groups)
     told = {problem.group for problem in view.declared.problems}
     gone = [
-        GroupProblem(name, Said(GROUP_GONE, f"nothing declares the group {name} of {counted(len(nodes), 'node')}"))
+        GroupProblem(
+            name, DetailedReason(GROUP_GONE, f"nothing declares the group {name} of {pluralize(len(nodes), 'node')}")
+        )
         for name, nodes in sorted(view.members.items())
         if name not in view.declared.groups and name not in told
     ]
     return Groups(states, (*view.declared.problems, *gone))
 
 
-def _tended(view: _View, now: float) -> Tended:
-    needs = [needed_by(node, now) for nodes in view.members.values() for node in nodes]
+def _tended(view: _ProviderView, now: float) -> Tended:
+    needs = [next_action(node, now) for nodes in view.members.values() for node in nodes]
     later = [need for need in needs if isinstance(need, float)]
     actions = (need for need in needs if need is not None and not isinstance(need, float))
     return Tended(_one_step(actions), min(later, default=None))
 
 
-def _unknown(group: str) -> Said:
-    return Said(UNKNOWN_GROUP, f"there is no group {group}")
+def _unknown(group: str) -> DetailedReason:
+    return DetailedReason(UNKNOWN_GROUP, f"there is no group {group}")
 
 
-def _well(declared: Declared, target: int) -> int:
+def _healthy_left(declared: DeclaredGroup, target: int) -> int:
     """How many more nodes of a group can be had before it fails."""
     if declared.fails is None:
         return declared.group.max_size
     return max(0, (declared.fails.after or 0) - target)
 
 
-def _ordered(declared: Declared, names: Sequence[str], now: float) -> Ordered:
+def _build_order(declared: DeclaredGroup, names: Sequence[str], now: float) -> Ordered:
     return Ordered(tuple(names), _one_step(_creations(declared, declared.document, names, now)))
 
 
-async def _failing(declared: Declared, names: Sequence[str], well: int, now: float) -> Ordered:
+async def _fail_order(declared: DeclaredGroup, names: Sequence[str], well: int, now: float) -> Ordered:
     """The first nodes of an order are well, and this is what becomes of the others."""
     how = declared.fails.how if declared.fails is not None else ""
     good, bad = names[:well], names[well:]
     done = _creations(declared, declared.document, good, now)
     match how:
-        case Mishap.HANG:
+        case GroupFailureMode.HANG:
             await asyncio.get_running_loop().create_future()
-        case Mishap.REFUSE_ORDERS:
-            refused = f"{len(bad)} of {counted(len(names), 'node')}"
-            error = Said(ORDER_REFUSED, f"{declared.group.name} has no machine for {refused}")
+        case GroupFailureMode.REFUSE_ORDERS:
+            refused = f"{len(bad)} of {pluralize(len(names), 'node')}"
+            error = DetailedReason(ORDER_REFUSED, f"{declared.group.name} has no machine for {refused}")
             return Ordered(tuple(good), _one_step(done), error)
-        case Mishap.OTHER_SHAPE:
+        case GroupFailureMode.OTHER_SHAPE:
             done += _creations(declared, declared.other_document, bad, now)
-        case Mishap.NEVER_COME_UP | Mishap.FAIL_TO_START:
+        case GroupFailureMode.NEVER_COME_UP | GroupFailureMode.FAIL_TO_START:
             done += _creations(declared, declared.document, bad, now, how)
     # Orders that are lost are confirmed like all others.
     return Ordered(tuple(names), _one_step(done))
 
 
 def _creations(
-    declared: Declared, document: dict[str, Any], names: Sequence[str], now: float, mishap: str = ""
+    declared: DeclaredGroup, document: dict[str, Any], names: Sequence[str], now: float, mishap: str = ""
 ) -> list[Action]:
-    order = Order(now, declared.group.boot_seconds, mishap)
-    return [CreateObject(Target(NODES, name), ordered_node(document, name, order)) for name in names]
+    order = KwokOrder(now, declared.group.boot_seconds, mishap)
+    return [CreateObject(Target(NODES, name), build_node(document, name, order)) for name in names]
 
 
 def _one_step(actions: Iterable[Action]) -> Steps:

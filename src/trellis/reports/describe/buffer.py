@@ -1,25 +1,17 @@
-"""What a Buffer will do, in sentences."""
+"""Describes a Buffer in sentences."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from trellis.api.resolve import (
-    EffectiveBuffer,
-    FixedReplicas,
-    GivenPods,
-    NodeClassTotals,
-    PercentOfReplicas,
-    Strategy,
-)
-from trellis.base.counted import counted
-from trellis.base.readable import RESOURCE_WORDS
-from trellis.core.buffers import BufferSettings, NodesOfClass, Said, class_labels
-from trellis.core.buffers.node_classes import NODE_CLASS_CONTRADICTED, Chunks, split
-from trellis.core.buffers.shapes import given_shape
+from trellis.api.resolve import EffectiveBuffer, FixedReplicas, GivenPods, NodeClassTotals, PercentOfReplicas, Strategy
+from trellis.base.wording import RESOURCE_WORDS, pluralize
+from trellis.core.buffers import BufferSettings, DetailedReason, NodeClassFacts, find_class_labels
+from trellis.core.buffers.node_classes import NODE_CLASS_CONTRADICTED, NodeClassChunks, split_into_chunks
+from trellis.core.buffers.shapes import shape_from_spec
+from trellis.core.cluster.json_patches import format_resource_amount
 from trellis.core.fit.resources import PODS
-from trellis.core.model.patches import quantity_text
-from trellis.reports.describe.words import listed, span
+from trellis.reports.text.phrases import format_duration, join_words
 
 
 def buffer_sentences(buffer: EffectiveBuffer) -> list[str]:
@@ -28,8 +20,10 @@ def buffer_sentences(buffer: EffectiveBuffer) -> list[str]:
         return [f"Is left alone: {buffer.type} is not a type that Trellis provisions."]
     found = [_room(buffer), *_shape(buffer), _strategy(buffer)]
     if buffer.schedule is not None:
-        windows = [f"begin at {window.start} and last {span(window.duration)}" for window in buffer.schedule.windows]
-        found.append(f"Only in windows that {listed(windows, 'or')}; outside of them it counts for nothing.")
+        windows = [
+            f"begin at {window.start} and last {format_duration(window.duration)}" for window in buffer.schedule.windows
+        ]
+        found.append(f"Only in windows that {join_words(windows, 'or')}; outside of them it counts for nothing.")
     return found
 
 
@@ -37,16 +31,16 @@ def _room(buffer: EffectiveBuffer) -> str:
     target = f"{buffer.target.kind} {buffer.target.name}" if buffer.target else ""
     match buffer.capacity:
         case FixedReplicas(count=count):
-            return f"Keeps room for {counted(count, 'further pod')} of {target}."
+            return f"Keeps room for {pluralize(count, 'further pod')} of {target}."
         case PercentOfReplicas(percent=percent, least=least, most=most):
             limits = [f"at least {least}"] if least else []
             limits += [f"at most {most}"] if most is not None else []
-            within = f", {listed(limits)}" if limits else ""
+            within = f", {join_words(limits)}" if limits else ""
             return f"Keeps room for further pods of {target}: {percent} % of its replicas, rounded up{within}."
         case NodeClassTotals() as totals:
             return _totals(totals, target)
         case GivenPods(count=count) as pods:
-            return f"Keeps room for {counted(count, 'pod')} of the given spec{_each(pods)}."
+            return f"Keeps room for {pluralize(count, 'pod')} of the given spec{_each(pods)}."
         case _:
             return "Keeps no room: it states no capacity that can be read."
 
@@ -54,24 +48,26 @@ def _room(buffer: EffectiveBuffer) -> str:
 def _totals(totals: NodeClassTotals, target: str) -> str:
     labels = [f"{key}={value}" for key, value in sorted(totals.node_selector.items())]
     where = [f"of {target}"] if target else []
-    where += [f"labelled {listed(labels)}"] if labels else []
-    room = f"Keeps up to {totals.cpu} CPU and {totals.memory} memory on nodes {listed(where)}"
+    where += [f"labelled {join_words(labels)}"] if labels else []
+    room = f"Keeps up to {totals.cpu} CPU and {totals.memory} memory on nodes {join_words(where)}"
     if totals.chunk is None:
         return f"{room}, in equal chunks that fit the smallest of them."
     chunk = [f"{size} {RESOURCE_WORDS.get(name, name)}" for name, size in totals.chunk.items()]
-    chunks = split(totals, NodesOfClass(), BufferSettings())
-    many = f"; that makes {counted(chunks.count, 'chunk')}" if isinstance(chunks, Chunks) else ""
-    return f"{room}, in chunks of {listed(chunk)}{many}."
+    chunks = split_into_chunks(totals, NodeClassFacts(), BufferSettings())
+    many = f"; that makes {pluralize(chunks.count, 'chunk')}" if isinstance(chunks, NodeClassChunks) else ""
+    return f"{room}, in chunks of {join_words(chunk)}{many}."
 
 
 def _each(pods: GivenPods) -> str:
     """What one of the pods requests."""
-    shape = given_shape(pods.pod_spec)
-    if isinstance(shape, Said):
+    shape = shape_from_spec(pods.pod_spec)
+    if isinstance(shape, DetailedReason):
         return ""
-    amounts = [f"{quantity_text(name, amount)} {RESOURCE_WORDS.get(name, name)}" for name, amount in shape.amounts]
+    amounts = [
+        f"{format_resource_amount(name, amount)} {RESOURCE_WORDS.get(name, name)}" for name, amount in shape.amounts
+    ]
     requested = [text for text, (name, _) in zip(amounts, shape.amounts, strict=True) if name != PODS]
-    return f": {listed(requested)} each" if requested else ""
+    return f": {join_words(requested)} each" if requested else ""
 
 
 def _shape(buffer: EffectiveBuffer) -> Iterator[str]:
@@ -83,14 +79,14 @@ def _shape(buffer: EffectiveBuffer) -> Iterator[str]:
         case FixedReplicas() | PercentOfReplicas():
             yield "Each is as big as the pods that will come: like the newest one, with the recommendation in force."
         case NodeClassTotals():
-            labels = class_labels(buffer, BufferSettings())
-            if isinstance(labels, Said) and labels.reason is NODE_CLASS_CONTRADICTED:
+            labels = find_class_labels(buffer, BufferSettings())
+            if isinstance(labels, DetailedReason) and labels.reason is NODE_CLASS_CONTRADICTED:
                 yield f"No node can be one of these: {labels}."
-            elif isinstance(labels, Said):
+            elif isinstance(labels, DetailedReason):
                 yield f"By which label nodes show a {target.kind} has to be set, with --node-class-labels."
             else:
                 shown = sorted(f"{key}={value}" for key, value in labels.items())
-                yield f"These are nodes labelled {listed(shown)}."
+                yield f"These are nodes labelled {join_words(shown)}."
 
 
 def _strategy(buffer: EffectiveBuffer) -> str:

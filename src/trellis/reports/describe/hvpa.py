@@ -1,25 +1,24 @@
-"""What an Hvpa will do, in sentences."""
+"""Describes an Hvpa in sentences."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
 
-from trellis.api.buckets import RESOURCES, bounds, is_binary, steps
-from trellis.api.hvpa import Bucket
-from trellis.api.parts import TargetReference
+from trellis.api.buckets import RESOURCES, amount_bounds, replica_steps, uses_binary_units
+from trellis.api.kinds.hvpa import Bucket
+from trellis.api.kinds.parts import TargetReference
 from trellis.api.resolve import EffectiveHvpa, ReplicaSizing, ScaleMode, ScalePolicy
-from trellis.base.counted import counted
-from trellis.base.readable import RESOURCE_WORDS, readable
-from trellis.core.explain.expected import Expected
+from trellis.base.wording import RESOURCE_WORDS, format_amount, pluralize
+from trellis.core.explain.update_preview import UpdatePreview
 from trellis.reports.describe.running_pods import change_phrase, restart_sentences
-from trellis.reports.describe.words import clock, listed, span
+from trellis.reports.text.phrases import format_duration, format_time_of_day, join_words
 
 # More steps than this make a sentence nobody reads.
 _MOST_STEPS = 8
 
 
-def hvpa_sentences(hvpa: EffectiveHvpa, target: TargetReference, expected: tuple[Expected, ...]) -> list[str]:
+def hvpa_sentences(hvpa: EffectiveHvpa, target: TargetReference, expected: tuple[UpdatePreview, ...]) -> list[str]:
     """What is scaled, from which demand, along which buckets, how running pods get their size, and when."""
     name = f"{target.kind} {target.name}"
     fewest, most = hvpa.replicas
@@ -49,25 +48,27 @@ def _sources(hvpa: EffectiveHvpa) -> str:
 
 def _bucket(bucket: Bucket) -> Iterator[str]:
     first, last = bucket.replicas.min or 1, bucket.replicas.max or 1
-    at = f"At {counted(first, 'replica')}" if first == last else f"At {first} to {last} replicas"
-    ranges = {resource: bounds(getattr(bucket, resource)) for resource in RESOURCES}
-    binary = is_binary([bucket])
+    at = f"At {pluralize(first, 'replica')}" if first == last else f"At {first} to {last} replicas"
+    ranges = {resource: amount_bounds(getattr(bucket, resource)) for resource in RESOURCES}
+    binary = uses_binary_units([bucket])
 
     def told(value: Fraction, resource: str) -> str:
-        return readable(value, resource, binary)
+        return format_amount(value, resource, binary)
 
     if all(low == high for low, high in ranges.values()):
         fixed = [f"{told(low, resource)} {RESOURCE_WORDS[resource]}" for resource, (low, _) in ranges.items()]
-        yield f"{at} only the count changes: each replica has {listed(fixed)}."
+        yield f"{at} only the count changes: each replica has {join_words(fixed)}."
         return
     spread = [
         f"{told(low, resource)} to {told(high, resource)} {RESOURCE_WORDS[resource]}"
         for resource, (low, high) in ranges.items()
     ]
-    yield f"{at} each replica has {listed(spread)}."
+    yield f"{at} each replica has {join_words(spread)}."
     if first < last and last - first < _MOST_STEPS:
         for resource in RESOURCES:
-            totals = [f"{step.count} for up to {told(step.most_total, resource)}" for step in steps(bucket, resource)]
+            totals = [
+                f"{step.count} for up to {told(step.most_total, resource)}" for step in replica_steps(bucket, resource)
+            ]
             yield f"  Replicas by {RESOURCE_WORDS[resource]} in total: {', '.join(totals)}."
 
 
@@ -79,19 +80,19 @@ def _size(hvpa: EffectiveHvpa) -> str:
     return f"A replica's CPU is {rules[hvpa.cpu]}; its memory is {rules[hvpa.memory]}."
 
 
-def _running(expected: tuple[Expected, ...]) -> Iterator[str]:
+def _running(expected: tuple[UpdatePreview, ...]) -> Iterator[str]:
     """How running pods get their size, where the files have the workload."""
     if not expected:
         return
     fewest, most = expected[0], expected[-1]
     changes = change_phrase(most)
-    alone = f"; at {counted(fewest.replicas, 'replica')} none is evicted" if most.evicted > fewest.evicted else ""
+    alone = f"; at {pluralize(fewest.replicas, 'replica')} none is evicted" if most.evicted > fewest.evicted else ""
     yield f"{changes[:1].upper()}{changes[1:]}{alone}."
     yield from restart_sentences(most)
     if fewest.waiting:
-        what = listed([RESOURCE_WORDS[each] for each in sorted(fewest.waiting)], "or")
+        what = join_words([RESOURCE_WORDS[each] for each in sorted(fewest.waiting)], "or")
         yield (
-            f"At {counted(fewest.replicas, 'replica')} a change of {what} waits: at least {fewest.minimum} replicas "
+            f"At {pluralize(fewest.replicas, 'replica')} a change of {what} waits: at least {fewest.minimum} replicas "
             "must live before a container is restarted or a pod evicted."
         )
 
@@ -101,9 +102,15 @@ def _direction(way: str, policy: ScalePolicy, hvpa: EffectiveHvpa) -> str:
         return f"It never scales {way}."
     when = "at any time"
     if policy.mode is ScaleMode.MAINTENANCE_WINDOW and hvpa.window is not None:
-        when = f"only between {clock(hvpa.window.begin)} and {clock(hvpa.window.end)} every day"
+        when = (
+            f"only between {format_time_of_day(hvpa.window.begin)} and {format_time_of_day(hvpa.window.end)} every day"
+        )
     extreme = "highest" if way == "down" else "lowest"
-    held = f", by the {extreme} demand of the last {span(policy.stabilization)}" if policy.stabilization.nanos else ""
+    held = (
+        f", by the {extreme} demand of the last {format_duration(policy.stabilization)}"
+        if policy.stabilization.nanos
+        else ""
+    )
     sentence = f"It scales {way} {when}{held}"
     if way == "down":
         sentence += (

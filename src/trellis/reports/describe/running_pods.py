@@ -1,19 +1,18 @@
-"""What the updater will do to running pods, in sentences: what its plan answers for the workload in the files."""
+"""Describes in sentences what the updater does to running pods, by its plan for the workload in the files."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
 from trellis.api.resolve import EffectiveVpa, UpdateMode
-from trellis.base.counted import counted
-from trellis.base.readable import RESOURCE_WORDS
-from trellis.core.explain.expected import Expected, expected_of
-from trellis.core.lint.workloads import Workload
-from trellis.core.resize.budget import TOO_FEW_REPLICAS, minimum_of
-from trellis.core.resize.counterfactuals import SKIP_BUDGET_FLAG
+from trellis.base.wording import RESOURCE_WORDS, pluralize
+from trellis.core.explain.counterfactuals import SKIP_BUDGET_FLAG
+from trellis.core.explain.update_preview import UpdatePreview, preview_updates
+from trellis.core.lint.workloads import WorkloadManifest
+from trellis.core.resize.disruption_budget import TOO_FEW_REPLICAS, resolve_min_replicas
 from trellis.core.resize.settings import UpdateSettings
 from trellis.core.sizing.governors import Governor
-from trellis.reports.describe.words import clause, listed
+from trellis.reports.text.phrases import as_clause, join_words
 
 _RESIZING = frozenset({UpdateMode.IN_PLACE_OR_RECREATE, UpdateMode.IN_PLACE})
 _CHANGES = {
@@ -30,53 +29,53 @@ _ALLOWED = {
 }
 
 
-def expected_at(
+def expected_outcomes(
     governor: Governor | None,
-    workload: Workload | None,
+    workload: WorkloadManifest | None,
     annotations: Mapping[str, str],
     replicas: tuple[int, int] | None,
-) -> tuple[Expected, ...]:
+) -> tuple[UpdatePreview, ...]:
     """What the plan answers at the least and at the most replicas; nothing where their number is not known."""
     if governor is None or workload is None or replicas is None or not workload.containers:
         return ()
     counts = sorted({count for count in replicas if count > 0})
-    return tuple(expected_of(governor, workload.pod_spec, count, annotations) for count in counts)
+    return tuple(preview_updates(governor, workload.pod_spec, count, annotations) for count in counts)
 
 
-def change_phrase(expected: Expected) -> str:
+def change_phrase(expected: UpdatePreview) -> str:
     """How running pods are changed."""
     return _CHANGES[expected.resized, expected.evicted]
 
 
-def change_sentences(workload: str, expected: tuple[Expected, ...]) -> Iterator[str]:
+def change_sentences(workload: str, expected: tuple[UpdatePreview, ...]) -> Iterator[str]:
     """Why pods of a VPA are left as they are, at the least replicas or at any, and what restarts a container."""
     fewest, most = expected[0], expected[-1]
     if not fewest.acts and fewest.held is TOO_FEW_REPLICAS:
         yield from _too_few(workload, fewest, most)
     elif not fewest.acts and fewest.held is not None:
         details = f" ({fewest.details})" if fewest.details else ""
-        yield f"They are left as they are because {clause(fewest.held.meaning)}{details}."
+        yield f"They are left as they are because {as_clause(fewest.held.meaning)}{details}."
     yield from restart_sentences(most)
 
 
-def restart_sentences(expected: Expected) -> Iterator[str]:
+def restart_sentences(expected: UpdatePreview) -> Iterator[str]:
     """Which resizes restart a container."""
     if expected.restarting:
-        resources = listed([RESOURCE_WORDS[each] for each in sorted(expected.restarting)], "or")
+        resources = join_words([RESOURCE_WORDS[each] for each in sorted(expected.restarting)], "or")
         yield f"A resize of {resources} restarts the container, because its `resizePolicy` is RestartContainer."
 
 
 def minimum_sentence(vpa: EffectiveVpa) -> Iterator[str]:
     """From how many replicas on running pods are changed, where nothing is known of the workload."""
-    minimum = minimum_of(vpa.min_replicas, UpdateSettings())
+    minimum = resolve_min_replicas(vpa.min_replicas, UpdateSettings())
     if minimum > 1:
         free = f", unless the updater runs with `{SKIP_BUDGET_FLAG}`" if vpa.mode in _RESIZING else ""
         default = "" if vpa.min_replicas is not None else " (the updater's default)"
         yield f"Where fewer than {minimum} replicas live{default}, running pods are left as they are{free}."
 
 
-def _too_few(workload: str, fewest: Expected, most: Expected) -> Iterator[str]:
-    count, minimum = counted(fewest.replicas, "replica"), counted(fewest.minimum, "replica")
+def _too_few(workload: str, fewest: UpdatePreview, most: UpdatePreview) -> Iterator[str]:
+    count, minimum = pluralize(fewest.replicas, "replica"), pluralize(fewest.minimum, "replica")
     if most.acts:
         yield f"While {workload} has {count}, running pods are left as they are: at least {minimum} must live."
     else:

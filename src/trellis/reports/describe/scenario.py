@@ -1,21 +1,23 @@
-"""What a scenario will play, in sentences."""
+"""Describes a Scenario in sentences."""
 
 from __future__ import annotations
 
-from trellis.api.scenario import ScenarioSpec
-from trellis.base.counted import counted
-from trellis.reports.describe.words import listed
+from trellis.api.scenario.spec import ScenarioSpec
+from trellis.base.wording import pluralize
+from trellis.reports.text.phrases import join_words
 
 
 def scenario_sentences(spec: ScenarioSpec) -> list[str]:
     """What is simulated, for how long, what is compared and what goes wrong."""
-    written = [counted(len(spec.workloads), "workload")] if spec.workloads else []
-    drawn = [f"{counted(spec.fleet.count or 0, 'workload')} drawn from a mix"] if spec.fleet is not None else []
-    found = [f"Plays {spec.duration} of {listed(written + drawn)}, with a figure of usage every {spec.step or '1m'}."]
+    written = [pluralize(len(spec.workloads), "workload")] if spec.workloads else []
+    drawn = [f"{pluralize(spec.fleet.count or 0, 'workload')} drawn from a mix"] if spec.fleet is not None else []
+    found = [
+        f"Plays {spec.duration} of {join_words(written + drawn)}, with a figure of usage every {spec.step or '1m'}."
+    ]
     names = [each.name for each in spec.variants or ()] or ["fixed", *(each.name for each in spec.policies or ())]
-    found.append(f"Compares {listed(names)}." if len(names) > 1 else f"Plays {names[0]} alone.")
+    found.append(f"Compares {join_words(names)}." if len(names) > 1 else f"Plays {names[0]} alone.")
     if spec.warm_up is not None:
         found.append(f"The first {spec.warm_up} are not scored.")
     if spec.faults:
-        found.append(f"Goes wrong: {listed([f'{each.kind} after {each.begin}' for each in spec.faults])}.")
+        found.append(f"Goes wrong: {join_words([f'{each.kind} after {each.begin}' for each in spec.faults])}.")
     return found

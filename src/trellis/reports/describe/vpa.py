@@ -1,18 +1,18 @@
-"""What a VerticalPodAutoscaler will do, in sentences."""
+"""Describes a VerticalPodAutoscaler in sentences."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from trellis.api.parts import TargetReference
-from trellis.api.resolve import Boost, BoostKind, Change, ContainerMeaning, EffectiveVpa, UpdateMode
+from trellis.api.kinds.parts import TargetReference
+from trellis.api.kinds.vpa import ANY_CONTAINER
+from trellis.api.resolve import Boost, BoostKind, ChangeRequirement, EffectiveContainerPolicy, EffectiveVpa, UpdateMode
 from trellis.api.resolve.vpa import RESOURCES
-from trellis.api.vpa import ANY_CONTAINER
-from trellis.base.readable import RESOURCE_WORDS
-from trellis.core.explain.expected import Expected
-from trellis.core.lint.workloads import Workload
+from trellis.base.wording import RESOURCE_WORDS
+from trellis.core.explain.update_preview import UpdatePreview
+from trellis.core.lint.workloads import WorkloadManifest
 from trellis.reports.describe.running_pods import change_phrase, change_sentences, minimum_sentence
-from trellis.reports.describe.words import between, listed, number, span, times
+from trellis.reports.text.phrases import format_bounds, format_duration, join_words, spell_factor, spell_number
 
 _MODES = {
     UpdateMode.OFF: "Recommends requests for the pods of {target} and applies none of them.",
@@ -27,16 +27,16 @@ _CHANGES_BY_MODE = {
 _EVICTING = frozenset({UpdateMode.RECREATE, UpdateMode.IN_PLACE_OR_RECREATE})
 _IN_PLACE = frozenset({UpdateMode.IN_PLACE_OR_RECREATE, UpdateMode.IN_PLACE})
 _CHANGES = {
-    Change.HIGHER: "higher than",
-    Change.HIGHER_OR_EQUAL: "at least",
-    Change.LOWER: "lower than",
-    Change.LOWER_OR_EQUAL: "at most",
-    Change.NEVER: "in a relation this version does not know to",
+    ChangeRequirement.HIGHER: "higher than",
+    ChangeRequirement.HIGHER_OR_EQUAL: "at least",
+    ChangeRequirement.LOWER: "lower than",
+    ChangeRequirement.LOWER_OR_EQUAL: "at most",
+    ChangeRequirement.NEVER: "in a relation this version does not know to",
 }
 
 
 def vpa_sentences(
-    vpa: EffectiveVpa, target: TargetReference, workload: Workload | None, expected: tuple[Expected, ...]
+    vpa: EffectiveVpa, target: TargetReference, workload: WorkloadManifest | None, expected: tuple[UpdatePreview, ...]
 ) -> list[str]:
     """Mode, policies, requirements, boost, recommender: in the order in which they matter.
 
@@ -48,14 +48,14 @@ def vpa_sentences(
     found += _requirements(vpa)
     found += _boosts(vpa, name, workload)
     if vpa.parameters:
-        settings = listed([f"{key}={value}" for key, value in sorted(vpa.parameters.items())])
+        settings = join_words([f"{key}={value}" for key, value in sorted(vpa.parameters.items())])
         found.append(f"The recommender {vpa.recommender} computes the recommendation, with {settings}.")
     else:
         found.append(f"The recommender {vpa.recommender} computes the recommendation.")
     return found
 
 
-def _mode(vpa: EffectiveVpa, name: str, expected: tuple[Expected, ...]) -> Iterator[str]:
+def _mode(vpa: EffectiveVpa, name: str, expected: tuple[UpdatePreview, ...]) -> Iterator[str]:
     """What the mode does to pods of this workload."""
     if vpa.mode in _MODES:
         yield _MODES[vpa.mode].format(target=name)
@@ -76,7 +76,7 @@ def _policies(vpa: EffectiveVpa) -> Iterator[str]:
             yield f"{who}: {'; '.join(rules)}."
 
 
-def _limits(container: ContainerMeaning) -> Iterator[str]:
+def _limits(container: EffectiveContainerPolicy) -> Iterator[str]:
     if not container.controlled:
         yield "neither CPU nor memory is sized"
     elif len(container.controlled) < len(RESOURCES):
@@ -84,7 +84,7 @@ def _limits(container: ContainerMeaning) -> Iterator[str]:
     for resource in container.controlled:
         least, most = container.min_allowed.get(resource), container.max_allowed.get(resource)
         if least is not None or most is not None:
-            yield f"{RESOURCE_WORDS[resource]} {between(least, most)}"
+            yield f"{RESOURCE_WORDS[resource]} {format_bounds(least, most)}"
     if not container.limits_follow:
         yield "limits stay as they are"
 
@@ -93,23 +93,23 @@ def _requirements(vpa: EffectiveVpa) -> Iterator[str]:
     if not vpa.requirements:
         return
     asked = [
-        f"the target for {listed([RESOURCE_WORDS.get(r, r) for r in sorted(item.resources)], 'or')} is "
+        f"the target for {join_words([RESOURCE_WORDS.get(r, r) for r in sorted(item.resources)], 'or')} is "
         f"{_CHANGES[item.change]} the request"
         for item in vpa.requirements
     ]
     if vpa.mode in _EVICTING:
-        yield f"A running pod is evicted only if, for one of its containers, {listed(asked)}."
+        yield f"A running pod is evicted only if, for one of its containers, {join_words(asked)}."
     if vpa.mode in _IN_PLACE and vpa.requirements_for_eviction_only:
         yield "Resizes in place are not restricted."
     elif vpa.mode in _IN_PLACE and vpa.mode not in _EVICTING:
-        yield f"A resource is resized only if it compares as asked itself: {listed(asked)}."
+        yield f"A resource is resized only if it compares as asked itself: {join_words(asked)}."
     elif vpa.mode in _IN_PLACE:
         free = [RESOURCE_WORDS[name] for name in RESOURCES if not any(name in r.resources for r in vpa.requirements)]
-        also = f"; {listed(free)} is changed freely" if free else ""
+        also = f"; {join_words(free)} is changed freely" if free else ""
         yield f"In place, a resource is changed only if it compares as asked itself{also}."
 
 
-def _boosts(vpa: EffectiveVpa, target: str, workload: Workload | None) -> Iterator[str]:
+def _boosts(vpa: EffectiveVpa, target: str, workload: WorkloadManifest | None) -> Iterator[str]:
     """One sentence per group of containers that are boosted alike."""
     named = list(workload.names) if workload else [name for name in vpa.containers if name != ANY_CONTAINER]
     groups: dict[tuple[Boost, bool], list[str]] = {}
@@ -123,7 +123,7 @@ def _boosts(vpa: EffectiveVpa, target: str, workload: Workload | None) -> Iterat
         yield _boost_sentence(_group(names, target, everybody), boost, recommended, plural=len(names) > 1)
     spared = [name for name in named if rest.boost is not None and vpa.container(name).boost is None]
     if spared:
-        yield f"Not boosted: {listed(spared)}."
+        yield f"Not boosted: {join_words(spared)}."
     if workload is None and rest.boost is not None:
         other = "Every other container" if named else "Every container"
         yield _boost_sentence(f"{other} of {target}", rest.boost, _recommended(vpa, rest), plural=False)
@@ -131,12 +131,12 @@ def _boosts(vpa: EffectiveVpa, target: str, workload: Workload | None) -> Iterat
 
 def _group(names: list[str], target: str, everybody: bool) -> str:
     if everybody and len(names) > 1:
-        return f"The {number(len(names))} containers of {target}"
+        return f"The {spell_number(len(names))} containers of {target}"
     noun = "containers" if len(names) > 1 else "container"
-    return f"The {noun} {listed(names)} of {target}"
+    return f"The {noun} {join_words(names)} of {target}"
 
 
-def _recommended(vpa: EffectiveVpa, container: ContainerMeaning) -> bool:
+def _recommended(vpa: EffectiveVpa, container: EffectiveContainerPolicy) -> bool:
     """Whether the boost starts from the recommendation or from the container's own request."""
     return vpa.mode is not UpdateMode.OFF and container.scaled and "cpu" in container.controlled
 
@@ -145,9 +145,15 @@ def _boost_sentence(who: str, boost: Boost, recommended: bool, plural: bool) -> 
     starts, owner = ("start", "their") if plural else ("starts", "its")
     requests = "they request" if plural else "it requests"
     if boost.kind is BoostKind.FACTOR:
-        how = f"{times(boost.factor)} " + (f"{owner} recommended CPU" if recommended else f"the CPU {requests}")
+        how = f"{spell_factor(boost.factor)} " + (f"{owner} recommended CPU" if recommended else f"the CPU {requests}")
     else:
         how = f"{boost.quantity} CPU more than " + ("recommended" if recommended else requests)
-    until = "until the pod is Ready" if not boost.duration.nanos else f"until {span(boost.duration)} after Ready"
-    give_up = f", or until {span(boost.give_up_after)} after the start if it never is" if boost.give_up_after else ""
+    until = (
+        "until the pod is Ready" if not boost.duration.nanos else f"until {format_duration(boost.duration)} after Ready"
+    )
+    give_up = (
+        f", or until {format_duration(boost.give_up_after)} after the start if it never is"
+        if boost.give_up_after
+        else ""
+    )
     return f"{who} {starts} with {how} {until}{give_up}."

@@ -1,1 +1,1 @@
-"""What would recommenders have requested for usage that was recorded? Replays in columns, scored; no model cluster."""
+"""Backtests of recommenders on recorded usage: replays in columns, scored, without a model cluster."""

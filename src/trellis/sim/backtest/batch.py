@@ -1,6 +1,7 @@
-"""What comes of some series under all variants? Read, laid out, replayed and scored: what one process does at a time.
+"""One batch of series under all variants: read, laid out, replayed, scored and charted by one process.
 
-Who stops it keeps what is finished by then: series with all variants or, as long as there are none, variants.
+A batch that is stopped keeps what is finished by then: series with all variants or, as long as there are none,
+variants. Charts have what a series used and what each variant would have requested, thinned out.
 """
 
 from __future__ import annotations
@@ -8,28 +9,68 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from typing import Final
 
 import msgspec
+import numpy as np
 
-from trellis.sim.backtest.charts import charted
-from trellis.sim.backtest.layout import blocks_of, unscored
-from trellis.sim.backtest.request import Request
-from trellis.sim.backtest.results import SeriesChart, SeriesFacts
-from trellis.sim.backtest.scoring import Scored, Tell, put_scores, replay_block
-from trellis.sources.series.reading import Part, read_part
+from trellis.core.usage.columns import FloatColumn, IntColumn
+from trellis.sim.backtest.layout import SeriesBlock, describe_unscored, lay_out_blocks
+from trellis.sim.backtest.request import BacktestRequest
+from trellis.sim.backtest.results import ChartLine, SeriesChart, SeriesFacts
+from trellis.sim.backtest.scores import BatchScores, OnPartDone, replay_block, score_block
+from trellis.sources.series.files import SeriesPart, read_part
 from trellis.sources.series.series import Series
-from trellis.sources.series.tables import Found
+from trellis.sources.series.tables import LoadedSeries
+
+MOST_POINTS: Final = 336
+_RESOURCES: Final = ("cpu", "memory")
+_DIGITS: Final = 5
 
 
-class Stopped(Exception):
+def build_charts(block: SeriesBlock, targets: Sequence[FloatColumn], most: int) -> Iterator[tuple[int, SeriesChart]]:
+    """Charts of the first series of a block, with their places; `targets` are those of each variant."""
+    for number in range(min(len(block), max(most, 0))):
+        steps = np.flatnonzero(~np.isnan(block.usage.values[:, :, [number, len(block) + number]]).all(axis=(1, 2)))
+        first, last = int(block.offsets[number]), int(steps[-1]) + 1
+        span = -(-(last - first) // MOST_POINTS)
+        here = slice(first, last)
+        begins = np.arange(0, last - first, span)
+        lines = []
+        for resource, name in enumerate(_RESOURCES):
+            column = resource * len(block) + number
+            used = block.usage.values[here, :, column]
+            if np.isnan(used).all():
+                continue
+            mean, peak = _means(used, begins), np.fmax.reduceat(np.fmax.reduce(used, axis=1), begins)
+            requested = [_rounded(_means(each[here, column][:, np.newaxis], begins)) for each in targets]
+            lines.append(ChartLine(name, _rounded(mean), _rounded(peak), requested))
+        times = block.begins[number] + block.usage.step * begins
+        yield block.places[number], SeriesChart(block.names[number], times.tolist(), lines)
+
+
+def _means(values: FloatColumn, begins: IntColumn) -> FloatColumn:
+    known = ~np.isnan(values)
+    sums = np.add.reduceat(np.where(known, values, 0.0).sum(axis=1), begins)
+    counts = np.add.reduceat(known.sum(axis=1), begins)
+    with np.errstate(invalid="ignore"):
+        found: FloatColumn = sums / counts
+        return found
+
+
+def _rounded(values: FloatColumn) -> list[float]:
+    return [float(f"{value:.{_DIGITS}g}") for value in values.tolist()]
+
+
+class BatchStopped(Exception):
     """Raised by who is told how far it is, to end it there."""
 
 
-class Batch(msgspec.Struct, frozen=True):
+class SeriesBatch(msgspec.Struct, frozen=True):
     """What to read or to take as it is, and for how many series to make charts."""
 
-    request: Request
-    parts: tuple[Part, ...] = ()
+    request: BacktestRequest
+    parts: tuple[SeriesPart, ...] = ()
     series: tuple[Series, ...] = ()
     charts: int = 0
 
@@ -41,57 +82,57 @@ class BatchResult(msgspec.Struct, frozen=True):
     """
 
     facts: list[SeriesFacts]
-    scored: list[Scored]
+    scored: list[BatchScores]
     charts: list[SeriesChart]
     problems: list[str]
     notes: list[str]
     partial: bool = False
 
 
-def run_batch(batch: Batch, tell: Tell) -> BatchResult:
+def run_batch(batch: SeriesBatch, tell: OnPartDone) -> BatchResult:
     """Everything about a batch; `tell` is told which part of it is done, and may raise `Stopped`."""
     try:
-        found = Found.joined([Found(list(batch.series), [], []), *_read(batch, tell)])
-    except Stopped:
+        found = LoadedSeries.joined([LoadedSeries(list(batch.series), [], []), *_read(batch, tell)])
+    except BatchStopped:
         return BatchResult([], [], [], [], [], partial=True)
-    run = _Run(batch, _distinct(found.series))
-    with suppress(Stopped):
+    run = _BatchRun(batch, _distinct(found.series))
+    with suppress(BatchStopped):
         run.replay(tell)
     facts, scored, charts = run.finished()
     problems = [str(error) for error in found.problems]
-    notes = [*found.notes, *unscored(found.series, batch.request.terms)]
+    notes = [*found.notes, *describe_unscored(found.series, batch.request.terms)]
     return BatchResult(facts, scored, charts, problems, notes, partial=len(run.places) < len(found.series))
 
 
-class _Run:
+class _BatchRun:
     """The series of a batch, block by block, and in each block variant by variant."""
 
-    def __init__(self, batch: Batch, series: list[Series]) -> None:
+    def __init__(self, batch: SeriesBatch, series: list[Series]) -> None:
         self.places: list[int] = []
         self._batch = batch
         self._series = series
-        self._scored = [Scored.nothing(len(series)) for _ in batch.request.variants]
+        self._scored = [BatchScores.nothing(len(series)) for _ in batch.request.variants]
         self._charts: dict[int, SeriesChart] = {}
         self._begun: list[int] = []
         self._variants = 0
 
-    def replay(self, tell: Tell) -> None:
+    def replay(self, tell: OnPartDone) -> None:
         """Everything."""
         request = self._batch.request
         done, total = 0.0, max(1, sum(map(len, self._series)) * len(request.variants))
-        for block, samples in blocks_of(self._series, request.terms):
+        for block, samples in lay_out_blocks(self._series, request.terms):
             self._begun, targets = block.places, []
             for self._variants, asked in enumerate(request.variants):
                 before, weight = done / total, samples / total
                 replayed = replay_block(block, asked, request.terms, _part(tell, before, weight))
-                put_scores(self._scored[self._variants], block, replayed)
+                score_block(self._scored[self._variants], block, replayed)
                 targets.append(replayed.targets)
                 done += samples
             self._variants += 1
-            self._charts |= dict(charted(block, targets, self._batch.charts - len(self._charts)))
+            self._charts |= dict(build_charts(block, targets, self._batch.charts - len(self._charts)))
             self.places += block.places
 
-    def finished(self) -> tuple[list[SeriesFacts], list[Scored], list[SeriesChart]]:
+    def finished(self) -> tuple[list[SeriesFacts], list[BatchScores], list[SeriesChart]]:
         """What there is: series of which all variants are done, or else the variants that are done of the first."""
         places = sorted(self.places or self._begun)
         variants = len(self._scored) if self.places else self._variants
@@ -101,11 +142,11 @@ class _Run:
         return facts if scored else [], scored, [self._charts[place] for place in sorted(self._charts)]
 
 
-def _part(tell: Tell, before: float, weight: float) -> Tell:
+def _part(tell: OnPartDone, before: float, weight: float) -> OnPartDone:
     return lambda share: tell(before + share * weight)
 
 
-def _read(batch: Batch, tell: Tell) -> Iterator[Found]:
+def _read(batch: SeriesBatch, tell: OnPartDone) -> Iterator[LoadedSeries]:
     for part in batch.parts:
         tell(0.0)
         yield read_part(part, batch.request.terms.machine)

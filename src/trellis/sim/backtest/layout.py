@@ -1,8 +1,8 @@
-"""How are series laid out so that many can be replayed at once? On one clock, in steps of equally many points.
+"""Lays out series on one clock, in steps of equally many points, so that many are replayed at once.
 
 A series keeps its time of the day and of the week, in UTC; which week it is does not matter. Series that were sampled
 as often as each other lie in one block. Samples of one point are averaged, and of memory the highest counts. Nothing is
-finer than a minute, because that is how often a recommender looks.
+finer than a minute, because that is how often a recommender runs.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from trellis.base.spans import written_span
-from trellis.core.recommend.replay import DAY, Usage
+from trellis.base.durations import describe_span
+from trellis.core.recommend.evaluation.replay import DAY, ReplayedUsage
 from trellis.core.usage.columns import BoolColumn, FloatColumn, IntColumn
-from trellis.sim.backtest.request import Terms
+from trellis.sim.backtest.request import BacktestTerms
 from trellis.sources.series.series import Series
 
 _MONDAY: Final = 1_790_035_200.0
@@ -29,7 +29,7 @@ _SAMPLES_AT_ONCE: Final = 24_000_000
 _SERIES_AT_ONCE: Final = 512
 
 
-class Block(msgspec.Struct, frozen=True):
+class SeriesBlock(msgspec.Struct, frozen=True):
     """Some series, by their `places` among all. `usage` has the CPU of each and after that the memory of each.
 
     A series begins with the step in `offsets`, at the time in `begins`; `scored`, (steps, series), leaves the warm-up
@@ -38,7 +38,7 @@ class Block(msgspec.Struct, frozen=True):
 
     places: list[int]
     names: list[str]
-    usage: Usage
+    usage: ReplayedUsage
     scored: BoolColumn
     begins: FloatColumn
     offsets: IntColumn
@@ -47,37 +47,37 @@ class Block(msgspec.Struct, frozen=True):
     def __len__(self) -> int:
         return len(self.names)
 
-    def part(self, resource: int) -> Usage:
+    def part(self, resource: int) -> ReplayedUsage:
         """The usage of CPU (0) or memory (1) alone."""
         here = slice(resource * len(self), (resource + 1) * len(self))
         return msgspec.structs.replace(self.usage, values=self.usage.values[:, :, here])
 
 
-def points_of(series: Series, step: float) -> int:
+def count_points(series: Series, step: float) -> int:
     """Into how many points a step of it is divided."""
     return max(1, math.ceil(step / max(series.interval, _FINEST) - 1e-6))
 
 
-def blocks_of(series: Sequence[Series], terms: Terms) -> Iterator[tuple[Block, int]]:
+def lay_out_blocks(series: Sequence[Series], terms: BacktestTerms) -> Iterator[tuple[SeriesBlock, int]]:
     """All series in blocks of bounded size, each with how many samples it has."""
     step = terms.step
-    order = sorted(range(len(series)), key=lambda place: (points_of(series[place], step), place))
+    order = sorted(range(len(series)), key=lambda place: (count_points(series[place], step), place))
     begin = 0
     while begin < len(order):
-        points = points_of(series[order[begin]], step)
+        points = count_points(series[order[begin]], step)
         end, size = begin, 0.0
-        while end < len(order) and points_of(series[order[end]], step) == points:
+        while end < len(order) and count_points(series[order[end]], step) == points:
             size += series[order[end]].span / step * points
             if end > begin and (size > _SAMPLES_AT_ONCE or end - begin == _SERIES_AT_ONCE):
                 break
             end += 1
         places = order[begin:end]
         chosen = [series[place] for place in places]
-        yield laid_out(chosen, places, points, terms), sum(map(len, chosen))
+        yield lay_out_block(chosen, places, points, terms), sum(map(len, chosen))
         begin = end
 
 
-def laid_out(series: Sequence[Series], places: Sequence[int], points: int, terms: Terms) -> Block:
+def lay_out_block(series: Sequence[Series], places: Sequence[int], points: int, terms: BacktestTerms) -> SeriesBlock:
     """Series of which all have so many points a step."""
     step = terms.step
     begins = np.array([each.times[0] // step * step for each in series])
@@ -98,19 +98,19 @@ def laid_out(series: Sequence[Series], places: Sequence[int], points: int, terms
         values[here, :, number] = _averages(at, each.cpu, size * points).reshape(size, points)
         values[here, :, len(series) + number] = _highest(at, each.memory, size * points).reshape(size, points)
         scored[first + int(warm[number]) : first + size, number] = True
-    usage = Usage(values, _MONDAY + float(origin), step)
-    return Block(list(places), [each.name for each in series], usage, scored, begins, offsets, warm)
+    usage = ReplayedUsage(values, _MONDAY + float(origin), step)
+    return SeriesBlock(list(places), [each.name for each in series], usage, scored, begins, offsets, warm)
 
 
-def unscored(series: Sequence[Series], terms: Terms) -> Iterator[str]:
+def describe_unscored(series: Sequence[Series], terms: BacktestTerms) -> Iterator[str]:
     """A word on each series of which nothing is scored."""
     for each in series:
         begin = each.times[0] // terms.step * terms.step
         if int((each.times[-1] - begin) // terms.step) < _warm_up(each, terms):
-            yield f"{each.name}: nothing is scored, because it ends with its first step of {written_span(terms.step)}"
+            yield f"{each.name}: nothing is scored, because it ends with its first step of {describe_span(terms.step)}"
 
 
-def _warm_up(series: Series, terms: Terms) -> int:
+def _warm_up(series: Series, terms: BacktestTerms) -> int:
     """In steps; in the first one nothing can have been decided yet."""
     length = float(series.times[-1] - series.times[0])
     return max(1, math.ceil(min(terms.warm_up, terms.warm_up_share * length) / terms.step))

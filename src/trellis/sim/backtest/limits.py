@@ -1,4 +1,4 @@
-"""Is a variant worse than it may be? Limits for its figures, each as so many times what the first variant has."""
+"""Limits for the figures of a variant, each as so many times what the first variant has."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from trellis.base.errors import InvalidInput
-from trellis.base.names import nearest
-from trellis.base.readable import RESOURCE_WORDS
-from trellis.sim.backtest.results import BacktestResult, Overall
+from trellis.base.names import suggest_name
+from trellis.base.wording import RESOURCE_WORDS
+from trellis.sim.backtest.results import BacktestResult, OverallScore
 
 # What can be limited, and where it stands.
 MEASURES: Mapping[str, tuple[str, str]] = {
@@ -26,7 +26,7 @@ def read_limits(texts: Sequence[str]) -> dict[str, float]:
     for text in texts:
         measure, _, ratio = text.partition("=")
         if measure not in MEASURES:
-            guess = nearest(measure, MEASURES)
+            guess = suggest_name(measure, MEASURES)
             hint = f" (did you mean {guess}?)" if guess else ""
             raise InvalidInput(text, f"there is no measure {measure}{hint}, but {', '.join(MEASURES)}")
         try:
@@ -36,12 +36,12 @@ def read_limits(texts: Sequence[str]) -> dict[str, float]:
     return limits
 
 
-def exceeded(result: BacktestResult, limits: Mapping[str, float]) -> Iterator[str]:
+def find_exceeded(result: BacktestResult, limits: Mapping[str, float]) -> Iterator[str]:
     """A line for each variant and limit that it is beyond. Where the first has none, any is beyond it."""
     for each in result.variants[1:]:
         for measure, limit in limits.items():
             resource, field = MEASURES[measure]
-            overall: Overall | None = getattr(each, resource)
+            overall: OverallScore | None = getattr(each, resource)
             if overall is None:
                 continue
             first, ratio = result.variants[0].name, float(getattr(overall, field))
@@ -51,7 +51,7 @@ def exceeded(result: BacktestResult, limits: Mapping[str, float]) -> Iterator[st
                 yield f"{each.name} has {measure} where {first} has none, and {limit:g} times that is the most"
 
 
-def uncompared(result: BacktestResult, limits: Mapping[str, float]) -> Iterator[str]:
+def find_uncompared(result: BacktestResult, limits: Mapping[str, float]) -> Iterator[str]:
     """A line for each limit that nothing was held against."""
     if limits and len(result.variants) == 1:
         yield f"there is no variant to compare with {result.variants[0].name}: add --recommenders, --set or --sweep"

@@ -1,21 +1,29 @@
-"""What is to be backtested? Recommenders with parameters, one variant for each value of a sweep, and the terms."""
+"""The request of a backtest: recommenders with parameters, one variant for each value of a sweep, and the terms.
+
+Parameters on a command line are read and checked by their declarations, before anything is replayed.
+"""
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 from importlib import import_module
+from typing import Final
 
 import msgspec
 
 from trellis.base.errors import InvalidInput
-from trellis.core.recommend.built_in import built_in_recommenders
-from trellis.core.recommend.declaration import declaration_of
+from trellis.base.names import suggest_name
+from trellis.core.recommend.declaration import needs_runs, read_declaration
+from trellis.core.recommend.evaluation.replay import DAY, HOUR
+from trellis.core.recommend.parameters import Parameter, ParameterKind
 from trellis.core.recommend.protocol import Recommender
-from trellis.core.recommend.replay import DAY, HOUR
+from trellis.core.recommend.registry import built_in_recommenders, replace_defaults
 from trellis.sources.series.units import Machine
 
 
-class Asked(msgspec.Struct, frozen=True):
+class BacktestVariant(msgspec.Struct, frozen=True):
     """One variant: a recommender by its name, what to import for one that is installed, and what is set of it."""
 
     name: str
@@ -25,7 +33,7 @@ class Asked(msgspec.Struct, frozen=True):
 
     def made(self) -> Recommender:
         """The recommender, new."""
-        return made(self.recommender, self.value)
+        return load_recommender(self.recommender, self.value)
 
 
 class Sweep(msgspec.Struct, frozen=True):
@@ -37,7 +45,7 @@ class Sweep(msgspec.Struct, frozen=True):
     variants: tuple[str, ...]
 
 
-class Terms(msgspec.Struct, frozen=True):
+class BacktestTerms(msgspec.Struct, frozen=True):
     """How often is decided, in seconds; what is not scored; and by what fraction a decision must differ to be applied.
 
     The warm-up is at most `warm_up_share` of a series. `machine` is what fractions are of.
@@ -50,15 +58,15 @@ class Terms(msgspec.Struct, frozen=True):
     machine: Machine = Machine()
 
 
-class Request(msgspec.Struct, frozen=True):
+class BacktestRequest(msgspec.Struct, frozen=True):
     """All variants, in order: the others are held against the first."""
 
-    variants: tuple[Asked, ...]
+    variants: tuple[BacktestVariant, ...]
     sweeps: tuple[Sweep, ...] = ()
-    terms: Terms = Terms()
+    terms: BacktestTerms = BacktestTerms()
 
 
-def made(name: str, value: str = "") -> Recommender:
+def load_recommender(name: str, value: str = "") -> Recommender:
     """A recommender that comes with Trellis, or one that `module:attribute` gives when it is called."""
     if not value:
         return built_in_recommenders()[name]
@@ -67,5 +75,125 @@ def made(name: str, value: str = "") -> Recommender:
         recommender: Recommender = reduce(getattr, attribute.split("."), import_module(module))()  # type: ignore[operator]
     except Exception as error:
         raise InvalidInput(name, f"--recommenders: cannot be loaded: {type(error).__name__}: {error}") from error
-    declaration_of(recommender)
+    read_declaration(recommender)
     return recommender
+
+
+MOST_VARIANTS: Final = 200
+# What is nearly always meant by a short word; each sets those of the recommender's parameters that it has.
+SHORT_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
+    "percentile": ("target-cpu-percentile", "target-memory-percentile"),
+    "margin": ("recommendation-margin-fraction",),
+}
+_ROUNDING: Final = 1e-9  # of a step, so that the end of a range is in it
+
+
+def build_request(
+    names: Sequence[str],
+    sets: Sequence[str] = (),
+    sweeps: Sequence[str] = (),
+    terms: BacktestTerms = BacktestTerms(),  # noqa: B008 - frozen, so that one can serve all
+    installed: Mapping[str, str] = {},
+) -> BacktestRequest:
+    """What a command line says; `InvalidInput` names the flag, the parameter and its range."""
+    known = {name: load_recommender(name, value) for name, value in _known(names, installed).items()}
+    given: dict[str, dict[str, str]] = {name: {} for name in known}
+    for text in sets:
+        name, parameters, value = _setting(text, known, "--set")
+        given[name] |= dict.fromkeys(parameters, value)
+        _checked(known[name], given[name], f"--set {text}")
+    variants = {
+        name: BacktestVariant(_title(name, given[name]), name, installed.get(name, ""), given[name]) for name in known
+    }
+    swept: list[BacktestVariant] = []
+    found: list[Sweep] = []
+    for text in sweeps:
+        name, parameters, span = _setting(text, known, "--sweep")
+        declared = {each.name: each for each in known[name].parameters}
+        values = tuple(_values(text, declared[parameters[0]], span))
+        here = [variants[name].parameters | dict.fromkeys(parameters, value) for value in values]
+        short = text.partition("=")[0].rpartition(".")[2]
+        titles = [_title(name, given[name] | {short: value}) for value in values]
+        for title, chosen in zip(titles, here, strict=True):
+            _checked(known[name], chosen, f"--sweep {text}")
+            swept.append(BacktestVariant(title, name, installed.get(name, ""), chosen))
+        found.append(Sweep(name, short, values, tuple(titles)))
+    every = {each.name: each for each in (*variants.values(), *swept)}
+    if len(every) > MOST_VARIANTS:
+        raise InvalidInput(len(every), f"--sweep: there are {len(every)} variants, and at most {MOST_VARIANTS} are run")
+    return BacktestRequest(tuple(every.values()), tuple(found), terms)
+
+
+def _known(names: Sequence[str], installed: Mapping[str, str]) -> dict[str, str]:
+    """The recommenders that were named, each once, with what to import for them."""
+    there = {name: "" for name, each in built_in_recommenders().items() if not needs_runs(each)}
+    choices = there | dict(installed)
+    for name in names:
+        if name in built_in_recommenders() and name not in there:
+            raise InvalidInput(name, "--recommenders: it goes by the runs of a job, and a series does not say them")
+        if name not in choices:
+            guess = suggest_name(name, choices)
+            hint = f" (did you mean {guess}?)" if guess else ""
+            raise InvalidInput(name, f"--recommenders: there is no such recommender{hint}, but {', '.join(choices)}")
+    if not names:
+        raise InvalidInput("", "--recommenders: name at least one")
+    return {name: choices[name] for name in dict.fromkeys(names)}
+
+
+def _setting(text: str, known: Mapping[str, Recommender], flag: str) -> tuple[str, tuple[str, ...], str]:
+    """Whose parameters are meant, which, and what is said of them."""
+    key, is_set, value = text.partition("=")
+    name, is_named, parameter = key.strip().rpartition(".")
+    if not is_set or not parameter:
+        raise InvalidInput(text, f"{flag}: must be written as recommender.parameter=value")
+    if not is_named and len(known) > 1:
+        raise InvalidInput(text, f"{flag}: say whose parameter it is, as in {next(iter(known))}.{parameter}")
+    name = name or next(iter(known))
+    if name not in known:
+        raise InvalidInput(text, f"{flag}: {name} is not among --recommenders, which are {', '.join(known)}")
+    declared = [each.name for each in known[name].parameters]
+    meant = tuple(each for each in SHORT_NAMES.get(parameter, (parameter,)) if each in declared)
+    if not meant:
+        guess = suggest_name(parameter, (*declared, *SHORT_NAMES))
+        hint = f" (did you mean {guess}?)" if guess else ""
+        rule = f"{flag}: {name} has no parameter {parameter}{hint}; it has {', '.join(declared) or 'none'}"
+        raise InvalidInput(text, rule)
+    return name, meant, value.strip()
+
+
+def _checked(recommender: Recommender, given: Mapping[str, str], where: str) -> None:
+    try:
+        replace_defaults(recommender.parameters, given)
+    except InvalidInput as error:
+        accepted = {each.name: each.accepts for each in recommender.parameters}
+        name = str(error.value).partition("=")[0]
+        raise InvalidInput(error.value, f"{where}: {error.rule}; {name} is a {accepted[name]}") from error
+
+
+def _values(text: str, parameter: Parameter, span: str) -> Iterator[str]:
+    """The values of `begin:end:step`, the end included, or those of a list with commas."""
+    if ":" not in span:
+        yield from (value.strip() for value in span.split(","))
+        return
+    bounds = span.split(":")
+    if len(bounds) != 3 or parameter.kind not in (ParameterKind.NUMBER, ParameterKind.WHOLE, ParameterKind.DURATION):
+        raise InvalidInput(text, "--sweep: must be begin:end:step of numbers or durations, or values with commas")
+    # The step of a range need not be within the bounds of the parameter.
+    free = msgspec.structs.replace(parameter, minimum=None, maximum=None)
+    try:
+        begin, end, step = (float(free.read(bound.strip())) for bound in bounds)
+    except InvalidInput as error:
+        raise InvalidInput(text, f"--sweep: {error}") from error
+    if step <= 0 or end < begin:
+        raise InvalidInput(text, "--sweep: must go from a lower to a higher value, in steps above 0")
+    if (end - begin) / step > MOST_VARIANTS:
+        raise InvalidInput(text, f"--sweep: has more than {MOST_VARIANTS} values")
+    for number in itertools.count():
+        value = begin + number * step
+        if value > end + _ROUNDING * step:
+            return
+        yield parameter.show(round(value, 9) if parameter.kind is not ParameterKind.WHOLE else round(value))
+
+
+def _title(name: str, given: Mapping[str, str]) -> str:
+    return " ".join([name, *(f"{key}={value}" for key, value in given.items())])

@@ -1,7 +1,7 @@
-"""What would each recommender have done? Scores of every series, of all together, and curves over the margin.
+"""Results of a backtest: scores of every series, of all together, and curves over the margin.
 
 Everything here can be written as JSON as it is, is the same for the same series, and holds no time of day at which it
-was made. NaN stands for what cannot be said: of memory that nobody measured, or of a series too short to be scored.
+was made. NaN stands for what cannot be said: of memory that was not measured, or of a series too short to be scored.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import msgspec
 NAN = math.nan
 
 
-class Figures(msgspec.Struct, frozen=True):
+class ResourceScore(msgspec.Struct, frozen=True):
     """How one resource was sized, in the time that is scored.
 
     `requested` and `used` are means over time, in cores or bytes, and `footprint` is the one over the other.
@@ -35,8 +35,8 @@ class SeriesScore(msgspec.Struct, frozen=True):
 
     series: str
     variant: str
-    cpu: Figures | None
-    memory: Figures | None
+    cpu: ResourceScore | None
+    memory: ResourceScore | None
 
 
 class SeriesFacts(msgspec.Struct, frozen=True):
@@ -55,7 +55,7 @@ class SeriesFacts(msgspec.Struct, frozen=True):
     missing: float
 
 
-class Overall(msgspec.Struct, frozen=True):
+class OverallScore(msgspec.Struct, frozen=True):
     """One resource under one variant, over all series that have it.
 
     `figures` are sums of `requested` and `used`, the geometric mean of footprints, and means of all else. What follows
@@ -65,7 +65,7 @@ class Overall(msgspec.Struct, frozen=True):
     """
 
     series: int
-    figures: Figures
+    figures: ResourceScore
     footprint: float
     time_over: float
     overrun: float
@@ -79,11 +79,11 @@ class VariantScore(msgspec.Struct, frozen=True):
     name: str
     recommender: str
     parameters: dict[str, str]
-    cpu: Overall | None
-    memory: Overall | None
+    cpu: OverallScore | None
+    memory: OverallScore | None
 
 
-class Curve(msgspec.Struct, frozen=True):
+class CostRiskCurve(msgspec.Struct, frozen=True):
     """The cost and the risk of a variant for CPU, with its targets multiplied by each of `factors`; 1 is among them.
 
     Columns as long as the factors, absolute: the geometric mean of footprints, and means of time over and overrun.
@@ -97,7 +97,7 @@ class Curve(msgspec.Struct, frozen=True):
     overrun: list[float]
 
 
-class Frontier(msgspec.Struct, frozen=True):
+class SweepFrontier(msgspec.Struct, frozen=True):
     """A sweep: its variants, one for each value of a parameter. What they cost and risk is in their scores."""
 
     recommender: str
@@ -139,8 +139,8 @@ class BacktestResult(msgspec.Struct, frozen=True):
     facts: list[SeriesFacts]
     series: list[SeriesScore]
     variants: list[VariantScore]
-    curves: list[Curve]
-    sweeps: list[Frontier]
+    curves: list[CostRiskCurve]
+    sweeps: list[SweepFrontier]
     charts: list[SeriesChart]
     step: float
     warm_up: float

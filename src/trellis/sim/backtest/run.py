@@ -1,31 +1,139 @@
-"""How would recommenders have sized, had they been asked all the time? Each replayed over series of usage.
+"""Runs a backtest: every variant is replayed over series of usage, in batches, by several processes.
 
-At every step each of them decides from the past alone, as it would in a cluster; what it decides is held against what
-was used then. Series are shared out in batches, and the batches among processes.
+At every step each recommender decides from the past alone, as it would in a cluster; what it decides is compared with
+what was used then. There is one process for each batch, so many at a time. A batch that fails is reported, and the
+others go on. A backtest that is stopped returns what is done by then.
 """
 
 from __future__ import annotations
 
+import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+from multiprocessing.connection import Connection, wait
+from typing import Any, Final
 
 import msgspec
 
-from trellis.sim.backtest.batch import Batch, BatchResult, distinct_names
-from trellis.sim.backtest.processes import Failed, run_batches
-from trellis.sim.backtest.request import Request
-from trellis.sim.backtest.results import BacktestResult, Frontier, SeriesChart
-from trellis.sim.backtest.totals import Columns, curves, series_scores, variant_scores
-from trellis.sources.series.reading import Part, read_part
+from trellis.base.errors import TrellisError
+from trellis.sim.backtest.batch import BatchResult, BatchStopped, SeriesBatch, distinct_names, run_batch
+from trellis.sim.backtest.request import BacktestRequest
+from trellis.sim.backtest.results import BacktestResult, SeriesChart, SweepFrontier
+from trellis.sim.backtest.totals import ScoreColumns, curves, series_scores, variant_scores
+from trellis.sim.child_processes import start_ignoring_interrupts
+from trellis.sources.series.files import SeriesPart, read_part
 from trellis.sources.series.series import Series
-from trellis.sources.series.tables import Found
+from trellis.sources.series.tables import LoadedSeries
+
+# How often somebody who might want to stop is asked, in seconds.
+_POLL_SECONDS: Final = 0.1
+
+
+class FailedBatch(msgspec.Struct, frozen=True):
+    """A batch of which nothing came, and why."""
+
+    why: str
+
+
+BatchOutcome = BatchResult | FailedBatch
+OnBatchProgress = Callable[[int, float], None]
+
+
+def run_batches(
+    batches: Sequence[SeriesBatch], processes: int, told: OnBatchProgress, stop: Callable[[], bool]
+) -> Iterator[tuple[int, BatchOutcome]]:
+    """What came of each batch, by its number, as they end; `told` is told which part of a batch is done."""
+    if min(processes, len(batches)) > 1:
+        yield from _in_processes(batches, processes, told, stop)
+        return
+    for number, batch in enumerate(batches):
+        if stop():
+            return
+
+        def tell(share: float, number: int = number) -> None:
+            if stop():
+                raise BatchStopped
+            told(number, share)
+
+        yield number, _run_caught(batch, tell)
+
+
+def _run_caught(batch: SeriesBatch, tell: Callable[[float], None]) -> BatchOutcome:
+    try:
+        return run_batch(batch, tell)
+    except TrellisError as error:
+        return FailedBatch(str(error))
+    except MemoryError:
+        return FailedBatch("there is too little memory; use fewer --processes")
+    except Exception as error:  # noqa: BLE001 - a recommender of others may raise anything, and costs no other batch
+        return FailedBatch(f"{type(error).__name__}: {error}")
+
+
+def _in_processes(
+    batches: Sequence[SeriesBatch], processes: int, told: OnBatchProgress, stop: Callable[[], bool]
+) -> Iterator[tuple[int, BatchOutcome]]:
+    context = multiprocessing.get_context("spawn")
+    waiting = list(reversed(range(len(batches))))
+    working: dict[Any, tuple[int, Any]] = {}
+    stopping = False
+    try:
+        while working or (waiting and not stopping):
+            if not stopping and stop():
+                stopping = True
+                for line in working:
+                    line.send(None)
+            while waiting and len(working) < processes and not stopping:
+                number = waiting.pop()
+                mine, theirs = context.Pipe()
+                process = context.Process(target=_work, args=(theirs,), name=f"batch {number}", daemon=True)
+                start_ignoring_interrupts(process)
+                theirs.close()
+                mine.send(batches[number])
+                working[mine] = (number, process)
+            for line in wait(list(working), _POLL_SECONDS):
+                number, process = working[line]
+                said = _receive(line, process)
+                if isinstance(said, float):
+                    told(number, said)
+                    continue
+                del working[line]
+                process.join()
+                yield number, said
+    finally:
+        for _, process in working.values():
+            process.terminate()
+            process.join()
+
+
+def _receive(line: Any, process: Any) -> float | BatchOutcome:
+    try:
+        said: float | BatchOutcome = line.recv()
+    except (EOFError, OSError):
+        process.join()
+        why = f"its process ended with exit code {process.exitcode}"
+        return FailedBatch(
+            f"{why}: there may be too little memory; use fewer --processes" if process.exitcode == -9 else why
+        )
+    return said
+
+
+def _work(line: Connection) -> None:
+    """What such a process does."""
+    batch: SeriesBatch = line.recv()
+
+    def tell(share: float) -> None:
+        if line.poll():
+            raise BatchStopped
+        line.send(share)
+
+    line.send(_run_caught(batch, tell))
+
 
 # Samples of a batch: what it takes in memory is bounded, and what each step costs is shared by many series.
 _LARGEST: Final = 24_000_000
 _CHARTS: Final = 60
 
 
-class Progress(msgspec.Struct, frozen=True):
+class BacktestProgress(msgspec.Struct, frozen=True):
     """How far it is: samples times variants, as far as files say how many there are."""
 
     done: float
@@ -33,19 +141,19 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 def backtest(
-    request: Request,
-    parts: Sequence[Part],
+    request: BacktestRequest,
+    parts: Sequence[SeriesPart],
     series: Sequence[Series] = (),
     *,
     processes: int = 1,
-    progress: Callable[[Progress], None] = lambda _progress: None,
+    progress: Callable[[BacktestProgress], None] = lambda _progress: None,
     stop: Callable[[], bool] = lambda: False,
 ) -> BacktestResult:
     """Replay all variants over what the parts hold and over series that are there already."""
-    found = Found(list(series), [], [])
+    found = LoadedSeries(list(series), [], [])
     if len(parts) < processes:
         # Who reads a file reads all of it: series of few files can only be shared out when they have been read.
-        found = Found.joined([*(read_part(part, request.terms.machine) for part in parts), found])
+        found = LoadedSeries.joined([*(read_part(part, request.terms.machine) for part in parts), found])
         parts = ()
     batches = _batches(request, parts, found.series, processes)
     sizes = [_size(batch) for batch in batches]
@@ -54,16 +162,16 @@ def backtest(
     def told(number: int, share: float) -> None:
         done[number] = share
         part = sum(size * each for size, each in zip(sizes, done, strict=True))
-        progress(Progress(part, float(sum(sizes))))
+        progress(BacktestProgress(part, float(sum(sizes))))
 
     ended: dict[int, BatchResult] = {}
     failures: list[str] = []
     for number, outcome in run_batches(batches, processes, told, stop):
-        if isinstance(outcome, Failed):
+        if isinstance(outcome, FailedBatch):
             failures.append(f"{_about(batches[number])} could not be replayed: {outcome.why}")
         else:
             ended[number] = outcome
-        if isinstance(outcome, Failed) or not outcome.partial:
+        if isinstance(outcome, FailedBatch) or not outcome.partial:
             told(number, 1.0)
     result = _result(request, [ended[number] for number in sorted(ended)])
     return msgspec.structs.replace(
@@ -74,7 +182,7 @@ def backtest(
     )
 
 
-def _result(request: Request, found: Sequence[BatchResult]) -> BacktestResult:
+def _result(request: BacktestRequest, found: Sequence[BatchResult]) -> BacktestResult:
     terms = request.terms
     # What was stopped has fewer variants; only those that are there for all series can be compared.
     variants = max((len(batch.scored) for batch in found), default=0)
@@ -82,14 +190,14 @@ def _result(request: Request, found: Sequence[BatchResult]) -> BacktestResult:
     request = msgspec.structs.replace(request, variants=request.variants[:variants])
     facts = [each for batch in batches for each in batch.facts]
     names = distinct_names([each.name for each in facts], [each.source for each in facts])
-    columns = Columns.joined(batches, variants) if facts else None
+    columns = ScoreColumns.joined(batches, variants) if facts else None
     return BacktestResult(
         facts=[msgspec.structs.replace(each, name=name) for each, name in zip(facts, names, strict=True)],
         series=series_scores(columns, names, request) if columns else [],
         variants=variant_scores(columns, request) if columns else [],
         curves=curves(columns, request) if columns else [],
         sweeps=[
-            Frontier(each.recommender, each.parameter, list(each.values), list(each.variants))
+            SweepFrontier(each.recommender, each.parameter, list(each.values), list(each.variants))
             for each in request.sweeps
             if set(each.variants) <= {asked.name for asked in request.variants}
         ],
@@ -112,16 +220,18 @@ def _charts(batches: Sequence[BatchResult], names: Sequence[str]) -> Iterator[Se
             yield msgspec.structs.replace(chart, series=renamed[chart.series])
 
 
-def _batches(request: Request, parts: Sequence[Part], series: Sequence[Series], processes: int) -> list[Batch]:
+def _batches(
+    request: BacktestRequest, parts: Sequence[SeriesPart], series: Sequence[Series], processes: int
+) -> list[SeriesBatch]:
     """What to share out: enough batches for all processes, none too large, and neighbours together."""
     total = sum(part.rows for part in parts) + sum(map(len, series))
     each = max(1, min(_LARGEST, -(-total // max(processes, 1))))
-    batches: list[Batch] = []
-    chosen: list[Part | Series] = []
+    batches: list[SeriesBatch] = []
+    chosen: list[SeriesPart | Series] = []
     size = 0
-    items: list[Part | Series] = [*parts, *series]
+    items: list[SeriesPart | Series] = [*parts, *series]
     for item in items:
-        rows = item.rows if isinstance(item, Part) else len(item)
+        rows = item.rows if isinstance(item, SeriesPart) else len(item)
         if chosen and size + rows / 2 > each:
             batches.append(_batch(request, chosen))
             chosen, size = [], 0
@@ -133,19 +243,19 @@ def _batches(request: Request, parts: Sequence[Part], series: Sequence[Series], 
     return [msgspec.structs.replace(batch, charts=charts) for batch in batches]
 
 
-def _batch(request: Request, chosen: Sequence[Part | Series]) -> Batch:
-    return Batch(
+def _batch(request: BacktestRequest, chosen: Sequence[SeriesPart | Series]) -> SeriesBatch:
+    return SeriesBatch(
         request,
-        tuple(each for each in chosen if isinstance(each, Part)),
+        tuple(each for each in chosen if isinstance(each, SeriesPart)),
         tuple(each for each in chosen if isinstance(each, Series)),
     )
 
 
-def _size(batch: Batch) -> float:
+def _size(batch: SeriesBatch) -> float:
     rows = sum(part.rows for part in batch.parts) + sum(map(len, batch.series))
     return float(rows * len(batch.request.variants))
 
 
-def _about(batch: Batch) -> str:
+def _about(batch: SeriesBatch) -> str:
     names = [part.path for part in batch.parts] + [each.name for each in batch.series]
     return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"

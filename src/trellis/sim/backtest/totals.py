@@ -1,4 +1,4 @@
-"""What do the scores of all series amount to? One line for each variant, held against the first, and curves."""
+"""Totals over the scores of all series: one line for each variant, compared with the first, and curves."""
 
 from __future__ import annotations
 
@@ -9,31 +9,37 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from trellis.core.recommend.curves import AS_SHIPPED, FACTORS, SAME, clipped_ratio, curve
-from trellis.core.recommend.curves import Curve as ComparedCurve
-from trellis.core.recommend.scores import Scores
+from trellis.core.recommend.evaluation.margin_curves import (
+    MARGIN_FACTORS,
+    NEGLIGIBLE_DIFFERENCE,
+    SHIPPED_MARGIN,
+    build_margin_curve,
+    mean_clipped_ratio,
+)
+from trellis.core.recommend.evaluation.margin_curves import MarginCurve as ComparedCurve
+from trellis.core.recommend.evaluation.scores import SizingScores
 from trellis.core.usage.columns import BoolColumn, FloatColumn
 from trellis.sim.backtest.batch import BatchResult
-from trellis.sim.backtest.request import Request
-from trellis.sim.backtest.results import Curve, Figures, Overall, SeriesScore, VariantScore
-from trellis.sim.backtest.scoring import Scored
+from trellis.sim.backtest.request import BacktestRequest
+from trellis.sim.backtest.results import CostRiskCurve, OverallScore, ResourceScore, SeriesScore, VariantScore
+from trellis.sim.backtest.scores import BatchScores
 
 FOOTPRINT, TIME_OVER, OVERRUN, CHANGES, KILLS = range(5)
 _CPU, _MEMORY = 0, 1
 _NAN: Final = math.nan
 
 
-class Columns(msgspec.Struct, frozen=True):
+class ScoreColumns(msgspec.Struct, frozen=True):
     """All batches together, one `Scored` for each variant."""
 
-    scored: list[Scored]
+    scored: list[BatchScores]
 
     @classmethod
-    def joined(cls, batches: Sequence[BatchResult], variants: int) -> Columns:
+    def joined(cls, batches: Sequence[BatchResult], variants: int) -> ScoreColumns:
         """Of batches in order."""
         return cls(
             [
-                Scored(
+                BatchScores(
                     *(
                         np.concatenate([getattr(each.scored[number], name) for each in batches], axis=-1)
                         for name in ("cpu", "memory", "used")
@@ -46,12 +52,12 @@ class Columns(msgspec.Struct, frozen=True):
     def measures(self, variant: int, resource: int) -> FloatColumn:
         """(measures, series) of a variant as it is."""
         scored = self.scored[variant]
-        return scored.cpu[:, AS_SHIPPED] if resource == _CPU else scored.memory
+        return scored.cpu[:, SHIPPED_MARGIN] if resource == _CPU else scored.memory
 
-    def margins(self, variant: int) -> Scores:
+    def margins(self, variant: int) -> SizingScores:
         """The CPU of a variant at every factor."""
         footprint, time_over, overrun, changes, kills = self.scored[variant].cpu
-        return Scores(footprint, time_over, overrun, changes, kills, np.ones(footprint.shape[1]))
+        return SizingScores(footprint, time_over, overrun, changes, kills, np.ones(footprint.shape[1]))
 
     def sound(self, resource: int) -> BoolColumn:
         """The series of which all variants have something to say."""
@@ -61,7 +67,7 @@ class Columns(msgspec.Struct, frozen=True):
         return sound
 
 
-def series_scores(columns: Columns, names: Sequence[str], request: Request) -> list[SeriesScore]:
+def series_scores(columns: ScoreColumns, names: Sequence[str], request: BacktestRequest) -> list[SeriesScore]:
     """One for each series and variant."""
     sound = [columns.sound(resource) for resource in (_CPU, _MEMORY)]
     return [
@@ -78,7 +84,7 @@ def series_scores(columns: Columns, names: Sequence[str], request: Request) -> l
     ]
 
 
-def variant_scores(columns: Columns, request: Request) -> list[VariantScore]:
+def variant_scores(columns: ScoreColumns, request: BacktestRequest) -> list[VariantScore]:
     """Every variant, the others held against the first."""
     return [
         VariantScore(
@@ -92,13 +98,13 @@ def variant_scores(columns: Columns, request: Request) -> list[VariantScore]:
     ]
 
 
-def curves(columns: Columns, request: Request) -> list[Curve]:
+def curves(columns: ScoreColumns, request: BacktestRequest) -> list[CostRiskCurve]:
     """The cost and the risk of every variant at every factor; none if no series has CPU."""
     found = (_compared(columns, number) for number in range(len(request.variants)))
     return [
-        Curve(
+        CostRiskCurve(
             asked.name,
-            FACTORS.tolist(),
+            MARGIN_FACTORS.tolist(),
             each.shown_footprint.tolist(),
             each.shown_time_over.tolist(),
             each.shown_overrun.tolist(),
@@ -108,21 +114,21 @@ def curves(columns: Columns, request: Request) -> list[Curve]:
     ]
 
 
-def _compared(columns: Columns, variant: int) -> ComparedCurve | None:
+def _compared(columns: ScoreColumns, variant: int) -> ComparedCurve | None:
     """A variant against the first, for CPU."""
     sound = columns.sound(_CPU)
     if not sound.any():
         return None
-    return curve("", columns.margins(variant), columns.margins(0), sound.astype(np.float64))
+    return build_margin_curve("", columns.margins(variant), columns.margins(0), sound.astype(np.float64))
 
 
-def _figures(columns: Columns, variant: int, resource: int, place: int) -> Figures:
+def _figures(columns: ScoreColumns, variant: int, resource: int, place: int) -> ResourceScore:
     footprint, time_over, overrun, changes, kills = columns.measures(variant, resource)[:, place].tolist()
     used = float(columns.scored[variant].used[resource, place])
-    return Figures(footprint * used, used, footprint, time_over, overrun, changes, kills if resource else _NAN)
+    return ResourceScore(footprint * used, used, footprint, time_over, overrun, changes, kills if resource else _NAN)
 
 
-def _overall(columns: Columns, variant: int, resource: int) -> Overall | None:
+def _overall(columns: ScoreColumns, variant: int, resource: int) -> OverallScore | None:
     sound = columns.sound(resource)
     if not sound.any():
         return None
@@ -131,9 +137,9 @@ def _overall(columns: Columns, variant: int, resource: int) -> Overall | None:
     means = mine.mean(axis=1)
     ratio = mine[FOOTPRINT] / first[FOOTPRINT]
     risk = TIME_OVER if resource == _CPU else KILLS
-    return Overall(
+    return OverallScore(
         series=int(sound.sum()),
-        figures=Figures(
+        figures=ResourceScore(
             requested=float((mine[FOOTPRINT] * used).sum()),
             used=float(used.sum()),
             footprint=float(np.exp(np.log(mine[FOOTPRINT]).mean())),
@@ -142,11 +148,11 @@ def _overall(columns: Columns, variant: int, resource: int) -> Overall | None:
             changes=float(means[CHANGES]),
             kills=float(means[KILLS]) if resource else _NAN,
         ),
-        footprint=clipped_ratio(ratio),
+        footprint=mean_clipped_ratio(ratio),
         time_over=_ratio(mine[TIME_OVER], first[TIME_OVER]),
         overrun=_ratio(mine[OVERRUN], first[OVERRUN]),
         kills=_ratio(mine[KILLS], first[KILLS]) if resource else _NAN,
-        worse=float(((ratio > 1 + SAME) & (mine[risk] > first[risk] + SAME)).mean()),
+        worse=float(((ratio > 1 + NEGLIGIBLE_DIFFERENCE) & (mine[risk] > first[risk] + NEGLIGIBLE_DIFFERENCE)).mean()),
     )
 
 

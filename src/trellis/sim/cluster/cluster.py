@@ -1,7 +1,7 @@
-"""What does a cluster do with what it is told? A model: nodes, a scheduler, kubelets, controllers, an API server.
+"""The model cluster as a whole: nodes, a scheduler, kubelets, controllers and an API server, wired together.
 
 Pods are the API's own structs, replaced when something happens to them. What containers use is never an event: `step`
-works it out for all of them at once.
+computes it for all of them at once.
 """
 
 from __future__ import annotations
@@ -15,40 +15,32 @@ import numpy as np
 from trellis.api.kube.pods import Pod
 from trellis.api.kube.scaling import Scale
 from trellis.base.errors import InternalError
-from trellis.core.model.patches import PatchOp
-from trellis.core.model.told import Told
-from trellis.core.resize.actions import PodRef
-from trellis.sim.cluster.cron_jobs import CronJobController
-from trellis.sim.cluster.daemon_sets import DaemonSetController
-from trellis.sim.cluster.deployments import DeploymentController
-from trellis.sim.cluster.ending import Ending
-from trellis.sim.cluster.jobs import JobController
-from trellis.sim.cluster.joining import Joining
-from trellis.sim.cluster.making import Making
-from trellis.sim.cluster.nodes import Nodes
-from trellis.sim.cluster.outages import Outages
-from trellis.sim.cluster.preempting import Preempting
-from trellis.sim.cluster.resizing import Resizing
-from trellis.sim.cluster.rows import RowTable
-from trellis.sim.cluster.scaling import Scaling
-from trellis.sim.cluster.scheduler import Scheduler
-from trellis.sim.cluster.server import Server
-from trellis.sim.cluster.starting import Starting
-from trellis.sim.cluster.state import Admit, State
-from trellis.sim.cluster.stateful_sets import StatefulSetController
-from trellis.sim.cluster.stepping import Stepping
-from trellis.sim.cluster.tally import Tally
-from trellis.sim.cluster.targets import Targets
-from trellis.sim.cluster.usage import StepUsage
-from trellis.sim.cluster.watching import Watcher
-from trellis.sim.cluster.wishes import Series, Wishes
+from trellis.core.cluster.json_patches import PatchOp
+from trellis.core.cluster.write_results import WriteResult
+from trellis.core.resize.pod_decisions import PodRef
+from trellis.sim.cluster.api_server import PodWriteApi, WorkloadLookup, WorkloadScales
+from trellis.sim.cluster.container_table import ModelContainerTable
+from trellis.sim.cluster.demand import DemandSeries, FleetDemand
+from trellis.sim.cluster.kubelet.resizes import PodResizes
+from trellis.sim.cluster.kubelet.starts import PodStarts
+from trellis.sim.cluster.kubelet.terminations import Terminations
+from trellis.sim.cluster.kubelet.usage import StepUsageModel
+from trellis.sim.cluster.node_lifecycle import NodeMembership, NodeOutages
+from trellis.sim.cluster.nodes import ModelNodes
+from trellis.sim.cluster.pod_lifecycle import PodLifecycle
+from trellis.sim.cluster.scheduler import Preemption, Scheduler
+from trellis.sim.cluster.state import Admit, ModelState
+from trellis.sim.cluster.telemetry import ClusterWatcher, PendingTimes, StepUsage, WorkloadCounters
+from trellis.sim.cluster.workloads.daemon_sets import DaemonSetController
+from trellis.sim.cluster.workloads.deployments import DeploymentController
+from trellis.sim.cluster.workloads.jobs import CronJobController, JobController
+from trellis.sim.cluster.workloads.stateful_sets import StatefulSetController
 from trellis.sim.faults import Faults
-from trellis.sim.fleet import Fleet, Workload
+from trellis.sim.fleet import Fleet, SimulatedWorkload
 from trellis.sim.kernel import Kernel, Priority, Ticket
-from trellis.sim.waiting import Waiting
 
 
-class Controller(Protocol):
+class WorkloadController(Protocol):
     """What keeps the pods of one workload."""
 
     def begin(self) -> None:
@@ -61,14 +53,14 @@ class Controller(Protocol):
         """Make what is missing, and delete what is too much."""
 
 
-class MakesController(Protocol):
+class WorkloadControllerFactory(Protocol):
     """A class of controllers."""
 
-    def __call__(self, state: State, making: Making, workload: int) -> Controller:
+    def __call__(self, state: ModelState, making: PodLifecycle, workload: int) -> WorkloadController:
         """One for the workload of that number."""
 
 
-_KINDS: Final[dict[str, MakesController]] = {
+_KINDS: Final[dict[str, WorkloadControllerFactory]] = {
     "Deployment": DeploymentController,
     "StatefulSet": StatefulSetController,
     "DaemonSet": DaemonSetController,
@@ -77,29 +69,31 @@ _KINDS: Final[dict[str, MakesController]] = {
 }
 
 
-class Cluster:
+class ModelCluster:
     """The model. Nothing exists before `begin`; `admit` is what becomes of each new pod before it is stored.
 
     Everything happens at the kernel's time: `begin` at the beginning, `step(n)` when step n begins, and all else as
     events in between.
     """
 
-    def __init__(self, fleet: Fleet, kernel: Kernel, admit: Admit, rng: np.random.Generator, watcher: Watcher) -> None:
-        self._state = state = State(fleet, kernel, admit, rng, watcher)
+    def __init__(
+        self, fleet: Fleet, kernel: Kernel, admit: Admit, rng: np.random.Generator, watcher: ClusterWatcher
+    ) -> None:
+        self._state = state = ModelState(fleet, kernel, admit, rng, watcher)
         self._scheduler = Scheduler(state)
-        making = Making(state, self._scheduler.enqueue)
-        self._wishes = Wishes(fleet, state.templates)
-        starting = Starting(state, self._wishes)
-        ending = Ending(state, making, self._wishes, starting)
+        making = PodLifecycle(state, self._scheduler.enqueue)
+        self._wishes = FleetDemand(fleet, state.templates)
+        starting = PodStarts(state, self._wishes)
+        ending = Terminations(state, making, self._wishes, starting)
         self._scheduler.bind = starting.bind
-        self._preempting = self._scheduler.preempting = Preempting(state, making) if fleet.pools else None
-        resizing = Resizing(state, starting, ending)
-        self._server = Server(state, making, resizing)
-        self._scaling = Scaling(state)
-        self.targets = Targets(state)
-        self._stepping = Stepping(state, self._wishes, starting, ending)
-        self._outages = Outages(state, making, ending)
-        self.joining = Joining(state, making)
+        self._preempting = self._scheduler.preempting = Preemption(state, making) if fleet.pools else None
+        resizing = PodResizes(state, starting, ending)
+        self._server = PodWriteApi(state, making, resizing)
+        self._scaling = WorkloadScales(state)
+        self.targets = WorkloadLookup(state)
+        self._stepping = StepUsageModel(state, self._wishes, starting, ending)
+        self._outages = NodeOutages(state, making, ending)
+        self.joining = NodeMembership(state, making)
         self._controllers = [_controller(state, making, number) for number in range(len(fleet.workloads))]
         self._woken: dict[int, Ticket] = {}
         self._on_each_node = [number for number, each in enumerate(fleet.workloads) if each.kind == "DaemonSet"]
@@ -123,19 +117,19 @@ class Cluster:
         """The usage of the step that begins now. Kills and evictions that follow from it are events of this moment."""
         return self._stepping.step(number)
 
-    def evict(self, ref: PodRef) -> Told:
+    def evict(self, ref: PodRef) -> WriteResult:
         """Have a pod go, if its disruption budget permits."""
         return self._server.evict(ref)
 
-    def resize(self, ref: PodRef, patch: tuple[PatchOp, ...]) -> tuple[Told, str]:
+    def resize(self, ref: PodRef, patch: tuple[PatchOp, ...]) -> tuple[WriteResult, str]:
         """Patch what the containers of a pod ask for; with a refusal, why."""
         return self._server.resize(ref, patch)
 
-    def annotate(self, ref: PodRef, patch: tuple[PatchOp, ...]) -> Told:
+    def annotate(self, ref: PodRef, patch: tuple[PatchOp, ...]) -> WriteResult:
         """Patch the annotations of a pod."""
         return self._server.annotate(ref, patch)
 
-    def move(self, ref: PodRef) -> Told:
+    def move(self, ref: PodRef) -> WriteResult:
         """Have a pod go because its node does, if its disruption budget permits."""
         return self._server.move(ref)
 
@@ -143,7 +137,7 @@ class Cluster:
         """How many pods a workload is to have and has; None if it is not there, or of a kind without a scale."""
         return self._scaling.scale(namespace, kind, name)
 
-    def set_scale(self, namespace: str, kind: str, name: str, replicas: int, *, version: str = "") -> Told:
+    def set_scale(self, namespace: str, kind: str, name: str, replicas: int, *, version: str = "") -> WriteResult:
         """Ask for another count; with a `version`, only if the workload is still of that one."""
         return self._scaling.set_scale(namespace, kind, name, replicas, version)
 
@@ -156,7 +150,7 @@ class Cluster:
         return ((each.workload, each.pod) for each in self._scheduler.waiting)
 
     @property
-    def waited(self) -> Waiting | None:
+    def waited(self) -> PendingTimes | None:
         """How long pods have waited for a node, those that still wait until now; None where nodes never come."""
         if self._state.waiting is None:
             return None
@@ -171,22 +165,22 @@ class Cluster:
         return self._preempting.count if self._preempting is not None else 0
 
     @property
-    def rows(self) -> RowTable:
+    def rows(self) -> ModelContainerTable:
         """The containers of placed pods, in columns."""
         return self._state.rows
 
     @property
-    def series(self) -> Sequence[Series]:
+    def series(self) -> Sequence[DemandSeries]:
         """What the numbers in `rows.series` stand for: by workload, then by container as its template has them."""
         return self._wishes.series
 
     @property
-    def nodes(self) -> Nodes:
+    def nodes(self) -> ModelNodes:
         """The nodes: what they offer, what is taken, which are up, what they cost."""
         return self._state.nodes
 
     @property
-    def tally(self) -> Tally:
+    def tally(self) -> WorkloadCounters:
         """What has happened so far, by workload."""
         return self._state.tally
 
@@ -227,12 +221,12 @@ class Cluster:
             self._woken[workload] = self._state.kernel.after(0.0, do, Priority.CONTROLLER)
 
 
-def _comes_later(made: tuple[Controller, Workload]) -> bool:
+def _comes_later(made: tuple[WorkloadController, SimulatedWorkload]) -> bool:
     """DaemonSets come first, as their pods do on a node that joins."""
     return made[1].kind != "DaemonSet"
 
 
-def _controller(state: State, making: Making, workload: int) -> Controller:
+def _controller(state: ModelState, making: PodLifecycle, workload: int) -> WorkloadController:
     kind = state.fleet.workloads[workload].kind
     make = _KINDS.get(kind)
     if make is None:

@@ -1,7 +1,7 @@
-"""Which nodes are there, what have they set aside, and which of them are off?
+"""The nodes of the model cluster, what is allocated on them, and which are off.
 
 Two accounts are kept of each node. The scheduler's is that of `core.fit`: a pod holds the most of what it asks for and
-what it has. The kubelet's is what it has really set aside, which never exceeds what the node offers.
+what it has. The kubelet's is what it has really allocated, which never exceeds what the node offers.
 """
 
 from __future__ import annotations
@@ -11,27 +11,27 @@ from collections.abc import Iterator, Mapping
 import msgspec
 import numpy as np
 
-from trellis.api.kube.decode import convert_object
+from trellis.api.kube.decoder import convert_object
 from trellis.api.kube.meta import Condition, ObjectMeta
 from trellis.api.kube.nodes import Node, Taint
 from trellis.api.kube.pods import READY, PodTemplateSpec
-from trellis.core.fit import Demand, Neighbours, NodeTable, Occupancy
+from trellis.core.fit import Demand, ExistingPods, NodeTable, Occupancy
 from trellis.core.fit.resources import CPU, MEMORY, PODS
-from trellis.core.nodes.needs import goes_by_others
+from trellis.core.nodes.state.pods import depends_on_other_pods
 from trellis.core.usage.columns import BoolColumn, FloatColumn, IntColumn
-from trellis.sim.cluster.living import Living
-from trellis.sim.cluster.pods import moment
-from trellis.sim.fleet import Fleet, Workload
+from trellis.sim.cluster.pod_state import ModelPod
+from trellis.sim.cluster.pods import api_time
+from trellis.sim.fleet import Fleet, SimulatedWorkload
 
 _MOST_PODS = "110"
 _OFF = (
     Taint("node.kubernetes.io/unreachable", "", "NoSchedule"),
     Taint("node.kubernetes.io/unreachable", "", "NoExecute"),
 )
-SET_ASIDE = (CPU, MEMORY)
+ALLOCATED_RESOURCES = (CPU, MEMORY)
 
 
-class Nodes:
+class ModelNodes:
     """All nodes, by number; `pods` are those that have their place there.
 
     A number stands for another node after its own has gone, so that columns are as long as the most nodes there were.
@@ -43,19 +43,21 @@ class Nodes:
         now = fleet.clock.begin
         self.table = NodeTable()
         self.occupancy = Occupancy(self.table)
-        self.near = Neighbours(self.table) if fleet.pools or any(map(_asks_about_others, fleet.workloads)) else None
+        self.near = ExistingPods(self.table) if fleet.pools or any(map(_asks_about_others, fleet.workloads)) else None
         self.objects: dict[int, Node] = {}
-        self.pods: dict[int, dict[tuple[str, str], Living]] = {}
+        self.pods: dict[int, dict[tuple[str, str], ModelPod]] = {}
         self.booting: dict[str, float] = {}
         prices = []
-        for node, price in _first(fleet, now):
+        for node, price in _initial_nodes(fleet, now):
             number = self.table.update(node)
             self.objects[number] = node
             self.pods[number] = {}
             prices.append(price)
         self.prices: FloatColumn = np.array(prices, dtype=np.float64)
         self.up: BoolColumn = np.ones(len(prices), dtype=np.bool_)
-        self.set_aside: dict[str, IntColumn] = {name: np.zeros(len(prices), dtype=np.int64) for name in SET_ASIDE}
+        self.set_aside: dict[str, IntColumn] = {
+            name: np.zeros(len(prices), dtype=np.int64) for name in ALLOCATED_RESOURCES
+        }
         self._read_offers()
 
     def __len__(self) -> int:
@@ -90,21 +92,21 @@ class Nodes:
         self.table.update(node)
         return old
 
-    def has_room(self, number: int, living: Living, wanted: Mapping[str, int]) -> bool:
+    def has_room(self, number: int, living: ModelPod, wanted: Mapping[str, int]) -> bool:
         """Whether a kubelet can give a pod this much in place of what it has set aside for it."""
         return all(
             self.set_aside[name][number] - living.allocated.get(name, 0) + wanted.get(name, 0)
             <= self.table.offered(name)[number]
-            for name in SET_ASIDE
+            for name in ALLOCATED_RESOURCES
         )
 
     def could_ever(self, number: int, wanted: Mapping[str, int]) -> bool:
         """Whether it could if there were no other pods."""
-        return all(wanted.get(name, 0) <= self.table.offered(name)[number] for name in SET_ASIDE)
+        return all(wanted.get(name, 0) <= self.table.offered(name)[number] for name in ALLOCATED_RESOURCES)
 
-    def allocate(self, living: Living, wanted: Mapping[str, int]) -> None:
+    def allocate(self, living: ModelPod, wanted: Mapping[str, int]) -> None:
         """Set this much aside for a pod on its node, in place of what was."""
-        for name in SET_ASIDE:
+        for name in ALLOCATED_RESOURCES:
             self.set_aside[name][living.node] += wanted.get(name, 0) - living.allocated.get(name, 0)
         living.allocated = dict(wanted)
 
@@ -120,7 +122,7 @@ class Nodes:
             ),
             status=msgspec.structs.replace(
                 old.status,
-                conditions=(Condition(READY, 0, status, moment(now), "KubeletReady" if up else "NodeStatusUnknown"),),
+                conditions=(Condition(READY, 0, status, api_time(now), "KubeletReady" if up else "NodeStatusUnknown"),),
             ),
         )
         self.up[number] = up
@@ -131,30 +133,30 @@ class Nodes:
         self.bytes: FloatColumn = self.table.offered(MEMORY).astype(np.float64)
 
 
-def made(template: Node, name: str, now: float) -> Node:
+def build_node(template: Node, name: str, now: float) -> Node:
     """A node of a name, as it is once it is up."""
     status = template.status
     offered = {PODS: _MOST_PODS, **status.capacity, **status.allocatable}
-    ready = Condition(READY, 0, "True", moment(now), "KubeletReady")
+    ready = Condition(READY, 0, "True", api_time(now), "KubeletReady")
     metadata = ObjectMeta(
         name=name,
         uid=f"node-{name}",
-        creation_timestamp=moment(now),
+        creation_timestamp=api_time(now),
         labels={**template.metadata.labels, "kubernetes.io/hostname": name},
         annotations=template.metadata.annotations,
     )
     return Node(metadata, template.spec, msgspec.structs.replace(status, allocatable=offered, conditions=(ready,)))
 
 
-def _asks_about_others(workload: Workload) -> bool:
+def _asks_about_others(workload: SimulatedWorkload) -> bool:
     """Whether where pods of a workload can be put depends on other pods."""
     template = convert_object(workload.template, PodTemplateSpec)
-    return goes_by_others(Demand.of(template.spec, metadata=template.metadata))
+    return depends_on_other_pods(Demand.of(template.spec, metadata=template.metadata))
 
 
-def _first(fleet: Fleet, now: float) -> Iterator[tuple[Node, float]]:
+def _initial_nodes(fleet: Fleet, now: float) -> Iterator[tuple[Node, float]]:
     """The nodes that there are in the beginning."""
     for shape in (*fleet.nodes, *fleet.pools):
         template = convert_object(shape.document, Node)
         for number in range(shape.count):
-            yield made(template, f"{shape.name}-{number + 1}", now), shape.price
+            yield build_node(template, f"{shape.name}-{number + 1}", now), shape.price

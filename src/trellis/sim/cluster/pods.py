@@ -1,6 +1,6 @@
-"""What does a pod say of itself after something has happened to it? Frozen structs, replaced.
+"""Pod objects of the model cluster: made from the template of a workload, and replaced when something happens to them.
 
-Times are cut to whole seconds, as the API server writes them.
+Times are cut to whole seconds, as the API server writes them. A template is read once, as the API server stores it.
 """
 
 from __future__ import annotations
@@ -9,14 +9,28 @@ import math
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
-from trellis.api.kube.containers import Container, ContainerState, ContainerStatus, Resources, Running, Terminated
-from trellis.api.kube.meta import Condition, PodMeta
-from trellis.api.kube.pods import POD_SCHEDULED, READY, Pod, PodSpec, PodStatus
+from trellis.api.kube.decoder import convert_object
+from trellis.api.kube.meta import Condition, LabelSelector, ObjectMeta, PodMeta
+from trellis.api.kube.pods import (
+    POD_SCHEDULED,
+    READY,
+    Container,
+    ContainerState,
+    ContainerStateRunning,
+    ContainerStateTerminated,
+    ContainerStatus,
+    Pod,
+    PodSpec,
+    PodStatus,
+    PodTemplateSpec,
+    ResourceRequirements,
+)
 from trellis.core.recommend.amounts import RESOURCES
+from trellis.sim.fleet import SimulatedWorkload
 
 PENDING = "Pending"
 RUNNING = "Running"
@@ -28,7 +42,7 @@ _UNSCHEDULABLE = "Unschedulable"
 
 # Pods of one workload are made together, and the same second is asked for many times.
 @lru_cache(maxsize=1024)
-def moment(time: float) -> datetime:
+def api_time(time: float) -> datetime:
     """A time as objects have it."""
     return datetime.fromtimestamp(math.floor(time), UTC)
 
@@ -40,16 +54,16 @@ def running_containers(spec: PodSpec) -> tuple[Container, ...]:
     return (*spec.containers, *(each for each in spec.init_containers if each.is_sidecar))
 
 
-def defaulted(spec: PodSpec) -> PodSpec:
+def with_default_requests(spec: PodSpec) -> PodSpec:
     """A spec as the API server stores it: a limit without a request is also the request."""
     return msgspec.structs.replace(
         spec,
-        containers=tuple(map(_defaulted, spec.containers)),
-        init_containers=tuple(map(_defaulted, spec.init_containers)),
+        containers=tuple(map(_default_container, spec.containers)),
+        init_containers=tuple(map(_default_container, spec.init_containers)),
     )
 
 
-def _defaulted(container: Container) -> Container:
+def _default_container(container: Container) -> Container:
     resources = container.resources
     missing = {name: text for name, text in resources.limits.items() if name not in resources.requests}
     if not missing:
@@ -63,52 +77,52 @@ def new_pod(metadata: PodMeta, spec: PodSpec) -> Pod:
     return Pod(metadata, spec, PodStatus(phase=PENDING))
 
 
-def placed(pod: Pod, node: str, now: float) -> Pod:
+def with_node(pod: Pod, node: str, now: float) -> Pod:
     """The pod has a node."""
     spec = msgspec.structs.replace(pod.spec, node_name=node)
     status = with_condition(pod.status, POD_SCHEDULED, True, now)
-    return msgspec.structs.replace(pod, spec=spec, status=msgspec.structs.replace(status, start_time=moment(now)))
+    return msgspec.structs.replace(pod, spec=spec, status=msgspec.structs.replace(status, start_time=api_time(now)))
 
 
-def unschedulable(pod: Pod, now: float) -> Pod:
+def with_unschedulable(pod: Pod, now: float) -> Pod:
     """The scheduler has found no node for the pod; the same pod if it has said so already."""
     status = with_condition(pod.status, POD_SCHEDULED, False, now, reason=_UNSCHEDULABLE)
     return pod if status is pod.status else msgspec.structs.replace(pod, status=status)
 
 
-def nominated(pod: Pod, node: str) -> Pod:
+def with_nominated_node(pod: Pod, node: str) -> Pod:
     """The scheduler means a node for the pod, from which others have to go first."""
     if pod.status.nominated_node_name == node:
         return pod
     return msgspec.structs.replace(pod, status=msgspec.structs.replace(pod.status, nominated_node_name=node))
 
 
-def began(pod: Pod, given: Mapping[str, Resources], now: float) -> Pod:
+def with_started_containers(pod: Pod, given: Mapping[str, ResourceRequirements], now: float) -> Pod:
     """All containers run, and have what they were given."""
-    state = ContainerState(running=Running(moment(now)))
+    state = ContainerState(running=ContainerStateRunning(api_time(now)))
     spec, status = pod.spec, with_condition(pod.status, READY, False, now)
     changed = msgspec.structs.replace(
         status,
         phase=RUNNING,
-        container_statuses=tuple(_began(each.name, given[each.name], state) for each in spec.containers),
+        container_statuses=tuple(_started_status(each.name, given[each.name], state) for each in spec.containers),
         init_container_statuses=tuple(
-            _began(each.name, given[each.name], state) for each in spec.init_containers if each.is_sidecar
+            _started_status(each.name, given[each.name], state) for each in spec.init_containers if each.is_sidecar
         ),
     )
     return msgspec.structs.replace(pod, status=changed)
 
 
-def _began(name: str, resources: Resources, state: ContainerState) -> ContainerStatus:
+def _started_status(name: str, resources: ResourceRequirements, state: ContainerState) -> ContainerStatus:
     return ContainerStatus(
         name=name,
         state=state,
         started=True,
-        allocated_resources=allocated(resources),
-        resources=Resources(limits=resources.limits, requests=resources.requests),
+        allocated_resources=allocate_resources(resources),
+        resources=ResourceRequirements(limits=resources.limits, requests=resources.requests),
     )
 
 
-def allocated(resources: Resources) -> dict[str, str]:
+def allocate_resources(resources: ResourceRequirements) -> dict[str, str]:
     """What the node sets aside for a container."""
     return {name: text for name, text in resources.requests.items() if name in RESOURCES}
 
@@ -136,27 +150,29 @@ def with_container(pod: Pod, name: str, **changes: Any) -> Pod:
     )
 
 
-def reported(pod: Pod, name: str) -> ContainerStatus | None:
+def find_container_status(pod: Pod, name: str) -> ContainerStatus | None:
     """What is reported of a container, if anything is."""
     status = pod.status
     statuses = (*status.container_statuses, *status.init_container_statuses)
     return next((each for each in statuses if each.name == name), None)
 
 
-def ended(started: float, now: float, reason: str, exit_code: int) -> ContainerState:
+def terminated_state(started: float, now: float, reason: str, exit_code: int) -> ContainerState:
     """A container that has ended."""
-    return ContainerState(terminated=Terminated(exit_code, reason, moment(started), moment(now)))
+    return ContainerState(terminated=ContainerStateTerminated(exit_code, reason, api_time(started), api_time(now)))
 
 
-def over(pod: Pod, phase: str, reason: str, now: float) -> Pod:
+def as_finished(pod: Pod, phase: str, reason: str, now: float) -> Pod:
     """The pod has ended as a whole."""
     status = msgspec.structs.replace(with_condition(pod.status, READY, False, now), phase=phase, reason=reason)
     return msgspec.structs.replace(pod, status=status)
 
 
-def going(pod: Pod, now: float) -> Pod:
+def as_terminating(pod: Pod, now: float) -> Pod:
     """The pod has been told to go."""
-    return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, deletion_timestamp=moment(now)))
+    return msgspec.structs.replace(
+        pod, metadata=msgspec.structs.replace(pod.metadata, deletion_timestamp=api_time(now))
+    )
 
 
 def with_condition(
@@ -165,7 +181,7 @@ def with_condition(
     """A status with a condition, whose time changes only with its value or its reason."""
     text = "True" if value else "False"
     known = status.condition(type_)
-    since = moment(now)
+    since = api_time(now)
     if known is not None and (known.status, known.reason) == (text, reason):
         since = known.last_transition_time or since
     new = Condition(type_, 0, text, since, reason, message)
@@ -180,3 +196,45 @@ def without_condition(status: PodStatus, type_: str) -> PodStatus:
     if status.condition(type_) is None:
         return status
     return msgspec.structs.replace(status, conditions=tuple(each for each in status.conditions if each.type != type_))
+
+
+# Kubernetes draws endings of names from these, which spell no words.
+_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
+
+
+# Kinds whose pods run to an end.
+BATCH_KINDS: Final = ("Job", "CronJob")
+
+
+class WorkloadTemplate(msgspec.Struct, frozen=True):
+    """What all pods of a workload have in common. `containers` are those that run as long as the pod."""
+
+    metadata: ObjectMeta
+    spec: PodSpec
+    selector: LabelSelector
+    containers: tuple[str, ...]
+
+    @classmethod
+    def of(cls, workload: SimulatedWorkload) -> WorkloadTemplate:
+        """That of a workload; without labels its pods are labelled with its name."""
+        read = convert_object(workload.template, PodTemplateSpec)
+        labels: Mapping[str, str] = read.metadata.labels or {"app": workload.name}
+        metadata = ObjectMeta(labels=labels, annotations=read.metadata.annotations)
+        spec = with_default_requests(read.spec)
+        if workload.kind in BATCH_KINDS and not spec.restart_policy:
+            spec = msgspec.structs.replace(spec, restart_policy="OnFailure")
+        return cls(
+            metadata,
+            spec,
+            LabelSelector(match_labels=labels),
+            tuple(each.name for each in running_containers(spec)),
+        )
+
+
+def name_suffix(number: int, length: int) -> str:
+    """An ending for a name, another for each number."""
+    found = ""
+    for _ in range(length):
+        number, rest = divmod(number, len(_LETTERS))
+        found = _LETTERS[rest] + found
+    return found

@@ -1,56 +1,180 @@
-"""On which node does a new pod run?
+"""The scheduler of the model cluster, with preemption.
 
-Pods wait in the order of their priority, then of their making; those of DaemonSets go before others of their priority,
-because the estimate of how many pods a new node takes counts on them. `core.fit` says where one fits; of these nodes
-the one with the largest share left free is taken. What pods ask about one another counts. Who fits nowhere waits until
-room appears, and how long is counted.
+Pods wait in the order of their priority, then of their creation; those of DaemonSets go before others of their
+priority, because the estimate of how many pods a new node takes counts on them. `core.fit` says where one fits; of
+these nodes the one with the largest share left free is taken. Affinity and spread between pods count. A pod that fits
+nowhere waits until capacity appears, and how long is counted.
 
-Where nodes can be had, more is modelled: who waits says so, and pods of lower priority make way.
+Where nodes can be ordered, more is modelled: pods that wait are marked unschedulable, and pods of lower priority are
+preempted, on the node where the least important have to go, and the fewest of those. They end as pods do, and until
+they have, their capacity is nominated to the pod that preempted them: none of lower priority gets it. Disruption
+budgets are not asked.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from itertools import count
 from typing import TypeAlias
 
 import numpy as np
 
 from trellis.core.fit import Demand, fits
+from trellis.core.fit.filters import eligible_nodes
 from trellis.core.fit.resources import CPU, MEMORY
-from trellis.core.nodes.pods import is_fixed
+from trellis.core.nodes.state.pods import is_daemon_or_mirror_pod
 from trellis.core.usage.columns import BoolColumn
-from trellis.sim.cluster.living import Living
-from trellis.sim.cluster.pods import unschedulable
-from trellis.sim.cluster.preempting import Preempting
-from trellis.sim.cluster.state import State
+from trellis.sim.cluster.pod_lifecycle import PodLifecycle
+from trellis.sim.cluster.pod_state import ModelPod
+from trellis.sim.cluster.pods import with_nominated_node, with_unschedulable
+from trellis.sim.cluster.state import ModelState
+from trellis.sim.cluster.telemetry import PodEvent
 from trellis.sim.kernel import Priority, Ticket
 
-Bind: TypeAlias = Callable[[Living, int], None]
+
+class Preemption:
+    """Has pods go for others. `count` is how many have."""
+
+    def __init__(self, state: ModelState, making: PodLifecycle) -> None:
+        self._state = state
+        self._making = making
+        self._promises: dict[tuple[str, str], tuple[ModelPod, int, Demand]] = {}
+        self._lowest = min((template.spec.priority or 0 for template in state.templates), default=0)
+        self.count = 0
+
+    @contextmanager
+    def promised(self, living: ModelPod) -> Iterator[None]:
+        """As if everybody to whom room is promised before this pod had it."""
+        before = [
+            (node, demand)
+            for other, node, demand in self._kept()
+            if other is not living and other.priority >= living.priority
+        ]
+        with self._trying(added=before):
+            yield
+
+    def make_way(self, living: ModelPod, demand: Demand) -> None:
+        """Have others go, if that helps the pod and it has not been promised a node already."""
+        if any(other is living for other, _, _ in self._kept()):
+            return
+        self._promises.pop(living.key, None)
+        if living.priority <= self._lowest:
+            return
+        options = (self._option(living, demand, number) for number in self._possible(living, demand))
+        best = min((each for each in options if each is not None), key=lambda each: each[0], default=None)
+        if best is None:
+            self._state.put(living, with_nominated_node(living.pod, ""))
+            return
+        _, number, victims = best
+        self._promises[living.key] = (living, number, demand)
+        self._state.put(living, with_nominated_node(living.pod, self._state.nodes.objects[number].metadata.name))
+        for each in victims:
+            self.count += 1
+            self._state.happened(each, PodEvent.PREEMPTED)
+            self._making.delete(each)
+
+    def _kept(self) -> list[tuple[ModelPod, int, Demand]]:
+        """The promises that still hold: the pod waits, and on its node somebody is going."""
+        state = self._state
+        self._promises = {
+            key: each
+            for key, each in self._promises.items()
+            if state.pods.get(key) is each[0]
+            and each[0].node < 0
+            and not each[0].going
+            and any(other.going for other in state.nodes.pods.get(each[1], {}).values())
+        }
+        return list(self._promises.values())
+
+    def _possible(self, living: ModelPod, demand: Demand) -> Iterator[int]:
+        """The nodes on which somebody could make way."""
+        nodes = self._state.nodes
+        allowed = eligible_nodes(nodes.table, demand)
+        for number, pods in nodes.pods.items():
+            if allowed[number] and any(each.going or each.priority < living.priority for each in pods.values()):
+                yield number
+
+    def _option(
+        self, living: ModelPod, demand: Demand, number: int
+    ) -> tuple[tuple[int, int, int], int, list[ModelPod]] | None:
+        """Who would have to go from a node, and how bad that is; None if it does not help."""
+        here = list(self._state.nodes.pods[number].values())
+        going = [each for each in here if each.going]
+        lower = [each for each in here if not each.going and each.priority < living.priority]
+        promised = [
+            (node, theirs)
+            for other, node, theirs in self._kept()
+            if node == number and other.priority >= living.priority
+        ]
+        with self._trying(added=promised, removed=going):
+            with self._trying(removed=lower):
+                if not self._fits(demand, number):
+                    return None
+            victims = list(lower)
+            # Whoever can stay does: the most important first, then who has been there longest.
+            for each in sorted(lower, key=lambda each: (-each.priority, each.placed_at, each.key)):
+                rest = [other for other in victims if other is not each]
+                with self._trying(removed=rest):
+                    if self._fits(demand, number):
+                        victims = rest
+        worst = max((each.priority for each in victims), default=self._lowest - 1)
+        return (worst, len(victims), number), number, victims
+
+    def _fits(self, demand: Demand, number: int) -> bool:
+        nodes = self._state.nodes
+        return bool(fits(nodes.table, demand, nodes.occupancy, nodes.near)[number])
+
+    @contextmanager
+    def _trying(self, added: Iterable[tuple[int, Demand]] = (), removed: Iterable[ModelPod] = ()) -> Iterator[None]:
+        """Some pods there and others gone, for a moment."""
+        more, fewer = list(added), list(removed)
+        self._move(more, fewer, 1)
+        try:
+            yield
+        finally:
+            self._move(more, fewer, -1)
+
+    def _move(self, added: list[tuple[int, Demand]], removed: list[ModelPod], times: int) -> None:
+        used, near = self._state.nodes.occupancy, self._state.nodes.near
+        for number, demand in added:
+            used.add(number, demand, times)
+            if near is not None:
+                near.add(number, demand.resident, times)
+        for each in removed:
+            if each.held is not None:
+                used.add(each.node, each.held, -times)
+            if near is not None and each.resident is not None:
+                near.add(each.node, each.resident, -times)
+
+
+Bind: TypeAlias = Callable[[ModelPod, int], None]
 
 
 class Scheduler:
     """Places pods. `bind` is the kubelet's part: what follows when a pod has got its node."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: ModelState) -> None:
         self._state = state
         self._tells = bool(state.fleet.pools)
-        self.preempting: Preempting | None = None
-        self._waiting: list[tuple[int, bool, int, Living]] = []
+        self.preempting: Preemption | None = None
+        self._waiting: list[tuple[int, bool, int, ModelPod]] = []
         self._order = count()
         self._ticket: Ticket | None = None
         self.bind: Bind = lambda _living, _node: None
         state.kick = self.kick
 
     @property
-    def waiting(self) -> list[Living]:
+    def waiting(self) -> list[ModelPod]:
         """The pods without a node, in no order."""
         return [living for *_, living in self._waiting if self._waits(living)]
 
-    def enqueue(self, living: Living) -> None:
+    def enqueue(self, living: ModelPod) -> None:
         """Take on a new pod."""
-        heapq.heappush(self._waiting, (-living.priority, not is_fixed(living.pod), next(self._order), living))
+        heapq.heappush(
+            self._waiting, (-living.priority, not is_daemon_or_mirror_pod(living.pod), next(self._order), living)
+        )
         self.kick()
 
     def kick(self) -> None:
@@ -58,7 +182,7 @@ class Scheduler:
         if self._waiting and (self._ticket is None or not self._ticket.waits):
             self._ticket = self._state.kernel.after(0.0, self._pass, Priority.SCHEDULER)
 
-    def _waits(self, living: Living) -> bool:
+    def _waits(self, living: ModelPod) -> bool:
         return living.node < 0 and not living.going and self._state.pods.get(living.key) is living
 
     def _pass(self) -> None:
@@ -82,15 +206,15 @@ class Scheduler:
             if self.preempting is not None:
                 self.preempting.make_way(living, demand)
             if self._tells:
-                self._state.put(living, unschedulable(living.pod, self._state.now))
+                self._state.put(living, with_unschedulable(living.pod, self._state.now))
         self._waiting = left
         heapq.heapify(self._waiting)
 
-    def _demand(self, living: Living) -> Demand:
+    def _demand(self, living: ModelPod) -> Demand:
         pod = living.pod
         return Demand.of(pod.spec) if self._state.nodes.near is None else Demand.of(pod.spec, metadata=pod.metadata)
 
-    def _choose(self, living: Living, demand: Demand) -> int:
+    def _choose(self, living: ModelPod, demand: Demand) -> int:
         nodes = self._state.nodes
         if self.preempting is None:
             possible = fits(nodes.table, demand, nodes.occupancy, nodes.near)

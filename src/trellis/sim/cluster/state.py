@@ -1,4 +1,4 @@
-"""What is there now? Everything that scheduler, kubelets and controllers share, and the one way to change a pod."""
+"""The state of the model cluster that scheduler, kubelets and controllers share, and the one way to change a pod."""
 
 from __future__ import annotations
 
@@ -12,45 +12,44 @@ import numpy as np
 
 from trellis.api.kube.meta import KubeObject, ObjectMeta
 from trellis.api.kube.pods import Pod
-from trellis.core.fit import Demand, Resident, held_by
-from trellis.core.recommend.capping.limit_ranges import counts
+from trellis.core.fit import Demand, PodProfile, running_demand
+from trellis.core.recommend.amounts import parse_amounts
 from trellis.core.usage.columns import IntColumn
-from trellis.sim.cluster.living import Living
-from trellis.sim.cluster.nodes import Nodes
-from trellis.sim.cluster.pods import moment
-from trellis.sim.cluster.rows import RowTable
-from trellis.sim.cluster.tally import Tally
-from trellis.sim.cluster.templates import Template
-from trellis.sim.cluster.watching import Watcher, What
+from trellis.sim.cluster.container_table import ModelContainerTable
+from trellis.sim.cluster.nodes import ModelNodes
+from trellis.sim.cluster.pod_state import ModelPod
+from trellis.sim.cluster.pods import WorkloadTemplate, api_time
+from trellis.sim.cluster.telemetry import ClusterWatcher, PendingTimes, PodEvent, WorkloadCounters
 from trellis.sim.faults import Faults
 from trellis.sim.fleet import Fleet
 from trellis.sim.kernel import Kernel
-from trellis.sim.waiting import Waiting
 
 Admit: TypeAlias = Callable[[Pod], Pod]
 
 
-class State:
+class ModelState:
     """The cluster as data; `mates` are the pods of each workload, and `present` how many of them nobody told to go.
 
     `replicas` is how many pods each workload is to have, and `objects` are the workloads as the API server shows them.
     `wake` tells a workload's controller that something has changed, `kick` the scheduler.
     """
 
-    def __init__(self, fleet: Fleet, kernel: Kernel, admit: Admit, rng: np.random.Generator, watcher: Watcher) -> None:
+    def __init__(
+        self, fleet: Fleet, kernel: Kernel, admit: Admit, rng: np.random.Generator, watcher: ClusterWatcher
+    ) -> None:
         self.fleet = fleet
         self.kernel = kernel
         self.admit = admit
         self.rng = rng
         self.watcher = watcher
         self.faults = Faults(fleet.faults)
-        self.nodes = Nodes(fleet)
-        self.rows = RowTable()
-        self.tally = Tally.of(len(fleet.workloads))
-        self.waiting = Waiting() if fleet.pools else None
-        self.templates = [Template.of(each) for each in fleet.workloads]
-        self.pods: dict[tuple[str, str], Living] = {}
-        self.mates: list[dict[tuple[str, str], Living]] = [{} for _ in fleet.workloads]
+        self.nodes = ModelNodes(fleet)
+        self.rows = ModelContainerTable()
+        self.tally = WorkloadCounters.of(len(fleet.workloads))
+        self.waiting = PendingTimes() if fleet.pools else None
+        self.templates = [WorkloadTemplate.of(each) for each in fleet.workloads]
+        self.pods: dict[tuple[str, str], ModelPod] = {}
+        self.mates: list[dict[tuple[str, str], ModelPod]] = [{} for _ in fleet.workloads]
         self.present: IntColumn = np.zeros(len(fleet.workloads), dtype=np.int64)
         self.replicas = [each.replicas for each in fleet.workloads]
         self.objects: list[KubeObject | None] = [None] * len(fleet.workloads)
@@ -86,7 +85,7 @@ class State:
             namespace=mine.namespace,
             uid=uid,
             resource_version=self.version(),
-            creation_timestamp=moment(self.now),
+            creation_timestamp=api_time(self.now),
             labels=self.templates[workload].metadata.labels,
         )
 
@@ -95,15 +94,15 @@ class State:
         old, self.objects[workload] = self.objects[workload], found
         self.watcher.workload(self.fleet.workloads[workload].kind, old, found)
 
-    def add(self, living: Living) -> None:
+    def add(self, living: ModelPod) -> None:
         """Store a new pod."""
         self.present[living.workload] += 1
         self.pods[living.key] = self.mates[living.workload][living.key] = living
         self._tell(living, None, living.pod)
         self.tally.pods_made[living.workload] += 1
-        self.happened(living, What.MADE)
+        self.happened(living, PodEvent.MADE)
 
-    def put(self, living: Living, pod: Pod, *, resized: bool = False) -> None:
+    def put(self, living: ModelPod, pod: Pod, *, resized: bool = False) -> None:
         """Replace a pod by what has become of it; `resized` if that may be of another size."""
         if pod is living.pod:
             return
@@ -112,48 +111,48 @@ class State:
             self._hold(living)
             self.ask(living)
 
-    def dismiss(self, living: Living) -> None:
+    def dismiss(self, living: ModelPod) -> None:
         """From now on a pod is going: it does not count any more."""
         if not living.going:
             living.going = True
             self.present[living.workload] -= 1
 
-    def ask(self, living: Living) -> None:
+    def ask(self, living: ModelPod) -> None:
         """Note what the spec of a placed pod requests."""
         for unit in living.units:
-            requests = counts(living.container(unit.name).resources.requests)
+            requests = parse_amounts(living.container(unit.name).resources.requests)
             self.rows.asked_cpu[unit.row] = requests.get("cpu", 0) / 1000.0
             self.rows.asked_memory[unit.row] = requests.get("memory", 0)
 
-    def remove(self, living: Living) -> None:
+    def remove(self, living: ModelPod) -> None:
         """Forget a pod that is gone; what it had of its node is free."""
         self.dismiss(living)
         self.vacate(living)
         del self.pods[living.key], self.mates[living.workload][living.key]
         self.watcher.pod(living.pod, None)
 
-    def settle(self, living: Living, node: int) -> Demand:
+    def settle(self, living: ModelPod, node: int) -> Demand:
         """Give a pod its place on a node; what it holds of it."""
         living.node = node
         self.nodes.pods[node][living.key] = living
         if self.nodes.near is not None:
-            living.resident = Resident.of(living.pod)
+            living.resident = PodProfile.of(living.pod)
             self.nodes.near.add(node, living.resident)
         return self._hold(living)
 
-    def take_place(self, living: Living) -> int:
+    def take_place(self, living: ModelPod) -> int:
         """The lowest place of its workload that no pod has: who comes instead of another takes the other's."""
         free, next_ = self._places[living.workload]
         living.place = heapq.heappop(free) if free else next(next_)
         return living.place
 
-    def leave_place(self, living: Living) -> None:
+    def leave_place(self, living: ModelPod) -> None:
         """Give a place back."""
         if living.place >= 0:
             heapq.heappush(self._places[living.workload][0], living.place)
             living.place = -1
 
-    def vacate(self, living: Living) -> None:
+    def vacate(self, living: ModelPod) -> None:
         """Take a pod off its node."""
         self.leave_place(living)
         for unit in living.units:
@@ -176,27 +175,27 @@ class State:
         self.on_room(node)
         self.kick()
 
-    def runs(self, living: Living) -> bool:
+    def runs(self, living: ModelPod) -> bool:
         """Whether a pod is to run where it is: it has a node that is up, and nobody has told it to go."""
         is_there = not living.going and living.node >= 0 and self.pods.get(living.key) is living
         return is_there and bool(self.nodes.up[living.node])
 
-    def happened(self, living: Living, what: What, text: str = "") -> None:
+    def happened(self, living: ModelPod, what: PodEvent, text: str = "") -> None:
         """Tell in words what happened to a pod."""
         self.watcher.happened(living.workload, what, living.pod, text)
 
-    def workload_name(self, living: Living) -> str:
+    def workload_name(self, living: ModelPod) -> str:
         """The name by which faults know whose pod it is."""
         return self.fleet.workloads[living.workload].name
 
-    def _tell(self, living: Living, old: Pod | None, new: Pod) -> None:
+    def _tell(self, living: ModelPod, old: Pod | None, new: Pod) -> None:
         metadata = msgspec.structs.replace(new.metadata, resource_version=self.version())
         living.pod = msgspec.structs.replace(new, metadata=metadata)
         self.watcher.pod(old, living.pod)
 
-    def _hold(self, living: Living) -> Demand:
+    def _hold(self, living: ModelPod) -> Demand:
         """Count anew what a pod holds of its node, as the scheduler counts it."""
-        held = held_by(living.pod)
+        held = running_demand(living.pod)
         if held != living.held:
             if living.held is not None:
                 self.nodes.occupancy.remove(living.node, living.held)

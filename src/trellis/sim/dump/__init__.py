@@ -1,1 +1,1 @@
-"""What would become of a cluster that was dumped? From a dump to the fleet that is simulated."""
+"""Builds the fleet that is simulated from the dump of a cluster."""

@@ -1,4 +1,4 @@
-"""What fleet is in a dump? Its nodes, workloads and autoscalers as they are, with what was used.
+"""Builds a fleet from a dump: its nodes, workloads and autoscalers as they are, with what was used.
 
 Variants: as the templates of the workloads ask, as the VPAs and Hvpas in the dump have it, and for each recommender
 that is wanted with a VPA over every workload. What a dump does not tell is assumed, and every assumption is noted.
@@ -12,25 +12,24 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from trellis.base.counted import counted
 from trellis.base.errors import InvalidInput
-from trellis.base.names import nearest
+from trellis.base.names import suggest_name
 from trellis.base.prices import EXAMPLE_PRICES
-from trellis.core.explain import KnownGroups
-from trellis.core.model.collected import Collected
-from trellis.core.model.dump_lines import NOT_SERVED
-from trellis.core.model.store import Snapshot
-from trellis.core.recommend.built_in import built_in_recommenders
-from trellis.sim.dump.nodes import assumed_nodes, nodes_of, pools_of
-from trellis.sim.dump.not_played import Ledger
-from trellis.sim.dump.runs import ASSUMED_SECONDS, Runs, cron_runs, job_run, lengths_of
+from trellis.base.wording import pluralize
+from trellis.core.cluster.dump_format import NOT_SERVED
+from trellis.core.cluster.state import ClusterState
+from trellis.core.cluster.store import Snapshot
+from trellis.core.explain import KnownNodeGroups
+from trellis.core.recommend.registry import built_in_recommenders
+from trellis.sim.dump.job_runs import ASSUMED_SECONDS, JobRuns, draw_cron_runs, find_job_run, measure_run_lengths
+from trellis.sim.dump.nodes import assume_nodes, build_nodes, build_pools
 from trellis.sim.dump.usage import DumpUsage
-from trellis.sim.dump.variants import autoscalers_of, variants_of
-from trellis.sim.dump.workloads import Found, find_workloads, template_document
-from trellis.sim.fleet import Clock, Fleet, Intervals, Start, Workload
-from trellis.sim.results import NotPlayed
-from trellis.sim.scenario.compiling import DEFAULT_SEED
-from trellis.sim.scenario.usage import drawing
+from trellis.sim.dump.variants import build_variants, find_autoscalers
+from trellis.sim.dump.workloads import DumpedWorkload, build_template, find_workloads
+from trellis.sim.fleet import Fleet, Intervals, SimulatedWorkload, SimulationClock, StartProfile
+from trellis.sim.results import NotPlayed, NotPlayedObjects
+from trellis.sim.scenario.compiler import DEFAULT_SEED
+from trellis.sim.scenario.usage import seeded_generator
 
 _HOUR: Final = 3_600.0
 _DAYS: Final = 7
@@ -42,7 +41,7 @@ _HPA_SECONDS: Final = 60.0
 _NODES_SECONDS: Final = 30.0
 
 
-class FromDump(msgspec.Struct, frozen=True):
+class DumpedFleet(msgspec.Struct, frozen=True):
     """The fleet, what had to be assumed, and what is not played as it is in the cluster."""
 
     fleet: Fleet
@@ -50,32 +49,32 @@ class FromDump(msgspec.Struct, frozen=True):
     not_played: tuple[NotPlayed, ...] = ()
 
 
-def fleet_from_dump(
-    collected: Collected,
+def build_fleet_from_dump(
+    collected: ClusterState,
     name: str,
     *,
     recommenders: Sequence[str] = (),
     seed: int | None = None,
-    groups: KnownGroups | None = None,
-) -> FromDump:
+    groups: KnownNodeGroups | None = None,
+) -> DumpedFleet:
     """Everything in a dump that can be played; raises `InvalidInput` if there is nothing, or for a recommender.
 
     `groups` are the node groups that the dump declares.
     """
     for each in recommenders:
         _check(each)
-    groups, ledger, clock = groups or KnownGroups(), Ledger(), _clock(collected)
+    groups, ledger, clock = groups or KnownNodeGroups(), NotPlayedObjects(), _clock(collected)
     chosen = DEFAULT_SEED if seed is None else seed
     found = find_workloads(collected, clock, ledger)
-    pools = pools_of(groups, ledger)
-    autoscalers = autoscalers_of(collected, found, ledger, orders_nodes=bool(pools))
+    pools = build_pools(groups, ledger)
+    autoscalers = find_autoscalers(collected, found, ledger, orders_nodes=bool(pools))
     usage = DumpUsage(collected, found.found, clock, chosen)
-    making = _Making(collected, clock, usage, chosen, autoscalers.scaled)
+    making = _FleetBuilder(collected, clock, usage, chosen, autoscalers.scaled)
     workloads = tuple(map(making.workload, found.found))
     if not workloads:
         raise InvalidInput(name, "has no running pods that could be played")
-    nodes = nodes_of(collected, groups, found.static, ledger)
-    variants = variants_of(collected, found, autoscalers, recommenders)
+    nodes = build_nodes(collected, groups, found.static, ledger)
+    variants = build_variants(collected, found, autoscalers, recommenders)
     _list_the_rest(collected, ledger)
     # Between two steps nothing new is known of usage, so that asking more often would only take longer.
     intervals = Intervals(clock.step, clock.step, hpa=min(_HPA_SECONDS, clock.step), nodes=_NODES_SECONDS)
@@ -84,25 +83,25 @@ def fleet_from_dump(
         chosen,
         clock,
         intervals,
-        nodes or (() if pools else assumed_nodes(workloads)),
+        nodes or (() if pools else assume_nodes(workloads)),
         workloads,
         variants,
         prices=EXAMPLE_PRICES,
         pools=pools,
     )
     notes = [*making.notes(), *([] if nodes or pools else ["the dump has no nodes: enough are assumed for all pods"])]
-    return FromDump(fleet, tuple(notes), tuple(ledger.all()))
+    return DumpedFleet(fleet, tuple(notes), tuple(ledger.all()))
 
 
 def _check(recommender: str) -> None:
     known = built_in_recommenders()
     if recommender not in known:
-        guess = nearest(recommender, known)
+        guess = suggest_name(recommender, known)
         hint = f" (did you mean {guess}?)" if guess else ""
         raise InvalidInput(recommender, f"there is no such recommender; there are {', '.join(known)}{hint}")
 
 
-def _clock(collected: Collected) -> Clock:
+def _clock(collected: ClusterState) -> SimulationClock:
     """The time that the dump has usage of; without any, the last days before it was made."""
     series = collected.history
     if not series:
@@ -116,17 +115,17 @@ def _clock(collected: Collected) -> Clock:
     return _clocked(begin, step, max(1, round((end - begin) / step) + 1))
 
 
-def _clocked(begin: float, step: float, steps: int) -> Clock:
-    return Clock(begin, step, steps, begin + step * int(steps * _WARM_UP))
+def _clocked(begin: float, step: float, steps: int) -> SimulationClock:
+    return SimulationClock(begin, step, steps, begin + step * int(steps * _WARM_UP))
 
 
-class _Making:
+class _FleetBuilder:
     """Lays out workloads, and keeps count of what had to be assumed."""
 
     def __init__(
         self,
-        collected: Collected,
-        clock: Clock,
+        collected: ClusterState,
+        clock: SimulationClock,
         usage: DumpUsage,
         seed: int,
         scaled: frozenset[tuple[str, str]],
@@ -139,7 +138,7 @@ class _Making:
         self._assumed_runs = 0
         self._shared = 0
 
-    def workload(self, found: Found) -> Workload:
+    def workload(self, found: DumpedWorkload) -> SimulatedWorkload:
         """A workload with its demand."""
         runs = self._runs(found)
         scales = (found.target.namespace, found.name) in self._scaled
@@ -147,16 +146,16 @@ class _Making:
         longest = max((length for _, length in runs), default=0.0)
         containers = found.template.spec.containers
         probed = any(each.readiness_probe is not None or each.startup_probe is not None for each in containers)
-        return Workload(
+        return SimulatedWorkload(
             namespace=found.target.namespace,
             name=found.name,
             kind=found.kind,
             replicas=found.replicas,
-            template=template_document(found),
+            template=build_template(found),
             demand=tuple(
                 self._usage.demand(found, container, scales=scales, longest=longest) for container in found.containers
             ),
-            start=Start(probe=probed),
+            start=StartProfile(probe=probed),
             max_unavailable=found.max_unavailable,
             label="" if found.target.kind == found.kind else found.target.kind,
             runs=runs,
@@ -167,30 +166,30 @@ class _Making:
     def notes(self) -> Iterator[str]:
         """What had to be assumed."""
         sources = ", ".join(
-            f"{source} ({counted(count, 'container')})" for source, count in self._usage.sources.items()
+            f"{source} ({pluralize(count, 'container')})" for source, count in self._usage.sources.items()
         )
         yield f"what is used follows from {sources}"
         step = self._clock.step
         yield f"sizes are decided every {step / 60:g} minutes, as often as the dump knows usage"
         if self._shared:
-            scaled = counted(self._shared, "workload")
+            scaled = pluralize(self._shared, "workload")
             yield f"pods of {scaled} whose count changes share the CPU of all, and each has the memory of one"
         if self._assumed_runs:
-            jobs = counted(self._assumed_runs, "CronJob")
+            jobs = pluralize(self._assumed_runs, "CronJob")
             yield f"no run of {jobs} is known: each is assumed to take {ASSUMED_SECONDS / 60:g} minutes"
 
-    def _runs(self, found: Found) -> Runs:
+    def _runs(self, found: DumpedWorkload) -> JobRuns:
         if found.job is None:
             return ()
         if found.cron is None:
-            return job_run(found.jobs[0], self._clock, self._collected.time)
+            return find_job_run(found.jobs[0], self._clock, self._collected.time)
         first = found.containers[0] if found.containers else ""
-        lengths = lengths_of(found.jobs, found.job, self._usage.series(found, first))
+        lengths = measure_run_lengths(found.jobs, found.job, self._usage.series(found, first))
         self._assumed_runs += not lengths
-        return cron_runs(found.times, lengths, drawing(self._seed, found.target.namespace, found.name))
+        return draw_cron_runs(found.times, lengths, seeded_generator(self._seed, found.target.namespace, found.name))
 
 
-def _list_the_rest(collected: Collected, ledger: Ledger) -> None:
+def _list_the_rest(collected: ClusterState, ledger: NotPlayedObjects) -> None:
     """What is in a dump, or should be, and has no part in the model."""
     if collected.quotas:
         ledger.add("ResourceQuota", "quotas limit nothing in the model", len(collected.quotas))
@@ -211,7 +210,7 @@ def _list_the_rest(collected: Collected, ledger: Ledger) -> None:
             ledger.add(each.what, f"not in the dump{where}: {each.why}", 0)
 
 
-def _rejected(collected: Collected) -> Iterator[tuple[str, int]]:
+def _rejected(collected: ClusterState) -> Iterator[tuple[str, int]]:
     played: dict[str, Snapshot[Any]] = {
         "VerticalPodAutoscaler": collected.vpas,
         "Hvpa": collected.hvpas,

@@ -1,4 +1,4 @@
-"""Which nodes does a dump have, and of which could more be ordered?"""
+"""Nodes of a dump, and the node groups of which more can be ordered."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ import msgspec
 
 from trellis.api.kube.nodes import Node
 from trellis.api.kube.pods import READY, Pod
+from trellis.base.json_lines import encode_payload
 from trellis.base.prices import EXAMPLE_PRICES, Prices
-from trellis.base.quantity import Quantity
-from trellis.core.explain import KnownGroups
+from trellis.base.quantities import Quantity
+from trellis.core.cluster.state import ClusterState
+from trellis.core.explain import KnownNodeGroups
 from trellis.core.fit import Demand
 from trellis.core.fit.resources import CPU, PODS
-from trellis.core.model.collected import Collected
-from trellis.core.model.recording import encode
-from trellis.core.nodes.groups import GroupState, InstanceState
-from trellis.sim.dump.not_played import Ledger
-from trellis.sim.fleet import Document, NodePool, NodeShape, Workload
+from trellis.core.nodes.node_groups import GroupState, InstanceState
+from trellis.sim.fleet import Document, NodePool, NodeShape, SimulatedWorkload
+from trellis.sim.results import NotPlayedObjects
 from trellis.sim.scenario.nodes import compile_nodes
-from trellis.sim.scenario.usage import amount
+from trellis.sim.scenario.usage import parse_amount
 
 _HOST_NAME: Final = "kubernetes.io/hostname"
 
 
-def pools_of(groups: KnownGroups, ledger: Ledger) -> tuple[NodePool, ...]:
+def build_pools(groups: KnownNodeGroups, ledger: NotPlayedObjects) -> tuple[NodePool, ...]:
     """The node groups, each with the nodes that run; one that cannot be read is not played."""
     for name, said in groups.problems:
         ledger.add("KwokNodeGroup", f"{name or 'a document'} cannot be used: {said}")
     return tuple(_pool(each) for each in groups.states)
 
 
-def nodes_of(
-    collected: Collected, groups: KnownGroups, static: Mapping[str, Sequence[Pod]], ledger: Ledger
+def build_nodes(
+    collected: ClusterState, groups: KnownNodeGroups, static: Mapping[str, Sequence[Pod]], ledger: NotPlayedObjects
 ) -> tuple[NodeShape, ...]:
     """Nodes of no group that are ready, those alike together; what static pods request is not offered."""
     grouped = {each.node for state in groups.states for each in state.instances}
@@ -53,7 +53,7 @@ def nodes_of(
     )
 
 
-def assumed_nodes(workloads: Sequence[Workload]) -> tuple[NodeShape, ...]:
+def assume_nodes(workloads: Sequence[SimulatedWorkload]) -> tuple[NodeShape, ...]:
     """Enough nodes for all pods, where a dump has none."""
     return compile_nodes(None, workloads, EXAMPLE_PRICES)
 
@@ -64,7 +64,7 @@ def _pool(state: GroupState) -> NodePool:
     return NodePool(
         name=group.name,
         count=running,
-        document=msgspec.json.decode(encode(group.template)),
+        document=msgspec.json.decode(encode_payload(group.template)),
         price=group.price,
         max_size=group.max_size,
         min_size=group.min_size,
@@ -82,11 +82,11 @@ def _document(node: Node, static: Iterable[Pod]) -> Document:
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {"labels": labels},
-        "spec": msgspec.json.decode(encode(msgspec.structs.replace(node.spec, provider_id=""))),
+        "spec": msgspec.json.decode(encode_payload(msgspec.structs.replace(node.spec, provider_id=""))),
         "status": {
             "capacity": offered,
             "allocatable": offered,
-            "nodeInfo": msgspec.json.decode(encode(node.status.node_info)),
+            "nodeInfo": msgspec.json.decode(encode_payload(node.status.node_info)),
         },
     }
     return document
@@ -106,4 +106,4 @@ def _without(offered: dict[str, str], pod: Pod) -> dict[str, str]:
 
 def _price(node: Document, prices: Prices) -> float:
     offered = node["status"]["allocatable"]
-    return prices.hourly(amount(offered.get("cpu")), amount(offered.get("memory")))
+    return prices.hourly(parse_amount(offered.get("cpu")), parse_amount(offered.get("memory")))

@@ -1,7 +1,8 @@
-"""What would the containers of a dump use? What they did, as far as the dump tells: the best of what there is.
+"""Demand of the containers of a dump: what they used, by the best source that there is.
 
-Of a container it tells, from best to worst: what each pod used over the last days; what was used in each hour, or how
-often how much, from a recommender's checkpoint; what is used now; and what is requested, of which half is assumed.
+From best to worst: what each pod used over the last days; what was used in each hour, or how often how much, from a
+recommender's checkpoint; what is used now; and what is requested, of which half is assumed. Usage of which only a
+summary is known is drawn from it.
 """
 
 from __future__ import annotations
@@ -9,25 +10,66 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from typing import Final
 
 import msgspec
 import numpy as np
 
 from trellis.base.errors import InvalidCheckpoint
-from trellis.core.model.collected import Collected
-from trellis.core.model.dump_lines import History
-from trellis.core.model.pod_names import names_of_pods
-from trellis.core.usage.checkpoints import KEPT_FROM, SavedRow, read_checkpoint
-from trellis.core.usage.columns import FloatColumn
-from trellis.core.usage.history_text import read_text
-from trellis.core.usage.hours import HOUR
-from trellis.core.usage.layout import CPU, MEMORY
-from trellis.sim.dump.workloads import Found
-from trellis.sim.fleet import Clock, Demand
-from trellis.sim.generators.bursts import noise
-from trellis.sim.generators.remembered import filled, from_histogram, from_hours
-from trellis.sim.scenario.usage import DEFAULT_SPREAD, amount, drawing
+from trellis.core.cluster.dump_format import ContainerHistory
+from trellis.core.cluster.past_pods import build_pod_name_pattern
+from trellis.core.cluster.state import ClusterState
+from trellis.core.usage.checkpoints.encoding import decode_history
+from trellis.core.usage.checkpoints.format import KEPT_FROM_ANNOTATION, SavedRow, read_checkpoint
+from trellis.core.usage.columns import FloatColumn, IntColumn
+from trellis.core.usage.histograms.bins import CPU_BINS, MEMORY_BINS, BinLayout
+from trellis.core.usage.history.hours import HOUR, Ring
+from trellis.sim.dump.workloads import DumpedWorkload
+from trellis.sim.fleet import ContainerDemand, SimulationClock
+from trellis.sim.scenario.usage import DEFAULT_SPREAD, parse_amount, seeded_generator
+from trellis.sim.scenario.usage_shapes import noise
+
+
+def draw_from_hours(measures: Ring, at: IntColumn, draw: np.random.Generator) -> FloatColumn:
+    """One resource: (measures, hours) are mean, median, 90th, 95th percentile and maximum; `at` is the hour of a step.
+
+    Each step is drawn between the percentiles of its hour. Below the median it is thought to be as far as above. NaN
+    where nothing is known of the hour, or the hour is not there.
+    """
+    hours = measures.shape[-1]
+    is_there = (at >= 0) & (at < hours)
+    _, p50, p90, p95, highest = np.where(is_there, measures[:, np.clip(at, 0, hours - 1)], np.nan).astype(np.float64)
+    lowest = np.maximum(0.0, 2 * p50 - p90)
+    level = draw.uniform(size=len(at))
+    found: FloatColumn = lowest
+    for (low, below), (high, above) in pairwise(((0.0, lowest), (0.5, p50), (0.9, p90), (0.95, p95), (1.0, highest))):
+        found = np.where(level >= low, below + (above - below) * (level - low) / (high - low), found)
+    return found
+
+
+def draw_from_histogram(weights: Mapping[int, int], layout: BinLayout, levels: FloatColumn) -> FloatColumn:
+    """What lies at these levels, from 0 to 1, of all that was counted; evenly spread within a bucket."""
+    buckets: IntColumn = np.array(sorted(weights), dtype=np.int64)
+    shares = np.cumsum([float(weights[int(each)]) for each in buckets])
+    shares = shares / shares[-1]
+    at = np.minimum(np.searchsorted(shares, levels), len(buckets) - 1)
+    below = np.concatenate(([0.0], shares))[at]
+    within = np.clip((levels - below) / np.maximum(shares[at] - below, 1e-12), 0.0, 1.0)
+    starts, ends = layout.starts[buckets[at]], layout.starts[buckets[at] + 1]
+    found: FloatColumn = starts + (ends - starts) * within
+    return found
+
+
+def fill_gaps(column: FloatColumn) -> FloatColumn:
+    """Gaps as what came before them, at the beginning as what comes after; nothing at all is no usage."""
+    known = np.flatnonzero(np.isfinite(column))
+    if not len(known):
+        return np.zeros(len(column))
+    at = np.searchsorted(known, np.arange(len(column)), side="right") - 1
+    found: FloatColumn = column[known[np.maximum(at, 0)]]
+    return found
+
 
 _DAY: Final = 86_400.0
 _NOISE: Final = (0.05, 0.01)
@@ -46,7 +88,9 @@ _Key = tuple[str, str, str]
 class DumpUsage:
     """Lays out usage; `sources` counts what it was taken from."""
 
-    def __init__(self, collected: Collected, workloads: Iterable[Found], clock: Clock, seed: int) -> None:
+    def __init__(
+        self, collected: ClusterState, workloads: Iterable[DumpedWorkload], clock: SimulationClock, seed: int
+    ) -> None:
         self._clock = clock
         self._seed = seed
         self._times: FloatColumn = clock.begin + clock.step * np.arange(clock.steps, dtype=np.float64)
@@ -55,11 +99,13 @@ class DumpUsage:
         self._history = _by_workload(collected.history, list(workloads))
         self.sources: Counter[str] = Counter()
 
-    def series(self, found: Found, container: str) -> list[History]:
+    def series(self, found: DumpedWorkload, container: str) -> list[ContainerHistory]:
         """What was measured of one container of a workload over time."""
         return self._history.get((found.target.namespace, found.name, container), [])
 
-    def demand(self, found: Found, container: str, *, scales: bool = False, longest: float = 0.0) -> Demand:
+    def demand(
+        self, found: DumpedWorkload, container: str, *, scales: bool = False, longest: float = 0.0
+    ) -> ContainerDemand:
         """What one container of each pod of a workload wants.
 
         Of a workload that `scales`, CPU is that of all its pods, and shared by as many as there are. Of one that runs
@@ -74,7 +120,7 @@ class DumpUsage:
         pods = self._alive(series) if series else np.full(self._clock.steps, float(found.replicas))
         return msgspec.structs.replace(demand, cpu=demand.cpu * pods, shared=True, own_memory=True)
 
-    def _by_age(self, found: Found, container: str, steps: int) -> Demand:
+    def _by_age(self, found: DumpedWorkload, container: str, steps: int) -> ContainerDemand:
         """What a pod of a run wants from its start on: the mean of all that were measured at that age."""
         series = self.series(found, container)
         if not series:
@@ -83,9 +129,9 @@ class DumpUsage:
         self.sources[_SERIES] += 1
         shifted = [msgspec.structs.replace(each, times=each.times - each.times[0]) for each in series]
         cpu, memory = _means(shifted, 0.0, self._clock.step, steps)
-        return Demand(container, cpu, memory, spread=_spread(series), by_age=True)
+        return ContainerDemand(container, cpu, memory, spread=_spread(series), by_age=True)
 
-    def _alive(self, series: list[History]) -> FloatColumn:
+    def _alive(self, series: list[ContainerHistory]) -> FloatColumn:
         """How many pods there were in each step: of each, from the first to the last time it was measured."""
         changes = np.zeros(self._clock.steps + 1)
         for each in series:
@@ -94,11 +140,11 @@ class DumpUsage:
             changes[int(np.clip(last + 1, 0, self._clock.steps))] -= 1.0
         alive = np.cumsum(changes[:-1])
         # Where no pod was measured, usage is as before, and so are pods.
-        return filled(np.where(alive > 0, alive, np.nan))
+        return fill_gaps(np.where(alive > 0, alive, np.nan))
 
-    def _demand(self, found: Found, container: str) -> Demand:
+    def _demand(self, found: DumpedWorkload, container: str) -> ContainerDemand:
         namespace = found.target.namespace
-        draw = drawing(self._seed, namespace, found.name, container)
+        draw = seeded_generator(self._seed, namespace, found.name, container)
         series = self.series(found, container)
         row = self._rows.get((namespace, found.target.kind, found.target.name, container))
         measured = [self._now[key] for pod in found.pods if (key := (namespace, pod, container)) in self._now]
@@ -116,28 +162,28 @@ class DumpUsage:
             shapes = [noise(self._clock.steps, each, draw) for each in _NOISE]
             cpu, memory = np.nan_to_num(levels[0]) * shapes[0], np.nan_to_num(levels[1]) * shapes[1]
         self.sources[source] += 1
-        return Demand(container, cpu, memory, spread=spread)
+        return ContainerDemand(container, cpu, memory, spread=spread)
 
     def _by_the_hour(self, text: str, draw: np.random.Generator) -> tuple[FloatColumn, FloatColumn] | None:
         """What was used in each hour; None if nothing is known of the time that is played."""
         try:
-            newest, values = read_text(text)
+            newest, values = decode_history(text)
         except InvalidCheckpoint:
             return None
         at = (self._times // HOUR).astype(np.int64) - newest + values.shape[-1] - 1
-        cpu, memory = (from_hours(measures, at, draw) for measures in values)
-        return (filled(cpu), filled(memory)) if np.isfinite(cpu).any() and np.isfinite(memory).any() else None
+        cpu, memory = (draw_from_hours(measures, at, draw) for measures in values)
+        return (fill_gaps(cpu), fill_gaps(memory)) if np.isfinite(cpu).any() and np.isfinite(memory).any() else None
 
     def _drawn(self, row: SavedRow, draw: np.random.Generator) -> tuple[FloatColumn, FloatColumn]:
         """CPU from hour to hour as often as it was so, and a peak of memory for each day."""
         hours, days = (((self._times - self._clock.begin) // each).astype(np.int64) for each in (HOUR, _DAY))
         level = draw.uniform(size=int(hours[-1]) + 1)[hours] + draw.normal(0.0, 0.1, len(hours))
-        cpu = from_histogram(row.cpu.weights, CPU, np.clip(level, 0.0, 1.0))
-        memory = from_histogram(row.memory.weights, MEMORY, draw.uniform(size=int(days[-1]) + 1)[days])
+        cpu = draw_from_histogram(row.cpu.weights, CPU_BINS, np.clip(level, 0.0, 1.0))
+        memory = draw_from_histogram(row.memory.weights, MEMORY_BINS, draw.uniform(size=int(days[-1]) + 1)[days])
         return cpu, memory * noise(len(days), _NOISE[1], draw)
 
 
-def _means(series: list[History], begin: float, step: float, steps: int) -> tuple[FloatColumn, FloatColumn]:
+def _means(series: list[ContainerHistory], begin: float, step: float, steps: int) -> tuple[FloatColumn, FloatColumn]:
     """The mean of all pods in each step; a step of which nothing is known is as the one before."""
     found = []
     for columns in ([each.cpu for each in series], [each.memory for each in series]):
@@ -147,37 +193,37 @@ def _means(series: list[History], begin: float, step: float, steps: int) -> tupl
             known = np.isfinite(values) & (at >= 0) & (at < steps)
             np.add.at(sums, at[known], values[known])
             np.add.at(counts, at[known], 1.0)
-        found.append(filled(np.divide(sums, counts, out=np.full(steps, np.nan), where=counts > 0)))
+        found.append(fill_gaps(np.divide(sums, counts, out=np.full(steps, np.nan), where=counts > 0)))
     return found[0], found[1]
 
 
-def _spread(series: list[History]) -> float:
+def _spread(series: list[ContainerHistory]) -> float:
     """How far pods differ in CPU, as a fraction."""
     means = [float(np.nanmean(each.cpu)) for each in series if np.isfinite(each.cpu).any()]
     total = float(np.mean(means)) if means else 0.0
     return min(_WIDEST, float(np.std(means)) / total) if total > 0 else 0.0
 
 
-def _requested(found: Found, container: str) -> FloatColumn:
+def _requested(found: DumpedWorkload, container: str) -> FloatColumn:
     spec = found.template.spec
     for each in (*spec.containers, *spec.init_containers):
         if each.name == container:
             requests = each.resources.requests
-            return np.array([amount(requests.get("cpu")), amount(requests.get("memory"))])
+            return np.array([parse_amount(requests.get("cpu")), parse_amount(requests.get("memory"))])
     return np.zeros(2)
 
 
-def _by_container(collected: Collected) -> Mapping[_Key, tuple[float, float]]:
+def _by_container(collected: ClusterState) -> Mapping[_Key, tuple[float, float]]:
     usage = collected.usage
     keys = zip(usage.namespaces, usage.pods, usage.containers, strict=True)
     return dict(zip(keys, zip(usage.cpu.tolist(), usage.memory.tolist(), strict=True), strict=True))
 
 
-def _rows(collected: Collected) -> dict[tuple[str, str, str, str], SavedRow]:
+def _rows(collected: ClusterState) -> dict[tuple[str, str, str, str], SavedRow]:
     """What recommenders remember, by namespace, kind and name of the workload, and container."""
     found: dict[tuple[str, str, str, str], SavedRow] = {}
     for checkpoint in collected.checkpoints:
-        if KEPT_FROM in checkpoint.metadata.annotations:
+        if KEPT_FROM_ANNOTATION in checkpoint.metadata.annotations:
             continue
         try:
             row = read_checkpoint(checkpoint, collected.time)
@@ -190,15 +236,17 @@ def _rows(collected: Collected) -> dict[tuple[str, str, str, str], SavedRow]:
     return found
 
 
-def _by_workload(history: Iterable[History], workloads: list[Found]) -> dict[_Key, list[History]]:
+def _by_workload(
+    history: Iterable[ContainerHistory], workloads: list[DumpedWorkload]
+) -> dict[_Key, list[ContainerHistory]]:
     """Series by workload, those of pods that are gone by their names."""
     living = {(each.target.namespace, pod): each.name for each in workloads for pod in each.pods}
     patterns: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
     for each in workloads:
-        pattern = names_of_pods(each.target)
+        pattern = build_pod_name_pattern(each.target)
         if pattern is not None:
             patterns.setdefault(each.target.namespace, []).append((each.name, pattern))
-    found: dict[_Key, list[History]] = {}
+    found: dict[_Key, list[ContainerHistory]] = {}
     for series in history:
         key = (series.namespace, series.pod)
         if key not in living:

@@ -1,4 +1,4 @@
-"""In which ways is the fleet of a dump sized? As templates ask, as its VPAs and Hvpas have it, and by recommenders.
+"""Variants of a dump: as templates ask, as its VPAs and Hvpas have it, and by recommenders.
 
 HPAs scale and Buffers keep spare capacity in all variants, because neither says how large a pod is.
 """
@@ -10,22 +10,22 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from trellis.api.buffer import Buffer
-from trellis.api.kinds import BUFFER, HVPA, VPA
-from trellis.api.kube.decode import convert_object
+from trellis.api.kinds.buffer import Buffer
+from trellis.api.kinds.vpa import VerticalPodAutoscaler
+from trellis.api.kube.decoder import convert_object
 from trellis.api.kube.scaling import HorizontalPodAutoscaler, HorizontalPodAutoscalerSpec
+from trellis.api.registry import BUFFER, HVPA, VPA
 from trellis.api.resolve import DEFAULT_RECOMMENDER, FixedReplicas, PercentOfReplicas, resolve_buffer
-from trellis.api.vpa import VerticalPodAutoscaler
 from trellis.base.errors import UnreadableObject
-from trellis.core.buffers import BufferSettings, left_alone
-from trellis.core.hvpa.reading import meaning_of
-from trellis.core.model.collected import Collected
-from trellis.core.model.recording import encode
-from trellis.sim.collected_figures import played_flags
-from trellis.sim.dump.not_played import Ledger
-from trellis.sim.dump.workloads import Found, Workloads
+from trellis.base.json_lines import encode_payload
+from trellis.core.buffers import BufferSettings, find_skip_reason
+from trellis.core.cluster.state import ClusterState
+from trellis.core.hvpa.view import read_hvpa
+from trellis.sim.components.hpa_metrics import find_unsupported
+from trellis.sim.dump.component_settings import select_simulated_flags
+from trellis.sim.dump.workloads import DumpedWorkload, DumpedWorkloads
 from trellis.sim.fleet import Document, Variant
-from trellis.sim.scaling.hpa_metrics import why_not_simulated
+from trellis.sim.results import NotPlayedObjects
 
 FIXED: Final = "fixed"
 CURRENT: Final = "current"
@@ -35,10 +35,10 @@ _API_VERSIONS: Final = {"Job": "batch/v1", "CronJob": "batch/v1"}
 _NO_TARGET: Final = "what it is about is not played"
 
 # Workloads by namespace, kind and name as the dump has them.
-_Played: TypeAlias = Mapping[tuple[str, str, str], Found]
+_Played: TypeAlias = Mapping[tuple[str, str, str], DumpedWorkload]
 
 
-class Autoscalers(msgspec.Struct, frozen=True):
+class DumpedAutoscalers(msgspec.Struct, frozen=True):
     """The manifests that can be played. `of_hvpas` are the HPAs that write to the scales of Hvpas.
 
     `scaled` are the workloads whose count is scaled, by namespace and the name under which they are played.
@@ -52,7 +52,9 @@ class Autoscalers(msgspec.Struct, frozen=True):
     scaled: frozenset[tuple[str, str]]
 
 
-def autoscalers_of(collected: Collected, workloads: Workloads, ledger: Ledger, *, orders_nodes: bool) -> Autoscalers:
+def find_autoscalers(
+    collected: ClusterState, workloads: DumpedWorkloads, ledger: NotPlayedObjects, *, orders_nodes: bool
+) -> DumpedAutoscalers:
     """All autoscalers of a dump; what cannot be played goes to the ledger. `orders_nodes`: there are node groups."""
     played = workloads.by_target()
     hvpas = dict(_hvpas(collected, played, ledger))
@@ -60,7 +62,7 @@ def autoscalers_of(collected: Collected, workloads: Workloads, ledger: Ledger, *
     scaled = [_target(each, "scaleTargetRef") for each in hpas] + [
         _target(each, "targetRef") for each in hvpas.values()
     ]
-    return Autoscalers(
+    return DumpedAutoscalers(
         tuple(_vpas(collected, played, ledger)),
         tuple(hpas),
         tuple(hvpas.values()),
@@ -70,11 +72,11 @@ def autoscalers_of(collected: Collected, workloads: Workloads, ledger: Ledger, *
     )
 
 
-def variants_of(
-    collected: Collected, workloads: Workloads, autoscalers: Autoscalers, recommenders: Sequence[str]
+def build_variants(
+    collected: ClusterState, workloads: DumpedWorkloads, autoscalers: DumpedAutoscalers, recommenders: Sequence[str]
 ) -> tuple[Variant, ...]:
     """The variants, requests as written first."""
-    settings = played_flags(collected)
+    settings = select_simulated_flags(collected)
     around = (*_limits(collected), *autoscalers.hpas, *autoscalers.buffers)
     sizes = (*autoscalers.vpas, *autoscalers.hvpas)
     variants = [Variant(FIXED, "requests as written", around, settings)]
@@ -89,20 +91,20 @@ def variants_of(
     return tuple(variants)
 
 
-def _named(autoscalers: Autoscalers) -> Iterator[str]:
+def _named(autoscalers: DumpedAutoscalers) -> Iterator[str]:
     if autoscalers.vpas:
         yield "VPAs"
     if autoscalers.hvpas:
         yield "Hvpas"
 
 
-def _limits(collected: Collected) -> Iterator[Document]:
+def _limits(collected: ClusterState) -> Iterator[Document]:
     for each in collected.limit_ranges:
         yield {"apiVersion": "v1", "kind": "LimitRange"} | _document(each)
 
 
 def _hpas(
-    collected: Collected, played: _Played, hvpas: Mapping[tuple[str, str], Document], ledger: Ledger
+    collected: ClusterState, played: _Played, hvpas: Mapping[tuple[str, str], Document], ledger: NotPlayedObjects
 ) -> tuple[list[Document], list[Document]]:
     """HPAs of workloads, and those of Hvpas that are the user's own; an Hvpa makes its others anew."""
     of_workloads: list[Document] = []
@@ -126,12 +128,12 @@ def _hpas(
     return of_workloads, of_hvpas
 
 
-def _answered(hpa: HorizontalPodAutoscaler, ledger: Ledger) -> HorizontalPodAutoscaler | None:
+def _answered(hpa: HorizontalPodAutoscaler, ledger: NotPlayedObjects) -> HorizontalPodAutoscaler | None:
     """An HPA with the metrics that can be played; None if there is none, and its target keeps its count."""
     metrics = hpa.spec.metrics
-    known = tuple(each for each in metrics if not why_not_simulated(each))
+    known = tuple(each for each in metrics if not find_unsupported(each))
     if metrics and len(known) < len(metrics):
-        types = ", ".join(sorted({each.type or "none" for each in metrics if why_not_simulated(each)}))
+        types = ", ".join(sorted({each.type or "none" for each in metrics if find_unsupported(each)}))
         what = "it scales by its other metrics alone" if known else "its target keeps its count"
         ledger.add(HPA, f"a dump has no values of metrics of type {types}: {what}")
         if not known:
@@ -139,7 +141,7 @@ def _answered(hpa: HorizontalPodAutoscaler, ledger: Ledger) -> HorizontalPodAuto
     return msgspec.structs.replace(hpa, spec=msgspec.structs.replace(hpa.spec, metrics=known))
 
 
-def _vpas(collected: Collected, played: _Played, ledger: Ledger) -> Iterator[Document]:
+def _vpas(collected: ClusterState, played: _Played, ledger: NotPlayedObjects) -> Iterator[Document]:
     for each in collected.vpas:
         ref = each.spec.target_ref
         found = played.get((each.metadata.namespace, ref.kind or "", ref.name or ""))
@@ -153,12 +155,14 @@ def _vpas(collected: Collected, played: _Played, ledger: Ledger) -> Iterator[Doc
         yield document
 
 
-def _hvpas(collected: Collected, played: _Played, ledger: Ledger) -> Iterator[tuple[tuple[str, str], Document]]:
+def _hvpas(
+    collected: ClusterState, played: _Played, ledger: NotPlayedObjects
+) -> Iterator[tuple[tuple[str, str], Document]]:
     """Hvpas as they would begin: without a status, and without a count that an HPA wrote."""
     for each in collected.hvpas:
         ref, metadata = each.spec.target_ref, each.metadata
         found = played.get((metadata.namespace, ref.kind or "", ref.name or ""))
-        meaning, refused = meaning_of(each)
+        meaning, refused = read_hvpa(each)
         if meaning is None:
             ledger.add(HVPA.name, f"refused: {refused}")
         elif found is None or found.kind not in _SCALED:
@@ -171,7 +175,7 @@ def _hvpas(collected: Collected, played: _Played, ledger: Ledger) -> Iterator[tu
             yield (metadata.namespace, metadata.name), document
 
 
-def _answer_hvpa(document: dict[str, Any], ledger: Ledger) -> None:
+def _answer_hvpa(document: dict[str, Any], ledger: NotPlayedObjects) -> None:
     """Leave the metrics in the HPA of an Hvpa that can be played; without any it goes by its VPA alone."""
     hpa = document["spec"].get("hpa") or {}
     spec = (hpa.get("template") or {}).get("spec") or {}
@@ -180,7 +184,7 @@ def _answer_hvpa(document: dict[str, Any], ledger: Ledger) -> None:
         metrics = convert_object(spec, HorizontalPodAutoscalerSpec).metrics
     except UnreadableObject:
         metrics = ()
-    known = [text for text, each in zip(written, metrics, strict=False) if not why_not_simulated(each)]
+    known = [text for text, each in zip(written, metrics, strict=False) if not find_unsupported(each)]
     if len(known) == len(written):
         return
     what = "it scales by its other metrics alone" if known else "it scales by its VPA alone"
@@ -191,7 +195,9 @@ def _answer_hvpa(document: dict[str, Any], ledger: Ledger) -> None:
         document["spec"]["hpa"] = {"deploy": False}
 
 
-def _buffers(collected: Collected, played: _Played, ledger: Ledger, *, orders_nodes: bool) -> Iterator[Document]:
+def _buffers(
+    collected: ClusterState, played: _Played, ledger: NotPlayedObjects, *, orders_nodes: bool
+) -> Iterator[Document]:
     for each in collected.buffers:
         why = _why_not_kept(each, played, orders_nodes=orders_nodes)
         if why:
@@ -208,7 +214,7 @@ def _why_not_kept(buffer: Buffer, played: _Played, *, orders_nodes: bool) -> str
     if not orders_nodes:
         return "the dump has no node groups of which nodes could be ordered for it"
     meaning = resolve_buffer(buffer)
-    told = left_alone(meaning, BufferSettings())
+    told = find_skip_reason(meaning, BufferSettings())
     if told is not None:
         return str(told)
     if meaning.capacity is None:
@@ -234,15 +240,15 @@ def _is_owned_by_hvpa(found: HorizontalPodAutoscaler | VerticalPodAutoscaler) ->
 
 
 def _document(found: Any, *without: str) -> dict[str, Any]:
-    document: dict[str, Any] = msgspec.json.decode(encode(found))
+    document: dict[str, Any] = msgspec.json.decode(encode_payload(found))
     return {name: value for name, value in document.items() if name not in without}
 
 
-def _reference(found: Found) -> Document:
+def _reference(found: DumpedWorkload) -> Document:
     return {"apiVersion": _API_VERSIONS.get(found.kind, "apps/v1"), "kind": found.kind, "name": found.name}
 
 
-def _vpa(found: Found, recommender: str, mode: str) -> Document:
+def _vpa(found: DumpedWorkload, recommender: str, mode: str) -> Document:
     spec: dict[str, Any] = {"targetRef": _reference(found), "updatePolicy": {"updateMode": mode}}
     if recommender != DEFAULT_RECOMMENDER:
         spec["recommenders"] = [{"name": recommender}]

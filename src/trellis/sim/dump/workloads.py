@@ -1,6 +1,6 @@
-"""Which workloads are in a dump? Pods by their topmost controllers, Jobs and CronJobs, each with its template.
+"""Workloads of a dump: pods by their topmost controllers, Jobs and CronJobs, each with its template.
 
-What the model has no controller for, a Rollout or a pod without a controller, is played as a Deployment.
+What the model has no controller for, a Rollout or a pod without a controller, is simulated as a Deployment.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from trellis.api.kube.slices import IntOrString, Labels
 from trellis.api.kube.workloads import CronJob, Job, JobSpec
 from trellis.base.errors import InvalidSchedule, InvalidSelector
 from trellis.base.selectors import MatchExpression, selector_from_object
-from trellis.core.model.collected import Collected
-from trellis.core.model.keys import BY_NAMESPACE, BY_OWNER, Key, key_of
-from trellis.core.model.owners import Owners, TargetRef, controller_in
-from trellis.sim.cluster.templates import TO_AN_END
-from trellis.sim.dump.not_played import Ledger
-from trellis.sim.dump.runs import cron_rules, cron_times, job_run
-from trellis.sim.fleet import Clock, CronRules
+from trellis.core.cluster.owners import Owners, TargetRef, build_controller_ref
+from trellis.core.cluster.state import ClusterState
+from trellis.core.cluster.store import BY_NAMESPACE, BY_OWNER, ObjectKey, key_of
+from trellis.sim.cluster.pods import BATCH_KINDS
+from trellis.sim.dump.job_runs import find_job_run, list_cron_times, read_cron_rules
+from trellis.sim.fleet import CronRules, SimulationClock
+from trellis.sim.results import NotPlayedObjects
 
 _OVER: Final = ("Succeeded", "Failed")
 _NODE: Final = "Node"
@@ -37,7 +37,7 @@ _DRAWN: Final = ("pod-template-hash", "controller-revision-hash", "pod-template-
 _COUNTED: Final = ("Deployment", "StatefulSet", "DaemonSet", "ReplicationController")
 
 
-class Found(msgspec.Struct, frozen=True):
+class DumpedWorkload(msgspec.Struct, frozen=True):
     """A workload of a dump: what it is there, as what it is played, and which pods it has now.
 
     `jobs` are the Jobs behind one that runs to an end, and `job` what each of them says; `times` are those of the
@@ -63,26 +63,26 @@ class Found(msgspec.Struct, frozen=True):
         return tuple(each.name for each in (*spec.containers, *filter(_is_sidecar, spec.init_containers)))
 
 
-class Workloads(msgspec.Struct, frozen=True):
+class DumpedWorkloads(msgspec.Struct, frozen=True):
     """Those that can be played, in the order of their names; `static` are pods of nodes themselves, by node."""
 
-    found: tuple[Found, ...]
+    found: tuple[DumpedWorkload, ...]
     static: Mapping[str, tuple[Pod, ...]]
 
-    def by_target(self) -> dict[tuple[str, str, str], Found]:
+    def by_target(self) -> dict[tuple[str, str, str], DumpedWorkload]:
         """By namespace, kind and name as the dump has them."""
         return {(each.target.namespace, each.target.kind, each.target.name): each for each in self.found}
 
 
-def find_workloads(collected: Collected, clock: Clock, ledger: Ledger) -> Workloads:
+def find_workloads(collected: ClusterState, clock: SimulationClock, ledger: NotPlayedObjects) -> DumpedWorkloads:
     """All workloads of a dump that did something in the time of the clock; the rest goes to the ledger."""
     groups, static = _grouped(collected, ledger)
     batch = [*_cron_jobs(collected, groups, clock, ledger), *_jobs(collected, groups, clock, ledger)]
-    serving = [each for each in groups if each.kind not in TO_AN_END]
+    serving = [each for each in groups if each.kind not in BATCH_KINDS]
     _list_without_pods(collected, serving, ledger)
-    names = _Names()
+    names = _WorkloadNames()
     found = []
-    guarded: set[Key] = set()
+    guarded: set[ObjectKey] = set()
     # Those that keep their kind first, so that they also keep their names.
     for target in sorted(serving, key=lambda each: (each.namespace, _rank(each.kind), each.name, each.kind)):
         budgets = [
@@ -100,10 +100,12 @@ def find_workloads(collected: Collected, clock: Clock, ledger: Ledger) -> Worklo
     if unused:
         ledger.add("PodDisruptionBudget", "selects no pods that are played all the time", unused)
     found.sort(key=lambda each: (each.target.namespace, each.name))
-    return Workloads(tuple(found), static)
+    return DumpedWorkloads(tuple(found), static)
 
 
-def _grouped(collected: Collected, ledger: Ledger) -> tuple[dict[TargetRef, list[Pod]], dict[str, tuple[Pod, ...]]]:
+def _grouped(
+    collected: ClusterState, ledger: NotPlayedObjects
+) -> tuple[dict[TargetRef, list[Pod]], dict[str, tuple[Pod, ...]]]:
     """The pods of each workload, and those of each node."""
     owners = collected.owners
     groups: dict[TargetRef, list[Pod]] = {}
@@ -111,7 +113,7 @@ def _grouped(collected: Collected, ledger: Ledger) -> tuple[dict[TargetRef, list
     for pod in collected.pods:
         topmost = _topmost(pod, owners)
         is_over = pod.status.phase in _OVER or pod.metadata.deletion_timestamp is not None
-        if topmost.kind in TO_AN_END:
+        if topmost.kind in BATCH_KINDS:
             groups.setdefault(topmost, []).append(pod)
         elif is_over:
             ledger.add(_POD, "has ended, or is being deleted")
@@ -125,14 +127,14 @@ def _grouped(collected: Collected, ledger: Ledger) -> tuple[dict[TargetRef, list
 
 
 def _cron_jobs(
-    collected: Collected, groups: Mapping[TargetRef, list[Pod]], clock: Clock, ledger: Ledger
-) -> Iterator[Found]:
+    collected: ClusterState, groups: Mapping[TargetRef, list[Pod]], clock: SimulationClock, ledger: NotPlayedObjects
+) -> Iterator[DumpedWorkload]:
     for each in collected.workloads[CronJob.__name__]:
         if not isinstance(each, CronJob):
             continue
-        metadata, rules = each.metadata, cron_rules(each)
+        metadata, rules = each.metadata, read_cron_rules(each)
         try:
-            times = cron_times(rules, clock)
+            times = list_cron_times(rules, clock)
         except InvalidSchedule as error:
             ledger.add(CronJob.__name__, f"its schedule cannot be read: {error.rule}")
             continue
@@ -147,7 +149,9 @@ def _cron_jobs(
         yield msgspec.structs.replace(found, cron=rules, times=times)
 
 
-def _jobs(collected: Collected, groups: Mapping[TargetRef, list[Pod]], clock: Clock, ledger: Ledger) -> Iterator[Found]:
+def _jobs(
+    collected: ClusterState, groups: Mapping[TargetRef, list[Pod]], clock: SimulationClock, ledger: NotPlayedObjects
+) -> Iterator[DumpedWorkload]:
     """Jobs that no CronJob made, as far as they ran in the time of the clock."""
     for each in collected.workloads[Job.__name__]:
         owner = each.metadata.controller
@@ -155,7 +159,7 @@ def _jobs(collected: Collected, groups: Mapping[TargetRef, list[Pod]], clock: Cl
             continue
         if each.status.start_time is None:
             ledger.add(Job.__name__, "suspended" if each.spec.suspend else "has not begun")
-        elif job_run(each, clock, collected.time):
+        elif find_job_run(each, clock, collected.time):
             target = TargetRef(each.metadata.namespace, _BATCH, Job.__name__, each.metadata.name)
             yield _batch(target, each.spec, groups, (each,))
 
@@ -165,13 +169,13 @@ def _batch(
     job: JobSpec,
     groups: Mapping[TargetRef, list[Pod]],
     jobs: tuple[Job, ...],
-) -> Found:
+) -> DumpedWorkload:
     parallelism = 1 if job.parallelism is None else job.parallelism
     pods = tuple(pod.metadata.name for pod in groups.get(target, ()))
-    return Found(target, target.kind, target.name, parallelism, job.template, pods, job=job, jobs=jobs)
+    return DumpedWorkload(target, target.kind, target.name, parallelism, job.template, pods, job=job, jobs=jobs)
 
 
-def _list_without_pods(collected: Collected, serving: Iterable[TargetRef], ledger: Ledger) -> None:
+def _list_without_pods(collected: ClusterState, serving: Iterable[TargetRef], ledger: NotPlayedObjects) -> None:
     with_pods = {(each.kind, each.namespace, each.name) for each in serving}
     for kind in _COUNTED:
         for each in collected.workloads[kind]:
@@ -189,7 +193,7 @@ def _rank(kind: str) -> int:
     return _PLAYED.index(kind) if kind in _PLAYED else len(_PLAYED)
 
 
-class _Names:
+class _WorkloadNames:
     """Gives each workload a name that no other in its namespace has."""
 
     def __init__(self) -> None:
@@ -204,7 +208,7 @@ class _Names:
         return name
 
 
-def template_document(found: Found) -> dict[str, Any]:
+def build_template(found: DumpedWorkload) -> dict[str, Any]:
     """Its template as a manifest has it."""
     document: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(found.template, enc_hook=_mapped))
     return document
@@ -219,23 +223,25 @@ def _mapped(value: object) -> object:
 def _topmost(pod: Pod, owners: Owners) -> TargetRef:
     """What people mean by the pod: the topmost controller that is known, or the pod itself."""
     metadata = pod.metadata
-    controller = controller_in(metadata.namespace, metadata.controller)
+    controller = build_controller_ref(metadata.namespace, metadata.controller)
     if controller is None:
         return TargetRef(metadata.namespace, "v1", _POD, metadata.name)
     topmost = owners.follow(controller).topmost or controller
     if controller.kind == Job.__name__ and topmost.kind != CronJob.__name__:
         # A Job runs to an end, with or without a CronJob above it.
         return TargetRef(metadata.namespace, _BATCH, Job.__name__, controller.name)
-    return msgspec.structs.replace(topmost, api_version=_BATCH) if topmost.kind in TO_AN_END else topmost
+    return msgspec.structs.replace(topmost, api_version=_BATCH) if topmost.kind in BATCH_KINDS else topmost
 
 
-def _found(target: TargetRef, name: str, owner: Any, pods: list[Pod], budgets: Iterable[PodDisruptionBudget]) -> Found:
+def _found(
+    target: TargetRef, name: str, owner: Any, pods: list[Pod], budgets: Iterable[PodDisruptionBudget]
+) -> DumpedWorkload:
     template = getattr(owner.spec, "template", None) if owner is not None else None
     kind = target.kind if target.kind in _PLAYED else _PLAYED[0]
     template = template if isinstance(template, PodTemplateSpec) else _from_pod(pods[0], kind)
     # A DaemonSet has one on each node.
     replicas = 1 if kind == "DaemonSet" else _replicas(owner) or len(pods)
-    return Found(
+    return DumpedWorkload(
         target=target,
         kind=kind,
         name=name,

@@ -1,1 +1,1 @@
-"""Does a component still decide what it decided? Recordings of components, decided again by the core."""
+"""Replays recordings of components: the core decides again, and every decision is compared."""

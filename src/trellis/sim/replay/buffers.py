@@ -1,6 +1,6 @@
-"""Would the Buffer controller decide again what it decided then?
+"""Replays a recording of the Buffer controller.
 
-Each translation is made once more from its facts, and headroom is observed again from the news of the recording.
+Each translation is made once more from its facts, and headroom is observed again from the changes in the recording.
 """
 
 from __future__ import annotations
@@ -10,92 +10,92 @@ from typing import Final
 
 import msgspec
 
-from trellis.api.buffer import Buffer
+from trellis.api.kinds.buffer import Buffer
 from trellis.api.resolve import resolve_buffer
 from trellis.base.errors import InvalidRecording
+from trellis.base.json_lines import decode_payload, encode_payload
 from trellis.core.buffers import translate
-from trellis.core.buffers.recorded import Began, Decided, Looked
-from trellis.core.model.recording import decode, encode
-from trellis.core.nodes.news import News
-from trellis.core.nodes.observing import Observer
-from trellis.core.nodes.recorded import NEWS
-from trellis.core.nodes.recorded_news import NewsLine, NewsReading
-from trellis.core.nodes.recorded_observations import (
+from trellis.core.nodes.buffers.headroom import HeadroomObserver
+from trellis.core.nodes.state.snapshot import ClusterSnapshotChanges
+from trellis.core.recording.buffers import BufferRecordingStart, RecordedTranslation, TranslationInput
+from trellis.core.recording.nodes.changes import NEWS, ChangesLine, ChangesReader
+from trellis.core.recording.nodes.headroom import (
     OBSERVED,
     OBSERVER,
     OBSERVING,
-    Found,
-    Observations,
-    ObserverBegan,
-    Observing,
+    HeadroomInputLine,
+    HeadroomLine,
+    HeadroomRecorder,
+    HeadroomRecordingStart,
 )
-from trellis.sim.replay.replayed import Replayed
-from trellis.sim.replay.singly import Singly
+from trellis.sim.replay.decisions import IndependentReplay, ReplayedDecision
 
 _OBSERVATIONS: Final = frozenset({OBSERVER, NEWS, OBSERVING, OBSERVED})
 
 
-def _decided(looked: Looked, began: Began) -> Decided:
+def _decided(looked: TranslationInput, began: BufferRecordingStart) -> RecordedTranslation:
     meaning = resolve_buffer(Buffer(spec=looked.spec))
-    return Decided.of(translate(meaning, looked.facts, looked.now, began.settings))
+    return RecordedTranslation.of(translate(meaning, looked.facts, looked.now, began.settings))
 
 
-_translations: Final = Singly("Buffer", Began, Looked, lambda looked: looked.buffer, _decided)
+_translations: Final = IndependentReplay(
+    "Buffer", BufferRecordingStart, TranslationInput, lambda looked: looked.buffer, _decided
+)
 
 
-def replay_buffers(recording: Iterable[tuple[str, msgspec.Raw]]) -> Iterator[Replayed]:
+def replay_buffers(recording: Iterable[tuple[str, msgspec.Raw]]) -> Iterator[ReplayedDecision]:
     """Every decision of a recording beside the one that is made now; raises `InvalidRecording`."""
-    observed: list[Replayed] = []
+    observed: list[ReplayedDecision] = []
     for each in _translations(_without_observations(recording, observed)):
         yield from _taken(observed)
         yield each
     yield from _taken(observed)
 
 
-def _taken(observed: list[Replayed]) -> list[Replayed]:
+def _taken(observed: list[ReplayedDecision]) -> list[ReplayedDecision]:
     taken = observed[:]
     observed.clear()
     return taken
 
 
 def _without_observations(
-    recording: Iterable[tuple[str, msgspec.Raw]], observed: list[Replayed]
+    recording: Iterable[tuple[str, msgspec.Raw]], observed: list[ReplayedDecision]
 ) -> Iterator[tuple[str, msgspec.Raw]]:
     """The lines of translations; what the others lead to is added to `observed`."""
-    replay: _Replay | None = None
+    replay: _ObservationReplay | None = None
     for kind, data in recording:
         if kind not in _OBSERVATIONS:
             yield kind, data
         elif kind == OBSERVER:
-            replay = _Replay(decode(data, ObserverBegan))
+            replay = _ObservationReplay(decode_payload(data, HeadroomRecordingStart))
         elif replay is None:
             raise InvalidRecording(kind, f"comes before a line of kind {OBSERVER}")
         elif kind == OBSERVED:
-            observed.append(Replayed(bytes(data), encode(replay.found())))
+            observed.append(ReplayedDecision(bytes(data), encode_payload(replay.found())))
         else:
             replay.hear(kind, data)
 
 
-class _Replay:
+class _ObservationReplay:
     """Hears what was new, and observes."""
 
-    def __init__(self, began: ObserverBegan) -> None:
-        self._observer = Observer(began.settings)
-        self._news = NewsReading()
-        self._observations = Observations()
-        self._observing: Observing | None = None
+    def __init__(self, began: HeadroomRecordingStart) -> None:
+        self._observer = HeadroomObserver(began.settings)
+        self._news = ChangesReader()
+        self._observations = HeadroomRecorder()
+        self._observing: HeadroomInputLine | None = None
 
     def hear(self, kind: str, data: msgspec.Raw) -> None:
         """What a line says."""
         if kind == NEWS:
-            self._observer.take_in(self._news.news(decode(data, NewsLine)))
+            self._observer.take_in(self._news.news(decode_payload(data, ChangesLine)))
         else:
-            self._observing = decode(data, Observing)
+            self._observing = decode_payload(data, HeadroomInputLine)
 
-    def found(self) -> Found:
+    def found(self) -> HeadroomLine:
         """What is found now."""
         observing, self._observing = self._observing, None
         if observing is None:
             raise InvalidRecording(OBSERVED, f"comes before a line of kind {OBSERVING}")
-        observed = self._observer.observe(News(), observing.now)
+        observed = self._observer.observe(ClusterSnapshotChanges(), observing.now)
         return self._observations.of(observed, observing.now)

@@ -1,4 +1,4 @@
-"""Would the Hvpa controller decide again what it decided then? Each plan is made once more from its view."""
+"""Replays a recording of the Hvpa controller: each plan is made once more from its view."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from trellis.core.hvpa import Meaning, plan
-from trellis.core.hvpa.recorded import Began, Decided, Looked
-from trellis.sim.replay.singly import Singly
+from trellis.core.hvpa import ResolvedHvpa, plan_hvpa
+from trellis.core.recording.hvpa import HvpaPlanInput, HvpaRecordingStart, RecordedHvpaPlan
+from trellis.sim.replay.decisions import IndependentReplay
 
 
-def _decided(looked: Looked, began: Began) -> Decided:
+def _decided(looked: HvpaPlanInput, began: HvpaRecordingStart) -> RecordedHvpaPlan:
     # What follows from the buckets is worked out anew, too.
-    view = replace(looked.view, meaning=Meaning.of(looked.view.meaning.hvpa))
-    return Decided.of(plan(view, looked.now, began.settings))
+    view = replace(looked.view, meaning=ResolvedHvpa.of(looked.view.meaning.hvpa))
+    return RecordedHvpaPlan.of(plan_hvpa(view, looked.now, began.settings))
 
 
-replay_hvpa: Final = Singly("Hvpa", Began, Looked, lambda looked: looked.hvpa, _decided)
+replay_hvpa: Final = IndependentReplay("Hvpa", HvpaRecordingStart, HvpaPlanInput, lambda looked: looked.hvpa, _decided)

@@ -1,6 +1,6 @@
-"""Would the node autoscaler decide again what it decided then? It is told the same news, and plans when it planned.
+"""Replays a recording of the node autoscaler: the same changes, and a plan at each time that it planned.
 
-The cluster, groups, budgets, boosts, the clock and what became of plans are those of the recording. What is remembered
+The cluster, groups, budgets, boosts, the clock and the results of plans are those of the recording. What is remembered
 goes on from what is decided now, so that one pass that differs may make those after it differ.
 """
 
@@ -11,64 +11,71 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from trellis.base.errors import InvalidRecording
-from trellis.core.model.recording import BEGAN, DECIDED, HEADER, LOOKED, decode, encode
-from trellis.core.nodes.news import News
-from trellis.core.nodes.planning import Planning
-from trellis.core.nodes.recorded import BOOSTED, NEWS, Began, Boosted, Boosts
-from trellis.core.nodes.recorded_news import NewsLine, NewsReading
-from trellis.core.nodes.recorded_plans import Decided, Decisions
-from trellis.core.nodes.recorded_questions import Asked, QuestionReading
-from trellis.sim.replay.replayed import Replayed
+from trellis.base.json_lines import HEADER, decode_payload, encode_payload
+from trellis.core.nodes.autoscaler_pass import NodePlanner
+from trellis.core.nodes.state.snapshot import ClusterSnapshotChanges
+from trellis.core.recording.format import DECISION_LINE, INPUT_LINE, START_LINE
+from trellis.core.recording.nodes.changes import NEWS, ChangesLine, ChangesReader
+from trellis.core.recording.nodes.passes import (
+    BOOSTED,
+    BoostsLine,
+    NodesRecordingStart,
+    PassInputReader,
+    PassLine,
+    RecordedBoosts,
+)
+from trellis.core.recording.nodes.plans import PlansLine, PlansRecorder
+from trellis.sim.replay.decisions import ReplayedDecision
 
 
-def replay_nodes(recording: Iterable[tuple[str, msgspec.Raw]]) -> Iterator[Replayed]:
+def replay_nodes(recording: Iterable[tuple[str, msgspec.Raw]]) -> Iterator[ReplayedDecision]:
     """Every decision of a recording beside the one that is made now; raises `InvalidRecording`."""
-    replay: _Replay | None = None
+    replay: _NodesReplay | None = None
     for kind, data in recording:
         if kind == HEADER:
             continue
-        if kind == BEGAN:
-            replay = _Replay(decode(data, Began))
+        if kind == START_LINE:
+            replay = _NodesReplay(decode_payload(data, NodesRecordingStart))
         elif replay is None:
-            raise InvalidRecording(kind, f"comes before a line of kind {BEGAN}")
-        elif kind == DECIDED:
-            yield Replayed(bytes(data), encode(replay.decided()))
+            raise InvalidRecording(kind, f"comes before a line of kind {START_LINE}")
+        elif kind == DECISION_LINE:
+            yield ReplayedDecision(bytes(data), encode_payload(replay.decided()))
         else:
             replay.hear(kind, data)
 
 
-class _Replay:
+class _NodesReplay:
     """Hears what was told, and plans."""
 
-    def __init__(self, began: Began) -> None:
-        self._planning = Planning(began.up, began.down, began.expendable_below)
-        self._news = NewsReading()
-        self._questions = QuestionReading()
-        self._boosts = Boosts()
-        self._decisions = Decisions()
-        self._looked: Asked | None = None
+    def __init__(self, began: NodesRecordingStart) -> None:
+        self._planning = NodePlanner(began.up, began.down, began.expendable_below)
+        self._news = ChangesReader()
+        self._questions = PassInputReader()
+        self._boosts = RecordedBoosts()
+        self._decisions = PlansRecorder()
+        self._looked: PassLine | None = None
 
     def hear(self, kind: str, data: msgspec.Raw) -> None:
         """What a line says."""
-        if kind == LOOKED:
-            self._looked = decode(data, Asked)
+        if kind == INPUT_LINE:
+            self._looked = decode_payload(data, PassLine)
         elif kind == NEWS:
-            self._take_in(self._news.news(decode(data, NewsLine)))
+            self._take_in(self._news.news(decode_payload(data, ChangesLine)))
         elif kind == BOOSTED:
-            self._boosts.put(decode(data, Boosted))
+            self._boosts.put(decode_payload(data, BoostsLine))
         else:
             raise InvalidRecording(kind, "is no line of a recording of the node autoscaler")
 
-    def decided(self) -> Decided:
+    def decided(self) -> PlansLine:
         """What is decided now."""
         looked, self._looked = self._looked, None
         if looked is None:
-            raise InvalidRecording(DECIDED, f"comes before a line of kind {LOOKED}")
-        plans = self._planning.plan(News(), self._questions.question(looked, self._boosts.answer))
+            raise InvalidRecording(DECISION_LINE, f"comes before a line of kind {INPUT_LINE}")
+        plans = self._planning.plan(ClusterSnapshotChanges(), self._questions.question(looked, self._boosts.answer))
         self._questions.planned(plans)
         return self._decisions.of(plans, looked.now)
 
-    def _take_in(self, news: News) -> None:
+    def _take_in(self, news: ClusterSnapshotChanges) -> None:
         for key, pod in news.pods.items():
             if pod is None:
                 self._boosts.forget(key)

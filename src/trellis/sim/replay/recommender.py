@@ -1,7 +1,7 @@
-"""What does the recommender decide when it is told once more what it was told? What it decided, byte for byte.
+"""Replays a recording of the recommender.
 
 Usage, history, the state of the cluster and the clock are those of the recording; the core does the rest, as it did in
-the process that was recorded.
+the process that was recorded. Decisions must be the same byte for byte.
 """
 
 from __future__ import annotations
@@ -12,47 +12,47 @@ from typing import Final, TypeVar
 import msgspec
 
 from trellis.base.errors import InvalidRecording
-from trellis.core.model.owners import ScaleAnswer, TargetRef
-from trellis.core.model.recording import HEADER, decode, encode
-from trellis.core.recommend import recording as lines
-from trellis.core.recommend.built_in import recommenders_called
-from trellis.core.recommend.knowledge import Knowledge
+from trellis.base.json_lines import HEADER, decode_payload, encode_payload
+from trellis.core.cluster.owners import ScaleInfo, TargetRef
+from trellis.core.recommend.declaration import UnavailableRecommender
+from trellis.core.recommend.engine import RecommenderEngine
 from trellis.core.recommend.protocol import Recommender
-from trellis.core.recommend.results import PassResult
-from trellis.core.recommend.seen import Seen
-from trellis.core.recommend.sightings import SeenLine, Sight
-from trellis.core.recommend.unavailable import Unavailable
-from trellis.sim.replay.replayed import Replayed
+from trellis.core.recommend.recommendation_pass import PassResult
+from trellis.core.recommend.registry import build_recommenders
+from trellis.core.recommend.state.snapshot import RecommenderSnapshot
+from trellis.core.recording import recommender as lines
+from trellis.core.recording.recommender import SnapshotLine, SnapshotReplayer
+from trellis.sim.replay.decisions import ReplayedDecision
 
 T = TypeVar("T")
 
 
-def replay_recommender(recording: Iterable[tuple[str, msgspec.Raw]]) -> Iterator[Replayed]:
+def replay_recommender(recording: Iterable[tuple[str, msgspec.Raw]]) -> Iterator[ReplayedDecision]:
     """Every decision of a recording beside the one that is made now; raises `InvalidRecording`."""
-    replay: _Replay | None = None
+    replay: _RecommenderReplay | None = None
     for kind, data in recording:
         if kind == HEADER:
             continue
         if kind == lines.SETUP:
-            replay = _Replay(decode(data, lines.Setup))
+            replay = _RecommenderReplay(decode_payload(data, lines.RecommenderSetup))
         elif replay is None:
             raise InvalidRecording(kind, f"comes before a line of kind {lines.SETUP}")
         elif kind == lines.DECIDED:
-            yield Replayed(bytes(data), replay.decided)
+            yield ReplayedDecision(bytes(data), replay.decided)
         else:
             replay.take(kind, data)
 
 
-class _Replay:
+class _RecommenderReplay:
     """Takes the steps; `decided` is what the last one that decides came to."""
 
-    def __init__(self, setup: lines.Setup) -> None:
+    def __init__(self, setup: lines.RecommenderSetup) -> None:
         self.decided = b""
-        self._own = recommenders_called(setup.names, setup.default, setup.presets)
-        self._knowledge = Knowledge(setup.usage, setup.pipeline, self._own, setup.gates, setup.default)
-        self._sight = Sight()
-        self._seen: Seen = self._sight.look(SeenLine())
-        self._scales: Mapping[TargetRef, ScaleAnswer] = {}
+        self._own = build_recommenders(setup.names, setup.default, setup.presets)
+        self._knowledge = RecommenderEngine(setup.usage, setup.pipeline, self._own, setup.gates, setup.default)
+        self._sight = SnapshotReplayer()
+        self._seen: RecommenderSnapshot = self._sight.look(SnapshotLine())
+        self._scales: Mapping[TargetRef, ScaleInfo] = {}
         self._result: PassResult | None = None
 
     def take(self, kind: str, data: msgspec.Raw) -> None:
@@ -62,15 +62,15 @@ class _Replay:
             raise InvalidRecording(kind, "is no step of a recommender")
         step(self, data)
 
-    def hosts(self, line: lines.HostsLine) -> None:
+    def hosts(self, line: lines.HostedRecommendersLine) -> None:
         """Others answer to some names."""
         for name, why in line.others.items():
             if why == lines.INSTALLED:
                 raise InvalidRecording(name, "is a recommender that is installed apart, whose answers are not recorded")
-        others: dict[str, Recommender] = {name: Unavailable(name, why) for name, why in line.others.items()}
+        others: dict[str, Recommender] = {name: UnavailableRecommender(name, why) for name, why in line.others.items()}
         self._knowledge.answered_by({**self._own, **others})
 
-    def seen(self, line: SeenLine) -> None:
+    def seen(self, line: SnapshotLine) -> None:
         """A pass begins."""
         self._seen = self._sight.look(line)
 
@@ -93,14 +93,14 @@ class _Replay:
         """Usage and kills are taken in."""
         self._knowledge.take_in(line.samples(), self._seen.news.kills, line.now)
 
-    def collect(self, line: lines.AtLine) -> None:
+    def collect(self, line: lines.TimeLine) -> None:
         """What is gone for good is forgotten."""
-        self.decided = encode(self._knowledge.collect(line.now))
+        self.decided = encode_payload(self._knowledge.collect(line.now))
 
-    def recommend(self, line: lines.AtLine) -> None:
+    def recommend(self, line: lines.TimeLine) -> None:
         """VPAs are advised."""
         self._result = self._knowledge.recommend(line.now)
-        self.decided = encode(lines.decided_statuses(self._result))
+        self.decided = encode_payload(lines.list_decided_statuses(self._result))
 
     def publish(self, line: lines.PublishLine) -> None:
         """Statuses were written."""
@@ -111,34 +111,36 @@ class _Replay:
         written = [(writes[place], version) for place, version in line.written if place < len(writes)]
         self._knowledge.published(self._result, written, line.now)
 
-    def totals(self, line: lines.AtLine) -> None:
+    def totals(self, line: lines.TimeLine) -> None:
         """Hvpas are told of whole workloads."""
-        self.decided = encode(lines.decided_totals(self._knowledge.totals(line.now)))
+        self.decided = encode_payload(lines.list_decided_totals(self._knowledge.totals(line.now)))
 
     def due(self, line: lines.DueLine) -> None:
         """Checkpoints are to be written."""
-        self.decided = encode([row.key for row in self._knowledge.due(line.limit, line.now)])
+        self.decided = encode_payload([row.key for row in self._knowledge.due(line.limit, line.now)])
 
     def save(self, line: lines.SaveLine) -> None:
         """Checkpoints were written."""
         self._knowledge.saved(line.keys, line.now)
 
 
-def _step(kind: type[T], take: Callable[[_Replay, T], None]) -> Callable[[_Replay, msgspec.Raw], None]:
-    return lambda replay, data: take(replay, decode(data, kind))
+def _step(
+    kind: type[T], take: Callable[[_RecommenderReplay, T], None]
+) -> Callable[[_RecommenderReplay, msgspec.Raw], None]:
+    return lambda replay, data: take(replay, decode_payload(data, kind))
 
 
 _STEPS: Final = {
-    lines.HOSTS: _step(lines.HostsLine, _Replay.hosts),
-    lines.SEEN: _step(SeenLine, _Replay.seen),
-    lines.VPAS: _step(lines.VpasLine, _Replay.vpas),
-    lines.RESTORE: _step(lines.RestoreLine, _Replay.restore),
-    lines.PODS: _step(lines.PodsLine, _Replay.pods),
-    lines.USAGE: _step(lines.UsageLine, _Replay.usage),
-    lines.COLLECT: _step(lines.AtLine, _Replay.collect),
-    lines.RECOMMEND: _step(lines.AtLine, _Replay.recommend),
-    lines.PUBLISH: _step(lines.PublishLine, _Replay.publish),
-    lines.TOTALS: _step(lines.AtLine, _Replay.totals),
-    lines.DUE: _step(lines.DueLine, _Replay.due),
-    lines.SAVE: _step(lines.SaveLine, _Replay.save),
+    lines.HOSTS: _step(lines.HostedRecommendersLine, _RecommenderReplay.hosts),
+    lines.SEEN: _step(SnapshotLine, _RecommenderReplay.seen),
+    lines.VPAS: _step(lines.VpasLine, _RecommenderReplay.vpas),
+    lines.RESTORE: _step(lines.RestoreLine, _RecommenderReplay.restore),
+    lines.PODS: _step(lines.PodsLine, _RecommenderReplay.pods),
+    lines.USAGE: _step(lines.UsageLine, _RecommenderReplay.usage),
+    lines.COLLECT: _step(lines.TimeLine, _RecommenderReplay.collect),
+    lines.RECOMMEND: _step(lines.TimeLine, _RecommenderReplay.recommend),
+    lines.PUBLISH: _step(lines.PublishLine, _RecommenderReplay.publish),
+    lines.TOTALS: _step(lines.TimeLine, _RecommenderReplay.totals),
+    lines.DUE: _step(lines.DueLine, _RecommenderReplay.due),
+    lines.SAVE: _step(lines.SaveLine, _RecommenderReplay.save),
 }

@@ -1,1 +1,1 @@
-"""What does a scenario come to? From a file that people write to the fleet that is simulated."""
+"""Compiles a scenario, a file that people write, into the fleet that is simulated."""

@@ -1,4 +1,4 @@
-"""What does a scenario in a file come to? Read, checked and laid out, with the files that it names beside it."""
+"""Loads a scenario from a file, with the files that it names beside it: read, linted and compiled."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Any
 
 import msgspec
 
-from trellis.api.kinds import SCENARIO
+from trellis.api.registry import SCENARIO
 from trellis.base.errors import InvalidInput, InvalidScenario, InvalidSeries
-from trellis.base.names import nearest
-from trellis.base.reason import Reason, Severity
+from trellis.base.names import suggest_name
+from trellis.base.reasons import Reason, Severity
 from trellis.core.lint.check import check
+from trellis.core.lint.cross_checks import TrellisObject
 from trellis.core.lint.findings import Finding
-from trellis.core.lint.manifests import Source
-from trellis.core.lint.traps import Ours
+from trellis.core.lint.manifests import ManifestSource
 from trellis.sim.fleet import Fleet
-from trellis.sim.scenario.compiling import compile_scenario, scenario_of
+from trellis.sim.scenario.compiler import compile_scenario, read_scenario
 from trellis.sim.scenario.usage import TraceReader
-from trellis.sources.series.reading import parts_of, read_part
+from trellis.sources.series.files import find_parts, read_part
 from trellis.sources.series.series import Series
-from trellis.sources.series.tables import Found
+from trellis.sources.series.tables import LoadedSeries
 
 NO_SCENARIO = Reason("NoScenario", "A file that should hold a scenario holds none, or several.", Severity.ERROR)
 _SHOWN = 5
@@ -36,7 +36,7 @@ class LoadedScenario(msgspec.Struct, frozen=True):
 
 def load_scenario(path: Path, traces: TraceReader | None = None, *, seed: int | None = None) -> LoadedScenario:
     """The scenario of a file, with another seed if one is given; `OSError` where the file itself cannot be read."""
-    found = check([Source(str(path), path.read_bytes())])
+    found = check([ManifestSource(str(path), path.read_bytes())])
     scenarios = [ours for ours in found.objects if ours.kind is SCENARIO]
     if found.errors:
         return LoadedScenario(found.findings)
@@ -54,16 +54,16 @@ def with_variants(fleet: Fleet, names: Sequence[str]) -> Fleet:
     known = {variant.name for variant in fleet.variants}
     for name in names:
         if name not in known:
-            guess = nearest(name, known)
+            guess = suggest_name(name, known)
             hint = f' (did you mean "{guess}"?)' if guess else ""
             raise InvalidInput(name, f"is no variant of this scenario{hint}; it has {', '.join(sorted(known))}")
     return msgspec.structs.replace(fleet, variants=tuple(each for each in fleet.variants if each.name in names))
 
 
 def _compiled(
-    ours: Ours, findings: tuple[Finding, ...], traces: TraceReader, beside: FilesBeside, seed: int | None
+    ours: TrellisObject, findings: tuple[Finding, ...], traces: TraceReader, beside: FilesBeside, seed: int | None
 ) -> LoadedScenario:
-    scenario = scenario_of(ours.manifest.value)
+    scenario = read_scenario(ours.manifest.value)
     if seed is not None:
         scenario = msgspec.structs.replace(scenario, spec=msgspec.structs.replace(scenario.spec, seed=seed))
     try:
@@ -79,7 +79,7 @@ class FilesBeside:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._read: dict[str, Found] = {}
+        self._read: dict[str, LoadedSeries] = {}
 
     def read(self, name: str) -> bytes:
         """The bytes of a file."""
@@ -104,14 +104,14 @@ class FilesBeside:
         if series is None:
             raise InvalidSeries(name, f"has {len(found)} series: name one of {listed}")
         if series not in found:
-            guess = nearest(series, found)
+            guess = suggest_name(series, found)
             hint = f' (did you mean "{guess}"?)' if guess else ""
             raise InvalidSeries(name, f'has no series "{series}"{hint}; it has {listed}')
         return found[series]
 
-    def _all_series(self, name: str) -> Found:
-        parts = parts_of([str(self._directory / name)])
-        return Found.joined([Found([], parts.problems, []), *(read_part(part) for part in parts.parts)])
+    def _all_series(self, name: str) -> LoadedSeries:
+        parts = find_parts([str(self._directory / name)])
+        return LoadedSeries.joined([LoadedSeries([], parts.problems, []), *(read_part(part) for part in parts.parts)])
 
 
 def _is_of_another(problem: InvalidSeries, series: str) -> bool:

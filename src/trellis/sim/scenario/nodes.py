@@ -1,4 +1,4 @@
-"""On what does a scenario run? Its nodes as manifests, counted and priced, and groups of which more can be had."""
+"""Nodes and node groups of a scenario, as manifests, counted and priced."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
-from trellis.api.kube.decode import convert_object
+from trellis.api.kinds.kwok_node_group import GROUP_LABEL
+from trellis.api.kube.decoder import convert_object
 from trellis.api.kube.pods import PodTemplateSpec
-from trellis.api.kwok_groups import GROUP_LABEL
-from trellis.api.scenario_nodes import DEFAULT_BOOT_TIME, ScenarioNodeGroup, ScenarioNodes
+from trellis.api.scenario.nodes import DEFAULT_BOOT_TIME, ScenarioNodeGroup, ScenarioNodes
 from trellis.base.prices import Prices
-from trellis.core.model.node_documents import node_document
-from trellis.sim.fleet import NodePool, NodeShape, Workload
-from trellis.sim.scenario.usage import amount, span
+from trellis.core.cluster.node_manifest import build_node_manifest
+from trellis.sim.fleet import NodePool, NodeShape, SimulatedWorkload
+from trellis.sim.scenario.usage import parse_amount, parse_seconds
 
 # Room for rollouts, boosts and growth above what is requested first.
 _ROOM: Final = 4 / 3
@@ -30,7 +30,7 @@ Shape: TypeAlias = ScenarioNodes | ScenarioNodeGroup
 
 
 def compile_nodes(
-    written: Sequence[ScenarioNodes] | None, workloads: Sequence[Workload], prices: Prices
+    written: Sequence[ScenarioNodes] | None, workloads: Sequence[SimulatedWorkload], prices: Prices
 ) -> tuple[NodeShape, ...]:
     """Every shape with its count; where the last has none, enough for all first requests and a third more."""
     asked = [sum(each) for each in zip(*(_of_all_pods(each) for each in workloads), strict=True)]
@@ -51,8 +51,10 @@ def compile_pools(written: Sequence[ScenarioNodeGroup] | None, prices: Prices) -
     return tuple(_pool(each, prices) for each in written or ())
 
 
-def pods_that_fit_nowhere(
-    nodes: Sequence[ScenarioNodes] | None, groups: Sequence[ScenarioNodeGroup] | None, workloads: Sequence[Workload]
+def find_unschedulable_pods(
+    nodes: Sequence[ScenarioNodes] | None,
+    groups: Sequence[ScenarioNodeGroup] | None,
+    workloads: Sequence[SimulatedWorkload],
 ) -> Iterator[tuple[int, str]]:
     """The number of each workload whose pods are larger than any node, and what they want too much of."""
     shapes: Sequence[Shape] = (*(nodes or ()), *(groups or ()))
@@ -72,7 +74,7 @@ def _pool(group: ScenarioNodeGroup, prices: Prices) -> NodePool:
         price=_price(group, prices),
         max_size=group.max_size or 0,
         min_size=least,
-        boot_seconds=span(group.boot_time or DEFAULT_BOOT_TIME),
+        boot_seconds=parse_seconds(group.boot_time or DEFAULT_BOOT_TIME),
         priority=group.priority or 0,
     )
 
@@ -83,28 +85,28 @@ def _price(shape: Shape, prices: Prices) -> float:
 
 
 def _offered(shape: Shape) -> Amounts:
-    return amount(shape.cpu), amount(shape.memory), float(shape.pods or _PODS)
+    return parse_amount(shape.cpu), parse_amount(shape.memory), float(shape.pods or _PODS)
 
 
-def _of_each_node(workload: Workload) -> Amounts:
+def _of_each_node(workload: SimulatedWorkload) -> Amounts:
     return _of_one_pod(workload) if workload.kind == _DAEMON_SET else (0.0, 0.0, 0.0)
 
 
-def _of_all_pods(workload: Workload) -> Amounts:
+def _of_all_pods(workload: SimulatedWorkload) -> Amounts:
     if workload.kind == _DAEMON_SET:
         return 0.0, 0.0, 0.0
     cpu, memory, pods = _of_one_pod(workload)
     return workload.replicas * cpu, workload.replicas * memory, workload.replicas * pods
 
 
-def _of_one_pod(workload: Workload) -> Amounts:
+def _of_one_pod(workload: SimulatedWorkload) -> Amounts:
     containers = convert_object(workload.template, PodTemplateSpec).spec.containers
     requests = [each.resources.requests for each in containers]
-    cpu, memory = (sum(amount(each.get(resource)) for each in requests) for resource in ("cpu", "memory"))
+    cpu, memory = (sum(parse_amount(each.get(resource)) for each in requests) for resource in ("cpu", "memory"))
     return cpu, memory, 1.0
 
 
 def _document(shape: Shape, also: dict[str, str]) -> dict[str, Any]:
     """A Node manifest without a name; what it has is what pods may ask for."""
     offered = {"cpu": str(shape.cpu), "memory": str(shape.memory), "pods": str(shape.pods or _PODS)}
-    return node_document(offered, {**(shape.labels or {}), **also}, shape.taints, _KUBELET)
+    return build_node_manifest(offered, {**(shape.labels or {}), **also}, shape.taints, _KUBELET)

@@ -1,4 +1,4 @@
-"""What does each container want in every step? Shapes and traces of a scenario, laid out in columns."""
+"""Demand of each container in every step: the shapes and traces of a scenario, laid out in columns."""
 
 from __future__ import annotations
 
@@ -9,18 +9,25 @@ from typing import TypeAlias
 import msgspec
 import numpy as np
 
-from trellis.api.problems import INVALID, REQUIRED, Path, Problem
-from trellis.api.scenario_usage import WEEKDAYS, ContainerUsage, PodBase, ResourceUsage, TraceShape
+from trellis.api.problems import INVALID, REQUIRED, Path, ValidationProblem
+from trellis.api.scenario.usage import WEEKDAYS, ContainerUsage, PodBase, ResourceUsage, TraceShape
+from trellis.base.durations import parse_span
 from trellis.base.errors import InvalidInput
-from trellis.base.quantity import Quantity
-from trellis.base.spans import parse_span
+from trellis.base.quantities import Quantity
 from trellis.core.usage.columns import FloatColumn
-from trellis.sim.fleet import Demand
-from trellis.sim.generators.bursts import Spikes, noise, spiky
-from trellis.sim.generators.levels import steady, trend
-from trellis.sim.generators.phases import phases
-from trellis.sim.generators.rhythms import WorkingHours, daily, weekly
-from trellis.sim.generators.traces import resampled
+from trellis.sim.fleet import ContainerDemand
+from trellis.sim.scenario.usage_shapes import (
+    Spikes,
+    WorkingHours,
+    daily,
+    noise,
+    phases,
+    resample,
+    spiky,
+    steady,
+    trend,
+    weekly,
+)
 from trellis.sources.series.series import Series
 
 # A file and the name of a series in it, None for its only one.
@@ -32,17 +39,17 @@ _DEFAULT_NOISE = {"cpu": 0.05, "memory": 0.01}
 _HOUR = 3_600.0
 
 
-def amount(text: str | int | None, absent: float = 0.0) -> float:
+def parse_amount(text: str | int | None, absent: float = 0.0) -> float:
     """A quantity as a number of cores or bytes."""
     return float(Quantity.parse(text).exact()) if text is not None else absent
 
 
-def span(text: str | None, absent: float = 0.0) -> float:
+def parse_seconds(text: str | None, absent: float = 0.0) -> float:
     """A span in seconds."""
     return parse_span(text) if text is not None else absent
 
 
-def drawing(seed: int, *names: str) -> np.random.Generator:
+def seeded_generator(seed: int, *names: str) -> np.random.Generator:
     """The chance of one thing, by its name: what is added to a scenario changes nothing of what was there."""
     return np.random.default_rng([seed, zlib.crc32("/".join(names).encode())])
 
@@ -67,27 +74,27 @@ class UsageLayout:
     def __init__(self, seed: int, traces: TraceReader) -> None:
         self._seed = seed
         self._traces = traces
-        self.problems: list[Problem] = []
+        self.problems: list[ValidationProblem] = []
 
     def demand(
         self, container: str, usage: ContainerUsage, steps: Steps, *, factors: FloatColumn, names: Names, at: Path
-    ) -> Demand:
+    ) -> ContainerDemand:
         """What one container wants; `factors` is what rollouts multiply it with, `names` whose container it is."""
         cpu, memory = (
             self._resource(resource, written, steps, (*names, container, resource), (*at, resource)) * factors
             for resource, written in (("cpu", usage.cpu), ("memory", usage.memory))
         )
         base = usage.base or PodBase()
-        return Demand(
+        return ContainerDemand(
             container=container,
             cpu=cpu,
             memory=memory,
             shared=bool(usage.shared),
             by_age=steps.by_age,
-            base_cpu=amount(base.cpu),
-            base_memory=amount(base.memory),
+            base_cpu=parse_amount(base.cpu),
+            base_memory=parse_amount(base.memory),
             spread=DEFAULT_SPREAD if usage.spread is None else usage.spread,
-            leak=amount(usage.memory.leak) / _HOUR if usage.memory is not None else 0.0,
+            leak=parse_amount(usage.memory.leak) / _HOUR if usage.memory is not None else 0.0,
         )
 
     def _resource(
@@ -95,7 +102,7 @@ class UsageLayout:
     ) -> FloatColumn:
         if usage is None:
             return np.zeros(steps.count)
-        draw = drawing(self._seed, *names)
+        draw = seeded_generator(self._seed, *names)
         total = _shapes(usage, steps, draw)
         if usage.trace is not None:
             total = total + self._trace(resource, usage.trace, steps, (*at, "trace"))
@@ -110,39 +117,42 @@ class UsageLayout:
             series = self._traces(trace.file, trace.series)
         except InvalidInput as error:
             # A reader names the file itself; what is left is what is wrong with it.
-            self.problems.append(Problem((*at, "file"), INVALID, error.rule, trace.file))
+            self.problems.append(ValidationProblem((*at, "file"), INVALID, error.rule, trace.file))
             return np.zeros(steps.count)
         column = trace.column or resource
         measured = series.cpu if column == "cpu" else series.memory
         if not np.isfinite(measured).any():
             rule = f"the series {series.name} of {trace.file} has no {column}; name the other column or another series"
-            self.problems.append(Problem((*at, "column"), REQUIRED, rule))
+            self.problems.append(ValidationProblem((*at, "column"), REQUIRED, rule))
             return np.zeros(steps.count)
         scale = 1.0 if trace.scale is None else trace.scale
-        return scale * resampled(series.times, measured, steps.count, steps.step, highest=resource == "memory")
+        return scale * resample(series.times, measured, steps.count, steps.step, highest=resource == "memory")
 
 
 def _shapes(usage: ResourceUsage, steps: Steps, draw: np.random.Generator) -> FloatColumn:
     """All shapes that are drawn, added up."""
     times = steps.times
-    total = steady(times, amount(usage.steady))
+    total = steady(times, parse_amount(usage.steady))
     if usage.daily is not None:
         wave = usage.daily
-        total = total + daily(times, amount(wave.low), amount(wave.high), _given(wave.peak_hour, 14.0))
+        total = total + daily(times, parse_amount(wave.low), parse_amount(wave.high), _given(wave.peak_hour, 14.0))
     if usage.weekly is not None:
         week = usage.weekly
         days = tuple(WEEKDAYS.index(day) for day in week.days or WEEKDAYS[:5])
         hours = WorkingHours(_given(week.begin_hour, 8.0), _given(week.end_hour, 18.0), days)
-        total = total + weekly(times, amount(week.low), amount(week.high), hours)
+        total = total + weekly(times, parse_amount(week.low), parse_amount(week.high), hours)
     if usage.spiky is not None:
         burst = usage.spiky
-        length = span(burst.length, 900.0)
-        spikes = Spikes(amount(burst.height), burst.per_day or 0.0, length)
+        length = parse_seconds(burst.length, 900.0)
+        spikes = Spikes(parse_amount(burst.height), burst.per_day or 0.0, length)
         total = total + spiky(times, steps.step, spikes, draw)
     if usage.trend is not None:
-        total = total + trend(times, amount(usage.trend.begin), amount(usage.trend.end))
+        total = total + trend(times, parse_amount(usage.trend.begin), parse_amount(usage.trend.end))
     if usage.phases:
-        lengths, levels = [span(each.length) for each in usage.phases], [amount(each.level) for each in usage.phases]
+        lengths, levels = (
+            [parse_seconds(each.length) for each in usage.phases],
+            [parse_amount(each.level) for each in usage.phases],
+        )
         total = total + phases(times - steps.begin, lengths, levels)
     return total
 

@@ -1,4 +1,4 @@
-"""What are a scenario's workloads, laid out? Templates as manifests have them, demand, starts, rollouts and runs."""
+"""Workloads of a scenario, compiled: templates as manifests have them, demand, starts, rollouts and runs."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from trellis.api.kube.decode import convert_object
+from trellis.api.kube.decoder import convert_object
 from trellis.api.kube.pods import PodTemplateSpec
-from trellis.api.problems import INVALID, Path, Problem
-from trellis.api.scenario_usage import ContainerUsage
-from trellis.api.scenario_workloads import Rollouts, Runs, ScenarioContainer, ScenarioWorkload, Startup
+from trellis.api.problems import INVALID, Path, ValidationProblem
+from trellis.api.scenario.usage import ContainerUsage
+from trellis.api.scenario.workloads import JobRuns, Rollouts, ScenarioContainer, ScenarioWorkload, Startup
+from trellis.base.cron import CronSchedule
 from trellis.base.errors import InvalidInput
-from trellis.base.schedules import Schedule
 from trellis.core import fit
 from trellis.core.usage.columns import FloatColumn
-from trellis.sim.cluster.templates import TO_AN_END
-from trellis.sim.fleet import Clock, CronRules, Start, Workload
-from trellis.sim.generators.levels import drawn_factors, versions
-from trellis.sim.scenario.usage import Steps, UsageLayout, amount, drawing, span
+from trellis.sim.cluster.pods import BATCH_KINDS
+from trellis.sim.fleet import CronRules, SimulatedWorkload, SimulationClock, StartProfile
+from trellis.sim.scenario.usage import Steps, UsageLayout, parse_amount, parse_seconds, seeded_generator
+from trellis.sim.scenario.usage_shapes import draw_factors, versions
 
 DEFAULT_NAMESPACE = "default"
 ALLOW = "Allow"
@@ -29,22 +29,24 @@ _SECOND = timedelta(seconds=1)
 _SHAPES = ("trace", "weekly", "daily", "spiky", "trend", "phases", "steady")
 
 
-def compile_workload(workload: ScenarioWorkload, clock: Clock, seed: int, usage: UsageLayout, at: Path) -> Workload:
+def compile_workload(
+    workload: ScenarioWorkload, clock: SimulationClock, seed: int, usage: UsageLayout, at: Path
+) -> SimulatedWorkload:
     """One workload; what is wrong with its usage or its template is left with the layout."""
     try:
         written = convert_object(workload.pod_template or {}, PodTemplateSpec)
         # What the scheduler will ask of each pod.
         fit.Demand.of(written.spec, metadata=written.metadata)
     except InvalidInput as error:
-        usage.problems.append(Problem((*at, "podTemplate"), INVALID, error.rule, workload.name))
+        usage.problems.append(ValidationProblem((*at, "podTemplate"), INVALID, error.rule, workload.name))
         workload = msgspec.structs.replace(workload, pod_template=None)
     namespace, kind = workload.namespace or DEFAULT_NAMESPACE, workload.kind or "Deployment"
     names = (namespace, workload.name)
     containers = workload.containers or []
-    rollouts, factors = _rollouts(workload.rollouts, clock, drawing(seed, *names, "rollouts"))
-    runs = _runs(workload.runs, clock, drawing(seed, *names, "runs"))
+    rollouts, factors = _rollouts(workload.rollouts, clock, seeded_generator(seed, *names, "rollouts"))
+    runs = _runs(workload.runs, clock, seeded_generator(seed, *names, "runs"))
     steps = Steps(clock.begin, clock.step, clock.steps)
-    if kind in TO_AN_END:
+    if kind in BATCH_KINDS:
         longest = max((length for _, length in runs), default=clock.step)
         steps = Steps(clock.begin, clock.step, int(-(-longest // clock.step)) + 1, by_age=True)
         factors = np.ones(steps.count)
@@ -61,7 +63,7 @@ def compile_workload(workload: ScenarioWorkload, clock: Clock, seed: int, usage:
     )
     template = pod_template(workload)
     budget = workload.disruption_budget
-    return Workload(
+    return SimulatedWorkload(
         namespace=namespace,
         name=workload.name,
         kind=kind,
@@ -85,14 +87,14 @@ def pod_template(workload: ScenarioWorkload) -> dict[str, Any]:
     metadata["labels"] = metadata.get("labels") or {"app.kubernetes.io/name": workload.name}
     spec = template.setdefault("spec", {})
     written = {each.get("name"): each for part in ("initContainers", "containers") for each in spec.get(part) or ()}
-    if workload.kind in TO_AN_END:
+    if workload.kind in BATCH_KINDS:
         spec.setdefault("restartPolicy", "OnFailure")
     probed = workload.startup is None or workload.startup.probe is not False
     for container in workload.containers or ():
         found = written.get(container.name)
         if found is None:
             found = {"name": container.name, "image": f"example/{container.name}:1.0"}
-            if probed and workload.kind not in TO_AN_END:
+            if probed and workload.kind not in BATCH_KINDS:
                 found["readinessProbe"] = {"httpGet": {"path": "/ready", "port": 8080}}
             spec.setdefault("containers", []).append(found)
         _write(found, container)
@@ -110,55 +112,55 @@ def _write(found: dict[str, Any], container: ScenarioContainer) -> None:
         found["resizePolicy"] = [{"resourceName": name, "restartPolicy": how} for name, how in chosen if how]
 
 
-def _start(startup: Startup | None, template: dict[str, Any]) -> Start:
+def _start(startup: Startup | None, template: dict[str, Any]) -> StartProfile:
     """How it comes up; a whole template says itself whether it has a probe."""
     written = startup or Startup()
     containers = template["spec"].get("containers", ())
     probed = any("readinessProbe" in each or "startupProbe" in each for each in containers)
-    return Start(
-        seconds=span(written.time, 5.0),
+    return StartProfile(
+        seconds=parse_seconds(written.time, 5.0),
         work=written.work or 0.0,
-        cores=amount(written.cores, 1.0),
+        cores=parse_amount(written.cores, 1.0),
         probe=probed if written.probe is None else written.probe,
     )
 
 
 def _rollouts(
-    rollouts: Rollouts | None, clock: Clock, draw: np.random.Generator
+    rollouts: Rollouts | None, clock: SimulationClock, draw: np.random.Generator
 ) -> tuple[tuple[float, ...], FloatColumn]:
     """When new versions come, and what usage is multiplied with in every step."""
     if rollouts is None:
         return (), np.ones(clock.steps)
     length = clock.step * clock.steps
-    after = {span(each) for each in rollouts.at or ()}
+    after = {parse_seconds(each) for each in rollouts.at or ()}
     if rollouts.every is not None:
-        after.update(np.arange(span(rollouts.every), length, span(rollouts.every)).tolist())
+        after.update(np.arange(parse_seconds(rollouts.every), length, parse_seconds(rollouts.every)).tolist())
     moments = tuple(clock.begin + each for each in sorted(after) if 0 < each < length)
     factors = tuple(rollouts.factors or ())
     if not factors and rollouts.shift:
-        factors = drawn_factors(len(moments), rollouts.shift, draw)
+        factors = draw_factors(len(moments), rollouts.shift, draw)
     times = Steps(clock.begin, clock.step, clock.steps).times
     return moments, versions(times, moments, factors)
 
 
-def _runs(runs: Runs | None, clock: Clock, draw: np.random.Generator) -> tuple[tuple[float, float], ...]:
+def _runs(runs: JobRuns | None, clock: SimulationClock, draw: np.random.Generator) -> tuple[tuple[float, float], ...]:
     """Begin and length of each run that begins before the end."""
     if runs is None:
         return ()
-    usual, most = span(runs.length), np.inf
+    usual, most = parse_seconds(runs.length), np.inf
     if runs.schedule is not None:
-        begins = np.array([] if runs.suspend else firings(runs.schedule, runs.time_zone or "UTC", clock))
+        begins = np.array([] if runs.suspend else list_firings(runs.schedule, runs.time_zone or "UTC", clock))
     else:
-        most = span(runs.every)
-        begins = clock.begin + np.arange(span(runs.first), clock.step * clock.steps, most)
+        most = parse_seconds(runs.every)
+        begins = clock.begin + np.arange(parse_seconds(runs.first), clock.step * clock.steps, most)
     differ = draw.uniform(1 - (runs.jitter or 0.0), 1 + (runs.jitter or 0.0), len(begins))
     lengths = np.minimum(usual * differ, most)
     return tuple(zip(begins.tolist(), lengths.tolist(), strict=True))
 
 
-def firings(schedule: str, time_zone: str, clock: Clock) -> list[float]:
+def list_firings(schedule: str, time_zone: str, clock: SimulationClock) -> list[float]:
     """When a schedule fires in the time that is played; `InvalidSchedule` if it is none."""
-    read, found = Schedule.parse(schedule, time_zone), []
+    read, found = CronSchedule.parse(schedule, time_zone), []
     # A moment before the beginning, at which it may fire.
     at = read.next(datetime.fromtimestamp(clock.begin, UTC) - _SECOND)
     while at is not None and at.timestamp() < clock.end:
@@ -167,8 +169,8 @@ def firings(schedule: str, time_zone: str, clock: Clock) -> list[float]:
     return found
 
 
-def _cron(runs: Runs) -> CronRules:
-    deadline = span(runs.starting_deadline) if runs.starting_deadline is not None else None
+def _cron(runs: JobRuns) -> CronRules:
+    deadline = parse_seconds(runs.starting_deadline) if runs.starting_deadline is not None else None
     return CronRules(runs.schedule or "", runs.time_zone or "", runs.concurrency_policy or ALLOW, deadline)
 
 

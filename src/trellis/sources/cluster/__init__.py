@@ -1,7 +1,7 @@
-"""What is there in a cluster, at one time? Everything that decides about sizes, collected as lines for a dump.
+"""Collects the state of a cluster at one time: everything that decides about sizes, as lines of a dump.
 
-`collecting` asks the API server, by lists alone and for as long as nobody refuses; what is refused is named and never
+`collector` asks the API server, by lists alone, and goes on where one is refused; what is refused is named and never
 ends the rest. Objects are read as the slices that Trellis works with, so that environments, commands, images and
-mounts are not even looked at; `cleaning` leaves out what is left of other people's text, and `masking` gives everything
-that has a name another one.
+mounts are not even read; `redaction` leaves out what is left of other people's text, and `anonymization` replaces
+every name.
 """

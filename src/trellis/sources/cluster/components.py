@@ -1,4 +1,4 @@
-"""How do the components of an autoscaler run here? By their Deployments: the image, and the flags without secrets."""
+"""Finds the components of an autoscaler by their Deployments: the image, and the flags without secrets."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from trellis.api.kube.meta import KubeObject
 from trellis.api.kube.slices import Slice
-from trellis.core.model.dump_lines import Component
+from trellis.core.cluster.dump_format import DumpedComponent
 from trellis.kube.resources import DEPLOYMENTS, Resource
 
 NAMESPACE: Final = "kube-system"
@@ -32,35 +32,35 @@ _SECRET: Final = re.compile("token|passw|secret|credential|header|user|auth|key|
 _FLAG: Final = re.compile(r"--?([A-Za-z0-9][A-Za-z0-9._-]*)(?:=(.*))?", re.DOTALL)
 
 
-class _Container(Slice, frozen=True):
+class _CommandContainer(Slice, frozen=True):
     image: str = ""
     command: tuple[str, ...] = ()
     args: tuple[str, ...] = ()
 
 
-class _PodSpec(Slice, frozen=True):
-    containers: tuple[_Container, ...] = ()
+class _CommandPodSpec(Slice, frozen=True):
+    containers: tuple[_CommandContainer, ...] = ()
 
 
-class _Template(Slice, frozen=True):
-    spec: _PodSpec = _PodSpec()
+class _CommandTemplate(Slice, frozen=True):
+    spec: _CommandPodSpec = _CommandPodSpec()
 
 
-class _Spec(Slice, frozen=True):
+class _CommandDeploymentSpec(Slice, frozen=True):
     replicas: int | None = None
-    template: _Template = _Template()
+    template: _CommandTemplate = _CommandTemplate()
 
 
-class Running(KubeObject, frozen=True):
+class ComponentDeployment(KubeObject, frozen=True):
     """A Deployment with the commands of its containers, which no other slice has."""
 
-    spec: _Spec = _Spec()
+    spec: _CommandDeploymentSpec = _CommandDeploymentSpec()
 
 
-RUNNING: Final[Resource[Running]] = DEPLOYMENTS.read_as(Running)
+COMPONENT_DEPLOYMENTS: Final[Resource[ComponentDeployment]] = DEPLOYMENTS.read_as(ComponentDeployment)
 
 
-def components_in(deployments: Iterable[Running]) -> Iterator[Component]:
+def find_components(deployments: Iterable[ComponentDeployment]) -> Iterator[DumpedComponent]:
     """Those that are components, upstream's included."""
     for each in deployments:
         for container in each.spec.template.spec.containers:
@@ -69,10 +69,10 @@ def components_in(deployments: Iterable[Running]) -> Iterator[Component]:
             if component:
                 replicas = 1 if each.spec.replicas is None else each.spec.replicas
                 namespace, name = each.metadata.namespace, each.metadata.name
-                yield Component(component, namespace, name, container.image, replicas, flags_in(words))
+                yield DumpedComponent(component, namespace, name, container.image, replicas, parse_flags(words))
 
 
-def flags_in(words: Iterable[str]) -> Mapping[str, str]:
+def parse_flags(words: Iterable[str]) -> Mapping[str, str]:
     """Flags by name, without those that may be secret; one without a value says `true`."""
     flags: dict[str, str] = {}
     last = ""

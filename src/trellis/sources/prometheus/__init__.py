@@ -1,8 +1,8 @@
-"""What did containers use, according to Prometheus or whatever speaks its HTTP API?
+"""Reads the usage of containers from Prometheus or whatever speaks its HTTP API.
 
-`queries` says what is asked and `answers` what came back, both without I/O; `client` moves the bytes. `history` reads
-days at start, oldest first and a bounded piece at a time; `live` reads what is newest; `pod_labels` reads which labels
-pods had that may be gone by now.
+`queries` builds PromQL and `responses` reads what comes back, both without I/O; `client` moves the bytes. `history`
+reads days at start, oldest first and a bounded window at a time; `live_usage` reads the newest samples; `labels`
+reads which labels series and past pods had.
 
-Nothing here asks once per container, and nothing keeps more than one piece of the history in memory.
+Nothing here asks once per container, and nothing holds more than one window of the history in memory.
 """

@@ -1,7 +1,8 @@
-"""How is Prometheus talked to? One query in, its series out; what goes wrong is said so that somebody can act on it.
+"""The client of one Prometheus: one query in, its series out, with credentials, retries and limits.
 
-A query that fails for a reason that passes (no connection, 5xx, 429) is repeated a few times. One that asks for too
-much is not, because it would again: the caller is told, and asks for less.
+A query that fails for a transient reason (no connection, 5xx, 429) is repeated a few times. One that asks for too
+much is not, because it would fail again: the caller gets an error, and asks for less. Credentials are a bearer
+token, from a file that may change, or a user name and a password.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import asyncio
 import os
 import random
 import ssl
+from base64 import b64encode
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -19,20 +21,64 @@ import aiohttp
 from yarl import URL
 
 from trellis import __version__
-from trellis.base.errors import BadKubeconfig, InvalidInput, PrometheusRefused, PrometheusTooMuch, PrometheusUnreachable
-from trellis.kube.backoff import Backoff, Draw
-from trellis.kube.connection import Connection
-from trellis.kube.network_failures import NETWORK_FAILURES, what_happened
-from trellis.kube.proxies import proxy_from
-from trellis.kube.sessions import hang_up
-from trellis.kube.tls import make_context
-from trellis.sources.prometheus.answers import Answer, read_answer, read_label_sets
-from trellis.sources.prometheus.credentials import PrometheusCredentials
-from trellis.sources.prometheus.refusals import is_temporary, refusal, retry_after
+from trellis.base.errors import (
+    BadKubeconfig,
+    InvalidInput,
+    PrometheusRefused,
+    PrometheusTooMuch,
+    PrometheusUnreachable,
+    Unauthorized,
+)
+from trellis.kube.auth.connection import Connection
+from trellis.kube.auth.credentials import Credentials, FixedCredentials, Identity, TokenFile
+from trellis.kube.flow_control import Draw, RetryBackoff
+from trellis.kube.transport.proxies import proxy_from
+from trellis.kube.transport.sessions import NETWORK_FAILURES, close_session, describe_failure
+from trellis.kube.transport.tls import make_tls_context
+from trellis.sources.prometheus.responses import (
+    QueryResult,
+    build_refusal,
+    is_temporary,
+    read_label_sets,
+    read_query_result,
+    retry_after,
+)
 from trellis.sources.prometheus.settings import PrometheusSettings
 
+
+class PrometheusCredentials:
+    """In upstream's order: the file's token, the token, name and password; last those in the address."""
+
+    def __init__(self, settings: PrometheusSettings, user: str = "", password: str = "") -> None:
+        self._file = settings.prometheus_bearer_token_file
+        token = settings.prometheus_bearer_token.strip()
+        self._tokens: Credentials | None = None
+        if self._file:
+            self._tokens = TokenFile(Path(self._file))
+        elif token:
+            self._tokens = FixedCredentials(Identity(token))
+        if settings.username:
+            user, password = settings.username, settings.password
+        self._basic = f"Basic {b64encode(f'{user}:{password}'.encode()).decode()}" if user else ""
+        self._shown = Identity()
+
+    async def header(self) -> Mapping[str, str]:
+        """What to send along; empty if we are nobody."""
+        if self._tokens is None:
+            return {"Authorization": self._basic} if self._basic else {}
+        try:
+            self._shown = await self._tokens.identity()
+        except Unauthorized as error:
+            raise PrometheusRefused(f"--prometheus-bearer-token-file: {error}", 401) from error
+        return {"Authorization": f"Bearer {self._shown.token}"}
+
+    async def renew(self) -> bool:
+        """They were refused. Whether there are others by now."""
+        return self._tokens is not None and await self._tokens.renew(self._shown)
+
+
 # Told of every request: the status of HTTP as text, the method in lower case, and how long it took.
-Observe: TypeAlias = Callable[[str, str, float], None]
+ObserveRequest: TypeAlias = Callable[[str, str, float], None]
 
 T = TypeVar("T")
 
@@ -44,7 +90,7 @@ _SHORT_BYTES: Final = 1 << 17
 # What client-go's metrics call the code of a request without an answer.
 NO_ANSWER: Final = "<error>"
 # Waits of 1, 2, 4, 8... seconds, each up to twice as long by chance.
-_PATIENCE: Final = Backoff(first=1.0, most=30.0)
+_PATIENCE: Final = RetryBackoff(first=1.0, most=30.0)
 _LONGEST_WAIT_SECONDS: Final = 60.0
 
 
@@ -59,9 +105,9 @@ class PrometheusClient:
         self,
         settings: PrometheusSettings,
         *,
-        observe: Observe | None = None,
+        observe: ObserveRequest | None = None,
         environment: Mapping[str, str] = os.environ,
-        backoff: Backoff = _PATIENCE,
+        backoff: RetryBackoff = _PATIENCE,
         draw: Draw = random.random,
         grace_seconds: float = GRACE_SECONDS,
         hasty: bool = False,
@@ -70,7 +116,7 @@ class PrometheusClient:
         self._address = str(address.with_user(None))
         self._credentials = PrometheusCredentials(settings, address.user or "", address.password or "")
         self._headers = settings.headers()
-        self._tls = _tls(settings, self._address)
+        self._tls = _tls_context(settings, self._address)
         self._proxy = proxy_from(environment, self._address)
         self._query_seconds = settings.prometheus_query_timeout.total_seconds()
         self._seconds = self._query_seconds + grace_seconds
@@ -97,20 +143,20 @@ class PrometheusClient:
         """Let go of every connection, without a goodbye that TLS would wait for."""
         session, self._session = self._session, None
         if session is not None:
-            await hang_up(session)
+            await close_session(session)
 
-    async def query(self, query: str, time: float) -> Answer:
+    async def query(self, query: str, time: float) -> QueryResult:
         """What a query says at one time; raises `PrometheusError`."""
-        return await self._asked("/api/v1/query", {"query": query, "time": _instant(time)}, read_answer)
+        return await self._asked("/api/v1/query", {"query": query, "time": _format_time(time)}, read_query_result)
 
-    async def query_range(self, query: str, start: float, end: float, step: float) -> Answer:
+    async def query_range(self, query: str, start: float, end: float, step: float) -> QueryResult:
         """What a query says from start to end, both included; raises `PrometheusError`."""
-        parameters = {"query": query, "start": _instant(start), "end": _instant(end), "step": f"{step:.3f}"}
-        return await self._asked("/api/v1/query_range", parameters, read_answer)
+        parameters = {"query": query, "start": _format_time(start), "end": _format_time(end), "step": f"{step:.3f}"}
+        return await self._asked("/api/v1/query_range", parameters, read_query_result)
 
     async def series(self, selector: str, start: float, end: float) -> list[dict[str, str]]:
         """The labels of series that had samples between two times, which costs no samples; raises `PrometheusError`."""
-        parameters = {"match[]": selector, "start": _instant(start), "end": _instant(end)}
+        parameters = {"match[]": selector, "start": _format_time(start), "end": _format_time(end)}
         return await self._asked("/api/v1/series", parameters, read_label_sets)
 
     async def _asked(self, path: str, parameters: Mapping[str, str], read: Callable[[bytes], T]) -> T:
@@ -133,14 +179,14 @@ class PrometheusClient:
                 status, headers, body = await self._answered(path, parameters)
             except NETWORK_FAILURES as error:
                 # A query that got no answer in minutes will get none in the next ones.
-                if failures > self._retries or _took_too_long(error) or (self._hasty and _is_nobody(error)):
-                    what = what_happened(error, self._seconds)
+                if failures > self._retries or _took_too_long(error) or (self._hasty and _is_unconnected(error)):
+                    what = describe_failure(error, self._seconds)
                     raise PrometheusUnreachable(f"Prometheus at {self._address} {what}") from error
             else:
                 self._hasty = False
                 if status == 200:
                     return body
-                refused = refusal(self._address, status, headers, body)
+                refused = build_refusal(self._address, status, headers, body)
                 if failures > self._retries or not is_temporary(refused):
                     raise refused
                 wait = retry_after(headers, _LONGEST_WAIT_SECONDS)
@@ -207,7 +253,7 @@ class PrometheusClient:
         return self._session
 
 
-def _tls(settings: PrometheusSettings, address: str) -> ssl.SSLContext | bool:
+def _tls_context(settings: PrometheusSettings, address: str) -> ssl.SSLContext | bool:
     if not address.startswith("https:"):
         return True
     file = settings.prometheus_ca_file
@@ -217,7 +263,7 @@ def _tls(settings: PrometheusSettings, address: str) -> ssl.SSLContext | bool:
         raise InvalidInput(file, f"--prometheus-ca-file cannot be read: {error.strerror}") from error
     trust = Connection(address, "--prometheus-ca-file", authority=authority, insecure=settings.prometheus_insecure)
     try:
-        return make_context(trust, None)
+        return make_tls_context(trust, None)
     except BadKubeconfig as error:
         raise InvalidInput(file, f"--prometheus-ca-file: {error.rule}") from error
 
@@ -226,11 +272,11 @@ def _took_too_long(error: Exception) -> bool:
     return isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ConnectionTimeoutError)
 
 
-def _is_nobody(error: Exception) -> bool:
+def _is_unconnected(error: Exception) -> bool:
     """Whether there was no connection at all."""
     return isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
 
 
-def _instant(time: float) -> str:
+def _format_time(time: float) -> str:
     """Milliseconds are what Prometheus keeps."""
     return f"{time:.3f}"

@@ -1,4 +1,4 @@
-"""How long, as Prometheus writes it: `8d`, `1h30m`.
+"""Durations as Prometheus writes them: `8d`, `1h30m`.
 
 The rules are those of `model.ParseDuration` in prometheus/common. They differ from Go's: there are days, weeks and
 years of 365 days; numbers are whole; units come in falling order, each at most once.
@@ -52,7 +52,7 @@ def parse_prometheus_duration(value: object) -> Duration:
     return Duration(nanos)
 
 
-def why_not_span(value: str) -> str | None:
+def span_problem(value: str) -> str | None:
     """What keeps a text from being a time that has passed, or None: the `check` of a setting."""
     try:
         return None if parse_prometheus_duration(value) else "must be longer than 0s"

@@ -1,9 +1,15 @@
-"""What did containers use in the last days? Read at start, a bounded piece at a time, oldest first."""
+"""Reads the usage of the last days, a bounded window at a time, oldest first.
+
+A window is some steps of time for a group of namespaces. If a window is too much, half of it is next: half the
+time, and when only one step is left half the namespaces. Each group begins anew with the full length, since one
+large namespace says nothing about the others.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from typing import Final, TypeAlias
 
 import msgspec
@@ -11,12 +17,72 @@ import numpy as np
 
 from trellis.base.errors import PrometheusTooMuch
 from trellis.core.usage.columns import FloatColumn
-from trellis.core.usage.samples import Measured, Samples
+from trellis.core.usage.samples import Measurements, Samples
 from trellis.sources.prometheus.client import PrometheusClient
-from trellis.sources.prometheus.joining import Joined, join
-from trellis.sources.prometheus.pieces import Pieces
 from trellis.sources.prometheus.queries import container_labels, cpu_query, memory_query, namespace_groups
-from trellis.sources.prometheus.settings import PrometheusSettings, seconds_of
+from trellis.sources.prometheus.samples import JoinedSeries, join_results
+from trellis.sources.prometheus.settings import PrometheusSettings, duration_seconds
+
+
+class QueryWindow(msgspec.Struct, frozen=True):
+    """The steps `first` to `first + steps - 1` for these namespaces, for all if None."""
+
+    namespaces: tuple[str, ...] | None
+    first: int
+    steps: int
+
+    @property
+    def size(self) -> int:
+        """Steps times namespaces; all namespaces count as one."""
+        return self.steps * (len(self.namespaces) if self.namespaces is not None else 1)
+
+
+class QueryWindows:
+    """What is left to ask for. For each namespace it comes in the order of time, and once."""
+
+    def __init__(self, groups: Iterable[tuple[str, ...] | None], steps: int, longest: int) -> None:
+        self._last = steps
+        self._longest = longest
+        self._waiting = deque(QueryWindow(group, 0, steps) for group in groups)
+        self._steps = longest
+
+    @property
+    def size(self) -> int:
+        """How much is left."""
+        return sum(each.size for each in self._waiting)
+
+    def next(self) -> QueryWindow | None:
+        """The piece to ask for now; None if all is done."""
+        if not self._waiting:
+            return None
+        rest = self._waiting[0]
+        return QueryWindow(rest.namespaces, rest.first, min(self._steps, rest.steps))
+
+    def done(self) -> None:
+        """There is an answer for the piece."""
+        rest = self._waiting.popleft()
+        read = min(self._steps, rest.steps)
+        if read < rest.steps:
+            self._waiting.appendleft(QueryWindow(rest.namespaces, rest.first + read, rest.steps - read))
+        else:
+            self._steps = self._longest
+
+    def too_much(self) -> bool:
+        """The piece has to be smaller. Whether it can be."""
+        rest = self._waiting[0]
+        asked = min(self._steps, rest.steps)
+        if asked > 1:
+            self._steps = asked // 2
+            return True
+        if rest.namespaces is None or len(rest.namespaces) < 2:
+            return False
+        middle = len(rest.namespaces) // 2
+        self._waiting.popleft()
+        for part in (rest.namespaces[middle:], rest.namespaces[:middle]):
+            self._waiting.appendleft(QueryWindow(part, rest.first, rest.steps))
+        self._steps = self._longest
+        return True
+
 
 # Prometheus answers no query with more than 11,000 points to a series.
 _MOST_STEPS: Final = 10_000
@@ -34,10 +100,10 @@ class HistoryProgress(msgspec.Struct, frozen=True):
     unread: int
 
 
-Report: TypeAlias = Callable[[HistoryProgress], None]
+ReportHistory: TypeAlias = Callable[[HistoryProgress], None]
 
 
-class Times(msgspec.Struct, frozen=True):
+class TimeGrid(msgspec.Struct, frozen=True):
     """The times of which something is known: so many, a step apart."""
 
     start: float
@@ -45,52 +111,52 @@ class Times(msgspec.Struct, frozen=True):
     count: int
 
     @classmethod
-    def until(cls, now: float, settings: PrometheusSettings) -> Times:
+    def until(cls, now: float, settings: PrometheusSettings) -> TimeGrid:
         """Upstream's: from now as far back as history goes, both ends included."""
-        length, step = seconds_of(settings.history_length), seconds_of(settings.history_resolution)
+        length, step = duration_seconds(settings.history_length), duration_seconds(settings.history_resolution)
         return cls(now - length, step, int(length / step) + 1)
 
-    def pieces(self, groups: Sequence[tuple[str, ...] | None], longest: float) -> Pieces:
+    def pieces(self, groups: Sequence[tuple[str, ...] | None], longest: float) -> QueryWindows:
         """Where to begin: pieces of at most so many steps."""
-        return Pieces(groups, self.count, max(1, int(min(longest, _MOST_STEPS))))
+        return QueryWindows(groups, self.count, max(1, int(min(longest, _MOST_STEPS))))
 
 
-class Read(msgspec.Struct, frozen=True):
+class WindowUsage(msgspec.Struct, frozen=True):
     """A piece that was read: CPU and memory of containers side by side, and when that was."""
 
-    joined: Joined
+    joined: JoinedSeries
     times: FloatColumn
 
     @property
-    def measured(self) -> Measured:
+    def measured(self) -> Measurements:
         """What was measured, entry by entry."""
         cpu, memory = self.joined.columns
-        return Measured(self.times, cpu, memory)
+        return Measurements(self.times, cpu, memory)
 
 
 # What to ask about some namespaces, all if None: CPU first, then memory.
-Queries: TypeAlias = Callable[[tuple[str, ...] | None], tuple[str, str]]
+BuildQueries: TypeAlias = Callable[[tuple[str, ...] | None], tuple[str, str]]
 
 
-async def history(
+async def read_history(
     client: PrometheusClient,
     settings: PrometheusSettings,
     namespaces: Collection[str] | None,
     now: float,
-    report: Report | None = None,
+    report: ReportHistory | None = None,
 ) -> AsyncIterator[Samples]:
     """Samples of all containers of these namespaces, of all namespaces if None, ascending in time for each container.
 
     Raises `PrometheusError`. What was yielded before is sound: of each container all there is up to some time.
     """
-    times = Times.until(now, settings)
-    pieces = times.pieces(_groups(settings, namespaces), seconds_of(settings.history_chunk) / times.step)
+    times = TimeGrid.until(now, settings)
+    pieces = times.pieces(_groups(settings, namespaces), duration_seconds(settings.history_chunk) / times.step)
     total, found, unread = pieces.size, 0, 0
 
     def queries(some: tuple[str, ...] | None) -> tuple[str, str]:
         return cpu_query(settings, some, settings.history_resolution), memory_query(settings, some)
 
-    async for read in read_pieces(client, pieces, times, queries, container_labels(settings)):
+    async for read in read_windows(client, pieces, times, queries, container_labels(settings)):
         found, unread = found + len(read.times), unread + read.joined.unread
         if report:
             report(HistoryProgress(total - pieces.size, total, found, unread))
@@ -99,9 +165,9 @@ async def history(
             yield await asyncio.to_thread(read.joined.samples, read.times, cpu, memory)
 
 
-async def read_pieces(
-    client: PrometheusClient, pieces: Pieces, times: Times, queries: Queries, labels: tuple[str, str, str]
-) -> AsyncIterator[Read]:
+async def read_windows(
+    client: PrometheusClient, pieces: QueryWindows, times: TimeGrid, queries: BuildQueries, labels: tuple[str, str, str]
+) -> AsyncIterator[WindowUsage]:
     """Piece by piece, smaller ones where one is too much; raises `PrometheusError`."""
     while piece := pieces.next():
         start = times.start + piece.first * times.step
@@ -113,9 +179,9 @@ async def read_pieces(
                 raise
             continue
         pieces.done()
-        joined = await asyncio.to_thread(join, answers, labels, start, times.step)
+        joined = await asyncio.to_thread(join_results, answers, labels, start, times.step)
         del answers  # as long as what was made of them
-        yield Read(joined, start + joined.ticks.astype(np.float64) * times.step)
+        yield WindowUsage(joined, start + joined.ticks.astype(np.float64) * times.step)
 
 
 def _groups(settings: PrometheusSettings, namespaces: Collection[str] | None) -> Sequence[tuple[str, ...] | None]:

@@ -1,17 +1,19 @@
-"""What is Prometheus asked? Upstream's selectors and metrics, for a group of namespaces at a time.
+"""Builds PromQL: upstream's selectors and metrics, for a group of namespaces at a time.
 
 Two things differ from upstream's queries. Several namespaces are named at once, so that the number of queries grows
 with neither pods nor VPAs. And what Prometheus returns is reduced to the three labels that name a container: one that
-was restarted has a series for each of its lives, and where they overlap the highest counts. The answers are also a
-quarter as long for it.
+was restarted has a series for each of its lives, and where they overlap the highest counts. The responses are also a
+quarter as long for it. Where a group is too much, it is halved.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
-from typing import Final
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import Final, TypeVar
 
+from trellis.base.errors import PrometheusTooMuch
 from trellis.sources.prometheus.settings import PrometheusSettings
 
 # A name of a namespace has no other characters. What has is taken literally all the same.
@@ -60,22 +62,48 @@ def _by_container(settings: PrometheusSettings, expression: str) -> str:
 def _selector(settings: PrometheusSettings, namespaces: Sequence[str] | None) -> str:
     """The containers of these namespaces, of all if there are none. cAdvisor's own pauses and sums are left out."""
     namespace, pod, name = container_labels(settings)
-    matchers = [f"job={quoted(settings.prometheus_cadvisor_job_name)}"] if settings.prometheus_cadvisor_job_name else []
+    matchers = (
+        [f"job={quote_string(settings.prometheus_cadvisor_job_name)}"] if settings.prometheus_cadvisor_job_name else []
+    )
     matchers += [f'{pod}=~".+"', f'{name}!="POD"', f'{name}!=""']
     if namespaces is not None:
-        matchers.append(among(namespace, namespaces))
+        matchers.append(match_any(namespace, namespaces))
     return ", ".join(matchers)
 
 
-def among(label: str, names: Sequence[str]) -> str:
+def match_any(label: str, names: Sequence[str]) -> str:
     """A matcher: the label has one of these values."""
-    return f"{label}={quoted(names[0])}" if len(names) == 1 else f"{label}=~{quoted('|'.join(map(_literal, names)))}"
+    return (
+        f"{label}={quote_string(names[0])}"
+        if len(names) == 1
+        else f"{label}=~{quote_string('|'.join(map(_literal, names)))}"
+    )
 
 
-def quoted(text: str) -> str:
+def quote_string(text: str) -> str:
     """Text as a string of PromQL."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
 
 
 def _literal(text: str) -> str:
     return _SPECIAL.sub(lambda found: "\\" + found[0], text)
+
+
+T = TypeVar("T")
+
+
+async def query_in_groups(
+    namespaces: Collection[str], most: int, ask: Callable[[tuple[str, ...]], Awaitable[T]]
+) -> list[T]:
+    """An answer for each group; raises `PrometheusError`, `PrometheusTooMuch` only if one namespace is too much."""
+    waiting, found = deque(namespace_groups(namespaces, most)), []
+    while waiting:
+        group = waiting.popleft()
+        try:
+            found.append(await ask(group))
+        except PrometheusTooMuch:
+            if len(group) < 2:
+                raise
+            middle = len(group) // 2
+            waiting.extendleft((group[middle:], group[:middle]))
+    return found

@@ -1,4 +1,4 @@
-"""What of Prometheus can be set? Upstream's flags with their defaults, and a few that bound what is asked at once."""
+"""Settings of Prometheus: upstream's flags with their defaults, and a few that bound what is asked at once."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 
 from trellis.base.durations import Duration
 from trellis.base.errors import InvalidInput
-from trellis.base.quantity import Quantity
-from trellis.runtime.settings import Conflict, Setting, Settings
-from trellis.sources.prometheus.durations import parse_prometheus_duration, why_not_span
+from trellis.base.quantities import Quantity
+from trellis.runtime.settings.declarations import Setting, SettingConflict, Settings
+from trellis.sources.prometheus.durations import parse_prometheus_duration, span_problem
 
 _METRIC: Final = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _LABEL: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
@@ -136,7 +136,7 @@ class PrometheusSettings(Settings, frozen=True):
             "CPU usage is averaged over this long, where live usage comes from Prometheus.",
             why="Long enough for a scrape a minute of which one is lost.",
             unit="Prometheus duration",
-            check=why_not_span,
+            check=span_problem,
         ),
     ] = "5m"
     history_length: Annotated[
@@ -145,7 +145,7 @@ class PrometheusSettings(Settings, frozen=True):
             "How far back history is read at start.",
             why="What is eight half-lives old weighs 0.4 % of what is new.",
             unit="Prometheus duration",
-            check=why_not_span,
+            check=span_problem,
         ),
     ] = "8d"
     history_resolution: Annotated[
@@ -154,7 +154,7 @@ class PrometheusSettings(Settings, frozen=True):
             "Time between two samples of the history; CPU is averaged over as long.",
             why="Upstream's figure.",
             unit="Prometheus duration",
-            check=why_not_span,
+            check=span_problem,
         ),
     ] = "1h"
     history_chunk: Annotated[
@@ -163,7 +163,7 @@ class PrometheusSettings(Settings, frozen=True):
             "How much of the history is asked for at once; less if that is too much for Prometheus.",
             why="A day of 10,000 containers is 9 MB.",
             unit="Prometheus duration",
-            check=why_not_span,
+            check=span_problem,
         ),
     ] = "1d"
     history_cpu_metric: Annotated[
@@ -208,13 +208,13 @@ class PrometheusSettings(Settings, frozen=True):
         str, Setting("Label there that names the pod.", why="Upstream's.", check=_why_not_label)
     ] = "kubernetes_pod_name"
 
-    def conflicts(self) -> Iterator[Conflict]:
+    def conflicts(self) -> Iterator[SettingConflict]:
         """Upstream's one rule about credentials, and history that has at least one step."""
         if self.prometheus_bearer_token and self.prometheus_bearer_token_file and self.username:
             rule = "--prometheus-bearer-token, --prometheus-bearer-token-file and --username are mutually exclusive"
-            yield Conflict("username", rule)
-        if seconds_of(self.history_length) < seconds_of(self.history_resolution):
-            yield Conflict("history-length", "must not be shorter than --history-resolution")
+            yield SettingConflict("username", rule)
+        if duration_seconds(self.history_length) < duration_seconds(self.history_resolution):
+            yield SettingConflict("history-length", "must not be shorter than --history-resolution")
 
     def headers(self) -> dict[str, str]:
         """The further headers by name."""
@@ -224,6 +224,6 @@ class PrometheusSettings(Settings, frozen=True):
         return {each[1]: each[2] for each in found if each}
 
 
-def seconds_of(span: str) -> float:
+def duration_seconds(span: str) -> float:
     """A Prometheus duration that has been checked, in seconds."""
     return parse_prometheus_duration(span).total_seconds()

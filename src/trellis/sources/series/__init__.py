@@ -1,6 +1,6 @@
-"""What was used over weeks, by whatever it was measured? Series of cores and bytes, from files or from Prometheus.
+"""Series of usage over weeks, in cores and bytes, from files or from Prometheus.
 
-`reading` finds out what can be read on its own, so that several processes can share it, and reads that. A file is CSV,
-as it is or compressed, or Parquet; columns are known by their names. What cannot be used is refused with file, row and
-column, and never costs another series.
+`files` finds out what can be read on its own, so that several processes can share it, and reads that. A file is
+CSV, as it is or compressed, or Parquet; columns are known by their names. What cannot be used is refused with file,
+row and column, and never costs another series.
 """

@@ -1,6 +1,6 @@
-"""Can a series be used? Its times ascend, its values are amounts, and they are in the unit that they are said to be.
+"""Checks that a series can be used: times ascend, values are amounts, and they are in the unit that they claim.
 
-What is not there is fine, and told: gaps, and values that nobody measured.
+Gaps and values that were not measured are no error; they become notes.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Final
 import msgspec
 import numpy as np
 
+from trellis.base.durations import describe_span
 from trellis.base.errors import InvalidSeries
-from trellis.base.spans import written_span
 from trellis.core.usage.columns import BoolColumn, FloatColumn, IntColumn
 from trellis.core.usage.samples import MOST_BYTES, MOST_CORES
 from trellis.sources.series.series import Series
@@ -25,7 +25,7 @@ _MOST_YEARS: Final = 5
 _RISING: Final = 50  # samples: what never falls for so long is hardly what was used
 
 
-class Origin(msgspec.Struct, frozen=True):
+class SeriesOrigin(msgspec.Struct, frozen=True):
     """Where a series stands: file, rows as an editor numbers them, and what its columns are called there."""
 
     source: str
@@ -46,7 +46,7 @@ class Origin(msgspec.Struct, frozen=True):
         return InvalidSeries(self.source, f"{of}{rule}")
 
 
-def checked(name: str, times: FloatColumn, cpu: FloatColumn, memory: FloatColumn, origin: Origin) -> Series:
+def check_series(name: str, times: FloatColumn, cpu: FloatColumn, memory: FloatColumn, origin: SeriesOrigin) -> Series:
     """The series, or `InvalidSeries` with the first row that is wrong."""
     if len(times) < _LEAST_SAMPLES:
         raise origin.unusable("has fewer than two samples")
@@ -65,7 +65,7 @@ def checked(name: str, times: FloatColumn, cpu: FloatColumn, memory: FloatColumn
     return Series(name, times, cpu, memory, origin.source)
 
 
-def notes_on(series: Series, origin: Origin) -> Iterator[str]:
+def list_notes(series: Series, origin: SeriesOrigin) -> Iterator[str]:
     """What is missing, which is no fault."""
     about = f"{origin.source}{f' (series {origin.series})' if origin.series else ''}"
     apart = np.diff(series.times)
@@ -73,7 +73,7 @@ def notes_on(series: Series, origin: Origin) -> Iterator[str]:
     if len(gaps):
         longest = int(gaps[np.argmax(apart[gaps])])
         many = f"{len(gaps)} gaps, the longest" if len(gaps) > 1 else "a gap"
-        length = written_span(float(apart[longest]))
+        length = describe_span(float(apart[longest]))
         yield f"{about}: {many} of {length} after row {origin.rows[longest]}"
     for values, column in ((series.cpu, origin.cpu), (series.memory, origin.memory)):
         unknown = np.isnan(values)
@@ -87,7 +87,7 @@ def notes_on(series: Series, origin: Origin) -> Iterator[str]:
         yield f"{about}: column {origin.cpu} never falls; if it counts seconds, call it cpu_seconds_total"
 
 
-def _check_order(times: FloatColumn, origin: Origin) -> None:
+def _check_order(times: FloatColumn, origin: SeriesOrigin) -> None:
     apart = np.diff(times)
     for place in _first(apart <= 0):
         above = origin.rows[place]
@@ -98,7 +98,7 @@ def _check_order(times: FloatColumn, origin: Origin) -> None:
         raise origin.wrong(place + 1, origin.time, f"earlier than row {above}; sort the rows by time")
 
 
-def _check_span(times: FloatColumn, origin: Origin) -> None:
+def _check_span(times: FloatColumn, origin: SeriesOrigin) -> None:
     """Refuse what nobody measured: decades in which most hours are empty, as one wrong time makes them."""
     years = float(times[-1] - times[0]) / _YEAR
     if years <= _MOST_YEARS:
@@ -115,12 +115,12 @@ def _check_span(times: FloatColumn, origin: Origin) -> None:
     )
 
 
-def _check_units(cpu: FloatColumn, memory: FloatColumn, origin: Origin) -> None:
+def _check_units(cpu: FloatColumn, memory: FloatColumn, origin: SeriesOrigin) -> None:
     """Refuse what is off by orders of magnitude, with a guess at what it is."""
     with np.errstate(invalid="ignore"):
         if not ((cpu > MOST_CORES).any() or (memory < _LEAST_BYTES).any() or (memory > MOST_BYTES).any()):
             return
-    cores, size = _usual(cpu), _usual(memory)
+    cores, size = _median(cpu), _median(memory)
     too_many, too_small = cores > MOST_CORES, 0 < size < _LEAST_BYTES
     if too_many and _is_rising(cpu):
         raise origin.unusable(
@@ -155,7 +155,7 @@ def _is_rising(values: FloatColumn) -> bool:
     return len(steps) >= _RISING and bool((steps >= 0).all() and 2 * np.count_nonzero(steps) > len(steps))
 
 
-def _usual(values: FloatColumn) -> float:
+def _median(values: FloatColumn) -> float:
     known = values[~np.isnan(values)]
     return float(np.median(known)) if len(known) else float("nan")
 

@@ -1,4 +1,4 @@
-"""Which usage does a CSV file hold? It may be compressed with gzip, whatever it is called."""
+"""Reads the series of a CSV file, which may be compressed with gzip, whatever it is called."""
 
 from __future__ import annotations
 
@@ -13,28 +13,27 @@ import numpy as np
 
 from trellis.base.errors import InvalidSeries
 from trellis.core.usage.columns import IntColumn
-from trellis.sources.series.amount_fields import amounts
-from trellis.sources.series.csv_fields import Form, Piece, Texts, header_of, pieces_of
-from trellis.sources.series.field_values import in_seconds, times
-from trellis.sources.series.headers import Roles, roles_of
-from trellis.sources.series.tables import Found, Table, numbered, series_in
+from trellis.sources.series.csv_parser import CsvBlock, CsvFormat, TextColumn, read_blocks, read_header
+from trellis.sources.series.field_values import parse_amounts, parse_times, to_seconds
+from trellis.sources.series.headers import ColumnRoles, assign_roles
+from trellis.sources.series.tables import LoadedSeries, SeriesTable, extract_series, number_names
 from trellis.sources.series.units import Machine
 
 _GZIP: Final = b"\x1f\x8b"
 
 
-def read_csv(path: Path, name: str, machine: Machine) -> Found:
+def read_csv(path: Path, name: str, machine: Machine) -> LoadedSeries:
     """All series of a file; one that is alone in it has the given name. `InvalidSeries` if it cannot be read at all."""
     source = str(path)
     with _opened(path) as stream:
-        header, separator = header_of(source, stream)
-        roles = roles_of(source, header, machine)
-        form = Form(source, len(header), separator, roles.columns)
-        pieces = [_numbered(source, roles, piece) for piece in pieces_of(form, stream)]
+        header, separator = read_header(source, stream)
+        roles = assign_roles(source, header, machine)
+        form = CsvFormat(source, len(header), separator, roles.columns)
+        pieces = [_parse_block(source, roles, piece) for piece in read_blocks(form, stream)]
     if not pieces:
         raise InvalidSeries(source, "has a line of names and no samples")
-    whole = pieces[0] if len(pieces) == 1 else _joined(pieces)
-    return series_in(whole, name)
+    whole = pieces[0] if len(pieces) == 1 else _join_blocks(pieces)
+    return extract_series(whole, name)
 
 
 @contextmanager
@@ -57,21 +56,23 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
         raise InvalidSeries(str(path), f"cannot be read: {error.strerror or error}") from error
 
 
-def _numbered(source: str, roles: Roles, piece: Piece) -> Table:
+def _parse_block(source: str, roles: ColumnRoles, piece: CsvBlock) -> SeriesTable:
     header, columns = roles.header, piece.columns
-    found = times(source, header[roles.time], columns[roles.time], piece.first)
-    said = {each.column: amounts(source, roles, each, columns[each.column], piece.first) for each in roles.amounts}
-    return Table(
+    found = parse_times(source, header[roles.time], columns[roles.time], piece.first)
+    said = {
+        each.column: parse_amounts(source, roles, each, columns[each.column], piece.first) for each in roles.amounts
+    }
+    return SeriesTable(
         source,
         roles,
         np.arange(piece.first, piece.first + len(found), dtype=np.int64),
-        in_seconds(found),
+        to_seconds(found),
         said,
-        *_named([columns[field] for field in roles.names]),
+        *_read_names([columns[field] for field in roles.names]),
     )
 
 
-def _named(parts: list[Texts]) -> tuple[list[str], IntColumn | None]:
+def _read_names(parts: list[TextColumn]) -> tuple[list[str], IntColumn | None]:
     """The names of series, and which of them each row is of."""
     if not parts:
         return [], None
@@ -80,16 +81,16 @@ def _named(parts: list[Texts]) -> tuple[list[str], IntColumn | None]:
     changed[1:] = np.logical_or.reduce([each[1:] != each[:-1] for each in parts])
     begins = np.flatnonzero(changed)
     names = ["/".join(each.decode("utf-8", "replace") for each in row) for row in zip(*_at(parts, begins), strict=True)]
-    return numbered(names, np.diff(begins, append=len(changed)))
+    return number_names(names, np.diff(begins, append=len(changed)))
 
 
-def _at(parts: list[Texts], places: IntColumn) -> Iterator[list[bytes]]:
+def _at(parts: list[TextColumn], places: IntColumn) -> Iterator[list[bytes]]:
     for each in parts:
         yield each[places].tolist()
 
 
-def _joined(pieces: list[Table]) -> Table:
-    names, which = numbered(
+def _join_blocks(pieces: list[SeriesTable]) -> SeriesTable:
+    names, which = number_names(
         [name for each in pieces for name in each.names],
         np.ones(sum(len(each.names) for each in pieces), dtype=np.int64),
     )
@@ -97,7 +98,7 @@ def _joined(pieces: list[Table]) -> Table:
         starts = np.cumsum([0, *(len(each.names) for each in pieces)])
         numbers_of = [each.which + start for each, start in zip(pieces, starts, strict=False) if each.which is not None]
         which = which[np.concatenate(numbers_of)]
-    return Table(
+    return SeriesTable(
         source=pieces[0].source,
         roles=pieces[0].roles,
         rows=np.concatenate([each.rows for each in pieces]),

@@ -1,4 +1,9 @@
-"""Which number, or which time, does a field say? Whole columns at once; what cannot be read is found by its row."""
+"""Parses columns of text into numbers, times and amounts; what cannot be read is reported with its row.
+
+An amount is a number in the unit of its column, or a quantity of Kubernetes, as 250m or 512Mi. Quantities are
+looked for only where a column has something else than numbers, so that a column of numbers costs no more. They are
+whole millicores and whole bytes, rounded up, as those of the metrics API are.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +12,13 @@ from typing import Final
 
 import numpy as np
 
+from trellis.base.errors import InvalidSeries
 from trellis.core.usage.columns import FloatColumn
-from trellis.sources.series.csv_fields import Texts, refuse_text
-from trellis.sources.series.dates import instants
+from trellis.sources.amounts import parse_bytes, parse_cores
+from trellis.sources.series.csv_parser import TextColumn, field_error
+from trellis.sources.series.headers import ColumnRoles
+from trellis.sources.series.timestamps import parse_timestamps
+from trellis.sources.series.units import AmountColumn
 
 # Seconds since 1970 stay below the first until the year 5138; what is larger counts something smaller.
 _UNITS: Final = ((1e17, 1e9), (1e14, 1e6), (1e11, 1e3))
@@ -17,33 +26,57 @@ _NUMBER: Final = re.compile(
     rb"\s*[-+]?(\d+\.?\d*([eE][-+]?\d+)?|\.\d+([eE][-+]?\d+)?|nan|inf(inity)?)\s*", re.IGNORECASE
 )
 # What programs write where there is no number.
-NOTHING: Final = (b"", b"null", b"none", b"na", b"n/a")
+EMPTY_TEXTS: Final = (b"", b"null", b"none", b"na", b"n/a")
 
 
-def numbers(source: str, column: str, texts: Texts, first: int) -> FloatColumn:
+def parse_numbers(source: str, column: str, texts: TextColumn, first: int) -> FloatColumn:
     """Numbers; an empty field, or one that says null, is NaN. `first` is the row of the first."""
     filled = np.where(texts == b"", b"nan", texts)
     try:
         return filled.astype(np.float64)
     except ValueError:
         pass
-    filled = np.where(np.isin(np.char.lower(np.char.strip(filled)), NOTHING), b"nan", filled)
+    filled = np.where(np.isin(np.char.lower(np.char.strip(filled)), EMPTY_TEXTS), b"nan", filled)
     try:
         return filled.astype(np.float64)
     except ValueError:
         wrong = next(place for place, text in enumerate(filled.tolist()) if not _NUMBER.fullmatch(text))
-        raise refuse_text(source, first + wrong, column, bytes(filled[wrong]), "is not a number") from None
+        raise field_error(source, first + wrong, column, bytes(filled[wrong]), "is not a number") from None
 
 
-def times(source: str, column: str, texts: Texts, first: int) -> FloatColumn:
+def parse_times(source: str, column: str, texts: TextColumn, first: int) -> FloatColumn:
     """Times as they are written: numbers, or dates with a time of day, which are UTC unless they say otherwise."""
     if _NUMBER.fullmatch(bytes(texts[0])) or not texts[0]:
-        return numbers(source, column, texts, first)
-    return instants(source, column, texts, first)
+        return parse_numbers(source, column, texts, first)
+    return parse_timestamps(source, column, texts, first)
 
 
-def in_seconds(found: FloatColumn) -> FloatColumn:
+def to_seconds(found: FloatColumn) -> FloatColumn:
     """Times that are milliseconds, microseconds or nanoseconds, by their size."""
     largest = float(np.nanmax(np.abs(found), initial=0.0))
     scale = next((scale for least, scale in _UNITS if largest > least), 1.0)
     return found / scale
+
+
+def parse_amounts(source: str, roles: ColumnRoles, amount: AmountColumn, texts: TextColumn, first: int) -> FloatColumn:
+    """The amounts in a column, in its unit; an empty field, or one that says null, is NaN."""
+    column = roles.header[amount.column]
+    try:
+        return parse_numbers(source, column, texts, first)
+    except InvalidSeries:
+        is_cpu = amount.column in roles.cores
+        said = [None if text.lower() in (*EMPTY_TEXTS, b"nan") else text for text in np.char.strip(texts).tolist()]
+        written = [None if text is None else text.decode("utf-8", "replace") for text in said]
+        found, unreadable = (parse_cores if is_cpu else parse_bytes)(written)
+    if unreadable:
+        wrong = next(row for row, text in enumerate(written) if text is not None and np.isnan(found[row]))
+        rule = f"is not a number, nor a quantity such as {'250m' if is_cpu else '512Mi'}"
+        if (written[wrong] or "").startswith("-"):
+            rule = "is negative, and usage never is"
+        raise field_error(source, first + wrong, column, bytes(texts[wrong]), rule)
+    if amount.scale != 1.0:
+        wrong = next((row for row, text in enumerate(written) if text is not None and not text[-1].isdigit()), 0)
+        plain = f"{column.rpartition('_')[0]}_{'cores' if is_cpu else 'bytes'}".lstrip("_")
+        rule = f"has a unit, and the name of the column says another: call it {plain}"
+        raise field_error(source, first + wrong, column, bytes(texts[wrong]), rule)
+    return found

@@ -1,12 +1,13 @@
-"""Which column of a table is what? Known by its name, which says the unit as well.
+"""Assigns a role to each column of a table by its name, which says the unit as well.
 
-| what | names |
+| role | names |
 |---|---|
 | time | `timestamp`, `time`, `ts`, `datetime` |
-| series | `series_id`, `series`, `id`, `name`; else `namespace`, `workload`, `pod`, `container`, as many as are there |
+| series | `series_id`, `series`, `id`, `name`; else `namespace`, `workload`, `pod`, `container`, as many as there are |
 | cores | `cpu_cores`, `cpu`, `cpu_usage`, `cores`; `cpu_millicores`, `millicores`; `cpu_fraction` of a machine |
 | seconds of CPU so far | `cpu_usage_seconds_total`, `cpu_seconds_total`, where there is nothing else of CPU |
 | bytes | `memory_bytes`, `memory`, `memory_usage`; `memory_mib`, `memory_gib`, `memory_mb` ...; `memory_fraction` |
+| requests and limits | `cpu_request_cores`, `memory_limit_mib`, `cpu_limit_fraction` ...; the last value counts |
 
 Before CPU and memory `container_` may stand, as in the names of cAdvisor's metrics.
 What an amount is of its interval may stand before the unit: `cpu_avg_cores`, `memory_max_bytes`. Where there are
@@ -16,15 +17,31 @@ averages and maxima, averages of CPU count and maxima of memory: too little memo
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
 from trellis.base.errors import InvalidSeries
-from trellis.base.names import nearest
-from trellis.sources.series.declared import declared_columns
-from trellis.sources.series.units import CORES, FRACTION, SIZES, Amount, Machine
+from trellis.base.names import suggest_name
+from trellis.sources.series.units import CORES, FRACTION, SIZES, AmountColumn, Machine, cpu_units
+
+_RESOURCES: Final = ("cpu", "memory")
+_KINDS: Final = ("request", "limit")
+
+
+def find_declared_columns(known: Mapping[str, int], machine: Machine) -> dict[str, AmountColumn]:
+    """Columns that say something of the kind, by the field of `Declared` that they are."""
+    found: dict[str, AmountColumn] = {}
+    for resource in _RESOURCES:
+        units = cpu_units(machine) if resource == "cpu" else SIZES | {FRACTION: machine.bytes}
+        for kind in _KINDS:
+            names = [(f"{resource}_{kind}_{unit}", scale) for unit, scale in units.items()]
+            for name, scale in reversed(names):
+                if name in known:
+                    found[f"{resource}_{kind}"] = AmountColumn(known[name], scale)
+    return found
+
 
 _TIME: Final = ("timestamp", "time", "ts", "datetime", "date")
 _SERIES: Final = ("series_id", "series", "id", "name")
@@ -39,21 +56,21 @@ _COUNTERS: Final = ("cpu_usage_seconds_total", "cpu_seconds_total")
 _MEASURED: Final = ("container_cpu_", "container_memory_")
 
 
-class Roles(msgspec.Struct, frozen=True):
+class ColumnRoles(msgspec.Struct, frozen=True):
     """Columns by their number. Of several for one amount the first counts, and where it says nothing the next."""
 
     header: tuple[str, ...]
     time: int
     names: tuple[int, ...]
-    cpu: tuple[Amount, ...]
-    memory: tuple[Amount, ...]
-    declared: dict[str, Amount] = {}
+    cpu: tuple[AmountColumn, ...]
+    memory: tuple[AmountColumn, ...]
+    declared: dict[str, AmountColumn] = {}
     """Requests and limits, by their field of `Declared`."""
     counts_seconds: bool = False
     """Whether the column of CPU has the seconds that were used so far."""
 
     @property
-    def amounts(self) -> tuple[Amount, ...]:
+    def amounts(self) -> tuple[AmountColumn, ...]:
         """All columns of numbers but the time."""
         return (*self.cpu, *self.memory, *self.declared.values())
 
@@ -76,7 +93,7 @@ class Roles(msgspec.Struct, frozen=True):
                 yield f"{source}: no {what} is read: {', '.join(alike)} is unknown here, `{known}` would be known"
 
 
-def roles_of(source: str, header: Sequence[str], machine: Machine) -> Roles:
+def assign_roles(source: str, header: Sequence[str], machine: Machine) -> ColumnRoles:
     """What each column is for; `InvalidSeries` if there is no time, or nothing that was used."""
     names = [name.strip().lower() for name in header]
     known = {name.removeprefix("container_"): at for at, name in enumerate(names) if name.startswith(_MEASURED)}
@@ -99,8 +116,8 @@ def roles_of(source: str, header: Sequence[str], machine: Machine) -> Roles:
             source, f"has no column `cpu_cores` or `memory_bytes`; {_guess(known)}its columns are {there}"
         )
     series = [known[name] for name in _SERIES if name in known][:1] or [known[name] for name in _PARTS if name in known]
-    stated = declared_columns(known, machine)
-    roles = Roles(
+    stated = find_declared_columns(known, machine)
+    roles = ColumnRoles(
         tuple(name.strip() for name in header),
         time,
         tuple(series),
@@ -129,8 +146,8 @@ def _named(resources: Sequence[str], statistics: Sequence[str], units: dict[str,
             yield from ((resource, 1.0) for resource in resources)
 
 
-def _present(known: dict[str, int], wanted: Sequence[tuple[str, float]]) -> list[Amount]:
-    return [Amount(known[name], scale) for name, scale in wanted if name in known]
+def _present(known: dict[str, int], wanted: Sequence[tuple[str, float]]) -> list[AmountColumn]:
+    return [AmountColumn(known[name], scale) for name, scale in wanted if name in known]
 
 
 def _guess(known: dict[str, int]) -> str:
@@ -142,6 +159,6 @@ def _guess(known: dict[str, int]) -> str:
 
 def _instead(wanted: Sequence[str], known: dict[str, int]) -> str:
     for name in known:
-        if (guess := nearest(name, wanted)) is not None:
+        if (guess := suggest_name(name, wanted)) is not None:
             return f"is `{name}` meant to be `{guess}`? "
     return ""

@@ -1,4 +1,4 @@
-"""Which usage does a Parquet file hold? Read group by group, as far as no series lies in two of them."""
+"""Reads the series of a Parquet file, row group by row group, as far as no series lies in two of them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ import numpy as np
 
 from trellis.base.errors import InvalidSeries
 from trellis.core.usage.columns import FloatColumn, IntColumn
-from trellis.sources.series.amount_fields import amounts
-from trellis.sources.series.csv_fields import Texts
-from trellis.sources.series.field_values import in_seconds, times
-from trellis.sources.series.headers import Roles, roles_of
-from trellis.sources.series.tables import Found, Table, series_in
-from trellis.sources.series.units import Amount, Machine
+from trellis.sources.series.csv_parser import TextColumn
+from trellis.sources.series.field_values import parse_amounts, parse_times, to_seconds
+from trellis.sources.series.headers import ColumnRoles, assign_roles
+from trellis.sources.series.tables import LoadedSeries, SeriesTable, extract_series
+from trellis.sources.series.units import AmountColumn, Machine
 
 # A file is opened for each part of it: parts should not be too many.
 _ROWS_TOGETHER: Final = 500_000
@@ -23,10 +22,10 @@ _PAIRS: Final = 100_000
 _TEXTS: Final = ("string", "large_string", "string_view")
 
 
-def groups_of(path: Path) -> Iterator[tuple[tuple[int, ...], int]]:
+def list_row_groups(path: Path) -> Iterator[tuple[tuple[int, ...], int]]:
     """Row groups that can be read on their own, each with how many rows there are."""
     file = _opened(path)
-    roles = roles_of(str(path), file.schema_arrow.names, Machine())
+    roles = assign_roles(str(path), file.schema_arrow.names, Machine())
     rows = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
     named = [roles.header[column] for column in roles.names]
     together: list[int] = []
@@ -55,24 +54,24 @@ def _ends(file: Any, group: int, name: str) -> tuple[str, str]:
     return statistics.min, statistics.max
 
 
-def read_parquet(path: Path, groups: Sequence[int], name: str, machine: Machine) -> Found:
+def read_parquet(path: Path, groups: Sequence[int], name: str, machine: Machine) -> LoadedSeries:
     """All series of some row groups; one without a name has the given one."""
     file = _opened(path)
-    roles = roles_of(str(path), file.schema_arrow.names, machine)
+    roles = assign_roles(str(path), file.schema_arrow.names, machine)
     file = _opened(path, [roles.header[column] for column in roles.names], file.metadata)
     table = file.read_row_groups(list(groups), [roles.header[column] for column in roles.columns])
     if not table.num_rows:
         raise InvalidSeries(str(path), "has no samples")
     before = sum(file.metadata.row_group(group).num_rows for group in range(min(groups)))
-    found = Table(
+    found = SeriesTable(
         str(path),
         roles,
         np.arange(before + 1, before + 1 + table.num_rows, dtype=np.int64),
         _times(str(path), roles, table, before + 1),
         {each.column: _amounts(str(path), roles, each, table, before + 1) for each in roles.amounts},
-        *_named(roles, table),
+        *_read_names(roles, table),
     )
-    return series_in(found, name)
+    return extract_series(found, name)
 
 
 def _opened(path: Path, names: Sequence[str] = (), metadata: Any = None) -> Any:
@@ -89,7 +88,7 @@ def _opened(path: Path, names: Sequence[str] = (), metadata: Any = None) -> Any:
         raise InvalidSeries(str(path), f"is no Parquet file that can be read: {str(error).splitlines()[0]}") from error
 
 
-def _times(source: str, roles: Roles, table: Any, first: int) -> FloatColumn:
+def _times(source: str, roles: ColumnRoles, table: Any, first: int) -> FloatColumn:
     name = roles.header[roles.time]
     column = table.column(name)
     values = column.to_numpy()
@@ -97,19 +96,19 @@ def _times(source: str, roles: Roles, table: Any, first: int) -> FloatColumn:
         found: FloatColumn = values.astype("datetime64[us]").astype(np.float64) / 1e6
         return np.where(np.isnat(values), np.nan, found)
     if str(column.type) in _TEXTS:
-        return in_seconds(times(source, name, _texts(column), first))
-    return in_seconds(_numbers(source, name, table))
+        return to_seconds(parse_times(source, name, _texts(column), first))
+    return to_seconds(_numbers(source, name, table))
 
 
-def _amounts(source: str, roles: Roles, amount: Amount, table: Any, first: int) -> FloatColumn:
+def _amounts(source: str, roles: ColumnRoles, amount: AmountColumn, table: Any, first: int) -> FloatColumn:
     name = roles.header[amount.column]
     column = table.column(name)
     if str(column.type) in _TEXTS:
-        return amounts(source, roles, amount, _texts(column), first)
+        return parse_amounts(source, roles, amount, _texts(column), first)
     return _numbers(source, name, table)
 
 
-def _texts(column: Any) -> Texts:
+def _texts(column: Any) -> TextColumn:
     return np.array([(text or "").encode() for text in column.to_pylist()])
 
 
@@ -126,7 +125,7 @@ def _numbers(source: str, name: str, table: Any) -> FloatColumn:
     return found
 
 
-def _named(roles: Roles, table: Any) -> tuple[list[str], IntColumn | None]:
+def _read_names(roles: ColumnRoles, table: Any) -> tuple[list[str], IntColumn | None]:
     """The names of series, and which of them each row is of."""
     if not roles.names:
         return [], None

@@ -1,4 +1,4 @@
-"""What did the containers of some namespaces use, according to Prometheus? A series for each container of each pod."""
+"""Reads series from Prometheus: one for each container of each pod of the requested namespaces."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from trellis.base.errors import InvalidSeries
 from trellis.core.usage.columns import FloatColumn
 from trellis.core.usage.samples import Samples
 from trellis.sources.prometheus.client import PrometheusClient
-from trellis.sources.prometheus.history import HistoryProgress, history
-from trellis.sources.prometheus.namespaces import labels_over_history
+from trellis.sources.prometheus.history import HistoryProgress, read_history
+from trellis.sources.prometheus.labels import query_label_values
 from trellis.sources.prometheus.settings import PrometheusSettings
 from trellis.sources.series.series import Series
-from trellis.sources.series.tables import Found
+from trellis.sources.series.tables import LoadedSeries
 
 _LEAST_SAMPLES = 2
 
@@ -26,13 +26,13 @@ async def read_prometheus(
     patterns: Sequence[str],
     now: float,
     report: Callable[[HistoryProgress], None] | None = None,
-) -> Found:
+) -> LoadedSeries:
     """As far back as the settings say, of the namespaces that one of the patterns matches; without patterns of all."""
     address = settings.prometheus_address
     namespaces = await _namespaces(client, settings, patterns, now) if patterns else None
     if namespaces is not None and not namespaces:
         raise InvalidSeries(address, f"knows no containers in a namespace that matches {', '.join(patterns)}")
-    parts = [part async for part in history(client, settings, namespaces, now, report)]
+    parts = [part async for part in read_history(client, settings, namespaces, now, report)]
     if not parts:
         raise InvalidSeries(address, "knows no containers; look at the metrics, labels and the job that are asked for")
     return _by_container(Samples.joined(parts), address)
@@ -42,17 +42,17 @@ async def _namespaces(
     client: PrometheusClient, settings: PrometheusSettings, patterns: Sequence[str], now: float
 ) -> list[str]:
     label = settings.container_namespace_label
-    known = await labels_over_history(client, settings, settings.history_memory_metric, [label], now)
+    known = await query_label_values(client, settings, settings.history_memory_metric, [label], now)
     names = {each.get(label, "") for each in known} - {""}
     return sorted(name for name in names if any(fnmatchcase(name, pattern) for pattern in patterns))
 
 
-def _by_container(samples: Samples, source: str) -> Found:
+def _by_container(samples: Samples, source: str) -> LoadedSeries:
     """The same, container by container; each has its samples in the order of their times."""
     places: dict[tuple[str, str, str], list[int]] = {}
     for place, key in enumerate(zip(samples.namespaces, samples.pods, samples.containers, strict=True)):
         places.setdefault(key, []).append(place)
-    found = Found([], [], [])
+    found = LoadedSeries([], [], [])
     for (namespace, pod, container), here in sorted(places.items()):
         name = f"{namespace}/{pod}/{container}"
         if len(here) < _LEAST_SAMPLES:

@@ -1,7 +1,8 @@
-"""What was used, over time? One series in columns."""
+"""A series of usage over time in columns, with the requests and limits that are declared for it."""
 
 from __future__ import annotations
 
+import math
 from functools import cached_property
 
 import msgspec
@@ -9,7 +10,26 @@ import numpy as np
 
 from trellis.base.errors import InternalError
 from trellis.core.usage.columns import FloatColumn
-from trellis.sources.series.declared import Declared
+
+
+class DeclaredResources(msgspec.Struct, frozen=True):
+    """Cores and bytes; NaN where nobody says."""
+
+    cpu_request: float = math.nan
+    memory_request: float = math.nan
+    cpu_limit: float = math.nan
+    memory_limit: float = math.nan
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nobody says anything."""
+        return all(math.isnan(value) for value in msgspec.structs.astuple(self))
+
+    def over(self, other: DeclaredResources) -> DeclaredResources:
+        """The same, and where nobody says, what the other says."""
+        pairs = zip(msgspec.structs.astuple(self), msgspec.structs.astuple(other), strict=True)
+        return DeclaredResources(*(second if math.isnan(first) else first for first, second in pairs))
+
 
 _NO_INTERVAL = 60.0
 
@@ -26,7 +46,7 @@ class Series(msgspec.Struct, frozen=True, dict=True):
     cpu: FloatColumn
     memory: FloatColumn
     source: str = ""
-    declared: Declared = Declared()
+    declared: DeclaredResources = DeclaredResources()
 
     def __post_init__(self) -> None:
         lengths = {len(column) for column in (self.times, self.cpu, self.memory)}

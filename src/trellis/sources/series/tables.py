@@ -1,4 +1,9 @@
-"""Which series does a table hold? One, or one for each name in it; each is judged by itself."""
+"""Splits a table into series, one for each name in it, and checks each by itself.
+
+A column that counts seconds of CPU becomes the rate since the row before, as Prometheus computes it. A counter that
+falls has begun anew with its container, and all that it counts since then was used. The first row of a series has
+no rate and is left out.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +11,37 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from trellis.base.errors import InvalidSeries
 from trellis.core.usage.columns import FloatColumn, IntColumn
-from trellis.sources.series.checks import Origin, checked, notes_on
-from trellis.sources.series.counters import with_rates
-from trellis.sources.series.declared import Declared
-from trellis.sources.series.headers import Roles
-from trellis.sources.series.series import Series
-from trellis.sources.series.units import Amount
+from trellis.sources.series.checks import SeriesOrigin, check_series, list_notes
+from trellis.sources.series.headers import ColumnRoles
+from trellis.sources.series.series import DeclaredResources, Series
+from trellis.sources.series.units import AmountColumn
 
 
-class Found(msgspec.Struct, frozen=True):
+def convert_counters(
+    origin: SeriesOrigin, times: FloatColumn, seconds: FloatColumn, memory: FloatColumn
+) -> tuple[SeriesOrigin, tuple[FloatColumn, FloatColumn, FloatColumn]]:
+    """A series from its second row on, with cores instead of seconds; as it is, if its times cannot be used."""
+    if len(times) < 2 or not (np.diff(times) > 0).all():
+        return origin, (times, seconds, memory)
+    return replace(origin, rows=origin.rows[1:]), (times[1:], _rates(times, seconds)[1:], memory[1:])
+
+
+def _rates(times: FloatColumn, seconds: FloatColumn) -> FloatColumn:
+    """Since the last row that says something."""
+    known = np.flatnonzero(~np.isnan(seconds))
+    with np.errstate(invalid="ignore"):  # what is infinite is refused with its row
+        used = np.diff(seconds[known])
+    used = np.where(used < 0, seconds[known][1:], used)
+    rates = np.full(len(seconds), np.nan)
+    rates[known[1:]] = used / np.diff(times[known])
+    return rates
+
+
+class LoadedSeries(msgspec.Struct, frozen=True):
     """What was read: series, what could not be used, and what is worth telling of the others."""
 
     series: list[Series]
@@ -25,7 +49,7 @@ class Found(msgspec.Struct, frozen=True):
     notes: list[str]
 
     @classmethod
-    def joined(cls, parts: Sequence[Found]) -> Found:
+    def joined(cls, parts: Sequence[LoadedSeries]) -> LoadedSeries:
         """All of some, in order."""
         return cls(
             [each for part in parts for each in part.series],
@@ -34,11 +58,11 @@ class Found(msgspec.Struct, frozen=True):
         )
 
 
-class Table(msgspec.Struct, frozen=True):
+class SeriesTable(msgspec.Struct, frozen=True):
     """Rows of a file in columns. `which` says, of which of the `names` a row is; None if all are of one series."""
 
     source: str
-    roles: Roles
+    roles: ColumnRoles
     rows: IntColumn
     times: FloatColumn
     amounts: dict[int, FloatColumn]
@@ -46,7 +70,7 @@ class Table(msgspec.Struct, frozen=True):
     which: IntColumn | None = None
 
 
-def numbered(names: Sequence[str], lengths: IntColumn) -> tuple[list[str], IntColumn | None]:
+def number_names(names: Sequence[str], lengths: IntColumn) -> tuple[list[str], IntColumn | None]:
     """Different names in their order, and their numbers row by row, from a name for each stretch of so many rows."""
     if not len(names):
         return [], None
@@ -55,26 +79,26 @@ def numbered(names: Sequence[str], lengths: IntColumn) -> tuple[list[str], IntCo
     return list(numbers), np.repeat(np.array(found, dtype=np.int64), lengths)
 
 
-def series_in(table: Table, name: str) -> Found:
+def extract_series(table: SeriesTable, name: str) -> LoadedSeries:
     """Every series of a table; `name` is that of the only one, where the table has no names."""
-    found = Found([], [], list(table.roles.notes(table.source)))
+    found = LoadedSeries([], [], list(table.roles.notes(table.source)))
     cpu, memory = (_amount(table, wanted) for wanted in (table.roles.cpu, table.roles.memory))
-    for title, here in _parts(table):
+    for title, here in _rows_by_series(table):
         origin = _origin(table, here, title)
         columns = (table.times[here], cpu[here], memory[here])
         if table.roles.counts_seconds:
-            origin, columns = with_rates(origin, *columns)
+            origin, columns = convert_counters(origin, *columns)
         try:
-            one = checked(title or name, *columns, origin)
+            one = check_series(title or name, *columns, origin)
         except InvalidSeries as error:
             found.problems.append(error)
             continue
         found.series.append(msgspec.structs.replace(one, declared=_declared(table, here)))
-        found.notes.extend(notes_on(one, origin))
+        found.notes.extend(list_notes(one, origin))
     return found
 
 
-def _parts(table: Table) -> Iterator[tuple[str, IntColumn | slice]]:
+def _rows_by_series(table: SeriesTable) -> Iterator[tuple[str, IntColumn | slice]]:
     which = table.which
     if which is None:
         yield "", slice(None)
@@ -88,7 +112,7 @@ def _parts(table: Table) -> Iterator[tuple[str, IntColumn | slice]]:
             yield title, here if order is None else order[here]
 
 
-def _amount(table: Table, wanted: Sequence[Amount]) -> FloatColumn:
+def _amount(table: SeriesTable, wanted: Sequence[AmountColumn]) -> FloatColumn:
     """The first column that says something, row by row."""
     found: FloatColumn | None = None
     for each in wanted:
@@ -98,19 +122,19 @@ def _amount(table: Table, wanted: Sequence[Amount]) -> FloatColumn:
     return np.full(len(table.times), np.nan) if found is None else found
 
 
-def _declared(table: Table, here: IntColumn | slice) -> Declared:
+def _declared(table: SeriesTable, here: IntColumn | slice) -> DeclaredResources:
     """What the columns of requests and limits say at last."""
     said = {}
     for field, each in table.roles.declared.items():
         values = table.amounts[each.column][here]
         known = values[np.isfinite(values) & (values >= 0)]
         said[field] = float(known[-1]) * each.scale if len(known) else np.nan
-    return Declared(**said)
+    return DeclaredResources(**said)
 
 
-def _origin(table: Table, here: IntColumn | slice, title: str) -> Origin:
+def _origin(table: SeriesTable, here: IntColumn | slice, title: str) -> SeriesOrigin:
     header, roles = table.roles.header, table.roles
-    return Origin(
+    return SeriesOrigin(
         source=table.source,
         rows=table.rows[here],
         time=header[roles.time],

@@ -1,4 +1,4 @@
-"""In which units are amounts written? By the end of a column's name, as what to multiply with for cores or bytes."""
+"""Units of amounts by the suffix of a column's name, as factors to cores or bytes."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class Machine(msgspec.Struct, frozen=True):
     bytes: float = 512.0 * 2**30
 
 
-class Amount(msgspec.Struct, frozen=True):
+class AmountColumn(msgspec.Struct, frozen=True):
     """A column of amounts, and what to multiply it by for cores or bytes."""
 
     column: int
     scale: float
 
 
-def cores_in(machine: Machine) -> dict[str, float]:
+def cpu_units(machine: Machine) -> dict[str, float]:
     """All units of CPU, a fraction of a machine among them."""
     return CORES | {FRACTION: machine.cores}

@@ -1,7 +1,7 @@
-"""What is there, going by the API server? What may not be read is named and left out.
+"""Lists the workloads of a cluster from the API server. What may not be read is named and left out.
 
-Nobody needs all of the rights: without ReplicaSets the names of pods tell whose they are, and without HPAs nobody knows
-what a new request does to them, nor without LimitRanges whether it is allowed.
+Not all of the rights are needed: without ReplicaSets the names of pods tell their owners; without HPAs it is unknown
+what a new request does to them, and without LimitRanges whether it is allowed.
 """
 
 from __future__ import annotations
@@ -15,12 +15,11 @@ import msgspec
 
 from trellis.api.kube.nodes import Node
 from trellis.base.errors import KubeError, Unreachable, UnreadableObject
-from trellis.core.advice.choice import Choice
-from trellis.core.advice.present import Present
-from trellis.core.advice.surveyed import Amount
-from trellis.core.model.dump_lines import Missing
-from trellis.core.model.keys import key_of
-from trellis.core.model.pods import cpu_millicores, memory_bytes
+from trellis.core.advice.survey.model import ResourceAmount
+from trellis.core.advice.survey.scope import SurveyObjects, WorkloadFilter
+from trellis.core.cluster.dump_format import MissingData
+from trellis.core.cluster.pod_resources import parse_cpu_millicores, parse_memory_bytes
+from trellis.core.cluster.store import key_of
 from trellis.kube.client import Client
 from trellis.kube.resources import (
     CRON_JOBS,
@@ -37,9 +36,16 @@ from trellis.kube.resources import (
     VPAS,
     Resource,
 )
-from trellis.sources.cluster.listing import NOT_SERVED, UNREADABLE, pages_of, why_not
-from trellis.sources.cluster.lists import in_all_places
-from trellis.sources.cluster.where import Places, Wanted, find_places
+from trellis.sources.cluster.lists import (
+    NOT_SERVED,
+    UNREADABLE,
+    CollectionScope,
+    NamespaceScope,
+    describe_error,
+    list_pages,
+    read_in_namespaces,
+    resolve_namespaces,
+)
 
 # A Deployment's old ReplicaSets have a whole template each, of which nothing is read.
 _WORKLOADS: Final[Sequence[Resource[Any]]] = (
@@ -53,20 +59,22 @@ _WORKLOADS: Final[Sequence[Resource[Any]]] = (
 )
 
 
-class _Listed(msgspec.Struct, frozen=True):
+class _KindList(msgspec.Struct, frozen=True):
     """The objects of a kind that are asked about, and what of them is missing."""
 
     objects: list[Any]
-    missing: list[Missing]
+    missing: list[MissingData]
 
 
-async def cluster_present(client: Client, choice: Choice, own: str = "", *, nodes: bool = False) -> Present:
+async def list_cluster_workloads(
+    client: Client, choice: WorkloadFilter, own: str = "", *, nodes: bool = False
+) -> SurveyObjects:
     """All that is asked about; `own` is the namespace of who asks. Raises `KubeError` if nobody answers.
 
     `nodes` is whether to look how large they are.
     """
     patterns = tuple(each for each in choice.namespaces if not each.startswith("!"))
-    places = await find_places(client, Wanted(patterns, own))
+    places = await resolve_namespaces(client, CollectionScope(patterns, own))
     every = (OBSERVED_PODS, *_WORKLOADS, HPAS, LIMIT_RANGES, VPAS)
     listed = await asyncio.gather(*(_list(client, each, places, choice) for each in every))
     pods, *workloads, hpas, ranges, vpas = listed
@@ -74,8 +82,8 @@ async def cluster_present(client: Client, choice: Choice, own: str = "", *, node
     here = {each.metadata.namespace for some in (pods, *workloads) for each in some.objects}
     # Where nobody has VPAs, nothing is missing.
     others = [each for each in vpas.missing if each.why != NOT_SERVED]
-    largest, unread = await _largest_node(client) if nodes else (Amount(), [])
-    return Present(
+    largest, unread = await _largest_node(client) if nodes else (ResourceAmount(), [])
+    return SurveyObjects(
         namespaces=tuple(sorted(here)),
         pods=pods.objects,
         workloads={each.kind: some.objects for each, some in zip(_WORKLOADS, workloads, strict=True)},
@@ -87,40 +95,40 @@ async def cluster_present(client: Client, choice: Choice, own: str = "", *, node
     )
 
 
-async def _largest_node(client: Client) -> tuple[Amount, list[Missing]]:
+async def _largest_node(client: Client) -> tuple[ResourceAmount, list[MissingData]]:
     """How much pods may request of each resource on one node; nothing is known if nobody may see nodes."""
     found: list[Node] = []
     try:
-        async for page in pages_of(client, NODES):
+        async for page in list_pages(client, NODES):
             found += page.items
     except Unreachable:
         raise
     except (KubeError, UnreadableObject) as error:
-        return Amount(), [Missing(NODES.kind, "", why_not(error, NODES))]
+        return ResourceAmount(), [MissingData(NODES.kind, "", describe_error(error, NODES))]
     sizes = [each.status.allocatable for each in found]
-    cpu = max((cpu_millicores(each.get("cpu", "")) for each in sizes), default=math.nan)
-    memory = max((memory_bytes(each.get("memory", "")) for each in sizes), default=math.nan)
-    return Amount(cpu, memory), []
+    cpu = max((parse_cpu_millicores(each.get("cpu", "")) for each in sizes), default=math.nan)
+    memory = max((parse_memory_bytes(each.get("memory", "")) for each in sizes), default=math.nan)
+    return ResourceAmount(cpu, memory), []
 
 
-async def _list(client: Client, resource: Resource[Any], places: Places, choice: Choice) -> _Listed:
+async def _list(client: Client, resource: Resource[Any], places: NamespaceScope, choice: WorkloadFilter) -> _KindList:
     objects: dict[tuple[str, str], Any] = {}
-    missing: list[Missing] = []
+    missing: list[MissingData] = []
 
     async def read(place: str) -> str:
         try:
-            async for page in pages_of(client, resource, place):
+            async for page in list_pages(client, resource, place):
                 objects.update((key_of(each), each) for each in page.items if choice.covers(each.metadata.namespace))
                 missing.extend(
-                    Missing(f"{resource.kind} {each.name}", each.namespace, f"{UNREADABLE}: {each.message}")
+                    MissingData(f"{resource.kind} {each.name}", each.namespace, f"{UNREADABLE}: {each.message}")
                     for each in page.rejected
                     if choice.covers(each.namespace)
                 )
         except Unreachable:
             raise
         except (KubeError, UnreadableObject) as error:
-            return why_not(error, resource)
+            return describe_error(error, resource)
         return ""
 
-    missing += await in_all_places(resource.kind, places, read)
-    return _Listed(list(objects.values()), missing)
+    missing += await read_in_namespaces(resource.kind, places, read)
+    return _KindList(list(objects.values()), missing)

@@ -1,4 +1,4 @@
-"""What is there, going by Prometheus alone? What kube-state-metrics told it, or else what the names of pods tell."""
+"""Lists workloads from Prometheus alone: from kube-state-metrics, or else guessed from the names of pods."""
 
 from __future__ import annotations
 
@@ -9,26 +9,32 @@ from typing import Final, TypeVar
 from trellis.api.kube.meta import OwnerReference
 from trellis.api.kube.observed_pods import ObservedPod, ObservedPodMeta
 from trellis.base.errors import PrometheusError
-from trellis.core.advice.choice import Choice
-from trellis.core.advice.present import Present
-from trellis.core.model.dump_lines import Missing
-from trellis.core.model.ooms import OomKill
+from trellis.core.advice.survey.scope import SurveyObjects, WorkloadFilter
+from trellis.core.cluster.dump_format import MissingData
+from trellis.core.cluster.oom_kills import OomKill
 from trellis.sources.prometheus.client import PrometheusClient
-from trellis.sources.prometheus.namespaces import labels_over_history
-from trellis.sources.prometheus.queries import among
-from trellis.sources.prometheus.settings import PrometheusSettings, seconds_of
-from trellis.sources.survey.groups import ask_in_groups
-from trellis.sources.survey.state_metrics import OWNERS, PHASE, POD_OWNER, STATE, Labels, Sample, Spelling
-from trellis.sources.survey.state_series import StateSeries
+from trellis.sources.prometheus.labels import query_label_values
+from trellis.sources.prometheus.queries import match_any, query_in_groups
+from trellis.sources.prometheus.settings import PrometheusSettings, duration_seconds
+from trellis.sources.survey.kube_state_metrics import (
+    OWNER_METRICS,
+    PHASE,
+    POD_OWNER,
+    STATE_METRICS,
+    KubeStateObjects,
+    LabelNames,
+    Labels,
+    MetricSample,
+)
 
 T = TypeVar("T")
 
 KILLS: Final = "out-of-memory kills"
-_REASON: Final = "kube_pod_container_status_last_terminated_reason"
-_ENDED_AT: Final = "kube_pod_container_status_last_terminated_timestamp"
+_TERMINATED_REASON: Final = "kube_pod_container_status_last_terminated_reason"
+_TERMINATED_TIMESTAMP: Final = "kube_pod_container_status_last_terminated_timestamp"
 _DRAWN: Final = "[bcdfghjklmnpqrstvwxz2456789]"
 # What pods are called, the longest ending first; a ReplicaSet's and a DaemonSet's pods are called alike.
-_NAMES: Final = (
+_NAME_PATTERNS: Final = (
     ("CronJob", re.compile(rf"(.+)-[0-9]{{8,10}}-{_DRAWN}{{5}}")),
     ("Deployment", re.compile(rf"(.+)-{_DRAWN}{{6,10}}-{_DRAWN}{{5}}")),
     ("DaemonSet", re.compile(rf"(.+)-{_DRAWN}{{5}}")),
@@ -47,20 +53,20 @@ class KubeState:
         self._client = client
         self._settings = settings
         self._now = now
-        self._since = now - seconds_of(settings.history_length)
-        self._spelling = Spelling()
+        self._since = now - duration_seconds(settings.history_length)
+        self._spelling = LabelNames()
 
-    async def present(self, choice: Choice) -> Present:
+    async def present(self, choice: WorkloadFilter) -> SurveyObjects:
         """All that is asked about; raises `PrometheusError` if not even the namespaces can be found."""
         namespaces = [name for name in await self._namespaces() if choice.covers(name)]
-        series = StateSeries(self._spelling)
+        series = KubeStateObjects(self._spelling)
         for samples in await self._in_groups(namespaces, self._state):
             series.take(samples)
         if series.is_empty:
             return await self._guessed(namespaces)
         gone, missing = await self._past(series, namespaces)
         kills, unread = await self.kills(namespaces)
-        return Present(
+        return SurveyObjects(
             namespaces=tuple(namespaces),
             pods=series.pods(),
             workloads=series.workloads(),
@@ -71,20 +77,20 @@ class KubeState:
             missing=(*missing, *unread),
         )
 
-    async def gone(self, namespaces: Sequence[str]) -> tuple[list[ObservedPod], StateSeries]:
+    async def gone(self, namespaces: Sequence[str]) -> tuple[list[ObservedPod], KubeStateObjects]:
         """Pods that there were, and what is known of who made them; raises `PrometheusError`."""
         await self._told()
-        series = StateSeries(self._spelling)
+        series = KubeStateObjects(self._spelling)
         for found in await self._in_groups(namespaces, self._owners):
             series.take_past(found)
         return series.gone(), series
 
-    async def kills(self, namespaces: Sequence[str]) -> tuple[list[OomKill], tuple[Missing, ...]]:
+    async def kills(self, namespaces: Sequence[str]) -> tuple[list[OomKill], tuple[MissingData, ...]]:
         """The last out-of-memory kill of every container that had one, and what could not be found out."""
         try:
             found = await self._in_groups(namespaces, self._kills)
         except PrometheusError as error:
-            return [], (Missing(KILLS, "", str(error)),)
+            return [], (MissingData(KILLS, "", str(error)),)
         return [kill for some in found for kill in some], ()
 
     async def _namespaces(self) -> list[str]:
@@ -92,52 +98,54 @@ class KubeState:
         known = await self._told()
         label = self._settings.container_namespace_label
         metric = self._settings.history_memory_metric
-        used = await labels_over_history(self._client, self._settings, metric, [label], self._now)
+        used = await query_label_values(self._client, self._settings, metric, [label], self._now)
         return sorted((known | {labels.get(label, "") for labels in used}) - {""})
 
     async def _told(self) -> set[str]:
         """The namespaces that kube-state-metrics told of."""
         labels = ("namespace", "exported_namespace")
-        found = await labels_over_history(self._client, self._settings, POD_OWNER, labels, self._now)
+        found = await query_label_values(self._client, self._settings, POD_OWNER, labels, self._now)
         if any("exported_namespace" in each for each in found):
-            self._spelling = Spelling("exported_")
+            self._spelling = LabelNames("exported_")
         return {self._spelling.of(each, "namespace") for each in found}
 
     async def _in_groups(self, namespaces: Sequence[str], ask: Callable[[tuple[str, ...]], Awaitable[T]]) -> list[T]:
-        return await ask_in_groups(namespaces, self._settings.prometheus_namespaces_per_query, ask)
+        return await query_in_groups(namespaces, self._settings.prometheus_namespaces_per_query, ask)
 
     def _selector(self, metrics: Sequence[str], namespaces: Sequence[str]) -> str:
-        return f"{{{among('__name__', metrics)}, {among(f'{self._spelling.prefix}namespace', namespaces)}}}"
+        return f"{{{match_any('__name__', metrics)}, {match_any(f'{self._spelling.prefix}namespace', namespaces)}}}"
 
-    async def _state(self, namespaces: tuple[str, ...]) -> list[Sample]:
-        answer = await self._client.query(self._selector(STATE, namespaces), self._now)
+    async def _state(self, namespaces: tuple[str, ...]) -> list[MetricSample]:
+        answer = await self._client.query(self._selector(STATE_METRICS, namespaces), self._now)
         phases = await self._client.query(f"{self._selector([PHASE], namespaces)} == 1", self._now)
         named: list[Labels] = [{**labels, "__name__": PHASE} for labels in phases.labels]
         values = [*answer.values.tolist(), *phases.values.tolist()]
         return list(zip([*answer.labels, *named], values, strict=True))
 
     async def _owners(self, namespaces: tuple[str, ...]) -> list[dict[str, str]]:
-        return await self._client.series(self._selector(tuple(OWNERS), namespaces), self._since, self._now)
+        return await self._client.series(self._selector(tuple(OWNER_METRICS), namespaces), self._since, self._now)
 
     async def _past(
-        self, series: StateSeries, namespaces: Sequence[str]
-    ) -> tuple[list[ObservedPod], tuple[Missing, ...]]:
+        self, series: KubeStateObjects, namespaces: Sequence[str]
+    ) -> tuple[list[ObservedPod], tuple[MissingData, ...]]:
         try:
             for found in await self._in_groups(namespaces, self._owners):
                 series.take_past(found)
         except PrometheusError as error:
-            return [], (Missing("owners of pods that are gone", "", str(error)),)
+            return [], (MissingData("owners of pods that are gone", "", str(error)),)
         return series.gone(), ()
 
     async def _kills(self, namespaces: tuple[str, ...]) -> list[OomKill]:
         """Which containers: costs nothing. When: only asked if there are any."""
-        where = among(f"{self._spelling.prefix}namespace", namespaces)
-        killed = await self._client.series(f'{_REASON}{{reason="OOMKilled", {where}}}', self._since, self._now)
+        where = match_any(f"{self._spelling.prefix}namespace", namespaces)
+        killed = await self._client.series(
+            f'{_TERMINATED_REASON}{{reason="OOMKilled", {where}}}', self._since, self._now
+        )
         places = {(*self._spelling.named(each, "pod"), self._spelling.of(each, "container")) for each in killed}
         if not places:
             return []
-        pods = among(f"{self._spelling.prefix}pod", sorted({pod for _, pod, _ in places}))
-        query = f"last_over_time({_ENDED_AT}{{{where}, {pods}}}[{self._settings.history_length}])"
+        pods = match_any(f"{self._spelling.prefix}pod", sorted({pod for _, pod, _ in places}))
+        query = f"last_over_time({_TERMINATED_TIMESTAMP}{{{where}, {pods}}}[{self._settings.history_length}])"
         answer = await self._client.query(query, self._now)
         return [
             OomKill(place[0], place[1], "", place[2], time)
@@ -145,12 +153,12 @@ class KubeState:
             if (place := (*self._spelling.named(labels, "pod"), self._spelling.of(labels, "container"))) in places
         ]
 
-    async def _guessed(self, namespaces: Sequence[str]) -> Present:
+    async def _guessed(self, namespaces: Sequence[str]) -> SurveyObjects:
         """Pods that use something, each by its name."""
         namespace, pod = self._settings.container_namespace_label, self._settings.container_pod_name_label
 
         async def ask(some: tuple[str, ...]) -> list[Labels]:
-            used = f"{self._settings.history_memory_metric}{{{among(namespace, some)}}}"
+            used = f"{self._settings.history_memory_metric}{{{match_any(namespace, some)}}}"
             answer = await self._client.query(f"group by ({namespace}, {pod}) ({used})", self._now)
             return list(answer.labels)
 
@@ -159,13 +167,13 @@ class KubeState:
             for found in await self._in_groups(namespaces, ask)
             for labels in found
         }
-        pods = [_guessed_pod(*name) for name in sorted(names) if all(name)]
-        missing = (Missing("requests and owners", "", _GUESSED),) if pods else ()
-        return Present(namespaces=tuple(namespaces), pods=pods, missing=missing)
+        pods = [_guess_owner(*name) for name in sorted(names) if all(name)]
+        missing = (MissingData("requests and owners", "", _GUESSED),) if pods else ()
+        return SurveyObjects(namespaces=tuple(namespaces), pods=pods, missing=missing)
 
 
-def _guessed_pod(namespace: str, name: str) -> ObservedPod:
-    for kind, form in _NAMES:
+def _guess_owner(namespace: str, name: str) -> ObservedPod:
+    for kind, form in _NAME_PATTERNS:
         if found := form.fullmatch(name):
             api_version = "batch/v1" if kind == "CronJob" else "apps/v1"
             owner = OwnerReference(api_version, kind, found[1], "", True)

@@ -1,7 +1,10 @@
-"""What do workloads need that nobody autoscales yet? Everything that is there, what it used, and what follows.
+"""Surveys workloads and their usage from Prometheus, and estimates what they need.
 
 Namespaces are read one after the other. One that cannot be read is named, and the others go on; what has been read of
 those that are done outlives an interruption, if there is a file for it.
+
+One query has all containers of a namespace for as long a time as makes a response of moderate length; where that is
+too much, half of it is next. Samples are counted at once and then dropped.
 """
 
 from __future__ import annotations
@@ -13,24 +16,66 @@ from typing import Final, TypeAlias
 import msgspec
 
 from trellis.base.errors import PrometheusError, PrometheusUnreachable
-from trellis.core.advice.asked import Asked
-from trellis.core.advice.choice import Choice
-from trellis.core.advice.counting import NamespaceUsage
-from trellis.core.advice.estimating import estimated
-from trellis.core.advice.kept import KeptNamespace
-from trellis.core.advice.present import Present
-from trellis.core.advice.surveyed import Effort, Surveyed, SurveyedWorkload
-from trellis.core.advice.totals import TotalsCounter
-from trellis.core.advice.workloads import Found, find_workloads
-from trellis.core.hvpa.suggesting.unsuited import is_scaled
-from trellis.core.model.dump_lines import Missing
-from trellis.core.model.ooms import OomKill
+from trellis.core.advice.survey.estimates import estimate_workloads
+from trellis.core.advice.survey.model import SurveyedWorkload, SurveyEffort, SurveyResult
+from trellis.core.advice.survey.scope import SurveyObjects, WorkloadFilter
+from trellis.core.advice.survey.usage import NamespaceUsageCounter, SurveySettings, WorkloadUsageCounter
+from trellis.core.advice.survey.workloads import WorkloadInventory, find_workloads
+from trellis.core.cluster.dump_format import MissingData
+from trellis.core.cluster.oom_kills import OomKill
+from trellis.core.hvpa.suggest.suitability import is_scaled
+from trellis.core.recording.survey import SavedNamespace
 from trellis.sources.prometheus.client import PrometheusClient
-from trellis.sources.prometheus.history import Times
-from trellis.sources.prometheus.settings import PrometheusSettings
-from trellis.sources.survey.keeping import Keeping
+from trellis.sources.prometheus.history import TimeGrid, read_windows
+from trellis.sources.prometheus.queries import container_labels, cpu_query, memory_peak_query
+from trellis.sources.prometheus.settings import PrometheusSettings, duration_seconds
 from trellis.sources.survey.kube_state import KubeState
-from trellis.sources.survey.usage import UsageProgress, read_usage
+from trellis.sources.survey.resume_file import ResumeFile
+
+# Samples of one resource in an answer, if there are as many containers as were thought: 15 MB of text.
+_SAMPLES_AT_ONCE: Final = 500_000
+
+
+class UsageProgress(msgspec.Struct, frozen=True):
+    """How far one namespace is, in steps of time, and the samples there were."""
+
+    done: int
+    total: int
+    samples: int
+
+
+ReportUsage: TypeAlias = Callable[[UsageProgress], None]
+
+
+async def read_usage(
+    client: PrometheusClient,
+    settings: PrometheusSettings,
+    counting: NamespaceUsageCounter,
+    namespace: str,
+    *,
+    containers: int,
+    now: float,
+    report: ReportUsage,
+) -> SavedNamespace:
+    """All of a namespace, where about so many containers run; raises `PrometheusError`."""
+    times = TimeGrid.until(now, settings)
+    most = min(_SAMPLES_AT_ONCE / max(1, containers), duration_seconds(settings.history_chunk) / times.step)
+    pieces = times.pieces([(namespace,)], most)
+    total, samples = pieces.size, 0
+
+    def queries(some: tuple[str, ...] | None) -> tuple[str, str]:
+        step = settings.history_resolution
+        return cpu_query(settings, some, step), memory_peak_query(settings, some, step)
+
+    async for read in read_windows(client, pieces, times, queries, container_labels(settings)):
+        joined, measured = read.joined, read.measured
+        names = [(pod, container) for _, pod, container in joined.containers]
+        await asyncio.to_thread(counting.take_in, names, joined.rows, measured, now)
+        samples += joined.size
+        report(UsageProgress(total - pieces.size, total, samples))
+    rows = await asyncio.to_thread(counting.rows, now)
+    return SavedNamespace(namespace, tuple(rows), samples, counting.series, counting.totals())
+
 
 USAGE: Final = "usage"
 _STOPPED: Final = "the survey was stopped before"
@@ -38,7 +83,7 @@ _STOPPED: Final = "the survey was stopped before"
 _MOST_UNREACHABLE: Final = 2
 
 
-class SurveyProgress(msgspec.Struct, frozen=True):
+class PrometheusSurveyProgress(msgspec.Struct, frozen=True):
     """How far a survey is: the namespace at hand, how many are done of how many, in hundredths, and the samples."""
 
     namespace: str
@@ -47,21 +92,21 @@ class SurveyProgress(msgspec.Struct, frozen=True):
     samples: int
 
 
-Tell: TypeAlias = Callable[[SurveyProgress], None]
+ReportSurvey: TypeAlias = Callable[[PrometheusSurveyProgress], None]
 
 
-class Survey:
+class PrometheusSurvey:
     """One look at everything that is asked about."""
 
     def __init__(
         self,
         client: PrometheusClient,
         settings: PrometheusSettings,
-        choice: Choice,
-        asked: Asked,
+        choice: WorkloadFilter,
+        asked: SurveySettings,
         *,
-        keeping: Keeping,
-        tell: Tell = lambda _progress: None,
+        keeping: ResumeFile,
+        tell: ReportSurvey = lambda _progress: None,
         stop: Callable[[], bool] = lambda: False,
     ) -> None:
         self._client = client
@@ -72,20 +117,20 @@ class Survey:
         self._tell = tell
         self._stop = stop
         self._now = keeping.time
-        self._missing: list[Missing] = []
+        self._missing: list[MissingData] = []
         self._workloads: list[SurveyedWorkload] = []
         self._samples = self._series = 0
 
-    async def take(self, present: Present | None = None) -> Surveyed:
+    async def take(self, present: SurveyObjects | None = None) -> SurveyResult:
         """Of what there is, or of what Prometheus says there is; raises `PrometheusError` if it says nothing at all."""
         clock = asyncio.get_running_loop().time
         began = clock()
         state = KubeState(self._client, self._settings, self._now)
-        known = await state.present(self._choice) if present is None else await _with_past(present, state)
+        known = await state.present(self._choice) if present is None else await _add_past_pods(present, state)
         found = await asyncio.to_thread(find_workloads, known, self._choice)
         self._missing += known.missing
         await self._all(found)
-        return Surveyed(
+        return SurveyResult(
             time=self._now,
             source=self._settings.prometheus_address,
             recommender=self._asked.recommender.name,
@@ -93,7 +138,7 @@ class Survey:
             values=self._asked.values,
             missing=tuple(self._missing),
             notes=tuple(self._notes()),
-            effort=Effort(
+            effort=SurveyEffort(
                 queries=self._client.queries,
                 repeated=self._client.attempts - self._client.queries,
                 samples=self._samples,
@@ -104,30 +149,30 @@ class Survey:
             largest_node=known.largest_node,
         )
 
-    async def _all(self, found: Found) -> None:
+    async def _all(self, found: WorkloadInventory) -> None:
         """Namespace by namespace; of those that cannot be read, what is known without their usage."""
         unreachable = 0
         why = ""
         for done, namespace in enumerate(found.namespaces):
-            read = KeptNamespace(namespace, ())
+            read = SavedNamespace(namespace, ())
             if why := why or (_STOPPED if self._stop() else ""):
-                self._missing.append(Missing(USAGE, namespace, why))
+                self._missing.append(MissingData(USAGE, namespace, why))
             else:
                 try:
                     read = self._keeping.known(namespace) or await self._one(namespace, found, done)
                     unreachable = 0
                 except PrometheusError as error:
-                    self._missing.append(Missing(USAGE, namespace, str(error)))
+                    self._missing.append(MissingData(USAGE, namespace, str(error)))
                     unreachable += isinstance(error, PrometheusUnreachable)
                     why = str(error) if unreachable >= _MOST_UNREACHABLE else ""
             await self._estimate(read, found)
         total = len(found.namespaces)
-        self._tell(SurveyProgress("", total, total, self._samples))
+        self._tell(PrometheusSurveyProgress("", total, total, self._samples))
 
-    async def _estimate(self, read: KeptNamespace, found: Found) -> None:
+    async def _estimate(self, read: SavedNamespace, found: WorkloadInventory) -> None:
         """Only what a recommender makes of the rows is kept of them: they may be many."""
         workloads = {(read.namespace, key): each for key, each in found.of(read.namespace).items()}
-        result = await asyncio.to_thread(estimated, workloads, read.rows, self._asked, self._now)
+        result = await asyncio.to_thread(estimate_workloads, workloads, read.rows, self._asked, self._now)
         self._workloads += (
             msgspec.structs.replace(each, totals=read.totals.get(key))
             for (_, key), each in zip(workloads, result.workloads, strict=True)
@@ -136,11 +181,11 @@ class Survey:
         self._samples += read.samples
         self._series += read.series
 
-    async def _one(self, namespace: str, found: Found, done: int) -> KeptNamespace:
+    async def _one(self, namespace: str, found: WorkloadInventory, done: int) -> SavedNamespace:
         pods = {pod: key for (where, pod), key in found.pods.items() if where == namespace}
         workloads = found.of(namespace)
         kills: list[OomKill] = [kill for kill in found.kills if kill.namespace == namespace]
-        counting = NamespaceUsage(
+        counting = NamespaceUsageCounter(
             namespace,
             workloads,
             pods,
@@ -152,7 +197,7 @@ class Survey:
         total = len(found.namespaces)
 
         def report(each: UsageProgress) -> None:
-            self._tell(SurveyProgress(namespace, done + each.done / each.total, total, before + each.samples))
+            self._tell(PrometheusSurveyProgress(namespace, done + each.done / each.total, total, before + each.samples))
 
         report(UsageProgress(0, 1, 0))
         containers = sum(each.pods * len(each.containers) for each in workloads.values())
@@ -168,10 +213,10 @@ class Survey:
         await self._keeping.keep(read)
         return read
 
-    def _totals(self, workloads: Mapping[str, SurveyedWorkload]) -> TotalsCounter:
-        times = Times.until(self._now, self._settings)
+    def _totals(self, workloads: Mapping[str, SurveyedWorkload]) -> WorkloadUsageCounter:
+        times = TimeGrid.until(self._now, self._settings)
         scaled = [key for key, each in workloads.items() if is_scaled(each.kind, each.api_version)]
-        return TotalsCounter(scaled, times.start, times.step, times.count)
+        return WorkloadUsageCounter(scaled, times.start, times.step, times.count)
 
     def _lacks_cpu(self) -> bool:
         """Whether memory is known of some container, and CPU of none."""
@@ -195,13 +240,13 @@ class Survey:
             )
 
 
-async def _with_past(present: Present, state: KubeState) -> Present:
+async def _add_past_pods(present: SurveyObjects, state: KubeState) -> SurveyObjects:
     """What there is, and whose the pods were that are gone, if Prometheus knows."""
     try:
         gone, series = await state.gone(present.namespaces)
         kills, missing = await state.kills(present.namespaces)
     except PrometheusError as error:
-        unknown = Missing("pods that are gone", "", str(error))
+        unknown = MissingData("pods that are gone", "", str(error))
         return msgspec.structs.replace(present, missing=(*present.missing, unknown))
     names = {(pod.metadata.namespace, pod.metadata.name) for pod in present.pods}
     return msgspec.structs.replace(

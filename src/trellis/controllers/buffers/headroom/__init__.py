@@ -1,1 +1,1 @@
-"""Observes whether the chunks of Buffers fit on ready nodes, where no `trellis nodes` runs that would say so."""
+"""Observes whether the chunks of Buffers fit on ready nodes, where no `trellis nodes` runs."""

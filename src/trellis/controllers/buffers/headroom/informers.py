@@ -1,28 +1,28 @@
-"""The informers of an observation: nodes, all pods, and what decides where pods may go.
+"""The informers of an observation: nodes, all pods, and everything that decides where pods may run.
 
-They are run only while this process observes, apart from those of the translation: a cluster has tens of thousands of
-pods, and of the others little more than labels is kept.
+They run only while this process observes, apart from those of the translation: a cluster has tens of thousands of pods,
+and of the others little more than labels is kept.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from trellis.api.buffer import Buffer
+from trellis.api.kinds.buffer import Buffer
 from trellis.api.kube.meta import KubeObject
 from trellis.api.kube.nodes import Node
 from trellis.api.kube.pods import Pod
 from trellis.api.kube.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
-from trellis.controllers.nodes.slimming import PodSlimmer
+from trellis.controllers.nodes.transforms import PodTransform
 from trellis.core.fit import Storage
-from trellis.kube.informer import Informer
 from trellis.kube.resources import BUFFERS, NAMESPACES, NODES, PODS, STORAGE_CLASSES, VOLUME_CLAIMS, VOLUMES
+from trellis.kube.watch.informer import Informer
 from trellis.runtime.informers import Informers
-from trellis.runtime.unseen import Dispensable
+from trellis.runtime.optional_kinds import OptionalKind
 
 _UNFINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
-_NO_NAMESPACES: Final = Dispensable("pod affinity by labels of namespaces does not count for Buffers")
-_NO_VOLUMES: Final = Dispensable("where pending pods may go by their volumes does not count for Buffers")
+_NO_NAMESPACES: Final = OptionalKind("pod affinity by labels of namespaces does not count for Buffers")
+_NO_VOLUMES: Final = OptionalKind("where pending pods may go by their volumes does not count for Buffers")
 
 
 class HeadroomInformers:
@@ -33,7 +33,7 @@ class HeadroomInformers:
     def __init__(self, informers: Informers, namespace: str) -> None:
         self.buffers: Informer[Buffer] = informers.follow(BUFFERS, namespace=namespace)
         self.nodes: Informer[Node] = informers.follow(NODES)
-        self.pods: Informer[Pod] = informers.follow(PODS, PodSlimmer().slim, namespace="", field_selector=_UNFINISHED)
+        self.pods: Informer[Pod] = informers.follow(PODS, PodTransform().slim, namespace="", field_selector=_UNFINISHED)
         self.namespaces: Informer[KubeObject] = informers.follow(NAMESPACES.as_metadata(), dispensable=_NO_NAMESPACES)
         self.claims: Informer[PersistentVolumeClaim] = informers.follow(
             VOLUME_CLAIMS, namespace="", dispensable=_NO_VOLUMES

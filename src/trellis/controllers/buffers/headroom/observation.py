@@ -1,4 +1,4 @@
-"""One observation from its start to its end: informers, a pass whenever something has changed, and what it found."""
+"""One observation from its start to its end: informers, a pass whenever something changed, and what it found."""
 
 from __future__ import annotations
 
@@ -7,19 +7,17 @@ from collections.abc import Callable
 from typing import Final
 
 from trellis.controllers.buffers.headroom.informers import HeadroomInformers
-from trellis.controllers.buffers.headroom.recording import observer_by
-from trellis.controllers.nodes.gathering import Gathering
-from trellis.controllers.nodes.waking import Waking
-from trellis.core.nodes.observing import Observed, Observer
-from trellis.core.nodes.up_settings import UpSettings
-from trellis.runtime.component_settings import NamespaceSettings
-from trellis.runtime.equipment import Equipment
+from trellis.controllers.buffers.headroom.recording import create_observer
+from trellis.controllers.nodes.state import ChangeAccumulator, PassTrigger
+from trellis.core.nodes.buffers.headroom import HeadroomObserver, ObservedHeadroom
+from trellis.core.nodes.settings import ScaleUpSettings
+from trellis.runtime.component import ControllerContext
 from trellis.runtime.informers import Informers
-from trellis.runtime.logs import Logger
-from trellis.runtime.loops import PassReport, Periodic
-from trellis.runtime.passes import PassThread
-from trellis.runtime.recording import Recorder
-from trellis.runtime.unseen import Unseen
+from trellis.runtime.optional_kinds import UnreadableKinds
+from trellis.runtime.passes import PassReport, PassThread, Periodic
+from trellis.runtime.recorder import Recorder
+from trellis.runtime.settings.component import NamespaceSettings
+from trellis.runtime.telemetry.logs import Logger
 
 # Pods that go away free capacity, which is not urgent: they are taken in at the next interval.
 _INTERVAL_SECONDS: Final = 10.0
@@ -27,27 +25,27 @@ _INTERVAL_SECONDS: Final = 10.0
 _log: Final = Logger("trellis.buffers")
 
 
-class Observation:
+class HeadroomLoop:
     """Runs until cancelled. `on_observed` is told of each pass, with the Buffers as they were then."""
 
     def __init__(
         self,
-        given: Equipment,
+        given: ControllerContext,
         scope: NamespaceSettings,
-        settings: UpSettings,
+        settings: ScaleUpSettings,
         *,
         recorder: Recorder,
-        on_observed: Callable[[Observed, HeadroomInformers], None],
+        on_observed: Callable[[ObservedHeadroom, HeadroomInformers], None],
     ) -> None:
         self._given = given
         self._settings = settings
         self._recorder = recorder
         self._on_observed = on_observed
-        self._informers = Informers(given.client, Unseen(given.metrics, _log), draw=given.draw)
+        self._informers = Informers(given.client, UnreadableKinds(given.metrics, _log), draw=given.draw)
         self._watched = HeadroomInformers(self._informers, scope.vpa_object_namespace)
-        self._waking = Waking(given.now)
-        self._gathering = Gathering(self._watched, scope.covers, self._waking.soon)
-        self._observer: Observer | None = None
+        self._waking = PassTrigger(given.now)
+        self._gathering = ChangeAccumulator(self._watched, scope.covers, self._waking.soon)
+        self._observer: HeadroomObserver | None = None
         self._thread = PassThread("headroom")
         self._loop = Periodic("headroom", self._pass, _INTERVAL_SECONDS, on_pass=_report, jitter=0.0)
         self._waking.loop = self._loop
@@ -74,7 +72,7 @@ class Observation:
             return
         observer, self._observer = self._observer, None
         if observer is None:
-            observer, news = observer_by(self._settings, self._recorder), self._gathering.take_all()
+            observer, news = create_observer(self._settings, self._recorder), self._gathering.take_all()
         else:
             news = self._gathering.take()
         observed = await self._thread.run(observer.observe, news, self._given.now())

@@ -1,47 +1,46 @@
-"""Records what headroom is observed from, in the thread of the observations, before each is made."""
+"""Records what headroom is observed from, in the thread of the observations and before each is made."""
 
 from __future__ import annotations
 
-from trellis.core.nodes.news import News
-from trellis.core.nodes.observing import Observed, Observer
-from trellis.core.nodes.recorded import NEWS
-from trellis.core.nodes.recorded_news import NewsWriting
-from trellis.core.nodes.recorded_observations import (
+from trellis.core.nodes.buffers.headroom import HeadroomObserver, ObservedHeadroom
+from trellis.core.nodes.settings import ScaleUpSettings
+from trellis.core.nodes.state.snapshot import ClusterSnapshotChanges
+from trellis.core.recording.nodes.changes import NEWS, ChangesWriter
+from trellis.core.recording.nodes.headroom import (
     OBSERVED,
     OBSERVER,
     OBSERVING,
-    Observations,
-    ObserverBegan,
-    Observing,
+    HeadroomInputLine,
+    HeadroomRecorder,
+    HeadroomRecordingStart,
 )
-from trellis.core.nodes.up_settings import UpSettings
-from trellis.runtime.recording import Recorder
+from trellis.runtime.recorder import Recorder
 
 
-def observer_by(settings: UpSettings, recorder: Recorder) -> Observer:
+def create_observer(settings: ScaleUpSettings, recorder: Recorder) -> HeadroomObserver:
     """An observer; one that records if that goes anywhere."""
-    return RecordedObserver(settings, recorder) if recorder.is_on else Observer(settings)
+    return RecordedHeadroomObserver(settings, recorder) if recorder.is_on else HeadroomObserver(settings)
 
 
-class RecordedObserver(Observer):
+class RecordedHeadroomObserver(HeadroomObserver):
     """Observes, and records both sides."""
 
-    def __init__(self, settings: UpSettings, recorder: Recorder) -> None:
+    def __init__(self, settings: ScaleUpSettings, recorder: Recorder) -> None:
         super().__init__(settings)
         self._recorder = recorder
-        self._news = NewsWriting()
-        self._observations = Observations()
-        recorder.write(OBSERVER, ObserverBegan(settings))
+        self._news = ChangesWriter()
+        self._observations = HeadroomRecorder()
+        recorder.write(OBSERVER, HeadroomRecordingStart(settings))
 
-    def take_in(self, news: News) -> None:
+    def take_in(self, news: ClusterSnapshotChanges) -> None:
         """Record what is new, and update the snapshot."""
         for line in self._news.lines(news):
             self._recorder.write(NEWS, line)
         super().take_in(news)
 
-    def observe(self, news: News, now: float) -> Observed:
+    def observe(self, news: ClusterSnapshotChanges, now: float) -> ObservedHeadroom:
         """Observe, and record what was found."""
-        self._recorder.write(OBSERVING, Observing(now))
+        self._recorder.write(OBSERVING, HeadroomInputLine(now))
         observed = super().observe(news, now)
         self._recorder.write(OBSERVED, self._observations.of(observed, now))
         self._recorder.flush()

@@ -1,34 +1,112 @@
-"""Bounds a recommendation for one pod, in upstream's order: the pod's LimitRange, then container by container.
+"""Caps a recommendation for one pod, in upstream's order: the pod's LimitRange, then container by container.
 
 Used wherever resources are set: by admission for pods that are created, by the updater for pods that run. A container
-under `mode: Off` is left out of the answer and out of all changes. A container without a recommendation is left out
+under `mode: Off` is left out of the result and out of all changes. A container without a recommendation is left out
 too, unless a LimitRange for pods can only be met by scaling it with the others.
+
+For a LimitRange of pods, the containers are scaled in proportion until the whole pod fits. The sum of requests and the
+sum of limits must reach the minimum, and the sum of limits must not pass the maximum. A container without a
+recommendation is scaled with the others, as if its own request were recommended: otherwise the API server would refuse
+the pod for it. Upstream does the same. A container under `mode: Off` and a resource that is not controlled keep what
+they have, and the others fit around them; upstream scales those too, or panics over them. A maximum that they alone
+exceed cannot be met, and nothing is changed for it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 
 import msgspec
 
-from trellis.api.hvpa import HvpaStatus
-from trellis.api.resolve import ContainerMeaning, EffectiveVpa
-from trellis.api.vpa import VerticalPodAutoscalerStatus
-from trellis.base.reason import Reason
-from trellis.core.recommend.amounts import RESOURCES
+from trellis.api.kinds.hvpa import HvpaStatus
+from trellis.api.kinds.vpa import VerticalPodAutoscalerStatus
+from trellis.api.resolve import EffectiveContainerPolicy, EffectiveVpa
+from trellis.base.reasons import Reason
+from trellis.core.recommend.amounts import RESOURCES, ResourceAmounts, parse_amounts
 from trellis.core.recommend.capping.container import (
     CAPPED_TO_LIMIT,
     CAPPED_TO_MAX_ALLOWED,
     CAPPED_TO_MIN_ALLOWED,
     CAPPED_TO_RANGE_MAX,
     CAPPED_TO_RANGE_MIN,
-    Bound,
+    AmountBound,
     PodContainer,
-    bounds_of,
-    cutting,
+    find_bounds,
+    select_violated_bounds,
 )
-from trellis.core.recommend.capping.limit_ranges import Counts, NamespaceLimits, Range, counts
-from trellis.core.recommend.capping.pod_range import fit_pod
+from trellis.core.recommend.capping.limit_ranges import NamespaceLimits, ResourceRange
+from trellis.core.recommend.capping.proportions import exact_proportional_limit, scale_count
+
+
+class _PodShare(msgspec.Struct, frozen=True):
+    """What a container adds to its pod: a request, and a limit if it has one; `moves` says what is scaled."""
+
+    name: str
+    request: int
+    limit: Fraction
+    moves: bool
+    limit_moves: bool
+
+
+def fit_pod_range(
+    recommended: Mapping[str, int],
+    resource: str,
+    containers: Sequence[PodContainer],
+    limits_follow: Mapping[str, bool],
+    limits: ResourceRange,
+) -> dict[str, int]:
+    """The recommended amounts of one resource, by container, scaled in proportion where the range asks for it."""
+    least, most = limits.least.get(resource, 0), limits.most.get(resource, 0)
+    if not recommended or not (least or most):
+        return dict(recommended)
+    shares = [_build_share(each, resource, recommended, limits_follow, limits) for each in containers]
+    requests, all_limits = sum(share.request for share in shares), sum((share.limit for share in shares), Fraction(0))
+    if requests < least:
+        return dict(recommended) | _scale_requests(shares, least)
+    if 0 < all_limits < least:
+        return dict(recommended) | _scale_limits(shares, least, up=True)
+    if most and all_limits > most:
+        return dict(recommended) | _scale_limits(shares, most, up=False)
+    return dict(recommended)
+
+
+def _build_share(
+    container: PodContainer,
+    resource: str,
+    recommended: Mapping[str, int],
+    limits_follow: Mapping[str, bool],
+    limits: ResourceRange,
+) -> _PodShare:
+    request, limit = container.requests.get(resource, 0), container.limits.get(resource, 0)
+    default = limits.default_limit.get(resource, 0)
+    moves = container.name in recommended
+    wanted = recommended.get(container.name, request)
+    if moves and limits_follow.get(container.name, True):
+        follows = exact_proportional_limit(wanted, request, limit, default)
+        return _PodShare(container.name, wanted, follows or Fraction(0), moves, limit_moves=follows is not None)
+    return _PodShare(container.name, wanted, Fraction(limit or default), moves, limit_moves=False)
+
+
+def _scale_requests(shares: Sequence[_PodShare], goal: int) -> dict[str, int]:
+    moving = [share for share in shares if share.moves]
+    movable = sum(share.request for share in moving)
+    fixed = sum(share.request for share in shares if not share.moves)
+    if not movable:
+        return {}
+    factor = Fraction(goal - fixed, movable)
+    return {share.name: scale_count(share.request, factor, up=True) for share in moving}
+
+
+def _scale_limits(shares: Sequence[_PodShare], goal: int, *, up: bool) -> dict[str, int]:
+    """A limit moves with its request, and a container without a limit shares the cut, as upstream has it."""
+    movable = sum((share.limit for share in shares if share.limit_moves), Fraction(0))
+    left = goal - sum((share.limit for share in shares if not share.limit_moves), Fraction(0))
+    if not movable or left <= 0:
+        return {}
+    scaling = [share for share in shares if share.limit_moves or (share.moves and not share.limit)]
+    return {share.name: scale_count(share.request, left / movable, up=up) for share in scaling}
+
 
 FITTED_TO_POD_RANGE = Reason(
     "FittedToPodLimitRange", "The recommendation was scaled so that the whole pod fits a pod LimitRange."
@@ -43,17 +121,17 @@ _PHRASES = {
     CAPPED_TO_LIMIT.code: "capped to container limit",
     FITTED_TO_POD_RANGE.code: "scaled to fit pod LimitRange",
 }
-TARGET = "target"
-FIELDS = (TARGET, "lower", "upper")
+TARGET_FIELD = "target"
+RECOMMENDED_FIELDS = (TARGET_FIELD, "lower", "upper")
 
 
-class Advice(msgspec.Struct, frozen=True):
+class RecommendedResources(msgspec.Struct, frozen=True):
     """What is recommended for one container, in millicores and bytes."""
 
     container: str
-    target: Counts
-    lower: Counts = {}
-    upper: Counts = {}
+    target: ResourceAmounts
+    lower: ResourceAmounts = {}
+    upper: ResourceAmounts = {}
 
 
 class CapNote(msgspec.Struct, frozen=True):
@@ -67,32 +145,32 @@ class CapNote(msgspec.Struct, frozen=True):
         return f"{self.resource} {_PHRASES[self.reason.code]}"
 
 
-class CappedAdvice(msgspec.Struct, frozen=True):
+class CappedResources(msgspec.Struct, frozen=True):
     """The same for one pod; the notes are about the target alone. Limits follow unless the policy says otherwise."""
 
     container: str
-    target: Counts
-    lower: Counts = {}
-    upper: Counts = {}
+    target: ResourceAmounts
+    lower: ResourceAmounts = {}
+    upper: ResourceAmounts = {}
     notes: tuple[CapNote, ...] = ()
     limits_follow: bool = True
 
 
-class _Bounded(msgspec.Struct):
+class _ContainerCapping(msgspec.Struct):
     """What is recommended for a container, by field, while it is being bounded."""
 
     container: PodContainer
-    meaning: ContainerMeaning
+    meaning: EffectiveContainerPolicy
     amounts: dict[str, dict[str, int]]
     notes: list[CapNote] = []
 
     def change(self, field: str, resource: str, amount: int, reason: Reason) -> None:
         """Set an amount; of targets it is told."""
         self.amounts[field][resource] = amount
-        if field == TARGET:
+        if field == TARGET_FIELD:
             self.notes.append(CapNote(resource, reason, amount))
 
-    def capped(self, *, advised: bool) -> CappedAdvice:
+    def capped(self, *, advised: bool) -> CappedResources:
         """What has become of it.
 
         Without a recommendation there are no bounds: the container is resized along with its neighbours, and is never
@@ -100,80 +178,87 @@ class _Bounded(msgspec.Struct):
         """
         name, follow, notes = self.container.name, self.meaning.limits_follow, tuple(self.notes)
         if advised:
-            return CappedAdvice(name, **self.amounts, notes=notes, limits_follow=follow)
+            return CappedResources(name, **self.amounts, notes=notes, limits_follow=follow)
         changed = {note.resource for note in notes}
-        target = {resource: amount for resource, amount in self.amounts[TARGET].items() if resource in changed}
-        return CappedAdvice(name, target, notes=notes, limits_follow=follow)
+        target = {resource: amount for resource, amount in self.amounts[TARGET_FIELD].items() if resource in changed}
+        return CappedResources(name, target, notes=notes, limits_follow=follow)
 
 
-def read_advice(status: VerticalPodAutoscalerStatus | HvpaStatus | None) -> tuple[Advice, ...]:
+def read_recommended_resources(
+    status: VerticalPodAutoscalerStatus | HvpaStatus | None,
+) -> tuple[RecommendedResources, ...]:
     """What a status recommends."""
     recommendation = status.recommendation if status is not None else None
     return tuple(
-        Advice(each.container_name, counts(each.target), counts(each.lower_bound or {}), counts(each.upper_bound or {}))
+        RecommendedResources(
+            each.container_name,
+            parse_amounts(each.target),
+            parse_amounts(each.lower_bound or {}),
+            parse_amounts(each.upper_bound or {}),
+        )
         for each in (recommendation.container_recommendations if recommendation is not None else None) or ()
     )
 
 
 def cap_for_pod(
-    advice: Sequence[Advice],
+    advice: Sequence[RecommendedResources],
     containers: Sequence[PodContainer],
     vpa: EffectiveVpa,
     limits: NamespaceLimits,
     *,
-    fields: Sequence[str] = FIELDS,
-) -> tuple[CappedAdvice, ...]:
+    fields: Sequence[str] = RECOMMENDED_FIELDS,
+) -> tuple[CappedResources, ...]:
     """The advice for a pod's containers, in the order of the pod; only those fields of it that are asked for."""
     given = {each.container: each for each in advice}
     # Most namespaces have no LimitRange for whole pods.
     whole_pod = bool(limits.pod.least or limits.pod.most) and any(each.name in given for each in containers)
     meanings = {each.name: vpa.container(each.name) for each in containers}
-    ours: dict[str, _Bounded] = {}
+    ours: dict[str, _ContainerCapping] = {}
     for container in containers:
         meaning = meanings[container.name]
-        found = given.get(container.name) or (_as_it_is(container) if whole_pod else None)
+        found = given.get(container.name) or (_recommend_current_requests(container) if whole_pod else None)
         if found is not None and meaning.scaled:
-            amounts = {field: _controlled(getattr(found, field), meaning) for field in fields}
-            ours[container.name] = _Bounded(container, meaning, amounts)
+            amounts = {field: _select_controlled(getattr(found, field), meaning) for field in fields}
+            ours[container.name] = _ContainerCapping(container, meaning, amounts)
     if whole_pod:
         follow = {name: meaning.limits_follow for name, meaning in meanings.items()}
         for field in fields:
-            _fit(field, ours, containers, follow, limits.pod)
+            _fit_to_pod_range(field, ours, containers, follow, limits.pod)
     for each in ours.values():
-        _cap(each, bounds_of(each.container, each.meaning, limits.container))
+        _cap_to_bounds(each, find_bounds(each.container, each.meaning, limits.container))
     return tuple([each.capped(advised=name in given) for name, each in ours.items() if name in given or each.notes])
 
 
-def _as_it_is(container: PodContainer) -> Advice:
+def _recommend_current_requests(container: PodContainer) -> RecommendedResources:
     """Stands for a recommendation that a container does not have, so that it is scaled with its neighbours."""
     requests = {resource: amount for resource, amount in container.requests.items() if amount}
-    return Advice(container.name, requests, requests, requests)
+    return RecommendedResources(container.name, requests, requests, requests)
 
 
-def _fit(
+def _fit_to_pod_range(
     field: str,
-    ours: Mapping[str, _Bounded],
+    ours: Mapping[str, _ContainerCapping],
     containers: Sequence[PodContainer],
     limits_follow: Mapping[str, bool],
-    limits: Range,
+    limits: ResourceRange,
 ) -> None:
     """Changes what is recommended in one field so that the whole pod fits."""
     for resource in RESOURCES:
         wanted = {name: each.amounts[field][resource] for name, each in ours.items() if resource in each.amounts[field]}
-        for name, amount in fit_pod(wanted, resource, containers, limits_follow, limits).items():
+        for name, amount in fit_pod_range(wanted, resource, containers, limits_follow, limits).items():
             if amount != wanted[name]:
                 ours[name].change(field, resource, amount, FITTED_TO_POD_RANGE)
 
 
-def _cap(each: _Bounded, bounds: Mapping[str, Sequence[Bound]]) -> None:
+def _cap_to_bounds(each: _ContainerCapping, bounds: Mapping[str, Sequence[AmountBound]]) -> None:
     """Changes what is recommended for a container so that it is within its own bounds."""
     if not bounds:
         return
     for field, amounts in each.amounts.items():
         for resource, amount in amounts.items():
-            for bound in cutting(amount, bounds[resource]):
+            for bound in select_violated_bounds(amount, bounds[resource]):
                 each.change(field, resource, bound.amount, bound.reason)
 
 
-def _controlled(amounts: Counts, meaning: ContainerMeaning) -> dict[str, int]:
+def _select_controlled(amounts: ResourceAmounts, meaning: EffectiveContainerPolicy) -> dict[str, int]:
     return {resource: amounts[resource] for resource in meaning.controlled if resource in amounts}

@@ -1,4 +1,4 @@
-"""What does a policy allow? For the columns of a status: `minAllowed`, then `maxAllowed`, of all containers at once.
+"""Applies policies to the columns of all statuses: `minAllowed`, then `maxAllowed`, of all containers at once.
 
 The cluster's maximum holds for a resource that the container's policy leaves open, and for no other: a policy may well
 allow more. Zero is no bound, as upstream has it, and a `maxAllowed` of zero lifts the cluster's maximum. Where the
@@ -15,12 +15,18 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from trellis.api.resolve import ContainerMeaning
-from trellis.base.quantity import Quantity
-from trellis.base.quantity_text import Format
-from trellis.base.reason import Reason
-from trellis.core.recommend.amounts import CPU, LARGEST_READ, MEMORY, MILLICORES, RESOURCES
-from trellis.core.recommend.quantity_column import cpu_texts, memory_texts
+from trellis.api.resolve import EffectiveContainerPolicy
+from trellis.base.quantities import Quantity, QuantityFormat
+from trellis.base.reasons import Reason
+from trellis.core.recommend.amounts import (
+    CPU,
+    LARGEST_EXACT_AMOUNT,
+    MEMORY,
+    MILLICORES_PER_CORE,
+    RESOURCES,
+    format_cpu_column,
+    format_memory_column,
+)
 from trellis.core.usage.columns import FloatColumn
 
 CAPPED_TO_CLUSTER_MAX = Reason(
@@ -28,10 +34,10 @@ CAPPED_TO_CLUSTER_MAX = Reason(
     "The recommendation was lowered to the recommender's maximum, because the policy leaves it open.",
 )
 
-_WRITTEN_AS = {"cpu": cpu_texts, "memory": memory_texts}
+_WRITTEN_AS = {"cpu": format_cpu_column, "memory": format_memory_column}
 
 
-class Caps(msgspec.Struct, frozen=True):
+class PolicyBounds(msgspec.Struct, frozen=True):
     """One container's policy in numbers, CPU first. A maximum of NaN is left open, an infinite one is none.
 
     `spelled` has the texts of those bounds that would be printed otherwise if only their number were known, such as
@@ -43,29 +49,29 @@ class Caps(msgspec.Struct, frozen=True):
     spelled: Mapping[tuple[str, float], str] = {}
 
 
-UNBOUNDED: Final = Caps()
+NO_POLICY_BOUNDS: Final = PolicyBounds()
 
 
-def compile_caps(meaning: ContainerMeaning) -> Caps:
+def compile_policy_bounds(meaning: EffectiveContainerPolicy) -> PolicyBounds:
     """The numbers of a policy. What is finer than a millicore or a byte is rounded into the allowed range."""
     if not meaning.min_allowed and not meaning.max_allowed:
-        return UNBOUNDED
+        return NO_POLICY_BOUNDS
     least, spelled = _bounds(meaning.min_allowed, absent=0.0, upper=False)
     most, spelled_too = _bounds(meaning.max_allowed, absent=math.nan, upper=True)
-    return Caps((least[CPU], least[MEMORY]), (most[CPU], most[MEMORY]), spelled | spelled_too)
+    return PolicyBounds((least[CPU], least[MEMORY]), (most[CPU], most[MEMORY]), spelled | spelled_too)
 
 
-def at_least(amounts: FloatColumn, least: FloatColumn) -> None:
+def raise_to_min_allowed(amounts: FloatColumn, least: FloatColumn) -> None:
     """Raise amounts (..., resource, container) to what policies ask for at least; NaN stays NaN."""
     np.maximum(amounts, least, out=amounts)
 
 
-def at_most(amounts: FloatColumn, most: FloatColumn) -> None:
+def lower_to_max_allowed(amounts: FloatColumn, most: FloatColumn) -> None:
     """Lower amounts to what policies allow at most, where they say so."""
     np.minimum(amounts, np.where(np.isnan(most), math.inf, most), out=amounts)
 
 
-def within_cluster(amounts: FloatColumn, most: FloatColumn, cluster_most: tuple[float, float]) -> None:
+def lower_to_cluster_maximum(amounts: FloatColumn, most: FloatColumn, cluster_most: tuple[float, float]) -> None:
     """Lower amounts to what the cluster allows at most, where policies leave it open; 0 allows anything."""
     if not any(bound > 0 for bound in cluster_most):
         return
@@ -93,11 +99,11 @@ def _bounds(
 
 # A cluster has few different bounds, and reading one takes as long as ten containers take in a pass.
 @lru_cache(maxsize=4096)
-def read_bound(nanos: int, form: Format, resource: str, upper: bool) -> tuple[float, str]:
+def read_bound(nanos: int, form: QuantityFormat, resource: str, upper: bool) -> tuple[float, str]:
     """A bound as a number, and its text where the number alone would be printed otherwise; infinite is none."""
     amount = Quantity(nanos, form)
-    exact = amount.exact() * (int(MILLICORES) if resource == "cpu" else 1)
-    number = min(float(max(math.floor(exact) if upper else math.ceil(exact), 0)), LARGEST_READ)
+    exact = amount.exact() * (int(MILLICORES_PER_CORE) if resource == "cpu" else 1)
+    number = min(float(max(math.floor(exact) if upper else math.ceil(exact), 0)), LARGEST_EXACT_AMOUNT)
     if upper and number <= 0:
         return math.inf, ""
     text = str(amount)

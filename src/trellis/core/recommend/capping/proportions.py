@@ -1,4 +1,4 @@
-"""How do limit and request follow each other? In the proportion in which the pod's author wrote them.
+"""Limits and requests in the proportion in which the pod's author wrote them.
 
 A limit without a request counts as equal to it, as the API server fills it in. Results are exact and cut off, or
 rounded up where a minimum must be met; nothing overflows, as upstream's may, but the largest count is 2^63-1.
@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from trellis.base.quantity_text import LARGEST_COUNT
+from trellis.base.quantities import LARGEST_COUNT
 
 
-def limit_in_proportion(recommended: int, request: int, limit: int, default_limit: int) -> Fraction | None:
+def exact_proportional_limit(recommended: int, request: int, limit: int, default_limit: int) -> Fraction | None:
     """The exact limit beside a recommended request; None if the container has none. Zero is "not set" everywhere."""
     limit = limit or default_limit
     if not limit or not recommended:
@@ -38,7 +38,7 @@ def request_at_limit(bound: int, request: int, limit: int, default_limit: int, *
     return min(-(-exact // limit) if at_least else exact // limit, LARGEST_COUNT)
 
 
-def scaled(count: int, factor: Fraction, *, up: bool) -> int:
+def scale_count(count: int, factor: Fraction, *, up: bool) -> int:
     """A count times a factor."""
     exact = count * factor
     return min(-int(-exact // 1) if up else int(exact // 1), LARGEST_COUNT)

@@ -1,0 +1,1 @@
+"""Admission reviews: cost, rate and latency."""

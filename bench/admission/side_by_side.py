@@ -1,0 +1,247 @@
+"""Upstream's admission controller and ours, in turn, on the same cluster, asked the same by the same client over TLS.
+
+Each runs alone on the first core, under its own ServiceAccount with the rights that it ships with; the client has the
+second. They take turns several times, and every ratio is of two turns in a row, so that a machine which others use as
+well slows down both; least of all that changes what a review costs in CPU. Both have to set the same requests and
+limits in the same pods, or nothing is said at all.
+
+Ours remembers what it has decided for pods that are all alike, as those of a rollout are, and upstream's does not; so
+both are asked about pods whose like was seen before, and about pods with annotations that nobody has seen before.
+Upstream's is told to be quiet (`QUIET`): a tenth of its time would go into lines of its log.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+
+import msgspec
+
+from bench.admission.cluster import Size, objects, review
+from bench.admission.load import Load, load
+from bench.admission.pod_creation import Added, added, prepare
+from bench.admission.review_answers import Set, answers
+from bench.measurement import CannotMeasure, Row, in_ms
+from bench.process_usage import cpu_seconds, resident_megabytes
+from bench.recommender.cluster import together
+from testbed.access import shipped_accounts, upstream_accounts
+from testbed.access.certificates import Authority
+from testbed.client import Json
+from testbed.cluster import Cluster
+from testbed.control_plane import BARE, ControlPlane
+from testbed.controllers import Controller, running
+from testbed.errors import HarnessError
+from testbed.keeper import definitions
+from testbed.processes import free_ports
+from testbed.scratch import scratch
+from testbed.waiting import until
+
+SIZE = Size(1_000, 1_000)
+CONCURRENCIES = (1, 16)
+TURNS = 3
+SECONDS = 3.0
+QUIET = ("--v=1",)
+PAIRS = 150
+# Of a pod's creation through the API server, in seconds.
+MOST_ADDED = 0.005
+
+# Of pods that are alike there is one for each VPA; of the others more than anybody remembers verdicts.
+BODIES = {"pods of rollouts": SIZE.vpas, "pods unlike all before": 6_000}
+ALIKE, UNLIKE = BODIES
+SAMPLE = 50
+
+
+class Side(msgspec.Struct, frozen=True):
+    """An admission controller to run."""
+
+    name: str
+    command: tuple[str | Path, ...]
+    kubeconfig: Path
+    flags: tuple[str, ...] = ()
+
+
+class Loaded(msgspec.Struct, frozen=True):
+    """What the client saw, and CPU seconds of the server for one review."""
+
+    load: Load
+    cpu: float
+
+
+class Figure(msgspec.Struct, frozen=True):
+    """One number of a load, and how it is shown."""
+
+    of: Callable[[Loaded], float]
+    shown: str
+    more_is_better: bool = False
+
+
+_RATE = Figure(lambda one: one.load.rate, "{:,.0f}/s", more_is_better=True)
+_P50 = Figure(lambda one: one.load.p50 * 1e3, "{:.2f} ms")
+_P99 = Figure(lambda one: one.load.p99 * 1e3, "{:.2f} ms")
+_CPU = Figure(lambda one: one.cpu * 1e6, "{:.0f} us")
+
+
+class Turn(msgspec.Struct, frozen=True):
+    """What one side did in one turn; loads by pods and concurrency, memory in megabytes."""
+
+    sets: list[Set]
+    loads: dict[tuple[str, int], Loaded]
+    resident: float
+    creation: Added
+
+
+class Ground(msgspec.Struct, frozen=True):
+    """Where both run, and on which cores they and the client do."""
+
+    cluster: Cluster
+    directory: Path
+    authority: Authority
+    bodies: dict[str, list[bytes]]
+    cores: tuple[int, int]
+
+
+def measure() -> list[Row]:
+    cores = sorted(os.sched_getaffinity(0))
+    if len(cores) < 2:
+        raise CannotMeasure("one core for the servers and one for the client are needed")
+    try:
+        with _populated() as (cluster, directory):
+            bodies = {
+                what: [review(number, SIZE, restarted=what == UNLIKE) for number in range(count)]
+                for what, count in BODIES.items()
+            }
+            ground = Ground(cluster, directory, Authority.new("bench"), bodies, (cores[0], cores[1]))
+            sides = (_theirs(cluster), _ours(cluster))
+            turns = [[_taken(ground, side, f"{side.name}-{turn}") for side in sides] for turn in range(TURNS)]
+    except HarnessError as error:
+        raise CannotMeasure(str(error)) from error
+    return rows([ours for _, ours in turns], [theirs for theirs, _ in turns])
+
+
+def rows(ours: Sequence[Turn], theirs: Sequence[Turn]) -> list[Row]:
+    """Ours against theirs: medians over the turns. A ratio above 1 is in our favour."""
+    _check_alike(ours[0].sets, theirs[0].sets)
+    found = [Row(f"reviews over TLS on one core, {SIZE}", "", "", "", "")]
+    for what in BODIES:
+        for concurrency in CONCURRENCIES:
+            pairs = [
+                (a.loads[what, concurrency], b.loads[what, concurrency]) for a, b in zip(ours, theirs, strict=True)
+            ]
+            found += [
+                _compared(f"  {what}, {concurrency} at a time", pairs, _RATE, bar=what == ALIKE),
+                _compared("    p50", pairs, _P50),
+                _compared("    p99", pairs, _P99),
+                _compared("    CPU of one", pairs, _CPU, bar=True),
+            ]
+    mine, peers = (median(turn.resident for turn in side) for side in (ours, theirs))
+    found.append(Row("  memory after it", f"{mine:.0f} MB", f"{peers:.0f} MB", f"{peers / mine:.2f}x"))
+    return [*found, _creation(ours, theirs)]
+
+
+def _compared(what: str, pairs: Sequence[tuple[Loaded, Loaded]], figure: Figure, *, bar: bool = False) -> Row:
+    numbers = [(figure.of(mine), figure.of(peer)) for mine, peer in pairs]
+    ratio = median(mine / peer if figure.more_is_better else peer / mine for mine, peer in numbers)
+    mine, peer = (figure.shown.format(median(side)) for side in zip(*numbers, strict=True))
+    return Row(what, mine, peer, f"{ratio:.2f}x", *((">= 1x", ratio >= 1.0) if bar else ()))
+
+
+def _creation(ours: Sequence[Turn], theirs: Sequence[Turn]) -> Row:
+    mine, peer = (median(turn.creation.added for turn in side) for side in (ours, theirs))
+    without = median(turn.creation.without for turn in (*ours, *theirs))
+    what = f"added to a pod's creation of {in_ms(without)}"
+    return Row(what, in_ms(mine), in_ms(peer), f"{peer / mine:.2f}x", f"<= {in_ms(MOST_ADDED)}", mine <= MOST_ADDED)
+
+
+def _check_alike(ours: Sequence[Set], theirs: Sequence[Set]) -> None:
+    for mine, peers in zip(ours, theirs, strict=True):
+        if mine != peers:
+            raise CannotMeasure(f"a pod gets {mine} of ours and {peers} of upstream's")
+
+
+@contextmanager
+def _populated() -> Iterator[tuple[Cluster, Path]]:
+    """An API server that knows all of it. There are no controllers: nobody else has anything to do."""
+    started = time.monotonic()
+    with scratch() as directory, ControlPlane(directory, BARE, definitions=definitions()) as plane:
+        api = plane.cluster.api
+
+        def create(wanted: Json) -> None:
+            api.create(wanted)
+            if wanted["kind"] == "VerticalPodAutoscaler":
+                api.patch(f"{api.path_of(wanted)}/status", {"status": wanted["status"]})
+
+        wanted = list(objects(SIZE))
+        first = [one for one in wanted if one["kind"] == "Namespace"]
+        together(create, first)
+        together(create, wanted[len(first) :])
+        prepare(plane.cluster, SIZE)
+        _say(f"{SIZE}: created after {time.monotonic() - started:.0f} s")
+        yield plane.cluster, directory
+
+
+def _theirs(cluster: Cluster) -> Side:
+    return Side(
+        "upstream", (upstream_accounts.ADMISSION.path(),), upstream_accounts.ADMISSION.kubeconfig(cluster), QUIET
+    )
+
+
+def _ours(cluster: Cluster) -> Side:
+    command = (sys.executable, "-m", "trellis", "admission-controller")
+    return Side("ours", command, shipped_accounts.account(cluster, "admission"))
+
+
+def _taken(ground: Ground, side: Side, name: str) -> Turn:
+    """One turn, from its start to its end."""
+    [port] = free_ports(1)
+    certificate, key = ground.authority.server("webhook", "127.0.0.1").save(ground.directory, name)
+    authority = ground.authority.pair.certificate
+    (ground.directory / f"{name}.ca").write_bytes(authority)
+    taskset = shutil.which("taskset") or "/usr/bin/taskset"
+    command = (taskset, "-c", str(ground.cores[0]), *side.command)
+    flags = [
+        *(f"--port={port}", f"--tls-cert-file={certificate}", f"--tls-private-key={key}"),
+        *(f"--client-ca-file={ground.directory / f'{name}.ca'}", "--register-webhook=false"),
+        *side.flags,
+    ]
+    sample = ground.bodies[ALIKE][:: SIZE.vpas // SAMPLE]
+    with running(command, side.kubeconfig, ground.directory / f"{name}.log", flags) as controller:
+        sets = until(f"{side.name} to size all pods", lambda: _all_sized(controller, port, sample), 60.0)
+        loads = _loads(ground, side, controller.process.pid, port)
+        resident = resident_megabytes(controller.process.pid)
+        creation = added(ground.cluster, SIZE, port, authority, PAIRS)
+    turn = Turn(sets, loads, resident, creation)
+    _say(f"{name}: {', '.join(f'{each.load.rate:,.0f}/s' for each in loads.values())}, {resident:.0f} MB")
+    return turn
+
+
+def _loads(ground: Ground, side: Side, pid: int, port: int) -> dict[tuple[str, int], Loaded]:
+    found = {}
+    for what, bodies in ground.bodies.items():
+        for concurrency in CONCURRENCIES:
+            before = cpu_seconds(pid)
+            seen = load(port, bodies, concurrency, SECONDS, ground.cores[1])
+            found[what, concurrency] = Loaded(seen, (cpu_seconds(pid) - before) / seen.answered)
+            if missed := seen.reviews - seen.patched:
+                raise CannotMeasure(f"{missed} of {seen.reviews} pods were not sized by {side.name}")
+    return found
+
+
+def _all_sized(controller: Controller, port: int, sample: Sequence[bytes]) -> list[Set] | None:
+    """What is set in each, once both listen and know everything."""
+    controller.process.check()
+    try:
+        found = answers(port, sample)
+    except OSError:
+        return None
+    return found if all(found) else None
+
+
+def _say(line: str) -> None:
+    """Progress is for whoever waits, at once."""
+    print(f"admission_side_by_side: {line}", file=sys.stderr, flush=True)

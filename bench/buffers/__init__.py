@@ -1,0 +1,1 @@
+"""The Buffer controller at rest."""

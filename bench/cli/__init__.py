@@ -1,0 +1,1 @@
+"""Start-up time of the command line."""

@@ -1,0 +1,1 @@
+"""Plans of many Hvpas, and how they serve a load."""

@@ -1,0 +1,1 @@
+"""Fit, packing and the node autoscaler."""

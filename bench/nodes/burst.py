@@ -1,0 +1,115 @@
+"""A cluster of 500 kwok nodes with a Buffer: does a burst that fits it run at once, and when is the Buffer whole again?
+
+On a control plane of its own, with the real scheduler. Each pod takes most of a node, so that a chunk is a node. First
+`trellis nodes` has to order all nodes, for pods and for the Buffer; then as many pods come as there are chunks.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from bench.measurement import ROOT, CannotMeasure, Row, within
+from testbed.control_plane import FULL, ControlPlane
+from testbed.errors import HarnessError
+from testbed.keeper import definitions
+from testbed.scratch import scratch
+
+if TYPE_CHECKING:
+    from support.cluster.nodes import Yard
+
+
+NODES = 500
+CHUNKS = 50
+BOOT = 10.0
+# After the boot time, until a Buffer that was used up says that it is whole again.
+SECONDS = 10.0
+CPU = "3"
+
+_PATIENCE = 180.0
+_EVERY = 0.2
+_BUFFER = "spare"
+
+
+def measure() -> list[Row]:
+    # The yard and the account are those of the tests.
+    sys.path.append(str(ROOT / "tests"))
+    from support.cluster.nodes import Yard, node_controllers  # noqa: PLC0415
+
+    parts = FULL - {"metrics-server"}
+    try:
+        with (
+            scratch() as directory,
+            TemporaryDirectory() as logs,
+            ControlPlane(directory, parts, (), definitions()) as plane,
+            node_controllers(plane.cluster, Path(logs)) as start,
+        ):
+            yard = Yard(plane.cluster, plane.cluster.create_namespace("burst"))
+            yard.declare(maxSize=2 * NODES, bootTime=f"{BOOT:g}s", resources={"cpu": "4", "memory": "16Gi"})
+            start(yard.namespace, "--scan-interval=10s")
+            return _measured(yard)
+    except HarnessError as error:
+        raise CannotMeasure(str(error)) from error
+
+
+def _measured(yard: Yard) -> list[Row]:
+    pods = NODES - CHUNKS
+    began = time.monotonic()
+    yard.deploy("web", pods, cpu=CPU)
+    _add_buffer(yard)
+    _until("all nodes to be there", lambda: yard.is_whole(_BUFFER) and len(yard.running()) == pods)
+    filled = time.monotonic() - began
+    before = set(yard.nodes())
+
+    began = time.monotonic()
+    yard.scale("web", NODES)
+    _until("the burst to run", lambda: len(yard.running()) == NODES)
+    ran = time.monotonic() - began
+    burst = [pod for pod in yard.pods() if pod["spec"]["nodeName"] not in before]
+    # The condition is of a pass after the last of them came.
+    _until("the Buffer to be used up", lambda: len(yard.nodes()) == NODES + CHUNKS)
+    _until("the Buffer to be whole", lambda: yard.is_whole(_BUFFER))
+    whole = time.monotonic() - began
+    refused = _refused(yard)
+    size = f"{NODES} kwok nodes, a Buffer of {CHUNKS} chunks"
+    return [
+        Row(f"{size}: from nothing until all pods run and the Buffer is whole (boot {BOOT:g} s)", f"{filled:.1f} s"),
+        Row(f"{size}, {CHUNKS} pods come: until they run", f"{ran:.1f} s"),
+        Row(f"{size}, {CHUNKS} pods come: on new nodes", f"{len(burst)}", bar="0", met=not burst),
+        Row(f"{size}, {CHUNKS} pods come: refused by the scheduler", f"{refused}", bar="0", met=not refused),
+        within(f"{size}, used up: until it is whole again (boot {BOOT:g} s)", whole, BOOT + SECONDS),
+    ]
+
+
+def _add_buffer(yard: Yard) -> None:
+    from support.cluster.buffers import buffer_path  # noqa: PLC0415
+    from support.cluster.nodes import translated  # noqa: PLC0415
+
+    document, status = translated(_BUFFER, CHUNKS, yard.pod_spec(CPU))
+    yard.cluster.api.create(document, yard.namespace)
+    yard.cluster.api.patch(buffer_path(yard.namespace, _BUFFER) + "/status", {"status": status})
+
+
+def _refused(yard: Yard) -> int:
+    """Pods of the burst of which the scheduler ever said that it has no node; those before it waited for theirs."""
+    newest = sorted(yard.pods(), key=_created)[-CHUNKS:]
+    names = {pod["metadata"]["name"] for pod in newest}
+    events: list[dict[str, Any]] = yard.cluster.api.items(f"/api/v1/namespaces/{yard.namespace}/events")
+    return len({each["involvedObject"]["name"] for each in events if each["reason"] == "FailedScheduling"} & names)
+
+
+def _created(pod: dict[str, Any]) -> str:
+    text: str = pod["metadata"]["creationTimestamp"]
+    return text
+
+
+def _until(what: str, holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + _PATIENCE
+    while not holds():
+        if time.monotonic() > deadline:
+            raise CannotMeasure(f"waited {_PATIENCE:g} s for {what}")
+        time.sleep(_EVERY)

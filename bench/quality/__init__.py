@@ -1,0 +1,1 @@
+"""How well recommenders size recorded and generated usage."""

@@ -1,0 +1,150 @@
+"""How well do the recommenders size? Each replayed over weeks of usage, against the default in the same run.
+
+`python -m bench.quality --traces DIR` reads published traces; without them series are generated. A decision every hour
+from past samples only, through the usage model and the recommenders as they are shipped; the first week, or 40 % of a
+shorter series, is for learning. Prints a table, and draws footprint over risk for every margin.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from bench.measurement import CannotMeasure, Row
+from bench.pictures.frontier import drawn
+from bench.quality.bars import bars, memory_bars
+from bench.quality.generated_usage import generated_traces
+from bench.quality.series import BEGIN, QualitySeries, laid_out
+from bench.quality.tables import cpu_table, memory_table
+from bench.quality.usage_traces import load_traces
+from trellis.core.recommend.declaration import needs_runs
+from trellis.core.recommend.evaluation.margin_curves import (
+    MARGIN_FACTORS,
+    SHIPPED_MARGIN,
+    MarginCurve,
+    build_margin_curve,
+)
+from trellis.core.recommend.evaluation.replay import (
+    RecommenderRule,
+    ReplayClock,
+    ReplayResult,
+    ReplaySettings,
+    replay_rule,
+)
+from trellis.core.recommend.evaluation.scores import SizingScores, compute_scores, score_margins
+from trellis.core.recommend.protocol import Recommender
+from trellis.core.recommend.registry import built_in_recommenders
+from trellis.core.usage.columns import BoolColumn, FloatColumn
+
+# Where a run of all measurements looks for traces.
+TRACES = "TRELLIS_TRACES"
+
+
+class Quality(msgspec.Struct, frozen=True):
+    """What was measured: CPU curves by slice, and for memory the scores of each recommender."""
+
+    curves: dict[str, list[MarginCurve]]
+    memory: dict[str, SizingScores]
+    worth: np.ndarray[tuple[int], np.dtype[np.float64]]
+
+
+def measure() -> list[Row]:
+    directory = os.environ.get(TRACES)
+    found = measured(series_from(Path(directory) if directory else None), replayable())
+    return _rows(found, judged=directory is not None)
+
+
+def replayable() -> dict[str, Recommender]:
+    """What comes with Trellis, but for those that need runs: the series have none."""
+    return {name: each for name, each in built_in_recommenders().items() if not needs_runs(each)}
+
+
+def series_from(directory: Path | None) -> QualitySeries:
+    """What to replay."""
+    return laid_out(load_traces(directory) if directory else generated_traces())
+
+
+def measured(series: QualitySeries, recommenders: Mapping[str, Recommender], *, loudly: bool = False) -> Quality:
+    """Replay every recommender; the first is what the others are held against."""
+    cpu: dict[str, SizingScores] = {}
+    memory: dict[str, SizingScores] = {}
+    for name, recommender in recommenders.items():
+        began = time.perf_counter()
+        cpu[name], memory[name] = _scores(series, recommender)
+        if loudly:
+            print(f"{name}: replayed in {time.perf_counter() - began:.0f} s", file=sys.stderr)
+    base = next(iter(cpu.values()))
+    worth = series.worth * _comparable([each.footprint[SHIPPED_MARGIN] for each in cpu.values()])
+    curves = {
+        title: [build_margin_curve(name, found, base, worth * mask) for name, found in cpu.items()]
+        for title, mask in series.slices.items()
+        if (worth * mask).any()
+    }
+    sized = _comparable([each.footprint for each in memory.values()])
+    return Quality(curves, memory, series.worth * series.with_memory * sized)
+
+
+def _comparable(footprints: Sequence[FloatColumn]) -> BoolColumn:
+    """Series of which every recommender has a footprint: some use nothing at all, or nothing in what is scored."""
+    found: BoolColumn = np.logical_and.reduce([np.isfinite(each) & (each > 0) for each in footprints])
+    return found
+
+
+def _scores(series: QualitySeries, recommender: Recommender) -> tuple[SizingScores, SizingScores]:
+    """Of CPU at every factor, and of memory as it is."""
+    count = series.count
+    killed = np.arange(2 * count) >= count
+    done = replay_rule(
+        series.usage, RecommenderRule(recommender, series.names, ReplayClock(BEGIN)), ReplaySettings(killed=killed)
+    )
+    cpu, memory = (
+        ReplayResult(done.targets[:, part], done.changes[:, part], done.kills[:, part])
+        for part in (slice(count), slice(count, None))
+    )
+    return (
+        score_margins(series.part(0), cpu, MARGIN_FACTORS, series.scored),
+        compute_scores(series.part(1), memory, series.scored),
+    )
+
+
+def _rows(found: Quality, *, judged: bool) -> list[Row]:
+    """Only what was published can judge: generated series are as simple or as hard as they were made."""
+    rows = [*bars(found.curves), *memory_bars(found.memory, found.worth)]
+    return rows if judged else [Row(f"{row.what} (generated)", row.ours) for row in rows]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The exit code is 1 if a bar is missed."""
+    parser = argparse.ArgumentParser(prog="bench.quality", description=__doc__, allow_abbrev=False)
+    parser.add_argument("--traces", type=Path, help="a directory with sets of traces; without it series are generated")
+    parser.add_argument("--svg", type=Path, default=Path("quality.svg"), help="where to draw the frontier")
+    parser.add_argument("--only", default="", help="recommenders beside the default, separated by commas")
+    given = parser.parse_args(arguments)
+    known = replayable()
+    wanted = [name for name in given.only.split(",") if name] or [name for name in known if name != "default"]
+    try:
+        series = series_from(given.traces)
+    except CannotMeasure as error:
+        print(error, file=sys.stderr)
+        return 2
+    found = measured(series, {name: known[name] for name in ("default", *wanted)}, loudly=True)
+    for title, curves in found.curves.items():
+        print(f"\nCPU, {title}\n{cpu_table(curves)}")
+    print(f"\nMemory\n{memory_table(found.memory, found.worth)}")
+    given.svg.write_text(drawn(found.curves), encoding="utf-8")
+    rows = _rows(found, judged=given.traces is not None)
+    from bench.__main__ import table  # noqa: PLC0415 - which lists this module among its measurements
+
+    print(f"\nBars\n{table(rows)}\n\ndrawn to {given.svg}")
+    return 1 if any(row.met is False for row in rows) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

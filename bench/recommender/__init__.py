@@ -1,0 +1,1 @@
+"""The recommender's pass, alone and beside upstream's."""

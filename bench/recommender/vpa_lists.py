@@ -1,0 +1,161 @@
+"""What does the API server say of so many VPAs? Lists as they are sent, drawn from numbers alone.
+
+Every VPA has a Deployment with one ReplicaSet, a third of them a policy, and all of them a week of history. A process
+of its own makes the lists, so that whoever measures memory has what a recommender has, and no more.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from multiprocessing.connection import Connection
+from typing import Any, TypeAlias
+
+import msgspec
+
+from bench.recommender.usage import START, Size, Usage, labels_of, namespace_of
+from bench.recommender.week_of_history import checkpoint
+from trellis.kube.transport.requests import PAGE_SIZE
+
+Json: TypeAlias = dict[str, Any]
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """A page of a list, by the name of its kind, as it is in that minute."""
+
+    kind: str
+    minute: int = 0
+    page: int = 0
+
+
+Lists: TypeAlias = Callable[[Asked], bytes]
+
+USAGE = "PodMetrics"
+REPLACEMENTS = "replacements"  # the pods that came in that minute; usage is theirs from then on
+
+
+@contextmanager
+def lists_of(size: Size) -> Iterator[Lists]:
+    """Somebody to ask for lists, who works only while we wait; what is beyond the last page is empty."""
+    spawning = multiprocessing.get_context("spawn")
+    ours, theirs = spawning.Pipe()
+    process = spawning.Process(target=_serve, args=(theirs, size), daemon=True)
+    process.start()
+    theirs.close()  # so that we learn of its end
+
+    def ask(asked: Asked) -> bytes:
+        ours.send(asked)
+        return ours.recv_bytes()
+
+    try:
+        yield ask
+    finally:
+        process.kill()
+        process.join()
+
+
+def pages(ask: Lists, kind: str) -> Iterator[bytes]:
+    """All pages of a kind."""
+    number = 0
+    while page := ask(Asked(kind, page=number)):
+        yield page
+        number += 1
+
+
+def _serve(connection: Connection, size: Size) -> None:
+    usage, documents = Usage(size), _Documents(size)
+    while True:
+        asked: Asked = connection.recv()
+        if asked.kind == USAGE:
+            connection.send_bytes(usage.list_at(asked.minute))
+        elif asked.kind == REPLACEMENTS:
+            usage.replace(asked.minute)
+            connection.send_bytes(documents.new_pods(asked.minute))
+        else:
+            connection.send_bytes(documents.page(asked))
+
+
+class _Documents:
+    def __init__(self, size: Size) -> None:
+        self._size = size
+        self._usual = size.usual()
+        self._kinds: dict[str, tuple[int, Callable[[int], Json]]] = {
+            "VerticalPodAutoscaler": (size.vpas, _vpa),
+            "Deployment": (size.vpas, _deployment),
+            "ReplicaSet": (size.vpas, _replica_set),
+            "Pod": (size.all_pods, self._pod),
+            "VerticalPodAutoscalerCheckpoint": (size.vpas * size.containers, self._checkpoint),
+        }
+
+    def page(self, asked: Asked) -> bytes:
+        count, make = self._kinds.get(asked.kind, (0, _vpa))
+        begin = asked.page * PAGE_SIZE
+        return _list([make(number) for number in range(begin, min(begin + PAGE_SIZE, count))])
+
+    def new_pods(self, minute: int) -> bytes:
+        return _list([self._pod(pod, minute) for pod in self._size.replaced(minute)])
+
+    def _pod(self, pod: int, minute: int = 0) -> Json:
+        vpa, name = pod // self._size.pods, self._size.pod_name(pod, minute)
+        resources = {"requests": {"cpu": "100m", "memory": f"{64 * (1 + vpa % 16)}Mi"}, "limits": {"memory": "2Gi"}}
+        containers = [{"name": each, "resources": resources} for each in self._size.names]
+        return {
+            "metadata": _metadata(vpa, name, _owner("ReplicaSet", f"web-{vpa}-5d")) | {"labels": labels_of(vpa)},
+            "spec": {"containers": containers},
+            "status": {
+                "phase": "Running",
+                "conditions": [{"type": "PodScheduled", "status": "True"}, {"type": "Ready", "status": "True"}],
+                "containerStatuses": containers,
+            },
+        }
+
+    def _checkpoint(self, number: int) -> Json:
+        vpa, container = divmod(number, self._size.containers)
+        cores, memory = self._usual[:, vpa, container].tolist()
+        name = self._size.names[container]
+        document: Json = checkpoint(f"web-{vpa}", name, cores, memory, datetime.fromtimestamp(START, UTC))
+        document["metadata"]["namespace"] = namespace_of(vpa)
+        return document
+
+
+def _vpa(vpa: int) -> Json:
+    spec: Json = {"targetRef": _owner("Deployment", f"web-{vpa}"), "updatePolicy": {"updateMode": "InPlaceOrRecreate"}}
+    if vpa % 3 == 0:
+        policy = {
+            "containerName": "*",
+            "minAllowed": {"cpu": "50m", "memory": "64Mi"},
+            "maxAllowed": {"cpu": "1", "memory": "1Gi"},
+        }
+        spec["resourcePolicy"] = {"containerPolicies": [policy]}
+    return {"metadata": _metadata(vpa, f"web-{vpa}"), "spec": spec}
+
+
+def _deployment(vpa: int) -> Json:
+    return {"metadata": _metadata(vpa, f"web-{vpa}"), "spec": {"selector": {"matchLabels": labels_of(vpa)}}}
+
+
+def _replica_set(vpa: int) -> Json:
+    metadata = _metadata(vpa, f"web-{vpa}-5d", _owner("Deployment", f"web-{vpa}"))
+    return {"metadata": metadata, "spec": {"selector": {"matchLabels": labels_of(vpa)}}}
+
+
+def _metadata(vpa: int, name: str, *owners: Json) -> Json:
+    return {
+        "name": name,
+        "namespace": namespace_of(vpa),
+        "uid": f"5e0c7f0a-2b5d-4d1c-{name}",
+        "resourceVersion": str(1_000_000 + vpa),
+        "generation": 1,
+        "creationTimestamp": "2026-09-01T08:00:00Z",
+        "ownerReferences": [owner | {"uid": f"5e0c7f0a-2b5d-4d1c-{vpa}", "controller": True} for owner in owners],
+    }
+
+
+def _owner(kind: str, name: str) -> Json:
+    return {"apiVersion": "apps/v1", "kind": kind, "name": name}
+
+
+def _list(items: Sequence[Json]) -> bytes:
+    return msgspec.json.encode({"metadata": {}, "items": items}) if items else b""

@@ -1,0 +1,1 @@
+"""Backtests and closed loops."""

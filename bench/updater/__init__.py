@@ -1,0 +1,1 @@
+"""The updater's pass, alone and beside upstream's."""

@@ -1,0 +1,252 @@
+"""100,000 pods in 20,000 VPAs, two containers each, none of which needs anything: what does a pass of the updater cost?
+
+Every workload has a size of its own and is governed in one of three modes, some with requirements or policies. A third
+are in a namespace with LimitRanges, and all pods are old, so that only their size keeps them as they are. Objects are
+put as the watch brings them; a pass is what `trellis updater` does each minute, but for asking the API server.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+
+from bench.client.pod_list import peak_megabytes
+from bench.measurement import CannotMeasure, Row, in_ms, within
+from trellis.api.kinds.vpa import VerticalPodAutoscaler
+from trellis.api.kube.pods import Pod
+from trellis.api.kube.policies import LimitRange
+from trellis.api.kube.workloads import Deployment, ReplicaSet
+from trellis.base.garbage_collection import freeze_live_objects, pause_garbage_collection
+from trellis.controllers.updater.metrics import UPDATER_METRICS, UpdaterMetrics
+from trellis.controllers.updater.transforms import transform_pod
+from trellis.core.resize import (
+    NodeHeadroom,
+    PlanningBatch,
+    PlanResult,
+    UpdateMemory,
+    UpdatePlanner,
+    UpdateSettings,
+    WorkloadCache,
+)
+from trellis.core.sizing.governors import Governor, compile_vpa_governor
+from trellis.runtime.telemetry.metrics import Metrics
+
+WORKLOADS = 20_000
+PODS = 5
+ROUNDS = 5
+# Planned for at once, as the updater does it.
+AT_ONCE = 1024
+# The bar of the whole.
+SECONDS = 1.0
+
+NOW = 1_800_000_000.0
+_MODES = ("Recreate", "InPlaceOrRecreate", "InPlace")
+_MIB = 1 << 20
+_RANGE = {"type": "Container", "max": {"cpu": "64", "memory": "256Gi"}, "min": {"cpu": "1m", "memory": "1Mi"}}
+_LIMITS = msgspec.convert({"spec": {"limits": [_RANGE]}}, LimitRange)
+
+Json = dict[str, Any]
+
+
+def measure() -> list[Row]:
+    world = _World()
+    spent = world.fill()
+    freeze_live_objects()  # as the process does it once all objects are seen, and after its first pass
+    first = _timed(world.run_pass)
+    freeze_live_objects()
+    idle = min(_timed(world.run_pass) for _ in range(ROUNDS))
+    size = f"{WORKLOADS * PODS:,} pods in {WORKLOADS:,} VPAs"
+    rows = [
+        within(f"{size}, nothing to do: a pass (peer: the first, with a plan for each)", idle, SECONDS, first),
+        Row(f"{size}, all put", in_ms(spent)),
+    ]
+    rows += [Row(f"updater: {what}", f"{seconds * 1e6:.0f} us") for what, seconds in world.changes()]
+    rows.append(Row(f"{size}: memory of the process, at most", f"{peak_megabytes():,.0f} MB"))
+    return rows
+
+
+class _World:
+    """The updater without its connections."""
+
+    def __init__(self) -> None:
+        settings = UpdateSettings()
+        self._gathering = WorkloadCache()
+        self._memory = UpdateMemory(self._gathering, settings)
+        self._planner = UpdatePlanner(settings, NodeHeadroom(must_know=False))
+        self._counting = UpdaterMetrics(Metrics(UPDATER_METRICS, about_process=False))
+        self._gathering.on_change = self._memory.changed
+        self._pods: dict[tuple[str, str], Pod] = {}
+
+    def fill(self) -> float:
+        """Put everything, which takes so many seconds; making it does not count."""
+        for number in range(0, 400, 3):
+            self._gathering.put_limits(f"team-{number}", [_LIMITS])
+        return sum(map(self._fill_one, range(WORKLOADS)))
+
+    def _fill_one(self, at: int) -> float:
+        namespace, governor = f"team-{at % 400}", governor_of(at)
+        deployment, replica_set = _controllers(at)
+        pods = [transform_pod(pod_of(at, number)) for number in range(PODS)]
+        start = time.perf_counter()
+        put = self._gathering
+        put.put_governor("VerticalPodAutoscaler", (namespace, f"web-{at}"), governor)
+        put.put_workload("Deployment", (namespace, f"web-{at}"), None, deployment)
+        put.put_workload("ReplicaSet", (namespace, replica_set.metadata.name), None, replica_set)
+        for pod in pods:
+            key = (namespace, pod.metadata.name)
+            self._pods[key] = pod
+            put.put_pod(key, None, pod)
+        return time.perf_counter() - start
+
+    def run_pass(self) -> None:
+        """Look at everything that is not at rest."""
+        self._counting.begin_pass()
+        workloads = self._memory.restless(self._gathering.governed.workloads())
+        self._planner.forget(self._pods.values())
+        for begin in range(0, len(workloads), AT_ONCE):
+            batch = self._memory.batch(workloads[begin : begin + AT_ONCE], NOW)
+            for planned in self._made(batch):
+                if planned.error is not None or planned.plan.actions or not planned.gathered.pods:
+                    raise CannotMeasure(f"{planned.gathered.workload} needs something, and none should: {planned}")
+                self._memory.decided(planned)
+                self._counting.planned(planned.gathered, planned.plan)
+        self._counting.full_pass(dict(self._counting.looks))
+
+    def _made(self, batch: PlanningBatch) -> list[PlanResult]:
+        with pause_garbage_collection():
+            return self._planner.plan_all(batch)
+
+    def changes(self) -> Iterator[tuple[str, float]]:
+        """What one thing costs that changes, on the average of many."""
+        some = range(0, WORKLOADS, WORKLOADS // 500)
+        advised = {at: governor_of(at, more=1) for at in some}
+        grown = {at: transform_pod(pod_of(at, 1, more=-50)) for at in some}
+
+        def put_advice(at: int) -> None:
+            self._gathering.put_governor("VerticalPodAutoscaler", (f"team-{at % 400}", f"web-{at}"), advised[at])
+
+        def put_pod(at: int) -> None:
+            key = (f"team-{at % 400}", grown[at].metadata.name)
+            self._gathering.put_pod(key, self._pods[key], grown[at])
+
+        yield "a VPA with other advice, put", _each(some, put_advice)
+        yield "a pod of another size, put", _each(some, put_pod)
+        workloads = self._memory.restless(self._gathering.governed.workloads())
+        if len(workloads) != len(some):
+            raise CannotMeasure(f"{len(workloads)} workloads are to be looked at, and {len(some)} have changed")
+        acting: list[int] = []
+
+        def plan() -> None:
+            plans = self._made(self._memory.batch(workloads, NOW))
+            acting.append(sum(bool(each.plan.actions) for each in plans))
+
+        yield "a workload gathered and planned for", _timed(plan) / len(some)
+        if not acting[0]:
+            raise CannotMeasure("nothing is done about pods that need something")
+
+
+def _timed(work: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def _each(some: range, work: Callable[[int], object]) -> float:
+    start = time.perf_counter()
+    for at in some:
+        work(at)
+    return (time.perf_counter() - start) / len(some)
+
+
+def _controllers(at: int) -> tuple[Deployment, ReplicaSet]:
+    selector: Json = {"matchLabels": {"app": f"web-{at}"}}
+    metadata: Json = {"namespace": f"team-{at % 400}", "name": f"web-{at}"}
+    owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": f"web-{at}", "controller": True}
+    below = {**metadata, "name": f"web-{at}-5d{at:07x}", "ownerReferences": [owner]}
+    return (
+        msgspec.convert({"metadata": metadata, "spec": {"selector": selector}}, Deployment),
+        msgspec.convert({"metadata": below, "spec": {"replicas": PODS, "selector": selector}}, ReplicaSet),
+    )
+
+
+def governor_of(at: int, *, more: int = 0) -> Governor:
+    """What governs a workload; with `more`, another recommendation, still within what is worth nothing."""
+    recommended = [
+        {
+            "containerName": name,
+            "target": _amounts(at, more),
+            "lowerBound": _amounts(at, -20),
+            "upperBound": _amounts(at, 20),
+        }
+        for name in ("app", "proxy")
+    ]
+    policy: Json = {"updateMode": _MODES[at % len(_MODES)]}
+    if at % 10 == 0:
+        policy["evictionRequirements"] = [
+            {"resources": ["cpu", "memory"], "changeRequirement": "TargetHigherThanRequests"}
+        ]
+    spec: Json = {"targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": f"web-{at}"}}
+    spec["updatePolicy"] = policy
+    if at % 4 == 0:
+        spec["resourcePolicy"] = {"containerPolicies": [{"containerName": "*", "maxAllowed": {"cpu": "8"}}]}
+    document = {
+        "kind": "VerticalPodAutoscaler",
+        "apiVersion": "autoscaling.k8s.io/v1",
+        "metadata": {"name": f"web-{at}", "namespace": f"team-{at % 400}", "uid": f"vpa-{at}"},
+        "spec": spec,
+        "status": {"recommendation": {"containerRecommendations": recommended}},
+    }
+    found = compile_vpa_governor(msgspec.convert(document, VerticalPodAutoscaler))
+    assert found is not None
+    return found
+
+
+def pod_of(at: int, number: int, *, more: int = 0) -> Pod:
+    """A pod of a workload, as the API server would tell; with `more`, of another size."""
+    resources: Json = {"requests": _amounts(at, more)}
+    if at % 2:
+        resources["limits"] = {name: _text(name, 2 * amount) for name, amount in _numbers(at, more).items()}
+    born = "2026-06-01T08:00:00Z"
+    document = {
+        "metadata": {
+            "name": f"web-{at}-5d{at:07x}-{number}",
+            "namespace": f"team-{at % 400}",
+            "uid": f"{at:08x}-0000-4000-a000-{number:012x}",
+            "creationTimestamp": born,
+            "labels": {"app": f"web-{at}"},
+            "annotations": {"vpaObservedContainers": "app, proxy"},
+            "ownerReferences": [
+                {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": f"web-{at}-5d{at:07x}", "controller": True}
+            ],
+        },
+        "spec": {
+            "nodeName": f"node-{(at * PODS + number) % 3000}",
+            "containers": [{"name": name, "resources": resources} for name in ("app", "proxy")],
+        },
+        "status": {
+            "phase": "Running",
+            "startTime": born,
+            "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": born}],
+            "containerStatuses": [{"name": name, "resources": resources} for name in ("app", "proxy")],
+        },
+    }
+    return msgspec.convert(document, Pod)
+
+
+def _numbers(at: int, more: int) -> dict[str, int]:
+    """Millicores and bytes, more by so many percent."""
+    return {
+        "cpu": (100 + at % 3000) * (100 + more) // 100,
+        "memory": (64 + at % 4000) * (100 + more) // 100 * _MIB,
+    }
+
+
+def _amounts(at: int, more: int) -> dict[str, str]:
+    return {name: _text(name, amount) for name, amount in _numbers(at, more).items()}
+
+
+def _text(name: str, amount: int) -> str:
+    return f"{amount}m" if name == "cpu" else f"{amount // _MIB}Mi"

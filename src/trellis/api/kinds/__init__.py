@@ -1,0 +1,1 @@
+"""Our own kinds, one module each, declared field by field."""

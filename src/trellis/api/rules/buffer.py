@@ -1,0 +1,351 @@
+"""Validation rules of the Buffer: its capacity, target, type, schedule and pod selector."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from trellis.api.kinds.buffer import (
+    ACTIVE_CAPACITY,
+    BufferCapacity,
+    BufferPodSelector,
+    BufferPodSpec,
+    BufferSchedule,
+    BufferSpec,
+    NodeClassCapacity,
+    PercentCapacity,
+    ReplicaCapacity,
+    ReplicaShorthand,
+    ScheduleWindow,
+)
+from trellis.api.problems import FORBIDDEN, INVALID, REQUIRED, SUSPICIOUS, MapKey, ValidationProblem
+from trellis.api.schema.fields import Rule, rule
+from trellis.base.cron import CronSchedule
+from trellis.base.durations import parse_duration
+from trellis.base.errors import InvalidInput
+from trellis.base.quantities import Quantity
+
+
+def exactly_one(given: dict[str, object]) -> Iterator[ValidationProblem]:
+    """One problem unless exactly one of the named fields is there."""
+    present = [name for name, value in given.items() if value is not None]
+    names = ", ".join(given)
+    if not present:
+        yield ValidationProblem((), REQUIRED, f"exactly one of {names} must be given")
+    for name in present[1:]:
+        yield ValidationProblem((name,), FORBIDDEN, f"exactly one of {names} may be given, and {present[0]} is")
+
+
+@rule(
+    BufferCapacity,
+    "replicas",
+    "nodeClass",
+    "pods",
+    says="exactly one of replicas, nodeClass, pods must be given",
+    cel="(has(self.replicas) ? 1 : 0) + (has(self.nodeClass) ? 1 : 0) + (has(self.pods) ? 1 : 0) == 1",
+)
+def one_capacity(capacity: BufferCapacity) -> Iterator[ValidationProblem]:
+    """The three ways to state room exclude one another."""
+    yield from exactly_one({"replicas": capacity.replicas, "nodeClass": capacity.node_class, "pods": capacity.pods})
+
+
+@rule(
+    ReplicaCapacity,
+    "exactly",
+    "percent",
+    says="exactly one of exactly, percent must be given",
+    cel="has(self.exactly) != has(self.percent)",
+)
+def one_replica_count(capacity: ReplicaCapacity) -> Iterator[ValidationProblem]:
+    """A number or a share, not both."""
+    yield from exactly_one({"exactly": capacity.exactly, "percent": capacity.percent})
+
+
+def _ordered_counts(counts: PercentCapacity | ReplicaShorthand) -> Iterator[ValidationProblem]:
+    low, high = counts.min_count, counts.max_count
+    if low is not None and high is not None and low > high:
+        yield ValidationProblem(("maxCount",), INVALID, f"must not be below minCount, which is {low}", high)
+
+
+_COUNTS_CEL = "!has(self.minCount) || !has(self.maxCount) || self.minCount <= self.maxCount"
+
+
+@rule(PercentCapacity, "minCount", "maxCount", says="minCount is above maxCount", cel=_COUNTS_CEL)
+def percent_bounds_are_ordered(capacity: PercentCapacity) -> Iterator[ValidationProblem]:
+    """No count lies between a minimum and a lower maximum."""
+    yield from _ordered_counts(capacity)
+
+
+@rule(ReplicaShorthand, "minCount", "maxCount", says="minCount is above maxCount", cel=_COUNTS_CEL)
+def shorthand_bounds_are_ordered(capacity: ReplicaShorthand) -> Iterator[ValidationProblem]:
+    """The same in the shorthand."""
+    yield from _ordered_counts(capacity)
+
+
+@rule(
+    NodeClassCapacity,
+    "totalCpu",
+    "totalMem",
+    says="totalCpu and totalMem must be above zero",
+    cel=(
+        "quantity(string(self.totalCpu)).isGreaterThan(quantity('0')) && "
+        "quantity(string(self.totalMem)).isGreaterThan(quantity('0'))"
+    ),
+)
+def totals_are_above_zero(capacity: NodeClassCapacity) -> Iterator[ValidationProblem]:
+    """A chunk needs both resources; a total of zero leaves none."""
+    for name, total in (("totalCpu", capacity.total_cpu), ("totalMem", capacity.total_mem)):
+        if total is not None and not Quantity.parse(total):
+            yield ValidationProblem((name,), INVALID, "must be above zero", total)
+
+
+@rule(
+    NodeClassCapacity,
+    "totalCpu",
+    "totalMem",
+    "perChunkResources",
+    says="a chunk must not exceed a total",
+    cel=(
+        "!has(self.perChunkResources) || ((!('cpu' in self.perChunkResources) || "
+        "quantity(string(self.perChunkResources['cpu'])).compareTo(quantity(string(self.totalCpu))) <= 0) && "
+        "(!('memory' in self.perChunkResources) || "
+        "quantity(string(self.perChunkResources['memory'])).compareTo(quantity(string(self.totalMem))) <= 0))"
+    ),
+)
+def chunk_fits_the_totals(capacity: NodeClassCapacity) -> Iterator[ValidationProblem]:
+    """Not one chunk of that size would be within the limits."""
+    chunk = capacity.per_chunk_resources or {}
+    for resource, name, total in (
+        ("cpu", "totalCpu", capacity.total_cpu),
+        ("memory", "totalMem", capacity.total_mem),
+    ):
+        size = chunk.get(resource)
+        if size is not None and total is not None and Quantity.parse(size) > Quantity.parse(total):
+            rule_text = f"must not exceed {name}, which is {total}"
+            yield ValidationProblem(("perChunkResources", MapKey(resource)), INVALID, rule_text, size)
+
+
+@rule(NodeClassCapacity, "perChunkResources", says="a chunk must have cpu or memory above zero")
+def chunk_is_not_empty(capacity: NodeClassCapacity) -> Iterator[ValidationProblem]:
+    """Any number of empty chunks would fit, so the Buffer would have no size."""
+    chunk = capacity.per_chunk_resources
+    if chunk is None:
+        return
+    if not any(Quantity.parse(chunk.get(resource, 0)) for resource in ("cpu", "memory")):
+        yield ValidationProblem(("perChunkResources",), INVALID, "must have cpu or memory above zero", chunk)
+
+
+@rule(BufferPodSpec, "containers", says="requests and limits must be quantities, and each container needs a name")
+def containers_can_be_read(spec: BufferPodSpec) -> Iterator[ValidationProblem]:
+    """A pod that cannot be read has no size, and the Buffer would never become ready."""
+    for index, container in enumerate(spec.containers or ()):
+        if not container.get("name"):
+            yield ValidationProblem(("containers", index, "name"), REQUIRED, "name must be given")
+        resources = container.get("resources")
+        if isinstance(resources, dict):
+            yield from (each.below(("containers", index, "resources")) for each in _resource_problems(resources))
+
+
+def _resource_problems(resources: dict[str, Any]) -> Iterator[ValidationProblem]:
+    for part in ("requests", "limits"):
+        amounts = resources.get(part)
+        for name, amount in amounts.items() if isinstance(amounts, dict) else ():
+            try:
+                if Quantity.parse(amount) < Quantity.ZERO:
+                    yield ValidationProblem((part, MapKey(name)), INVALID, "must not be negative", amount)
+            except InvalidInput as error:
+                yield ValidationProblem((part, MapKey(name)), INVALID, error.rule, amount)
+    if resources.get("claims"):
+        yield ValidationProblem(
+            ("claims",), SUSPICIOUS, "room for devices cannot be kept, so the Buffer never becomes ready"
+        )
+
+
+CAPACITY_RULES: tuple[Rule[Any], ...] = (
+    one_capacity,
+    one_replica_count,
+    percent_bounds_are_ordered,
+    shorthand_bounds_are_ordered,
+    totals_are_above_zero,
+    chunk_fits_the_totals,
+    chunk_is_not_empty,
+    containers_can_be_read,
+)
+
+
+OWN_TYPE_PREFIX = "buffer.x-k8s.io/"
+# Kinds that are certainly workloads, or certainly classes of nodes; others may be either.
+WORKLOAD_KINDS = frozenset({"Deployment", "ReplicaSet", "StatefulSet", "Job", "ReplicationController"})
+NODE_CLASS_KINDS = frozenset({"NodePool", "ComputeClass", "CustomComputeClass", "MachineDeployment", "KwokNodeGroup"})
+
+
+@rule(
+    BufferSpec,
+    "capacity",
+    "replicaBasedBufferSpec",
+    "nodeClassBufferSpec",
+    says="exactly one of capacity, replicaBasedBufferSpec, nodeClassBufferSpec must be given",
+    cel=(
+        "(has(self.capacity) ? 1 : 0) + (has(self.replicaBasedBufferSpec) ? 1 : 0) + "
+        "(has(self.nodeClassBufferSpec) ? 1 : 0) == 1"
+    ),
+)
+def capacity_is_spelled_once(spec: BufferSpec) -> Iterator[ValidationProblem]:
+    """A shorthand stands for `capacity`; beside it one of them would be ignored."""
+    yield from exactly_one(
+        {
+            "capacity": spec.capacity,
+            "replicaBasedBufferSpec": spec.replica_based_buffer_spec,
+            "nodeClassBufferSpec": spec.node_class_buffer_spec,
+        }
+    )
+
+
+@rule(
+    BufferSpec,
+    "targetRef",
+    "capacity",
+    "replicaBasedBufferSpec",
+    says="capacity.replicas needs a targetRef",
+    cel=(
+        "has(self.targetRef) || !((has(self.capacity) && has(self.capacity.replicas)) || "
+        "has(self.replicaBasedBufferSpec))"
+    ),
+)
+def replicas_need_a_target(spec: BufferSpec) -> Iterator[ValidationProblem]:
+    """Room for further pods of what?"""
+    wants = spec.replica_based_buffer_spec is not None or (spec.capacity and spec.capacity.replicas is not None)
+    if wants and spec.target_ref is None:
+        yield ValidationProblem(("targetRef",), REQUIRED, "required with capacity.replicas")
+
+
+@rule(
+    BufferSpec,
+    "targetRef",
+    "capacity",
+    "nodeClassBufferSpec",
+    says="capacity.nodeClass needs a targetRef or a nodeSelector",
+    cel=(
+        "has(self.targetRef) || ((!has(self.capacity) || !has(self.capacity.nodeClass) || "
+        "has(self.capacity.nodeClass.nodeSelector) && size(self.capacity.nodeClass.nodeSelector) > 0) && "
+        "(!has(self.nodeClassBufferSpec) || "
+        "has(self.nodeClassBufferSpec.nodeSelector) && size(self.nodeClassBufferSpec.nodeSelector) > 0))"
+    ),
+)
+def node_class_is_named(spec: BufferSpec) -> Iterator[ValidationProblem]:
+    """Room on which nodes?"""
+    node_class = spec.capacity.node_class if spec.capacity else None
+    for capacity in (node_class, spec.node_class_buffer_spec):
+        if capacity is not None and spec.target_ref is None and not capacity.node_selector:
+            yield ValidationProblem(
+                ("targetRef",), REQUIRED, "required with capacity.nodeClass, unless it has a nodeSelector"
+            )
+
+
+@rule(
+    BufferSpec,
+    "targetRef",
+    "capacity",
+    says="capacity.pods must not have a targetRef",
+    cel="!(has(self.targetRef) && has(self.capacity) && has(self.capacity.pods))",
+)
+def pods_need_no_target(spec: BufferSpec) -> Iterator[ValidationProblem]:
+    """The pods are given; a target would have nothing to say."""
+    if spec.target_ref is not None and spec.capacity and spec.capacity.pods is not None:
+        yield ValidationProblem(("targetRef",), FORBIDDEN, "must not be given with capacity.pods")
+
+
+@rule(
+    BufferSpec,
+    "targetRef",
+    "capacity",
+    "replicaBasedBufferSpec",
+    "nodeClassBufferSpec",
+    says="target of another kind",
+)
+def target_goes_with_the_capacity(spec: BufferSpec) -> Iterator[ValidationProblem]:
+    """A known kind of the wrong sort will never become ready; a kind we do not know may be of the right one."""
+    if spec.target_ref is None:
+        return
+    kind = spec.target_ref.kind
+    by_replicas = spec.replica_based_buffer_spec is not None or (spec.capacity and spec.capacity.replicas is not None)
+    by_class = spec.node_class_buffer_spec is not None or (spec.capacity and spec.capacity.node_class is not None)
+    if by_replicas and kind in NODE_CLASS_KINDS:
+        yield ValidationProblem(("targetRef", "kind"), SUSPICIOUS, f"{kind} is a class of nodes and has no replicas")
+    if by_class and kind in WORKLOAD_KINDS:
+        yield ValidationProblem(("targetRef", "kind"), SUSPICIOUS, f"{kind} is a workload and not a class of nodes")
+
+
+@rule(BufferSpec, "type", says="a type nobody provisions")
+def type_is_known(spec: BufferSpec) -> Iterator[ValidationProblem]:
+    """Other providers have types of their own; under our prefix there is one."""
+    if spec.type and spec.type.startswith(OWN_TYPE_PREFIX) and spec.type != ACTIVE_CAPACITY:
+        yield ValidationProblem(
+            ("type",),
+            SUSPICIOUS,
+            f'"{spec.type}" is not known; the only type we provision is {ACTIVE_CAPACITY}',
+        )
+
+
+@rule(BufferSpec, "recreationStrategy", "podSelector", says="a podSelector without effect")
+def selector_has_an_effect(spec: BufferSpec) -> Iterator[ValidationProblem]:
+    """A Buffer that is kept empty is filled by nobody."""
+    if spec.pod_selector is not None and spec.recreation_strategy not in {"KeepMinimum", "keep-minimum"}:
+        yield ValidationProblem(("podSelector",), SUSPICIOUS, "has an effect with recreationStrategy KeepMinimum only")
+
+
+@rule(ScheduleWindow, "start", says="start must be a cron expression")
+def start_is_a_cron_expression(window: ScheduleWindow) -> Iterator[ValidationProblem]:
+    """A window that never starts would silently switch the Buffer off."""
+    try:
+        CronSchedule.parse(window.start)
+    except InvalidInput as error:
+        yield ValidationProblem(("start",), INVALID, error.rule, window.start)
+
+
+@rule(
+    ScheduleWindow,
+    "duration",
+    says="duration must be longer than 0s",
+    cel="duration(self.duration) > duration('0s')",
+)
+def window_has_a_length(window: ScheduleWindow) -> Iterator[ValidationProblem]:
+    """The same for a window without length."""
+    if window.duration is not None and not parse_duration(window.duration).nanos:
+        yield ValidationProblem(("duration",), INVALID, "must be longer than 0s", window.duration)
+
+
+@rule(BufferSchedule, "timeZone", says="timeZone must be an IANA name")
+def time_zone_exists(schedule: BufferSchedule) -> Iterator[ValidationProblem]:
+    """An unknown zone cannot be guessed."""
+    if schedule.time_zone is None:
+        return
+    try:
+        CronSchedule.parse("0 0 * * *", schedule.time_zone)
+    except InvalidInput as error:
+        yield ValidationProblem(("timeZone",), INVALID, error.rule, schedule.time_zone)
+
+
+@rule(BufferPodSelector, "matchLabels", "matchExpressions", says="a selector that cannot be used")
+def selector_is_valid(selector: BufferPodSelector) -> Iterator[ValidationProblem]:
+    """Labels have rules of their own, and so have operators."""
+    try:
+        selector.selector()
+    except InvalidInput as error:
+        yield ValidationProblem((), INVALID, error.rule, error.value)
+
+
+BUFFER_RULES: tuple[Rule[Any], ...] = (
+    *CAPACITY_RULES,
+    capacity_is_spelled_once,
+    replicas_need_a_target,
+    node_class_is_named,
+    pods_need_no_target,
+    target_goes_with_the_capacity,
+    type_is_known,
+    selector_has_an_effect,
+    start_is_a_cron_expression,
+    window_has_a_length,
+    time_zone_exists,
+    selector_is_valid,
+)

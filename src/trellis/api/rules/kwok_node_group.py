@@ -1,0 +1,155 @@
+"""Validation rules of the KwokNodeGroup, and of the nodes that are made from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from trellis.api.kinds.kwok_node_group import (
+    GROUP_LABEL,
+    KWOK_KEY,
+    STARTING_TAINT,
+    GroupFailure,
+    GroupFailureMode,
+    KwokNodeGroupSpec,
+)
+from trellis.api.problems import DUPLICATE, FORBIDDEN, INVALID, REQUIRED, MapKey, Path, ValidationProblem
+from trellis.api.schema.fields import Rule, rule
+from trellis.base.durations import parse_span
+from trellis.base.errors import InvalidInput
+from trellis.base.names import check_dns_label, check_dns_subdomain, check_label_key, check_label_value
+from trellis.base.quantities import Quantity
+
+# A node is called after its group, with a dash and a number of at most seven digits, and its label
+# `kubernetes.io/hostname` has room for 63 characters.
+LONGEST_NAME: Final = 55
+LONGEST_BOOT: Final = "1d"
+
+_NEEDED: Final = ("cpu", "memory")
+_KNOWN: Final = ("cpu", "memory", "pods", "ephemeral-storage")
+_OWN_LABELS: Final = (GROUP_LABEL, "kubernetes.io/hostname", KWOK_KEY)
+
+
+def name_problems(metadata: object) -> list[ValidationProblem]:
+    """What is wrong with a group's name beyond the rules for all names."""
+    written = metadata if isinstance(metadata, Mapping) else {}
+    name = written.get("name")
+    if not isinstance(name, str) or not name:
+        if "generateName" not in written:
+            return []
+        return [ValidationProblem(("metadata", "name"), REQUIRED, "name must be given: nodes are called after it")]
+    wrong = check_dns_label(name) if check_dns_subdomain(name) is None else None
+    if wrong is None and len(name) > LONGEST_NAME:
+        wrong = f"must have at most {LONGEST_NAME} characters, because the names of nodes begin with it"
+    return [ValidationProblem(("metadata", "name"), INVALID, wrong, name)] if wrong else []
+
+
+@rule(KwokNodeGroupSpec, "resources", says="a node has CPU and memory, and resources that there can be")
+def node_has_resources(spec: KwokNodeGroupSpec) -> Iterator[ValidationProblem]:
+    """A node on which nothing fits is of no use."""
+    yield from _shape_problems(("resources",), spec.resources or {})
+
+
+@rule(KwokNodeGroupSpec, "minSize", "maxSize", says="minSize is above maxSize")
+def sizes_are_in_order(spec: KwokNodeGroupSpec) -> Iterator[ValidationProblem]:
+    """No size would do."""
+    if spec.max_size is not None and (spec.min_size or 0) > spec.max_size:
+        yield ValidationProblem(
+            ("minSize",), INVALID, f"must not be above maxSize, which is {spec.max_size}", spec.min_size
+        )
+
+
+@rule(KwokNodeGroupSpec, "labels", says="labels must be valid, and none that each node gets by itself")
+def labels_are_for_all_nodes(spec: KwokNodeGroupSpec) -> Iterator[ValidationProblem]:
+    """A group is recognised by a label, and a node by its name."""
+    for key, value in (spec.labels or {}).items():
+        place: Path = ("labels", MapKey(key))
+        if key in _OWN_LABELS:
+            yield ValidationProblem(place, FORBIDDEN, "is set on each node and must not be given")
+        for wrong, what in ((check_label_key(key), key), (check_label_value(value), value)):
+            if wrong:
+                yield ValidationProblem(place, INVALID, wrong, what)
+
+
+@rule(KwokNodeGroupSpec, "taints", says="taints must be valid, each key and effect once")
+def taints_are_possible(spec: KwokNodeGroupSpec) -> Iterator[ValidationProblem]:
+    """The API server refuses nodes with others."""
+    seen: set[tuple[str, str]] = set()
+    for index, taint in enumerate(spec.taints or ()):
+        for name, wrong, what in (
+            ("key", check_label_key(taint.key), taint.key),
+            ("value", check_label_value(taint.value or ""), taint.value),
+        ):
+            if wrong:
+                yield ValidationProblem(("taints", index, name), INVALID, wrong, what)
+        if taint.key == STARTING_TAINT:
+            yield ValidationProblem(
+                ("taints", index, "key"), FORBIDDEN, "is set while a node starts and must not be given"
+            )
+        if (taint.key, taint.effect) in seen:
+            rule_text = f"there is a taint {taint.key} with effect {taint.effect} already"
+            yield ValidationProblem(("taints", index), DUPLICATE, rule_text, taint.key)
+        seen.add((taint.key, taint.effect))
+
+
+@rule(KwokNodeGroupSpec, "bootTime", says="bootTime is longer than a day")
+def boots_within_a_day(spec: KwokNodeGroupSpec) -> Iterator[ValidationProblem]:
+    """Nobody waits longer, and no clock has to count it."""
+    if spec.boot_time is not None and parse_span(spec.boot_time) > parse_span(LONGEST_BOOT):
+        yield ValidationProblem(("bootTime",), INVALID, f"must be at most {LONGEST_BOOT}", spec.boot_time)
+
+
+@rule(GroupFailure, "how", "resources", says="resources go with OtherShape, and it with them")
+def failure_has_its_shape(failure: GroupFailure) -> Iterator[ValidationProblem]:
+    """Only nodes of another shape need one."""
+    if failure.how == GroupFailureMode.OTHER_SHAPE:
+        if failure.resources is None:
+            yield ValidationProblem(("resources",), REQUIRED, f"must be given with how: {GroupFailureMode.OTHER_SHAPE}")
+        else:
+            yield from _shape_problems(("resources",), failure.resources)
+    elif failure.resources is not None:
+        yield ValidationProblem(("resources",), FORBIDDEN, f"goes with how: {GroupFailureMode.OTHER_SHAPE} alone")
+
+
+def _shape_problems(place: Path, resources: Mapping[str, object]) -> Iterator[ValidationProblem]:
+    for name in _NEEDED:
+        if name not in resources:
+            yield ValidationProblem((*place, MapKey(name)), REQUIRED, f"{name} must be given")
+        elif _is_nothing(resources[name]):
+            yield ValidationProblem((*place, MapKey(name)), INVALID, "must be above zero", resources[name])
+    for name in resources:
+        wrong = check_label_key(name)
+        if wrong is None and name not in _KNOWN and "/" not in name and not name.startswith("hugepages-"):
+            wrong = f"must be one of {', '.join(_KNOWN)}, hugepages-<size>, or have a domain, as in example.com/gpu"
+        if wrong:
+            yield ValidationProblem((*place, MapKey(name)), INVALID, wrong, name)
+        elif name not in ("cpu", "memory") and not _is_whole(resources[name]):
+            yield ValidationProblem((*place, MapKey(name)), INVALID, "must be a whole number", resources[name])
+
+
+def _is_nothing(amount: object) -> bool:
+    read = _read(amount)
+    return read is not None and not read
+
+
+def _is_whole(amount: object) -> bool:
+    read = _read(amount)
+    return read is None or read.is_whole_unit
+
+
+def _read(amount: object) -> Quantity | None:
+    """What it is; None where its own field has said already that it is nothing."""
+    try:
+        return Quantity.parse(amount)
+    except InvalidInput:
+        return None
+
+
+KWOK_NODE_GROUP_RULES: tuple[Rule[Any], ...] = (
+    node_has_resources,
+    sizes_are_in_order,
+    labels_are_for_all_nodes,
+    taints_are_possible,
+    boots_within_a_day,
+    failure_has_its_shape,
+)

@@ -1,0 +1,312 @@
+"""Validation rules of the Scenario: times, node groups, autoscalers, policies, variants and faults."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, TypeVar
+
+import msgspec
+
+from trellis.api.kinds.hvpa import HvpaSpec
+from trellis.api.kinds.kwok_node_group import GROUP_LABEL
+from trellis.api.problems import (
+    DUPLICATE,
+    FORBIDDEN,
+    INVALID,
+    REQUIRED,
+    SUSPICIOUS,
+    UNSUPPORTED,
+    MapKey,
+    Path,
+    ValidationProblem,
+    supported_values,
+)
+from trellis.api.rules import hvpa
+from trellis.api.rules.kwok_node_group import LONGEST_BOOT
+from trellis.api.rules.scenario_workloads import WORKLOAD_RULES, not_zero
+from trellis.api.scenario.autoscalers import HpaMetric, HpaMetricTarget, HpaSpec, PolicyHpaSpec, PolicyHvpaSpec
+from trellis.api.scenario.nodes import ScenarioNodeGroup
+from trellis.api.scenario.spec import PolicyForEach, PolicySpec, ScenarioIntervals, ScenarioSpec
+from trellis.api.schema.fields import Rule, rule
+from trellis.base.durations import parse_span
+from trellis.base.names import check_dns_label, suggest_name
+from trellis.base.quantities import Quantity
+
+
+@rule(ScenarioNodeGroup, "name", "labels", says="the name of a group is a label, and no other label stands for it")
+def group_is_known_by_its_name(group: ScenarioNodeGroup) -> Iterator[ValidationProblem]:
+    """Nodes are called after it, and Buffers find them by it."""
+    wrong = check_dns_label(group.name)
+    if wrong:
+        yield ValidationProblem(("name",), INVALID, wrong, group.name)
+    for key in (GROUP_LABEL, "kubernetes.io/hostname"):
+        if key in (group.labels or {}):
+            yield ValidationProblem(("labels", MapKey(key)), FORBIDDEN, "is set on each node and must not be given")
+
+
+@rule(ScenarioNodeGroup, "minSize", "maxSize", "size", says="a group has fewer nodes than it must, or more than it may")
+def sizes_of_groups_are_in_order(group: ScenarioNodeGroup) -> Iterator[ValidationProblem]:
+    """It begins between its bounds, and stays there."""
+    least, most = group.min_size or 0, group.max_size
+    if most is not None and least > most:
+        yield ValidationProblem(("minSize",), INVALID, f"must not be above maxSize, which is {most}", least)
+    if group.size is not None and most is not None and not least <= group.size <= most:
+        yield ValidationProblem(
+            ("size",), INVALID, f"must be between minSize and maxSize, {least} and {most}", group.size
+        )
+
+
+@rule(ScenarioNodeGroup, "cpu", "memory", says="a node has no CPU or no memory")
+def node_of_group_has_resources(group: ScenarioNodeGroup) -> Iterator[ValidationProblem]:
+    """A node on which nothing fits is of no use."""
+    for name, amount in (("cpu", group.cpu), ("memory", group.memory)):
+        if amount is not None and not Quantity.parse(amount):
+            yield ValidationProblem((name,), INVALID, "must be above zero", amount)
+
+
+@rule(ScenarioNodeGroup, "bootTime", says="bootTime is longer than a day")
+def group_boots_within_a_day(group: ScenarioNodeGroup) -> Iterator[ValidationProblem]:
+    """Nobody waits longer."""
+    if group.boot_time is not None and parse_span(group.boot_time) > parse_span(LONGEST_BOOT):
+        yield ValidationProblem(("bootTime",), INVALID, f"must be at most {LONGEST_BOOT}", group.boot_time)
+
+
+NODE_RULES: tuple[Rule[Any], ...] = (
+    group_is_known_by_its_name,
+    sizes_of_groups_are_in_order,
+    node_of_group_has_resources,
+    group_boots_within_a_day,
+)
+
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+_NOT_GIVEN = "is set for each workload and must not be given"
+
+
+@rule(HpaMetric, "type", "resource", "containerResource", says="a metric lacks what its type names")
+def metric_has_its_source(metric: HpaMetric) -> Iterator[ValidationProblem]:
+    """The type says which of the others is read."""
+    name, found = ("resource", metric.resource)
+    if metric.type == "ContainerResource":
+        name, found = ("containerResource", metric.container_resource)  # type: ignore[assignment]
+    if found is None:
+        yield ValidationProblem((name,), REQUIRED, f"must be given for a metric of type {metric.type}")
+
+
+@rule(HpaMetricTarget, "type", "averageUtilization", "averageValue", says="a target lacks what its type names")
+def target_has_its_figure(target: HpaMetricTarget) -> Iterator[ValidationProblem]:
+    """The type says which of the others is read."""
+    if target.type == "Utilization" and target.average_utilization is None:
+        yield ValidationProblem(("averageUtilization",), REQUIRED, "must be given for a target of type Utilization")
+    if target.type == "AverageValue":
+        if target.average_value is None:
+            yield ValidationProblem(("averageValue",), REQUIRED, "must be given for a target of type AverageValue")
+        elif not Quantity.parse(target.average_value):
+            yield ValidationProblem(("averageValue",), INVALID, "must be above zero", target.average_value)
+
+
+@rule(HpaSpec, "minReplicas", "maxReplicas", says="minReplicas is above maxReplicas")
+def bounds_are_not_empty(spec: HpaSpec) -> Iterator[ValidationProblem]:
+    """No count would do."""
+    if spec.max_replicas is not None and (spec.min_replicas or 1) > spec.max_replicas:
+        rule_text = f"must not be below minReplicas, which is {spec.min_replicas}"
+        yield ValidationProblem(("maxReplicas",), INVALID, rule_text, spec.max_replicas)
+
+
+@rule(PolicyHpaSpec, "scaleTargetRef", says="scaleTargetRef is set for each workload and must not be given")
+def hpa_has_no_target(spec: PolicyHpaSpec) -> Iterator[ValidationProblem]:
+    """The target is what the template is repeated for."""
+    if spec.scale_target_ref is not None:
+        yield ValidationProblem(("scaleTargetRef",), FORBIDDEN, _NOT_GIVEN)
+
+
+@rule(PolicyHvpaSpec, "targetRef", says="targetRef is set for each workload and must not be given")
+def hvpa_has_no_target(spec: PolicyHvpaSpec) -> Iterator[ValidationProblem]:
+    """The target is what the template is repeated for."""
+    if spec.target_ref is not None:
+        yield ValidationProblem(("targetRef",), FORBIDDEN, _NOT_GIVEN)
+
+
+def _also(rules: tuple[Rule[Any], ...], struct: type[T], on: type[msgspec.Struct]) -> Iterator[Rule[Any]]:
+    """The rules of a struct for one that is made from it; no CRD has to say them."""
+    yield from (msgspec.structs.replace(each, on=struct, cel=None) for each in rules if each.on is on)
+
+
+AUTOSCALER_RULES: tuple[Rule[Any], ...] = (
+    metric_has_its_source,
+    target_has_its_figure,
+    bounds_are_not_empty,
+    hpa_has_no_target,
+    hvpa_has_no_target,
+    *_also((bounds_are_not_empty,), PolicyHpaSpec, HpaSpec),
+    *_also(hvpa.HVPA_RULES, PolicyHvpaSpec, HvpaSpec),
+)
+
+
+DEFAULT_STEP = "1m"
+# The variant that is there without variants: requests as written.
+FIXED = "fixed"
+MAX_STEPS = 2_000_000
+MAX_FIGURES = 200_000_000
+
+
+@rule(ScenarioIntervals, "recommender", "updater", "hpa", "hvpa", "nodes", says="an interval is zero")
+def intervals_are_positive(intervals: ScenarioIntervals) -> Iterator[ValidationProblem]:
+    """Nothing can be decided without end at one moment."""
+    yield from not_zero("recommender", intervals.recommender)
+    yield from not_zero("updater", intervals.updater)
+    yield from not_zero("hpa", intervals.hpa)
+    yield from not_zero("hvpa", intervals.hvpa)
+    yield from not_zero("nodes", intervals.nodes)
+
+
+@rule(PolicySpec, "targetRef", says="targetRef is set for each workload and must not be given")
+def policy_has_no_target(spec: PolicySpec) -> Iterator[ValidationProblem]:
+    """The target is what the template is repeated for."""
+    if spec.target_ref is not None:
+        yield ValidationProblem(("targetRef",), FORBIDDEN, "is set for each workload and must not be given")
+
+
+@rule(PolicyForEach, "spec", "hpa", "hvpa", says="more than one of spec, hpa and hvpa is given")
+def one_kind_for_each(template: PolicyForEach) -> Iterator[ValidationProblem]:
+    """An entry makes one object for each workload; two of them are two entries."""
+    given = [name for name in ("spec", "hpa", "hvpa") if getattr(template, name) is not None]
+    for name in given[1:]:
+        yield ValidationProblem((name,), FORBIDDEN, f"an entry has one of spec, hpa and hvpa, and {given[0]} is given")
+
+
+@rule(ScenarioSpec, "duration", "step", "warmUp", says="duration must be a whole number of steps, longer than warmUp")
+def time_is_whole_steps(spec: ScenarioSpec) -> Iterator[ValidationProblem]:
+    """Usage has a figure for every step."""
+    step, duration = parse_span(spec.step or DEFAULT_STEP), parse_span(spec.duration or "0")
+    if step < 1:
+        yield ValidationProblem(("step",), INVALID, "must be at least 1s", spec.step)
+    elif duration < step or duration % step:
+        rule_text = f"must be a whole number of steps of {spec.step or DEFAULT_STEP}, at least one"
+        yield ValidationProblem(("duration",), INVALID, rule_text, spec.duration)
+    elif duration / step > MAX_STEPS:
+        yield ValidationProblem(("duration",), INVALID, f"must be at most {MAX_STEPS} steps", spec.duration)
+    if spec.warm_up is not None and parse_span(spec.warm_up) >= duration:
+        yield ValidationProblem(
+            ("warmUp",), INVALID, f"must be shorter than duration, which is {spec.duration}", spec.warm_up
+        )
+
+
+@rule(ScenarioSpec, "workloads", "fleet", "duration", "step", says="no workloads, or more than can be held in memory")
+def there_are_workloads(spec: ScenarioSpec) -> Iterator[ValidationProblem]:
+    """Something must be simulated, and its usage must have room."""
+    if not spec.workloads and spec.fleet is None:
+        yield ValidationProblem((), REQUIRED, "workloads or fleet must be given")
+    containers = sum(len(each.containers or ()) for each in spec.workloads or ())
+    containers += spec.fleet.count or 0 if spec.fleet is not None else 0
+    step = parse_span(spec.step or DEFAULT_STEP)
+    figures = containers * parse_span(spec.duration or "0") / step if step else 0
+    if figures > MAX_FIGURES:
+        rule_text = f"{containers} containers would have {figures:.3g} figures of usage; there is room for 2e8"
+        yield ValidationProblem(("duration",), INVALID, f"{rule_text}: take a longer step", spec.duration)
+
+
+@rule(ScenarioSpec, "workloads", says="two workloads have one name")
+def workloads_are_unique(spec: ScenarioSpec) -> Iterator[ValidationProblem]:
+    """Namespace, kind and name are what VPAs find a workload by."""
+    seen: set[tuple[str, str]] = set()
+    for index, each in enumerate(spec.workloads or ()):
+        key = (each.namespace or "default", each.name)
+        if key in seen:
+            rule_text = f"there is a workload {key[0]}/{key[1]} already"
+            yield ValidationProblem(("workloads", index, "name"), DUPLICATE, rule_text, each.name)
+        seen.add(key)
+
+
+@rule(ScenarioSpec, "nodes", says="only the last nodes can do without a count")
+def counts_of_nodes_are_known(spec: ScenarioSpec) -> Iterator[ValidationProblem]:
+    """What is left after the others have theirs."""
+    for index, each in enumerate((spec.nodes or ())[:-1]):
+        if each.count is None:
+            yield ValidationProblem(("nodes", index, "count"), REQUIRED, "only the last entry can do without")
+
+
+@rule(ScenarioSpec, "nodes", "nodeGroups", says="nodes and a group of nodes have one name")
+def node_names_are_unique(spec: ScenarioSpec) -> Iterator[ValidationProblem]:
+    """Nodes are called after them."""
+    taken = {each.name for each in spec.nodes or ()}
+    for index, each in enumerate(spec.node_groups or ()):
+        if each.name in taken:
+            yield ValidationProblem(
+                ("nodeGroups", index, "name"), DUPLICATE, "there are nodes of this name already", each.name
+            )
+
+
+@rule(ScenarioSpec, "workloads", "variants", "policies", says="a workload is in a variant that is not there")
+def workloads_are_in_variants(spec: ScenarioSpec) -> Iterator[ValidationProblem]:
+    """A typo would have it nowhere."""
+    names = variant_names(spec)
+    for index, each in enumerate(spec.workloads or ()):
+        for place, name in enumerate(each.only_in or ()):
+            if name not in names:
+                path: Path = ("workloads", index, "onlyIn", place)
+                yield ValidationProblem(
+                    path, UNSUPPORTED, supported_values(names), name, suggestion=suggest_name(name, names)
+                )
+
+
+def variant_names(spec: ScenarioSpec) -> tuple[str, ...]:
+    """What the variants of a scenario are called, written or not."""
+    written = tuple(each.name for each in spec.variants or ())
+    return written or (FIXED, *(each.name for each in spec.policies or ()))
+
+
+@rule(ScenarioSpec, "variants", "policies", says="a variant names a policy that is not there")
+def variants_name_policies(spec: ScenarioSpec) -> Iterator[ValidationProblem]:
+    """A typo would make a variant the same as fixed requests."""
+    names = tuple(each.name for each in spec.policies or ())
+    used: set[str] = set()
+    for index, variant in enumerate(spec.variants or ()):
+        used.update(variant.policies or ())
+        for place, name in enumerate(variant.policies or ()):
+            if name not in names:
+                path: Path = ("variants", index, "policies", place)
+                rule_text = supported_values(names) if names else "there are no policies"
+                yield ValidationProblem(path, UNSUPPORTED, rule_text, name, suggestion=suggest_name(name, names))
+    for index, name in enumerate(names):
+        if spec.variants and name not in used:
+            yield ValidationProblem(("policies", index), SUSPICIOUS, f'no variant names the policy "{name}"')
+
+
+@rule(ScenarioSpec, "variants", says="a variant has a recommender or parameters and no policy")
+def recommenders_have_work(spec: ScenarioSpec) -> Iterator[ValidationProblem]:
+    """Without a VPA nobody asks a recommender."""
+    for index, variant in enumerate(spec.variants or ()):
+        if not variant.policies and (variant.recommender or variant.parameters):
+            path: Path = ("variants", index)
+            yield ValidationProblem(path, SUSPICIOUS, "has a recommender and no policies: no workload has a VPA")
+
+
+@rule(ScenarioSpec, "faults", "duration", says="a fault begins after the end")
+def faults_happen(spec: ScenarioSpec) -> Iterator[ValidationProblem]:
+    """It is no error to try a shorter run."""
+    end = parse_span(spec.duration or "0")
+    for index, fault in enumerate(spec.faults or ()):
+        if parse_span(fault.begin or "0") >= end:
+            rule_text = f"never happens: the scenario ends after {spec.duration}"
+            yield ValidationProblem(("faults", index, "begin"), SUSPICIOUS, rule_text)
+
+
+SCENARIO_RULES: tuple[Rule[Any], ...] = (
+    *WORKLOAD_RULES,
+    *AUTOSCALER_RULES,
+    *NODE_RULES,
+    node_names_are_unique,
+    workloads_are_in_variants,
+    intervals_are_positive,
+    policy_has_no_target,
+    one_kind_for_each,
+    time_is_whole_steps,
+    there_are_workloads,
+    workloads_are_unique,
+    counts_of_nodes_are_known,
+    variants_name_policies,
+    recommenders_have_work,
+    faults_happen,
+)

@@ -1,0 +1,1 @@
+"""How a field of our own kinds is declared, and what is derived from the declaration."""

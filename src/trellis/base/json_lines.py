@@ -1,0 +1,146 @@
+"""Files of JSON lines, each of which names its kind: the format of recordings, dumps and survey progress.
+
+The first line is a header that says which component wrote the file. A value read back equals the value written, to the
+last bit: numbers as JSON has them are exact, NaN is null (and NaN again in a column), and maps keep their order. Sets
+have no order that outlives a process, so no line that is to be compared may hold one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from fractions import Fraction
+from functools import cache
+from types import MappingProxyType
+from typing import Any, Final, TypeVar
+
+import msgspec
+import numpy as np
+
+from trellis.base.durations import Duration, parse_duration
+from trellis.base.errors import InvalidRecording
+from trellis.base.quantities import Quantity
+
+FORMAT_VERSION: Final = 1
+HEADER: Final = "header"
+
+
+# Bytes of a line that is none: enough to see what the file is, which may be anything.
+_LONGEST_QUOTED: Final = 40
+
+
+T = TypeVar("T")
+
+_UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ZeroDivisionError)
+
+
+class RecordingHeader(msgspec.Struct, frozen=True):
+    """Who wrote a recording: a component with its settings by the names of their flags, and of which release."""
+
+    format: int
+    component: str
+    release: str = ""
+    settings: Mapping[str, str] = {}
+
+
+class JsonLine(msgspec.Struct, frozen=True):
+    """What a line is, and what it says."""
+
+    kind: str
+    data: msgspec.Raw
+
+
+def encode_payload(payload: object) -> bytes:
+    """What a line says, as JSON."""
+    return _ENCODER.encode(payload)
+
+
+def encode_line(kind: str, payload: object) -> bytes:
+    """A whole line."""
+    return _ENCODER.encode(JsonLine(kind, msgspec.Raw(_ENCODER.encode(payload)))) + b"\n"
+
+
+def decode_payload(data: bytes | msgspec.Raw, kind: type[T]) -> T:
+    """What a line says; raises `InvalidRecording`."""
+    try:
+        found: T = _decoder(kind).decode(data)  # type: ignore[arg-type]
+    except _UNREADABLE as error:
+        raise InvalidRecording(
+            bytes(data)[:200].decode(errors="replace"), f"is not what it should be: {error}"
+        ) from error
+    return found
+
+
+def read_lines(data: bytes | Iterable[bytes]) -> Iterator[tuple[str, msgspec.Raw]]:
+    """Every line of a recording, the header first; raises `InvalidRecording`.
+
+    A last line without its end is left out: whoever wrote it was stopped there.
+    """
+    lines = data.splitlines(keepends=True) if isinstance(data, bytes) else data
+    number = 0
+    for number, line in enumerate(lines, start=1):
+        if not line.endswith(b"\n") and number > 1:
+            return
+        found = _line(line, number)
+        if number == 1:
+            read_header(found.kind, found.data)
+        yield found.kind, found.data
+    if not number:
+        raise InvalidRecording("", "is empty: a recording begins with a header")
+
+
+def read_header(kind: str, data: msgspec.Raw) -> RecordingHeader:
+    """Who wrote the recording that begins with this line; raises `InvalidRecording`."""
+    if kind != HEADER:
+        raise InvalidRecording(kind, "line 1 is no header: this is not a recording of a component")
+    header = decode_payload(data, RecordingHeader)
+    if header.format != FORMAT_VERSION:
+        raise InvalidRecording(header.format, f"is the format of this recording, and only {FORMAT_VERSION} can be read")
+    return header
+
+
+def _line(line: bytes, number: int) -> JsonLine:
+    try:
+        return _LINES.decode(line)
+    except _UNREADABLE as error:
+        text = line[:_LONGEST_QUOTED].decode(errors="replace").rstrip()
+        raise InvalidRecording(text, f"line {number} is no line of a recording or a dump: {error}") from error
+
+
+def _encoded(value: Any) -> Any:
+    """What JSON has no form of."""
+    match value:
+        case np.ndarray() | np.generic():
+            return value.tolist()
+        case Quantity() | Duration() | Fraction():
+            return str(value)
+        case MappingProxyType():
+            return dict(value)
+        case _:
+            raise NotImplementedError(f"{type(value).__name__} cannot be recorded")
+
+
+def _decoded(kind: Any, value: Any) -> Any:
+    """The same the other way round."""
+    if kind is Quantity:
+        return Quantity.parse(value)
+    if kind is Duration:
+        return parse_duration(value)
+    if kind is Fraction:
+        return Fraction(value)
+    if getattr(kind, "__origin__", None) is np.ndarray:
+        (of,) = kind.__args__[1].__args__
+        return np.array(value, dtype=of)
+    if kind is object:
+        # What a warning was about: whatever JSON has.
+        return value
+    raise NotImplementedError(f"{kind} cannot be read from a recording")
+
+
+# A decoder is compiled from its type: one per type, kept.
+@cache
+def _decoder(kind: Hashable) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(kind, dec_hook=_decoded)
+
+
+_ENCODER: Final = msgspec.json.Encoder(enc_hook=_encoded)
+_LINES: Final = msgspec.json.Decoder(JsonLine)

@@ -1,0 +1,84 @@
+"""`trellis crds`: prints the CustomResourceDefinitions."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+import click
+
+from trellis.api.registry import CHECKPOINT, KINDS, VPA
+from trellis.api.schema.crds import build_crds
+from trellis.cli.options import cluster_access_options, connected
+
+
+@click.command(name="crds")
+@click.argument("kinds", nargs=-1, metavar="[KIND]...")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["yaml", "json"]),
+    default="yaml",
+    show_default=True,
+    help="Form of the output.",
+)
+@click.option(
+    "--downgrade-check",
+    is_flag=True,
+    help="Print nothing but what the cluster's objects would lose under upstream's CRDs.",
+)
+@cluster_access_options
+def command(kinds: tuple[str, ...], output: str, downgrade_check: bool, kubeconfig: Path | None, context: str) -> None:
+    """Print the CustomResourceDefinitions.
+
+    All of them, or those of the KINDs named (kind, plural or short name):
+
+    \b
+        trellis crds | kubectl apply --server-side -f -
+        trellis crds hvpa buffer
+        trellis crds --downgrade-check
+
+    Exit status of --downgrade-check: 0 nothing would be lost, 1 something would.
+    """  # noqa: D301 -- click wants the backspace character itself
+    if downgrade_check:
+        losses = asyncio.run(_losses(kubeconfig, context))
+        for line in losses:
+            click.echo(line)
+        nouns = "field or value" if len(losses) == 1 else "fields and values"
+        click.echo(f"{len(losses)} {nouns} would be lost" if losses else "nothing would be lost")
+        sys.exit(1 if losses else 0)
+    chosen = set(_chosen(kinds))
+    definitions = [crd for crd in build_crds() if crd["spec"]["names"]["kind"] in chosen]
+    if output == "json":
+        click.echo(json.dumps({"apiVersion": "v1", "kind": "List", "items": definitions}, indent=2))
+    else:
+        from trellis.reports.formats import encode_yaml  # noqa: PLC0415 -- the YAML writer is slow to import
+
+        click.echo(encode_yaml(definitions), nl=False)
+
+
+async def _losses(kubeconfig: Path | None, context: str) -> list[str]:
+    """What upstream's CRDs would drop or strand, object by object."""
+    from trellis.api.schema.downgrade import find_losses  # noqa: PLC0415 -- only for those who ask a cluster
+    from trellis.kube.client import stored_objects  # noqa: PLC0415
+
+    found: list[str] = []
+    async with connected(kubeconfig, context, "trellis-crds") as (client, _):
+        for kind in (VPA, CHECKPOINT):
+            async for document in stored_objects(client, kind):
+                metadata = document.get("metadata", {})
+                name = f"{kind.name} {metadata.get('namespace')}/{metadata.get('name')}"
+                found += [f"{name}: {problem} [{problem.reason}]" for problem in find_losses(kind, document)]
+    return found
+
+
+def _chosen(names: tuple[str, ...]) -> list[str]:
+    """The kinds that were asked for, by any of their names."""
+    known = {alias.lower(): kind.name for kind in KINDS for alias in (kind.name, kind.plural, *kind.short_names)}
+    for name in names:
+        if name.lower() not in known:
+            choices = ", ".join(kind.name for kind in KINDS)
+            raise click.BadParameter(f'there is no kind "{name}"; there are {choices}', param_hint="KIND")
+    return [known[name.lower()] for name in names] or [kind.name for kind in KINDS]

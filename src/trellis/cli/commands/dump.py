@@ -1,0 +1,166 @@
+"""`trellis dump`: collects the state that decides about sizes in a cluster into one file, without secrets."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import aclosing
+from datetime import UTC, datetime
+from io import BufferedIOBase
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from trellis.cli.interrupts import INTERRUPTED
+from trellis.cli.options import cluster_access_options, connected, history_option
+from trellis.cli.output_files import STANDARD_OUTPUT, check_writable, written_whole
+from trellis.cli.progress import format_plural, show_progress
+
+if TYPE_CHECKING:
+    from trellis.cli.prometheus_series import PrometheusOptions
+    from trellis.core.cluster.dump_format import MissingData
+    from trellis.sources.cluster.dump_writer import DumpWriter
+
+
+_PART = "asking the cluster"
+_SECRET_BYTES = 32
+
+
+@click.command(name="dump")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    show_default="trellis-dump-TIME.jsonl.gz",
+    help="Where to write, `-` for standard output; gzipped if the name ends in .gz.",
+)
+@click.option(
+    "-n",
+    "--namespace",
+    "namespaces",
+    multiple=True,
+    metavar="PATTERN",
+    help="Only such namespaces, as `team-*`; nodes and the components themselves come along.",
+)
+@click.option("--anonymous", is_flag=True, help="Give everything another name, the same one wherever it is named.")
+@click.option("--prometheus-url", metavar="URL", help="Take usage of the last days from Prometheus along.")
+@history_option("7d")
+@click.option("--resolution", default="5m", show_default=True, metavar="DURATION", help="Time between two samples.")
+@click.option(
+    "--prometheus-config",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A YAML file of further settings of Prometheus, named like the flags of `trellis recommender`.",
+)
+@click.option("--quiet", is_flag=True, help="Show no progress.")
+@cluster_access_options
+def command(
+    output: Path | None,
+    *,
+    namespaces: tuple[str, ...],
+    anonymous: bool,
+    prometheus_url: str | None,
+    history: str,
+    resolution: str,
+    prometheus_config: Path | None,
+    quiet: bool,
+    kubeconfig: Path | None,
+    context: str,
+) -> None:
+    """Collect what decides about sizes in a cluster into one file.
+
+    For `trellis explain --dump`, `trellis simulate --dump` and reports of bugs. Objects are collected as far as Trellis
+    reads them: no Secrets, environments, commands, images and mounts, and only annotations that are known. What may not
+    be read is named and left out.
+
+    \b
+        trellis dump
+        trellis dump -n 'team-*' --anonymous -o dump.jsonl.gz
+        trellis dump --prometheus-url http://localhost:9090 --history 14d
+
+    Exit status: 0 done, 2 the command could not run, 130 stopped by Ctrl-C; then there is no file.
+    """  # noqa: D301 -- click wants the backspace character itself
+    now = time.time()
+    path = output or Path(f"trellis-dump-{datetime.fromtimestamp(now, UTC):%Y%m%d-%H%M%S}.jsonl.gz")
+    check_writable({"--output": path})
+    from trellis.sources.cluster.anonymization import Anonymizer  # noqa: PLC0415 -- NumPy comes with it; --help does not wait
+    from trellis.sources.cluster.dump_writer import DumpWriter  # noqa: PLC0415
+
+    writing = DumpWriter(Anonymizer(secrets.token_bytes(_SECRET_BYTES)) if anonymous else None)
+    try:
+        with written_whole(path) as file:
+            asyncio.run(_collect(file, writing, (kubeconfig, context), namespaces, now, quiet=quiet))
+            if prometheus_url:
+                from trellis.cli.prometheus_series import PrometheusOptions  # noqa: PLC0415 -- see above
+
+                asked = PrometheusOptions(prometheus_url, history, resolution, prometheus_config)
+                file.writelines(_history(writing, asked, namespaces, quiet=quiet))
+            file.write(writing.end())
+    except KeyboardInterrupt:
+        click.echo("trellis: stopped; nothing was written", err=True)
+        sys.exit(INTERRUPTED)
+    except BrokenPipeError:
+        raise  # whoever reads standard output has seen enough
+    except OSError as error:
+        click.echo(f"trellis: {path}: {error.strerror or error}", err=True)
+        sys.exit(2)
+    for line in _summary(writing):
+        click.echo(line, err=True)
+    if path == STANDARD_OUTPUT:
+        return
+    size = f", {format_plural(path.stat().st_size, 'byte')}" if path.is_file() else ""  # a pipe has none
+    click.echo(f"wrote {path}{size}", err=True)
+
+
+async def _collect(
+    file: BufferedIOBase,
+    writing: DumpWriter,
+    access: tuple[Path | None, str],
+    namespaces: tuple[str, ...],
+    now: float,
+    *,
+    quiet: bool,
+) -> None:
+    from trellis.providers.kwok import CONFIG_MAP  # noqa: PLC0415 -- see above
+    from trellis.sources.cluster.collector import collect_lines  # noqa: PLC0415
+    from trellis.sources.cluster.lists import CollectionScope  # noqa: PLC0415
+
+    with show_progress([_PART], lambda lists: f"{lists:,.0f} lists/s", quiet=quiet) as tell:
+        async with connected(*access, "trellis-dump") as (client, own):
+            # Of some namespaces alone nobody can say what becomes of nodes.
+            wanted = CollectionScope(namespaces, own, node_groups="" if namespaces else CONFIG_MAP)
+            collecting = collect_lines(client, wanted, writing, now, lambda done, total: tell(_PART, done, total))
+            async with aclosing(collecting) as answers:  # nothing is asked any more once nothing can be written
+                async for lines in answers:
+                    file.write(lines)
+
+
+def _history(
+    writing: DumpWriter, asked: PrometheusOptions, namespaces: Sequence[str], *, quiet: bool
+) -> Iterator[bytes]:
+    """What Prometheus has."""
+    from trellis.cli.prometheus_series import history_from_prometheus  # noqa: PLC0415 -- see above
+
+    history, missing = history_from_prometheus(asked, namespaces, quiet=quiet)
+    yield from map(writing.history, history)
+    yield from map(writing.lacks, missing)
+
+
+def _summary(writing: DumpWriter) -> Iterator[str]:
+    """What is in the file, and what is not."""
+    counts = sorted(writing.counts.items())
+    yield ", ".join(f"{name} {count:,}" for name, count in counts) or "there is nothing in it"
+    if writing.missing:
+        yield "left out:"
+    for (where, why), whats in _group_missing(writing.missing).items():
+        yield f"  {where or 'everywhere'}: {', '.join(whats)} {why}"
+
+
+def _group_missing(missing: Sequence[MissingData]) -> dict[tuple[str, str], list[str]]:
+    found: dict[tuple[str, str], list[str]] = {}
+    for each in missing:
+        found.setdefault((each.where, each.why), []).append(each.what)
+    return found

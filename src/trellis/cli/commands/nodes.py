@@ -1,0 +1,40 @@
+"""`trellis nodes`: scales node groups up for pods and Buffers that do not fit, and down where nodes are unneeded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from trellis.cli.component import component_command
+from trellis.controllers.nodes.process import nodes_main
+from trellis.controllers.nodes.settings import NodeControllerSettings
+from trellis.runtime.shutdown import Main, run_together
+
+
+def start(settings: NodeControllerSettings) -> Main:
+    """The autoscaler, and with it the Buffer controller if there are settings for one."""
+    file = settings.together.with_buffers
+    return run_together(nodes_main(settings), _translating(settings, Path(file))) if file else nodes_main(settings)
+
+
+def _translating(settings: NodeControllerSettings, file: Path) -> Main:
+    """The Buffer controller of a file of settings; the cluster and the Lease it yields to are the autoscaler's."""
+    from trellis.controllers.buffers.process import buffers_main  # noqa: PLC0415 -- for those who want both
+    from trellis.controllers.buffers.settings import BufferControllerSettings  # noqa: PLC0415
+    from trellis.runtime.settings.loader import from_file, load_settings  # noqa: PLC0415
+
+    loaded = load_settings(BufferControllerSettings, from_file(BufferControllerSettings, file))
+    leader = settings.leader
+    lease = f"{leader.leader_elect_resource_namespace}/{leader.leader_elect_resource_name}"
+    headroom = msgspec.structs.replace(loaded.settings.headroom, nodes_lease=lease)
+    return buffers_main(msgspec.structs.replace(loaded.settings, access=settings.access, headroom=headroom))
+
+
+command = component_command(
+    "nodes",
+    "Order the nodes that pods and Buffers lack, and give back those that nobody needs.",
+    NodeControllerSettings,
+    log_settings=lambda settings: settings.logs,
+    start=start,
+)

@@ -1,0 +1,94 @@
+"""Reads dumps and recordings for commands, and the node groups and node autoscaler flags that a collected cluster has.
+
+kwok's is the only provider so far.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from trellis.base.errors import InvalidInput, InvalidRecording
+from trellis.controllers.nodes.settings import ScaleDownFlags, ScaleUpFlags
+from trellis.core.cluster.state import ClusterState
+from trellis.core.explain import CollectedSettings, KnownNodeGroups
+from trellis.providers.kwok import KwokObjects, KwokProvider
+from trellis.runtime.recorder import read_recording
+from trellis.runtime.settings.declarations import Settings, declared_settings
+
+
+@contextmanager
+def name_file_in_errors(path: Path) -> Iterator[None]:
+    """Have the file named in what is wrong with its lines."""
+    try:
+        yield
+    except InvalidRecording as error:
+        if error.value == str(path):
+            raise
+        raise InvalidRecording(str(path), str(error)) from error
+
+
+def read_dump(dump: Path) -> ClusterState:
+    """What a dump has; raises `InvalidRecording`."""
+    with name_file_in_errors(dump):
+        return ClusterState.of(read_recording(dump))
+
+
+S = TypeVar("S", bound=Settings)
+
+_COMPONENT: Final = "nodes"
+
+
+def read_node_groups(collected: ClusterState) -> KnownNodeGroups:
+    """The groups that a ConfigMap declares, with the nodes that they have; kwok's is the only provider so far."""
+    config = collected.node_groups
+    if config is None:
+        return KnownNodeGroups()
+    where = f"{config.metadata.namespace}/{config.metadata.name}"
+    provider = KwokProvider(lambda: KwokObjects(config, tuple(collected.nodes)), where)
+    groups = asyncio.run(provider.groups(collected.time))
+    problems = tuple((each.group, each.said) for each in groups.problems)
+    return KnownNodeGroups(groups.states, problems, declared=True)
+
+
+def with_node_settings(components: CollectedSettings, collected: ClusterState) -> CollectedSettings:
+    """The same with what the flags of the node autoscaler say; one that cannot be read stands for its default."""
+    component = collected.component(_COMPONENT)
+    if component is None:
+        return components
+    problems: list[str] = []
+    up, down = _read(ScaleUpFlags(), component.flags, problems), _read(ScaleDownFlags(), component.flags, problems)
+    figures = up.figures()
+    return msgspec.structs.replace(
+        components,
+        nodes_up=figures,
+        nodes_down=down.figures(figures.max_node_provision_seconds),
+        expendable_below=up.expendable_pods_priority_cutoff,
+        seen=tuple(dict.fromkeys((*components.seen, _COMPONENT))),
+        problems=(*components.problems, *problems),
+    )
+
+
+def _read(settings: S, flags: Mapping[str, str], problems: list[str]) -> S:
+    changed: dict[str, Any] = {}
+    for each in declared_settings(type(settings)):
+        text = flags.get(each.name)
+        if text is None:
+            continue
+        try:
+            value = each.read(text)
+        except InvalidInput as error:
+            problems.append(f"--{each.name}: {error}")
+            continue
+        found = msgspec.structs.replace(settings, **{each.path[-1]: value})
+        wrong = [conflict for conflict in found.conflicts() if conflict.setting == each.name]
+        if wrong:
+            problems.append(f"--{each.name}: {wrong[0].rule}")
+        else:
+            changed[each.path[-1]] = value
+    return msgspec.structs.replace(settings, **changed)

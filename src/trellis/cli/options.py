@@ -1,0 +1,98 @@
+"""Options that several commands share: cluster access, `--history` and `--machine`.
+
+Imports only click at the top; what reads a value or connects to a cluster is imported when it is called.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+from click.core import ParameterSource
+
+if TYPE_CHECKING:
+    from trellis.kube.client import Client
+    from trellis.sources.series.units import Machine
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def cluster_access_options(command: F) -> F:
+    """Add `--kubeconfig` and `--context`."""
+    path = click.Path(dir_okay=False, path_type=Path)
+    kubeconfig = click.option(
+        "--kubeconfig", type=path, help="Kubeconfig to use.  [default: $KUBECONFIG, ~/.kube/config]"
+    )
+    context = click.option("--context", default="", help="Context of the kubeconfig.  [default: its current one]")
+    return kubeconfig(context(command))
+
+
+@asynccontextmanager
+async def connected(kubeconfig: Path | None, context: str, field_manager: str) -> AsyncIterator[tuple[Client, str]]:
+    """A client for the cluster that is meant, and the namespace that is meant where an object names none."""
+    from trellis.kube.client import Client  # noqa: PLC0415
+    from trellis.kube.client_factory import find_connection  # noqa: PLC0415
+    from trellis.kube.transport.aiohttp_transport import AiohttpTransport  # noqa: PLC0415 -- only for those who ask a cluster
+
+    connection = find_connection(os.environ, kubeconfig=kubeconfig, context=context)
+    for warning in connection.warnings:
+        click.echo(f"trellis: {warning}", err=True)
+    client = Client(AiohttpTransport(connection), field_manager)
+    try:
+        yield client, connection.namespace
+    finally:
+        await client.close()
+
+
+def history_option(default: str) -> Callable[[F], F]:
+    """The option of a command that usually goes back so far."""
+    option: Callable[[F], F] = click.option(
+        "--history", default=default, show_default=True, metavar="DURATION", help="How far back.", callback=_checked
+    )
+    return option
+
+
+def _checked(context: click.Context, option: click.Parameter, text: str) -> str:
+    if context.get_parameter_source(option.name or "") is not ParameterSource.DEFAULT:
+        from trellis.base.errors import InvalidInput  # noqa: PLC0415 -- NumPy comes with the rest; --help does not wait
+        from trellis.sources.prometheus.durations import span_problem  # noqa: PLC0415
+
+        why = span_problem(text)
+        if why is not None:
+            raise InvalidInput(text, f"flag --history: {why}")
+    return text
+
+
+def machine_option(command: F) -> F:
+    """Add it; commands read it with `read_machine`, so that --help does not wait for what that needs."""
+    option: Callable[[F], F] = click.option(
+        "--machine",
+        default="100,512Gi",
+        show_default=True,
+        metavar="CORES,MEMORY",
+        help="What fractions are of, in files that have no other unit.",
+    )
+    return option(command)
+
+
+def read_machine(text: str) -> Machine:
+    """What was given; refused as a bad parameter."""
+    from trellis.base.errors import InvalidInput  # noqa: PLC0415 -- NumPy comes with the rest
+    from trellis.base.quantities import Quantity  # noqa: PLC0415
+    from trellis.sources.series.units import Machine  # noqa: PLC0415
+
+    cores, _, memory = text.partition(",")
+    try:
+        found = Machine(float(Quantity.parse(cores).exact()), float(Quantity.parse(memory).exact()))
+    except InvalidInput as error:
+        raise click.BadParameter(
+            f"must be cores and memory, as in 64,256Gi: {error}", param_hint="--machine"
+        ) from error
+    if found.cores <= 0 or found.bytes <= 0:
+        raise click.BadParameter(f'"{text}" is no machine: both must be above zero', param_hint="--machine")
+    return found

@@ -1,0 +1,64 @@
+"""Reads the certificate from files, again when they change.
+
+The kubelet swaps a symbolic link when a Secret changes, and others write files one by one. Both change inode, size or
+modification time of what the path leads to. That is three calls a second, and unlike a watch it misses nothing.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from trellis.controllers.admission.certificates.key_pairs import KeyPair, ServingCertificate
+from trellis.controllers.admission.settings import CertificateSettings
+
+_Signature: TypeAlias = tuple[tuple[int, int, int] | None, ...]
+
+
+class CertificateFiles:
+    """The files that flags name. Without `--reload-cert` they are read until there is something to show."""
+
+    interval: Final = 1.0
+
+    def __init__(self, settings: CertificateSettings) -> None:
+        self._certificate = Path(settings.tls_cert_file)
+        self._key = Path(settings.tls_private_key)
+        self._authorities = Path(settings.client_ca_file)
+        self._reload = settings.reload_cert
+        self._seen: _Signature = ()
+        self.trouble = ""
+
+    def __str__(self) -> str:
+        return f"{self._certificate}, {self._key}"
+
+    async def look(self, *, shown: bool) -> ServingCertificate | None:
+        """What the files hold, if that is new; `shown` says whether anything is shown already."""
+        if shown and not self._reload:
+            return None
+        # Before they are read: what changes in the middle of that is found the next time.
+        signature = tuple(map(_signature, (self._certificate, self._key, self._authorities)))
+        if signature == self._seen:
+            return None
+        self._seen = signature
+        try:
+            pair = KeyPair(self._certificate.read_bytes(), self._key.read_bytes())
+        except OSError as error:
+            self.trouble = f"{error.filename}: {error.strerror}"
+            return None
+        self.trouble = ""
+        return ServingCertificate(pair, self._bundle())
+
+    def _bundle(self) -> bytes:
+        """Only the webhook configuration needs it, and others may write that."""
+        try:
+            return self._authorities.read_bytes()
+        except OSError:
+            return b""
+
+
+def _signature(path: Path) -> tuple[int, int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size

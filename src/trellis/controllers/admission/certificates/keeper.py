@@ -1,0 +1,224 @@
+"""Serves the newest valid certificate, without dropping connections.
+
+The server has one TLS context for good. Each handshake takes a second one, which holds the newest key pair; open
+connections keep theirs. Replacing the pair inside one context does not work: OpenSSL keeps one pair for each kind of
+key, and goes on serving the old one where the new one is of another kind. Ciphers are set by the names that Go has for
+them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import ssl
+from collections.abc import Callable
+from typing import Final
+
+from trellis.base.errors import InvalidInput
+from trellis.controllers.admission.certificates.authority import CertificateLifetimes
+from trellis.controllers.admission.certificates.files import CertificateFiles
+from trellis.controllers.admission.certificates.key_pairs import (
+    CertificateSource,
+    PresentedCertificate,
+    ServingCertificate,
+    authorities_in,
+    examine_pair,
+    validity_of,
+    why_untrusted,
+)
+from trellis.controllers.admission.certificates.secret import CertificateSecret
+from trellis.controllers.admission.metrics import AUTHORITY, EXPIRY, LOADS, SERVING
+from trellis.controllers.admission.settings import TLS_1_3, CertificateSettings
+from trellis.kube.client import Client
+from trellis.kube.transport.tls import load_certificate_chain
+from trellis.kube.write.writer import Writer
+from trellis.runtime.passes import PassReport, Periodic
+from trellis.runtime.telemetry.logs import Logger
+from trellis.runtime.telemetry.metrics import Metrics
+
+# What Go's `tls.CipherSuites()` has for TLS 1.2. Those of 1.3 cannot be chosen, there or here.
+_CIPHERS: Final = {
+    "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256": "ECDHE-ECDSA-AES128-GCM-SHA256",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384": "ECDHE-ECDSA-AES256-GCM-SHA384",
+    "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-ECDSA-CHACHA20-POLY1305",
+    "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA": "ECDHE-ECDSA-AES128-SHA",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA": "ECDHE-ECDSA-AES256-SHA",
+    "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256": "ECDHE-RSA-AES128-GCM-SHA256",
+    "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384": "ECDHE-RSA-AES256-GCM-SHA384",
+    "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-RSA-CHACHA20-POLY1305",
+    "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA": "ECDHE-RSA-AES128-SHA",
+    "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA": "ECDHE-RSA-AES256-SHA",
+}
+
+
+def read_ciphers(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """OpenSSL's names of the ciphers that a flag lists, and the words in it that name none."""
+    words = [word for word in re.split(r"[,:\s]+", text) if word]
+    return tuple(_CIPHERS[word] for word in words if word in _CIPHERS), tuple(w for w in words if w not in _CIPHERS)
+
+
+def server_context(settings: CertificateSettings) -> ssl.SSLContext:
+    """A context of a server, without a certificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if settings.min_tls_version == TLS_1_3:
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+    known, _ = read_ciphers(settings.tls_ciphers)
+    if known:
+        context.set_ciphers(":".join(known))
+    # Webhooks are asked over HTTP/1.1. Without a word of it Go asks for it all the same.
+    context.set_alpn_protocols(["http/1.1"])
+    return context
+
+
+LOADED: Final = "loaded"
+REFUSED: Final = "refused"
+
+_log: Final = Logger("trellis.admission")
+
+
+class CertificateKeeper:
+    """Shows the newest certificate that can be shown. `run` in a task of its own; `context` is for the server.
+
+    `now` is in seconds since 1970.
+    """
+
+    def __init__(
+        self, source: CertificateSource, settings: CertificateSettings, metrics: Metrics, *, now: Callable[[], float]
+    ) -> None:
+        self.context = server_context(settings)
+        self.context.sni_callback = self._choose
+        self._source = source
+        self._settings = settings
+        self._metrics = metrics
+        self._now = now
+        self._newest: ssl.SSLContext | None = None
+        self._shown: PresentedCertificate | None = None
+        self._bundle = b""
+        self._said = ""
+        self._ready = asyncio.Event()
+        self._listeners: list[Callable[[], None]] = []
+        for result in (LOADED, REFUSED):
+            metrics.add(LOADS, 0, result)
+
+    def ca_bundle(self) -> bytes:
+        """Who vouches for what is shown, as PEM; empty as long as nobody is known to."""
+        return self._bundle
+
+    def on_bundle(self, callback: Callable[[], None]) -> None:
+        """Call when the bundle has changed."""
+        self._listeners.append(callback)
+
+    def why_not_ready(self) -> str | None:
+        """What keeps handshakes from succeeding."""
+        if self._shown is None:
+            return f"there is no certificate yet: {self._source.trouble or 'nobody has looked'}"
+        ended = self._now() >= self._shown.validity.ends
+        return "the certificate has expired" if ended else None
+
+    async def wait_until_ready(self) -> None:
+        """Return once there is a certificate."""
+        await self._ready.wait()
+
+    async def run(self) -> None:
+        """Look for newer ones until cancelled."""
+        _log.info("certificate", source=self._source)
+        _, unknown = read_ciphers(self._settings.tls_ciphers)
+        if unknown:
+            _log.warning("ciphers that are not known, or cannot be chosen, are left out", ciphers=",".join(unknown))
+        await Periodic("certificates", self.look, self._source.interval, on_pass=_passed).run()
+
+    async def look(self) -> None:
+        """Look once, and show what is new if it is any good."""
+        found = await self._source.look(shown=self._newest is not None)
+        if found is not None:
+            self._take(found)
+        if self._source.trouble != self._said:
+            self._said = self._source.trouble
+            if self._said:
+                _log.warning("certificate", trouble=self._said)
+
+    def _take(self, found: ServingCertificate) -> None:
+        why = self._why_not(found)
+        if why is not None:
+            self._metrics.add(LOADS, 1, REFUSED)
+            _log.error("a new certificate is refused, what was shown before still is", why=why)
+            return
+        if self._newest is not None:
+            # Upstream's words, here and below: its users look for them after a rotation.
+            _log.info("New certificate found, reloading")
+        context = server_context(self._settings)
+        load_certificate_chain(context, found.pair.certificate, found.pair.key)
+        self._newest = context
+        self._shown = shown = examine_pair(found.pair)
+        self._metrics.add(LOADS, 1, LOADED)
+        self._metrics.set(EXPIRY, shown.validity.ends, SERVING)
+        _log.info("certificate loaded", ends=shown.validity.ends, hosts=",".join(sorted(shown.hosts)))
+        self._ready.set()
+        self._set_bundle(found.bundle)
+
+    def _why_not(self, found: ServingCertificate) -> str | None:
+        """What is wrong with it. Where nothing is shown yet anything is better that OpenSSL can show."""
+        try:
+            shown = examine_pair(found.pair)
+        except InvalidInput as error:
+            return error.rule
+        why = None
+        if self._now() >= shown.validity.ends:
+            why = "it has expired"
+        elif found.bundle:
+            why = why_untrusted(found.pair, found.bundle)
+        if why and self._newest is None:
+            _log.error("the API server will refuse this certificate", why=why)
+            return None
+        return why
+
+    def _set_bundle(self, bundle: bytes) -> None:
+        ends = [validity.ends for validity in map(validity_of, authorities_in(bundle)) if validity]
+        if ends:
+            self._metrics.set(EXPIRY, min(ends), AUTHORITY)
+        if bundle != self._bundle:
+            if self._bundle:
+                _log.info("New client CA found, reloading and patching webhook")
+            self._bundle = bundle
+            for listener in self._listeners:
+                listener()
+
+    def _choose(self, connection: ssl.SSLObject, _host: str | None, _first: ssl.SSLContext) -> None:
+        """Called in each handshake; without a certificate it fails, and the client learns that at once."""
+        if self._newest is not None:
+            connection.context = self._newest
+
+
+def create_keeper(
+    settings: CertificateSettings,
+    client: Client,
+    writer: Writer,
+    metrics: Metrics,
+    *,
+    hosts: tuple[str, ...],
+    namespace: str,
+    now: Callable[[], float],
+) -> CertificateKeeper:
+    """A keeper of what the settings ask for: files, or a Secret in this namespace for these hosts."""
+    source: CertificateSource
+    if settings.from_files:
+        source = CertificateFiles(settings)
+    else:
+        source = CertificateSecret(
+            client,
+            writer,
+            name=settings.certificate_secret,
+            namespace=namespace,
+            hosts=hosts,
+            lifetimes=CertificateLifetimes(
+                settings.authority_lifetime.total_seconds(), settings.certificate_lifetime.total_seconds()
+            ),
+            now=now,
+        )
+    return CertificateKeeper(source, settings, metrics, now=now)
+
+
+def _passed(report: PassReport) -> None:
+    if report.error is not None and report.failures == 1:
+        _log.error("looking for a certificate failed", error=report.error)

@@ -1,0 +1,146 @@
+"""Certificates with their keys: whether OpenSSL can serve them, for which names, until when, and who signed them.
+
+OpenSSL answers by a handshake with itself, in memory. That needs the standard library alone: the package that makes
+certificates takes 10 MB, and most processes never make one. The clock is compared here and not there, so that time
+stays an argument.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import ssl
+from contextlib import suppress
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from trellis.base.errors import InvalidInput
+from trellis.kube.transport.tls import load_certificate_chain
+
+# X509_V_FLAG_NO_CHECK_TIME of OpenSSL, for which Python has no name.
+_WHATEVER_THE_CLOCK: Final = 0x200000
+# Clocks differ: what we make is valid from a little earlier, so that whoever is slow meets nothing from the future.
+BACKDATED: Final = 3600.0
+_BLOCK: Final = re.compile(rb"-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----")
+
+
+class KeyPair(msgspec.Struct, frozen=True):
+    """A certificate, perhaps followed by those between it and its authority, and its key, as PEM."""
+
+    certificate: bytes
+    key: bytes
+
+
+class CertificateValidity(msgspec.Struct, frozen=True):
+    """From when until when, in seconds since 1970."""
+
+    begins: float
+    ends: float
+
+    def share_gone(self, now: float) -> float:
+        """How much of it is over: below 0 before it begins, 1 at its end."""
+        return (now - self.begins) / max(1.0, self.ends - self.begins)
+
+
+class PresentedCertificate(msgspec.Struct, frozen=True):
+    """What a client learns of a certificate."""
+
+    validity: CertificateValidity
+    hosts: frozenset[str]
+
+
+def authorities_in(bundle: bytes) -> tuple[bytes, ...]:
+    """The certificates of a bundle, each once and each one PEM block; whatever stands between them is left out."""
+    return tuple(dict.fromkeys(b"\n".join(block.splitlines()) + b"\n" for block in _BLOCK.findall(bundle)))
+
+
+def examine_pair(pair: KeyPair) -> PresentedCertificate:
+    """What a client sees of this pair, or `InvalidInput` if OpenSSL cannot show it."""
+    leaf = next(iter(authorities_in(pair.certificate)), b"")
+    found = _handshake(pair, leaf)
+    return PresentedCertificate(
+        _validity(found), frozenset(plain_host(name) for _, name in found.get("subjectAltName", ()))
+    )
+
+
+def plain_host(name: str) -> str:
+    """A host in the one spelling that is compared: OpenSSL writes IPv6 addresses in full."""
+    try:
+        return str(ipaddress.ip_address(name.strip()))
+    except ValueError:
+        return name.lower()
+
+
+def why_untrusted(pair: KeyPair, bundle: bytes) -> str | None:
+    """Why a client that trusts this bundle would refuse the pair, names and times aside."""
+    try:
+        _handshake(pair, bundle)
+    except InvalidInput as error:
+        return error.rule
+    return None
+
+
+def validity_of(authority: bytes) -> CertificateValidity | None:
+    """When an authority may vouch; None if it cannot be read, or is none."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    try:
+        context.load_verify_locations(cadata=authority.decode("ascii"))
+    except (ssl.SSLError, ValueError):
+        return None
+    found = context.get_ca_certs()
+    return _validity(found[0]) if found else None
+
+
+def _validity(found: Any) -> CertificateValidity:
+    return CertificateValidity(*(float(ssl.cert_time_to_seconds(found[name])) for name in ("notBefore", "notAfter")))
+
+
+def _handshake(pair: KeyPair, trusted: bytes) -> dict[str, Any]:
+    """What a client that trusts these certificates is told by a server that shows the pair."""
+    try:
+        client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        client.check_hostname = False
+        # The leaf itself may be what is trusted, as where a certificate vouches for itself.
+        client.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN | _WHATEVER_THE_CLOCK
+        client.load_verify_locations(cadata=trusted.decode("ascii"))
+        server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        load_certificate_chain(server, pair.certificate, pair.key)
+        return _talk(client, server)
+    except (ssl.SSLError, OSError, ValueError) as error:
+        raise InvalidInput("certificate", f"cannot be used: {error}") from error
+
+
+def _talk(client: ssl.SSLContext, server: ssl.SSLContext) -> dict[str, Any]:
+    there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+    asking = client.wrap_bio(back, there)
+    answering = server.wrap_bio(there, back, server_side=True)
+    # TLS 1.3 takes two turns; with 1.2 it is three.
+    for _ in range(4):
+        for side in (asking, answering):
+            with suppress(ssl.SSLWantReadError):
+                side.do_handshake()
+    found: dict[str, Any] | None = asking.getpeercert()
+    if not found:
+        raise ValueError("the handshake did not come to its end")
+    return found
+
+
+class ServingCertificate(msgspec.Struct, frozen=True):
+    """What is shown, and as PEM who vouches for it; the latter is empty if that is not known."""
+
+    pair: KeyPair
+    bundle: bytes
+
+
+class CertificateSource(Protocol):
+    """Files, or a Secret. Asked again and again, `interval` seconds apart; `trouble` is what is wrong with it now."""
+
+    trouble: str
+
+    @property
+    def interval(self) -> float:
+        """Seconds from one look to the next."""
+
+    async def look(self, *, shown: bool) -> ServingCertificate | None:
+        """What there is, if it is new. Never raises for what others have done wrong."""

@@ -1,0 +1,132 @@
+"""Informers of the admission controller: everything that decides about a pod, before the pod is created.
+
+VPAs and Hvpas are compiled as they change, workloads are reduced by their transform, LimitRanges are kept by namespace,
+nodes as columns. Pods are not watched: the webhook sees each of them once, which is enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from trellis.api.kinds.hvpa import Hvpa
+from trellis.api.kinds.vpa import VerticalPodAutoscaler
+from trellis.api.kube.nodes import Node
+from trellis.api.kube.pods import Pod
+from trellis.api.kube.policies import LimitRange
+from trellis.controllers.admission.transforms import (
+    GoverningHvpa,
+    GoverningVpa,
+    WorkloadTransform,
+    transform_hvpa,
+    transform_vpa,
+)
+from trellis.core.admission.governor_index import GovernorIndex
+from trellis.core.admission.starting_cpu import find_cpu_ceiling
+from trellis.core.boost.boosted_size import CpuCeiling
+from trellis.core.cluster.owners import ObjectLookup
+from trellis.core.cluster.store import BY_NAMESPACE, index_by_namespace
+from trellis.core.fit import NodeTable
+from trellis.core.recommend.capping import NamespaceLimits, read_limit_ranges
+from trellis.core.sizing.governors import Governor
+from trellis.kube.resources import HVPAS, LIMIT_RANGES, NODES, OBSERVED_WORKLOADS, VPAS, Resource
+from trellis.kube.watch.cache import ObjectChange
+from trellis.kube.watch.informer import Informer
+from trellis.runtime.informers import Informers
+from trellis.runtime.optional_kinds import OptionalKind
+from trellis.runtime.settings.component import ScopeSettings
+
+
+class BoostCeilings:
+    """All nodes, kept current by a watch. With `must_fit` a boost is cut to what fits, else that is only mentioned."""
+
+    def __init__(self, *, must_fit: bool) -> None:
+        self._table = NodeTable()
+        self._must_fit = must_fit
+
+    def node_changed(self, change: ObjectChange[Node]) -> None:
+        """A node is new, has changed or is gone."""
+        if change.new is None:
+            self._table.remove(change.key[1])
+        else:
+            self._table.update(change.new)
+
+    def ceiling(self, pod: Pod) -> CpuCeiling | None:
+        """The most that this pod could request; None if no node takes it, whatever it requests: then CPU is not why."""
+        return find_cpu_ceiling(self._table, pod, must_fit=self._must_fit)
+
+
+# Upstream's role has no rule for them.
+_NO_HVPAS: Final = OptionalKind("Hvpas do not size pods")
+
+_UNLIMITED: Final = NamespaceLimits()
+
+
+class AdmissionInformers:
+    """All that is followed, and what is made of it."""
+
+    def __init__(
+        self, informers: Informers, scope: ScopeSettings, *, hvpas_served: bool, rooms: BoostCeilings | None
+    ) -> None:
+        self.governors = GovernorIndex()
+        self._scope = scope
+        self._limits: dict[str, NamespaceLimits] = {}
+        # Called when an object is new, and its target perhaps as well.
+        self.on_new_target: Callable[[], None] = lambda: None
+        self.vpas: Informer[VerticalPodAutoscaler] = informers.follow(VPAS, transform_vpa)
+        self.limit_ranges: Informer[LimitRange] = informers.follow(
+            LIMIT_RANGES, indexes={BY_NAMESPACE: index_by_namespace}
+        )
+        self.workloads: dict[str, Informer[Any]] = {
+            each.kind: informers.follow(each, WorkloadTransform().slim) for each in OBSERVED_WORKLOADS
+        }
+        self.hvpas: Informer[Hvpa] = informers.follow(HVPAS, transform_hvpa, dispensable=_NO_HVPAS, served=hvpas_served)
+        self.nodes: Informer[Node] | None = informers.follow(NODES) if rooms is not None else None
+        self._subscribe(rooms)
+
+    def limits(self, namespace: str) -> NamespaceLimits:
+        """What LimitRanges say there."""
+        return self._limits.get(namespace, _UNLIMITED)
+
+    def lookups(self) -> dict[str, tuple[Resource[Any], ObjectLookup]]:
+        """How a workload is asked for and found, by kind."""
+        return {kind: (informer.resource, informer.get) for kind, informer in self.workloads.items()}
+
+    def _subscribe(self, rooms: BoostCeilings | None) -> None:
+        self.vpas.subscribe(self._vpa_changed)
+        self.limit_ranges.subscribe(self._limits_changed)
+        for kind, informer in self.workloads.items():
+            informer.subscribe(self._workload_changed(kind))
+        self.hvpas.subscribe(self._hvpa_changed)
+        if self.nodes is not None and rooms is not None:
+            self.nodes.subscribe(rooms.node_changed)
+
+    def _vpa_changed(self, change: ObjectChange[VerticalPodAutoscaler]) -> None:
+        if self._scope.covers(change.key[0]):
+            self.governors.put(VPAS.kind, *change.key, _governor(change.new))
+            if change.old is None:
+                self.on_new_target()
+
+    def _hvpa_changed(self, change: ObjectChange[Hvpa]) -> None:
+        if self._scope.covers(change.key[0]):
+            self.governors.put(HVPAS.kind, *change.key, _governor(change.new))
+            if change.old is None:
+                self.on_new_target()
+
+    def _limits_changed(self, change: ObjectChange[LimitRange]) -> None:
+        namespace = change.key[0]
+        ranges = self.limit_ranges.snapshot().by(BY_NAMESPACE, namespace)
+        if ranges:
+            self._limits[namespace] = read_limit_ranges(ranges)
+        else:
+            self._limits.pop(namespace, None)
+
+    def _workload_changed(self, kind: str) -> Callable[[ObjectChange[Any]], None]:
+        def changed(change: ObjectChange[Any]) -> None:
+            self.governors.target_changed(kind, *change.key)
+
+        return changed
+
+
+def _governor(found: VerticalPodAutoscaler | Hvpa | None) -> Governor | None:
+    return found.governor if isinstance(found, GoverningVpa | GoverningHvpa) else None

@@ -1,0 +1,170 @@
+"""Creates and corrects the objects that a Buffer or CapacityBuffer owns, PodTemplates among them.
+
+The buffer is the controller of the object, so that it is deleted with the buffer. An object of the same name that is
+not owned stays as it is. A PodTemplate is compared by what scheduling reads of it, because the API server stores
+quantities in its own spelling and adds defaults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, Generic, TypeVar
+
+import msgspec
+
+from trellis.api.kube.decoder import convert_object
+from trellis.api.kube.meta import KubeObject, OwnerReference
+from trellis.api.kube.pods import Container, PodSpec, PodTemplate, PodTemplateSpec, ResourceRequirements
+from trellis.api.kube.slices import Quantities
+from trellis.base.errors import InvalidQuantity, UnreadableObject
+from trellis.base.quantities import Quantity
+from trellis.base.reasons import Reason, Severity
+from trellis.core.buffers import DetailedReason
+from trellis.core.buffers.pods import select_scheduling_fields
+from trellis.core.cluster.store import AnyObject
+from trellis.kube.resources import POD_TEMPLATES, Resource
+from trellis.kube.write.actions import Action, CreateObject, PatchObject, Target, target_of
+from trellis.kube.write.outcomes import Result
+from trellis.kube.write.patches import json_patch
+from trellis.kube.write.writer import Writer
+
+OWNED_NAME_TAKEN = Reason(
+    "OwnedNameTaken",
+    "Another object has the name that one of the buffer's own would have; it is left as it is.",
+    Severity.WARNING,
+)
+OWNED_REFUSED = Reason(
+    "OwnedObjectRefused", "The API server refuses an object that the buffer would own.", Severity.WARNING
+)
+
+# By this people find, and if they like delete, what is kept for buffers.
+MANAGED_BY: Final[Mapping[str, str]] = {"app.kubernetes.io/managed-by": "trellis-buffers"}
+
+# A write that failed is tried again after so long, one that was refused later, and one that came too late at once.
+RETRY_SECONDS: Final = 5.0
+REFUSED_SECONDS: Final = 60.0
+CONFLICT_SECONDS: Final = 0.2
+
+O = TypeVar("O", bound=KubeObject)  # noqa: E741 - an object
+
+
+class OwnedObjectResult(msgspec.Struct, Generic[O], frozen=True):
+    """What came of it: the object once it is known to be as it should, what is wrong with it, or when to try again.
+
+    None of them means that it was written, and that the watch is about to show it.
+    """
+
+    found: O | None = None
+    problem: DetailedReason | None = None
+    retry: float | None = None
+
+
+def owner_reference(resource: Resource[Any], owner: AnyObject) -> OwnerReference:
+    """The owner as what it owns refers to it."""
+    metadata = owner.metadata
+    return OwnerReference(resource.api_version, resource.kind, metadata.name, metadata.uid, controller=True)
+
+
+def is_owned(found: AnyObject, uid: str) -> bool:
+    """Whether it belongs to the object with this UID; a name may be used again."""
+    controller = found.metadata.controller
+    return controller is not None and controller.uid == uid
+
+
+async def ensure_object(
+    writer: Writer, found: O | None, owner: OwnerReference, wanted: Target, part: Mapping[str, Any]
+) -> OwnedObjectResult[O]:
+    """Have the object that is `wanted` say this. `part` is what matters of it: one field, such as `spec`.
+
+    Who calls this has seen that it says something else.
+    """
+    action = _action(found, owner, wanted, part)
+    if isinstance(action, DetailedReason):
+        return OwnedObjectResult(problem=action)
+    outcome = await writer.write(action)
+    match outcome.result:
+        case Result.APPLIED if found is not None and outcome.resource_version == found.metadata.resource_version:
+            # The server has changed nothing: only the spelling was another.
+            return OwnedObjectResult(found)
+        case Result.APPLIED | Result.SKIPPED:
+            return OwnedObjectResult()
+        case Result.CONFLICT | Result.GONE:
+            return OwnedObjectResult(retry=CONFLICT_SECONDS)
+        case Result.FAILED | Result.THROTTLED:
+            return OwnedObjectResult(retry=RETRY_SECONDS)
+        case _:
+            return OwnedObjectResult(problem=DetailedReason(OWNED_REFUSED, f"{wanted}: {outcome.message}"))
+
+
+def _action(
+    found: KubeObject | None, owner: OwnerReference, wanted: Target, part: Mapping[str, Any]
+) -> Action | DetailedReason:
+    resource = wanted.resource
+    if found is None:
+        metadata = {
+            "name": wanted.name,
+            "namespace": wanted.namespace,
+            "labels": MANAGED_BY,
+            "ownerReferences": [msgspec.to_builtins(owner)],
+        }
+        document = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata, **part}
+        return CreateObject(wanted, document)
+    if not is_owned(found, owner.uid):
+        return DetailedReason(OWNED_NAME_TAKEN, f"{resource.kind} {wanted.name} belongs to somebody else")
+    changes = [{"op": "replace", "path": f"/{name}", "value": value} for name, value in part.items()]
+    return PatchObject(target_of(resource, found), json_patch(changes))
+
+
+_SCHEDULER: Final = "default-scheduler"
+
+
+async def ensure_template(
+    writer: Writer, found: PodTemplate | None, owner: OwnerReference, namespace: str, document: Mapping[str, Any]
+) -> OwnedObjectResult[PodTemplate]:
+    """Have the template that this document describes; `found` is what has its name."""
+    wanted: Mapping[str, Any] = document["template"]
+    if found is not None and is_owned(found, owner.uid) and template_matches(found.template, wanted):
+        return OwnedObjectResult(found)
+    target = Target(POD_TEMPLATES, document["metadata"]["name"], namespace)
+    return await ensure_object(writer, found, owner, target, {"template": wanted})
+
+
+def template_matches(found: PodTemplateSpec, wanted: Mapping[str, Any]) -> bool:
+    """Whether a stored template says what is wanted of it."""
+    try:
+        ours = convert_object(dict(wanted), PodTemplateSpec)
+    except UnreadableObject:
+        return False
+    return found.metadata.labels == ours.metadata.labels and _comparable_spec(found.spec) == _comparable_spec(ours.spec)
+
+
+def _comparable_spec(spec: PodSpec) -> PodSpec:
+    """What scheduling reads, with each amount and each default in one spelling."""
+    part = select_scheduling_fields(spec)
+    return msgspec.structs.replace(
+        part,
+        containers=tuple(map(_comparable_container, part.containers)),
+        init_containers=tuple(map(_comparable_container, part.init_containers)),
+        scheduler_name=part.scheduler_name or _SCHEDULER,
+        overhead=_comparable_quantities(part.overhead),
+        resources=None
+        if part.resources is None
+        else ResourceRequirements(requests=_comparable_quantities(part.resources.requests)),
+    )
+
+
+def _comparable_container(container: Container) -> Container:
+    return msgspec.structs.replace(
+        container, resources=ResourceRequirements(requests=_comparable_quantities(container.resources.requests))
+    )
+
+
+def _comparable_quantities(quantities: Quantities) -> dict[str, str]:
+    return {name: _comparable_quantity(text) for name, text in quantities.items()}
+
+
+def _comparable_quantity(text: str) -> str:
+    try:
+        return str(Quantity.parse(text).nanos)
+    except InvalidQuantity:
+        return text

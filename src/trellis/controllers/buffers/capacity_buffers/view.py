@@ -1,0 +1,89 @@
+"""Builds the view that a CapacityBuffer is translated from: a workload as Buffers have it, or a PodTemplate."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+import msgspec
+
+from trellis.api.kube.capacity_buffers import CapacityBuffer, ScalableReference
+from trellis.api.kube.pods import PodTemplateSpec
+from trellis.controllers.buffers.capacity_buffers.informers import CapacityBufferInformers, capacity_key
+from trellis.controllers.buffers.capacity_buffers.owned_objects import is_owned
+from trellis.controllers.buffers.capacity_buffers.state import CapacityBufferState, observed_generation
+from trellis.controllers.buffers.state import TargetState
+from trellis.controllers.buffers.template_dry_runs import TemplateDryRuns
+from trellis.controllers.buffers.view import BufferViewBuilder
+from trellis.core.buffers import TargetFacts, TranslationFacts, managed_template_name
+from trellis.core.buffers.pods import select_scheduling_fields
+from trellis.core.cluster.owners import TargetRef, describe_missing
+from trellis.core.cluster.store import key_of
+from trellis.core.cluster.target_problems import TARGET_NOT_FOUND, TargetProblem
+from trellis.kube.client import Client
+from trellis.kube.resources import POD_TEMPLATES
+from trellis.kube.transport.requests import build_get
+
+# How upstream's documents name the group that has no name.
+_CORE: Final = "core"
+
+
+class CapacityBufferViewBuilder:
+    """Gathers facts about CapacityBuffers, one at a time each."""
+
+    def __init__(
+        self,
+        client: Client,
+        watching: CapacityBufferInformers,
+        workloads: BufferViewBuilder,
+        templates: TemplateDryRuns,
+    ) -> None:
+        self._client = client
+        self._watching = watching
+        self._workloads = workloads
+        self._templates = templates
+
+    async def facts(self, buffer: CapacityBuffer, known: CapacityBufferState) -> TranslationFacts:
+        """All that is known of what one is about. Raises `KubeError` if something could not be asked."""
+        spec, namespace = buffer.spec, buffer.metadata.namespace
+        if spec.pod_template_ref is not None:
+            return TranslationFacts(
+                await self._template(TargetRef(namespace, "v1", "PodTemplate", spec.pod_template_ref.name), known)
+            )
+        if spec.scalable_ref is not None:
+            target = workload_reference(namespace, spec.scalable_ref)
+            key = capacity_key(key_of(buffer))
+            return TranslationFacts(await self._workloads.target(key, target, known, lambda: self._last(buffer, known)))
+        return TranslationFacts()
+
+    async def _template(self, target: TargetRef, known: TargetState) -> TargetFacts | TargetProblem:
+        """The template that is referred to; read as a whole, so that all of it is judged when it is tried."""
+        seen = self._watching.templates.get(target.namespace, target.name)
+        if seen is None:
+            return TargetProblem(TARGET_NOT_FOUND, describe_missing(target))
+        read = (seen.metadata.uid, seen.metadata.generation)
+        shown = known.template
+        if shown is None or shown.read != read or asyncio.get_running_loop().time() >= shown.until:
+            response = await self._client.send(build_get(POD_TEMPLATES, target.name, target.namespace))
+            document = msgspec.json.decode(response.body, type=dict[str, Any])
+            shown = await self._templates.of_document(known, document.get("template"), target, read)
+        return TargetFacts() if shown is None else TargetFacts(template=shown.template, refusal=shown.refusal)
+
+    def _last(self, buffer: CapacityBuffer, known: CapacityBufferState) -> PodTemplateSpec | None:
+        """The shape in the managed template, if it is that of the present spec, or is known to be of its workload."""
+        metadata, status = buffer.metadata, buffer.status
+        is_present = observed_generation(buffer) == metadata.generation or known.target_stays
+        # One that the status does not refer to any more is that of an earlier workload.
+        if status.pod_template_ref is None or not is_present:
+            return None
+        found = self._watching.templates.get(metadata.namespace, managed_template_name(metadata.name))
+        if found is None or not is_owned(found, metadata.uid):
+            return None
+        # Its limits are there for the API server's sake.
+        return msgspec.structs.replace(found.template, spec=select_scheduling_fields(found.template.spec))
+
+
+def workload_reference(namespace: str, reference: ScalableReference) -> TargetRef:
+    """The workload that is meant: of this group, in any version."""
+    group = "" if reference.api_group == _CORE else reference.api_group
+    return TargetRef(namespace, f"{group}/" if group else "", reference.kind, reference.name)

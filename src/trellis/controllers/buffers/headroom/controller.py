@@ -1,0 +1,143 @@
+"""Starts and stops the observation of headroom, and keeps what it last found.
+
+`trellis nodes` publishes in each Buffer's status whether it is provisioned, where it runs. While its Lease is free,
+this process observes and publishes the status itself; once the Lease is held, it stops.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from trellis.api.kinds.buffer import Buffer
+from trellis.controllers.buffers import metrics
+from trellis.controllers.buffers.headroom.informers import HeadroomInformers
+from trellis.controllers.buffers.headroom.observation import HeadroomLoop
+from trellis.controllers.buffers.settings import HeadroomSettings
+from trellis.controllers.nodes.events import BufferEvents
+from trellis.controllers.nodes.status import translated_generation, with_unreadable_buffers
+from trellis.core.cluster.store import ObjectKey, key_of
+from trellis.core.nodes.buffers.headroom import ObservedHeadroom
+from trellis.core.nodes.buffers.status import ProvisioningReport, StatusOwnership, build_provisioned_status
+from trellis.kube.lease_records import LeaseObserver
+from trellis.runtime.component import ControllerContext
+from trellis.runtime.recorder import Recorder
+from trellis.runtime.settings.component import NamespaceSettings
+from trellis.runtime.telemetry.logs import Logger
+
+# How often the Lease is read, as often as its holder renews it.
+_POLL_SECONDS: Final = 2.0
+
+_WAIT: Final = ProvisioningReport(StatusOwnership.WAIT)
+_LEAVE: Final = ProvisioningReport(StatusOwnership.LEAVE)
+_NOTHING: Final = ProvisioningReport(StatusOwnership.WRITE)
+
+_log: Final = Logger("trellis.buffers")
+
+
+class HeadroomController:
+    """`run` in a task of its own. `keys` are those of all Buffers, `call` has the one of a key reconciled.
+
+    `always` has it observed even while `trellis nodes` runs, for what translated Buffers are to keep.
+    """
+
+    def __init__(
+        self,
+        given: ControllerContext,
+        scope: NamespaceSettings,
+        settings: HeadroomSettings,
+        *,
+        always: bool,
+        most_figures: int,
+        recorder: Recorder,
+        keys: Callable[[], Iterable[ObjectKey]],
+        call: Callable[[ObjectKey], None],
+    ) -> None:
+        self._given = given
+        self._scope = scope
+        self._settings = settings
+        self._always = always
+        self._most_figures = most_figures
+        self._recorder = recorder
+        self._keys = keys
+        self._call = call
+        namespace, _, name = settings.nodes_lease.partition("/")
+        self._lease = LeaseObserver(given.client, namespace, name)
+        self._telling = BufferEvents(given.record)
+        self._observed = False
+        self._found: dict[str, ProvisioningReport] = {}
+        self._on_top: dict[str, int] = {}
+
+    def provision(self, buffer: Buffer) -> ProvisioningReport:
+        """What this process has to say of a Buffer's provisioning, if it is the one to say it."""
+        if self._lease.is_held is not False:
+            return _WAIT if self._lease.is_held is None else _LEAVE
+        return self._found.get(buffer.metadata.uid, _NOTHING) if self._observed else _WAIT
+
+    def on_top(self, buffer: Buffer) -> int | None:
+        """How many chunks of a `KeepMinimum` Buffer are to be kept on top of what runs; None if that is not known."""
+        return self._on_top.get(buffer.metadata.uid)
+
+    async def run(self) -> None:
+        """Observe while that is this process's to do, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            running: asyncio.Task[None] | None = None
+            held: bool | None = None
+            while True:
+                await self._poll()
+                is_needed = self._given.may_act() and (self._always or self._lease.is_held is False)
+                if is_needed and running is None:
+                    running = group.create_task(self._observation().run(), name="headroom")
+                elif not is_needed and running is not None:
+                    running.cancel()
+                    await asyncio.wait({running})
+                    running = None
+                    self._forget()
+                if held is not self._lease.is_held:
+                    held = self._lease.is_held
+                    self._telling.begin_anew()
+                    for key in self._keys():
+                        self._call(key)
+                await asyncio.sleep(_POLL_SECONDS)
+
+    def _observation(self) -> HeadroomLoop:
+        return HeadroomLoop(
+            self._given,
+            self._scope,
+            self._settings.figures(),
+            recorder=self._recorder,
+            on_observed=self._take,
+        )
+
+    async def _poll(self) -> None:
+        before = self._lease.trouble
+        await self._lease.poll()
+        if self._lease.trouble and self._lease.trouble != before:
+            lease = self._settings.nodes_lease
+            _log.warning("the Lease of trellis nodes cannot be read", lease=lease, why=self._lease.trouble)
+
+    def _forget(self) -> None:
+        self._observed, self._found, self._on_top = False, {}, {}
+        metrics.clear_headroom(self._given.metrics)
+
+    def _take(self, observed: ObservedHeadroom, watched: HeadroomInformers) -> None:
+        """Keep what was found, and have those Buffers reconciled for which it makes a difference."""
+        now, is_first = self._given.now(), not self._observed
+        before = self._on_top
+        verdicts = with_unreadable_buffers(observed.buffers, observed.problems, watched.buffers)
+        self._observed, self._on_top, self._found = True, dict(observed.on_top), {}
+        for each in verdicts:
+            buffer = watched.buffers.get(*each.key)
+            if buffer is not None and buffer.metadata.uid == each.uid:
+                self._found[each.uid] = ProvisioningReport(StatusOwnership.WRITE, each, translated_generation(buffer))
+        for buffer in watched.buffers.snapshot():
+            uid, found = buffer.metadata.uid, self.provision(buffer)
+            is_new = found.verdict is None or (
+                build_provisioned_status(found.verdict, buffer.status, found.generation, now) is not None
+            )
+            if is_first or is_new or before.get(uid) != self._on_top.get(uid):
+                self._call(key_of(buffer))
+        if self._lease.is_held is False:
+            self._telling.buffers(verdicts)
+            metrics.export_headroom(self._given.metrics, verdicts, watched.buffers.snapshot(), self._most_figures)

@@ -1,0 +1,161 @@
+"""Informers of the Buffer controller: Buffers, pods, and everything that decides the number and size of chunks.
+
+Well-known workloads are watched for their replicas; the scale of any other kind is read when it is needed. All objects
+are indexed by what they are about, so that a change costs what it concerns, and not what a namespace holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from trellis.api.kinds.buffer import Buffer
+from trellis.api.kinds.hvpa import Hvpa
+from trellis.api.kinds.vpa import VerticalPodAutoscaler
+from trellis.api.kube.nodes import Node
+from trellis.api.kube.observed_workloads import ObservedCronJob
+from trellis.api.kube.pods import Pod
+from trellis.api.kube.policies import LimitRange, ResourceQuota
+from trellis.controllers.admission.transforms import (
+    GoverningHvpa,
+    GoverningVpa,
+    WorkloadTransform,
+    transform_hvpa,
+    transform_vpa,
+)
+from trellis.controllers.buffers.node_classes import BY_DAEMON_NODE, daemon_node
+from trellis.controllers.buffers.transforms import (
+    COUNTED_WORKLOADS,
+    MANAGED_BUFFERS,
+    CountedTarget,
+    PodSummaryTransform,
+    transform_buffer,
+    transform_workload,
+)
+from trellis.core.admission.governor_index import GovernorIndex
+from trellis.core.cluster.owners import ObjectLookup
+from trellis.core.cluster.store import BY_NAMESPACE, index_by_namespace
+from trellis.core.recommend.capping import NamespaceLimits, read_limit_ranges
+from trellis.core.sizing.governors import Governor
+from trellis.kube.discovery import Served
+from trellis.kube.resources import HVPAS, JOBS, LIMIT_RANGES, NODES, OBSERVED_CRON_JOBS, PODS, RESOURCE_QUOTAS, VPAS
+from trellis.kube.watch.cache import ObjectChange
+from trellis.kube.watch.informer import Informer
+from trellis.runtime.informers import Informers
+from trellis.runtime.label_index import BY_LABELS
+from trellis.runtime.optional_kinds import OptionalKind
+from trellis.runtime.settings.component import ScopeSettings
+
+BY_TARGET: Final = "target"
+BY_CONTROLLER: Final = "controller"
+
+_NO_CRON_JOBS: Final = OptionalKind("what sizes the pods of a CronJob does not count for Buffers on its Jobs")
+
+_UNLIMITED: Final = NamespaceLimits()
+
+
+class BufferInformers:
+    """All that the controller follows."""
+
+    def __init__(self, informers: Informers, served: Served, scope: ScopeSettings) -> None:
+        self._scope = scope
+        self.governors = GovernorIndex()
+        self._limits: dict[str, NamespaceLimits] = {}
+        self.buffers: Informer[Buffer] = informers.follow(
+            MANAGED_BUFFERS, transform_buffer, indexes={BY_TARGET: _target_of, BY_NAMESPACE: index_by_namespace}
+        )
+        self.pods: Informer[Pod] = informers.follow(
+            PODS, PodSummaryTransform().slim, indexes={**BY_LABELS, BY_DAEMON_NODE: daemon_node}
+        )
+        self.workloads: dict[str, Informer[Any]] = {
+            each.kind: informers.follow(
+                each, transform_workload, indexes={BY_CONTROLLER: _controller_of} if each.kind == JOBS.kind else None
+            )
+            for each in COUNTED_WORKLOADS
+        }
+        # They have no count, but what sizes the pods of their Jobs is about them.
+        self.cron_jobs: Informer[ObservedCronJob] = informers.follow(
+            OBSERVED_CRON_JOBS, WorkloadTransform().slim, dispensable=_NO_CRON_JOBS
+        )
+        # Without their definitions there are none, and pods are as big as they are written.
+        self.vpas: Informer[VerticalPodAutoscaler] = informers.follow(VPAS, transform_vpa, served=served.serves(VPAS))
+        self.hvpas: Informer[Hvpa] = informers.follow(HVPAS, transform_hvpa, served=served.serves(HVPAS))
+        self.quotas: Informer[ResourceQuota] = informers.follow(
+            RESOURCE_QUOTAS, indexes={BY_NAMESPACE: index_by_namespace}
+        )
+        self.limit_ranges: Informer[LimitRange] = informers.follow(
+            LIMIT_RANGES, indexes={BY_NAMESPACE: index_by_namespace}
+        )
+        self.nodes: Informer[Node] = informers.follow(NODES)
+        self.vpas.subscribe(self._governor_changed(VPAS.kind))
+        self.hvpas.subscribe(self._governor_changed(HVPAS.kind))
+        self.limit_ranges.subscribe(self._limits_changed)
+        for kind, informer in (*self.workloads.items(), (OBSERVED_CRON_JOBS.kind, self.cron_jobs)):
+            informer.subscribe(self._workload_changed(kind))
+
+    def buffers_of(self, namespace: str, kind: str, name: str) -> tuple[Buffer, ...]:
+        """The Buffers with this target."""
+        return self.buffers.by(BY_TARGET, _target(namespace, kind, name))
+
+    def jobs_of(self, namespace: str, kind: str, name: str) -> tuple[str, ...]:
+        """The names of the Jobs that this one has made: what sizes it sizes their pods."""
+        found = self.workloads[JOBS.kind].by(BY_CONTROLLER, _target(namespace, kind, name))
+        return tuple(each.metadata.name for each in found)
+
+    def buffers_in(self, namespace: str) -> tuple[Buffer, ...]:
+        """All Buffers of a namespace."""
+        return self.buffers.by(BY_NAMESPACE, namespace)
+
+    def quotas_in(self, namespace: str) -> tuple[ResourceQuota, ...]:
+        """The quotas of a namespace."""
+        return self.quotas.by(BY_NAMESPACE, namespace)
+
+    def limits(self, namespace: str) -> NamespaceLimits:
+        """What LimitRanges say there."""
+        return self._limits.get(namespace, _UNLIMITED)
+
+    def finders(self) -> dict[str, ObjectLookup]:
+        """How a workload is found, by kind."""
+        found: dict[str, ObjectLookup] = {kind: each.get for kind, each in self.workloads.items()}
+        found[OBSERVED_CRON_JOBS.kind] = self.cron_jobs.get
+        return found
+
+    def _governor_changed(self, kind: str) -> Callable[[ObjectChange[Any]], None]:
+        def changed(change: ObjectChange[Any]) -> None:
+            if self._scope.covers(change.key[0]):
+                self.governors.put(kind, *change.key, governor_of(change.new))
+
+        return changed
+
+    def _workload_changed(self, kind: str) -> Callable[[ObjectChange[Any]], None]:
+        def changed(change: ObjectChange[Any]) -> None:
+            self.governors.target_changed(kind, *change.key)
+
+        return changed
+
+    def _limits_changed(self, change: ObjectChange[LimitRange]) -> None:
+        namespace = change.key[0]
+        ranges = self.limit_ranges.by(BY_NAMESPACE, namespace)
+        if ranges:
+            self._limits[namespace] = read_limit_ranges(ranges)
+        else:
+            self._limits.pop(namespace, None)
+
+
+def governor_of(found: VerticalPodAutoscaler | Hvpa | None) -> Governor | None:
+    """What a VPA or an Hvpa means for pods, if anything."""
+    return found.governor if isinstance(found, GoverningVpa | GoverningHvpa) else None
+
+
+def _target(namespace: str, kind: str, name: str) -> str:
+    return f"{namespace}/{kind}/{name}"
+
+
+def _controller_of(found: CountedTarget) -> tuple[str, ...]:
+    controller = found.metadata.controller
+    return (_target(found.metadata.namespace, controller.kind, controller.name),) if controller is not None else ()
+
+
+def _target_of(buffer: Buffer) -> tuple[str, ...]:
+    reference = buffer.spec.target_ref
+    return (_target(buffer.metadata.namespace, reference.kind, reference.name),) if reference is not None else ()

@@ -1,0 +1,88 @@
+"""What the nodes of a class leave for pods, computed in columns over all nodes once for each class and change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+
+from trellis.api.kube.nodes import Node
+from trellis.api.kube.pods import Pod
+from trellis.api.kube.slices import Labels
+from trellis.controllers.buffers.transforms import PodSummary, pod_differs
+from trellis.core.buffers import NodeClassFacts, is_live, observe_node_class
+from trellis.core.fit import NodeTable
+from trellis.core.usage.columns import IntColumn
+from trellis.kube.watch.cache import ObjectChange
+from trellis.kube.watch.informer import Informer
+
+BY_DAEMON_NODE: Final = "daemon-node"
+_RESOURCES: Final = ("cpu", "memory")
+
+
+def daemon_node(pod: Pod) -> tuple[str, ...]:
+    """Index the pods of DaemonSets by their node; others are in no group."""
+    return (pod.daemon_on,) if isinstance(pod, PodSummary) and pod.daemon_on else ()
+
+
+class NodeClasses:
+    """All nodes, kept current by a watch, and what runs on each of them anyway."""
+
+    def __init__(self, pods: Informer[Pod]) -> None:
+        self._pods = pods
+        self._table = NodeTable()
+        self._nodes: dict[str, Node] = {}
+        self._kept: Mapping[str, IntColumn] | None = None
+        self._found: dict[tuple[tuple[str, str], ...], NodeClassFacts] = {}
+
+    def node_changed(self, change: ObjectChange[Node]) -> bool:
+        """A node is new, has changed or is gone; whether that can make a difference to a chunk."""
+        name, new = change.key[1], change.new
+        if new is None:
+            self._table.remove(name)
+            self._nodes.pop(name, None)
+        else:
+            self._table.update(new)
+            self._nodes[name] = new
+        if change.old is not None and new is not None and _node_key(change.old) == _node_key(new):
+            return False
+        self._begin_anew()
+        return True
+
+    def pod_changed(self, change: ObjectChange[Pod]) -> bool:
+        """The same for a pod: those of DaemonSets take their part of every node."""
+        daemons = any(daemon_node(each) for each in (change.old, change.new) if each is not None)
+        if not daemons or not pod_differs(change.old, change.new):
+            return False
+        self._begin_anew()
+        return True
+
+    def of(self, labels: Labels) -> NodeClassFacts:
+        """The nodes with these labels."""
+        key = tuple(sorted(labels.items()))
+        found = self._found.get(key)
+        if found is None:
+            if self._kept is None:
+                self._kept = self._taken_by_daemons()
+            found = self._found[key] = observe_node_class(self._table, self._nodes, labels, self._kept)
+        return found
+
+    def _begin_anew(self) -> None:
+        self._kept = None
+        self._found.clear()
+
+    def _taken_by_daemons(self) -> Mapping[str, IntColumn]:
+        columns = {name: np.zeros(self._table.reach, dtype=np.int64) for name in _RESOURCES}
+        for node in self._nodes:
+            number = self._table.find(node)
+            for pod in self._pods.by(BY_DAEMON_NODE, node):
+                if isinstance(pod, PodSummary) and is_live(pod):
+                    for name, amount in pod.held:
+                        if name in columns:
+                            columns[name][number] += amount
+        return columns
+
+
+def _node_key(node: Node) -> tuple[object, ...]:
+    return node.metadata.labels, node.spec.taints, node.status.allocatable

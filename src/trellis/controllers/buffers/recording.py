@@ -1,0 +1,29 @@
+"""Translates Buffers with `core.buffers`, and records both sides where a recording is asked for."""
+
+from __future__ import annotations
+
+from trellis.api.kinds.buffer import Buffer
+from trellis.api.resolve import EffectiveBuffer
+from trellis.core.buffers import BufferSettings, Translation, TranslationFacts, translate
+from trellis.core.recording.buffers import BufferRecordingStart, RecordedTranslation, TranslationInput
+from trellis.core.recording.format import DECISION_LINE, INPUT_LINE, START_LINE
+from trellis.runtime.recorder import Recorder
+
+
+class BufferTranslator:
+    """Translates. What it is made from is written before, so that a translation that fails can be looked into."""
+
+    def __init__(self, figures: BufferSettings, recorder: Recorder) -> None:
+        self._figures = figures
+        self._recorder = recorder
+        recorder.write(START_LINE, BufferRecordingStart(figures))
+
+    def translate(self, buffer: Buffer, meaning: EffectiveBuffer, facts: TranslationFacts, now: float) -> Translation:
+        """The pods of a Buffer, as if there were no quotas."""
+        if not self._recorder.is_on:
+            return translate(meaning, facts, now, self._figures)
+        self._recorder.write(INPUT_LINE, TranslationInput.of(buffer, facts, now))
+        made = translate(meaning, facts, now, self._figures)
+        self._recorder.write(DECISION_LINE, RecordedTranslation.of(made))
+        self._recorder.flush()
+        return made

@@ -1,0 +1,185 @@
+"""Reads the target of a Buffer: how many pods it has, which they are, and from which template they are created.
+
+A well-known workload is watched. A kind that another package knows is read and given to it. Of any other kind the scale
+is read, which says nothing of a template. A package announces the kinds it knows as entry points; the object named
+there is called without arguments and returns a `TargetKind`:
+
+    [project.entry-points."trellis.buffer_targets"]
+    game-server-set = "trellis_game_servers:GameServerSets"
+
+One that cannot be loaded is logged and left out, and so is a second one for the same kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from trellis.api.kube.meta import KubeObject
+from trellis.api.kube.observed_workloads import CountedReplicationController, CountedWorkload
+from trellis.base.errors import InvalidSelector, KubeError, NotFound, UnreadableObject
+from trellis.base.selectors import Selector, parse_selector, selector_from_object
+from trellis.controllers.buffers.state import TargetState
+from trellis.controllers.buffers.transforms import CountedTarget
+from trellis.core.buffers import TargetKind, TargetReading
+from trellis.core.buffers.target_kinds import TARGET_UNREADABLE, not_scalable
+from trellis.core.cluster.owners import ScaleInfo, TargetRef, describe_missing
+from trellis.core.cluster.target_problems import (
+    TARGET_NOT_FOUND,
+    TARGET_NOT_SCALABLE,
+    TARGET_SELECTS_NOTHING,
+    TargetProblem,
+    build_target_problem,
+    classify_error,
+)
+from trellis.core.cluster.target_selectors import convert_selector
+from trellis.kube.client import Client
+from trellis.kube.resources import Resource
+from trellis.kube.scales import LookupTimes, ScalableKinds
+from trellis.kube.transport.requests import build_get
+from trellis.kube.watch.informer import Informer
+from trellis.runtime.telemetry.logs import Logger
+
+ENTRY_POINTS: Final = "trellis.buffer_targets"
+
+# Group and kind: people write any version that the kind ever had.
+GroupKind: TypeAlias = tuple[str, str]
+
+_log: Final = Logger("trellis.buffers")
+
+
+def load_target_kinds(announced: Iterable[EntryPoint] | None = None) -> dict[GroupKind, TargetKind]:
+    """The kinds that can be read, in the order of their announcements' names."""
+    entries = entry_points(group=ENTRY_POINTS) if announced is None else announced
+    found: dict[GroupKind, TargetKind] = {}
+    for entry in sorted(entries, key=lambda each: (each.name, each.value)):
+        try:
+            kind = entry.load()()
+        except Exception as error:  # noqa: BLE001 - somebody else's code must not keep all other Buffers waiting
+            _log.error("a kind of targets cannot be loaded", name=entry.name, value=entry.value, error=error)
+            continue
+        if not isinstance(kind, TargetKind) or not all((kind.api_version, kind.kind, kind.plural)):
+            _log.error("what is announced is no kind of targets", name=entry.name, value=entry.value)
+            continue
+        about = group_kind(kind.api_version, kind.kind)
+        if about in found:
+            _log.error("a kind of targets is announced twice", name=entry.name, value=entry.value, kind=kind.kind)
+            continue
+        _log.info("a kind of targets is known", name=entry.name, kind=kind.kind, api_version=kind.api_version)
+        found[about] = kind
+    return found
+
+
+def group_kind(api_version: str, kind: str) -> GroupKind:
+    """The group of an `apiVersion`, and the kind."""
+    return api_version.rpartition("/")[0], kind
+
+
+# A kind that is not there may be installed at any moment, by whoever has just created the Buffer.
+_RETRY_SECONDS: Final = 10.0
+_JOB: Final = "Job"
+
+
+class TargetDescription(msgspec.Struct, frozen=True):
+    """What is known of a target's pods. `resource` is set if its template has to be read, `template` if it has been.
+
+    `scale` is what owners are found by, for kinds that are not followed.
+    """
+
+    replicas: int | None
+    selector: Selector
+    read: tuple[str, int]
+    resource: Resource[Any] | None = None
+    template: Mapping[str, Any] | None = None
+    scale: ScaleInfo | None = None
+
+
+class TargetReader:
+    """Counts. A problem is an answer too."""
+
+    def __init__(
+        self, client: Client, workloads: Mapping[str, Informer[Any]], kinds: Mapping[GroupKind, TargetKind]
+    ) -> None:
+        self._client = client
+        self._workloads = workloads
+        self._kinds = kinds
+        self._scalable = ScalableKinds(client, LookupTimes(retry=_RETRY_SECONDS))
+
+    async def count(self, target: TargetRef, known: TargetState) -> TargetDescription | TargetProblem:
+        """What a target says, or why that is not known."""
+        try:
+            found = await self._count(target, known)
+        except NotFound as error:
+            return build_target_problem(classify_error(error), describe_missing(target))
+        except (KubeError, UnreadableObject) as error:
+            return build_target_problem(classify_error(error), str(error))
+        except InvalidSelector as error:
+            return build_target_problem(classify_error(error), f"the selector of {target}: {error}")
+        if isinstance(found, TargetDescription) and (found.selector.selects_nothing or not found.selector.requirements):
+            return build_target_problem(TARGET_SELECTS_NOTHING, f"{target} has no selector, or an empty one")
+        return found
+
+    async def _count(self, target: TargetRef, known: TargetState) -> TargetDescription | TargetProblem:
+        kind = self._kinds.get(group_kind(target.api_version, target.kind))
+        if kind is not None:
+            return await self._read(target, kind)
+        informer = self._workloads.get(target.kind) if target.is_well_known else None
+        if informer is not None:
+            return _read_watched(target, informer, known)
+        return await self._scale(target)
+
+    async def _read(self, target: TargetRef, kind: TargetKind) -> TargetDescription | TargetProblem:
+        group, _, version = kind.api_version.rpartition("/")
+        resource = Resource(group, version, kind.plural, kind.kind, True, KubeObject)
+        response = await self._client.send(build_get(resource, target.name, target.namespace))
+        document = msgspec.json.decode(response.body, type=dict[str, Any])
+        try:
+            reading = _read_by(kind, document)
+        except Exception as error:  # noqa: BLE001 - somebody else's code: one target it cannot read is one Buffer's
+            _log.warning("a target cannot be read", target=target, error=error)
+            return build_target_problem(TARGET_UNREADABLE, f"{target.kind} {target.name}: {error!r}")
+        metadata = document.get("metadata", {})
+        return TargetDescription(
+            reading.replicas,
+            reading.selector,
+            (metadata.get("uid", ""), metadata.get("generation", 0)),
+            template=reading.template,
+            scale=ScaleInfo(str(reading.selector)),
+        )
+
+    async def _scale(self, target: TargetRef) -> TargetDescription | TargetProblem:
+        found = await self._scalable.read(target)
+        if isinstance(found, TargetProblem):
+            return not_scalable(target.kind) if found.reason is TARGET_NOT_SCALABLE else found
+        scale = found.scale
+        text = scale.status.selector
+        selector = parse_selector(text) if text else Selector.nothing()
+        answer = ScaleInfo(text, scale.metadata.controller)
+        return TargetDescription(scale.status.replicas, selector, (scale.metadata.uid, 0), scale=answer)
+
+
+def _read_by(kind: TargetKind, document: Mapping[str, Any]) -> TargetReading:
+    """What a kind makes of an object. Nobody has checked the types of other packages."""
+    return msgspec.convert(msgspec.structs.asdict(kind.read(document)), TargetReading)
+
+
+def _read_watched(target: TargetRef, informer: Informer[Any], known: TargetState) -> TargetDescription | TargetProblem:
+    found: CountedTarget | None = informer.get(target.namespace, target.name)
+    if found is None:
+        return build_target_problem(TARGET_NOT_FOUND, describe_missing(target))
+    if known.selection is None or known.selection[0] is not found:
+        known.selection = (found, _selector(found))
+    count = found.status.replicas
+    if isinstance(found, CountedWorkload) and target.kind == _JOB:
+        count = 1 if found.spec.parallelism is None else found.spec.parallelism
+    read = (found.metadata.uid, found.metadata.generation)
+    return TargetDescription(count, known.selection[1], read, resource=informer.resource)
+
+
+def _selector(found: CountedTarget) -> Selector:
+    if isinstance(found, CountedReplicationController):
+        return selector_from_object(found.spec.selector)
+    return convert_selector(found.spec.selector)

@@ -1,0 +1,109 @@
+"""What the API server makes of a pod of a template, found by a dry run through all of admission.
+
+Webhooks, LimitRanges and priority classes change a pod when it is created. If the API server refuses the pod, the
+template is used as it is written: capacity for a pod that is not quite right is worth more than none, and the condition
+says what was refused. An answer is valid for a while, because all of them may change; until then the same template is
+not tried again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from hashlib import blake2b
+from typing import Any, Final
+
+import msgspec
+
+from trellis.api.kube.decoder import convert_object
+from trellis.api.kube.meta import ObjectMeta
+from trellis.api.kube.pods import Pod, PodTemplateSpec
+from trellis.base.errors import ServerFault, Throttled, Unreachable, UnreadableObject
+from trellis.controllers.buffers import metrics as named
+from trellis.controllers.buffers.state import ShapeTemplate, TargetState
+from trellis.core.buffers import template_in
+from trellis.core.cluster.owners import TargetRef
+from trellis.kube.client import Client
+from trellis.kube.resources import Resource
+from trellis.kube.transport.requests import build_get
+from trellis.kube.write.dry_run import dry_run_pod
+from trellis.runtime.telemetry.metrics import Metrics
+
+_FRESH_SECONDS: Final = 600.0
+_REFUSED_SECONDS: Final = 60.0
+# No answer, or none about the pod: what was answered before stands.
+_RETRIABLE: Final = (Throttled, Unreachable, ServerFault)
+
+
+class TemplateDryRuns:
+    """Reads templates, and asks about pods of them."""
+
+    def __init__(self, client: Client, metrics: Metrics) -> None:
+        self._client = client
+        self._metrics = metrics
+
+    async def of_workload(
+        self, known: TargetState, resource: Resource[Any], target: TargetRef, read: tuple[str, int]
+    ) -> ShapeTemplate | None:
+        """The template of a well-known workload; `read` is its UID and generation."""
+        shown = known.template
+        if shown is not None and shown.read == read and _now() < shown.until:
+            return shown
+        response = await self._client.send(build_get(resource, target.name, target.namespace))
+        document = msgspec.json.decode(response.body, type=dict[str, Any])
+        return await self.of_document(known, template_in(document), target, read)
+
+    async def of_document(
+        self, known: TargetState, template: Mapping[str, Any] | None, target: TargetRef, read: tuple[str, int]
+    ) -> ShapeTemplate | None:
+        """A template that has been read."""
+        if template is None:
+            known.template = None
+            return None
+        written = msgspec.json.encode(template, order="deterministic")
+        digest = blake2b(written, digest_size=16).digest()
+        shown = known.template
+        if shown is not None and shown.digest == digest and _now() < shown.until:
+            # Only something else about the workload is new, such as its count.
+            known.template = msgspec.structs.replace(shown, read=read)
+        else:
+            known.template = await self._ask(template, target, read, digest, shown)
+        return known.template
+
+    async def _ask(
+        self,
+        template: Mapping[str, Any],
+        target: TargetRef,
+        read: tuple[str, int],
+        digest: bytes,
+        before: ShapeTemplate | None,
+    ) -> ShapeTemplate:
+        metadata = template.get("metadata") or {}
+        kept = {name: metadata[name] for name in ("labels", "annotations") if metadata.get(name)}
+        document = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"generateName": f"{target.name[:200]}-", "namespace": target.namespace, **kept},
+            "spec": template.get("spec") or {},
+        }
+        found = await dry_run_pod(self._client, document, target.namespace)
+        self._metrics.add(named.DRY_RUNS, 1, "made" if isinstance(found, Pod) else "refused")
+        if isinstance(found, Pod):
+            made = PodTemplateSpec(ObjectMeta(labels=found.metadata.labels), found.spec)
+            return ShapeTemplate(read, digest, _now() + _FRESH_SECONDS, made)
+        if isinstance(found, _RETRIABLE) and before is not None and before.digest == digest:
+            return msgspec.structs.replace(before, read=read, until=_now() + _REFUSED_SECONDS)
+        refusal = f"a pod of the template is refused, and taken as written: {found}"
+        return ShapeTemplate(read, digest, _now() + _REFUSED_SECONDS, _as_written(template), refusal)
+
+
+def _as_written(template: Mapping[str, Any]) -> PodTemplateSpec:
+    try:
+        return convert_object(dict(template), PodTemplateSpec)
+    except UnreadableObject:
+        # Translated, it is a pod without containers, which is said to be unreadable.
+        return PodTemplateSpec()
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,85 @@
+"""Informers of the Hvpa controller: Hvpas, the HPAs and VPAs beside them, and pods.
+
+Targets are not watched: they may be of any kind with a scale, which is read when it is needed. Everything else is
+indexed by what it is about, so that a reconcile costs what concerns one Hvpa, and not what a namespace holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, TypeAlias
+
+from trellis.api.kinds.hvpa import Hvpa
+from trellis.api.kinds.vpa import VerticalPodAutoscaler
+from trellis.api.kube.scaling import HorizontalPodAutoscaler
+from trellis.base.selectors import Selector
+from trellis.core.cluster.store import BY_OWNER, T, index_by_owner, key_of
+from trellis.core.hvpa.autoscalers import RelatedAutoscalers
+from trellis.core.hvpa.view_builder import HvpaPod, WatchedHvpa, select_live_pods
+from trellis.kube.discovery import Served
+from trellis.kube.resources import HPAS, HVPAS, PODS, VPAS
+from trellis.kube.watch.informer import Informer
+from trellis.runtime.informers import Informers
+from trellis.runtime.label_index import BY_LABELS, candidate_pods
+
+HVPA_PODS: Final = PODS.read_as(HvpaPod)
+WATCHED_HVPAS: Final = HVPAS.read_as(WatchedHvpa)
+
+BY_TARGET: Final = "target"
+
+_Targeting: TypeAlias = Hvpa | VerticalPodAutoscaler
+
+
+class HvpaInformers:
+    """All that the controller follows."""
+
+    def __init__(self, informers: Informers, served: Served) -> None:
+        self.hvpas: Informer[WatchedHvpa] = informers.follow(WATCHED_HVPAS, indexes={BY_TARGET: _target_of})
+        self.pods: Informer[HvpaPod] = informers.follow(HVPA_PODS, indexes=BY_LABELS)
+        self.hpas: Informer[HorizontalPodAutoscaler] = informers.follow(
+            HPAS, indexes={BY_TARGET: _hpa_target, BY_OWNER: index_by_owner}
+        )
+        # Without the definition there are no VPAs, and an HPA alone may be enough.
+        self.vpas: Informer[VerticalPodAutoscaler] = informers.follow(
+            VPAS, indexes={BY_TARGET: _target_of, BY_OWNER: index_by_owner}, served=served.serves(VPAS)
+        )
+
+    def hvpas_of(self, namespace: str, kind: str, name: str) -> tuple[Hvpa, ...]:
+        """The Hvpas with this target."""
+        return self.hvpas.by(BY_TARGET, _target(namespace, kind, name))
+
+    def around(self, hvpa: Hvpa) -> RelatedAutoscalers:
+        """The autoscalers that have to do with an Hvpa: about its target or itself, its own, or in its own's place."""
+        namespace, name, reference = hvpa.metadata.namespace, hvpa.metadata.name, hvpa.spec.target_ref
+        target, itself = _target(namespace, reference.kind, reference.name), _target(namespace, HVPAS.kind, name)
+        hpas = (*self.hpas.by(BY_TARGET, target), *self.hpas.by(BY_TARGET, itself), *_owned(self.hpas, hvpa))
+        vpas = (*self.vpas.by(BY_TARGET, target), *_owned(self.vpas, hvpa))
+        return RelatedAutoscalers(self.hvpas.by(BY_TARGET, target), _unique(hpas), _unique(vpas))
+
+    def pods_of(self, namespace: str, selector: Selector) -> list[HvpaPod]:
+        """The pods of a target."""
+        return select_live_pods(candidate_pods(self.pods, namespace, selector), selector)
+
+
+def _owned(informer: Informer[T], hvpa: Hvpa) -> Iterable[T]:
+    """Those of an Hvpa, and whoever has the name that its own one would have."""
+    namesake = informer.get(*key_of(hvpa))
+    return (*informer.by(BY_OWNER, hvpa.metadata.uid), *(() if namesake is None else (namesake,)))
+
+
+def _unique(found: Iterable[T]) -> tuple[T, ...]:
+    return tuple({key_of(each): each for each in found}.values())
+
+
+def _target(namespace: str, kind: str, name: str) -> str:
+    return f"{namespace}/{kind}/{name}"
+
+
+def _target_of(found: _Targeting) -> tuple[str, ...]:
+    reference = found.spec.target_ref
+    return (_target(found.metadata.namespace, reference.kind, reference.name),)
+
+
+def _hpa_target(hpa: HorizontalPodAutoscaler) -> tuple[str, ...]:
+    reference = hpa.spec.scale_target_ref
+    return (_target(hpa.metadata.namespace, reference.kind, reference.name),)

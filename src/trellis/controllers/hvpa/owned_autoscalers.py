@@ -1,0 +1,228 @@
+"""The HPA and the VPA that an Hvpa owns: what they should be, and the actions that make them so.
+
+Both have the Hvpa's name, and the Hvpa as their controller. An Hvpa adopts what an earlier Hvpa of its name left
+behind, and leaves any other object of that name as it is. Specs are compared with the defaults that the API server
+(Kubernetes 1.36) fills in: otherwise an HPA would keep metrics or behavior that its template has lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from trellis.api.kinds.hvpa import Hvpa
+from trellis.api.kinds.vpa import VerticalPodAutoscaler, VerticalPodAutoscalerSpec
+from trellis.api.kube.decoder import convert_object, decode_object
+from trellis.api.kube.meta import ObjectMeta
+from trellis.api.kube.scaling import (
+    HorizontalPodAutoscaler,
+    HorizontalPodAutoscalerSpec,
+    Metric,
+    MetricSource,
+    MetricTarget,
+    ScalingBehavior,
+    ScalingPolicy,
+    ScalingRules,
+)
+from trellis.api.resolve import EffectiveHvpa
+from trellis.base.errors import InvalidQuantity, UnreadableObject
+from trellis.base.quantities import Quantity
+from trellis.base.reasons import Reason, Severity
+from trellis.core.hvpa.autoscalers import build_hpa_spec, build_vpa_spec, is_owned_by
+from trellis.kube.resources import HPAS, HVPAS, VPAS, Resource
+from trellis.kube.write.actions import Action, CreateObject, DeleteObject, PatchObject, Target, target_of
+from trellis.kube.write.patches import Patch, json_patch
+
+_DEFAULT_CPU_METRIC: Final = MetricSource(name="cpu", target=MetricTarget(type="Utilization", average_utilization=80))
+_DEFAULT_METRICS: Final = (Metric(type="Resource", resource=_DEFAULT_CPU_METRIC),)
+_DEFAULT_SCALE_UP: Final = ScalingRules(0, "Max", (ScalingPolicy("Pods", 4, 15), ScalingPolicy("Percent", 100, 15)))
+_DEFAULT_SCALE_DOWN: Final = ScalingRules(None, "Max", (ScalingPolicy("Percent", 100, 15),))
+
+
+def apply_defaults(spec: HorizontalPodAutoscalerSpec) -> HorizontalPodAutoscalerSpec:
+    """The HPA as it is stored. Rules are filled in only where there is a behavior."""
+    behavior = spec.behavior
+    if behavior is not None:
+        behavior = ScalingBehavior(
+            _apply_rule_defaults(behavior.scale_up, _DEFAULT_SCALE_UP),
+            _apply_rule_defaults(behavior.scale_down, _DEFAULT_SCALE_DOWN),
+        )
+    fewest = 1 if spec.min_replicas is None else spec.min_replicas
+    return replace(spec, min_replicas=fewest, metrics=spec.metrics or _DEFAULT_METRICS, behavior=behavior)
+
+
+def _apply_rule_defaults(rules: ScalingRules | None, usual: ScalingRules) -> ScalingRules:
+    if rules is None:
+        return usual
+    window = rules.stabilization_window_seconds
+    return ScalingRules(
+        usual.stabilization_window_seconds if window is None else window,
+        rules.select_policy or usual.select_policy,
+        rules.policies or usual.policies,
+        rules.tolerance,
+    )
+
+
+def is_same_vpa(wanted: dict[str, Any], found: VerticalPodAutoscalerSpec) -> bool:
+    """Whether a VPA says just what is wanted."""
+    try:
+        return msgspec.convert(wanted, VerticalPodAutoscalerSpec) == found
+    except msgspec.ValidationError:
+        # Nobody can read it, and so nobody can say that it differs.
+        return True
+
+
+def is_same_hpa(wanted: dict[str, Any], found: HorizontalPodAutoscalerSpec) -> bool:
+    """What the API server fills in is no difference, and what nobody can read is for it to refuse."""
+    try:
+        ours = convert_object(wanted, HorizontalPodAutoscalerSpec)
+    except UnreadableObject:
+        return False
+    one, other = msgspec.to_builtins(apply_defaults(ours)), msgspec.to_builtins(apply_defaults(found))
+    return _contains(one, other) and _contains(other, one)
+
+
+def _contains(wanted: Any, found: Any) -> bool:
+    """Whether all that is wanted is there. Quantities may be spelled in another way."""
+    if isinstance(wanted, dict):
+        return isinstance(found, dict) and all(_contains(value, found.get(key)) for key, value in wanted.items())
+    if isinstance(wanted, list | tuple):
+        return len(wanted) == len(found or ()) and all(map(_contains, wanted, found))
+    return bool(wanted == found) or _amount(wanted) == _amount(found) is not None
+
+
+def _amount(text: Any) -> Quantity | None:
+    try:
+        return Quantity.parse(text) if isinstance(text, str) else None
+    except InvalidQuantity:
+        return None
+
+
+NAME_TAKEN = Reason(
+    "NameTaken",
+    "Another object has the name that the Hvpa's own HPA or VPA would have; it is left as it is.",
+    Severity.WARNING,
+)
+SOURCE_REFUSED = Reason(
+    "SourceRefused", "The API server refuses the HPA or VPA that is made from the template.", Severity.WARNING
+)
+
+# On what is made here. Without an owner it is an orphan of an Hvpa, and not somebody else's.
+MANAGED_BY: Final[Mapping[str, str]] = {"app.kubernetes.io/managed-by": "trellis-hvpa"}
+
+Source = TypeVar("Source", HorizontalPodAutoscaler, VerticalPodAutoscaler)
+
+
+class AutoscalerUpkeep(msgspec.Struct, frozen=True):
+    """What is to be done for a spec that is wanted, and what is in the way of it."""
+
+    resource: Resource[Any]
+    wanted: dict[str, Any] | None = None
+    actions: tuple[Action, ...] = ()
+    taken: str = ""
+
+
+class StoredSpec(msgspec.Struct, frozen=True):
+    """A spec that was written, and what the server made of it.
+
+    Servers differ in what they fill in and in the fields that they know. What comes of a write is right for as long as
+    nothing else is wanted: written again, it would come to the same.
+    """
+
+    wanted: dict[str, Any]
+    spec: Any
+
+
+def read_stored_spec(upkeep: AutoscalerUpkeep, body: bytes) -> StoredSpec | None:
+    """What the server made of a write, by its answer; None if that cannot be told."""
+    try:
+        return StoredSpec(upkeep.wanted or {}, decode_object(body, upkeep.resource.struct).spec)
+    except UnreadableObject:
+        return None
+
+
+def plan_hpa_upkeep(
+    hvpa: Hvpa, meaning: EffectiveHvpa, hpas: Iterable[HorizontalPodAutoscaler], made: StoredSpec | None = None
+) -> AutoscalerUpkeep:
+    """What has to be done about HPAs; `made` is what became of the last write."""
+    upkeep = AutoscalerUpkeep(HPAS, build_hpa_spec(hvpa, meaning) if meaning.deploys_hpa else None)
+    return _plan_upkeep(upkeep, hvpa, tuple(hpas), is_same_hpa, made)
+
+
+def plan_vpa_upkeep(
+    hvpa: Hvpa, meaning: EffectiveHvpa, vpas: Iterable[VerticalPodAutoscaler], made: StoredSpec | None = None
+) -> AutoscalerUpkeep:
+    """What has to be done about VPAs."""
+    upkeep = AutoscalerUpkeep(VPAS, build_vpa_spec(hvpa, meaning) if meaning.deploys_vpa else None)
+    return _plan_upkeep(upkeep, hvpa, tuple(vpas), is_same_vpa, made)
+
+
+def _plan_upkeep(
+    upkeep: AutoscalerUpkeep, hvpa: Hvpa, found: Any, same: Any, made: StoredSpec | None
+) -> AutoscalerUpkeep:
+    resource, wanted = upkeep.resource, upkeep.wanted
+    name, namespace = hvpa.metadata.name, hvpa.metadata.namespace
+    ours = [each for each in found if is_owned_by(each.metadata, hvpa) and each.metadata.deletion_timestamp is None]
+    kept = next((each for each in ours if each.metadata.name == name and wanted is not None), None)
+    actions: list[Action] = [
+        DeleteObject(target_of(resource, each, at_this_version=False)) for each in ours if each is not kept
+    ]
+    if wanted is None:
+        return msgspec.structs.replace(upkeep, actions=tuple(actions))
+    namesake, taken = next((each for each in found if each.metadata.name == name), None), ""
+    if kept is not None:
+        if not same(wanted, kept.spec) and made != StoredSpec(wanted, kept.spec):
+            patch = json_patch([{"op": "replace", "path": "/spec", "value": wanted}])
+            actions.append(PatchObject(target_of(resource, kept), patch))
+    elif namesake is None:
+        actions.append(CreateObject(Target(resource, name, namespace), _document(resource, hvpa, wanted)))
+    elif _is_orphan(namesake.metadata):
+        actions.append(PatchObject(target_of(resource, namesake), _adoption(namesake.metadata, hvpa, wanted)))
+    elif not is_owned_by(namesake.metadata, hvpa):
+        taken = f"{resource.kind} {namespace}/{name}"
+    # Else it is its own, and on its way out: another one is made when it is gone.
+    return msgspec.structs.replace(upkeep, actions=tuple(actions), taken=taken)
+
+
+def _document(resource: Resource[Any], hvpa: Hvpa, wanted: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "metadata": {
+            "name": hvpa.metadata.name,
+            "namespace": hvpa.metadata.namespace,
+            "labels": dict(MANAGED_BY),
+            "ownerReferences": [_owner(hvpa)],
+        },
+        "spec": wanted,
+    }
+
+
+def _is_orphan(metadata: ObjectMeta) -> bool:
+    """Whether an Hvpa made an object that nobody has any more, as `kubectl delete --cascade=orphan` leaves it."""
+    is_going = metadata.deletion_timestamp is not None
+    return metadata.controller is None and not is_going and MANAGED_BY.items() <= dict(metadata.labels).items()
+
+
+def _adoption(metadata: ObjectMeta, hvpa: Hvpa, wanted: dict[str, Any]) -> Patch:
+    owners = "/metadata/ownerReferences"
+    owned = (
+        {"op": "add", "path": f"{owners}/-", "value": _owner(hvpa)}
+        if metadata.owner_references
+        else {"op": "add", "path": owners, "value": [_owner(hvpa)]}
+    )
+    return json_patch([owned, {"op": "replace", "path": "/spec", "value": wanted}])
+
+
+def _owner(hvpa: Hvpa) -> dict[str, Any]:
+    return {
+        "apiVersion": HVPAS.api_version,
+        "kind": HVPAS.kind,
+        "name": hvpa.metadata.name,
+        "uid": hvpa.metadata.uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }

@@ -1,0 +1,129 @@
+"""Builds the status of an Hvpa, and the write if it differs from what is stored.
+
+The status has two writers by server-side apply. This one owns everything but `totals`, and applies all of it each time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Final
+
+import msgspec
+
+from trellis.api.kinds.hvpa import Hvpa, HvpaStatus
+from trellis.api.kinds.parts import StatusCondition
+from trellis.api.kube.scaling import Scale
+from trellis.base.reasons import Reason
+from trellis.base.times import format_time
+from trellis.core.hvpa import HvpaPlan, build_blocked_steps, build_hpa_demand, build_recommendation
+from trellis.kube.resources import HVPAS
+from trellis.kube.write.actions import Action, PatchObject, Target
+from trellis.kube.write.patches import apply_patch
+
+FIELD_MANAGER: Final = "trellis-hvpa"
+ACTIVE: Final = "Active"
+
+# What a condition has room for. A status with more is refused as a whole, and an API server may have much to say.
+_LONGEST: Final = 32_768
+
+
+class HvpaNote(msgspec.Struct, frozen=True):
+    """Something that a person should know: a reason, and what it is about."""
+
+    reason: Reason
+    details: str = ""
+
+    @property
+    def message(self) -> str:
+        """In a sentence."""
+        return f"{self.details}: {self.reason.meaning}" if self.details else self.reason.meaning
+
+
+def build_status(
+    hvpa: Hvpa, scale: Scale, plan: HvpaPlan, notes: Iterable[HvpaNote], *, active: bool, now: float
+) -> HvpaStatus:
+    """The status after a plan."""
+    verdict = HvpaNote(plan.verdict.reason, plan.verdict.details)
+    return HvpaStatus(
+        replicas=scale.status.replicas,
+        selector=scale.status.selector,
+        recommendation=build_recommendation(plan),
+        bucket=_bucket(hvpa, plan.shape.count),
+        last_scale_time=_last_scaled(hvpa, plan),
+        hpa=build_hpa_demand(plan),
+        blocked=build_blocked_steps(plan) or None,
+        conditions=_conditions(hvpa, verdict, active, notes, now),
+        observed_generation=hvpa.metadata.generation,
+    )
+
+
+def build_status_without_plan(
+    hvpa: Hvpa, why: HvpaNote, notes: Iterable[HvpaNote], now: float, *, strange: bool
+) -> HvpaStatus:
+    """The status while nothing can be decided: the size stands, and so does what the HPA had asked for.
+
+    Nothing of it does that is of another target, which is `strange`.
+    """
+    before = (None if strange else hvpa.status) or HvpaStatus()
+    return msgspec.structs.replace(
+        before,
+        totals=None,
+        blocked=None,
+        conditions=_conditions(hvpa, why, False, notes, now),
+        observed_generation=hvpa.metadata.generation,
+    )
+
+
+def build_status_action(hvpa: Hvpa, status: HvpaStatus) -> Action | None:
+    """Write the status; None if it says so already."""
+    before = hvpa.status or HvpaStatus()
+    if msgspec.structs.replace(before, totals=None) == status:
+        return None
+    metadata = hvpa.metadata
+    document = {
+        "apiVersion": HVPAS.api_version,
+        "kind": HVPAS.kind,
+        "metadata": {"name": metadata.name, "namespace": metadata.namespace},
+        "status": msgspec.to_builtins(status),
+    }
+    # Without the UID: server-side apply would create what is not there, but not through a subresource.
+    target = Target(HVPAS, metadata.name, metadata.namespace)
+    return PatchObject(target, apply_patch(document, force=True), subresource="status", field_manager=FIELD_MANAGER)
+
+
+def _bucket(hvpa: Hvpa, count: int) -> int | None:
+    """The place of the bucket that a count is in."""
+    places = enumerate(hvpa.spec.buckets or ())
+    return next((at for at, each in places if (each.replicas.min or 0) <= count <= (each.replicas.max or 0)), None)
+
+
+def _last_scaled(hvpa: Hvpa, plan: HvpaPlan) -> str | None:
+    """When the count was last written, by this process or by one before it."""
+    if plan.memory.scaled is not None:
+        return format_time(datetime.fromtimestamp(plan.memory.scaled, UTC))
+    return hvpa.status.last_scale_time if hvpa.status is not None else None
+
+
+def _conditions(
+    hvpa: Hvpa, verdict: HvpaNote, active: bool, notes: Iterable[HvpaNote], now: float
+) -> list[StatusCondition]:
+    """Whether it is at work, and each thing worth knowing as a condition of its own."""
+    found = [_condition(hvpa, ACTIVE, active, verdict, now)]
+    found += [_condition(hvpa, each.reason.code, True, each, now) for each in notes]
+    return list({each.type: each for each in found}.values())
+
+
+def _condition(hvpa: Hvpa, type_: str, holds: bool, said: HvpaNote, now: float) -> StatusCondition:
+    status = "True" if holds else "False"
+    known = (hvpa.status.conditions or ()) if hvpa.status is not None else ()
+    before = next((each for each in known if each.type == type_ and each.status == status), None)
+    since = before.last_transition_time if before is not None else None
+    return StatusCondition(
+        type=type_,
+        status=status,
+        observed_generation=hvpa.metadata.generation,
+        last_transition_time=since or format_time(datetime.fromtimestamp(now, UTC)),
+        reason=said.reason.code,
+        message=said.message[:_LONGEST],
+    )

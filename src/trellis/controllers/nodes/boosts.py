@@ -1,0 +1,117 @@
+"""How much CPU the successor of a pod starts with, by the VPA or Hvpa that governs it, as admission decides.
+
+A pod that is moved is boosted again, and needs more on its new node than it has on its old one. Governors are found
+through well-known kinds of workloads; a pod whose chain of controllers leads through other kinds counts as ungoverned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from typing import Any
+
+from trellis.api.kinds.hvpa import Hvpa
+from trellis.api.kinds.vpa import VerticalPodAutoscaler
+from trellis.api.kube.pods import Pod
+from trellis.api.kube.policies import LimitRange
+from trellis.controllers.admission.transforms import (
+    GoverningHvpa,
+    GoverningVpa,
+    WorkloadTransform,
+    transform_hvpa,
+    transform_vpa,
+)
+from trellis.controllers.nodes.settings import NodeControllerSettings
+from trellis.core.admission.governor_index import GovernorIndex
+from trellis.core.admission.starting_cpu import compute_starting_boosts, remove_boost
+from trellis.core.boost.boosted_size import BoostSettings
+from trellis.core.cluster.owners import Owners, build_controller_ref
+from trellis.core.cluster.store import BY_NAMESPACE, Snapshot, index_by_namespace
+from trellis.core.fit.resources import ResourceCounts
+from trellis.core.nodes.scale_down.replacement_pods import StartupBoosts, no_boosts
+from trellis.core.recommend.capping import NamespaceLimits, read_limit_ranges
+from trellis.core.sizing.governors import Governor
+from trellis.kube.discovery import Served
+from trellis.kube.resources import HVPAS, LIMIT_RANGES, OBSERVED_WORKLOADS, VPAS
+from trellis.kube.watch.informer import Informer
+from trellis.runtime.informers import Informers
+from trellis.runtime.settings.component import effective_boost_settings
+
+
+class BoostInformers:
+    """Follows all that decides about boosts."""
+
+    def __init__(self, informers: Informers, settings: NodeControllerSettings, served: Served) -> None:
+        own = settings.scope.vpa_object_namespace
+        self._covers = settings.scope.covers
+        self._settings = effective_boost_settings(
+            settings.scope.feature_gates, settings.loop.max_allowed_cpu_boost, served
+        )
+        # Without their definitions there are none, and nothing is boosted.
+        self._vpas: Informer[VerticalPodAutoscaler] = informers.follow(
+            VPAS, transform_vpa, namespace=own, served=served.serves(VPAS)
+        )
+        self._hvpas: Informer[Hvpa] = informers.follow(
+            HVPAS, transform_hvpa, namespace=own, served=served.serves(HVPAS)
+        )
+        self._limit_ranges: Informer[LimitRange] = informers.follow(
+            LIMIT_RANGES, indexes={BY_NAMESPACE: index_by_namespace}, namespace=own
+        )
+        self._workloads: dict[str, Informer[Any]] = {
+            each.kind: informers.follow(each, WorkloadTransform().slim, namespace=own) for each in OBSERVED_WORKLOADS
+        }
+
+    def starts(self) -> StartupBoosts:
+        """What is known now, for a plan in another thread."""
+        found = [*self._governors(VPAS.kind, self._vpas), *self._governors(HVPAS.kind, self._hvpas)]
+        if not self._settings.enabled or not any(governor.vpa.boosts for _, governor in found):
+            return no_boosts
+        workloads = {kind: each.snapshot() for kind, each in self._workloads.items()}
+        return _StartingBoosts(found, workloads, self._limit_ranges.snapshot(), self._settings)
+
+    def _governors(self, kind: str, informer: Informer[Any]) -> Iterable[tuple[tuple[str, str, str], Governor]]:
+        for key, each in informer.snapshot().objects.items():
+            if isinstance(each, GoverningVpa | GoverningHvpa) and each.governor is not None and self._covers(key[0]):
+                yield (kind, *key), each.governor
+
+
+class _StartingBoosts:
+    """All of it at one moment; it belongs to whoever asks first."""
+
+    def __init__(
+        self,
+        governors: Iterable[tuple[tuple[str, str, str], Governor]],
+        workloads: Mapping[str, Snapshot[Any]],
+        limit_ranges: Snapshot[LimitRange],
+        settings: BoostSettings,
+    ) -> None:
+        self._found = governors
+        self._owners = Owners({kind: each.get for kind, each in workloads.items()}, {})
+        self._limit_ranges = limit_ranges
+        self._settings = settings
+        self._limits: dict[str, NamespaceLimits] = {}
+
+    def __call__(self, pod: Pod) -> ResourceCounts:
+        """By container, the millicores with which its successor would start; only those that would be boosted."""
+        namespace = pod.metadata.namespace
+        controller = build_controller_ref(namespace, pod.metadata.controller)
+        if controller is None or not self._governors.rules_in(namespace):
+            return {}
+        topmost = self._owners.follow(controller).topmost
+        found = self._governors.find(topmost, pod.metadata.labels, self._owners) if topmost is not None else None
+        if not isinstance(found, Governor):
+            return {}
+        return compute_starting_boosts(remove_boost(pod).spec, found, self._limits_in(namespace), self._settings)
+
+    @cached_property
+    def _governors(self) -> GovernorIndex:
+        governors = GovernorIndex()
+        for (kind, namespace, name), governor in self._found:
+            governors.put(kind, namespace, name, governor)
+        return governors
+
+    def _limits_in(self, namespace: str) -> NamespaceLimits:
+        if namespace not in self._limits:
+            ranges = self._limit_ranges.by(BY_NAMESPACE, namespace)
+            self._limits[namespace] = read_limit_ranges(ranges) if ranges else NamespaceLimits()
+        return self._limits[namespace]

@@ -1,0 +1,80 @@
+"""Informers of the node autoscaler: nodes, all pods, Buffers, and everything that decides where pods may run."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from trellis.api.kinds.buffer import Buffer
+from trellis.api.kube.coordination import ConfigMap
+from trellis.api.kube.meta import KubeObject
+from trellis.api.kube.nodes import Node
+from trellis.api.kube.pods import Pod
+from trellis.api.kube.policies import PodDisruptionBudget
+from trellis.api.kube.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
+from trellis.api.kube.workloads import DaemonSet
+from trellis.controllers.nodes.settings import NodeControllerSettings
+from trellis.controllers.nodes.transforms import PodTransform
+from trellis.core.cluster.store import AnyObject, ObjectKey
+from trellis.core.fit import Storage
+from trellis.kube.discovery import Served
+from trellis.kube.resources import (
+    BUFFERS,
+    CONFIG_MAPS,
+    DAEMON_SETS,
+    NAMESPACES,
+    NODES,
+    PDBS,
+    PODS,
+    STORAGE_CLASSES,
+    VOLUME_CLAIMS,
+    VOLUMES,
+)
+from trellis.kube.watch.informer import Informer
+from trellis.providers.kwok import KwokObjects
+from trellis.runtime.informers import Informers
+
+_UNFINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
+
+
+class NodeInformers:
+    """All that the autoscaler follows. Only Buffers may be those of one namespace: nodes are everybody's."""
+
+    def __init__(self, informers: Informers, settings: NodeControllerSettings, served: Served) -> None:
+        self.nodes: Informer[Node] = informers.follow(NODES)
+        self.pods: Informer[Pod] = informers.follow(PODS, PodTransform().slim, namespace="", field_selector=_UNFINISHED)
+        self.buffers: Informer[Buffer] = informers.follow(
+            BUFFERS, namespace=settings.scope.vpa_object_namespace, served=served.serves(BUFFERS)
+        )
+        self.daemon_sets: Informer[DaemonSet] = informers.follow(DAEMON_SETS, namespace="")
+        self.namespaces: Informer[KubeObject] = informers.follow(NAMESPACES.as_metadata())
+        self.budgets: Informer[PodDisruptionBudget] = informers.follow(PDBS, namespace="")
+        self.claims: Informer[PersistentVolumeClaim] = informers.follow(VOLUME_CLAIMS, namespace="")
+        self.volumes: Informer[PersistentVolume] = informers.follow(VOLUMES)
+        self.classes: Informer[StorageClass] = informers.follow(STORAGE_CLASSES)
+        place, _, name = settings.provider.kwok_node_groups.partition("/")
+        self._config_name = (place, name)
+        self.config: Informer[ConfigMap] = informers.follow(
+            CONFIG_MAPS, namespace=place, field_selector=f"metadata.name={name}"
+        )
+
+    def storage(self) -> Storage:
+        """All claims, volumes and classes as they are now."""
+        return Storage(
+            claims=self.claims.snapshot().objects,
+            volumes={each.metadata.name: each for each in self.volumes.snapshot()},
+            classes={each.metadata.name: each for each in self.classes.snapshot()},
+        )
+
+    def kwok_objects(self) -> KwokObjects:
+        """What the provider of kwok nodes goes by."""
+        return KwokObjects(self.config.get(*self._config_name), self.nodes.snapshot().objects.values())
+
+    def find(self, kind: str, key: ObjectKey) -> AnyObject | None:
+        """An object of a kind of which some cannot be read."""
+        informers: dict[str, Informer[Any]] = {
+            PODS.kind: self.pods,
+            BUFFERS.kind: self.buffers,
+            DAEMON_SETS.kind: self.daemon_sets,
+        }
+        found: AnyObject | None = informers[kind].get(*key)
+        return found

@@ -1,0 +1,227 @@
+"""History of usage across restarts: from checkpoints, or once at the start from Prometheus while passes go on.
+
+Checkpoints are read before a VPA is served, and written and removed by passes. VPAs whose history is being read from
+Prometheus keep their recommendation and say so in a condition. If Prometheus does not answer, they use checkpoints, and
+another condition says that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from trellis.base.errors import KubeError, TrellisError
+from trellis.controllers.recommender.checkpoints import CheckpointStore
+from trellis.controllers.recommender.settings import FROM_PROMETHEUS, RecommenderSettings
+from trellis.controllers.recommender.usage_source import prometheus_observer
+from trellis.core.cluster.store import ObjectKey
+from trellis.core.recommend.backfill import BackfillRequest, UsageBackfill
+from trellis.core.recommend.engine import PendingHistory, RecommenderEngine
+from trellis.core.recommend.state.snapshot import RecommenderSnapshot
+from trellis.core.usage.checkpoints.format import SavedRow
+from trellis.core.usage.columns import RowKey
+from trellis.kube.client import Client
+from trellis.kube.write.writer import Writer
+from trellis.runtime.passes import PassThread
+from trellis.runtime.telemetry.logs import Logger
+from trellis.runtime.telemetry.metrics import Metrics
+from trellis.sources.prometheus.client import PrometheusClient
+from trellis.sources.prometheus.history import HistoryProgress, read_history
+from trellis.sources.prometheus.labels import query_pod_labels
+from trellis.sources.prometheus.settings import duration_seconds
+
+_log: Final = Logger("trellis.recommender")
+_NOBODY: Final[frozenset[ObjectKey]] = frozenset()
+
+
+class PrometheusHistory:
+    """Reads history once, for the VPAs that are served when the process starts."""
+
+    def __init__(self, settings: RecommenderSettings, metrics: Metrics, now: Callable[[], float]) -> None:
+        self._settings = settings.prometheus
+        self._metrics = metrics
+        self._now = now
+        self._wanted = settings.storage.storage == FROM_PROMETHEUS
+        self._task: asyncio.Task[list[SavedRow]] | None = None
+        self.holds: frozenset[ObjectKey] = _NOBODY
+        self.problem = ""
+        self._failed: frozenset[ObjectKey] = _NOBODY
+        self._failed_at = 0.0
+
+    def claim(self, keys: frozenset[ObjectKey]) -> None:
+        """Take care of the history of these VPAs, if that is still to be read."""
+        if self._wanted and self._task is None:
+            self.holds |= keys
+
+    def begin(self, past: BackfillRequest, on_end: Callable[[], None]) -> None:
+        """Begin to read; when that is over, for better or worse, somebody is told."""
+        self._wanted = False
+        self._task = asyncio.create_task(self._read(past), name="history")
+        self._task.add_done_callback(lambda _task: on_end())
+
+    @property
+    def is_to_begin(self) -> bool:
+        """Whether somebody has to call `begin`."""
+        return self._wanted and bool(self.holds)
+
+    def taken(self) -> list[SavedRow]:
+        """The history that was read, once it is complete. Nobody is held after that, whether it was read or not."""
+        task = self._task
+        if task is None or not task.done():
+            return []
+        held, self._task, self.holds = self.holds, None, _NOBODY
+        error = task.exception()
+        if error is None:
+            return task.result()
+        if not isinstance(error, TrellisError):
+            raise error
+        self._failed, self._failed_at = held, self._now()
+        self.problem = f"history could not be read from Prometheus, and is what checkpoints hold: {error}"
+        _log.error("no history from Prometheus; checkpoints are used", why=error)
+        return []
+
+    def failed_for(self, now: float) -> frozenset[ObjectKey]:
+        """VPAs whose history could not be read, until their own is as long as that would have been."""
+        length = duration_seconds(self._settings.history_length)
+        return self._failed if now < self._failed_at + length else _NOBODY
+
+    async def close(self) -> None:
+        """Stop reading."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _read(self, past: BackfillRequest) -> list[SavedRow]:
+        now = self._now()
+        used = 0
+        async with PrometheusClient(self._settings, observe=prometheus_observer(self._metrics)) as client:
+            _log.info("reading history", address=self._settings.prometheus_address, vpas=len(past.wanted))
+            labels = await query_pod_labels(client, self._settings, now)
+            usage = await asyncio.to_thread(UsageBackfill, past, labels)
+            async for samples in read_history(client, self._settings, past.namespaces.keys(), now, _ProgressLog()):
+                used += await asyncio.to_thread(usage.take_in, samples, now)
+        rows = await asyncio.to_thread(usage.rows, now)
+        if not used:
+            _log.warning(
+                "Prometheus has no history of these VPAs; do --prometheus-cadvisor-job-name, "
+                "--container-namespace-label, --container-pod-name-label and --container-name-label fit its series?"
+            )
+        _log.info("history is complete", samples=used, containers=len(rows))
+        return rows
+
+
+class _ProgressLog:
+    """Says how far reading has come, ten times at most."""
+
+    def __init__(self) -> None:
+        self._said = 0
+
+    def __call__(self, progress: HistoryProgress) -> None:
+        tenths = 10 * progress.done // max(progress.total, 1)
+        if tenths > self._said:
+            self._said = tenths
+            _log.info("reading history", done=f"{tenths}0 %", samples=progress.samples)
+
+
+# With more namespaces than this all checkpoints are listed at once.
+_FEW_NAMESPACES: Final = 20
+
+
+class RecommenderHistory:
+    """The memory of one process, and what it takes from that of earlier ones."""
+
+    def __init__(
+        self,
+        client: Client,
+        writer: Writer,
+        settings: RecommenderSettings,
+        knowledge: RecommenderEngine,
+        thread: PassThread,
+        *,
+        metrics: Metrics,
+        now: Callable[[], float],
+    ) -> None:
+        self._settings = settings
+        self._knowledge = knowledge
+        self._thread = thread
+        self._checkpoints = CheckpointStore(client, writer, _log)
+        self._warming = PrometheusHistory(settings, metrics, now)
+        self._unloaded: frozenset[ObjectKey] = frozenset()
+        self._orphans_at = 0.0
+
+    async def recall(self, new: frozenset[ObjectKey], now: float) -> None:
+        """Take in the history of VPAs that were not served before, and of those that still wait for theirs."""
+        # Who is served without its history would soon overwrite it, and so waits until it could be read.
+        self._unloaded = (self._unloaded | new) & self._knowledge.served
+        self._warming.claim(new)
+        await self._restore(self._warming.taken(), now, stored=False)
+        if waiting := self._unloaded - self._warming.holds:
+            self._unloaded -= await self._load_checkpoints(waiting, now)
+
+    def waiting(self, now: float) -> PendingHistory:
+        """Who waits for its history, and who has to do without."""
+        return PendingHistory(self._unloaded, self._warming.failed_for(now), self._warming.problem)
+
+    async def begin_warming(self, seen: RecommenderSnapshot, on_end: Callable[[], None]) -> None:
+        """Have Prometheus asked for history, if that is still to be done; somebody is told when it is over."""
+        if self._warming.is_to_begin:
+            past = await self._thread.run(self._knowledge.past, seen, self._warming.holds)
+            self._warming.begin(past, on_end)
+
+    async def save(self, now: float) -> None:
+        """Write the checkpoints that are due, as many as there is time for."""
+        storage = self._settings.storage
+        rows = await self._thread.run(self._knowledge.due, storage.checkpoint_writes_per_pass, now)
+        budget, most = storage.checkpoint_time_per_pass.total_seconds(), storage.checkpoints_timeout.total_seconds()
+        written = await self._checkpoints.write(rows, budget, most)
+        await self._thread.run(self._knowledge.saved, written, now)
+
+    async def forget(self, gone: Sequence[RowKey], seen: RecommenderSnapshot, now: float) -> None:
+        """Remove the checkpoints of containers that are gone, and now and then those of VPAs that are."""
+        await self._checkpoints.remove(gone)
+        interval = self._settings.storage.checkpoints_gc_interval.total_seconds()
+        if self._orphans_at == 0.0:
+            self._orphans_at = now + interval
+        if now >= self._orphans_at:
+            self._orphans_at = now + interval
+            await self._remove_orphans(seen)
+
+    @property
+    def unreadable(self) -> int:
+        """How many checkpoints could not be read."""
+        return len(self._checkpoints.unreadable)
+
+    async def close(self) -> None:
+        """Read no further."""
+        await self._warming.close()
+
+    async def _load_checkpoints(self, wanted: frozenset[ObjectKey], now: float) -> frozenset[ObjectKey]:
+        """Read the checkpoints of VPAs; the answer is whose were read."""
+        namespaces = sorted({key[0] for key in wanted})
+        places = namespaces if len(namespaces) <= _FEW_NAMESPACES else [self._settings.scope.vpa_object_namespace]
+        try:
+            for namespace in places:
+                found = await self._checkpoints.load(namespace, lambda at, vpa: (at, vpa) in wanted, now)
+                await self._restore(found, now, stored=True)
+        except KubeError as error:
+            _log.error("checkpoints cannot be read; their VPAs wait", vpas=len(wanted), why=error)
+            return frozenset()
+        return wanted
+
+    async def _restore(self, rows: Sequence[SavedRow], now: float, *, stored: bool) -> None:
+        refused = await self._thread.run(lambda: self._knowledge.restore(rows, now, stored=stored))
+        for key, error in refused.items():
+            _log.error("checkpoint not used", namespace=key.namespace, vpa=key.vpa, container=key.container, why=error)
+
+    async def _remove_orphans(self, seen: RecommenderSnapshot) -> None:
+        scope = self._settings.scope
+        try:
+            removed = await self._checkpoints.remove_orphans(
+                scope.vpa_object_namespace, scope.covers, lambda at, vpa: seen.vpas.get(at, vpa) is not None
+            )
+        except KubeError as error:
+            _log.warning("checkpoints cannot be listed; orphans stay for now", why=error)
+            return
+        if removed:
+            _log.info("removed checkpoints of VPAs that are gone", checkpoints=removed)

@@ -1,0 +1,116 @@
+"""The HTTP API beside the metrics, which explains recommendations from the last pass.
+
+GET /recommendations                   the VPAs that are served, 500 at a time
+GET /recommendations/NAMESPACE         the same, of one namespace
+GET /recommendations/NAMESPACE/VPA     one of them, with everything that was decided about it
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+
+from trellis.base.errors import format_value
+from trellis.base.times import format_time
+from trellis.controllers.recommender.leader_election import RecommenderElections
+from trellis.core.recommend.explanations import LastPass, describe_vpa, summarize_vpa
+from trellis.runtime.telemetry.health import ProbeResponse
+from trellis.runtime.telemetry.health_server import Page, PageRequest
+
+MOST_PER_PAGE: Final = 500
+_JSON: Final = "application/json"
+
+
+class RecommendationApi:
+    """Knows the last pass. `chosen` says which recommender a VPA names, None if there is no such VPA."""
+
+    def __init__(self, leading: RecommenderElections, chosen: Callable[[str, str], str | None]) -> None:
+        self._leading = leading
+        self._chosen = chosen
+        self.last: LastPass | None = None
+
+    @property
+    def pages(self) -> Mapping[str, Page]:
+        """What is answered at which path."""
+        return {
+            "/recommendations": self._list,
+            "/recommendations/{namespace}": self._list,
+            "/recommendations/{namespace}/{vpa}": self._one,
+        }
+
+    async def _one(self, asked: PageRequest) -> ProbeResponse:
+        last = self.last
+        if last is None:
+            return self._refused(503, self._why_nothing())
+        namespace, name = asked.path["namespace"], asked.path["vpa"]
+        # Looking for one among fifty thousand takes a few milliseconds, which probes and leases need not wait for.
+        found = await asyncio.get_running_loop().run_in_executor(None, _find_vpa, last, namespace, name)
+        return self._refused(404, self._why_not(namespace, name)) if found is None else _answer(200, found)
+
+    async def _list(self, asked: PageRequest) -> ProbeResponse:
+        last = self.last
+        if last is None:
+            return self._refused(503, self._why_nothing())
+        text = asked.query.get("limit", str(MOST_PER_PAGE))
+        if not text.isascii() or not text.isdigit() or not 1 <= int(text[:9]) <= MOST_PER_PAGE:
+            return self._refused(
+                400, f"limit: {format_value(text)}: must be a whole number between 1 and {MOST_PER_PAGE}"
+            )
+        page = asked.path.get("namespace", ""), asked.query.get("continue", ""), int(text)
+        found = await asyncio.get_running_loop().run_in_executor(None, _list_vpas, last, *page)
+        return _answer(200, self._whereabouts() | found)
+
+    def _whereabouts(self) -> dict[str, Any]:
+        """Which recommenders this process serves, and who leads those that it does not."""
+        return {"serves": sorted(self._leading.served), "elsewhere": self._leading.elsewhere()}
+
+    def _why_nothing(self) -> str:
+        if self._leading.served:
+            return "no pass has ended yet; ask again in a minute"
+        return f"this process is waiting to lead, and decides nothing{self._leaders()}"
+
+    def _why_not(self, namespace: str, name: str) -> str:
+        chosen = self._chosen(namespace, name)
+        what = f"VerticalPodAutoscaler {name} in namespace {namespace}"
+        if chosen is None:
+            return f"there is no {what}, or it is outside of what this process looks at"
+        if chosen in self._leading.served:
+            return f"{what} was not there in the last pass; ask again after the next one"
+        served = ", ".join(sorted(self._leading.served)) or "none"
+        return f"{what} names the recommender {chosen}; this process serves {served}{self._leaders()}"
+
+    def _leaders(self) -> str:
+        told = [f"{name} is led by {holder or 'nobody'}" for name, holder in self._leading.elsewhere().items()]
+        return f" ({', '.join(told)})" if told else ""
+
+    def _refused(self, status: int, why: str) -> ProbeResponse:
+        return _answer(status, {"error": why} | self._whereabouts())
+
+
+def _find_vpa(last: LastPass, namespace: str, name: str) -> dict[str, Any] | None:
+    number = last.find(namespace, name)
+    return None if number < 0 else describe_vpa(last, number)
+
+
+def _list_vpas(last: LastPass, namespace: str, after: str, limit: int) -> dict[str, Any]:
+    keys = last.sorted_keys(namespace)
+    begin = tuple(after.split("/", 1))
+    left = [number for key, number in keys if key > begin] if after else [number for _, number in keys]
+    found: dict[str, Any] = {
+        "time": format_time(datetime.fromtimestamp(last.time, UTC)),
+        "count": len(keys),
+        "items": [summarize_vpa(last, number) for number in left[:limit]],
+    }
+    if len(left) > limit:
+        vpa = last.entries[left[limit - 1]].vpa
+        found["continue"] = f"{vpa.namespace}/{vpa.name}"
+    return found
+
+
+def _answer(status: int, document: Mapping[str, Any]) -> ProbeResponse:
+    """Laid out for people: who asks over HTTP is often one of them."""
+    return ProbeResponse(status, msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n", _JSON)

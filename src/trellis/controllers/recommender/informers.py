@@ -1,0 +1,71 @@
+"""Informers of the recommender: the state of the cluster for a pass, and what changed since the last one."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from trellis.api.kinds.hvpa import Hvpa
+from trellis.api.kinds.vpa import VerticalPodAutoscaler
+from trellis.api.kube.coordination import Event
+from trellis.api.kube.observed_pods import ObservedPod
+from trellis.core.cluster.store import BY_NAMESPACE, index_by_namespace
+from trellis.core.recommend.state.snapshot import RecommenderSnapshot, SnapshotChangeCollector
+from trellis.kube.resources import EVENTS, HVPAS, OBSERVED_PODS, OBSERVED_WORKLOADS, VPAS
+from trellis.kube.watch.cache import ObjectChange
+from trellis.kube.watch.informer import Informer
+from trellis.runtime.informers import Informers, why_not_trusted
+from trellis.runtime.optional_kinds import OptionalKind
+
+# A pod that is Pending runs nothing; evictions by the kubelet are the only events of interest.
+_RUNNING: Final = "status.phase!=Pending"
+_EVICTIONS: Final = "reason=Evicted,involvedObject.kind=Pod"
+
+# Upstream's role has no rule for them.
+_NO_HVPAS: Final = OptionalKind("no totals are written to Hvpas")
+
+
+class RecommenderInformers:
+    """All that the recommender follows."""
+
+    def __init__(self, informers: Informers, *, hvpas_served: bool) -> None:
+        by: Any = {BY_NAMESPACE: index_by_namespace}
+        self.vpas: Informer[VerticalPodAutoscaler] = informers.follow(VPAS, indexes=by)
+        self.pods: Informer[ObservedPod] = informers.follow(OBSERVED_PODS, indexes=by, field_selector=_RUNNING)
+        self.evictions: Informer[Event] = informers.follow(EVENTS, indexes=by, field_selector=_EVICTIONS)
+        self.workloads: dict[str, Informer[Any]] = {
+            resource.kind: informers.follow(resource, indexes=by) for resource in OBSERVED_WORKLOADS
+        }
+        self.hvpas: Informer[Hvpa] = informers.follow(HVPAS, indexes=by, dispensable=_NO_HVPAS, served=hvpas_served)
+        self._noticing = SnapshotChangeCollector()
+        self._subscribe()
+
+    def why_not_trusted(self) -> str | None:
+        """Why a pass must not go by what is known of the VPAs, if it must not."""
+        return why_not_trusted(self.vpas)
+
+    def look(self) -> RecommenderSnapshot:
+        """The state as it is now; what has changed is told once."""
+        return RecommenderSnapshot(
+            vpas=self.vpas.snapshot(),
+            pods=self.pods.snapshot(),
+            hvpas=self.hvpas.snapshot(),
+            workloads={kind: informer.snapshot() for kind, informer in self.workloads.items()},
+            news=self._noticing.take(),
+        )
+
+    def look_again(self, seen: RecommenderSnapshot) -> None:
+        """Tell once more what was told: the pass that it was told to has failed."""
+        self._noticing.give_back(seen.news)
+
+    def _subscribe(self) -> None:
+        noticing = self._noticing
+        self.vpas.subscribe(lambda change: noticing.vpa(change.key, change.old, change.new))
+        self.pods.subscribe(lambda change: noticing.pod(change.key, change.old, change.new))
+        self.evictions.subscribe(self._event_came)
+        self.hvpas.subscribe(lambda change: noticing.hvpa(change.key))
+        for informer in self.workloads.values():
+            informer.subscribe(lambda change: noticing.workload(change.key, change.old, change.new))
+
+    def _event_came(self, change: ObjectChange[Event]) -> None:
+        if change.new is not None:
+            self._noticing.event(change.new, self.pods.snapshot())

@@ -1,0 +1,76 @@
+"""Lists all recommenders, built-in and installed, with their parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+import msgspec
+
+from trellis.base.reasons import Reason
+from trellis.controllers.recommender.plugins.entry_points import RecommenderPlugin, installed_plugins
+from trellis.controllers.recommender.plugins.worker import RecommenderWorker, WorkerSettings
+from trellis.core.recommend.declaration import needs_runs
+from trellis.core.recommend.parameters import Parameter
+from trellis.core.recommend.registry import built_in_recommenders
+
+_SECONDS: Final = 30.0
+
+
+class CatalogEntry(msgspec.Struct, frozen=True):
+    """One recommender. Without a package it comes with Trellis; `problem` is why it cannot be used."""
+
+    name: str
+    package: str = ""
+    version: str = ""
+    needs_history: bool = False
+    parameters: tuple[Parameter, ...] = ()
+    problem: str = ""
+    needs_runs: bool = False
+
+
+def list_recommenders(names: Collection[str] = ()) -> list[CatalogEntry]:
+    """All of them, or those of some names; a name that nobody has is left out."""
+    built_in = [
+        CatalogEntry(name, needs_history=each.needs_history, needs_runs=needs_runs(each), parameters=each.parameters)
+        for name, each in built_in_recommenders().items()
+        if not names or name in names
+    ]
+    taken = {each.name for each in built_in}
+    installed = [
+        _load_entry(plugin, name in taken, len(plugins) > 1)
+        for name, plugins in installed_plugins().items()
+        if not names or name in names
+        for plugin in plugins
+    ]
+    return built_in + installed
+
+
+def known_names() -> list[str]:
+    """What they are called, without a look at those that are installed."""
+    return list(dict.fromkeys([*built_in_recommenders(), *installed_plugins()]))
+
+
+def _load_entry(plugin: RecommenderPlugin, is_built_in: bool, is_ambiguous: bool) -> CatalogEntry:
+    """An installed recommender, loaded in a worker to see whether it can be."""
+    about = CatalogEntry(plugin.name, plugin.package, plugin.version)
+    if is_built_in:
+        return msgspec.structs.replace(about, problem="a recommender of this name comes with Trellis and is used")
+    if is_ambiguous:
+        return msgspec.structs.replace(about, problem="several packages have a recommender of this name: keep one")
+    worker = RecommenderWorker(plugin, WorkerSettings(start_seconds=_SECONDS), given={}, observe=_ignore)
+    try:
+        worker.start().result()
+        return msgspec.structs.replace(
+            about,
+            needs_history=worker.needs_history,
+            needs_runs=worker.needs_runs,
+            parameters=worker.parameters,
+            problem=worker.problem,
+        )
+    finally:
+        worker.close()
+
+
+def _ignore(_name: str, _reason: Reason) -> None:
+    """The list says it."""

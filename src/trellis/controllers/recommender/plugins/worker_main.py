@@ -1,0 +1,161 @@
+"""The main program of a worker process: loads one recommender and answers requests until its parent exits.
+
+It is started with `python -m`, and imports nothing of Trellis but the core. Requests come in on one pipe and replies go
+out on another; what the recommender prints goes to the log.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import os
+import pickle
+import resource
+import select
+import signal
+import sys
+import threading
+from functools import reduce
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+from trellis.base.errors import InvalidInput, format_value
+from trellis.controllers.recommender.plugins.worker_messages import (
+    HEADER,
+    EstimateFailure,
+    EstimateReply,
+    EstimateRequest,
+    LoadFailure,
+    LoadReply,
+    LoadRequest,
+    WorkerReply,
+    encode,
+    frame,
+    to_reply,
+)
+from trellis.core.recommend.declaration import read_declaration
+from trellis.core.recommend.output_validation import find_shape_problem
+from trellis.core.recommend.protocol import Recommender
+
+_LONGEST_MESSAGE: Final = 400
+
+
+def main() -> None:
+    """Answer until there are no more questions."""
+    questions, answers = _take_pipes()
+    _exit_with_parent(questions)
+    begin: LoadRequest = _receive(questions)
+    sys.path[:] = begin.path
+    _limit_memory(begin.memory)
+    recommender = _load(begin.value)
+    if isinstance(recommender, LoadFailure):
+        _send(answers, recommender)
+        return
+    _send(answers, LoadReply(read_declaration(recommender)))
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    while True:
+        ask: EstimateRequest = _receive(questions)
+        # A thread cannot end what spins in a library of C. The kernel can.
+        signal.setitimer(signal.ITIMER_REAL, begin.patience)
+        answer = _answer(recommender, ask)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        _send(answers, answer)
+        del ask, answer
+
+
+def _take_pipes() -> tuple[BinaryIO, BinaryIO]:
+    """The two pipes, out of reach of who reads standard input or prints."""
+    questions, answers = os.dup(0), os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.dup2(2, 1)
+    os.close(nothing)
+    return os.fdopen(questions, "rb"), os.fdopen(answers, "wb")
+
+
+def _exit_with_parent(questions: BinaryIO) -> None:
+    """End when the other end of the pipe is closed, whatever the recommender is doing."""
+
+    def watch() -> None:
+        poll = select.poll()
+        poll.register(questions.fileno(), 0)  # a hang-up is reported in any case
+        poll.poll()
+        os._exit(0)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _receive(questions: BinaryIO) -> Any:
+    _, length = HEADER.unpack(_read_exactly(questions, HEADER.size))
+    return pickle.loads(_read_exactly(questions, length))  # noqa: S301 - from our parent
+
+
+def _read_exactly(questions: BinaryIO, size: int) -> bytes:
+    """So many bytes; with less of them, the parent is gone."""
+    found = questions.read(size)
+    if len(found) < size:
+        os._exit(0)
+    return found
+
+
+def _send(answers: BinaryIO, said: WorkerReply) -> None:
+    answers.write(frame(encode(said)))
+    answers.flush()
+
+
+def _limit_memory(memory: int) -> None:
+    _, most = resource.getrlimit(resource.RLIMIT_AS)
+    if memory and (most == resource.RLIM_INFINITY or memory < most):
+        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+    with contextlib.suppress(OSError):
+        # Of all processes in the container this is the one that can be spared.
+        Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
+
+
+def _load(value: str) -> Recommender | LoadFailure:
+    """The recommender that an entry point leads to, or why there is none."""
+    module, _, attributes = value.partition(":")
+    try:
+        make = reduce(getattr, attributes.split("."), importlib.import_module(module))
+        recommender: Recommender = make()  # type: ignore[operator]  # whatever it is, it is tried
+        read_declaration(recommender)
+    except InvalidInput as error:
+        return LoadFailure(f"{value} gave {error.value}, which {error.rule}")
+    except BaseException as error:  # noqa: BLE001 - a module may exit, too
+        return LoadFailure(f"{value} cannot be loaded: {_describe(error)}; {_remedy(module, error)}")
+    return recommender
+
+
+def _remedy(module: str, error: BaseException) -> str:
+    """What to do about a module that cannot be loaded."""
+    if (
+        isinstance(error, ModuleNotFoundError)
+        and error.name
+        and error.name.partition(".")[0] != module.partition(".")[0]
+    ):
+        return f"install {error.name} beside Trellis"
+    if isinstance(error, ModuleNotFoundError | AttributeError):
+        return "install its package again, or mend its entry point"
+    return f"`python -c 'import {module}'` shows where"
+
+
+def _answer(recommender: Recommender, ask: EstimateRequest) -> EstimateReply | EstimateFailure:
+    try:
+        answer = recommender.estimate(ask.rows, ask.values, ask.now)
+        wrong = find_shape_problem(answer, len(ask.rows))
+        return EstimateFailure(wrong) if wrong else to_reply(answer)
+    except MemoryError:
+        gc.collect()
+        return EstimateFailure("ran out of memory", out_of_memory=True)
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is reported
+        return EstimateFailure(f"failed: {_describe(error)}")
+
+
+def _describe(error: BaseException) -> str:
+    text = str(error)
+    return f"{type(error).__name__}: {format_value(text, _LONGEST_MESSAGE)}" if text else type(error).__name__
+
+
+if __name__ == "__main__":
+    main()

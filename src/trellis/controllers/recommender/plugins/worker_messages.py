@@ -1,0 +1,134 @@
+"""Messages between the recommender and a worker process: frames of a mark, a length, and a payload.
+
+Requests are pickles, which hold columns as they lie in memory. Replies are data that is validated when it is read: a
+worker runs other people's code, and unpickling its replies would run it here.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Final, TypeAlias
+
+import msgspec
+import numpy as np
+
+from trellis.core.recommend.declaration import RecommenderDeclaration
+from trellis.core.recommend.parameters import ParameterValues
+from trellis.core.recommend.protocol import Estimates, Rows
+from trellis.core.usage.columns import FloatColumn
+
+HEADER: Final = struct.Struct("!4sQ")
+MARK: Final = b"TRL1"
+LONGEST: Final = 1 << 31  # no answer is as long as this
+
+
+class LoadRequest(msgspec.Struct, frozen=True):
+    """The first thing a worker is told: where to find what, and how far it may go. 0 is no limit of memory.
+
+    `value` is that of an entry point, such as `package.module:Class`. `patience` is after how many seconds of one
+    answer the kernel ends the process, should nobody else have done so.
+    """
+
+    path: list[str]
+    value: str
+    memory: int
+    patience: float
+
+
+class EstimateRequest(msgspec.Struct, frozen=True):
+    """One question."""
+
+    rows: Rows
+    values: ParameterValues
+    now: float
+
+
+class ColumnMessage(msgspec.Struct, frozen=True):
+    """Floats: their shape, and their bytes as they lie in memory."""
+
+    shape: tuple[int, ...]
+    floats: bytes
+
+    @classmethod
+    def of(cls, column: FloatColumn) -> ColumnMessage:
+        """A column to send."""
+        found = np.ascontiguousarray(column)
+        return cls(found.shape, found.tobytes())
+
+    def read(self) -> FloatColumn:
+        """The column that was sent; `ValueError` if there are not as many bytes as its shape says."""
+        return np.frombuffer(self.floats, dtype=np.float64).reshape(self.shape)
+
+
+class LoadReply(msgspec.Struct, frozen=True, tag=True):
+    """The recommender is there, and this is what it declares."""
+
+    declaration: RecommenderDeclaration
+
+
+class LoadFailure(msgspec.Struct, frozen=True, tag=True):
+    """There is no recommender to be had: why."""
+
+    why: str
+
+
+class EstimateReply(msgspec.Struct, frozen=True, tag=True):
+    """An answer."""
+
+    bounds: ColumnMessage
+    totals: ColumnMessage | None
+    confidence: ColumnMessage | None
+    numbers: Mapping[str, ColumnMessage]
+    texts: Mapping[str, Sequence[str]]
+
+
+class EstimateFailure(msgspec.Struct, frozen=True, tag=True):
+    """There is no answer: what the recommender raised, or what is wrong with what it said."""
+
+    what: str
+    out_of_memory: bool = False
+
+
+WorkerReply: TypeAlias = LoadReply | LoadFailure | EstimateReply | EstimateFailure
+
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_DECODER: Final[msgspec.msgpack.Decoder[WorkerReply]] = msgspec.msgpack.Decoder(WorkerReply)
+
+
+def frame(payload: bytes) -> bytes:
+    """The mark and the length in front of a message."""
+    return HEADER.pack(MARK, len(payload)) + payload
+
+
+def encode(said: WorkerReply) -> bytes:
+    """What a worker says."""
+    return _ENCODER.encode(said)
+
+
+def decode(payload: bytes) -> WorkerReply:
+    """What a worker said; `ValueError` if it is nothing of the kind."""
+    return _DECODER.decode(payload)
+
+
+def to_reply(answer: Estimates) -> EstimateReply:
+    """An answer of the right shape, as it is sent."""
+    columns = {name: column for name, column in answer.explanation.items() if isinstance(column, np.ndarray)}
+    return EstimateReply(
+        bounds=ColumnMessage.of(answer.bounds),
+        totals=None if answer.totals is None else ColumnMessage.of(answer.totals),
+        confidence=None if answer.confidence is None else ColumnMessage.of(answer.confidence),
+        numbers={name: ColumnMessage.of(column) for name, column in columns.items()},
+        texts={name: list(map(str, texts)) for name, texts in answer.explanation.items() if name not in columns},
+    )
+
+
+def from_reply(answer: EstimateReply) -> Estimates:
+    """The answer that was sent; `ValueError` if a column is not what it says."""
+    numbers = {name: column.read() for name, column in answer.numbers.items()}
+    return Estimates(
+        bounds=answer.bounds.read(),
+        totals=None if answer.totals is None else answer.totals.read(),
+        confidence=None if answer.confidence is None else answer.confidence.read(),
+        explanation={**numbers, **answer.texts},
+    )

@@ -1,0 +1,187 @@
+"""Starts, calls and kills one worker process; every call ends by its deadline.
+
+A process that is given up is killed with all processes it started. A worker that outlives the recommender exits when
+its pipe closes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from typing import IO, Final
+
+from trellis.base.errors import InternalError
+from trellis.base.reasons import Reason, Severity
+from trellis.controllers.recommender.plugins import worker_main
+from trellis.controllers.recommender.plugins.worker_messages import (
+    HEADER,
+    LONGEST,
+    MARK,
+    EstimateFailure,
+    EstimateReply,
+    EstimateRequest,
+    LoadFailure,
+    LoadReply,
+    LoadRequest,
+    WorkerReply,
+    decode,
+    frame,
+    from_reply,
+)
+from trellis.core.recommend.declaration import RecommenderDeclaration
+from trellis.core.recommend.protocol import Estimates
+
+TIMED_OUT = Reason("RecommenderTimedOut", "A recommender did not answer in time and was killed.", Severity.ERROR)
+CRASHED = Reason("RecommenderCrashed", "The process of a recommender ended by itself.", Severity.ERROR)
+GARBLED = Reason("RecommenderGarbled", "What came from the process of a recommender is no answer.", Severity.ERROR)
+OUT_OF_MEMORY = Reason("RecommenderOutOfMemory", "A recommender needed more memory than it may have.", Severity.ERROR)
+RAISED = Reason("RecommenderRaised", "A recommender raised an error, or answered in another shape.", Severity.ERROR)
+NOT_LOADED = Reason("RecommenderNotLoaded", "A recommender cannot be imported, or is none.", Severity.ERROR)
+
+# What of our environment a worker gets. Tokens, and the way to the API server, are not its business.
+_VARIABLES: Final = frozenset({"PATH", "HOME", "LANG", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "VIRTUAL_ENV"})
+_PREFIXES: Final = ("PYTHON", "LC_")
+# A library of linear algebra takes memory for as many threads as there are processors.
+_ONE_THREAD: Final = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+# How much later than we the kernel loses patience.
+_GRACE: Final = 5.0
+_PIECE: Final = 1 << 16
+
+
+class WorkerError(Exception):
+    """No answer. `reason` is what kind of failure, the message goes behind the name of the recommender."""
+
+    def __init__(self, reason: Reason, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class WorkerProcess:
+    """A process for one recommender. It belongs to one thread; only `end` may be called from another.
+
+    Times are those of the monotonic clock. After `WorkerFailed`, but for one that was RAISED, it is of no more use.
+    """
+
+    def __init__(self, value: str, *, deadline: float, memory: int) -> None:
+        """Start it; `value` is that of the recommender's entry point."""
+        self._begin = LoadRequest(sys.path, value, memory, deadline + _GRACE)
+        self._child = subprocess.Popen(  # noqa: S603 - ourselves
+            [sys.executable, "-P", "-m", worker_main.__name__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=worker_environment(os.environ),
+            start_new_session=True,
+        )
+        self._down, self._up = _number(self._child.stdin), _number(self._child.stdout)
+        os.set_blocking(self._down, False)
+        os.set_blocking(self._up, False)
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._child.pid
+
+    def load(self, until: float) -> RecommenderDeclaration:
+        """Let it load the recommender; what that declares."""
+        said = self._exchange(self._begin, until)
+        if isinstance(said, LoadReply):
+            return said.declaration
+        if isinstance(said, LoadFailure):
+            raise WorkerError(NOT_LOADED, said.why)
+        raise WorkerError(GARBLED, "sent an answer before it was asked")
+
+    def ask(self, question: EstimateRequest, until: float) -> Estimates:
+        """The answer, if it comes in time."""
+        said = self._exchange(question, until)
+        if isinstance(said, EstimateFailure):
+            if said.out_of_memory:
+                raise WorkerError(OUT_OF_MEMORY, f"{said.what}: it may have {self._begin.memory} bytes")
+            raise WorkerError(RAISED, said.what)
+        if not isinstance(said, EstimateReply):
+            raise WorkerError(GARBLED, "sent something else than an answer")
+        try:
+            return from_reply(said)
+        except ValueError as error:
+            raise WorkerError(GARBLED, f"sent garbage in place of an answer: {error}") from error
+
+    def end(self) -> None:
+        """End it, and all that it has started."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._child.pid, signal.SIGKILL)
+        self._child.wait()
+
+    def close(self) -> None:
+        """End it and let go of it."""
+        self.end()
+        for pipe in (self._child.stdin, self._child.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+
+    def _exchange(self, message: LoadRequest | EstimateRequest, until: float) -> WorkerReply:
+        self._send(frame(pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)), until)
+        mark, length = HEADER.unpack(self._receive(HEADER.size, until))
+        if mark != MARK or length > LONGEST:
+            raise WorkerError(GARBLED, "sent garbage in place of an answer")
+        try:
+            return decode(self._receive(length, until))
+        except ValueError as error:
+            raise WorkerError(GARBLED, f"sent garbage in place of an answer: {error}") from error
+
+    def _send(self, message: bytes, until: float) -> None:
+        rest = memoryview(message)
+        while rest:
+            self._wait(self._down, select.POLLOUT, until)
+            try:
+                rest = rest[os.write(self._down, rest) :]
+            except BlockingIOError:
+                continue
+            except BrokenPipeError:
+                raise self._ended(until) from None
+
+    def _receive(self, size: int, until: float) -> bytes:
+        found = bytearray()
+        while len(found) < size:
+            self._wait(self._up, select.POLLIN, until)
+            try:
+                piece = os.read(self._up, min(size - len(found), _PIECE))
+            except BlockingIOError:
+                continue
+            if not piece:
+                raise self._ended(until)
+            found += piece
+        return bytes(found)
+
+    def _wait(self, pipe: int, event: int, until: float) -> None:
+        poll = select.poll()
+        poll.register(pipe, event)
+        if not poll.poll(max(0.0, until - time.monotonic()) * 1000):
+            raise WorkerError(TIMED_OUT, "did not answer in time")
+
+    def _ended(self, until: float) -> WorkerError:
+        """The process has closed its pipes, which it only does by ending."""
+        try:
+            status = self._child.wait(max(0.1, until - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            return WorkerError(CRASHED, "closed its pipes")
+        how = f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
+        return WorkerError(CRASHED, f"crashed: its process {how}")
+
+
+def _number(pipe: IO[bytes] | None) -> int:
+    if pipe is None:
+        raise InternalError("a worker process has no pipe")
+    return pipe.fileno()
+
+
+def worker_environment(ours: Mapping[str, str]) -> dict[str, str]:
+    """The variables that a worker gets."""
+    kept = {name: text for name, text in ours.items() if name in _VARIABLES or name.startswith(_PREFIXES)}
+    return _ONE_THREAD | kept

@@ -1,0 +1,198 @@
+"""Records the updater's Events, and logs one line for each action and each refusal.
+
+An action on a pod is an Event of the pod and of the object that governs it, in upstream's words. What keeps pods from a
+change they need is recorded once when it begins, for all pods of a workload together: a hundred pods that wait are one
+Event.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable
+from typing import Any, Final
+
+from trellis.api.kube.meta import ObjectReference
+from trellis.api.registry import HVPA, VPA
+from trellis.base.reasons import Reason, Severity
+from trellis.base.wording import pluralize
+from trellis.core.boost.phases import BOOSTED_FOR_LONG
+from trellis.core.resize.candidates import POD_PENDING
+from trellis.core.resize.disruption_budget import TOLERANCE_USED_UP
+from trellis.core.resize.freeze import FROZEN
+from trellis.core.resize.in_place.decision_table import (
+    RESIZE_INFEASIBLE,
+    RESIZE_REFUSED,
+    RESIZE_UNDER_WAY,
+    DecisionKind,
+)
+from trellis.core.resize.pod_decisions import Action, EvictPod, PodDecision, PodRef, ResizePod
+from trellis.core.resize.state import attempts as core
+from trellis.core.resize.state.ownership import WorkloadKey
+from trellis.core.sizing.governors import Governor
+from trellis.kube.write.outcomes import Result, WriteOutcome
+from trellis.runtime.telemetry.event_queue import EventSink
+from trellis.runtime.telemetry.logs import Logger
+
+EVICTED_BY_VPA = Reason("EvictedByVPA", "Pod was evicted by VPA Updater to apply resource recommendation.")
+EVICTED_POD = Reason("EvictedPod", "VPA Updater evicted a Pod to apply resource recommendation.")
+RESIZED_BY_VPA = Reason("InPlaceResizedByVPA", "Pod was resized in place by VPA Updater.")
+RESIZE_SKIPPED = Reason(
+    "InPlaceResizeSkipped", "A resize that was found to be infeasible is not asked for again until less is recommended."
+)
+UPDATE_REFUSED = Reason(
+    "PodUpdateRefused", "The API server did not carry out a change of a pod that was asked for.", Severity.WARNING
+)
+
+
+# What happens every day, and is refused again a minute later, is no news for the log at its usual detail.
+_USUAL: Final = frozenset({Result.CONFLICT, Result.GONE, Result.SKIPPED, Result.REFUSED})
+
+# Pods take turns, and a resize takes its time: that is how it should be.
+_TEMPORARY: Final = frozenset({TOLERANCE_USED_UP, RESIZE_UNDER_WAY, POD_PENDING})
+
+# Upstream says these of each pod, in these words.
+_SKIPPED: Final = frozenset({RESIZE_INFEASIBLE, RESIZE_REFUSED})
+_WHY_SKIPPED: Final = (
+    "Previously recorded in-place update was infeasible, "
+    "current recommendation is not lower than previous, skipping resize"
+)
+_NO_PODS: Final[frozenset[PodRef]] = frozenset()
+
+_log: Final = Logger("trellis.updater")
+
+
+class UpdaterEvents:
+    """Tells what is new."""
+
+    def __init__(self, record: EventSink) -> None:
+        self._record = record
+        # What was last said about a workload.
+        self._said: dict[WorkloadKey, frozenset[Reason]] = {}
+        self._skipped: dict[WorkloadKey, frozenset[PodRef]] = {}
+        self._long: dict[WorkloadKey, frozenset[PodRef]] = {}
+
+    def decided(self, workload: WorkloadKey, governor: Governor, verdicts: Collection[PodDecision]) -> None:
+        """Verdicts were given: what keeps pods from what they need is told when it begins."""
+        counts: Counter[Reason] = Counter()
+        details: dict[Reason, str] = {}
+        for verdict in verdicts:
+            for reason in _reportable_reasons(verdict):
+                counts[reason] += 1
+                details.setdefault(reason, verdict.details)
+        before = self._said.get(workload, frozenset())
+        for reason, pods in counts.items():
+            if reason not in before:
+                about = f" ({details[reason]})" if details[reason] else ""
+                subject = _subject(governor, next(iter(verdicts)).pod)
+                self._record(subject, reason, f"{pluralize(pods, 'pod')}: {reason.meaning}{about}")
+                log = _log.warning if reason.severity is not Severity.INFO else _log.info
+                more: dict[str, Any] = {"details": details[reason]} if details[reason] else {}
+                log("news of pods", by=_name(governor), reason=reason, pods=pods, **more)
+        if counts:
+            self._said[workload] = frozenset(counts)
+        else:
+            self._said.pop(workload, None)
+        self._skip(workload, verdicts)
+        self._name_long_boosts(workload, verdicts)
+
+    def _skip(self, workload: WorkloadKey, verdicts: Collection[PodDecision]) -> None:
+        """Say of each pod whose resize is not asked for again that it is not, when that begins."""
+        skipped = [each.pod for each in verdicts if each.way is DecisionKind.LEAVE and each.reason in _SKIPPED]
+        before = self._skipped.pop(workload, _NO_PODS)
+        for pod in skipped:
+            if pod not in before:
+                self._record(_pod(pod), RESIZE_SKIPPED, _WHY_SKIPPED)
+        if skipped:
+            self._skipped[workload] = frozenset(skipped)
+
+    def _name_long_boosts(self, workload: WorkloadKey, verdicts: Collection[PodDecision]) -> None:
+        """Record an Event about each pod that has been boosted for long, when that begins."""
+        long = {each.pod: each for each in verdicts if BOOSTED_FOR_LONG in each.warnings}
+        before = self._long.pop(workload, _NO_PODS)
+        for pod, verdict in long.items():
+            if pod not in before:
+                about = f" ({verdict.details})" if verdict.details else ""
+                message = f"Pod {pod.name} has been boosted for more than 10 minutes{about}: {verdict.reason.meaning}"
+                self._record(_pod(pod), BOOSTED_FOR_LONG, message)
+        if long:
+            self._long[workload] = frozenset(long)
+
+    def forget(self, workload: WorkloadKey) -> None:
+        """Nothing governs the workload any more."""
+        self._said.pop(workload, None)
+        self._skipped.pop(workload, None)
+        self._long.pop(workload, None)
+
+    def carried_out(self, governor: Governor, action: Action, why: PodDecision | None, outcome: WriteOutcome) -> None:
+        """An action was tried."""
+        pod = action.pod
+        reason = why.reason if why is not None else None
+        need = why.need.reason if why is not None and why.need is not None else None
+        fields: dict[str, Any] = {
+            "action": type(action).__name__,
+            "pod": f"{pod.namespace}/{pod.name}",
+            "by": _name(governor),
+            "reason": reason,
+        }
+        if need is not None:
+            fields["need"] = need
+        if not outcome.applied:
+            log = _log.info if outcome.result in _USUAL else _log.warning
+            log("not done", **fields, result=outcome.result, why=outcome.message)
+            return
+        _log.info("done", **fields)
+        if isinstance(action, EvictPod):
+            self._record(_pod(pod), EVICTED_BY_VPA, "")
+            message = f"VPA Updater evicted Pod {pod.name} to apply resource recommendation."
+            self._record(reference_to(governor), EVICTED_POD, message)
+        elif isinstance(action, ResizePod):
+            self._record(_pod(pod), RESIZED_BY_VPA, "")
+
+    def refused(self, governor: Governor, outcomes: Iterable[core.ActionResult]) -> None:
+        """A plan has been tried: what the server did not do is one Event for all pods of which it says the same."""
+        pods: dict[str, list[core.ActionResult]] = {}
+        for outcome in outcomes:
+            if outcome.told is not Result.APPLIED and outcome.told not in _USUAL:
+                pods.setdefault(outcome.why.replace(outcome.action.pod.name, ""), []).append(outcome)
+        for same in pods.values():
+            others = f" and {len(same) - 1} more" if len(same) > 1 else ""
+            about = f"Pod {same[0].action.pod.name}{others}: {same[0].why or same[0].told}"
+            self._record(_subject(governor, same[0].action.pod), UPDATE_REFUSED, about)
+
+    def outdated(self, governor: Governor, action: Action, why: str) -> None:
+        """An action was not tried, because it is another world by now."""
+        _log.info(
+            "dropped",
+            action=type(action).__name__,
+            pod=f"{action.pod.namespace}/{action.pod.name}",
+            by=_name(governor),
+            why=why,
+        )
+
+
+def reference_to(governor: Governor) -> ObjectReference:
+    """The object that governs, as Events name it."""
+    kind = HVPA if governor.kind == HVPA.name else VPA
+    claim = governor.claim
+    return ObjectReference(kind.name, claim.namespace, claim.name, claim.uid, f"{kind.group}/{kind.version}")
+
+
+def _subject(governor: Governor, pod: PodRef) -> ObjectReference:
+    """What an Event is about: the object that governs, or the pod where none does."""
+    return reference_to(governor) if governor.is_object else _pod(pod)
+
+
+def _pod(pod: PodRef) -> ObjectReference:
+    return ObjectReference("Pod", pod.namespace, pod.name, pod.uid, "v1")
+
+
+def _name(governor: Governor) -> str:
+    return f"{governor.kind} {governor.claim.namespace}/{governor.claim.name}" if governor.is_object else "no object"
+
+
+def _reportable_reasons(verdict: PodDecision) -> tuple[Reason, ...]:
+    """What a person may want to know: warnings, and why a pod does not get what it needs."""
+    reason = verdict.reason
+    held = verdict.way in {DecisionKind.WAIT, DecisionKind.LEAVE} and reason not in _TEMPORARY
+    matters = held and (verdict.need is not None or reason.severity is not Severity.INFO or reason is FROZEN)
+    return (*((reason,) if matters else ()), *verdict.warnings)

@@ -1,0 +1,84 @@
+"""Informers of the updater: every kind that plans depend on, each reduced by its transform."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from trellis.api.kinds.hvpa import Hvpa
+from trellis.api.kinds.vpa import VerticalPodAutoscaler
+from trellis.api.kube.coordination import ConfigMap
+from trellis.api.kube.meta import KubeObject
+from trellis.api.kube.nodes import Node
+from trellis.api.kube.pods import Pod
+from trellis.api.kube.policies import LimitRange
+from trellis.api.kube.scaling import HorizontalPodAutoscaler
+from trellis.controllers.updater.settings import UpdaterSettings
+from trellis.controllers.updater.transforms import (
+    transform_hpa,
+    transform_hvpa,
+    transform_namespace,
+    transform_pod,
+    transform_vpa,
+    transform_workload,
+)
+from trellis.core.cluster.store import BY_NAMESPACE, index_by_namespace
+from trellis.kube.discovery import Served
+from trellis.kube.resources import CONFIG_MAPS, HPAS, HVPAS, LIMIT_RANGES, NAMESPACES, NODES, PODS, VPAS, WORKLOADS
+from trellis.kube.watch.informer import Informer
+from trellis.runtime.informers import Informers
+from trellis.runtime.optional_kinds import OptionalKind
+
+# Upstream's: pods that have a node and have not ended.
+_RUNNING: Final = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
+
+# An API server that starts anew does not serve custom resources for a moment, which must not cost pods their boosts.
+_GONE_SECONDS: Final = 60.0
+
+# Upstream's roles have no rules for these.
+_NO_HVPAS: Final = OptionalKind("Hvpas do not size pods")
+_NO_HPAS: Final = OptionalKind("an HPA that scales by the same resource is not noticed")
+_NO_NAMESPACES: Final = OptionalKind("the freeze annotation on namespaces is not seen")
+
+
+class UpdaterInformers:
+    """All that the updater follows."""
+
+    def __init__(self, informers: Informers, settings: UpdaterSettings, served: Served) -> None:
+        own = settings.scope.vpa_object_namespace
+        # Whether a successor fits depends on the pods of all namespaces.
+        everywhere = settings.disruption.require_fit or not own
+        self.knows_rooms = everywhere
+        # Where the definition is removed there are no VPAs, and boosts that they gave are taken back. Where it is not
+        # there yet, it is waited for.
+        self.vpas: Informer[VerticalPodAutoscaler] = informers.follow(
+            VPAS, transform_vpa, served=served.serves(VPAS) or None, gone_after=_GONE_SECONDS
+        )
+        self.pods: Informer[Pod] = informers.follow(
+            PODS, transform_pod, namespace="" if everywhere else own, field_selector=_RUNNING
+        )
+        self.limit_ranges: Informer[LimitRange] = informers.follow(
+            LIMIT_RANGES, indexes={BY_NAMESPACE: index_by_namespace}
+        )
+        self.nodes: Informer[Node] = informers.follow(NODES)
+        self.namespaces: Informer[KubeObject] = informers.follow(
+            NAMESPACES.as_metadata(),
+            transform_namespace,
+            field_selector=f"metadata.name={own}" if own else "",
+            dispensable=_NO_NAMESPACES,
+        )
+        self.workloads: dict[str, Informer[Any]] = {
+            each.kind: informers.follow(each, transform_workload) for each in WORKLOADS
+        }
+        self.hvpas: Informer[Hvpa] = informers.follow(
+            HVPAS, transform_hvpa, dispensable=_NO_HVPAS, served=served.serves(HVPAS)
+        )
+        self.hpas: Informer[HorizontalPodAutoscaler] = informers.follow(
+            HPAS, transform_hpa, dispensable=_NO_HPAS, served=served.serves(HPAS)
+        )
+        self.switch: Informer[ConfigMap] | None = None
+        if settings.disruption.freeze_config_map:
+            place, _, name = settings.disruption.freeze_config_map.partition("/")
+            lack = OptionalKind(f"the freeze switch in the ConfigMap {place}/{name} is not seen", place, name)
+            self.switch = informers.follow(
+                CONFIG_MAPS, namespace=place, field_selector=f"metadata.name={name}", dispensable=lack
+            )

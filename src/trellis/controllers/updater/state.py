@@ -1,0 +1,128 @@
+"""Keeps the state of workloads current: changes from informers, and scales of targets that are not watched.
+
+Scales are read every 30 seconds, and at once when a target is new.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final
+
+from trellis.api.kinds.hvpa import Hvpa
+from trellis.api.kinds.vpa import VerticalPodAutoscaler
+from trellis.api.kube.meta import KubeObject
+from trellis.api.kube.nodes import Node
+from trellis.api.kube.pods import Pod
+from trellis.api.kube.policies import LimitRange
+from trellis.api.kube.scaling import HorizontalPodAutoscaler
+from trellis.api.kube.slices import NOTHING
+from trellis.controllers.updater.informers import UpdaterInformers
+from trellis.controllers.updater.transforms import CompiledHvpa, CompiledVpa
+from trellis.core.cluster.owners import Owners
+from trellis.core.cluster.store import BY_NAMESPACE, ObjectKey
+from trellis.core.resize.state.workload_cache import WorkloadCache
+from trellis.kube.resources import HVPAS, VPAS
+from trellis.kube.scales import ScaleLookups
+from trellis.kube.watch.cache import ObjectChange
+from trellis.runtime.settings.component import ScopeSettings
+
+
+class StateFeed:
+    """Follows the informers. What is known is in `gathering`."""
+
+    def __init__(self, watching: UpdaterInformers, scope: ScopeSettings, gathering: WorkloadCache) -> None:
+        self.gathering = gathering
+        self._watching = watching
+        self._scope = scope
+        self._subscribe()
+
+    def pod(self, namespace: str, name: str) -> Pod | None:
+        """A pod as it is now."""
+        return self._watching.pods.get(namespace, name)
+
+    def _subscribe(self) -> None:
+        watching = self._watching
+        watching.vpas.subscribe(self._vpa_changed)
+        watching.hvpas.subscribe(self._hvpa_changed)
+        for kind, informer in watching.workloads.items():
+            informer.subscribe(self._workload_changed(kind))
+        watching.pods.subscribe(self._pod_changed)
+        watching.limit_ranges.subscribe(self._limits_changed)
+        watching.nodes.subscribe(self._node_changed)
+        watching.namespaces.subscribe(self._namespace_changed)
+        watching.hpas.subscribe(self._hpa_changed)
+        if watching.switch is not None:
+            watching.switch.subscribe(self._switched)
+
+    def _vpa_changed(self, change: ObjectChange[VerticalPodAutoscaler]) -> None:
+        self._put_governor(VPAS.kind, change.key, change.new if isinstance(change.new, CompiledVpa) else None)
+
+    def _hvpa_changed(self, change: ObjectChange[Hvpa]) -> None:
+        self._put_governor(HVPAS.kind, change.key, change.new if isinstance(change.new, CompiledHvpa) else None)
+
+    def _put_governor(self, kind: str, key: ObjectKey, found: CompiledVpa | CompiledHvpa | None) -> None:
+        if self._scope.covers(key[0]):
+            governor, annotations = (found.governor, found.metadata.annotations) if found else (None, NOTHING)
+            self.gathering.put_governor(kind, key, governor, annotations)
+
+    def _pod_changed(self, change: ObjectChange[Pod]) -> None:
+        self.gathering.put_pod(change.key, change.old, change.new)
+
+    def _workload_changed(self, kind: str) -> Callable[[ObjectChange[Any]], None]:
+        def changed(change: ObjectChange[Any]) -> None:
+            self.gathering.put_workload(kind, change.key, change.old, change.new)
+
+        return changed
+
+    def _limits_changed(self, change: ObjectChange[LimitRange]) -> None:
+        namespace = change.key[0]
+        self.gathering.put_limits(namespace, self._watching.limit_ranges.snapshot().by(BY_NAMESPACE, namespace))
+
+    def _node_changed(self, change: ObjectChange[Node]) -> None:
+        self.gathering.put_node(change.key[1], change.new)
+
+    def _namespace_changed(self, change: ObjectChange[KubeObject]) -> None:
+        annotations = change.new.metadata.annotations if change.new is not None else NOTHING
+        self.gathering.put_namespace(change.key[1], annotations)
+
+    def _hpa_changed(self, change: ObjectChange[HorizontalPodAutoscaler]) -> None:
+        self.gathering.put_hpa(change.key, change.old, change.new)
+
+    def _switched(self, change: ObjectChange[Any]) -> None:
+        self.gathering.put_switch(change.new.data if change.new is not None else None)
+
+
+_REFRESH_SECONDS: Final = 30.0
+
+
+class ScaleRefresher:
+    """Keeps what is known of scales current. `run` in a task of its own."""
+
+    def __init__(self, gathering: WorkloadCache, watching: UpdaterInformers, lookups: ScaleLookups) -> None:
+        self._gathering = gathering
+        self._lookups = lookups
+        self._watched = {kind: each.get for kind, each in watching.workloads.items()}
+        self._woken = asyncio.Event()
+        gathering.on_new_target = self._woken.set
+
+    async def run(self) -> None:
+        """Ask until cancelled."""
+        while True:
+            try:
+                async with asyncio.timeout(_REFRESH_SECONDS):
+                    await self._woken.wait()
+            except TimeoutError:
+                pass
+            self._woken.clear()
+            await self.ask()
+
+    async def ask(self) -> None:
+        """Know what the scales of targets of other kinds say, and of whoever controls a target."""
+        governed = self._gathering.governed
+        asked = governed.scaled_targets()
+        found = await self._lookups.find_all(asked) if asked else {}
+        while above := Owners(self._watched, found).unasked(governed.targets()):
+            found |= await self._lookups.find_all(above)
+        if found != self._gathering.scales:
+            self._gathering.put_scales(found)

@@ -1,0 +1,82 @@
+"""CPU of a pod at its start: the most that any node offers it, its boost, and what it has without the boost.
+
+Buffers and the node autoscaler keep capacity for pods to come: the pod that shows their shape may be boosted at the
+moment, and new ones are boosted when they start.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from trellis.api.kube.pods import Container, Pod, PodSpec, ResourceRequirements
+from trellis.api.kube.slices import Quantities
+from trellis.base.errors import InvalidInput
+from trellis.core.boost.annotation import PreBoostResources, read_pre_boost_resources
+from trellis.core.boost.boosted_size import BoostSettings, CpuCeiling, boost_pod, is_resizable
+from trellis.core.cluster.json_patches import format_resource_amount
+from trellis.core.fit import Demand, NodeTable, largest_request
+from trellis.core.recommend.amounts import ResourceAmounts
+from trellis.core.recommend.capping import NamespaceLimits
+from trellis.core.sizing.governors import Governor
+from trellis.core.sizing.shapes import PodShape
+from trellis.core.sizing.sizes import PodSize, size_pod
+
+
+def find_cpu_ceiling(table: NodeTable, pod: Pod, *, must_fit: bool) -> CpuCeiling | None:
+    """The most that this pod could request; None if no node takes it, whatever it requests: then CPU is not why.
+
+    With `must_fit` a boost is cut to what fits, else that is only mentioned.
+    """
+    try:
+        demand = Demand.of(pod.spec)
+    except InvalidInput:
+        # It has an amount that is none, which the API server refuses in its own words.
+        return None
+    found = largest_request(table, demand, "cpu")
+    return None if found is None else CpuCeiling(found, must_fit)
+
+
+def remove_boost(pod: Pod) -> Pod:
+    """The pod with what its boosted containers had before; itself if none is boosted."""
+    memory = {name: had for name, had in read_pre_boost_resources(pod.metadata.annotations).items() if not had.problem}
+    if not memory:
+        return pod
+    spec = msgspec.structs.replace(
+        pod.spec,
+        containers=tuple(_before(each, memory) for each in pod.spec.containers),
+        init_containers=tuple(_before(each, memory) for each in pod.spec.init_containers),
+    )
+    return msgspec.structs.replace(pod, spec=spec)
+
+
+def compute_starting_boosts(
+    spec: PodSpec, governor: Governor | None, limits: NamespaceLimits, settings: BoostSettings
+) -> ResourceAmounts:
+    """By container, the millicores with which a new pod of this spec would start; only those that are boosted."""
+    if governor is None or not settings.enabled or not governor.vpa.boosts:
+        return {}
+    shape, applies = PodShape.of(spec), governor.applies
+    size = size_pod(shape, governor.advice, governor.vpa, limits) if applies and governor.advice else PodSize()
+    found = boost_pod(
+        shape, size, governor.vpa, applies=applies, limits=limits, settings=settings, resizable=is_resizable(spec)
+    )
+    return {each.container.name: each.request for each in found.raised}
+
+
+def _before(container: Container, memory: dict[str, PreBoostResources]) -> Container:
+    had = memory.get(container.name)
+    if had is None:
+        return container
+    now = container.resources
+    changed = ResourceRequirements(
+        limits=_with(now.limits, had.limits), requests=_with(now.requests, had.requests), claims=now.claims
+    )
+    return msgspec.structs.replace(container, resources=changed)
+
+
+def _with(now: Quantities, had: ResourceAmounts) -> dict[str, str]:
+    """CPU as it was: no other resource is ever boosted."""
+    found = {name: text for name, text in now.items() if name != "cpu"}
+    if "cpu" in had:
+        found["cpu"] = format_resource_amount("cpu", had["cpu"])
+    return found

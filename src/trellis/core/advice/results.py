@@ -1,0 +1,110 @@
+"""The advice on a survey: old and new sizes of every container, what they save and risk, and what they move."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from trellis.base.prices import Prices
+from trellis.base.reasons import Reason
+from trellis.core.advice.hpa_scale_points import HpaScalePoint
+from trellis.core.advice.policy import AdvicePolicy
+from trellis.core.advice.sizes import COMPARED, ResourceAdvice
+from trellis.core.advice.survey.model import ResourceAmount, SurveyedContainer, SurveyedWorkload, SurveyResult
+
+
+class ContainerAdvice(msgspec.Struct, frozen=True):
+    """One container: what to change, and why. `reason` is the worse one of its resources.
+
+    `difference` is for all pods together, more or less than before, and `money` what that is in a month.
+    """
+
+    surveyed: SurveyedContainer
+    cpu: ResourceAdvice
+    memory: ResourceAdvice
+    reason: Reason
+    difference: ResourceAmount
+    money: float
+
+    def of(self, resource: str) -> ResourceAdvice:
+        """What to change of one resource, by its name."""
+        return self.cpu if resource == "cpu" else self.memory
+
+    @property
+    def why(self) -> str:
+        """The codes of its reason, and of what bounds its requests."""
+        capped = dict.fromkeys(each.capped.code for each in (self.cpu, self.memory) if each.capped is not None)
+        return ", ".join([self.reason.code, *capped])
+
+    @property
+    def is_change(self) -> bool:
+        """Whether anything should be other than it is."""
+        return self.cpu.is_change or self.memory.is_change
+
+
+class WorkloadAdvice(msgspec.Struct, frozen=True):
+    """A workload with its containers. `pods` is how many are counted: those that run, or else those it asks for."""
+
+    surveyed: SurveyedWorkload
+    pods: int
+    containers: tuple[ContainerAdvice, ...]
+    scale_points: tuple[HpaScalePoint, ...] = ()
+
+    @property
+    def is_change(self) -> bool:
+        """Whether any container should be other than it is."""
+        return any(container.is_change for container in self.containers)
+
+
+class AdviceRow(msgspec.Struct, frozen=True):
+    """A container with its workload; `weight` is what it matters among others of its severity."""
+
+    workload: WorkloadAdvice
+    container: ContainerAdvice
+    weight: float
+
+
+class AdviceTotals(msgspec.Struct, frozen=True):
+    """Requests of all pods together: `before`, `after`, `saved` where they fall and `short` where they rise.
+
+    The same in money for a month. `reasons` counts containers by the codes of their reasons.
+    """
+
+    workloads: int
+    containers: int
+    pods: int
+    before: ResourceAmount
+    after: ResourceAmount
+    saved: ResourceAmount
+    short: ResourceAmount
+    money_before: float
+    money_after: float
+    money_saved: float
+    money_short: float
+    saved_share: float
+    reasons: Mapping[str, int]
+
+
+class SurveyAdvice(msgspec.Struct, frozen=True):
+    """Everything. `rows` are all containers, what matters most first; `namespaces` go by what they could save.
+
+    `parameters` are those of the recommender that somebody has set, as they were written.
+    """
+
+    surveyed: SurveyResult
+    policy: AdvicePolicy
+    prices: Prices
+    now: float
+    workloads: tuple[WorkloadAdvice, ...]
+    rows: tuple[AdviceRow, ...]
+    namespaces: tuple[tuple[str, AdviceTotals], ...]
+    total: AdviceTotals
+    parameters: Mapping[str, str] = {}
+
+    @property
+    def compared(self) -> int:
+        """Of how many containers a request was held against what is needed."""
+        return sum(
+            any(change.reason in COMPARED for change in (row.container.cpu, row.container.memory)) for row in self.rows
+        )

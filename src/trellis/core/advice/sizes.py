@@ -1,0 +1,206 @@
+"""Judges whether a container's request is too high, too low or fine, and what it should be, within LimitRanges.
+
+A recommender may ask for less memory than was used at some time, which is harmless as a request. As a limit it would
+kill the next time, so that no memory limit is put below the most that was seen, nor a request that is the limit too.
+
+LimitRanges bound the advice as they bound pods: a pod beyond them would not be admitted. The rules are those of
+admission: first the whole pod, then container by container.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import msgspec
+
+from trellis.api.kinds.vpa import VerticalPodAutoscaler
+from trellis.api.resolve import resolve_vpa
+from trellis.base.reasons import Reason, Severity
+from trellis.core.advice.policy import DAY, RESOURCES, AdvicePolicy, LimitRule, compute_limit, select_resource
+from trellis.core.advice.survey.model import SurveyedContainer, SurveyedWorkload
+from trellis.core.recommend.capping import NamespaceLimits, PodContainer, RecommendedResources, cap_for_pod
+from trellis.core.recommend.capping.pod import TARGET_FIELD
+
+MEMORY_AT_RISK = Reason(
+    "MemoryAtRisk",
+    "The container was killed for lack of memory, or needs more than its limit and will be.",
+    Severity.ERROR,
+)
+UNDER_REQUESTED = Reason("UnderRequested", "More is used than is requested.", Severity.WARNING)
+NO_REQUEST = Reason("NoRequest", "Nothing is requested of what is used.", Severity.WARNING)
+OVER_REQUESTED = Reason("OverRequested", "More is requested than is needed.", Severity.WARNING)
+REQUEST_UNKNOWN = Reason("RequestUnknown", "What is requested now could not be seen.")
+LOW_CONFIDENCE = Reason("LowConfidence", "There is too little history to change anything.")
+NO_USAGE_KNOWN = Reason("NoUsageKnown", "There is no usage to go by.")
+FINE = Reason("Fine", "What is requested is what is needed.")
+
+# What is said only where both the request and what is needed are known, by enough history.
+COMPARED = frozenset({UNDER_REQUESTED, NO_REQUEST, OVER_REQUESTED, FINE})
+
+# From the worst to the best: what a container is called by, if its resources differ.
+ORDER = (
+    MEMORY_AT_RISK,
+    UNDER_REQUESTED,
+    NO_REQUEST,
+    OVER_REQUESTED,
+    REQUEST_UNKNOWN,
+    LOW_CONFIDENCE,
+    NO_USAGE_KNOWN,
+    FINE,
+)
+# One an hour for a day. Fewer say little, however far apart they are.
+_LEAST_SAMPLES = 24
+
+
+class ResourceAdvice(msgspec.Struct, frozen=True):
+    """One resource of a container: request and limit as they are and as they should be, of one pod.
+
+    `found` is what the recommender says, before bounds and steps. CPU is in millicores, and NaN is none. `capped` is
+    what bounds the request, if a LimitRange does.
+    """
+
+    reason: Reason
+    request_before: float
+    request: float
+    limit_before: float
+    limit: float
+    found: float
+    capped: Reason | None = None
+
+    @property
+    def is_change(self) -> bool:
+        """Whether anything should be other than it is."""
+        return not (_same(self.request, self.request_before) and _same(self.limit, self.limit_before))
+
+    @property
+    def asked_before(self) -> float:
+        """What is requested now; none counts as nothing."""
+        return 0.0 if math.isnan(self.request_before) else self.request_before
+
+    @property
+    def asked(self) -> float:
+        """What is to be requested; none counts as nothing."""
+        return 0.0 if math.isnan(self.request) else self.request
+
+    @property
+    def difference(self) -> float:
+        """How much more is to be requested than before, or less; nothing where that is not known."""
+        return 0.0 if self.reason is REQUEST_UNKNOWN else self.asked - self.asked_before
+
+
+def judge_request(
+    container: SurveyedContainer, resource: str, policy: AdvicePolicy, *, is_sized: bool = True
+) -> ResourceAdvice:
+    """What to do about one resource of a container; `is_sized` is whether it is known what it requests."""
+    before, limit = select_resource(container.request, resource), select_resource(container.limit, resource)
+    found = select_resource(container.estimate.target, resource)
+    wanted = _wanted(container, resource, found, policy)
+    reason = _reason(container, resource, wanted, policy)
+    if reason is NO_REQUEST and not is_sized:
+        reason = REQUEST_UNKNOWN
+    if reason in {FINE, LOW_CONFIDENCE, NO_USAGE_KNOWN}:
+        return ResourceAdvice(reason, before, before, limit, limit, found)
+    limited = compute_limit(policy, resource, (before, limit), wanted)
+    if resource == "memory" and limited < container.highest.memory:
+        limited = max(policy.bounded(resource, container.highest.memory), limited)
+    return ResourceAdvice(reason, before, wanted, limit, limited, found)
+
+
+def _wanted(container: SurveyedContainer, resource: str, found: float, policy: AdvicePolicy) -> float:
+    """The request that is found right, whatever it is now."""
+    if math.isnan(found):
+        return math.nan
+    if resource == "memory" and policy.limits.memory is LimitRule.REQUEST:
+        found = max(found, container.highest.memory)  # of NaN, the first stays
+    return policy.bounded(resource, found)
+
+
+def _reason(container: SurveyedContainer, resource: str, wanted: float, policy: AdvicePolicy) -> Reason:
+    before, limit = select_resource(container.request, resource), select_resource(container.limit, resource)
+    if math.isnan(wanted):
+        return NO_USAGE_KNOWN
+    # Even a short history is enough to know that it is too little.
+    killed = container.kills > 0 and not wanted <= before
+    if resource == "memory" and (killed or wanted > limit):
+        return MEMORY_AT_RISK
+    if _is_young(container, policy):
+        return LOW_CONFIDENCE
+    if math.isnan(before):
+        return NO_REQUEST
+    slight = max(policy.tolerance * before, select_resource(policy.slight, resource))
+    is_bounded = before < select_resource(policy.least, resource) or before > select_resource(policy.most, resource)
+    if abs(wanted - before) <= slight and not is_bounded:
+        return FINE
+    return UNDER_REQUESTED if wanted > before else OVER_REQUESTED
+
+
+def _is_young(container: SurveyedContainer, policy: AdvicePolicy) -> bool:
+    """Whether there is too little history; where none is known, whoever made the estimate has to know."""
+    if math.isnan(container.first):
+        return not container.estimate.confidence >= 1.0
+    return container.samples < _LEAST_SAMPLES or container.days * DAY < policy.history
+
+
+def _same(one: float, other: float) -> bool:
+    return one == other or (math.isnan(one) and math.isnan(other))
+
+
+AdviceByResource = Mapping[tuple[str, str], ResourceAdvice]
+
+_UNLIMITED = NamespaceLimits()
+# Without any policy of its own, and with limits that follow requests.
+_EVERYTHING = resolve_vpa(VerticalPodAutoscaler())
+
+
+def apply_limit_ranges(workload: SurveyedWorkload, changes: AdviceByResource, policy: AdvicePolicy) -> AdviceByResource:
+    """The changes of a workload's containers, by name and resource, within the LimitRanges of its namespace."""
+    if workload.limits == _UNLIMITED:
+        return changes
+    advice = [RecommendedResources(each.name, _requested_amounts(each, changes)) for each in workload.containers]
+    containers = [_container(each, changes, policy) for each in workload.containers]
+    found = dict(changes)
+    for capped in cap_for_pod(advice, containers, _EVERYTHING, workload.limits, fields=(TARGET_FIELD,)):
+        for note in capped.notes:  # of several for a resource, the last has the amount that is left
+            place = (capped.container, note.resource)
+            most = workload.limits.container.most.get(note.resource, 0)
+            found[place] = _cut(changes[place], note.resource, note.amount, note.reason, policy=policy, most=most)
+    return found
+
+
+def _requested_amounts(container: SurveyedContainer, changes: AdviceByResource) -> dict[str, int]:
+    """Requests in millicores and bytes; what nobody judged is left as it is, however large."""
+    named = {resource: changes[container.name, resource] for resource in RESOURCES}
+    return {
+        resource: math.ceil(change.request)
+        for resource, change in named.items()
+        if change.reason not in {LOW_CONFIDENCE, NO_USAGE_KNOWN} and not math.isnan(change.request)
+    }
+
+
+def _container(container: SurveyedContainer, changes: AdviceByResource, policy: AdvicePolicy) -> PodContainer:
+    """As the pod would have it. Where a limit does not follow its request, the bounds are for the request itself."""
+    requests, limits = {}, {}
+    for resource in RESOURCES:
+        change = changes[container.name, resource]
+        if not math.isnan(change.request):
+            requests[resource] = limits[resource] = math.ceil(change.request)
+        if policy.limits.rule(resource) is LimitRule.KEEP_RATIO and select_resource(container.limit, resource) > 0:
+            limits[resource] = math.ceil(change.limit)
+    return PodContainer(container.name, requests, limits)
+
+
+def _cut(
+    change: ResourceAdvice, resource: str, amount: int, reason: Reason, *, policy: AdvicePolicy, most: int
+) -> ResourceAdvice:
+    """A change to another request, with the limit that goes with it and is allowed."""
+    request = float(amount)
+    limit = compute_limit(policy, resource, (change.request_before, change.limit_before), request)
+    if request > change.request:
+        limit = max(limit, change.limit)  # it may be above its share, because more was used at some time
+    if most and limit > most:
+        limit = max(float(most), request)
+    judged = change.reason
+    if judged is FINE:
+        judged = UNDER_REQUESTED if request > change.request_before else OVER_REQUESTED
+    return msgspec.structs.replace(change, reason=judged, request=request, limit=limit, capped=reason)

@@ -1,0 +1,210 @@
+"""Estimates what workloads need: by a recommender, or from the statuses of existing VPAs.
+
+The pipeline is the recommender's own, with a VPA in mode Off for every workload, and without policies. The limits that
+a user has set on advice apply later.
+
+A published status has no history beside it: its condition says whether there was enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from trellis.api.kinds.parts import TargetReference
+from trellis.api.kinds.vpa import PodUpdatePolicy, RecommenderSelector, VerticalPodAutoscaler, VerticalPodAutoscalerSpec
+from trellis.api.kube.meta import ObjectMeta
+from trellis.api.resolve import resolve_vpa
+from trellis.core.advice.survey.model import Estimate, ResourceAmount, SurveyedContainer, SurveyedWorkload
+from trellis.core.advice.survey.usage import SurveyedUsage, SurveySettings
+from trellis.core.cluster.dump_format import MissingData
+from trellis.core.cluster.store import ObjectKey
+from trellis.core.recommend.amounts import LOWER_BOUND, TARGET, UPPER_BOUND
+from trellis.core.recommend.declaration import needs_runs
+from trellis.core.recommend.protocol import Recommender
+from trellis.core.recommend.recommendation_pass import RECOMMENDED, ContainerExplanation, run_pass
+from trellis.core.recommend.state.condition_types import CONDITION_TYPES, ConditionBit, VpaState
+from trellis.core.recommend.state.container_table import list_recommendations, read_published_amounts
+from trellis.core.recommend.state.vpa_store import VpaStore
+from trellis.core.recommend.state.vpa_table import ServedVpa
+from trellis.core.usage.columns import RowKey
+from trellis.core.usage.model import UsageModel
+from trellis.core.usage.tracked_pods import TrackedContainer, TrackedPod
+
+ESTIMATES: Final = "recommendations"
+HISTORY: Final = "history"
+# As many as `adaptive` chooses for in one pass: nobody asks it a second time.
+_ROWS_AT_ONCE: Final = 32
+
+
+class EstimatedWorkloads(msgspec.Struct, frozen=True):
+    """Workloads with what is recommended for them, and what is missing because history or recommender failed."""
+
+    workloads: tuple[SurveyedWorkload, ...]
+    missing: tuple[MissingData, ...] = ()
+
+
+def estimate_workloads(
+    workloads: Mapping[ObjectKey, SurveyedWorkload], used: Sequence[SurveyedUsage], asked: SurveySettings, now: float
+) -> EstimatedWorkloads:
+    """The same workloads with estimates, and with containers that only the past shows where nothing else is known."""
+    rows = {each.row.key: each for each in used}
+    complete = _with_past(workloads, rows)
+    found = [_of_some(some, rows, asked, now) for some in _batches(complete)]
+    return EstimatedWorkloads(
+        tuple(each for part in found for each in part.workloads),
+        tuple(each for part in found for each in part.missing),
+    )
+
+
+def _batches(workloads: Mapping[ObjectKey, SurveyedWorkload]) -> Iterator[dict[ObjectKey, SurveyedWorkload]]:
+    """Some at a time: what a recommender looks back at is large."""
+    batch: dict[ObjectKey, SurveyedWorkload] = {}
+    size = 0
+    for key, workload in workloads.items():
+        if batch and size + len(workload.containers) > _ROWS_AT_ONCE:
+            yield batch
+            batch, size = {}, 0
+        batch[key] = workload
+        size += len(workload.containers)
+    if batch:
+        yield batch
+
+
+def _of_some(
+    workloads: Mapping[ObjectKey, SurveyedWorkload],
+    rows: Mapping[RowKey, SurveyedUsage],
+    asked: SurveySettings,
+    now: float,
+) -> EstimatedWorkloads:
+    recommender = asked.recommender
+    model = UsageModel(asked.usage)
+    if recommender.needs_history:
+        model.keep_history(workloads.keys())
+    if needs_runs(recommender):
+        model.keep_runs(workloads.keys())
+    places = [RowKey(*key, each.name) for key, workload in workloads.items() for each in workload.containers]
+    refused = model.restore_all([rows[place].row for place in places if place in rows])
+    pods: dict[str, list[TrackedPod]] = {}
+    for key, workload in workloads.items():
+        pods.setdefault(key[0], []).append(_pod(key, workload))
+    for namespace, here in pods.items():
+        model.follow(namespace, here, now)
+    board = _board(workloads, recommender)
+    result = run_pass(model.view(), board, {recommender.name: recommender}, asked.pipeline, now)
+    said = {each.key: each for each in result.containers()}
+    missing = [
+        *(MissingData(HISTORY, key.namespace, f"{key.vpa}, {key.container}: {why}") for key, why in refused.items()),
+        *(MissingData(ESTIMATES, each.namespace, f"{each.vpa}: {each.message}") for each in result.failures),
+    ]
+    return EstimatedWorkloads(
+        tuple(_finished(each, key, rows, said) for key, each in workloads.items()), tuple(missing)
+    )
+
+
+def _with_past(
+    workloads: Mapping[ObjectKey, SurveyedWorkload], rows: Iterable[RowKey]
+) -> dict[ObjectKey, SurveyedWorkload]:
+    past: dict[ObjectKey, list[SurveyedContainer]] = {}
+    for row in sorted(rows):
+        past.setdefault((row.namespace, row.vpa), []).append(SurveyedContainer(row.container))
+    return {
+        key: each
+        if each.containers
+        else msgspec.structs.replace(each, containers=tuple(past.get(key, ())), is_sized=False)
+        for key, each in workloads.items()
+    }
+
+
+def _pod(key: ObjectKey, workload: SurveyedWorkload) -> TrackedPod:
+    """One pod that stands for all: what it asks for is what the recommender sees of requests."""
+    containers = tuple(
+        TrackedContainer(each.name, each.request.memory, each.request.cpu) for each in workload.containers
+    )
+    return TrackedPod(key[0], key[1], key[1], key[1], True, containers)
+
+
+def _board(workloads: Mapping[ObjectKey, SurveyedWorkload], recommender: Recommender) -> VpaStore:
+    board = VpaStore()
+    effective = resolve_vpa(
+        VerticalPodAutoscaler(
+            metadata=ObjectMeta(name="any"),
+            spec=VerticalPodAutoscalerSpec(
+                target_ref=TargetReference(kind="Deployment", name="any"),
+                update_policy=PodUpdatePolicy(update_mode="Off"),
+                recommenders=[RecommenderSelector(name=recommender.name)],
+            ),
+        )
+    )
+    for (namespace, name), workload in workloads.items():
+        board.put(ServedVpa(namespace, name, f"{namespace}/{name}", "1", 1, 0.0, effective, recommender.name))
+        board.state(namespace, name, VpaState(max(1, workload.pods)))
+    return board
+
+
+def _finished(
+    workload: SurveyedWorkload,
+    key: ObjectKey,
+    rows: Mapping[RowKey, SurveyedUsage],
+    said: Mapping[RowKey, ContainerExplanation],
+) -> SurveyedWorkload:
+    places = [RowKey(*key, each.name) for each in workload.containers]
+    containers = tuple(
+        _completed(each, rows.get(place), said.get(place))
+        for each, place in zip(workload.containers, places, strict=True)
+    )
+    return msgspec.structs.replace(workload, containers=containers)
+
+
+def _completed(
+    container: SurveyedContainer, used: SurveyedUsage | None, why: ContainerExplanation | None
+) -> SurveyedContainer:
+    found: dict[str, Any] = {"estimate": _estimate(why)} if why is not None else {}
+    if used is not None:
+        row = used.row
+        found |= {"highest": used.highest, "samples": row.count, "first": row.first, "last": row.last}
+        found |= {"kills": used.kills, "last_kill": used.last_kill}
+    return msgspec.structs.replace(container, **found)
+
+
+def _estimate(why: ContainerExplanation) -> Estimate:
+    target, lower, upper = (ResourceAmount(*why.amounts[what].tolist()) for what in (TARGET, LOWER_BOUND, UPPER_BOUND))
+    return Estimate(target, lower, upper, why.confidence, why.reason.code, dict(why.said))
+
+
+def estimate_from_vpas(
+    workloads: Iterable[SurveyedWorkload], vpas: Iterable[VerticalPodAutoscaler]
+) -> tuple[SurveyedWorkload, ...]:
+    """The workloads that have a VPA, each with what the first of its VPAs recommends."""
+    by_name = {(vpa.metadata.namespace, vpa.metadata.name): vpa for vpa in vpas}
+    return tuple(_estimate_from_vpa(each, by_name) for each in workloads if each.vpas)
+
+
+def _estimate_from_vpa(workload: SurveyedWorkload, vpas: Mapping[ObjectKey, VerticalPodAutoscaler]) -> SurveyedWorkload:
+    vpa = vpas.get((workload.namespace, workload.vpas[0]))
+    if vpa is None:
+        return workload
+    entries = list_recommendations(vpa.status)
+    amounts = read_published_amounts(entries)
+    confidence = 0.0 if _is_doubtful(vpa) else 1.0
+    found = {}
+    for number, entry in enumerate(entries):
+        bounds = [ResourceAmount(*amounts[what, :, number].tolist()) for what in (TARGET, LOWER_BOUND, UPPER_BOUND)]
+        found[entry.container_name] = Estimate(bounds[0], bounds[1], bounds[2], confidence, RECOMMENDED.code)
+    return replace(workload, containers=_complete_containers(workload.containers, found))
+
+
+def _complete_containers(
+    containers: Sequence[SurveyedContainer], found: Mapping[str, Estimate]
+) -> tuple[SurveyedContainer, ...]:
+    return tuple(replace(each, estimate=found.get(each.name, each.estimate)) for each in containers)
+
+
+def _is_doubtful(vpa: VerticalPodAutoscaler) -> bool:
+    conditions = (vpa.status.conditions if vpa.status is not None else None) or ()
+    return any(
+        each.type == CONDITION_TYPES[ConditionBit.LOW_CONFIDENCE] and each.status == "True" for each in conditions
+    )

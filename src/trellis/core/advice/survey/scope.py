@@ -1,0 +1,124 @@
+"""The scope of a survey: the filter of workloads, and the objects that are read for them.
+
+A filter goes by namespace, label and kind, and says which Jobs are one workload. Objects come from a cluster, or from
+what Prometheus knows of one; what follows from them is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Final, TypeAlias
+
+import msgspec
+
+from trellis.api.kinds.vpa import VerticalPodAutoscaler
+from trellis.api.kube.meta import KubeObject
+from trellis.api.kube.observed_pods import ObservedPod
+from trellis.api.kube.observed_workloads import ObservedObject
+from trellis.api.kube.policies import LimitRange
+from trellis.api.kube.scaling import HorizontalPodAutoscaler
+from trellis.base.errors import InvalidInput
+from trellis.base.names import check_label_key
+from trellis.base.selectors import Selector, parse_selector
+from trellis.core.advice.survey.model import ResourceAmount
+from trellis.core.cluster.dump_format import MissingData
+from trellis.core.cluster.oom_kills import OomKill
+
+# What people call them on a command line, beside their names and plurals.
+_SHORT: Final = {
+    "cj": "cronjob",
+    "deploy": "deployment",
+    "ds": "daemonset",
+    "po": "pod",
+    "rc": "replicationcontroller",
+    "rs": "replicaset",
+    "sts": "statefulset",
+}
+
+
+class WorkloadFilter(msgspec.Struct, frozen=True):
+    """Everything, unless somebody said otherwise. A pattern that begins with `!` takes namespaces out again.
+
+    `kinds` are in lower case. Jobs that nobody but a person or a pipeline made count as one workload if they have the
+    same value of one of `job_labels`, the first of them that they have.
+    """
+
+    namespaces: tuple[str, ...] = ()
+    selector: Selector = Selector.everything()
+    kinds: frozenset[str] = frozenset()
+    job_labels: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        namespaces: Sequence[str] = (),
+        selector: str = "",
+        kinds: Sequence[str] = (),
+        job_labels: Sequence[str] = (),
+    ) -> WorkloadFilter:
+        """From what was written; raises `InvalidInput`."""
+        for key in job_labels:
+            if why := check_label_key(key):
+                raise InvalidInput(key, f"is no key of a label: {why}")
+        return cls(
+            tuple(namespaces),
+            parse_selector(selector) if selector else Selector.everything(),
+            frozenset(_kind(each) for each in kinds),
+            tuple(job_labels),
+        )
+
+    def covers(self, namespace: str) -> bool:
+        """Whether it is one of the namespaces."""
+        wanted = [pattern for pattern in self.namespaces if not pattern.startswith("!")]
+        if wanted and not any(fnmatchcase(namespace, pattern) for pattern in wanted):
+            return False
+        return not any(fnmatchcase(namespace, pattern[1:]) for pattern in self.namespaces if pattern.startswith("!"))
+
+    def wants(self, kind: str, labels: Mapping[str, str]) -> bool:
+        """Whether a workload in one of them is asked about."""
+        return (not self.kinds or kind.lower() in self.kinds) and self.selector.matches(labels)
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The namespaces that are asked about by their names alone; none where a pattern may mean others too."""
+        if not self.namespaces or any(set(pattern) & set("*?[!") for pattern in self.namespaces):
+            return ()
+        return tuple(sorted(set(self.namespaces)))
+
+
+def _kind(written: str) -> str:
+    """`Deployments`, `deployment` and `deploy` are one kind; one that nobody knows is taken as it is."""
+    kind = written.strip().lower()
+    if not kind:
+        raise InvalidInput(written, "is no kind")
+    kind = _SHORT.get(kind, kind)
+    return kind[:-1] if kind.endswith("s") and not kind.endswith("ss") and kind[:-1] in _PLURALS else kind
+
+
+_PLURALS: Final = frozenset({*_SHORT.values(), "job", "rollout"})
+
+
+WorkloadObject: TypeAlias = KubeObject | ObservedObject
+
+
+class SurveyObjects(msgspec.Struct, frozen=True):
+    """Everything in the namespaces that are asked about.
+
+    `workloads` are by kind. An object whose kind has a pod template may be without it, where nobody could read it.
+    `gone` are pods that ran within the time asked about and do not any more; `makers` are what made those and others,
+    which may be gone too. `kills` are those that no pod shows any more. `largest_node` is how much pods may request of
+    each resource on one node, where somebody looked.
+    """
+
+    namespaces: tuple[str, ...] = ()
+    pods: Sequence[ObservedPod] = ()
+    workloads: Mapping[str, Sequence[WorkloadObject]] = {}
+    hpas: Sequence[HorizontalPodAutoscaler] = ()
+    vpas: Sequence[VerticalPodAutoscaler] = ()
+    limit_ranges: Sequence[LimitRange] = ()
+    gone: Sequence[ObservedPod] = ()
+    makers: Mapping[str, Sequence[WorkloadObject]] = {}
+    kills: Sequence[OomKill] = ()
+    missing: tuple[MissingData, ...] = ()
+    largest_node: ResourceAmount = ResourceAmount()

@@ -1,0 +1,271 @@
+"""Counts what the containers of a namespace used, batch by batch and oldest first.
+
+Each namespace has a usage model of its own, which is dropped when its rows are known: pods of the past come by the
+thousand, and memory must not grow with them.
+
+The usage of whole workloads over time (all pods together) is counted only on request, and only for workloads that can
+be scaled: it is the one thing that grows with the length of a history.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+import msgspec
+import numpy as np
+
+from trellis.core.advice.survey.model import ResourceAmount, SurveyedWorkload, WorkloadUsage
+from trellis.core.cluster.governance import TargetClaim
+from trellis.core.cluster.oom_kills import OomKill
+from trellis.core.cluster.owners import TargetRef
+from trellis.core.cluster.past_pods import PastPods
+from trellis.core.recommend.amounts import MILLICORES_PER_CORE
+from trellis.core.recommend.declaration import needs_runs
+from trellis.core.recommend.parameters import ParameterValues
+from trellis.core.recommend.protocol import Recommender
+from trellis.core.recommend.settings import PipelineSettings
+from trellis.core.usage.checkpoints.format import SavedRow
+from trellis.core.usage.columns import BoolColumn, FloatColumn, IntColumn
+from trellis.core.usage.model import UsageModel
+from trellis.core.usage.samples import MOST_BYTES, MOST_CORES, Measurements
+from trellis.core.usage.settings import UsageSettings
+from trellis.core.usage.tracked_pods import TrackedContainer, TrackedPod
+
+
+class SurveySettings(msgspec.Struct, frozen=True):
+    """A recommender with its parameters as they are for everybody, how usage is counted, and what follows an answer.
+
+    `totals` is whether anybody wants to know what workloads used as a whole, time by time.
+    """
+
+    recommender: Recommender
+    usage: UsageSettings = UsageSettings()
+    pipeline: PipelineSettings = PipelineSettings()
+    totals: bool = False
+
+    @property
+    def values(self) -> ParameterValues:
+        """The parameters."""
+        return {each.name: each.default for each in self.recommender.parameters}
+
+
+class WorkloadUsageCounter:
+    """Sums samples of some workloads up, by key and batch by batch. All pods at one time have to be in one batch."""
+
+    def __init__(self, of: Collection[str], start: float, step: float, count: int) -> None:
+        self._of = frozenset(of)
+        self._start = start
+        self._step = step
+        self._count = count
+        self._numbers: dict[str, int] = {}
+        self._pods: IntColumn = np.zeros((0, count), dtype=np.int64)
+        self._sums: FloatColumn = np.zeros((2, 0, count))
+
+    def take_in(self, keys: Sequence[str], pods: Sequence[str], which: IntColumn, measured: Measurements) -> None:
+        """A batch: for each container its workload and its pod; then the samples, as usage is counted."""
+        numbers = np.array([self._number(key) if key in self._of else -1 for key in keys], dtype=np.int64)
+        named = {pod: number for number, pod in enumerate(dict.fromkeys(pods))}
+        pod_of = np.array([named[pod] for pod in pods], dtype=np.int64)
+        row, known_pod = numbers[which], pod_of[which]
+        at = np.rint((measured.times - self._start) / self._step)
+        within: BoolColumn = (row >= 0) & (at >= 0) & (at < self._count)
+        at = np.where(within, at, 0).astype(np.int64)
+        counted = np.zeros(len(row), dtype=np.bool_)
+        for resource, (values, unit, most) in enumerate(
+            ((measured.cpu, MILLICORES_PER_CORE, MOST_CORES), (measured.memory, 1.0, MOST_BYTES))
+        ):
+            sound: BoolColumn = within & (values >= 0) & (values <= most)
+            fresh = np.isnan(self._sums[resource, row[sound], at[sound]])
+            self._sums[resource, row[sound][fresh], at[sound][fresh]] = 0.0
+            np.add.at(self._sums[resource], (row[sound], at[sound]), values[sound] * unit)
+            counted |= sound
+        places = (row[counted] * self._count + at[counted]) * max(1, len(named)) + known_pod[counted]
+        place = np.unique(places) // max(1, len(named))
+        np.add.at(self._pods.reshape(-1), place, 1)
+
+    def found(self) -> dict[str, WorkloadUsage]:
+        """What came of it, by workload."""
+        return {
+            key: WorkloadUsage(self._start, self._step, self._pods[number].copy(), *self._sums[:, number].copy())
+            for key, number in self._numbers.items()
+        }
+
+    def _number(self, key: str) -> int:
+        number = self._numbers.setdefault(key, len(self._numbers))
+        if number >= len(self._pods):
+            more = max(8, number)
+            self._pods = np.concatenate((self._pods, np.zeros((more, self._count), dtype=np.int64)))
+            self._sums = np.concatenate((self._sums, np.full((2, more, self._count), np.nan)), axis=1)
+        return number
+
+
+class SurveyedUsage(msgspec.Struct, frozen=True):
+    """One container of a workload: what is remembered of it, the most it used, and its out-of-memory kills."""
+
+    row: SavedRow
+    highest: ResourceAmount = ResourceAmount()
+    kills: int = 0
+    last_kill: float = math.nan
+
+
+class NamespaceUsageCounter:
+    """Counts samples of one namespace, and the out-of-memory kills there.
+
+    `workloads` are by key, `pods` is whose those are that are known. `totals` sums up what they used as a whole,
+    if anybody wants to know.
+    """
+
+    def __init__(
+        self,
+        namespace: str,
+        workloads: Mapping[str, SurveyedWorkload],
+        pods: Mapping[str, str],
+        asked: SurveySettings,
+        kills: Sequence[OomKill] = (),
+        *,
+        totals: WorkloadUsageCounter | None = None,
+    ) -> None:
+        self._namespace = namespace
+        self._totals = totals
+        self._model = UsageModel(asked.usage)
+        keys = [(namespace, key) for key in workloads]
+        if asked.recommender.needs_history:
+            self._model.keep_history(keys)
+        if needs_runs(asked.recommender):
+            self._model.keep_runs(keys)
+        self._containers = {key: {each.name for each in workload.containers} for key, workload in workloads.items()}
+        self._requests = {
+            (key, each.name): each.request.memory for key, workload in workloads.items() for each in workload.containers
+        }
+        self._pods = PastPods([_claim(key, workload) for key, workload in workloads.items()], pods, {})
+        self._ghosts: dict[str, TrackedPod] = {}
+        self._names: dict[tuple[str, str], str] = {}
+        self._highest = np.full((2, 0), np.nan)
+        self._window = asked.usage.memory_window
+        self._waiting = deque(sorted(kills, key=lambda kill: kill.time))
+        self._kills: dict[int, list[float]] = {}
+
+    @property
+    def series(self) -> int:
+        """How many containers of pods there were so far, each pod's apart."""
+        return len(self._names)
+
+    def take_in(
+        self, containers: Sequence[tuple[str, str]], which: IntColumn, measured: Measurements, now: float
+    ) -> int:
+        """Count a batch: containers of pods, of which one each sample is, and what was measured; how many were of use.
+
+        The samples of a container are in the order of their times, in a batch and from batch to batch.
+        """
+        self._meet(containers, which, measured, now)
+        names = [self._names[each] for each in containers]
+        if self._totals is not None:
+            keys = [self._ghosts[name].vpa if name else "" for name in names]
+            self._totals.take_in(keys, [pod for pod, _ in containers], which, measured)
+        slots = self._model.slots([self._namespace] * len(names), names, [name for _, name in containers])
+        accepted = 0
+        for some in self._stretches(measured.times):
+            part = Measurements(measured.times[some], measured.cpu[some], measured.memory[some])
+            self._kill(float(part.times.min(initial=math.inf)), now)
+            found = self._model.ingest_at(slots[which[some]], part, now)
+            self._reach(int(found.rows.max(initial=-1)) + 1)
+            np.fmax.at(self._highest[0], found.rows, found.cpu * MILLICORES_PER_CORE)
+            np.fmax.at(self._highest[1], found.rows, found.memory)
+            self._kill(float(part.times.max(initial=-math.inf)), now)
+            accepted += found.accepted
+        return accepted
+
+    def _stretches(self, times: FloatColumn) -> Iterator[BoolColumn | slice]:
+        """All at once, or, while there are kills to be counted in between, as much as a kill may be late by."""
+        if not self._waiting or self._waiting[0].time > times.max(initial=-math.inf):
+            yield slice(None)
+            return
+        numbers = np.floor((times - times.min()) / self._window)
+        for number in np.unique(numbers):
+            yield numbers == number
+
+    def _kill(self, until: float, now: float) -> None:
+        """Count kills up to a time, when what was used until then is known: it says what they mean."""
+        due = []
+        while self._waiting and self._waiting[0].time <= until:
+            due.append(self._waiting.popleft())
+        if not due:
+            return
+        for kill in due:
+            self._known(kill.pod, kill.container, kill.time)
+        self._model.follow(self._namespace, list(self._ghosts.values()), now)
+        named = [self._named(kill) for kill in due if self._names[kill.pod, kill.container]]
+        record = self._model.record_ooms(named, now)
+        for kill, row in zip(record.kills, record.rows.tolist(), strict=True):
+            self._kills.setdefault(row, []).append(kill.time)
+
+    def _named(self, kill: OomKill) -> OomKill:
+        """A kill under the name that its container has here; one that nobody saw had what its workload has now."""
+        name = self._names[kill.pod, kill.container]
+        had = self._requests.get((self._ghosts[name].vpa, kill.container), math.nan)
+        memory = had if math.isnan(kill.memory) else kill.memory
+        return msgspec.structs.replace(kill, pod=name, uid=name, memory=memory)
+
+    def totals(self) -> dict[str, WorkloadUsage]:
+        """What workloads used as a whole, by key; nothing if nobody wanted to know."""
+        return self._totals.found() if self._totals is not None else {}
+
+    def rows(self, now: float) -> list[SurveyedUsage]:
+        """What came of it."""
+        self._kill(math.inf, now)
+        view = self._model.view()
+        rows = np.asarray(view.rows[(view.count > 0) | ~view.memory.empty(view.rows)])
+        self._reach(int(rows.max(initial=-1)) + 1)
+        # Peaks of windows that are not over are part of it: nobody will tell of them again.
+        saved = self._model.saved(rows, math.inf)
+        return [
+            SurveyedUsage(
+                msgspec.structs.replace(row, updated=now),
+                ResourceAmount(*self._highest[:, number].tolist()),
+                len(self._kills.get(number, ())),
+                max(self._kills.get(number, ()), default=math.nan),
+            )
+            for number, row in zip(rows.tolist(), saved, strict=True)
+        ]
+
+    def _meet(
+        self, containers: Sequence[tuple[str, str]], which: IntColumn, measured: Measurements, now: float
+    ) -> None:
+        """Follow containers that come for the first time, each as a pod of its own, and as if it began then."""
+        first: FloatColumn = np.full(len(containers), np.inf)
+        np.minimum.at(first, which, measured.times)
+        met = False
+        for (pod, container), time in zip(containers, first.tolist(), strict=True):
+            met |= self._known(pod, container, time)
+        if met:
+            self._model.follow(self._namespace, list(self._ghosts.values()), now)
+
+    def _known(self, pod: str, container: str, time: float) -> bool:
+        """Give a container its name here, which is empty if nobody asks about it; whether it is new."""
+        if (pod, container) in self._names:
+            return False
+        key = self._pods.governor(pod)
+        known = self._containers.get(key) if key is not None else None
+        if key is None or known is None or (known and container not in known):
+            self._names[pod, container] = ""
+            return False
+        name = self._names[pod, container] = f"{pod}/{container}"
+        started = time if math.isfinite(time) else math.nan
+        self._ghosts[name] = TrackedPod(
+            self._namespace, name, name, key, False, (TrackedContainer(container),), started
+        )
+        return True
+
+    def _reach(self, rows: int) -> None:
+        more = rows - self._highest.shape[1]
+        if more > 0:
+            self._highest = np.concatenate([self._highest, np.full((2, more), np.nan)], axis=1)
+
+
+def _claim(key: str, workload: SurveyedWorkload) -> TargetClaim:
+    """By the name of a workload its pods of the past are known; a group's is only the value of a label."""
+    kind = "" if workload.group else workload.kind
+    target = TargetRef(workload.namespace, workload.api_version, kind, workload.name)
+    return TargetClaim(workload.namespace, key, key, math.nan, target, None)

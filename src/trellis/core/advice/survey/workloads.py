@@ -1,0 +1,313 @@
+"""Finds the workloads of a survey: their pods, what their containers request now, and their HPAs and VPAs.
+
+A container's size is the one that most pods of the workload have, resized ones included.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from trellis.api.kube.observed_pods import ObservedPod, ObservedResources
+from trellis.api.kube.pods import PodTemplateSpec
+from trellis.api.kube.policies import LimitRange
+from trellis.api.kube.scaling import HorizontalPodAutoscaler, Metric
+from trellis.api.kube.workloads import CronJob, DaemonSet, Job
+from trellis.core.advice.survey.model import HpaTarget, ResourceAmount, SurveyedContainer, SurveyedHpa, SurveyedWorkload
+from trellis.core.advice.survey.ownership import JOB, WorkloadOwners
+from trellis.core.advice.survey.scope import SurveyObjects, WorkloadFilter, WorkloadObject
+from trellis.core.cluster.oom_kills import OomKill, find_oom_kills
+from trellis.core.cluster.owners import TargetRef
+from trellis.core.cluster.pod_resources import parse_cpu_millicores, parse_memory_bytes, read_current_resources
+from trellis.core.cluster.store import ObjectKey
+from trellis.core.recommend.amounts import RESOURCES
+from trellis.core.recommend.capping import NamespaceLimits, read_limit_ranges
+
+_Texts = tuple[str, str, str, str]
+
+
+def read_current_sizes(pods: Sequence[ObservedPod]) -> tuple[SurveyedContainer, ...]:
+    """Every container that any of the pods has; where as many have one size as another, that of the later pod."""
+    seen: dict[str, list[_Texts]] = {}
+    sidecars: set[str] = set()
+    for pod in sorted(pods, key=_age):
+        sidecars |= {each.name for each in pod.spec.init_containers if each.is_sidecar}
+        for container in pod.spec.running:
+            seen.setdefault(container.name, []).append(_texts(read_current_resources(pod, container.name)))
+    return tuple(_sized(name, found, name in sidecars) for name, found in seen.items())
+
+
+def read_template_sizes(template: PodTemplateSpec) -> tuple[SurveyedContainer, ...]:
+    """What a template says, of which no pod runs."""
+    spec = template.spec
+    sidecars = [each for each in spec.init_containers if each.restart_policy == "Always"]
+    return tuple(
+        SurveyedContainer(
+            each.name,
+            _amount(each.resources.requests),
+            _amount(each.resources.limits),
+            is_sidecar=each in sidecars,
+        )
+        for each in (*spec.containers, *sidecars)
+    )
+
+
+def _age(pod: ObservedPod) -> float:
+    created = pod.metadata.creation_timestamp
+    return created.timestamp() if created else 0.0
+
+
+def _sized(name: str, found: Sequence[_Texts], is_sidecar: bool) -> SurveyedContainer:
+    counts = Counter(reversed(found))  # the latest is the first of equals
+    usual, many = counts.most_common(1)[0]
+    cpu, memory, cpu_limit, memory_limit = usual
+    return SurveyedContainer(
+        name,
+        ResourceAmount(parse_cpu_millicores(cpu), parse_memory_bytes(memory)),
+        ResourceAmount(parse_cpu_millicores(cpu_limit), parse_memory_bytes(memory_limit)),
+        differing=len(found) - many,
+        is_sidecar=is_sidecar,
+    )
+
+
+def _texts(resources: ObservedResources) -> _Texts:
+    requests, limits = resources.requests, resources.limits
+    return requests.cpu, requests.memory, limits.cpu, limits.memory
+
+
+def _amount(texts: Mapping[str, str]) -> ResourceAmount:
+    return ResourceAmount(parse_cpu_millicores(texts.get("cpu", "")), parse_memory_bytes(texts.get("memory", "")))
+
+
+_READ: Final = {"cpu": parse_cpu_millicores, "memory": parse_memory_bytes}
+
+
+def survey_hpa(hpa: HorizontalPodAutoscaler) -> SurveyedHpa:
+    """What counts of an HPA."""
+    targets = [target for metric in hpa.spec.metrics if (target := _target(metric)) is not None]
+    spec = hpa.spec
+    return SurveyedHpa(
+        name=hpa.metadata.name,
+        least=1 if spec.min_replicas is None else spec.min_replicas,
+        most=spec.max_replicas,
+        replicas=hpa.status.current_replicas,
+        targets=tuple(targets),
+        others=len(spec.metrics) - len(targets),
+    )
+
+
+def _target(metric: Metric) -> HpaTarget | None:
+    source = metric.resource or metric.container_resource
+    if source is None or source.name not in RESOURCES:
+        return None
+    percent = source.target.average_utilization
+    return HpaTarget(
+        resource=source.name,
+        utilization=math.nan if percent is None else float(percent),
+        average=_READ[source.name](source.target.average_value),
+        container=source.container,
+    )
+
+
+_ENDED: Final = ("Succeeded", "Failed")
+_API_VERSIONS: Final = {
+    "CronJob": "batch/v1",
+    "DaemonSet": "apps/v1",
+    "Deployment": "apps/v1",
+    "Job": "batch/v1",
+    "ReplicaSet": "apps/v1",
+    "ReplicationController": "v1",
+    "StatefulSet": "apps/v1",
+}
+
+
+class WorkloadInventory(msgspec.Struct, frozen=True):
+    """Workloads by key, which `key_of_workload` makes; whose the pods are and were, by namespace and name."""
+
+    workloads: Mapping[ObjectKey, SurveyedWorkload]
+    pods: Mapping[ObjectKey, str]
+    kills: tuple[OomKill, ...]
+
+    @property
+    def namespaces(self) -> tuple[str, ...]:
+        """Where there are workloads."""
+        return tuple(sorted({namespace for namespace, _ in self.workloads}))
+
+    def of(self, namespace: str) -> dict[str, SurveyedWorkload]:
+        """The workloads of a namespace, by the second half of their keys."""
+        return {name: each for (where, name), each in self.workloads.items() if where == namespace}
+
+
+class _WorkloadDraft(msgspec.Struct):
+    """One workload, while its pods and objects are still being found."""
+
+    target: TargetRef
+    group: str
+    pods: list[ObservedPod]
+    objects: list[WorkloadObject]
+
+
+def find_workloads(present: SurveyObjects, choice: WorkloadFilter) -> WorkloadInventory:
+    """The workloads that are asked about; pods of others are nobody's."""
+    whose = WorkloadOwners(present, choice)
+    making: dict[ObjectKey, _WorkloadDraft] = {}
+    owner: dict[ObjectKey, str] = {}
+    for pod, is_here in _pods(present):
+        if not choice.covers(pod.metadata.namespace):
+            continue
+        target, group = whose.of(pod)
+        key = (target.namespace, build_workload_key(target, group))
+        owner[pod.metadata.namespace, pod.metadata.name] = key[1]
+        made = making.setdefault(key, _WorkloadDraft(target, group, [], []))
+        if is_here:
+            made.pods.append(pod)
+    for target, each in _objects(present, choice):
+        grouped, group = whose.grouped(target, {})
+        key = (target.namespace, build_workload_key(grouped, group))
+        if key in making or target.kind != JOB or group:
+            making.setdefault(key, _WorkloadDraft(grouped, group, [], [])).objects.append(each)
+    others = _OtherAutoscalers.of(present)
+    found = {
+        key: _surveyed(made, others)
+        for key, made in sorted(making.items())
+        if choice.wants(made.target.kind, _labels(made)) and _is_there(made)
+    }
+    kills = _kills(present, lambda pod: _made_with(making[pod[0], owner[pod]]) if pod in owner else {})
+    mine = {pod: key for pod, key in owner.items() if (pod[0], key) in found}
+    namespaces = {namespace for namespace, _ in found}
+    return WorkloadInventory(found, mine, tuple(kill for kill in kills if kill.namespace in namespaces))
+
+
+def build_workload_key(target: TargetRef, group: str = "") -> str:
+    """What a workload is called within its namespace: no object of Kubernetes can be."""
+    return f"{target.kind}/{group or target.name}"
+
+
+def _pods(present: SurveyObjects) -> Iterator[tuple[ObservedPod, bool]]:
+    yield from ((pod, True) for pod in present.pods)
+    yield from ((pod, False) for pod in present.gone)
+
+
+def _objects(present: SurveyObjects, choice: WorkloadFilter) -> Iterator[tuple[TargetRef, WorkloadObject]]:
+    """Those that nobody made, in namespaces that are asked about."""
+    for kind, found in present.workloads.items():
+        for each in found:
+            namespace, name = each.metadata.namespace, each.metadata.name
+            controller = each.metadata.controller
+            is_made = controller is not None and (controller.kind in _API_VERSIONS or kind == "ReplicaSet")
+            if not is_made and choice.covers(namespace):
+                yield TargetRef(namespace, _API_VERSIONS.get(kind, ""), kind, name), each
+
+
+def _kills(present: SurveyObjects, made_with: Callable[[ObjectKey], Mapping[str, float]]) -> Iterator[OomKill]:
+    """All kills. A pod that was resized since may have had less then than it has now: what it was made with counts.
+
+    Where that is not known either, it is the usage around the kill alone.
+    """
+    resized = {(pod.metadata.namespace, pod.metadata.name) for pod in present.pods if pod.metadata.generation > 1}
+    for kill in (*present.kills, *(kill for pod in present.pods for kill in find_oom_kills(None, pod))):
+        if (kill.namespace, kill.pod) in resized:
+            had = made_with((kill.namespace, kill.pod)).get(kill.container, 0.0)
+            # Of NaN, which is not known, the first stays.
+            yield msgspec.structs.replace(kill, memory=min(had, kill.memory))
+        else:
+            yield kill
+
+
+def _made_with(made: _WorkloadDraft) -> Mapping[str, float]:
+    """The memory that containers request by their template, as far as it is known."""
+    template = _newest_template(made.objects)
+    sizes = read_template_sizes(template) if template is not None else ()
+    return {each.name: each.request.memory for each in sizes if each.request.memory >= 0}
+
+
+def _is_there(made: _WorkloadDraft) -> bool:
+    """A Job that is over and a pod that is gone are past, unless others like them may come."""
+    running = any(pod.status.phase not in _ENDED for pod in made.pods)
+    return running or bool(made.group) or (bool(made.objects) and made.target.kind != JOB)
+
+
+def _labels(made: _WorkloadDraft) -> Mapping[str, str]:
+    """Those that `kubectl get -l` would look at; without the object, those of a pod."""
+    for each in (*made.objects, *made.pods):
+        labels: Mapping[str, str] | None = getattr(each.metadata, "labels", None)
+        if labels is not None:
+            return labels
+    return {}
+
+
+class _OtherAutoscalers(msgspec.Struct, frozen=True):
+    """Who else sizes or scales a workload, by namespace, kind and name, and what bounds its namespace."""
+
+    hpas: Mapping[tuple[str, str, str], list[SurveyedHpa]]
+    vpas: Mapping[tuple[str, str, str], list[str]]
+    limits: Mapping[str, NamespaceLimits]
+
+    @classmethod
+    def of(cls, present: SurveyObjects) -> _OtherAutoscalers:
+        hpas: dict[tuple[str, str, str], list[SurveyedHpa]] = {}
+        vpas: dict[tuple[str, str, str], list[str]] = {}
+        for hpa in present.hpas:
+            target = hpa.spec.scale_target_ref
+            hpas.setdefault((hpa.metadata.namespace, target.kind, target.name), []).append(survey_hpa(hpa))
+        for vpa in present.vpas:
+            ref = vpa.spec.target_ref
+            vpas.setdefault((vpa.metadata.namespace, ref.kind or "", ref.name or ""), []).append(vpa.metadata.name)
+        ranges: dict[str, list[LimitRange]] = {}
+        for each in present.limit_ranges:
+            ranges.setdefault(each.metadata.namespace, []).append(each)
+        return cls(hpas, vpas, {namespace: read_limit_ranges(some) for namespace, some in ranges.items()})
+
+
+def _surveyed(made: _WorkloadDraft, others: _OtherAutoscalers) -> SurveyedWorkload:
+    target = made.target
+    running = [pod for pod in made.pods if pod.status.phase not in _ENDED]
+    place = (target.namespace, target.kind, target.name) if not made.group else ("", "", "")
+    return SurveyedWorkload(
+        namespace=target.namespace,
+        api_version=target.api_version or _API_VERSIONS.get(target.kind, ""),
+        kind=target.kind,
+        name=target.name,
+        pods=len(running),
+        wanted=_wanted(made.objects),
+        containers=_containers(running, made),
+        hpas=tuple(others.hpas.get(place, ())),
+        vpas=tuple(others.vpas.get(place, ())),
+        labels=dict(_labels(made)),
+        group=made.group,
+        members=max(1, len(made.objects)) if made.group else 1,
+        limits=others.limits.get(target.namespace, NamespaceLimits()),
+    )
+
+
+def _containers(running: Sequence[ObservedPod], made: _WorkloadDraft) -> tuple[SurveyedContainer, ...]:
+    """As pods have them that run, or else as the template says, or else as pods had them that are over."""
+    if running:
+        return read_current_sizes(running)
+    template = _newest_template(made.objects)
+    return read_template_sizes(template) if template is not None else read_current_sizes(made.pods)
+
+
+def _newest_template(objects: Sequence[WorkloadObject]) -> PodTemplateSpec | None:
+    return next((template for each in reversed(objects) if (template := _template(each)) is not None), None)
+
+
+def _template(workload: WorkloadObject) -> PodTemplateSpec | None:
+    if isinstance(workload, CronJob):
+        return workload.spec.job_template.spec.template
+    template = getattr(getattr(workload, "spec", None), "template", None)
+    return template if isinstance(template, PodTemplateSpec) else None
+
+
+def _wanted(objects: Iterable[WorkloadObject]) -> int:
+    for each in objects:
+        if isinstance(each, DaemonSet):
+            return each.status.desired_number_scheduled
+        if not isinstance(each, CronJob | Job):
+            replicas = getattr(getattr(each, "spec", None), "replicas", None)
+            return replicas if isinstance(replicas, int) else -1
+    return -1

@@ -1,0 +1,114 @@
+"""The pod annotation that holds the resources a container had before its boost, in upstream's key and JSON.
+
+The annotation also marks a boosted pod: it is written with the boost and removed with it. It holds the CPU and memory
+with which the pod came to admission, before any recommendation. Every user may edit an annotation, so one that cannot
+be read is a boost without known earlier resources, and not an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+
+from trellis.api.kube.decoder import decode_object
+from trellis.api.kube.pods import ResourceRequirements
+from trellis.base.errors import UnreadableObject
+from trellis.core.cluster.json_patches import format_resource_amount
+from trellis.core.recommend.amounts import RESOURCES, ResourceAmounts, parse_amounts
+from trellis.core.sizing.shapes import ContainerShape, PodShape
+
+ANNOTATION_PREFIX: Final = "vpaCpuStartupBoost/"
+
+_NONE: ResourceAmounts = {}
+
+
+class PreBoostResources(msgspec.Struct, frozen=True):
+    """What a container had, in millicores and bytes; with a `problem` nothing of it could be read."""
+
+    requests: ResourceAmounts = _NONE
+    limits: ResourceAmounts = _NONE
+    problem: str = ""
+
+
+def annotation_key(container: str) -> str:
+    """The annotation that remembers a container."""
+    return ANNOTATION_PREFIX + container
+
+
+def write_annotation(container: ContainerShape) -> str:
+    """The value of that annotation for a container as it comes in."""
+    return _written(*(each.get(resource) for each in (container.requests, container.limits) for resource in RESOURCES))
+
+
+def read_pre_boost_resources(annotations: Mapping[str, str]) -> dict[str, PreBoostResources]:
+    """By container, what a pod remembers; never an exception."""
+    return {
+        key.removeprefix(ANNOTATION_PREFIX): _read(text)
+        for key, text in annotations.items()
+        if key.startswith(ANNOTATION_PREFIX)
+    }
+
+
+def is_boosted(annotations: Iterable[str]) -> bool:
+    """Whether some container of a pod with these annotations is boosted."""
+    return any(key.startswith(ANNOTATION_PREFIX) for key in annotations)
+
+
+def restore_pre_boost_shape(shape: PodShape, memory: Mapping[str, PreBoostResources]) -> PodShape:
+    """A pod with what its boosted containers had before.
+
+    This is what a size is made from: an added quantity has changed the proportion of limit and request that its author
+    wrote. It also is what admission sizes when it sees a pod a second time, or a copy of a boosted one; otherwise that
+    pod would be boosted twice.
+    """
+    known = {
+        name: ResourceRequirements(requests=_texts(had.requests), limits=_texts(had.limits))
+        for name, had in memory.items()
+        if not had.problem
+    }
+    if not known:
+        return shape
+    # Nothing asks any more what the spec says now: that is the boost, which goes.
+    then = shape.with_resources(known).containers
+    return msgspec.structs.replace(
+        shape,
+        containers=tuple(msgspec.structs.replace(each, declared=None) if each.name in known else each for each in then),
+    )
+
+
+# The pods of a workload are alike, and writing quantities takes longer than all the rest of a boost.
+@lru_cache(maxsize=4096)
+def _written(cpu: int | None, memory: int | None, cpu_limit: int | None, memory_limit: int | None) -> str:
+    pairs = {"requests": (cpu, memory), "limits": (cpu_limit, memory_limit)}
+    return msgspec.json.encode(
+        {
+            field: {
+                resource: format_resource_amount(resource, amount)
+                for resource, amount in zip(RESOURCES, amounts, strict=True)
+                if amount is not None
+            }
+            for field, amounts in pairs.items()
+        }
+    ).decode()
+
+
+def _texts(amounts: ResourceAmounts) -> dict[str, str]:
+    return {
+        resource: format_resource_amount(resource, amounts[resource]) for resource in RESOURCES if resource in amounts
+    }
+
+
+def _read(text: str) -> PreBoostResources:
+    try:
+        written = decode_object(text.encode(errors="replace"), ResourceRequirements)
+    except UnreadableObject as error:
+        return PreBoostResources(problem=error.rule)
+    read = {"requests": parse_amounts(written.requests), "limits": parse_amounts(written.limits)}
+    for field, quantities in (("requests", written.requests), ("limits", written.limits)):
+        for resource in RESOURCES:
+            if resource in quantities and read[field].get(resource, -1) < 0:
+                return PreBoostResources(problem=f'{field}.{resource}: "{quantities[resource]}" is not an amount')
+    return PreBoostResources(read["requests"], read["limits"])

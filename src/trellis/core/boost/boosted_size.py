@@ -1,0 +1,279 @@
+"""Computes the boosted CPU of containers when their pod is created.
+
+The base is what the container gets otherwise: its recommendation where that is applied, else its own request. The
+boost may pass every policy, but not what keeps a pod from being admitted or unboosted: LimitRanges, resources of the
+pod as a whole, its QoS class, a restart. Memory is not boosted.
+
+`Factor` multiplies request and limit, `Quantity` adds the same to both. Every cap lowers the request, and the limit is
+computed again by the same rule. So a limit that equals its request still does, one above it stays above, and the QoS
+class of the pod is the same as without the boost.
+
+Where several containers share a maximum, each boost is cut by the same ratio, and at most to nothing: what the pod
+needs without boosts is not lowered. Native sidecars run beside init containers before they run beside the others, so
+that each such stage is a sum of its own. Boosts are given by the position of their container.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from trellis.api.kube.pods import PodSpec
+from trellis.api.resolve import Boost, BoostKind, EffectiveContainerPolicy, EffectiveVpa
+from trellis.base.quantities import LARGEST_COUNT
+from trellis.base.reasons import Reason
+from trellis.core.boost.annotation import write_annotation
+from trellis.core.boost.notes import (
+    BOOST_CAPPED_BY_FLAG,
+    BOOST_CAPPED_BY_LIMIT_RANGE,
+    BOOST_CAPPED_BY_NODE,
+    BOOST_CAPPED_BY_POD,
+    BOOST_KEPT_BELOW_LIMIT,
+    BOOST_NOT_ABOVE,
+    BOOST_SKIPPED_NO_BASE,
+    BOOST_SKIPPED_NOT_RESIZABLE,
+    BOOST_SKIPPED_RESTART,
+    BOOST_WOULD_NOT_FIT,
+    BoostNote,
+)
+from trellis.core.recommend.capping.limit_ranges import NamespaceLimits
+from trellis.core.sizing.shapes import ContainerShape, PodShape, sum_largest_stage, sum_stage
+from trellis.core.sizing.sizes import PodSize
+
+
+class BoostDraft(msgspec.Struct):
+    """A boost that is being worked out: `base` and `limit` are what the container gets otherwise, in millicores."""
+
+    container: ContainerShape
+    base: int
+    limit: int | None
+    multiplies: bool
+    limit_follows: bool
+    request: int
+    notes: list[BoostNote] = []
+
+    @classmethod
+    def of(
+        cls, container: ContainerShape, boost: Boost, meaning: EffectiveContainerPolicy, plain: tuple[int, int]
+    ) -> BoostDraft:
+        """What the policy says, before anything cuts it."""
+        base, limit = plain
+        multiplies = boost.kind is BoostKind.FACTOR
+        wanted = base * boost.factor if multiplies else base + boost.quantity.milli
+        wish = cls(container, base, limit or None, multiplies, meaning.limits_follow and limit > 0, wanted)
+        wish.request = min(wanted, wish.request_at(LARGEST_COUNT))
+        return wish
+
+    @property
+    def is_above(self) -> bool:
+        """Whether anything is left of the boost."""
+        return self.request > self.base
+
+    @property
+    def boosted_limit(self) -> int | None:
+        """The limit beside the request as it is now."""
+        if self.limit is None or not self.limit_follows:
+            return self.limit
+        return self.limit * self.request // self.base if self.multiplies else self.limit + self.request - self.base
+
+    def request_at(self, limit: int) -> int:
+        """The highest request which itself, and whose limit, is within a bound."""
+        if self.limit is None or not self.limit_follows:
+            return limit
+        return min(limit, self.base * limit // self.limit if self.multiplies else self.base + limit - self.limit)
+
+    def rise(self, *, of_limit: bool = False) -> int:
+        """By how much the request, or the limit, is raised; rounded up, so that a sum of them is never too low."""
+        raised = max(self.request - self.base, 0)
+        if not of_limit:
+            return raised
+        if self.limit is None or not self.limit_follows:
+            return 0
+        return -(-self.limit * raised // self.base) if self.multiplies else raised
+
+    def cut(self, request: int, reason: Reason) -> None:
+        """Lower the request if it is above what is allowed, and say why."""
+        if self.request > request:
+            self.request = request
+            self.notes.append(BoostNote(reason))
+
+
+_CPU = "cpu"
+
+
+def share_maximum(
+    wishes: Mapping[int, BoostDraft],
+    shape: PodShape,
+    amounts: Sequence[int],
+    most: int,
+    reason: Reason,
+    *,
+    of_limit: bool = False,
+) -> None:
+    """Cut the boosts so that requests, or limits, are within a maximum; `amounts` are those without boosts."""
+    inits = [(each.limits if of_limit else each.requests).get(_CPU, 0) for each in shape.plain_inits]
+    for stage in shape.stages:
+        running = [wishes[position] for position in stage.running if position in wishes]
+        _share_rise(running, max(most - sum_stage(stage, amounts, inits), 0), reason, of_limit)
+
+
+def exceeds_with_boosts(wishes: Mapping[int, BoostDraft], shape: PodShape, requests: Sequence[int], most: int) -> bool:
+    """Whether a pod requests more than a maximum with its boosts, and does not without them."""
+    inits = [each.requests.get(_CPU, 0) for each in shape.plain_inits]
+    boosted = [
+        request + wishes[position].rise() if position in wishes else request
+        for position, request in enumerate(requests)
+    ]
+    return sum_largest_stage(shape.stages, requests, inits) <= most < sum_largest_stage(shape.stages, boosted, inits)
+
+
+def _share_rise(wishes: Sequence[BoostDraft], room: int, reason: Reason, of_limit: bool) -> None:
+    rises = [wish.rise(of_limit=of_limit) for wish in wishes]
+    wanted = sum(rises)
+    if wanted <= room:
+        return
+    for wish, rise in zip(wishes, rises, strict=True):
+        if rise:
+            wish.cut(wish.base + (wish.request - wish.base) * room // wanted, reason)
+
+
+_WINDOWS = "windows"
+
+
+class BoostSettings(msgspec.Struct, frozen=True):
+    """What the cluster says. `enabled`: the gate is on, and the API server can resize a pod in place.
+
+    `max_cpu` is the flag `--max-allowed-cpu-boost` in millicores; None and 0 cap nothing.
+    """
+
+    enabled: bool = True
+    max_cpu: int | None = None
+
+
+class CpuCeiling(msgspec.Struct, frozen=True):
+    """The most CPU that the whole pod could request on some node that would take it; `binding` says that it must."""
+
+    millicores: int
+    binding: bool
+
+
+class BoostedContainer(msgspec.Struct, frozen=True):
+    """A boosted container: request and limit (None: it has none), and the annotation that remembers what it had."""
+
+    container: ContainerShape
+    base: int
+    request: int
+    limit: int | None
+    memory: str
+    notes: tuple[BoostNote, ...] = ()
+
+
+class PodBoost(msgspec.Struct, frozen=True):
+    """The boosts of a pod, and by container what there is to say, also about those that were not boosted."""
+
+    raised: tuple[BoostedContainer, ...] = ()
+    notes: tuple[tuple[str, BoostNote], ...] = ()
+
+    def find(self, name: str) -> BoostedContainer | None:
+        """The boost of one container."""
+        return next((each for each in self.raised if each.container.name == name), None)
+
+
+def is_resizable(spec: PodSpec) -> bool:
+    """Whether the API server lets such a pod be resized at all: not if it is for Windows (Kubernetes 1.36)."""
+    return spec.os is None or spec.os.name != _WINDOWS
+
+
+def boost_pod(
+    shape: PodShape,
+    size: PodSize,
+    vpa: EffectiveVpa,
+    *,
+    applies: bool,
+    limits: NamespaceLimits,
+    settings: BoostSettings,
+    ceiling: CpuCeiling | None = None,
+    resizable: bool = True,
+) -> PodBoost:
+    """The boosts of a pod that is being created; `applies` says that its size is what it gets otherwise."""
+    if not settings.enabled:
+        return PodBoost()
+    plain = [_plain(each, size, applies) for each in shape.containers]
+    wishes: dict[int, BoostDraft] = {}
+    notes: list[tuple[str, BoostNote]] = []
+    for position, container in enumerate(shape.containers):
+        meaning = vpa.container(container.name)
+        if meaning.boost is None:
+            continue
+        if not resizable:
+            notes.append((container.name, BoostNote(BOOST_SKIPPED_NOT_RESIZABLE)))
+        elif _CPU in container.restarts_on:
+            notes.append((container.name, BoostNote(BOOST_SKIPPED_RESTART)))
+        elif not plain[position][0]:
+            notes.append((container.name, BoostNote(BOOST_SKIPPED_NO_BASE)))
+        else:
+            wishes[position] = BoostDraft.of(container, meaning.boost, meaning, plain[position])
+            _cut_alone(wishes[position], shape, limits, settings)
+    _cut_together(wishes, shape, plain, limits, ceiling)
+    for wish in wishes.values():
+        if not wish.is_above:
+            wish.notes.append(BoostNote(BOOST_NOT_ABOVE))
+        notes += [(wish.container.name, note) for note in wish.notes]
+    return PodBoost(tuple(_raised(wish) for wish in wishes.values() if wish.is_above), tuple(notes))
+
+
+def _plain(container: ContainerShape, size: PodSize, applies: bool) -> tuple[int, int]:
+    """The request and limit that a container gets otherwise, in millicores; 0 is none."""
+    own_limit = container.limits.get(_CPU, 0)
+    found = size.find(container.name) if applies else None
+    if found is not None and found.requests.get(_CPU):
+        return found.requests[_CPU], found.limits.get(_CPU, own_limit)
+    # A limit without a request counts as both, as the API server fills it in.
+    return container.requests.get(_CPU, 0) or own_limit, own_limit
+
+
+def _cut_alone(wish: BoostDraft, shape: PodShape, limits: NamespaceLimits, settings: BoostSettings) -> None:
+    """Whatever bounds a container by itself."""
+    if settings.max_cpu:
+        wish.cut(settings.max_cpu, BOOST_CAPPED_BY_FLAG)
+    if most := limits.container.most.get(_CPU):
+        wish.cut(wish.request_at(most), BOOST_CAPPED_BY_LIMIT_RANGE)
+    if most := shape.pod_limits.get(_CPU):
+        wish.cut(wish.request_at(most), BOOST_CAPPED_BY_POD)
+    if wish.limit is not None and not wish.limit_follows:
+        wish.cut(wish.limit - 1, BOOST_KEPT_BELOW_LIMIT)
+
+
+def _cut_together(
+    wishes: Mapping[int, BoostDraft],
+    shape: PodShape,
+    plain: Sequence[tuple[int, int]],
+    limits: NamespaceLimits,
+    ceiling: CpuCeiling | None,
+) -> None:
+    """Whatever bounds the pod as a whole."""
+    requests, maxima = [request for request, _ in plain], [limit for _, limit in plain]
+    pod_request = shape.pod_requests.get(_CPU)
+    if pod_request:
+        share_maximum(wishes, shape, requests, pod_request, BOOST_CAPPED_BY_POD)
+    # Where a pod has amounts of its own, LimitRanges for pods hold for those.
+    most = limits.pod.most.get(_CPU)
+    if most and not shape.pod_limits.get(_CPU):
+        share_maximum(wishes, shape, maxima, most, BOOST_CAPPED_BY_LIMIT_RANGE, of_limit=True)
+    if most and not pod_request:
+        share_maximum(wishes, shape, requests, most, BOOST_CAPPED_BY_LIMIT_RANGE)
+    # A pod that requests as a whole is placed by that request, however its containers share it.
+    if ceiling is None or pod_request:
+        return
+    if ceiling.binding:
+        share_maximum(wishes, shape, requests, ceiling.millicores, BOOST_CAPPED_BY_NODE)
+    elif exceeds_with_boosts(wishes, shape, requests, ceiling.millicores):
+        for wish in wishes.values():
+            if wish.is_above:
+                wish.notes.append(BoostNote(BOOST_WOULD_NOT_FIT))
+
+
+def _raised(wish: BoostDraft) -> BoostedContainer:
+    memory = write_annotation(wish.container)
+    return BoostedContainer(wish.container, wish.base, wish.request, wish.boosted_limit, memory, tuple(wish.notes))

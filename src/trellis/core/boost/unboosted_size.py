@@ -1,0 +1,170 @@
+"""Computes the CPU that a container goes back to when its boost is over.
+
+This is the current recommendation where the VPA applies one to its CPU, even above the boost; else what it had before,
+as the annotation of the pod records. The sizes are made from the pod as it was before the boost, because an added
+quantity has changed the proportion of limit and request. CPU alone is set: memory was never boosted, and is updated as
+usual later.
+
+A running pod keeps its QoS class, and nothing can be removed from its resources: the API server refuses a resize that
+tries either, and the boost would stay for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from trellis.api.resolve import EffectiveVpa
+from trellis.base.reasons import Reason, Severity
+from trellis.core.boost.annotation import PreBoostResources, restore_pre_boost_shape
+from trellis.core.boost.phases import PodBoostPhases
+from trellis.core.recommend.amounts import ResourceAmounts
+from trellis.core.recommend.capping import NamespaceLimits, PodContainer, RecommendedResources
+from trellis.core.sizing.qos import QosClass, compute_qos
+from trellis.core.sizing.shapes import ContainerShape, PodShape
+from trellis.core.sizing.sizes import ContainerSize, size_pod
+
+UNBOOSTED_TO_RECOMMENDATION = Reason(
+    "UnboostedToRecommendation", "The boost is over, and the container gets the CPU that is recommended now."
+)
+UNBOOSTED_TO_SPEC = Reason("UnboostedToSpec", "The boost is over, and the container gets the CPU it asked for itself.")
+UNBOOST_UNKNOWN = Reason(
+    "UnboostUnknown",
+    "The boost is over, but nothing is recommended and nothing tells what the container had, so that it keeps its CPU.",
+    Severity.WARNING,
+)
+
+_CPU = "cpu"
+# A request cannot be removed from a running pod, and one of 0 may leave it in another QoS class.
+_LEAST_REQUEST = 1
+_NONE: ResourceAmounts = {}
+_NO_MEMORY = PreBoostResources(problem="the pod has no such annotation")
+
+
+class UnboostedContainer(msgspec.Struct, frozen=True):
+    """What a container is to have, CPU alone.
+
+    `changes` says that the spec does not say so yet. `settled` says that this is in force: what is left to do is to
+    remove the annotation. Between the two the kubelet has its say, and the pod counts as boosted.
+    """
+
+    container: str
+    requests: ResourceAmounts
+    limits: ResourceAmounts
+    reason: Reason
+    changes: bool = False
+    settled: bool = True
+
+
+def unboost_containers(
+    shape: PodShape,
+    advice: Sequence[RecommendedResources],
+    vpa: EffectiveVpa,
+    *,
+    applies: bool,
+    limits: NamespaceLimits,
+    phases: PodBoostPhases,
+    memory: Mapping[str, PreBoostResources],
+) -> tuple[UnboostedContainer, ...]:
+    """One for each container that is due; `shape` has the resources in force, `applies` is false in mode `Off`."""
+    if not phases.due:
+        return ()
+    own = {each.name: each for each in shape.containers}
+    # Those that are not due stay as they are, boosted or not, and the others must fit in beside them.
+    had = {each.container: memory.get(each.container, _NO_MEMORY) for each in phases.due}
+    before = restore_pre_boost_shape(shape, {name: _cpu_of(had[name], own[name]) for name in had if name in own})
+    ours = [
+        RecommendedResources(each.container, {_CPU: each.target[_CPU]})
+        for each in advice
+        if applies and each.container in had and _CPU in each.target
+    ]
+    size = size_pod(before, ours, vpa, limits, keep_qos=True)
+    found = [_end(name, own.get(name), size.find(name), remembered) for name, remembered in had.items()]
+    return _in_class(found, shape)
+
+
+def _cpu_of(had: PreBoostResources, container: ContainerShape) -> PreBoostResources:
+    """The CPU that is remembered, and all else as it is now: that may have been sized since, and stays."""
+    now = container.in_spec
+    requests, limits = (
+        {resource: amount for resource, amount in amounts.items() if resource != _CPU}
+        | {resource: amount for resource, amount in then.items() if resource == _CPU}
+        for amounts, then in ((now.requests, had.requests), (now.limits, had.limits))
+    )
+    return PreBoostResources(requests, limits, had.problem)
+
+
+def _end(
+    name: str, container: ContainerShape | None, size: ContainerSize | None, had: PreBoostResources
+) -> UnboostedContainer:
+    """What one container goes back to, by itself."""
+    if container is None:
+        return UnboostedContainer(name, _NONE, _NONE, UNBOOST_UNKNOWN)
+    # A limit that the boost raised goes back even if limits are no longer controlled.
+    limit = had.limits.get(_CPU, container.limits.get(_CPU, 0))
+    if size is not None and size.requests.get(_CPU):
+        return _lowered(container, size.requests[_CPU], size.limits.get(_CPU, limit), UNBOOSTED_TO_RECOMMENDATION)
+    if had.problem:
+        return UnboostedContainer(name, _NONE, _NONE, UNBOOST_UNKNOWN)
+    request = had.requests.get(_CPU, 0) or had.limits.get(_CPU, 0) or _LEAST_REQUEST
+    return _lowered(container, request, limit, UNBOOSTED_TO_SPEC)
+
+
+def _lowered(container: ContainerShape, request: int, limit: int, reason: Reason) -> UnboostedContainer:
+    return UnboostedContainer(
+        container.name,
+        {_CPU: request},
+        {_CPU: limit} if limit else _NONE,
+        reason,
+        changes=not _has(container.in_spec, request, limit),
+        settled=_has(container, request, limit),
+    )
+
+
+def _has(container: ContainerShape | PodContainer, request: int, limit: int) -> bool:
+    return container.requests.get(_CPU) == request and container.limits.get(_CPU, 0) == limit
+
+
+def _in_class(found: Sequence[UnboostedContainer], shape: PodShape) -> tuple[UnboostedContainer, ...]:
+    """The same, moved by as little as keeps the QoS class.
+
+    What was remembered is from before admission, which may have given the pod another class than its author.
+    """
+    if shape.qos is _class_with(found, shape):
+        return tuple(found)
+    own = {each.name: each for each in shape.containers}
+    if shape.qos is QosClass.GUARANTEED:
+        return tuple(_made_equal(each, own[each.container]) if each.requests else each for each in found)
+    return tuple(_made_unequal(each, own[each.container]) if each.limits else each for each in found)
+
+
+def _made_equal(each: UnboostedContainer, container: ContainerShape) -> UnboostedContainer:
+    """Request and limit of a container in a Guaranteed pod: both what its limit says."""
+    limit = each.limits.get(_CPU, 0)
+    if not limit:
+        return UnboostedContainer(each.container, _NONE, _NONE, UNBOOST_UNKNOWN)
+    return _lowered(container, limit, limit, each.reason)
+
+
+def _made_unequal(each: UnboostedContainer, container: ContainerShape) -> UnboostedContainer:
+    """Request and limit of a container in a pod that must not become Guaranteed: 1m apart."""
+    request, limit = each.requests[_CPU], each.limits[_CPU]
+    if request != limit:
+        return each
+    apart = (request - 1, limit) if request > _LEAST_REQUEST else (request, limit + 1)
+    return _lowered(container, *apart, each.reason)
+
+
+def _class_with(found: Sequence[UnboostedContainer], shape: PodShape) -> QosClass:
+    """The class that the API server would give the pod."""
+    if shape.has_own_resources:
+        return shape.qos
+    changed = {each.container: each for each in found}
+    amounts: list[tuple[ResourceAmounts, ResourceAmounts]] = []
+    for container in (*shape.containers, *shape.plain_inits):
+        own, new = container.in_spec, changed.get(container.name)
+        amounts.append(
+            ({**own.requests, **new.requests}, {**own.limits, **new.limits}) if new else (own.requests, own.limits)
+        )
+    return compute_qos(amounts)

@@ -1,0 +1,148 @@
+"""The pod that a chunk is modelled on, and the part of its spec that scheduling reads.
+
+The newest live pod stands for all pods of a target: it is what the target makes now.
+
+Requests, selectors, affinity, tolerations, spread, host ports, priority, overhead, runtime class and scheduler: this
+and nothing else of a pod is published. What a pod got from the node it runs on, or is given by the API server on its
+way there, is left out as well. The scheduler reads no limits, but where no request is written the limit is the request,
+and is written as such.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final, Protocol, TypeVar
+
+import msgspec
+
+from trellis.api.kube.placement import Toleration
+from trellis.api.kube.pods import Container, ContainerPort, PodSpec, ResourceRequirements
+from trellis.api.kube.slices import NOTHING, Labels, Quantities
+from trellis.core.fit.resources import is_pod_level_resource
+
+_FINISHED: Final = ("Succeeded", "Failed")
+_LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
+
+
+class _PodMetadata(Protocol):
+    @property
+    def name(self) -> str: ...
+    @property
+    def creation_timestamp(self) -> datetime | None: ...
+    @property
+    def deletion_timestamp(self) -> datetime | None: ...
+
+
+class _PodStatus(Protocol):
+    @property
+    def phase(self) -> str: ...
+
+
+class AnyPod(Protocol):
+    """A pod in whatever slice somebody keeps."""
+
+    @property
+    def metadata(self) -> _PodMetadata:
+        """Its name, and when it was made and deleted."""
+
+    @property
+    def status(self) -> _PodStatus:
+        """How far it is."""
+
+
+P = TypeVar("P", bound=AnyPod)
+
+
+def is_live(pod: AnyPod) -> bool:
+    """Whether a pod is neither finished nor being deleted."""
+    return pod.status.phase not in _FINISHED and pod.metadata.deletion_timestamp is None
+
+
+def find_newest_live(pods: Iterable[P]) -> P | None:
+    """The newest of the pods that a target selects; of equally new ones the last by name, so that all agree."""
+    live = [pod for pod in pods if is_live(pod)]
+    return max(live, key=lambda pod: (pod.metadata.creation_timestamp or _LONG_AGO, pod.metadata.name), default=None)
+
+
+# What every pod is given for a while, whether its author thought of failing nodes or not.
+_TOLERATED_FOR_A_WHILE: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+# Labels that tell one pod of a workload from the others, or say where it came to run.
+_LABELS_OF_ONE: Final = frozenset(
+    {
+        "statefulset.kubernetes.io/pod-name",
+        "apps.kubernetes.io/pod-index",
+        "batch.kubernetes.io/job-completion-index",
+        "topology.kubernetes.io/region",
+        "topology.kubernetes.io/zone",
+    }
+)
+_ALWAYS: Final = "Always"
+
+
+def select_scheduling_fields(spec: PodSpec) -> PodSpec:
+    """The part of a pod that decides where it may run, as a new pod of its kind would have it."""
+    return PodSpec(
+        init_containers=tuple(_container(each, spec, is_init=True) for each in spec.init_containers),
+        containers=tuple(_container(each, spec, is_init=False) for each in spec.containers),
+        node_selector=spec.node_selector or NOTHING,
+        host_network=spec.host_network,
+        affinity=spec.affinity,
+        scheduler_name=spec.scheduler_name,
+        tolerations=tuple(each for each in spec.tolerations if not _is_for_a_while(each)),
+        priority_class_name=spec.priority_class_name,
+        priority=spec.priority,
+        runtime_class_name=spec.runtime_class_name,
+        overhead=spec.overhead or NOTHING,
+        topology_spread_constraints=spec.topology_spread_constraints,
+        resources=_of_whole_pod(spec),
+    )
+
+
+def select_shared_labels(labels: Labels) -> dict[str, str]:
+    """The labels that further pods would have too; rules about other pods go by them."""
+    return {name: value for name, value in labels.items() if name not in _LABELS_OF_ONE}
+
+
+def to_document(spec: PodSpec) -> dict[str, Any]:
+    """A spec as JSON has it, in the same words whenever it is the same."""
+    document: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(spec, order="deterministic"))
+    return document
+
+
+def _container(container: Container, spec: PodSpec, *, is_init: bool) -> Container:
+    return Container(
+        name=container.name,
+        ports=_ports(container.ports, host_network=spec.host_network),
+        resources=ResourceRequirements(requests=_requests(container.resources)),
+        restart_policy=_ALWAYS if is_init and container.is_sidecar else "",
+    )
+
+
+def _requests(resources: ResourceRequirements) -> Quantities:
+    return {**resources.limits, **resources.requests} or NOTHING
+
+
+def _ports(ports: Iterable[ContainerPort], *, host_network: bool) -> tuple[ContainerPort, ...]:
+    """Ports of the node; on the host's network every port is one."""
+    taken = (msgspec.structs.replace(each, host_port=each.host_port or each.container_port) for each in ports)
+    return tuple(taken) if host_network else tuple(each for each in ports if each.host_port)
+
+
+def _of_whole_pod(spec: PodSpec) -> ResourceRequirements | None:
+    """What the pod asks for as a whole: a limit counts as a request if no container asks for any of it."""
+    own = spec.resources
+    if own is None:
+        return None
+    asked = {name for each in (*spec.containers, *spec.init_containers) for name in _requests(each.resources)}
+    filled = {name: text for name, text in own.limits.items() if _is_request(name, asked)}
+    requests: Mapping[str, str] = {**filled, **own.requests}
+    return ResourceRequirements(requests=requests) if requests else None
+
+
+def _is_request(name: str, asked: set[str]) -> bool:
+    return is_pod_level_resource(name) and (name not in asked or name.startswith("hugepages-"))
+
+
+def _is_for_a_while(toleration: Toleration) -> bool:
+    return toleration.toleration_seconds is not None and toleration.key in _TOLERATED_FOR_A_WHILE

@@ -1,0 +1,197 @@
+"""Decides which VPA or Hvpa governs a pod.
+
+One rule: the pod is in the claim's namespace, the claim's selector matches its labels, and its topmost controller is
+the claim's target. Where the topmost controller is unknown (a pod without one, a kind that cannot be a target), the
+labels alone decide, unless the caller requires a known owner: the recommender, which follows usage, can afford to be
+generous; the updater, which resizes pods, cannot. If several claims fit, the oldest of the lowest rank governs; of
+equally old ones the first by name.
+
+`assign_governors` works on a whole namespace and never walks pods times claims. Pods with the same owner and the same
+labels form one group and are judged once. A claim examines the groups that its target owns, and among those without a
+known owner the ones that have the rarest pair of labels its selector requires.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+
+from trellis.api.kube.observed_pods import ObservedPod
+from trellis.api.kube.slices import Labels
+from trellis.base.selectors import LabelOperator, Selector
+from trellis.core.cluster.owners import Owners, TargetRef, build_controller_ref
+
+_EQUALITY = (LabelOperator.EQUALS, LabelOperator.DOUBLE_EQUALS, LabelOperator.IN)
+
+
+class TargetClaim(msgspec.Struct, frozen=True, gc=False):
+    """What one VPA or Hvpa lays claim to; without a selector, nothing. `created` is seconds since the epoch.
+
+    Claims of a lower `rank` go first, whatever their age: among those who size pods a VPA that acts comes before an
+    Hvpa, which yields to it. Who follows usage puts VPAs that act before those that only recommend.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    created: float
+    target: TargetRef
+    selector: Selector | None
+    rank: int = 0
+
+    @property
+    def seniority(self) -> tuple[int, float, str]:
+        """Sorts the one first that governs. One of unknown age comes last."""
+        return self.rank, (math.inf if math.isnan(self.created) else self.created), self.name
+
+
+class Governance(msgspec.Struct, frozen=True):
+    """Who governs whom in a namespace, by name.
+
+    `governor` has every governed pod, `matched` how many pods each claim governs, and `rivals` the claims that go
+    before one and govern pods which it matches too, the first of them first.
+    """
+
+    governor: dict[str, str]
+    rivals: dict[str, tuple[str, ...]]
+    matched: dict[str, int]
+
+    def by_governor(self) -> dict[str, list[str]]:
+        """The pods of each claim that governs some."""
+        found: dict[str, list[str]] = {}
+        for pod, claim in self.governor.items():
+            found.setdefault(claim, []).append(pod)
+        return found
+
+
+def find_governor(
+    labels: Labels,
+    controller: TargetRef | None,
+    claims: Iterable[TargetClaim],
+    owners: Owners,
+    *,
+    owner_required: bool = True,
+) -> TargetClaim | None:
+    """The claim that governs one pod, of the claims of its namespace; `controller` is the pod's direct one."""
+    topmost = owners.follow(controller).topmost if controller else None
+    fitting = (claim for claim in claims if _fits(claim, labels, topmost, owner_required=owner_required))
+    return min(fitting, key=lambda claim: claim.seniority, default=None)
+
+
+def assign_governors(
+    claims: Sequence[TargetClaim], pods: Sequence[ObservedPod], owners: Owners, *, owner_required: bool = False
+) -> Governance:
+    """Who governs whom, of the claims and pods of one namespace."""
+    ranked = sorted(claims, key=lambda claim: claim.seniority)
+    shapes = _PodGroups(_group_pods(pods, owners), claims)
+    governor: dict[str, str] = {}
+    rivals: dict[str, tuple[str, ...]] = {}
+    matched: dict[str, int] = {}
+    for rank, claim in enumerate(ranked):
+        older: set[int] = set()
+        count = 0
+        for shape in shapes.within_reach(claim):
+            if not _fits(claim, shape.labels, shape.topmost, owner_required=owner_required):
+                continue
+            if shape.governor is None:
+                shape.governor = rank
+                for pod in shape.pods:
+                    governor[pod] = claim.name
+                count += len(shape.pods)
+            else:
+                older.add(shape.governor)
+        matched[claim.name] = count
+        if older:
+            rivals[claim.name] = tuple(ranked[each].name for each in sorted(older))
+    return Governance(governor, rivals, matched)
+
+
+def _fits(claim: TargetClaim, labels: Labels, topmost: TargetRef | None, *, owner_required: bool) -> bool:
+    """The rule, for one claim and one pod of its namespace."""
+    selector = claim.selector
+    if selector is None:
+        return False
+    if topmost is None:
+        # A selector without requirements says nothing about a pod: then its owner has to.
+        return not owner_required and bool(selector.requirements) and selector.matches(labels)
+    return topmost.is_same(claim.target) and selector.matches(labels)
+
+
+class _PodGroup:
+    """Pods, by name, that have their labels and their direct controller in common."""
+
+    __slots__ = ("governor", "labels", "pods", "topmost")
+
+    def __init__(self, labels: Labels, topmost: TargetRef | None) -> None:
+        self.labels = labels
+        self.topmost = topmost
+        self.pods: list[str] = []
+        self.governor: int | None = None
+
+
+def _group_pods(pods: Iterable[ObservedPod], owners: Owners) -> Iterable[_PodGroup]:
+    shapes: dict[tuple[str, ...], _PodGroup] = {}
+    topmost: dict[tuple[str, str], TargetRef | None] = {("", ""): None}
+    for pod in pods:
+        metadata = pod.metadata
+        labels = metadata.labels
+        controller = metadata.controller
+        direct = (controller.kind, controller.name) if controller else ("", "")
+        # A flat tuple of text, because the cycle collector leaves those alone: with sets the same takes twice as long.
+        # The API server writes labels in one order; in another they would only make one more shape.
+        key = (*direct, *labels, *labels.values())
+        shape = shapes.get(key)
+        if shape is None:
+            if direct not in topmost:
+                start = build_controller_ref(metadata.namespace, controller)
+                topmost[direct] = owners.follow(start).topmost if start else None
+            shape = shapes[key] = _PodGroup(labels, topmost[direct])
+        shape.pods.append(metadata.name)
+    return shapes.values()
+
+
+class _PodGroups:
+    """The shapes of a namespace, by the topmost controller; those without one by the labels that claims ask for."""
+
+    def __init__(self, shapes: Iterable[_PodGroup], claims: Iterable[TargetClaim]) -> None:
+        self._owned: dict[tuple[str, str], list[_PodGroup]] = {}
+        self._loose: list[_PodGroup] = []
+        for shape in shapes:
+            if shape.topmost is not None:
+                self._owned.setdefault((shape.topmost.kind, shape.topmost.name), []).append(shape)
+            else:
+                self._loose.append(shape)
+        asked = _equalities(claims) if self._loose else ()
+        self._labelled: dict[tuple[str, str], list[_PodGroup]] = {pair: [] for pair in asked}
+        for shape in self._loose:
+            for pair in shape.labels.items() & self._labelled.keys():
+                self._labelled[pair].append(shape)
+
+    def within_reach(self, claim: TargetClaim) -> Iterator[_PodGroup]:
+        """Shapes that the claim may fit; no others can."""
+        yield from self._owned.get((claim.target.kind, claim.target.name), ())
+        if self._loose and claim.selector is not None:
+            yield from self._rarest(claim.selector)
+
+    def _rarest(self, selector: Selector) -> Iterator[_PodGroup]:
+        """Loose shapes that satisfy the equality which the fewest do; all of them if none is asked for."""
+        fewest: Iterable[Sequence[_PodGroup]] = (self._loose,)
+        count = len(self._loose)
+        for each in selector.requirements:
+            if each.operator in _EQUALITY:
+                having = [self._labelled[each.key, value] for value in each.values]
+                size = sum(map(len, having))
+                if size < count:
+                    fewest, count = having, size
+        for shapes in fewest:
+            yield from shapes
+
+
+def _equalities(claims: Iterable[TargetClaim]) -> Iterator[tuple[str, str]]:
+    """Every pair of labels that some selector asks for."""
+    for claim in claims:
+        for each in claim.selector.requirements if claim.selector else ():
+            if each.operator in _EQUALITY:
+                yield from ((each.key, value) for value in each.values)

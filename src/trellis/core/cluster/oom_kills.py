@@ -1,0 +1,170 @@
+"""Finds containers that ran out of memory, and how much they had requested.
+
+A kill shows in a pod's status from the moment it happens until the next end of that container: first as the state, then
+as the last state. What shows now and did not show before is reported, whatever happened in between: a container that
+restarted at once, one that waits in a back-off, or a pod seen for the first time after a start or a broken watch. The
+same kill may therefore be reported again; (uid, container, time) identifies it.
+
+A kubelet that evicts a pod because the node is short of memory reports it in an Event instead.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import msgspec
+
+from trellis.api.kube.coordination import Event
+from trellis.api.kube.observed_pods import OOM_KILLED, ObservedContainerStatus, ObservedPod, ObservedTermination
+from trellis.core.cluster.missed_resizes import APPLIED_WITHIN, MissedResizes, is_missed, read_resize_time
+from trellis.core.cluster.pod_resources import parse_memory_bytes, read_memory_request
+
+_EVICTED: Final = "Evicted"
+_CONTAINERS: Final = "offending_containers"
+_USAGE: Final = "offending_containers_usage"
+_RESOURCE: Final = "starved_resource"
+
+
+class OomKill(msgspec.Struct, frozen=True):
+    """One container killed for its memory.
+
+    `time` is seconds since the epoch; `memory` is bytes: the request at the time, or the usage an eviction reported;
+    NaN if neither is known. With `old_limit` the pod still had the limit from before its last resize, and what the
+    container requested then is not known.
+    """
+
+    namespace: str
+    pod: str
+    uid: str
+    container: str
+    time: float
+    memory: float = math.nan
+    old_limit: bool = False
+
+
+class OomKillReader:
+    """Reads kills from the versions of pods, and remembers which pods missed a resize.
+
+    A kill after a missed resize happened under the limit from before it, and so did one within seconds of any resize:
+    both count with the request from before. Only resized pods with a container that ended are remembered.
+    """
+
+    def __init__(self) -> None:
+        self._missed = MissedResizes()
+        # What containers requested before a resize that may not have been applied.
+        self._before: dict[str, Mapping[str, float]] = {}
+
+    def read(self, old: ObservedPod | None, new: ObservedPod) -> tuple[OomKill, ...]:
+        """Kills that the new version of a pod shows and the old one did not."""
+        uid = new.metadata.uid
+        if old is not None and old.metadata.uid != uid:
+            self.forget(old.metadata.uid)
+            old = None
+        if old is not None and read_resize_time(old) != read_resize_time(new):
+            self._note_requests(old, new)
+        self._missed.put(new)
+        return find_oom_kills(old, new, missed=uid in self._missed, before=self._before.get(uid))
+
+    def forget(self, uid: str) -> None:
+        """The pod is gone."""
+        self._missed.forget(uid)
+        self._before.pop(uid, None)
+
+    def _note_requests(self, old: ObservedPod, new: ObservedPod) -> None:
+        """The pod was resized: note what it had, unless it has still what it had before the resize before."""
+        uid = new.metadata.uid
+        applied = uid not in self._missed and is_missed(old) is False
+        if _has_ended(new) and (applied or uid not in self._before):
+            self._before[uid] = {each.name: read_memory_request(old, each.name) for each in old.spec.running}
+
+
+def find_oom_kills(
+    old: ObservedPod | None,
+    new: ObservedPod,
+    *,
+    missed: bool = False,
+    before: Mapping[str, float] | None = None,
+) -> tuple[OomKill, ...]:
+    """Kills that the new version of a pod shows and the old one did not; all that show if there is no old one.
+
+    A container that is down was killed with the request that the pod has now; one that runs again may have been resized
+    since, so that the old version says what it had. If the pod `missed` its last resize, as its status may show too,
+    later kills happened with what containers requested `before` it.
+    """
+    # A StatefulSet's new pod has the old one's name, and an interrupted watch shows it as a change.
+    last = old if old is not None and old.metadata.uid == new.metadata.uid else None
+    shown = list(_kills(new))
+    if not shown:
+        return ()
+    known = {(name, time) for name, time, _ in _kills(last)} if last else set()
+    missed = missed or is_missed(new) is True
+    metadata = new.metadata
+    kills: dict[tuple[str, float], OomKill] = {}
+    for name, time, is_over in shown:
+        if (name, time) not in known:
+            memory = read_memory_request(last if last and is_over else new, name)
+            is_old = _is_under_old_limit(new, time, missed=missed, has_before=before is not None)
+            if is_old:
+                memory = (before or {}).get(name, math.nan)
+            kill = OomKill(metadata.namespace, metadata.name, metadata.uid, name, time, memory)
+            kills.setdefault((name, time), msgspec.structs.replace(kill, old_limit=is_old and math.isnan(memory)))
+    return tuple(kills.values())
+
+
+def _is_under_old_limit(pod: ObservedPod, time: float, *, missed: bool, has_before: bool) -> bool:
+    written = read_resize_time(pod)
+    if written is None:
+        return False
+    since = time - written.timestamp()
+    return (missed and since > 0) or (has_before and since <= APPLIED_WITHIN.total_seconds())
+
+
+def read_eviction(event: Event) -> tuple[OomKill, ...]:
+    """The containers that used more memory than they asked for when the kubelet evicted their pod for it.
+
+    The kubelet writes one resource for all containers; a list as long as that of the containers is read too.
+    """
+    about, annotations = event.involved_object, event.metadata.annotations
+    # Only the first never changes when the same news is counted again.
+    at = event.metadata.creation_timestamp or event.first_timestamp or event.event_time
+    if event.reason != _EVICTED or about.kind != "Pod" or at is None:
+        return ()
+    names, usages, resources = (annotations.get(key, "").split(",") for key in (_CONTAINERS, _USAGE, _RESOURCE))
+    if len(resources) == 1:
+        resources *= len(names)
+    if not len(names) == len(usages) == len(resources):
+        return ()
+    namespace = about.namespace or event.metadata.namespace
+    return tuple(
+        OomKill(namespace, about.name, about.uid, name, at.timestamp(), memory)
+        for name, usage, resource in zip(names, usages, resources, strict=True)
+        if name and resource == "memory" and (memory := parse_memory_bytes(usage)) >= 0
+    )
+
+
+def _has_ended(pod: ObservedPod) -> bool:
+    return any(each.state.terminated or each.last_state.terminated for each in _statuses(pod))
+
+
+def _kills(pod: ObservedPod) -> Iterator[tuple[str, float, bool]]:
+    """Container, time, and whether the container has been started again since."""
+    for status in _statuses(pod):
+        for ended, is_over in ((status.state.terminated, False), (status.last_state.terminated, True)):
+            if ended is not None and (time := _killed_at(ended)) is not None:
+                yield status.name, time, is_over
+
+
+def _statuses(pod: ObservedPod) -> Iterator[ObservedContainerStatus]:
+    yield from pod.status.container_statuses
+    if pod.status.init_container_statuses:
+        sidecars = {each.name for each in pod.spec.init_containers if each.is_sidecar}
+        yield from (status for status in pod.status.init_container_statuses if status.name in sidecars)
+
+
+def _killed_at(ended: ObservedTermination) -> float | None:
+    """A kill without a time cannot be told from the last one, and the kubelet always writes one."""
+    if ended.reason != OOM_KILLED or ended.finished_at is None:
+        return None
+    return ended.finished_at.timestamp()

@@ -1,0 +1,82 @@
+"""Finds the VPA that a pod of the past belonged to, for history.
+
+Three sources, the surest first: the governor of the pod, if the pod still exists; its labels, if Prometheus kept them;
+and its name, which controllers of Kubernetes derive from their own with endings of a known form. Another workload whose
+name begins alike is mistaken for the owner only if the rest of its name looks like such an ending.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from trellis.api.kube.observed_pods import ObservedPod, ObservedPodMeta
+from trellis.core.cluster.governance import TargetClaim, assign_governors
+from trellis.core.cluster.owners import Owners, TargetRef
+
+# Kubernetes draws endings from letters and digits that spell no words: five for a pod, up to ten for a template.
+_DRAWN: Final = "[bcdfghjklmnpqrstvwxz2456789]"
+_ENDINGS: Final = {
+    "Deployment": f"-{_DRAWN}{{1,10}}-{_DRAWN}{{5}}",
+    "ReplicaSet": f"-{_DRAWN}{{5}}",
+    "ReplicationController": f"-{_DRAWN}{{5}}",
+    "DaemonSet": f"-{_DRAWN}{{5}}",
+    "Job": f"(-[0-9]+)?-{_DRAWN}{{5}}",
+    "CronJob": f"-[0-9]+(-[0-9]+)?-{_DRAWN}{{5}}",
+    "StatefulSet": "-[0-9]+",
+}
+
+
+def build_pod_name_pattern(target: TargetRef) -> re.Pattern[str] | None:
+    """What the names of a target's pods look like; None for kinds of which nobody knows."""
+    ending = _ENDINGS.get(target.kind)
+    return re.compile(re.escape(target.name) + ending) if ending and target.name else None
+
+
+# Labels that somebody kept, by namespace and name of the pod.
+PodLabels = Mapping[tuple[str, str], Mapping[str, str]]
+
+_NOBODY = Owners({}, {})
+
+
+class PastPods:
+    """The pods of one namespace, those that are gone included. `living` is who governs the pods there are."""
+
+    def __init__(
+        self, claims: Sequence[TargetClaim], living: Mapping[str, str], labels: Mapping[str, Mapping[str, str]]
+    ) -> None:
+        spelled = {_sanitised(key): key for claim in claims for key in _keys(claim)}
+        gone = [_pod(name, known, spelled) for name, known in labels.items() if name not in living]
+        self._known = {**assign_governors(claims, gone, _NOBODY).governor, **living}
+        named = (
+            (build_pod_name_pattern(claim.target), claim) for claim in sorted(claims, key=lambda claim: claim.seniority)
+        )
+        self._patterns: list[tuple[re.Pattern[str], str]] = [
+            (pattern, claim.name) for pattern, claim in named if pattern is not None
+        ]
+        self._labelled = frozenset(labels)
+
+    def governor(self, pod: str) -> str | None:
+        """The VPA whose history the pod is part of."""
+        known = self._known.get(pod)
+        if known is None and pod not in self._labelled:
+            known = next((vpa for pattern, vpa in self._patterns if pattern.fullmatch(pod)), None)
+            if known is not None:
+                self._known[pod] = known
+        return known
+
+
+def _keys(claim: TargetClaim) -> list[str]:
+    return [each.key for each in claim.selector.requirements] if claim.selector else []
+
+
+def _sanitised(key: str) -> str:
+    """A label as Prometheus has to write it: `app_kubernetes_io_name`."""
+    return re.sub(r"[^a-zA-Z0-9_]", "_", key)
+
+
+def _pod(name: str, labels: Mapping[str, str], spelled: Mapping[str, str]) -> ObservedPod:
+    """A pod that is gone, with its labels spelled as selectors spell them."""
+    known = {spelled.get(key, key): value for key, value in labels.items()}
+    return ObservedPod(metadata=ObservedPodMeta(name=name, labels=known))

@@ -1,0 +1,240 @@
+"""The state of a cluster, or of a part of it, at one time: objects of all kinds that decide, and usage.
+
+It is read from the lines of a dump, whether they come from a file or straight from a cluster: `explain` and the
+simulator cannot tell the difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from trellis.api.kinds.buffer import Buffer
+from trellis.api.kinds.checkpoint import VerticalPodAutoscalerCheckpoint
+from trellis.api.kinds.hvpa import Hvpa
+from trellis.api.kinds.vpa import VerticalPodAutoscaler
+from trellis.api.kube.coordination import ConfigMap, Event, Lease, Namespace
+from trellis.api.kube.decoder import decode_object
+from trellis.api.kube.meta import KubeObject
+from trellis.api.kube.nodes import Node
+from trellis.api.kube.observed_pods import ObservedPod
+from trellis.api.kube.pods import Pod
+from trellis.api.kube.policies import LimitRange, PodDisruptionBudget, ResourceQuota
+from trellis.api.kube.scaling import HorizontalPodAutoscaler
+from trellis.api.kube.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
+from trellis.api.registry import BUFFER, CHECKPOINT, HVPA, VPA
+from trellis.base.errors import InvalidRecording, UnreadableObject
+from trellis.base.json_lines import HEADER, decode_payload, read_header, read_lines
+from trellis.core.cluster import dump_format
+from trellis.core.cluster.dump_format import (
+    DUMPED_KINDS,
+    FREEZE_CONFIG_MAP,
+    WORKLOAD_KINDS,
+    ContainerHistory,
+    DumpedComponent,
+    DumpedScale,
+    DumpInfo,
+    MissingData,
+    UsageColumns,
+)
+from trellis.core.cluster.owners import Owners, ScaleInfo, TargetRef
+from trellis.core.cluster.store import (
+    BY_NAMESPACE,
+    BY_NODE,
+    BY_OWNER,
+    ObjectKey,
+    ObjectStore,
+    Snapshot,
+    index_by_namespace,
+    index_by_node,
+    index_by_owner,
+    key_of,
+)
+
+
+class ClusterState(msgspec.Struct, frozen=True):
+    """One state. Snapshots are indexed `BY_NAMESPACE` and `BY_OWNER`, pods also `BY_NODE`.
+
+    `observed_pods` are the same pods as `pods`, read as the recommender reads them. `freeze` is what the ConfigMap
+    says that stops all changes; None if there is none. `node_groups` is the ConfigMap that declares groups of nodes, if
+    somebody asked for it. An object that cannot be read is named in its snapshot.
+    `replicas` are those that scales tell, of targets of Buffers whose kinds are not well known.
+    """
+
+    about: DumpInfo
+    release: str
+    missing: tuple[MissingData, ...]
+    vpas: Snapshot[VerticalPodAutoscaler]
+    checkpoints: Snapshot[VerticalPodAutoscalerCheckpoint]
+    hvpas: Snapshot[Hvpa]
+    buffers: Snapshot[Buffer]
+    pods: Snapshot[Pod]
+    observed_pods: Snapshot[ObservedPod]
+    workloads: Mapping[str, Snapshot[KubeObject]]
+    scales: Mapping[TargetRef, ScaleInfo]
+    replicas: Mapping[TargetRef, int]
+    limit_ranges: Snapshot[LimitRange]
+    quotas: Snapshot[ResourceQuota]
+    hpas: Snapshot[HorizontalPodAutoscaler]
+    pdbs: Snapshot[PodDisruptionBudget]
+    nodes: Snapshot[Node]
+    claims: Snapshot[PersistentVolumeClaim]
+    volumes: Snapshot[PersistentVolume]
+    storage_classes: Snapshot[StorageClass]
+    namespaces: Snapshot[Namespace]
+    leases: Snapshot[Lease]
+    events: Snapshot[Event]
+    freeze: Mapping[str, str] | None
+    node_groups: ConfigMap | None
+    components: tuple[DumpedComponent, ...]
+    usage: UsageColumns
+    history: tuple[ContainerHistory, ...]
+    is_whole: bool = True
+    """Whether its last line is there: whoever wrote or copied it was not stopped."""
+
+    @classmethod
+    def of(cls, lines: bytes | Iterable[bytes]) -> ClusterState:
+        """What the lines of a dump say; raises `InvalidRecording` if they are something else."""
+        found = _DumpReader()
+        for number, (kind, data) in enumerate(read_lines(lines)):
+            if number == 0:
+                found.begin(data)
+            else:
+                found.take(kind, data)
+        return found.collected()
+
+    @property
+    def time(self) -> float:
+        """When it was collected, in seconds since 1970."""
+        return self.about.time
+
+    @property
+    def owners(self) -> Owners:
+        """Who controls whom."""
+        return Owners({kind: found.get for kind, found in self.workloads.items()}, self.scales)
+
+    def component(self, name: str) -> DumpedComponent | None:
+        """The `recommender`, `updater` or `admission-controller`, if its Deployment could be seen."""
+        return next((each for each in self.components if each.component == name), None)
+
+    def missing_in(self, namespace: str) -> tuple[MissingData, ...]:
+        """What is missing that has a say about a namespace."""
+        return tuple(each for each in self.missing if each.where in ("", namespace))
+
+
+class _ObjectHeader(msgspec.Struct):
+    """As little of a document as says what it is, and whose."""
+
+    class _Name(msgspec.Struct):
+        name: str = ""
+        namespace: str = ""
+
+    kind: str = ""
+    metadata: _Name = msgspec.field(default_factory=_Name)
+
+    @property
+    def key(self) -> ObjectKey:
+        return self.metadata.namespace, self.metadata.name
+
+
+class _DumpReader:
+    """What the lines so far have said."""
+
+    def __init__(self) -> None:
+        indexes = {BY_NAMESPACE: index_by_namespace, BY_OWNER: index_by_owner}
+        with_nodes: dict[str, Any] = {**indexes, BY_NODE: index_by_node}
+        self._stores: dict[str, ObjectStore[Any]] = {
+            kind: ObjectStore(with_nodes if struct is Pod else indexes) for kind, struct in DUMPED_KINDS.items()
+        }
+        self._observed: ObjectStore[ObservedPod] = ObjectStore(indexes)
+        self._release = ""
+        self._about: DumpInfo | None = None
+        self._missing: list[MissingData] = []
+        self._scales: dict[TargetRef, ScaleInfo] = {}
+        self._replicas: dict[TargetRef, int] = {}
+        self._components: list[DumpedComponent] = []
+        self._usage: list[UsageColumns] = []
+        self._history: list[ContainerHistory] = []
+        self._ended = False
+
+    def begin(self, data: msgspec.Raw) -> None:
+        header = read_header(HEADER, data)
+        if header.component != dump_format.DUMP:
+            raise InvalidRecording(header.component, "recorded this, and only what `trellis dump` wrote is a dump")
+        self._release = header.release
+
+    def take(self, kind: str, data: msgspec.Raw) -> None:
+        """One line. A kind that a later release added is no reason to refuse all the others."""
+        match kind:
+            case dump_format.ABOUT:
+                self._about = decode_payload(data, DumpInfo)
+            case dump_format.OBJECT:
+                self._object(data)
+            case dump_format.SCALE:
+                line = decode_payload(data, DumpedScale)
+                self._scales[line.target] = line.answer
+                if line.replicas is not None:
+                    self._replicas[line.target] = line.replicas
+            case dump_format.COMPONENT:
+                self._components.append(decode_payload(data, DumpedComponent))
+            case dump_format.MISSING:
+                self._missing.append(decode_payload(data, MissingData))
+            case dump_format.USAGE:
+                self._usage.append(decode_payload(data, UsageColumns))
+            case dump_format.HISTORY:
+                self._history.append(decode_payload(data, ContainerHistory))
+            case dump_format.END:
+                self._ended = True
+
+    def _object(self, data: msgspec.Raw) -> None:
+        said = decode_payload(data, _ObjectHeader)
+        struct = DUMPED_KINDS.get(said.kind)
+        if struct is None:
+            return
+        store = self._stores[said.kind]
+        try:
+            found = decode_object(data, struct)
+            store.put(key_of(found), found)
+            if struct is Pod:
+                self._observed.put(key_of(found), decode_object(data, ObservedPod))
+        except UnreadableObject as error:
+            store.reject(said.key, str(error))
+
+    def collected(self) -> ClusterState:
+        if self._about is None:
+            raise InvalidRecording("", "has no line that says what it is about: whoever wrote this dump was stopped")
+        of = {kind: store.snapshot() for kind, store in self._stores.items()}
+        maps: Snapshot[ConfigMap] = of[ConfigMap.__name__]
+        return ClusterState(
+            about=self._about,
+            release=self._release,
+            missing=tuple(self._missing),
+            vpas=of[VPA.name],
+            checkpoints=of[CHECKPOINT.name],
+            hvpas=of[HVPA.name],
+            buffers=of[BUFFER.name],
+            pods=of[Pod.__name__],
+            observed_pods=self._observed.snapshot(),
+            workloads={each.__name__: of[each.__name__] for each in WORKLOAD_KINDS},
+            scales=self._scales,
+            replicas=self._replicas,
+            limit_ranges=of[LimitRange.__name__],
+            quotas=of[ResourceQuota.__name__],
+            hpas=of[HorizontalPodAutoscaler.__name__],
+            pdbs=of[PodDisruptionBudget.__name__],
+            nodes=of[Node.__name__],
+            claims=of[PersistentVolumeClaim.__name__],
+            volumes=of[PersistentVolume.__name__],
+            storage_classes=of[StorageClass.__name__],
+            namespaces=of[Namespace.__name__],
+            leases=of[Lease.__name__],
+            events=of[Event.__name__],
+            freeze=next((each.data for each in maps if each.metadata.name == FREEZE_CONFIG_MAP), None),
+            node_groups=next((each for each in maps if each.metadata.name != FREEZE_CONFIG_MAP), None),
+            components=tuple(self._components),
+            usage=UsageColumns.joined(self._usage),
+            history=tuple(self._history),
+            is_whole=self._ended,
+        )

@@ -1,0 +1,181 @@
+"""The pod selector of a target, and an index from a pod's labels to the objects whose target selects it.
+
+Well-known kinds are told by `kind` alone, whatever `apiVersion` says, and have their selector in their spec; a CronJob
+has none, and the labels of its pod template take its place. For any other kind the scale subresource has the selector.
+Nothing but the selector is read there, and nothing is ever changed. A target must also be the topmost controller of its
+kind: an autoscaler for a ReplicaSet whose Deployment replaces it tomorrow would then have no pods.
+
+The index files a selector under one of the labels that it requires: the one under which fewest others stand, because a
+label such as the name of a chart may be on every pod of a namespace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, TypeAlias
+
+from trellis.api.kube.meta import KubeObject, LabelSelector
+from trellis.api.kube.observed_workloads import (
+    ObservedCronJob,
+    ObservedObject,
+    ObservedReplicationController,
+    ObservedWorkload,
+)
+from trellis.api.kube.workloads import (
+    CronJob,
+    DaemonSet,
+    Deployment,
+    Job,
+    ReplicaSet,
+    ReplicationController,
+    StatefulSet,
+)
+from trellis.base.errors import InternalError, InvalidSelector
+from trellis.base.selectors import MatchExpression, Selector, parse_selector, selector_from_object
+from trellis.core.cluster.owners import OwnerChain, Owners, TargetRef, describe_missing
+from trellis.core.cluster.store import ObjectKey
+from trellis.core.cluster.target_problems import (
+    NO_TARGET_REF,
+    TARGET_NOT_FOUND,
+    TARGET_NOT_TOPMOST,
+    TARGET_OWNERS_UNKNOWN,
+    TARGET_SELECTOR_UNREADABLE,
+    TARGET_SELECTS_NOTHING,
+    TARGET_UNREACHABLE,
+    TargetProblem,
+    build_target_problem,
+)
+
+SelectorOrProblem: TypeAlias = Selector | TargetProblem
+
+
+def resolve_selector(target: TargetRef | None, owners: Owners) -> SelectorOrProblem:
+    """The selector of a target's pods, or why it cannot be used as a target.
+
+    A selector without requirements stands for "by owner alone": a CronJob whose pods have no labels.
+    """
+    if target is None or not (target.kind and target.name):
+        return build_target_problem(NO_TARGET_REF, "targetRef not defined")
+    try:
+        found = _by_kind(target, owners) if target.is_well_known else _by_scale(target, owners)
+    except InvalidSelector as error:
+        return build_target_problem(
+            TARGET_SELECTOR_UNREADABLE, f"the selector of {target.kind} {_qualified_name(target)}: {error}"
+        )
+    if isinstance(found, TargetProblem):
+        return found
+    return _why_not_topmost(target, owners.follow(target)) or found
+
+
+def _by_kind(target: TargetRef, owners: Owners) -> SelectorOrProblem:
+    workload = owners.find(target)
+    if workload is None:
+        return build_target_problem(TARGET_NOT_FOUND, describe_missing(target))
+    if isinstance(workload, CronJob | ObservedCronJob):
+        return selector_from_object(workload.spec.job_template.spec.template.metadata.labels)
+    selector = _selector_in(workload)
+    if not selector.requirements:
+        return build_target_problem(
+            TARGET_SELECTS_NOTHING, f"{target.kind} {_qualified_name(target)} has an empty selector"
+        )
+    return selector
+
+
+def _selector_in(workload: KubeObject | ObservedObject) -> Selector:
+    match workload:
+        case ReplicationController() | ObservedReplicationController():
+            return selector_from_object(workload.spec.selector)
+        case Deployment() | ReplicaSet() | StatefulSet() | DaemonSet() | Job() | ObservedWorkload():
+            return convert_selector(workload.spec.selector)
+        case _:
+            raise InternalError(f"{type(workload).__name__} is no workload that says which pods are its own")
+
+
+def convert_selector(selector: LabelSelector | None) -> Selector:
+    """A selector in its object form; none at all selects nothing."""
+    if selector is None:
+        return Selector.nothing()
+    expressions = [MatchExpression(each.key, each.operator, each.values) for each in selector.match_expressions]
+    return selector_from_object(selector.match_labels, expressions)
+
+
+def _by_scale(target: TargetRef, owners: Owners) -> SelectorOrProblem:
+    answer = owners.scale(target)
+    if answer is None:
+        return build_target_problem(
+            TARGET_UNREACHABLE, f"the scale sub-resource of {_qualified_name(target)} has not been read yet"
+        )
+    if answer.problem is not None:
+        return answer.problem
+    if not answer.selector:
+        why = f"resource {_qualified_name(target)} has an empty selector for scale sub-resource"
+        return build_target_problem(TARGET_SELECTS_NOTHING, why)
+    return parse_selector(answer.selector)
+
+
+def _why_not_topmost(target: TargetRef, chain: OwnerChain) -> TargetProblem | None:
+    if chain.topmost is not None and chain.topmost.is_same(target):
+        return None
+    rule = "a topmost well-known or scalable controller"
+    if chain.topmost is not None:
+        message = f"The target {target} has a parent controller but it should point to {rule}: {chain.topmost}"
+        return TargetProblem(TARGET_NOT_TOPMOST, message)
+    why = chain.trouble or f"the scale sub-resource of {chain.unasked} has not been read yet"
+    return TargetProblem(TARGET_OWNERS_UNKNOWN, f"Error checking if target {target} is {rule}: {why}")
+
+
+def _qualified_name(target: TargetRef) -> str:
+    return f"{target.namespace}/{target.name}"
+
+
+_IndexEntry: TypeAlias = tuple[str, str, str]
+
+# Where those stand that want no value of any label: they are asked about every pod of their namespace.
+_ANY: Final = ""
+
+
+class TargetSelectorIndex:
+    """The selectors of all targets, as they were last seen."""
+
+    def __init__(self) -> None:
+        self._selectors: dict[ObjectKey, Selector] = {}
+        self._places: dict[ObjectKey, tuple[_IndexEntry, ...]] = {}
+        self._filed: dict[_IndexEntry, dict[ObjectKey, None]] = {}
+
+    def put(self, key: ObjectKey, selector: Selector) -> None:
+        """The target of an object has this selector."""
+        if self._selectors.get(key) == selector:
+            return
+        self.forget(key)
+        self._selectors[key] = selector
+        self._places[key] = places = self._file(key[0], selector)
+        for place in places:
+            self._filed.setdefault(place, {})[key] = None
+
+    def forget(self, key: ObjectKey) -> None:
+        """It has none any more."""
+        self._selectors.pop(key, None)
+        for place in self._places.pop(key, ()):
+            filed = self._filed[place]
+            del filed[key]
+            if not filed:
+                del self._filed[place]
+
+    def clear(self) -> None:
+        """None has."""
+        self._selectors.clear()
+        self._places.clear()
+        self._filed.clear()
+
+    def concerned(self, namespace: str, labels: Mapping[str, str]) -> list[ObjectKey]:
+        """The objects whose pods include one with these labels."""
+        places = [(namespace, _ANY, _ANY), *((namespace, key, value) for key, value in labels.items())]
+        found = [key for place in places for key in self._filed.get(place, ())]
+        return [key for key in found if self._selectors[key].matches(labels)]
+
+    def _file(self, namespace: str, selector: Selector) -> tuple[_IndexEntry, ...]:
+        if selector.selects_nothing:
+            return ()
+        choices = [tuple((namespace, each.key, value) for value in each.values) for each in selector.wanted]
+        crowds = [sum(len(self._filed.get(place, ())) for place in places) for places in choices]
+        return choices[crowds.index(min(crowds))] if choices else ((namespace, _ANY, _ANY),)

@@ -1,0 +1,303 @@
+"""Explains a Buffer: how many chunks (virtual pods) it stands for and why, their shape, schedule, headroom and cost.
+
+All of it is as the Buffer controller translates the Buffer; a chunk is shown as the translation publishes it, beside
+the pod or template that it is shaped like.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+
+from trellis.api.kinds.buffer import BufferStatus
+from trellis.api.kube.decoder import convert_object
+from trellis.api.kube.pods import PodSpec
+from trellis.api.registry import BUFFER, CHECKPOINT
+from trellis.api.resolve import EffectiveBuffer, FixedReplicas, GivenPods, NodeClassTotals, PercentOfReplicas
+from trellis.base.errors import InvalidInput
+from trellis.base.prices import EXAMPLE_PRICES, Prices
+from trellis.base.quantities import Quantity
+from trellis.base.reasons import Reason
+from trellis.core.buffers import (
+    DetailedReason,
+    TargetFacts,
+    Translation,
+    build_status,
+    find_class_labels,
+    is_status_current,
+)
+from trellis.core.buffers.shapes import (
+    SHAPE_GIVEN,
+    SHAPE_OF_CLASS,
+    SHAPED_LIKE_BEFORE,
+    SHAPED_LIKE_POD,
+    SHAPED_LIKE_TEMPLATE,
+)
+from trellis.core.cluster.json_patches import format_resource_amount
+from trellis.core.cluster.target_problems import TargetProblem
+from trellis.core.explain.buffer_headroom import BufferHeadroom
+from trellis.core.explain.buffer_translation import BufferEvidence, find_buffer_target, translate_buffers
+from trellis.core.explain.component_decisions.evidence import Evidence, unknown_object_error
+from trellis.core.explain.component_decisions.node_plans import NodeEvidence
+from trellis.core.explain.context import find_events, find_influences
+from trellis.core.explain.explanation.buffer import (
+    BufferPart,
+    CapacityPart,
+    ChunkContainerPart,
+    ChunkPart,
+    CostPart,
+    SchedulePart,
+)
+from trellis.core.explain.explanation.document import InfluencePart, MissingEvidencePart, ObjectExplanation
+from trellis.core.explain.explanation.values import QuantityTexts, ReasonPart, format_amounts, format_timestamp
+from trellis.core.explain.missing_evidence import (
+    FLAG_UNREADABLE,
+    FLAGS_UNSEEN,
+    ROOM_UNSEEN,
+    TARGET_KINDS_UNSEEN,
+    TEMPLATE_UNSEEN,
+    find_missing_objects,
+    find_missing_placement_evidence,
+    is_partial,
+)
+from trellis.core.explain.placement import explain_buffer_placement
+from trellis.core.fit import Demand
+from trellis.core.fit.resources import PODS
+
+_CONTAINERS: Final = ("containers", "initContainers")
+
+
+def build_chunk_part(buffered: BufferEvidence, translation: Translation) -> ChunkPart | None:
+    """One chunk; None if the Buffer is not known to stand for any pod."""
+    document = translation.pod_spec
+    if document is None:
+        return None
+    target = buffered.facts.target if isinstance(buffered.facts.target, TargetFacts) else TargetFacts()
+    source, shown = _source(buffered, target)
+    governor = target.governor
+    applies = governor is not None and ((governor.applies and governor.advice) or target.boosts)
+    return ChunkPart(
+        source=source,
+        requests=format_chunk_requests(document),
+        containers=tuple(_containers(document, shown, target.boosts)),
+        like=target.pod.metadata.name if target.pod is not None else "",
+        governor=f"{governor.kind} {governor.name}" if governor is not None and applies else "",
+        placement={name: value for name, value in document.items() if name not in _CONTAINERS},
+        labels=translation.labels,
+    )
+
+
+def format_chunk_requests(document: Mapping[str, Any], times: int = 1) -> QuantityTexts:
+    """What so many chunks request, by resource."""
+    try:
+        demand = Demand.of(convert_object(dict(document), PodSpec))
+    except InvalidInput:
+        return {}
+    return {name: format_resource_amount(name, amount * times) for name, amount in demand.amounts if name != PODS}
+
+
+def _source(buffered: BufferEvidence, target: TargetFacts) -> tuple[Reason, PodSpec | None]:
+    """What a chunk is shaped like, and that itself if it is not the Buffer's own."""
+    match buffered.meaning.capacity:
+        case GivenPods():
+            return SHAPE_GIVEN, None
+        case NodeClassTotals():
+            return SHAPE_OF_CLASS, None
+    if target.pod is not None:
+        return SHAPED_LIKE_POD, target.pod.spec
+    if target.template is not None:
+        return SHAPED_LIKE_TEMPLATE, target.template.spec
+    return SHAPED_LIKE_BEFORE, target.last.spec if target.last is not None else None
+
+
+def _containers(
+    document: Mapping[str, Any], shown: PodSpec | None, boosts: Mapping[str, int]
+) -> Iterator[ChunkContainerPart]:
+    before = {each.name: each for each in (*shown.containers, *shown.init_containers)} if shown is not None else {}
+    for container in (each for field in _CONTAINERS for each in document.get(field, ())):
+        name = container["name"]
+        requests = dict(container.get("resources", {}).get("requests", {}))
+        had = before[name].resources if name in before else None
+        # A limit without a request is the request.
+        was = {**had.limits, **had.requests} if had is not None else {}
+        yield ChunkContainerPart(name, requests, was if was != requests else {}, boosted=name in boosts)
+
+
+def build_buffer_part(
+    evidence: Evidence, buffered: BufferEvidence, rooms: BufferHeadroom, prices: Prices
+) -> BufferPart:
+    """What is said of a Buffer."""
+    buffer, meaning, made = buffered.buffer, buffered.meaning, buffered.translation
+    status, metadata = buffer.status or BufferStatus(), buffer.metadata
+    pods = status.pod_based_buffer_spec
+    part = BufferPart(
+        name=metadata.name,
+        strategy=meaning.strategy.value,
+        target=f"{meaning.target.kind} {meaning.target.name}" if meaning.target is not None else "",
+        alone=_told(buffered.alone) if buffered.alone is not None else None,
+        conditions=tuple(_conditions(status)),
+        stored_chunks=pods.replica_num if pods is not None else None,
+        last_full=status.last_fully_provisioned or "",
+    )
+    if made is None:
+        return part
+    totals = format_chunk_requests(made.pod_spec, made.chunks) if made.pod_spec is not None else {}
+    return msgspec.structs.replace(
+        part,
+        ready=_told(made.ready),
+        is_ready=made.is_ready,
+        asked=_asked(evidence, buffered, made),
+        wanted=made.wanted,
+        chunks=made.chunks,
+        on_top=made.on_top,
+        notes=tuple(map(_told, made.notes)),
+        limited=_told(made.limited) if made.limited is not None else None,
+        limited_by=made.limited_by,
+        filled_by=str(meaning.filled_by) if meaning.filled_by is not None else "",
+        filled=format_amounts(buffered.facts.filled),
+        schedule=_opening(meaning, made, evidence.now),
+        chunk=build_chunk_part(buffered, made),
+        totals=totals,
+        cost=_cost(totals, prices) if made.chunks else None,
+        room=rooms.for_chunks(made, buffer, evidence),
+        is_stored=is_status_current(
+            build_status(made, buffer.status, metadata.generation, evidence.now), buffer.status
+        ),
+    )
+
+
+def _asked(evidence: Evidence, buffered: BufferEvidence, made: Translation) -> CapacityPart | None:
+    target, nodes = buffered.facts.target, buffered.facts.nodes
+    replicas = target.replicas if isinstance(target, TargetFacts) else None
+    match buffered.meaning.capacity:
+        case FixedReplicas(count=count):
+            return CapacityPart("exactly", count, replicas)
+        case PercentOfReplicas(percent=percent, least=least, most=most) as share:
+            return CapacityPart("percent", share.of(replicas or 0), replicas, percent, least, most)
+        case NodeClassTotals() as totals:
+            labels = find_class_labels(buffered.meaning, evidence.components.buffers)
+            return CapacityPart(
+                "nodeClass",
+                made.wanted,
+                totals={"cpu": str(totals.cpu), "memory": str(totals.memory)},
+                chunk={name: str(amount) for name, amount in (totals.chunk or {}).items()},
+                labels={} if isinstance(labels, DetailedReason) else labels,
+                nodes=nodes.count,
+                smallest=format_amounts(nodes.least),
+            )
+        case GivenPods(count=count):
+            return CapacityPart("pods", count)
+        case None:
+            return None
+
+
+def _opening(meaning: EffectiveBuffer, made: Translation, now: float) -> SchedulePart | None:
+    if meaning.schedule is None:
+        return None
+    windows = [
+        {"start": each.start.expression, "timeZone": each.start.time_zone, "duration": str(each.duration)}
+        for each in meaning.schedule.windows
+    ]
+    return SchedulePart(
+        tuple(windows), meaning.schedule.active(datetime.fromtimestamp(now, UTC)), format_timestamp(made.next_change)
+    )
+
+
+def _cost(totals: QuantityTexts, prices: Prices) -> CostPart:
+    cores = Quantity.parse(totals.get("cpu", "0")).milli / 1000
+    hourly = prices.hourly(cores, Quantity.parse(totals.get("memory", "0")).units)
+    return CostPart(hourly, prices.currency, prices.name, prices.core_hour, prices.gib_hour)
+
+
+def _told(said: DetailedReason) -> ReasonPart:
+    return ReasonPart(said.reason, said.details)
+
+
+def _conditions(status: BufferStatus) -> Iterator[dict[str, Any]]:
+    for each in status.conditions or ():
+        yield {"type": each.type, "status": each.status, "reason": each.reason, "message": each.message}
+
+
+BUFFER_KIND: Final = "buffer"
+
+_COMPONENT: Final = "buffers"
+# What has no say about a Buffer: what pods use, and what stops changes to those that run.
+_WITHOUT_SAY: Final = ("PodMetrics", CHECKPOINT.name, "PodDisruptionBudget")
+_SAYS: Final = frozenset({"HorizontalPodAutoscaler", "LimitRange", "ResourceQuota"})
+
+
+def explain_buffer(
+    evidence: Evidence, name: str, prices: Prices = EXAMPLE_PRICES, noded: NodeEvidence | None = None
+) -> ObjectExplanation:
+    """All there is to say about a Buffer; raises `InvalidInput` if there is none of that name.
+
+    `noded` are the plans for nodes, where groups of nodes are known.
+    """
+    if evidence.collected.buffers.get(evidence.namespace, name) is None:
+        raise unknown_object_error(BUFFER.name, name, evidence, evidence.collected.buffers)
+    rooms = BufferHeadroom(evidence.collected)
+    found = translate_buffers(evidence, rooms)
+    buffered = found[name]
+    part = build_buffer_part(evidence, buffered, rooms, prices)
+    unseen = (*_unseen(evidence, buffered, part, rooms), *find_missing_placement_evidence(evidence.collected, noded))
+    return ObjectExplanation(
+        kind=BUFFER_KIND,
+        namespace=evidence.namespace,
+        name=name,
+        time=format_timestamp(evidence.now),
+        buffer=part,
+        placing=explain_buffer_placement(noded, (evidence.namespace, name)) if noded is not None else None,
+        says=(*_others(evidence, buffered, found), *_says(evidence, buffered)),
+        events=tuple(find_events(evidence, {(BUFFER.name, name)})),
+        unseen=unseen,
+        partial=is_partial(unseen),
+    )
+
+
+def _says(evidence: Evidence, buffered: BufferEvidence) -> Iterator[InfluencePart]:
+    if buffered.translation is not None:
+        target = find_buffer_target(buffered.buffer, buffered.meaning)
+        yield from (each for each in find_influences(evidence, target, ()) if each.kind in _SAYS)
+
+
+def _others(evidence: Evidence, own: BufferEvidence, found: Mapping[str, BufferEvidence]) -> Iterator[InfluencePart]:
+    """Other Buffers: those about the same target, and older ones that quotas were shared with."""
+    target, made = own.meaning.target, own.translation
+    names = made.limited_by if made is not None else ()
+    shared = [quota for name in names if (quota := evidence.collected.quotas.get(evidence.namespace, name)) is not None]
+    for name, each in found.items():
+        if each is own or each.translation is None:
+            continue
+        same = target is not None and each.meaning.target == target
+        usage = each.translation.usage
+        counts = usage is not None and any(map(usage.is_counted_by, shared))
+        older = counts and _age(each) < _age(own)
+        if same or older:
+            values = {"chunks": each.translation.chunks, "sameTarget": same, "older": older}
+            yield InfluencePart(BUFFER.name, name, values)
+
+
+def _age(buffered: BufferEvidence) -> tuple[float, str]:
+    metadata = buffered.buffer.metadata
+    created = metadata.creation_timestamp
+    return created.timestamp() if created is not None else float("inf"), metadata.name
+
+
+def _unseen(
+    evidence: Evidence, buffered: BufferEvidence, part: BufferPart, rooms: BufferHeadroom
+) -> Iterator[MissingEvidencePart]:
+    yield from find_missing_objects(evidence, without=_WITHOUT_SAY)
+    for problem in evidence.components.problems:
+        yield MissingEvidencePart(FLAG_UNREADABLE, problem)
+    if _COMPONENT not in evidence.components.seen:
+        yield MissingEvidencePart(FLAGS_UNSEEN, _COMPONENT)
+    target = find_buffer_target(buffered.buffer, buffered.meaning)
+    if isinstance(buffered.facts.target, TargetProblem) and target is not None and not target.is_well_known:
+        yield MissingEvidencePart(TARGET_KINDS_UNSEEN)
+    if part.chunk is not None and part.chunk.source is SHAPED_LIKE_TEMPLATE:
+        yield MissingEvidencePart(TEMPLATE_UNSEEN)
+    if part.chunk is not None and not rooms.are_known:
+        yield MissingEvidencePart(ROOM_UNSEEN)

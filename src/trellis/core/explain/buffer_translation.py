@@ -1,0 +1,190 @@
+"""Translates the Buffers of a namespace as the Buffer controller would, within quotas, from the collected state.
+
+The facts are a Buffer's target, its nodes, and the pods that fill it. Two facts are never collected: what the API
+server would make of a pod of a template, which is taken as written, and what other packages know of kinds of their
+own.
+"""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+from trellis.api.kinds.buffer import Buffer
+from trellis.api.kube.meta import ObjectMeta
+from trellis.api.kube.pods import PodSpec
+from trellis.api.kube.workloads import Deployment, Job, ReplicaSet, ReplicationController, StatefulSet
+from trellis.api.resolve import EffectiveBuffer, FixedReplicas, NodeClassTotals, PercentOfReplicas, resolve_buffer
+from trellis.api.rules.buffer import WORKLOAD_KINDS
+from trellis.base.errors import InvalidSelector
+from trellis.base.selectors import Selector, parse_selector, selector_from_object
+from trellis.core.admission.governor_index import GovernorIndex
+from trellis.core.admission.starting_cpu import compute_starting_boosts, remove_boost
+from trellis.core.buffers import (
+    DetailedReason,
+    TargetFacts,
+    Translation,
+    TranslationFacts,
+    apply_quotas,
+    find_class_labels,
+    find_newest_live,
+    find_skip_reason,
+    read_last_shape,
+    sum_filling_pods,
+    translate,
+)
+from trellis.core.buffers.target_kinds import not_scalable
+from trellis.core.cluster.owners import TargetRef, describe_missing
+from trellis.core.cluster.store import BY_NAMESPACE, key_of
+from trellis.core.cluster.target_problems import (
+    TARGET_NOT_FOUND,
+    TARGET_NOT_SCALABLE,
+    TARGET_SELECTOR_UNREADABLE,
+    TARGET_SELECTS_NOTHING,
+    TARGET_UNREACHABLE,
+    TargetProblem,
+    build_target_problem,
+)
+from trellis.core.cluster.target_selectors import convert_selector
+from trellis.core.explain.buffer_headroom import BufferHeadroom
+from trellis.core.explain.component_decisions.evidence import Evidence
+from trellis.core.explain.component_decisions.label_index import ObjectLabelIndex
+from trellis.core.explain.component_decisions.new_pods import find_pod_template, list_governors
+from trellis.core.recommend.capping import read_limit_ranges
+from trellis.core.sizing.governors import Governor
+
+_Counted = tuple[int | None, Selector]
+
+
+class BufferFactsBuilder:
+    """The facts about the Buffers of one namespace."""
+
+    def __init__(self, evidence: Evidence, rooms: BufferHeadroom) -> None:
+        self._evidence = evidence
+        self._rooms = rooms
+        collected, namespace = evidence.collected, evidence.namespace
+        self._owners = collected.owners
+        self._pods = ObjectLabelIndex(collected.pods.by(BY_NAMESPACE, namespace))
+        self._limits = read_limit_ranges(collected.limit_ranges.by(BY_NAMESPACE, namespace))
+        self._governors = GovernorIndex()
+        for kind, name, governor in list_governors(collected, namespace):
+            self._governors.put(kind, namespace, name, governor)
+
+    def facts(self, buffer: Buffer, meaning: EffectiveBuffer) -> TranslationFacts:
+        """All that is known of what a Buffer is about."""
+        filled = sum_filling_pods(self._pods.matching(meaning.filled_by)) if meaning.filled_by is not None else {}
+        match meaning.capacity:
+            case FixedReplicas() | PercentOfReplicas() if meaning.target is not None:
+                return TranslationFacts(self._target(buffer, find_buffer_target(buffer, meaning)), filled=filled)
+            case NodeClassTotals():
+                labels = find_class_labels(meaning, self._evidence.components.buffers)
+                if not isinstance(labels, DetailedReason):
+                    return TranslationFacts(nodes=self._rooms.of_class(labels), filled=filled)
+        return TranslationFacts(filled=filled)
+
+    def _target(self, buffer: Buffer, target: TargetRef | None) -> TargetFacts | TargetProblem | None:
+        if target is None:
+            return None
+        try:
+            counted = self._counted(target)
+        except InvalidSelector as error:
+            return build_target_problem(TARGET_SELECTOR_UNREADABLE, f"the selector of {target}: {error}")
+        if isinstance(counted, TargetProblem):
+            return counted
+        replicas, selector = counted
+        if selector.selects_nothing or not selector.requirements:
+            return build_target_problem(TARGET_SELECTS_NOTHING, f"{target} has no selector, or an empty one")
+        pod = find_newest_live(self._pods.matching(selector))
+        if pod is not None:
+            whole = remove_boost(pod)
+            return self._found(target, whole.spec, whole.metadata, TargetFacts(replicas, pod=whole))
+        template = find_pod_template(self._owners.find(target))
+        if template is not None:
+            return self._found(target, template.spec, template.metadata, TargetFacts(replicas, template=template))
+        last = read_last_shape(buffer)
+        if last is None:
+            return TargetFacts(replicas)
+        return self._found(target, last.spec, last.metadata, TargetFacts(replicas, last=last))
+
+    def _found(self, target: TargetRef, spec: PodSpec, metadata: ObjectMeta, found: TargetFacts) -> TargetFacts:
+        """With what sizes and boosts new pods of the target."""
+        topmost = self._owners.follow(target).topmost or target
+        governor = self._governors.find(topmost, metadata.labels, self._owners)
+        if not isinstance(governor, Governor):
+            return found
+        boosts = compute_starting_boosts(spec, governor, self._limits, self._evidence.components.boosts)
+        return msgspec.structs.replace(found, governor=governor, limits=self._limits, boosts=boosts)
+
+    def _counted(self, target: TargetRef) -> _Counted | TargetProblem:
+        """How many pods a target has and which they are; the topmost controller or not."""
+        if not target.is_well_known:
+            return self._scaled(target)
+        workload = self._owners.find(target)
+        if target.kind not in WORKLOAD_KINDS:
+            return not_scalable(target.kind)
+        match workload:
+            case Job():
+                count = workload.spec.parallelism
+                return (1 if count is None else count), convert_selector(workload.spec.selector)
+            case ReplicationController():
+                return workload.status.replicas, selector_from_object(workload.spec.selector)
+            case Deployment() | ReplicaSet() | StatefulSet():
+                return workload.status.replicas, convert_selector(workload.spec.selector)
+            case _:
+                return build_target_problem(TARGET_NOT_FOUND, describe_missing(target))
+
+    def _scaled(self, target: TargetRef) -> _Counted | TargetProblem:
+        answer = self._owners.scale(target)
+        if answer is None:
+            return build_target_problem(TARGET_UNREACHABLE, f"the scale sub-resource of {target} has not been read")
+        if answer.problem is not None:
+            return not_scalable(target.kind) if answer.problem.reason is TARGET_NOT_SCALABLE else answer.problem
+        selector = parse_selector(answer.selector) if answer.selector else Selector.nothing()
+        return self._evidence.collected.replicas.get(target), selector
+
+
+def find_buffer_target(buffer: Buffer, meaning: EffectiveBuffer) -> TargetRef | None:
+    """What a Buffer is about, if it is a workload."""
+    reference = meaning.target
+    if reference is None or isinstance(meaning.capacity, NodeClassTotals):
+        return None
+    return TargetRef(buffer.metadata.namespace, reference.api_version or "", reference.kind or "", reference.name or "")
+
+
+class BufferEvidence(msgspec.Struct, frozen=True):
+    """One Buffer and what is made of it; without a translation it is not ours, and `alone` says why."""
+
+    buffer: Buffer
+    meaning: EffectiveBuffer
+    alone: DetailedReason | None = None
+    facts: TranslationFacts = TranslationFacts()
+    translation: Translation | None = None
+
+
+def translate_buffers(evidence: Evidence, rooms: BufferHeadroom) -> dict[str, BufferEvidence]:
+    """Translations of all Buffers of a namespace, which share its quotas, by name."""
+    collected, namespace = evidence.collected, evidence.namespace
+    gathering, settings = BufferFactsBuilder(evidence, rooms), evidence.components.buffers
+    found: dict[str, BufferEvidence] = {}
+    made: dict[tuple[str, ...], tuple[float, Translation]] = {}
+    for buffer in collected.buffers.by(BY_NAMESPACE, namespace):
+        meaning = resolve_buffer(buffer)
+        name, alone = buffer.metadata.name, find_skip_reason(meaning, settings)
+        if alone is not None:
+            found[name] = BufferEvidence(buffer, meaning, alone)
+            continue
+        facts = gathering.facts(buffer, meaning)
+        translation = translate(meaning, facts, evidence.now, settings)
+        found[name] = BufferEvidence(buffer, meaning, None, facts, translation)
+        made[key_of(buffer)] = (_created(buffer), translation)
+    shared = apply_quotas(made, collected.quotas.by(BY_NAMESPACE, namespace))
+    for key, translation in shared.items():
+        name = key[-1]
+        found[name] = msgspec.structs.replace(found[name], translation=translation)
+    return found
+
+
+def _created(buffer: Buffer) -> float:
+    moment = buffer.metadata.creation_timestamp
+    return moment.timestamp() if moment is not None else math.nan

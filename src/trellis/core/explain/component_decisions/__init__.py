@@ -1,0 +1,1 @@
+"""The evidence of an explanation: what each component decides, by its own functions, from the collected state."""

@@ -1,0 +1,71 @@
+"""Evidence about one namespace: the decisions of all components, from one state, at one time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from trellis.base.errors import InvalidInput
+from trellis.base.names import suggest_name
+from trellis.core.cluster.owners import TargetRef
+from trellis.core.cluster.state import ClusterState
+from trellis.core.cluster.store import BY_NAMESPACE, Snapshot
+from trellis.core.explain.component_decisions.hvpa_plans import HvpaEvidence, run_hvpa_controller
+from trellis.core.explain.component_decisions.new_pods import NewPodEvidence, admit_new_pods
+from trellis.core.explain.component_decisions.recommendations import RecommendationEvidence, run_recommender
+from trellis.core.explain.component_decisions.resize_plans import ResizeEvidence, run_updater
+from trellis.core.explain.component_decisions.settings import CollectedSettings
+
+
+class Evidence(msgspec.Struct, frozen=True):
+    """What was known, and what was decided. An explanation says nothing that is not in here."""
+
+    collected: ClusterState
+    components: CollectedSettings
+    namespace: str
+    now: float
+    recommended: RecommendationEvidence
+    updated: ResizeEvidence
+    arrivals: Mapping[TargetRef, NewPodEvidence]
+    scaled: Mapping[str, HvpaEvidence]
+
+
+def build_evidence(
+    collected: ClusterState, namespace: str, components: CollectedSettings | None = None, now: float | None = None
+) -> Evidence:
+    """Ask all of them. Without a time it is that of the collection."""
+    given = components or CollectedSettings()
+    at = collected.time if now is None else now
+    return Evidence(
+        collected,
+        given,
+        namespace,
+        at,
+        run_recommender(collected, namespace, given, at),
+        run_updater(collected, namespace, given, at),
+        admit_new_pods(collected, namespace, given),
+        run_hvpa_controller(collected, namespace, given, at),
+    )
+
+
+def unknown_object_error(what: str, name: str, evidence: Evidence, among: Snapshot) -> InvalidInput:  # type: ignore[type-arg]
+    """That there is no such object, and which may have been meant."""
+    namespace, collected = evidence.namespace, evidence.collected
+    if (namespace, name) in among.rejected:
+        return InvalidInput(name, f"cannot be read: {among.rejected[namespace, name]}")
+    for missing in collected.missing_in(namespace):
+        if missing.what in (what, f"{what} {name}"):
+            return InvalidInput(name, f"is no {what} that can be seen in namespace {namespace}: {missing.why}")
+        if missing.what == "Namespace" and missing.where == namespace:
+            return InvalidInput(namespace, f"is a namespace that cannot be seen: it {missing.why}")
+    names = sorted(each.metadata.name for each in among.by(BY_NAMESPACE, namespace))
+    # Of pods one knows the workload, which their names begin with.
+    guess = suggest_name(name, names) or next((each for each in names if each.startswith(f"{name}-")), None)
+    elsewhere = sorted({namespace for namespace, other in among.objects if other == name})
+    hint = f' (did you mean "{guess}"?)' if guess else ""
+    if elsewhere:
+        hint = f" (there is one in {', '.join(elsewhere)})"
+    elif not guess and not collected.is_whole:
+        hint = " (the dump is cut off)"
+    return InvalidInput(name, f"there is no {what} of that name in namespace {namespace}{hint}")

@@ -1,0 +1,163 @@
+"""Makes the node autoscaler's plans for scale-up and scale-down, from the collected state.
+
+What it remembers from plan to plan is not known here. A node with its mark is taken for one that it is removing, and
+chunks of Buffers for being where a plan would put them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from trellis.api.kinds.buffer import Buffer
+from trellis.api.kube.nodes import Node
+from trellis.api.kube.workloads import DaemonSet
+from trellis.core.cluster.state import ClusterState
+from trellis.core.cluster.store import key_of
+from trellis.core.explain.component_decisions.resize_plans import knows_all_nodes_and_pods
+from trellis.core.explain.component_decisions.settings import CollectedSettings
+from trellis.core.fit import Storage
+from trellis.core.nodes import (
+    ClusterSnapshot,
+    DetailedReason,
+    GroupState,
+    ScaleDownInput,
+    ScaleDownMemory,
+    ScaleDownPlan,
+    ScaleUpMemory,
+    ScaleUpPlan,
+)
+from trellis.core.nodes.node_groups import InstanceState
+from trellis.core.nodes.scale_down.decisions import NODE_NOT_TRIED, NodeDecision, SetTaints
+from trellis.core.nodes.scale_down.memory import NodeRemoval
+from trellis.core.nodes.scale_down.plan import plan_scale_down
+from trellis.core.nodes.scale_down.removal import leaving_since
+from trellis.core.nodes.scale_up.plan import plan_scale_up
+
+
+class KnownNodeGroups(msgspec.Struct, frozen=True):
+    """Groups of nodes as a provider tells of them, and what is wrong with others, by name.
+
+    Without `declared` nobody was found who declares any.
+    """
+
+    states: tuple[GroupState, ...] = ()
+    problems: tuple[tuple[str, DetailedReason], ...] = ()
+    declared: bool = False
+
+
+class NodeEvidence(msgspec.Struct, frozen=True):
+    """All nodes and pods as they were read, and both plans. `view` is what the plan for fewer nodes was made from."""
+
+    snapshot: ClusterSnapshot
+    view: ScaleDownInput
+    down: ScaleDownPlan
+    up: ScaleUpPlan
+    memory: ScaleDownMemory
+    groups: KnownNodeGroups
+    components: CollectedSettings
+    now: float
+
+    def verdict(self, node: str) -> NodeDecision | None:
+        """What is said of a node. One that others came before is tried first instead."""
+        found = _verdict(self.down, node)
+        if found is None or found.said.reason != NODE_NOT_TRIED:
+            return found
+        first = msgspec.structs.replace(self.memory, unneeded={node: self.now})
+        return _verdict(plan_scale_down(self.view, first, self.now, self.components.nodes_down), node)
+
+    def later(self, node: str, at: float) -> NodeDecision | None:
+        """What will be said of a node if nothing happens until then."""
+        plan = plan_scale_down(self.view, self.down.memory, at, self.components.nodes_down)
+        return _verdict(plan, node)
+
+
+def run_node_autoscaler(
+    collected: ClusterState, groups: KnownNodeGroups, components: CollectedSettings, now: float
+) -> NodeEvidence | None:
+    """Both plans; None if not all nodes and pods are known."""
+    if not knows_all_nodes_and_pods(collected):
+        return None
+    storage = build_storage(collected)
+    snapshot = build_node_snapshot(collected, groups, storage, components.expendable_below)
+    seats = plan_scale_up(snapshot, ScaleUpMemory(), now, components.nodes_up).memory.seats
+    view = ScaleDownInput(snapshot, tuple(collected.pdbs), storage, seats)
+    memory = ScaleDownMemory(removals={each.node: each for each in _removals(snapshot, now)})
+    down = plan_scale_down(view, memory, now, components.nodes_down)
+    up = _up(snapshot, down, ScaleUpMemory(seats=seats), components, now)
+    return NodeEvidence(snapshot, view, down, up, memory, groups, components, now)
+
+
+def build_node_snapshot(
+    collected: ClusterState, groups: KnownNodeGroups, storage: Storage, expendable_below: int
+) -> ClusterSnapshot:
+    """All that was collected. Volumes come before the pods that have them."""
+    snapshot = ClusterSnapshot(expendable_below)
+    for each in collected.namespaces:
+        snapshot.put_namespace(each.metadata.name, each.metadata.labels)
+    snapshot.put_storage(storage)
+    for node in collected.nodes:
+        snapshot.put_node(node.metadata.name, node)
+    for pod in collected.pods:
+        snapshot.put_pod(key_of(pod), pod)
+    for buffer in collected.buffers:
+        snapshot.put_buffer(key_of(buffer), with_uid(buffer))
+    for daemon_set in collected.workloads[DaemonSet.__name__]:
+        if isinstance(daemon_set, DaemonSet):
+            snapshot.put_daemon_set(key_of(daemon_set), daemon_set)
+    snapshot.put_groups(groups.states)
+    return snapshot
+
+
+def with_uid(buffer: Buffer) -> Buffer:
+    """A Buffer with a UID, by which its chunks are known: its name, where it was collected without one."""
+    if buffer.metadata.uid:
+        return buffer
+    metadata = msgspec.structs.replace(buffer.metadata, uid="/".join(key_of(buffer)))
+    return msgspec.structs.replace(buffer, metadata=metadata)
+
+
+def build_storage(collected: ClusterState) -> Storage:
+    """All claims, volumes and classes."""
+    return Storage(
+        claims=collected.claims.objects,
+        volumes={each.metadata.name: each for each in collected.volumes},
+        classes={each.metadata.name: each for each in collected.storage_classes},
+    )
+
+
+def _removals(snapshot: ClusterSnapshot, now: float) -> Iterator[NodeRemoval]:
+    """The removals that nodes with a mark may be part of, as if all pods on them had been there from the start."""
+    for name, node in snapshot.nodes.items():
+        since, known = leaving_since(node), snapshot.ties.instances.get(name)
+        if since is None or known is None or known[1].state is InstanceState.LEAVING:
+            continue
+        here = [each.pod.metadata.uid for each in snapshot.on(name).values() if not each.is_fixed]
+        pods = frozenset(here)
+        group, instance = known
+        began = min(since, now)
+        yield NodeRemoval(
+            name, node.metadata.uid, group, instance.id, began, now, pods, bool(pods), len(pods), marked=began
+        )
+
+
+def _up(
+    snapshot: ClusterSnapshot, down: ScaleDownPlan, memory: ScaleUpMemory, components: CollectedSettings, now: float
+) -> ScaleUpPlan:
+    """The plan for more nodes, which counts on those that are kept after all; the snapshot is as before afterwards."""
+    before: dict[str, Node] = {}
+    for each in down.actions:
+        if isinstance(each, SetTaints):
+            node = before[each.node] = snapshot.nodes[each.node]
+            spec = msgspec.structs.replace(node.spec, taints=each.taints)
+            snapshot.put_node(each.node, msgspec.structs.replace(node, spec=spec))
+    try:
+        return plan_scale_up(snapshot, memory, now, components.nodes_up)
+    finally:
+        for name, node in before.items():
+            snapshot.put_node(name, node)
+
+
+def _verdict(plan: ScaleDownPlan, node: str) -> NodeDecision | None:
+    return next((each for each in plan.nodes if each.node == node), None)

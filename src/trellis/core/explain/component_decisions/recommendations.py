@@ -1,0 +1,135 @@
+"""Runs a pass of the recommender over the VPAs of one namespace, from the collected state, with a trace.
+
+History comes from checkpoints, as after a restart. Where a VPA has none, series that were collected take their place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from trellis.api.kube.observed_pods import ObservedPod
+from trellis.api.resolve import resolve_vpa
+from trellis.base.errors import InvalidCheckpoint
+from trellis.core.cluster.oom_kills import find_oom_kills, read_eviction
+from trellis.core.cluster.state import ClusterState
+from trellis.core.cluster.store import BY_NAMESPACE, ObjectStore, index_by_namespace, key_of
+from trellis.core.explain.component_decisions.settings import CollectedSettings
+from trellis.core.recommend.engine import PendingHistory, RecommenderEngine, RecommenderScope
+from trellis.core.recommend.explanations import LastPass, TargetTrace
+from trellis.core.recommend.registry import build_recommenders, built_in_recommenders
+from trellis.core.recommend.state.governance import (
+    NamespaceGovernance,
+    build_governance,
+    build_owners,
+    select_namespace,
+)
+from trellis.core.recommend.state.snapshot import PodOomKill, RecommenderSnapshot, SnapshotChanges
+from trellis.core.usage.checkpoints.format import KEPT_FROM_ANNOTATION, SavedRow, read_checkpoint
+from trellis.core.usage.columns import RowKey
+from trellis.core.usage.samples import Samples
+from trellis.core.usage.view import RowsView
+
+_PENDING: Final = "Pending"
+
+
+class RecommendationEvidence(msgspec.Struct, frozen=True):
+    """What a pass decided, how amounts came about, and what it went by.
+
+    `elsewhere` are the recommenders that VPAs name and nobody here can ask. `unread` is what is wrong with checkpoints,
+    by their names; `checkpointed` are the rows whose history came from one.
+    """
+
+    last: LastPass
+    trace: TargetTrace
+    view: RowsView
+    roster: NamespaceGovernance
+    elsewhere: frozenset[str]
+    checkpointed: frozenset[RowKey]
+    unread: Mapping[str, str]
+
+
+def run_recommender(
+    collected: ClusterState, namespace: str, components: CollectedSettings, now: float
+) -> RecommendationEvidence:
+    """One pass over the VPAs of a namespace."""
+    wanted = {resolve_vpa(vpa).recommender for vpa in collected.vpas.by(BY_NAMESPACE, namespace)}
+    known = built_in_recommenders(components.estimates).keys() | set(components.names)
+    names = sorted(known)
+    recommenders = build_recommenders(names, components.estimates, components.presets)
+    knowledge = RecommenderEngine(components.usage, components.pipeline, recommenders, components.gates)
+    knowledge.can_boost = collected.about.resizes_pods
+    seen = _seen(collected, namespace)
+    knowledge.load_vpas(seen, RecommenderScope(frozenset(names), namespace), all_of_them=True)
+    saved, unread = _saved(collected, namespace, now)
+    refused = knowledge.restore(saved, now, stored=True)
+    knowledge.load_pods(seen, collected.scales, PendingHistory(), now)
+    roster = build_governance(*select_namespace(seen, namespace), build_owners(seen, collected.scales))
+    checkpointed = frozenset(row.key for row in saved if row.key not in refused)
+    for samples in _samples(collected, namespace, roster, {key.vpa for key in checkpointed}):
+        knowledge.take_in(samples, (), now)
+    knowledge.take_in(_usage(collected), seen.news.kills, now)
+    trace = TargetTrace()
+    result = knowledge.recommend(now, trace)
+    return RecommendationEvidence(
+        knowledge.published(result, (), now),
+        trace,
+        knowledge.model.view(),
+        roster,
+        frozenset(wanted - known),
+        checkpointed,
+        unread | {f"{key.vpa}-{key.container}": str(error) for key, error in refused.items()},
+    )
+
+
+def _seen(collected: ClusterState, namespace: str) -> RecommenderSnapshot:
+    """The namespace as the recommender watches it: pods that run nothing yet are not looked at."""
+    there = [each for each in collected.observed_pods.by(BY_NAMESPACE, namespace) if each.status.phase != _PENDING]
+    pods: ObjectStore[ObservedPod] = ObjectStore({BY_NAMESPACE: index_by_namespace})
+    for pod in there:
+        pods.put(key_of(pod), pod)
+    snapshot = pods.snapshot()
+    kills = [PodOomKill(kill, pod) for pod in there for kill in find_oom_kills(None, pod)]
+    kills += [
+        PodOomKill(kill, snapshot.get(kill.namespace, kill.pod))
+        for event in collected.events.by(BY_NAMESPACE, namespace)
+        for kill in read_eviction(event)
+    ]
+    news = SnapshotChanges(namespaces=frozenset({namespace}), kills=tuple(kills))
+    return RecommenderSnapshot(collected.vpas, snapshot, collected.hvpas, collected.workloads, news)
+
+
+def _saved(collected: ClusterState, namespace: str, now: float) -> tuple[list[SavedRow], dict[str, str]]:
+    found: list[SavedRow] = []
+    unread: dict[str, str] = {}
+    for checkpoint in collected.checkpoints.by(BY_NAMESPACE, namespace):
+        if KEPT_FROM_ANNOTATION in checkpoint.metadata.annotations:
+            continue
+        try:
+            found.append(read_checkpoint(checkpoint, now))
+        except InvalidCheckpoint as error:
+            unread[checkpoint.metadata.name] = str(error)
+    rejected = collected.checkpoints.rejected.items()
+    return found, unread | {name: why for (where, name), why in rejected if where == namespace}
+
+
+def _usage(collected: ClusterState) -> Samples:
+    usage = collected.usage
+    return Samples(usage.namespaces, usage.pods, usage.containers, usage.times, usage.cpu, usage.memory)
+
+
+def _samples(
+    collected: ClusterState, namespace: str, roster: NamespaceGovernance, with_checkpoints: set[str]
+) -> Iterator[Samples]:
+    """Series of pods whose VPA has no checkpoint: what is in both would count twice."""
+    for each in collected.history:
+        governor = roster.governance.governor.get(each.pod) if each.namespace == namespace else None
+        if governor is None or governor in with_checkpoints or not len(each):
+            continue
+        # The newest sample is among what is used now, unless it is newer than that.
+        order = np.argsort(each.times, kind="stable")
+        names = ([namespace] * len(each), [each.pod] * len(each), [each.container] * len(each))
+        yield Samples(*names, each.times[order], each.cpu[order], each.memory[order])

@@ -1,0 +1,251 @@
+"""Counterfactuals: what would have to change for another decision about a pod.
+
+A table: for each reason of a decision, the changes that would lead to another one, by a code, with their figures. A
+decision that acts, or that waits for nothing but time, needs no entry: its next look says when.
+
+For pods that the minimum of replicas holds back, the plan itself is made again with other settings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from enum import StrEnum
+from typing import Final, TypeAlias
+
+import msgspec
+
+from trellis.api.resolve import UpdateMode
+from trellis.core.boost import phases as boosts
+from trellis.core.explain.component_decisions.settings import CollectedSettings
+from trellis.core.explain.explanation.document import CounterfactualPart
+from trellis.core.explain.explanation.values import format_timestamp
+from trellis.core.resize import (
+    actuation_requirements,
+    admission_lease,
+    candidates,
+    disruption_budget,
+    disruption_order,
+    eligibility,
+    freeze,
+)
+from trellis.core.resize.in_place import decision_table
+from trellis.core.resize.in_place.decision_table import DecisionKind
+from trellis.core.resize.plan import plan_updates
+from trellis.core.resize.planner import PlanResult
+from trellis.core.resize.pod_decisions import PodDecision
+from trellis.core.resize.settings import UpdateSettings
+from trellis.core.resize.state import attempts, eviction_loops
+from trellis.core.resize.view import PodView, WorkloadView
+
+# The setting `skip_disruption_budget`, as the updater's users know it.
+SKIP_BUDGET_FLAG: Final = "--in-place-skip-disruption-budget"
+
+
+def find_mode_with_skipped_budget(view: WorkloadView, now: float, settings: UpdateSettings) -> UpdateMode | None:
+    """The mode in which pods of the view are resized once the flag is set; None if the flag does not help.
+
+    It is the mode of the object, unless that never resizes.
+    """
+    if settings.skip_disruption_budget:
+        return None
+    governor = view.governor
+    mode = UpdateMode.IN_PLACE_OR_RECREATE if governor.vpa.mode is UpdateMode.RECREATE else governor.vpa.mode
+    changed = msgspec.structs.replace(governor, vpa=msgspec.structs.replace(governor.vpa, mode=mode))
+    free = msgspec.structs.replace(settings, skip_disruption_budget=True)
+    made = plan_updates(msgspec.structs.replace(view, governor=changed), now, free)
+    return mode if any(verdict.way is DecisionKind.RESIZE for verdict in made.verdicts) else None
+
+
+class CounterfactualCode(StrEnum):
+    """What would have to be otherwise."""
+
+    FREEZE_LIFTED = "FreezeLifted"
+    POD_READY = "PodReady"
+    TIME_PASSED = "TimePassed"
+    MODE_CHANGED = "ModeChanged"
+    GATE_ON = "GateOn"
+    SERVER_RESIZES = "ServerResizes"
+    CONTROLLER_THERE = "ControllerThere"
+    NODE_ASSIGNED = "NodeAssigned"
+    POD_STARTED = "PodStarted"
+    RECOMMENDATION_PUBLISHED = "RecommendationPublished"
+    RECOMMENDATION_CHANGED = "RecommendationChanged"
+    OUTSIDE_BOUNDS = "OutsideBounds"
+    DIFFERENCE_LARGER = "DifferenceLarger"
+    REPLICAS_ADDED = "ReplicasAdded"
+    BUDGET_SKIPPED = "BudgetSkipped"
+    OTHERS_READY = "OthersReady"
+    BUDGET_RAISED = "BudgetRaised"
+    ADMISSION_THERE = "AdmissionThere"
+    REQUIREMENTS_MET = "RequirementsMet"
+    HPA_CHANGED = "HpaChanged"
+    ROOM_MADE = "RoomMade"
+    NODE_ANSWERED = "NodeAnswered"
+    CONTAINERS_RUN = "ContainersRun"
+
+
+class _DecisionCase(msgspec.Struct, frozen=True):
+    verdict: PodDecision
+    planned: PlanResult
+    pod: PodView
+    components: CollectedSettings
+    now: float
+
+    def until(self, turn: CounterfactualCode = CounterfactualCode.TIME_PASSED) -> CounterfactualPart:
+        """At the next look, if one is known."""
+        return CounterfactualPart(
+            turn.value, {"at": format_timestamp(self.verdict.look)} if self.verdict.look is not None else {}
+        )
+
+
+_CounterfactualRule: TypeAlias = Callable[[_DecisionCase], Iterator[CounterfactualPart]]
+
+
+def find_counterfactuals(
+    verdict: PodDecision, planned: PlanResult, pod: PodView, components: CollectedSettings, now: float
+) -> tuple[CounterfactualPart, ...]:
+    """What would have to change, the likeliest first."""
+    say = _TABLE.get(verdict.reason.code)
+    return tuple(say(_DecisionCase(verdict, planned, pod, components, now))) if say is not None else ()
+
+
+def _plain(*turns_: CounterfactualCode) -> _CounterfactualRule:
+    return lambda _case: (CounterfactualPart(turn.value) for turn in turns_)
+
+
+def _frozen(case: _DecisionCase) -> Iterator[CounterfactualPart]:
+    freeze = case.planned.gathered.frozen
+    if freeze is not None:
+        yield CounterfactualPart(
+            CounterfactualCode.FREEZE_LIFTED.value, {"by": freeze.by, "where": freeze.where.value, "why": freeze.why}
+        )
+
+
+def _timely(case: _DecisionCase) -> Iterator[CounterfactualPart]:
+    yield case.until()
+
+
+def _ready(case: _DecisionCase) -> Iterator[CounterfactualPart]:
+    yield CounterfactualPart(CounterfactualCode.POD_READY.value)
+    if case.verdict.look is not None:
+        yield case.until()
+
+
+def _mode(case: _DecisionCase) -> Iterator[CounterfactualPart]:
+    yield CounterfactualPart(
+        CounterfactualCode.MODE_CHANGED.value, {"mode": str(case.planned.gathered.governor.vpa.mode)}
+    )
+
+
+def _young(case: _DecisionCase) -> Iterator[CounterfactualPart]:
+    if case.verdict.look is not None:
+        yield case.until()
+    yield CounterfactualPart(CounterfactualCode.OUTSIDE_BOUNDS.value)
+
+
+def _small(case: _DecisionCase) -> Iterator[CounterfactualPart]:
+    threshold = case.components.updates.update_threshold
+    yield CounterfactualPart(
+        CounterfactualCode.DIFFERENCE_LARGER.value, {"difference": case.verdict.apart, "threshold": threshold}
+    )
+    yield CounterfactualPart(CounterfactualCode.OUTSIDE_BOUNDS.value)
+
+
+def _few(case: _DecisionCase) -> Iterator[CounterfactualPart]:
+    found = case.verdict.budget
+    if found is not None:
+        values = {"living": float(found.living), "minimum": float(found.minimum)}
+        yield CounterfactualPart(CounterfactualCode.REPLICAS_ADDED.value, values)
+    gathered = case.planned.gathered
+    # What the flag exempts waits for no other pod, so that the others have no say.
+    alone = WorkloadView(gathered.governor, (case.pod,), gathered.configured, gathered.limits, hpa=gathered.hpa)
+    mode = find_mode_with_skipped_budget(alone, case.now, case.components.updates)
+    if mode is not None:
+        another = {"mode": mode.value} if mode is not gathered.governor.vpa.mode else {}
+        yield CounterfactualPart(CounterfactualCode.BUDGET_SKIPPED.value, {"flag": SKIP_BUDGET_FLAG, **another})
+
+
+def _tolerance(case: _DecisionCase) -> Iterator[CounterfactualPart]:
+    found = case.verdict.budget
+    if found is not None:
+        least = float(found.configured - found.tolerated)
+        yield CounterfactualPart(CounterfactualCode.OTHERS_READY.value, {"ready": float(found.ready), "least": least})
+
+
+def _hourly(case: _DecisionCase) -> Iterator[CounterfactualPart]:
+    yield case.until()
+    updates = case.components.updates
+    values = {"perHour": updates.hourly, "perHourInNamespace": updates.namespace_hourly}
+    yield CounterfactualPart(
+        CounterfactualCode.BUDGET_RAISED.value, {name: float(value) for name, value in values.items() if value}
+    )
+
+
+def _required(case: _DecisionCase) -> Iterator[CounterfactualPart]:
+    for each in case.planned.gathered.governor.vpa.requirements:
+        values = {"resources": ",".join(sorted(each.resources)), "change": each.change.value}
+        yield CounterfactualPart(CounterfactualCode.REQUIREMENTS_MET.value, values)
+
+
+def _hpa(case: _DecisionCase) -> Iterator[CounterfactualPart]:
+    yield CounterfactualPart(
+        CounterfactualCode.HPA_CHANGED.value, {"resources": ",".join(sorted(case.planned.gathered.hpa))}
+    )
+
+
+def _admission(case: _DecisionCase) -> Iterator[CounterfactualPart]:
+    namespace, name = case.components.admission_lease
+    yield CounterfactualPart(CounterfactualCode.ADMISSION_THERE.value, {"lease": f"{namespace}/{name}"})
+
+
+def _node(case: _DecisionCase) -> Iterator[CounterfactualPart]:
+    yield CounterfactualPart(CounterfactualCode.NODE_ANSWERED.value, {"node": case.pod.node})
+    if case.verdict.look is not None:
+        yield case.until()
+
+
+def _down(case: _DecisionCase) -> Iterator[CounterfactualPart]:
+    yield CounterfactualPart(
+        CounterfactualCode.CONTAINERS_RUN.value, {"containers": ",".join(case.pod.downtime.containers)}
+    )
+    if case.verdict.look is not None:
+        yield case.until()
+
+
+_TABLE: Final[dict[str, _CounterfactualRule]] = {
+    freeze.FROZEN.code: _frozen,
+    boosts.BOOST_UNTIL_READY.code: _ready,
+    boosts.BOOST_UNTIL_DURATION.code: _timely,
+    boosts.BOOST_WITHOUT_POLICY.code: _timely,
+    boosts.BOOST_GATE_OFF.code: _plain(CounterfactualCode.GATE_ON),
+    candidates.MODE_LEAVES_PODS.code: _mode,
+    candidates.IN_PLACE_GATE_OFF.code: _plain(CounterfactualCode.GATE_ON),
+    candidates.IN_PLACE_NOT_SERVED.code: _plain(CounterfactualCode.SERVER_RESIZES),
+    candidates.NO_CONTROLLER.code: _plain(CounterfactualCode.CONTROLLER_THERE),
+    candidates.POD_WITHOUT_NODE.code: _plain(CounterfactualCode.NODE_ASSIGNED),
+    candidates.POD_PENDING.code: _plain(CounterfactualCode.POD_STARTED),
+    candidates.HELD_FOR_HPA.code: _hpa,
+    eligibility.NOTHING_RECOMMENDED.code: _plain(CounterfactualCode.RECOMMENDATION_PUBLISHED),
+    eligibility.SIZE_AS_RECOMMENDED.code: _plain(CounterfactualCode.RECOMMENDATION_CHANGED),
+    eligibility.POD_TOO_YOUNG.code: _young,
+    eligibility.CHANGE_TOO_SMALL.code: _small,
+    disruption_budget.TOO_FEW_REPLICAS.code: _few,
+    disruption_budget.TOLERANCE_USED_UP.code: _tolerance,
+    disruption_budget.HOURLY_BUDGET_USED_UP.code: _hourly,
+    attempts.BACKING_OFF.code: _timely,
+    eviction_loops.EVICTION_LOOP.code: _admission,
+    admission_lease.ADMISSION_ABSENT.code: _admission,
+    actuation_requirements.REQUIREMENTS_FORBID_EVICTION.code: _required,
+    actuation_requirements.REQUIREMENTS_FORBID_RESIZE.code: _required,
+    disruption_order.WOULD_NOT_FIT.code: _plain(
+        CounterfactualCode.ROOM_MADE, CounterfactualCode.RECOMMENDATION_CHANGED
+    ),
+    decision_table.RESIZE_UNDER_WAY.code: _node,
+    decision_table.RESIZE_DEFERRED.code: _node,
+    decision_table.RESIZE_FAILING.code: _node,
+    decision_table.CONTAINER_DOWN.code: _down,
+    decision_table.RESIZE_INFEASIBLE.code: _plain(CounterfactualCode.RECOMMENDATION_CHANGED),
+    decision_table.RESIZE_REFUSED.code: _plain(CounterfactualCode.RECOMMENDATION_CHANGED),
+    decision_table.NOT_POSSIBLE_IN_PLACE.code: _mode,
+    decision_table.AS_NEAR_AS_POSSIBLE.code: _plain(CounterfactualCode.RECOMMENDATION_CHANGED),
+}

@@ -1,0 +1,189 @@
+"""An explanation of one object, and its parts about VPAs, pods and containers: codes, amounts and times.
+
+Reports make sentences of them. Amounts are quantities as Kubernetes writes them, and times are RFC 3339. The fields
+are part of the interface: they are what `--json` prints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from trellis.base.reasons import Reason
+from trellis.core.explain.explanation.buffer import BufferPart
+from trellis.core.explain.explanation.hvpa import HvpaPart
+from trellis.core.explain.explanation.node import NodePart, PlacementPart
+from trellis.core.explain.explanation.values import ExplanationPart, QuantityTexts
+
+
+class AmountChangePart(ExplanationPart, frozen=True):
+    """Something that made another amount of one; without `before` there was none, without `after` there is none."""
+
+    resource: str
+    reason: Reason
+    before: str = ""
+    after: str = ""
+
+
+class UsageCurvePart(ExplanationPart, frozen=True):
+    """What was used of a resource, as some numbers to draw.
+
+    `source` says what they are: `series` and `hours` are usage over time from `since` to `until`, in cores or bytes,
+    null where nothing is known; `histogram` is how much of the samples' weight lies in even parts of what lies between
+    `least` and `most`, which are quantities in any case.
+    """
+
+    resource: str
+    source: str
+    values: tuple[float | None, ...]
+    least: str
+    most: str
+    since: str = ""
+    until: str = ""
+
+
+class ContainerRecommendationPart(ExplanationPart, frozen=True):
+    """A container of a VPA. `decided` is what a pass of the recommender decided about it, in the recommender's words.
+
+    `history` says where its usage comes from: a `checkpoint`, collected `series`, or what is used `now` alone.
+    """
+
+    name: str
+    decided: Mapping[str, Any]
+    steps: tuple[AmountChangePart, ...] = ()
+    usage: tuple[UsageCurvePart, ...] = ()
+    history: str = ""
+
+
+class CounterfactualPart(ExplanationPart, frozen=True):
+    """Something that would have to change for another verdict, by a code of ours, and the figures that go with it."""
+
+    code: str
+    values: Mapping[str, str | float | None] = {}
+
+
+class BoostPart(ExplanationPart, frozen=True):
+    """The boost of a container: where it stands and why, when it is over if that is known, and what it had before."""
+
+    container: str
+    phase: str
+    reason: Reason
+    until: str = ""
+    before: Mapping[str, QuantityTexts] = {}
+
+
+class ContainerSizePart(ExplanationPart, frozen=True):
+    """A container of a pod: what it requests, what it should, and what lies between the recommendation and that."""
+
+    container: str
+    requests: QuantityTexts
+    targets: QuantityTexts = {}
+    steps: tuple[AmountChangePart, ...] = ()
+
+
+class DisruptionBudgetPart(ExplanationPart, frozen=True):
+    """Where the disruption budget of a pod's controller stands, if it was refused its turn for it."""
+
+    configured: int
+    living: int
+    ready: int
+    tolerated: int
+    minimum: int
+
+
+class PodPart(ExplanationPart, frozen=True):
+    """A pod: the verdict on it, what would have to change for another, and when it is looked at again.
+
+    `need` is why it should change, and `difference` how far its requests are off, as a share of them.
+    """
+
+    name: str
+    by: str
+    way: str
+    reason: Reason
+    node: str = ""
+    details: str = ""
+    need: Reason | None = None
+    difference: float = 0.0
+    warnings: tuple[Reason, ...] = ()
+    next_look: str = ""
+    containers: tuple[ContainerSizePart, ...] = ()
+    otherwise: tuple[CounterfactualPart, ...] = ()
+    boosts: tuple[BoostPart, ...] = ()
+    budget: DisruptionBudgetPart | None = None
+
+
+class NewPodPart(ExplanationPart, frozen=True):
+    """What a new pod of a workload would get now: the verdict, and the account of it as the annotation has it."""
+
+    workload: str
+    reason: Reason
+    warnings: tuple[str, ...] = ()
+    account: Mapping[str, Any] = {}
+
+
+class InfluencePart(ExplanationPart, frozen=True):
+    """Something else that has a say: an object by kind and name, and what there is to know about it."""
+
+    kind: str
+    name: str
+    values: Mapping[str, Any] = {}
+
+
+class MissingEvidencePart(ExplanationPart, frozen=True):
+    """What could not be seen, and so is not part of the answer."""
+
+    reason: Reason
+    details: str = ""
+
+
+class EventPart(ExplanationPart, frozen=True):
+    """An Event about the object or one of its pods."""
+
+    time: str
+    about: str
+    reason: str
+    message: str
+    count: int = 1
+
+
+class VpaPart(ExplanationPart, frozen=True):
+    """A VPA: what it is about, what it means, and what the recommender says of it."""
+
+    name: str
+    target: str
+    mode: str
+    recommender: str
+    pods: int = 0
+    is_answered: bool = True
+    conditions: tuple[Mapping[str, Any], ...] = ()
+    stored_conditions: tuple[Mapping[str, Any], ...] = ()
+    problem: str = ""
+    rivals: tuple[str, ...] = ()
+    parameters: Mapping[str, Any] = {}
+    failure: str = ""
+    shadows_not_running: tuple[str, ...] = ()
+
+
+class ObjectExplanation(ExplanationPart, frozen=True):
+    """The answer about one VPA, Hvpa, Buffer, node, pod or recommendation.
+
+    `placing` is what is found for a Buffer, or for a pod that waits, where groups of nodes are known.
+    """
+
+    kind: str
+    namespace: str
+    name: str
+    time: str
+    vpa: VpaPart | None = None
+    hvpa: HvpaPart | None = None
+    buffer: BufferPart | None = None
+    node: NodePart | None = None
+    placing: PlacementPart | None = None
+    containers: tuple[ContainerRecommendationPart, ...] = ()
+    pods: tuple[PodPart, ...] = ()
+    new_pods: tuple[NewPodPart, ...] = ()
+    says: tuple[InfluencePart, ...] = ()
+    events: tuple[EventPart, ...] = ()
+    unseen: tuple[MissingEvidencePart, ...] = ()
+    partial: bool = False

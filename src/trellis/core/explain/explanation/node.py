@@ -1,0 +1,99 @@
+"""Parts about a node, and about the placement of pods and chunks without one, with the figures behind decisions.
+
+Amounts are quantities, and times are RFC 3339.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from trellis.base.reasons import Reason
+from trellis.core.explain.explanation.values import ExplanationPart, ObstaclePart, QuantityTexts, ReasonPart
+
+
+class NodeGroupPart(ExplanationPart, frozen=True):
+    """The group of a node: how many instances it has been asked for, and how many it may have.
+
+    `state` is how far the node's own instance is, and `since` when it got there.
+    """
+
+    name: str
+    state: str
+    since: str = ""
+    size: int = 0
+    least: int = 0
+    most: int = 0
+    hourly: float = 0.0
+
+
+class ResourceSharePart(ExplanationPart, frozen=True):
+    """How much of a resource the pods on a node ask for, and how much it offers."""
+
+    resource: str
+    asked: str
+    offered: str
+
+
+class NodePodPart(ExplanationPart, frozen=True):
+    """A pod on a node. Its `fate`, should the node go, is to be `moved` or to `stay`; or it is `fixed` or `going`.
+
+    `fixed` are pods that belong to their node, `going` those that are deleted already. `held` says what forbids that it
+    is moved now.
+    """
+
+    namespace: str
+    name: str
+    fate: str
+    requests: QuantityTexts = {}
+    held: ReasonPart | None = None
+
+
+class NodePart(ExplanationPart, frozen=True):
+    """A node. `outcome` is `Kept`, `Unneeded` or `Leaving`, and empty if not enough is known for a verdict.
+
+    `used` is the largest share that is asked for of anything; up to `threshold` a node is underused. `since` is since
+    when it is not needed or on its way out, `next_look` when the verdict may be another, and `then` what is said by
+    then if nothing else happens. `chunks` has how many chunks of which Buffers have their room here.
+    """
+
+    name: str
+    ready: bool = False
+    outcome: str = ""
+    told: ReasonPart | None = None
+    used: float = 0.0
+    threshold: float = 0.0
+    since: str = ""
+    next_look: str = ""
+    then: ReasonPart | None = None
+    group: NodeGroupPart | None = None
+    shares: tuple[ResourceSharePart, ...] = ()
+    tenants: tuple[NodePodPart, ...] = ()
+    chunks: Mapping[str, int] = {}
+
+
+class GroupRefusalPart(ExplanationPart, frozen=True):
+    """Why some groups of nodes cannot help; `resource` says of what their nodes have too little, or which label."""
+
+    reason: Reason
+    groups: tuple[str, ...]
+    resource: str = ""
+
+
+class PlacementPart(ExplanationPart, frozen=True):
+    """What the node autoscaler finds for a Buffer, or for pods that are alike.
+
+    Of `count` so many have room on nodes that are `ready`, by name where that is known (`nodes`), or on nodes that are
+    `coming`; for others nodes of groups are `ordered`; `unplaced` find nothing. `orders` are all nodes that would be
+    ordered now, for whomever. `obstacles` keep them from the nodes that there are.
+    """
+
+    told: ReasonPart
+    count: int
+    ready: int = 0
+    coming: int = 0
+    ordered: Mapping[str, int] = {}
+    unplaced: int = 0
+    nodes: Mapping[str, int] = {}
+    orders: Mapping[str, int] = {}
+    refused: tuple[GroupRefusalPart, ...] = ()
+    obstacles: tuple[ObstaclePart, ...] = ()

@@ -1,0 +1,316 @@
+"""The part about an Hvpa: the count and the size that its plan decides, and what holds steps back.
+
+It tells which edges of the buckets decide the count of the workload, and at which totals the count would be another.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from trellis.api.kinds.hvpa import HvpaStatus
+from trellis.api.kinds.vpa import VerticalPodAutoscaler
+from trellis.api.kube.meta import ObjectMeta
+from trellis.api.registry import HVPA
+from trellis.api.resolve import DEFAULT_RECOMMENDER, resolve_vpa
+from trellis.core.explain.component_decisions.evidence import Evidence
+from trellis.core.explain.component_decisions.hvpa_plans import HvpaEvidence
+from trellis.core.explain.context import format_metric
+from trellis.core.explain.explanation.hvpa import (
+    CountCapacityPart,
+    CountChangePart,
+    DemandPart,
+    HeldStepPart,
+    HpaSourcePart,
+    HvpaContainerPart,
+    HvpaPart,
+    ScaleRequestPart,
+    VpaSourcePart,
+)
+from trellis.core.explain.explanation.values import format_timestamp, format_total, format_totals
+from trellis.core.hvpa import HvpaPlan, HvpaView, ResolvedHvpa
+from trellis.core.hvpa.autoscalers import find_hpa, find_vpa, is_owned_by
+from trellis.core.hvpa.demand.hpa import WISH_UNREAD
+from trellis.core.hvpa.demand.scale import SCALE_WISH
+from trellis.core.hvpa.demand.vpa import VpaTotals, read_vpa_totals
+from trellis.core.hvpa.demand.windows import next_extreme_change
+from trellis.core.hvpa.ladder import Ladder, Ladders, desired_count, limited_resources, next_count
+from trellis.core.hvpa.next_step import current_shape, size_replica
+from trellis.core.hvpa.steps import (
+    MAINTENANCE_WINDOW,
+    STABILIZATION_WINDOW,
+    HeldStep,
+    StepDirection,
+    next_window_change,
+)
+from trellis.core.hvpa.view import sum_containers
+
+# Of each resource; of more counts than these, the nearest to those that matter are told.
+_MOST_COUNTS: Final = 32
+
+
+def build_demand_parts(view: HvpaView, made: HvpaPlan, *, binary: bool) -> Iterator[DemandPart]:
+    """Each resource of which a total is known."""
+    ladders, meaning = view.meaning.ladders, view.meaning.hvpa
+    ways = {"cpu": meaning.cpu, "memory": meaning.memory}
+    has, targets, over = (
+        current_shape(view).totals,
+        sum_containers(view.containers, "target"),
+        limited_resources(ladders, made.totals),
+    )
+    count = made.shape.count
+    floors = compute_lower_edges(ladders, count, meaning.down.overlap_percent)
+    sized: Mapping[str, int] = {}
+    if ladders.configured(count):
+        sized = size_replica(view.meaning, made.totals, targets, count=count, present=made.shape.size)
+    for name, total in made.totals.items():
+        ladder = ladders.by_resource[name]
+        alone = desired_count(ladders, {name: total})
+        below = ladders.below(alone)
+        texts = {
+            "above": ladder.holds(below) if below is not None else None,
+            "kept_above": floors.get(name),
+            "share": -(-total // count),
+            "target": targets.get(name),
+            "size": made.shape.size.get(name),
+            **_bounds(ladders, ladder, count),
+        }
+        asked, by = _asked(made, name)
+        yield DemandPart(
+            resource=name,
+            by=by,
+            asked=format_total(name, asked, binary=binary),
+            total=format_total(name, total, binary=binary),
+            has=format_total(name, has.get(name, 0), binary=binary),
+            count=alone,
+            up_to=format_total(name, ladder.holds(alone), binary=binary),
+            keeps=name in floors and total > floors[name],
+            limited=name in over,
+            held=sized.get(name) != made.shape.size.get(name),
+            sizing=ways[name].value,
+            **{
+                field: format_total(name, amount, binary=binary)
+                for field, amount in texts.items()
+                if amount is not None
+            },
+        )
+
+
+def compute_lower_edges(ladders: Ladders, count: int, overlap_percent: int) -> Mapping[str, int]:
+    """The totals down to which a count is kept; nothing for one that is in no bucket, or that is the lowest."""
+    below = ladders.below(count)
+    if below is None or not ladders.configured(count):
+        return {}
+    return {
+        name: math.floor((100 - overlap_percent) * ladder.edge(below) / 100)
+        for name, ladder in ladders.by_resource.items()
+    }
+
+
+def build_count_change_parts(view: HvpaView, made: HvpaPlan, *, binary: bool) -> Iterator[CountChangePart]:
+    """The next counts, up and down from the decided one. A step that is only held back is no turn."""
+    ladders, count, totals = view.meaning.ladders, made.shape.count, made.totals
+    if not totals or not ladders.configured(count):
+        return
+    above: dict[int, dict[str, int]] = {}
+    for name, total in totals.items():
+        ladder = ladders.by_resource[name]
+        edge = ladder.holds(count)
+        if desired_count(ladders, totals) <= count < ladders.highest and total <= edge:
+            above.setdefault(ladder.count_for(edge + 1), {})[name] = edge
+    for more, edges in sorted(above.items()):
+        yield CountChangePart(more, upwards=True, totals=format_totals(edges, binary=binary))
+    overlap = view.meaning.hvpa.down.overlap_percent
+    floors = {name: edge for name, edge in compute_lower_edges(ladders, count, overlap).items() if name in totals}
+    if floors and any(totals[name] > edge for name, edge in floors.items()):
+        fewer = next_count(ladders, floors, count, overlap)
+        yield CountChangePart(fewer, upwards=False, totals=format_totals(floors, binary=binary))
+
+
+def build_count_capacity_parts(
+    view: HvpaView, made: HvpaPlan, *, binary: bool
+) -> Mapping[str, tuple[CountCapacityPart, ...]]:
+    """What the counts hold, by resource."""
+    ladders = view.meaning.ladders
+    needed = desired_count(ladders, made.totals) if made.totals else made.shape.count
+    counts = _near(ladders, {view.replicas, made.shape.count, needed})
+    return {
+        name: tuple(
+            CountCapacityPart(
+                count,
+                format_total(name, ladder.most_of_count(count), binary=binary),
+                format_total(name, ladder.holds(count), binary=binary),
+            )
+            for count in counts
+        )
+        for name, ladder in ladders.by_resource.items()
+    }
+
+
+def _asked(made: HvpaPlan, resource: str) -> tuple[int, tuple[str, ...]]:
+    """The higher total of the sources, and whose it is; without any, what the plan goes by is of earlier."""
+    told = {"hpa": made.hpa.get(resource), "vpa": made.vpa.get(resource)}
+    given = {who: total for who, total in told.items() if total is not None}
+    most = max(given.values(), default=made.totals[resource])
+    return most, tuple(who for who, total in given.items() if total == most)
+
+
+def _bounds(ladders: Ladders, ladder: Ladder, count: int) -> dict[str, int]:
+    """What a replica may have at a count that is configured."""
+    if not ladders.configured(count):
+        return {}
+    return {"least": ladder.least(count), "most": ladder.most_of_count(count)}
+
+
+def _near(ladders: Ladders, matter: set[int]) -> list[int]:
+    """Configured counts, ascending, as near as possible to those that matter: a bucket may have millions."""
+    around = {
+        count
+        for each in matter
+        for first, last in ladders.ranges
+        for count in range(max(first, each - _MOST_COUNTS), min(last, each + _MOST_COUNTS) + 1)
+    }
+    nearest = sorted(around, key=lambda count: (min(abs(count - each) for each in matter), count))
+    return sorted(nearest[:_MOST_COUNTS])
+
+
+# Said of every wish by a plan that remembers nothing.
+_OF_A_FIRST_LOOK: Final = (WISH_UNREAD,)
+
+
+def build_hvpa_part(evidence: Evidence, scaled: HvpaEvidence) -> HvpaPart:
+    """What is said of an Hvpa."""
+    hvpa, view, made, meaning = scaled.hvpa, scaled.view, scaled.plan, scaled.meaning
+    status = hvpa.status or HvpaStatus()
+    part = HvpaPart(
+        name=hvpa.metadata.name,
+        target=f"{scaled.target.kind} {scaled.target.name}",
+        wish=hvpa.spec.replicas,
+        problem=scaled.problem,
+        problem_details=scaled.details,
+        conditions=tuple(_conditions(status)),
+        stored_blocked=tuple(msgspec.to_builtins(each) for each in status.blocked or ()),
+    )
+    if view is None or made is None or meaning is None:
+        return part
+    binary = meaning.binary
+    return msgspec.structs.replace(
+        part,
+        replicas=view.replicas,
+        pods=view.pods,
+        ready=view.ready,
+        yields=view.yields,
+        rivals=view.rivals,
+        hpa=_hpa(scaled, view, made, binary=binary),
+        vpa=_vpa(scaled, view, binary=binary),
+        wished=_wished(scaled, view, made, binary=binary),
+        verdict=made.verdict.reason,
+        details=made.verdict.details,
+        count=made.shape.count,
+        size=format_totals(made.shape.size, binary=binary),
+        notes=tuple(each for each in made.verdict.notes if each not in _OF_A_FIRST_LOOK),
+        blocked=tuple(_held(each, meaning, made, evidence.now) for each in made.verdict.blocked),
+        demands=tuple(build_demand_parts(view, made, binary=binary)),
+        containers=tuple(_portions(view, made, binary=binary)),
+        turns=tuple(build_count_change_parts(view, made, binary=binary)),
+        rungs=build_count_capacity_parts(view, made, binary=binary),
+        binary=binary,
+        overlap_percent=meaning.hvpa.down.overlap_percent,
+        min_change_percent=meaning.hvpa.down.min_change_percent,
+        next_look=format_timestamp(made.next_look),
+    )
+
+
+def _hpa(scaled: HvpaEvidence, view: HvpaView, made: HvpaPlan, *, binary: bool) -> HpaSourcePart | None:
+    hpa, status = find_hpa(scaled.hvpa, scaled.around.hpas), scaled.hvpa.status
+    if hpa is None or view.hpa is None:
+        return None
+    demand = status.hpa if status is not None else None
+    return HpaSourcePart(
+        name=hpa.metadata.name,
+        owned=is_owned_by(hpa.metadata, scaled.hvpa),
+        owner=_owner(hpa.metadata),
+        totals=format_totals(made.hpa, binary=binary),
+        since=(demand.time or "") if demand is not None else "",
+        ratio=float(view.hpa.ratio) if view.hpa.ratio is not None else None,
+        resources=tuple(sorted(view.hpa.resources)),
+        metrics=tuple(format_metric(each) for each in hpa.spec.metrics),
+        min_replicas=view.hpa.min_replicas,
+        max_replicas=view.hpa.max_replicas,
+    )
+
+
+def _owner(metadata: ObjectMeta) -> str:
+    """The Hvpa that an object belongs to."""
+    controller = metadata.controller
+    return controller.name if controller is not None and controller.kind == HVPA.name else ""
+
+
+def _vpa(scaled: HvpaEvidence, view: HvpaView, *, binary: bool) -> VpaSourcePart | None:
+    vpa = find_vpa(scaled.hvpa, scaled.around.vpas)
+    if vpa is None:
+        return None
+    found = read_vpa_totals(view)
+    return VpaSourcePart(
+        name=vpa.metadata.name,
+        owned=is_owned_by(vpa.metadata, scaled.hvpa),
+        owner=_owner(vpa.metadata),
+        totals=format_totals(found.totals, binary=binary),
+        target=format_totals(sum_containers(view.containers, "target"), binary=binary),
+        held=tuple(found.held),
+        scaled_by=_scaled_by(vpa, view, found),
+    )
+
+
+def _scaled_by(vpa: VerticalPodAutoscaler, view: HvpaView, found: VpaTotals) -> str:
+    """The recommender whose judgement of a pod the totals in the Hvpa's status are scaled by; none if it is ours."""
+    recommender = resolve_vpa(vpa).recommender
+    published = view.totals.keys() & found.totals.keys() - found.held.keys()
+    by_vpa = any(each.total for each in view.containers)
+    return recommender if published and not by_vpa and recommender != DEFAULT_RECOMMENDER else ""
+
+
+def _wished(scaled: HvpaEvidence, view: HvpaView, made: HvpaPlan, *, binary: bool) -> ScaleRequestPart | None:
+    """What was written to the scale, as the status has it: who wrote it is known to the controller alone."""
+    status = scaled.hvpa.status or HvpaStatus()
+    if view.hpa is not None or not made.hpa:
+        return None
+    since = (status.hpa.time or "") if status.hpa is not None else ""
+    said = next((each.message for each in status.conditions or () if each.type == SCALE_WISH.code), "")
+    return ScaleRequestPart(format_totals(made.hpa, binary=binary), since, said)
+
+
+def _held(blocked: HeldStep, meaning: ResolvedHvpa, made: HvpaPlan, now: float) -> HeldStepPart:
+    """A step that is not taken; the windows that it waits for are those that the plan remembers."""
+    until: float | None = None
+    if blocked.reason is MAINTENANCE_WINDOW:
+        until = next_window_change(meaning.hvpa, now)
+    elif blocked.reason is STABILIZATION_WINDOW:
+        memory, hvpa = made.memory, meaning.hvpa
+        windows = [*memory.vpa.values(), *memory.hpa.values()]
+        policy = hvpa.down
+        if blocked.direction is StepDirection.UP:
+            windows, policy = list(memory.low.values()), hvpa.up
+        moments = [next_extreme_change(each, policy.stabilization.total_seconds(), now) for each in windows]
+        until = max((each for each in moments if each is not None), default=None)
+    return HeldStepPart(blocked.direction.value, blocked.reason, blocked.details, format_timestamp(until))
+
+
+def _portions(view: HvpaView, made: HvpaPlan, *, binary: bool) -> Iterator[HvpaContainerPart]:
+    for each in view.containers:
+        yield HvpaContainerPart(
+            each.name,
+            each.scaled,
+            format_totals(each.requests, binary=binary),
+            format_totals(each.target, binary=binary),
+            format_totals(each.published, binary=binary),
+            format_totals(made.containers.get(each.name, {}), binary=binary),
+        )
+
+
+def _conditions(status: HvpaStatus) -> Iterator[dict[str, Any]]:
+    for each in status.conditions or ():
+        yield {"type": each.type, "status": each.status, "reason": each.reason, "message": each.message}

@@ -1,0 +1,205 @@
+"""Evidence that is missing, and so is not part of an explanation.
+
+It is listed because silence would be taken for "nothing".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Final
+
+from trellis.api.registry import BUFFER, HVPA
+from trellis.base.reasons import Reason, Severity
+from trellis.core.cluster.dump_format import NODE_GROUPS, NOT_SERVED, MissingData
+from trellis.core.cluster.state import ClusterState
+from trellis.core.explain.component_decisions.evidence import Evidence
+from trellis.core.explain.component_decisions.node_plans import KnownNodeGroups, NodeEvidence
+from trellis.core.explain.component_decisions.settings import CollectedSettings
+from trellis.core.explain.explanation.document import ContainerRecommendationPart, MissingEvidencePart, PodPart
+from trellis.core.resize.in_place.decision_table import DecisionKind
+
+ATTEMPTS_UNSEEN = Reason(
+    "AttemptsUnseen", "What became of the updater's earlier attempts is known to its process alone, and not looked at."
+)
+SAMPLES_UNSEEN = Reason(
+    "SamplesUnseen",
+    "Usage since the last checkpoint is known to the recommender's process alone, so that it may be ahead.",
+)
+ROOM_UNSEEN = Reason(
+    "RoomUnseen", "Whether a new pod would fit some node is not looked at: not all nodes and pods could be seen."
+)
+ADMISSION_UNSEEN = Reason(
+    "AdmissionUnseen", "Whether somebody sizes new pods could not be seen, and is taken for granted."
+)
+FLAGS_UNSEEN = Reason(
+    "FlagsUnseen", "The flags of a component could not be seen, so that its defaults are taken for granted."
+)
+FLAG_UNREADABLE = Reason(
+    "FlagUnreadable", "A flag of a component could not be read, so that its default stands for it.", Severity.WARNING
+)
+OBJECTS_UNSEEN = Reason("ObjectsUnseen", "Some objects could not be read.", Severity.WARNING)
+DUMP_CUT_OFF = Reason("DumpCutOff", "The dump is cut off: what came after its last line is missing.", Severity.WARNING)
+CHECKPOINT_UNREADABLE = Reason(
+    "CheckpointUnreadable", "A checkpoint could not be read, so that its history is missing.", Severity.WARNING
+)
+RECOMMENDER_ELSEWHERE = Reason(
+    "RecommenderElsewhere",
+    "The recommender that the object names is none that can be asked here: only its status is told.",
+)
+SCALING_UNSEEN = Reason(
+    "ScalingUnseen",
+    "What the Hvpa controller remembers is known to its process alone: here windows begin anew, and no wish is read.",
+)
+TEMPLATE_UNSEEN = Reason(
+    "TemplateUnseen",
+    "What the API server would make of a pod of the template is not asked: it is taken as it is written.",
+)
+TARGET_KINDS_UNSEEN = Reason(
+    "TargetKindsUnseen", "Kinds of targets that other packages know are read by the Buffer controller alone."
+)
+USAGE_UNSEEN = Reason("UsageUnseen", "Nothing is known of what containers use now.", Severity.WARNING)
+
+# Of these, where they are missing, the whole cluster is concerned.
+_ABOUT_COMPONENTS: Final = ("ConfigMap", "Lease", "Deployments of components")
+# Kinds that decide about nodes alone.
+_ABOUT_NODES: Final = frozenset({"PersistentVolumeClaim", "PersistentVolume", "StorageClass", NODE_GROUPS})
+# Kinds without which nothing is missing: where they are not served, there are none.
+_OPTIONAL: Final = (HVPA.name, BUFFER.name)
+_COMPONENTS: Final = ("recommender", "updater", "admission-controller")
+
+
+def find_missing_evidence(
+    evidence: Evidence,
+    containers: tuple[ContainerRecommendationPart, ...],
+    pods: tuple[PodPart, ...],
+    *,
+    verdicts: bool,
+) -> Iterator[MissingEvidencePart]:
+    """All of it, what makes an answer partial first; without `verdicts`, only what concerns recommendations."""
+    collected, recommended = evidence.collected, evidence.recommended
+    yield from find_missing_objects(evidence)
+    for name, why in sorted(recommended.unread.items()):
+        yield MissingEvidencePart(CHECKPOINT_UNREADABLE, f"{name}: {why}")
+    for problem in evidence.components.problems:
+        yield MissingEvidencePart(FLAG_UNREADABLE, problem)
+    if containers and not len(collected.usage) and not collected.history:
+        yield MissingEvidencePart(USAGE_UNSEEN)
+    flagless = [name for name in _COMPONENTS if name not in evidence.components.seen]
+    if flagless:
+        yield MissingEvidencePart(FLAGS_UNSEEN, ", ".join(flagless))
+    if any(each.history == "checkpoint" for each in containers):
+        yield MissingEvidencePart(SAMPLES_UNSEEN)
+    if verdicts and evidence.updated.plans:
+        yield MissingEvidencePart(ATTEMPTS_UNSEEN)
+        if not evidence.updated.rooms and any(pod.way == DecisionKind.EVICT.value for pod in pods):
+            yield MissingEvidencePart(ROOM_UNSEEN)
+        if evidence.updated.sized is None:
+            yield MissingEvidencePart(ADMISSION_UNSEEN)
+
+
+def find_missing_objects(evidence: Evidence, without: Collection[str] = ()) -> Iterator[MissingEvidencePart]:
+    """Objects that are not there, but for kinds that have no say."""
+    if not evidence.collected.is_whole:
+        yield MissingEvidencePart(DUMP_CUT_OFF)
+    for missing in _missing(evidence):
+        kind = missing.what.partition(" ")[0]
+        if kind not in without and kind not in _ABOUT_NODES:
+            yield MissingEvidencePart(OBJECTS_UNSEEN, str(missing))
+
+
+def _missing(evidence: Evidence) -> Iterator[MissingData]:
+    """What is missing of the namespace, and of the components wherever they are."""
+    for each in evidence.collected.missing:
+        if each.why == NOT_SERVED and each.what in _OPTIONAL:
+            continue
+        if each.where in ("", evidence.namespace) or each.what.startswith(_ABOUT_COMPONENTS):
+            yield each
+
+
+def is_partial(unseen: tuple[MissingEvidencePart, ...]) -> bool:
+    """Whether something is missing that should have been there."""
+    return any(each.reason.severity is not Severity.INFO for each in unseen)
+
+
+REMOVALS_UNSEEN = Reason(
+    "RemovalsUnseen",
+    "Since when nodes are not needed, and what failed, is known to the autoscaler's process alone: here it begins now.",
+)
+PLACES_UNSEEN = Reason(
+    "PlacesUnseen",
+    "Where chunks were before, and which groups failed, is known to the autoscaler's process alone: here nothing was.",
+)
+GROUPS_UNSEEN = Reason(
+    "NodeGroupsUnseen", "Nothing that declares groups of nodes was found: every node is taken for one of no group."
+)
+GROUP_UNREADABLE = Reason(
+    "NodeGroupUnreadable", "A group of nodes could not be read, so that it is left out.", Severity.WARNING
+)
+NODES_UNSEEN = Reason(
+    "NodesUnseen", "What becomes of nodes is not told: not all nodes and pods could be seen.", Severity.WARNING
+)
+OBJECT_UNREADABLE = Reason(
+    "ObjectUnreadable", "What an object asks of nodes could not be read, so that it is left out.", Severity.WARNING
+)
+
+_COMPONENT: Final = "nodes"
+_STORAGE: Final = ("PersistentVolumeClaim", "PersistentVolume", "StorageClass")
+# What decides about nodes, wherever it is; what is not served of the first, there is none of.
+_WITH_SAY: Final = (
+    BUFFER.name,
+    "Node",
+    "Pod",
+    "Namespace",
+    "DaemonSet",
+    "PodDisruptionBudget",
+    NODE_GROUPS,
+    "Deployments",
+    *_STORAGE,
+)
+
+
+def find_missing_node_evidence(
+    collected: ClusterState, groups: KnownNodeGroups, components: CollectedSettings, noded: NodeEvidence | None
+) -> Iterator[MissingEvidencePart]:
+    """All of it, for an answer about a node."""
+    if not collected.is_whole:
+        yield MissingEvidencePart(DUMP_CUT_OFF)
+    for missing in collected.missing:
+        is_none = missing.why == NOT_SERVED and missing.what == BUFFER.name
+        if missing.what.partition(" ")[0] in _WITH_SAY and not is_none:
+            yield MissingEvidencePart(OBJECTS_UNSEEN, str(missing))
+    for problem in components.problems:
+        yield MissingEvidencePart(FLAG_UNREADABLE, problem)
+    if noded is None:
+        yield from _of_groups(groups)
+        yield MissingEvidencePart(NODES_UNSEEN)
+    else:
+        yield from _of_plans(noded)
+        yield MissingEvidencePart(REMOVALS_UNSEEN)
+
+
+def find_missing_placement_evidence(
+    collected: ClusterState, noded: NodeEvidence | None
+) -> Iterator[MissingEvidencePart]:
+    """What an answer about whoever wants a node goes without, beside what every answer does."""
+    for missing in collected.missing:
+        if missing.what == NODE_GROUPS or (noded is not None and missing.what.partition(" ")[0] in _STORAGE):
+            yield MissingEvidencePart(OBJECTS_UNSEEN, str(missing))
+    if noded is not None:
+        yield from _of_plans(noded)
+        yield MissingEvidencePart(PLACES_UNSEEN)
+
+
+def _of_plans(noded: NodeEvidence) -> Iterator[MissingEvidencePart]:
+    yield from _of_groups(noded.groups)
+    if _COMPONENT not in noded.components.seen:
+        yield MissingEvidencePart(FLAGS_UNSEEN, _COMPONENT)
+    for (kind, key), said in noded.snapshot.problems.items():
+        yield MissingEvidencePart(OBJECT_UNREADABLE, f"{kind} {'/'.join(key)}: {said}")
+
+
+def _of_groups(groups: KnownNodeGroups) -> Iterator[MissingEvidencePart]:
+    if not groups.declared:
+        yield MissingEvidencePart(GROUPS_UNSEEN)
+    for group, said in groups.problems:
+        yield MissingEvidencePart(GROUP_UNREADABLE, f"{group}: {said}" if group else str(said))

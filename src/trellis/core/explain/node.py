@@ -1,0 +1,155 @@
+"""Explains a node: why it is there, why it is not removed, and which pods and chunks are on it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from trellis.api.kube.nodes import Node
+from trellis.base.errors import InvalidInput
+from trellis.base.names import suggest_name
+from trellis.core.cluster.json_patches import format_resource_amount
+from trellis.core.cluster.state import ClusterState
+from trellis.core.explain.component_decisions.node_plans import KnownNodeGroups, NodeEvidence, run_node_autoscaler
+from trellis.core.explain.component_decisions.settings import CollectedSettings
+from trellis.core.explain.context import find_namespace_events
+from trellis.core.explain.explanation.document import ObjectExplanation
+from trellis.core.explain.explanation.node import NodeGroupPart, NodePart, NodePodPart, ResourceSharePart
+from trellis.core.explain.explanation.values import QuantityTexts, ReasonPart, build_reason_part, format_timestamp
+from trellis.core.explain.missing_evidence import find_missing_node_evidence, is_partial
+from trellis.core.fit import Demand
+from trellis.core.fit.resources import PODS
+from trellis.core.nodes.scale_down.decisions import NODE_UNNEEDED
+from trellis.core.nodes.scale_down.disruption_budgets import DisruptionBudgets
+from trellis.core.nodes.scale_down.drainability import why_not_drainable
+from trellis.core.nodes.settings import ScaleDownSettings
+from trellis.core.nodes.state.pods import PlacedPod
+
+
+def build_node_part(node: Node, noded: NodeEvidence | None) -> NodePart:
+    """What is said of a node; without plans, only what it says itself."""
+    name = node.metadata.name
+    ready = any(each.type == "Ready" and each.status == "True" for each in node.status.conditions)
+    part = NodePart(name, ready)
+    verdict = noded.verdict(name) if noded is not None else None
+    if noded is None or verdict is None:
+        return part
+    later = None
+    if verdict.said.reason == NODE_UNNEEDED and verdict.look is not None:
+        later = noded.later(name, verdict.look)
+    return msgspec.structs.replace(
+        part,
+        outcome=verdict.outcome.value,
+        told=build_reason_part(verdict.said),
+        used=verdict.utilization,
+        threshold=noded.components.nodes_down.scale_down_utilization_threshold,
+        since=format_timestamp(verdict.since),
+        next_look=format_timestamp(verdict.look),
+        then=build_reason_part(later.said) if later is not None else None,
+        group=_group(noded, name),
+        shares=tuple(_shares(noded, name)),
+        tenants=tuple(_pods(noded, name)),
+        chunks=dict(sorted(_chunks(noded, name).items())),
+    )
+
+
+def _group(noded: NodeEvidence, name: str) -> NodeGroupPart | None:
+    known = noded.snapshot.ties.instances.get(name)
+    if known is None:
+        return None
+    state, instance = noded.snapshot.groups[known[0]], known[1]
+    group = state.group
+    since = format_timestamp(instance.since)
+    return NodeGroupPart(
+        group.name, instance.state.value, since, state.target, group.min_size, group.max_size, group.price
+    )
+
+
+def _shares(noded: NodeEvidence, name: str) -> Iterator[ResourceSharePart]:
+    table, used = noded.snapshot.table, noded.snapshot.running.used
+    number = table.find(name)
+    for resource, row in table.resources.items():
+        offered, asked = int(table.allocatable[row, number]), int(used.amounts[row, number])
+        if offered or asked:
+            yield ResourceSharePart(
+                resource, format_resource_amount(resource, asked), format_resource_amount(resource, offered)
+            )
+
+
+def _pods(noded: NodeEvidence, name: str) -> Iterator[NodePodPart]:
+    budgets, settings = DisruptionBudgets(noded.view.budgets), noded.components.nodes_down
+    for (namespace, pod), placed in sorted(noded.snapshot.on(name).items()):
+        fate, held = _fate(placed, budgets, settings)
+        yield NodePodPart(namespace, pod, fate, _requests(placed.demand), held)
+
+
+def _fate(placed: PlacedPod, budgets: DisruptionBudgets, settings: ScaleDownSettings) -> tuple[str, ReasonPart | None]:
+    if placed.is_fixed:
+        return "fixed", None
+    if placed.pod.metadata.deletion_timestamp is not None:
+        return "going", None
+    stays = why_not_drainable(placed, budgets, settings)
+    if stays is not None:
+        return "stay", build_reason_part(stays)
+    refused = budgets.why_not(placed.pod)
+    return "moved", build_reason_part(refused) if refused is not None else None
+
+
+def _chunks(noded: NodeEvidence, name: str) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for verdict in noded.up.buffers:
+        count = verdict.nodes.count(name)
+        if count:
+            found["/".join(verdict.key)] = count
+    return found
+
+
+def _requests(demand: Demand) -> QuantityTexts:
+    return {name: format_resource_amount(name, amount) for name, amount in demand.amounts if name != PODS}
+
+
+NODE_KIND: Final = "node"
+
+# Where a cluster keeps Events about what is in no namespace.
+_EVENTS_IN: Final = "default"
+
+
+def explain_node(
+    collected: ClusterState,
+    name: str,
+    groups: KnownNodeGroups,
+    components: CollectedSettings | None = None,
+    now: float | None = None,
+) -> ObjectExplanation:
+    """All there is to say about a node; raises `InvalidInput` if there is none of that name."""
+    node = collected.nodes.get("", name)
+    if node is None:
+        raise _unknown(collected, name)
+    given, at = components or CollectedSettings(), collected.time if now is None else now
+    noded = run_node_autoscaler(collected, groups, given, at)
+    part = build_node_part(node, noded)
+    unseen = tuple(find_missing_node_evidence(collected, groups, given, noded))
+    return ObjectExplanation(
+        kind=NODE_KIND,
+        namespace="",
+        name=name,
+        time=format_timestamp(at),
+        node=part,
+        events=tuple(find_namespace_events(collected, _EVENTS_IN, {("Node", name)})),
+        unseen=unseen,
+        partial=is_partial(unseen),
+    )
+
+
+def _unknown(collected: ClusterState, name: str) -> InvalidInput:
+    for missing in collected.missing:
+        if missing.what in ("Node", f"Node {name}"):
+            return InvalidInput(name, f"is no Node that can be seen: {missing.why}")
+    if ("", name) in collected.nodes.rejected:
+        return InvalidInput(name, f"cannot be read: {collected.nodes.rejected['', name]}")
+    guess = suggest_name(name, [each.metadata.name for each in collected.nodes])
+    hint = f' (did you mean "{guess}"?)' if guess else "" if collected.is_whole else " (the dump is cut off)"
+    return InvalidInput(name, f"there is no Node of that name{hint}")

@@ -1,0 +1,147 @@
+"""The part about a pod: the updater's decision, with the resources it has and should have, and its boosts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from trellis.api.kube.pods import Pod
+from trellis.base.reasons import Reason
+from trellis.core.admission.decisions import POD_NOT_GOVERNED
+from trellis.core.boost.annotation import read_pre_boost_resources
+from trellis.core.explain.component_decisions.evidence import Evidence
+from trellis.core.explain.counterfactuals import find_counterfactuals
+from trellis.core.explain.explanation.document import (
+    AmountChangePart,
+    BoostPart,
+    ContainerSizePart,
+    DisruptionBudgetPart,
+    PodPart,
+)
+from trellis.core.explain.explanation.values import format_amount, format_amounts, format_timestamp
+from trellis.core.recommend.capping import RecommendedResources
+from trellis.core.resize.in_place.decision_table import DecisionKind
+from trellis.core.resize.planner import PlanResult
+from trellis.core.resize.pod_decisions import PodDecision
+from trellis.core.resize.state.ownership import WorkloadKey
+from trellis.core.resize.view import PodView
+from trellis.core.sizing.sizes import ContainerSize
+
+ONLY_RECOMMENDS = Reason(
+    "OnlyRecommends", "The updater has no say about the pod: the object that governs it only recommends."
+)
+PLAN_FAILED = Reason("PlanFailed", "The updater could not make a plan for the workload, so that it is left alone.")
+
+
+class PlannedPod(msgspec.Struct, frozen=True):
+    """A pod's verdict, and the plan that it stands in."""
+
+    workload: WorkloadKey
+    planned: PlanResult
+    verdict: PodDecision
+
+
+def list_pod_decisions(evidence: Evidence) -> Iterator[PlannedPod]:
+    """All verdicts on the pods of the namespace."""
+    for workload, planned in evidence.updated.plans.items():
+        for verdict in planned.plan.verdicts:
+            yield PlannedPod(workload, planned, verdict)
+
+
+def build_pod_part(evidence: Evidence, found: PlannedPod) -> PodPart:
+    """What is said of a pod that has a verdict."""
+    verdict, planned, updated = found.verdict, found.planned, evidence.updated
+    view = updated.views[verdict.pod.uid]
+    governor = planned.gathered.governor
+    need = verdict.need
+    budget = verdict.budget
+    return PodPart(
+        name=verdict.pod.name,
+        by=f"{governor.kind} {governor.name}" if governor.is_object else "",
+        way=verdict.way.value,
+        reason=verdict.reason,
+        node=view.node,
+        details=verdict.details,
+        need=need.reason if need is not None else None,
+        difference=need.difference if need is not None else verdict.apart,
+        warnings=verdict.warnings,
+        next_look=format_timestamp(verdict.look),
+        containers=tuple(_containers(evidence, view, governor.advice)),
+        otherwise=find_counterfactuals(verdict, planned, view, evidence.components, evidence.now),
+        boosts=tuple(_boosts(evidence, view)),
+        budget=DisruptionBudgetPart(budget.configured, budget.living, budget.ready, budget.tolerated, budget.minimum)
+        if budget is not None
+        else None,
+    )
+
+
+def build_undecided_pod_part(evidence: Evidence, pod: Pod) -> PodPart:
+    """What is said of a pod that no plan is about."""
+    name = pod.metadata.name
+    governor = evidence.recommended.roster.governance.governor.get(name, "")
+    failed = next(
+        (
+            each
+            for each in evidence.updated.plans.values()
+            if each.error is not None and any(one.metadata.name == name for one in each.gathered.pods)
+        ),
+        None,
+    )
+    reason = ONLY_RECOMMENDS if governor else POD_NOT_GOVERNED
+    return PodPart(
+        name=name,
+        by=f"VerticalPodAutoscaler {governor}" if governor else "",
+        way=DecisionKind.LEAVE.value,
+        reason=PLAN_FAILED if failed is not None else reason,
+        node=pod.spec.node_name,
+        details=type(failed.error).__name__ if failed is not None else "",
+        containers=tuple(_as_it_is(PodView.of(pod))),
+    )
+
+
+def _containers(
+    evidence: Evidence, view: PodView, advice: tuple[RecommendedResources, ...]
+) -> Iterator[ContainerSizePart]:
+    size = evidence.updated.sizes[view.ref.uid]
+    recommended = {each.container: each for each in advice}
+    for container in view.in_force.containers:
+        found = size.find(container.name)
+        given = recommended.get(container.name)
+        yield ContainerSizePart(
+            container.name,
+            format_amounts(container.requests),
+            format_amounts(found.requests) if found is not None else {},
+            tuple(_steps(given, found)) if found is not None and given is not None else (),
+        )
+
+
+def _steps(advice: RecommendedResources, size: ContainerSize) -> Iterator[AmountChangePart]:
+    """From the recommendation to the size, a step for each note."""
+    now = dict(advice.target)
+    for note in size.notes:
+        resource, before = note.resource, now.get(note.resource)
+        now[resource] = note.request
+        yield AmountChangePart(
+            resource, note.reason, format_amount(resource, before), format_amount(resource, note.request)
+        )
+
+
+def _boosts(evidence: Evidence, view: PodView) -> Iterator[BoostPart]:
+    memory = read_pre_boost_resources(view.pod.metadata.annotations)
+    for phase in evidence.updated.phases[view.ref.uid].containers:
+        had = memory.get(phase.container)
+        before = {}
+        if had is not None and not had.problem:
+            before = {"requests": format_amounts(had.requests), "limits": format_amounts(had.limits)}
+        yield BoostPart(
+            phase.container,
+            phase.phase.value,
+            phase.reason,
+            format_timestamp(phase.at),
+            {name: amounts for name, amounts in before.items() if amounts},
+        )
+
+
+def _as_it_is(view: PodView) -> Iterator[ContainerSizePart]:
+    return (ContainerSizePart(each.name, format_amounts(each.requests)) for each in view.in_force.containers)

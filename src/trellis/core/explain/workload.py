@@ -1,0 +1,189 @@
+"""Explains a VPA, an Hvpa, a pod, or the recommendation for a container."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from trellis.api.kinds.vpa import VerticalPodAutoscaler
+from trellis.api.kube.pods import Pod
+from trellis.api.registry import HVPA, VPA
+from trellis.base.errors import InvalidInput
+from trellis.base.names import suggest_name
+from trellis.core.cluster.owners import TargetRef
+from trellis.core.cluster.store import BY_NAMESPACE
+from trellis.core.explain.component_decisions.evidence import Evidence, unknown_object_error
+from trellis.core.explain.component_decisions.hvpa_plans import HvpaEvidence
+from trellis.core.explain.component_decisions.node_plans import NodeEvidence
+from trellis.core.explain.context import find_events, find_influences
+from trellis.core.explain.explanation.document import (
+    ContainerRecommendationPart,
+    MissingEvidencePart,
+    NewPodPart,
+    ObjectExplanation,
+    PodPart,
+    VpaPart,
+)
+from trellis.core.explain.explanation.values import format_timestamp
+from trellis.core.explain.hvpa import build_hvpa_part
+from trellis.core.explain.missing_evidence import (
+    FLAGS_UNSEEN,
+    RECOMMENDER_ELSEWHERE,
+    SCALING_UNSEEN,
+    find_missing_evidence,
+    find_missing_placement_evidence,
+    is_partial,
+)
+from trellis.core.explain.placement import explain_pod_placement
+from trellis.core.explain.pod import PlannedPod, build_pod_part, build_undecided_pod_part, list_pod_decisions
+from trellis.core.explain.vpa import build_vpa_part
+from trellis.core.hvpa.autoscalers import find_vpa
+from trellis.core.recommend.state.governance import read_vpa_target
+
+VPA_KIND: Final = "vpa"
+HVPA_KIND: Final = "hvpa"
+POD_KIND: Final = "pod"
+RECOMMENDATION_KIND: Final = "recommendation"
+
+
+def explain_vpa(evidence: Evidence, name: str) -> ObjectExplanation:
+    """All there is to say about a VPA; raises `InvalidInput` if there is none of that name."""
+    vpa = _vpa(evidence, name)
+    part, containers = build_vpa_part(evidence, vpa)
+    target = read_vpa_target(vpa)
+    pods = _pods_of(evidence, name, target)
+    scaled = next((each for each in evidence.scaled.values() if find_vpa(each.hvpa, [vpa]) is not None), None)
+    return _explain_subject(evidence, _ExplanationSubject(VPA_KIND, name, part, containers, pods, target, scaled))
+
+
+def explain_hvpa(evidence: Evidence, name: str) -> ObjectExplanation:
+    """All there is to say about an Hvpa; raises `InvalidInput` if there is none of that name."""
+    scaled = evidence.scaled.get(name)
+    if scaled is None:
+        raise unknown_object_error(HVPA.name, name, evidence, evidence.collected.hvpas)
+    every, own = evidence.collected.pods.by(BY_NAMESPACE, evidence.namespace), frozenset(scaled.pods)
+    pods = [pod for pod in every if pod.metadata.name in own]
+    return _explain_subject(evidence, _ExplanationSubject(HVPA_KIND, name, None, (), pods, scaled.target, scaled))
+
+
+def explain_pod(evidence: Evidence, name: str, noded: NodeEvidence | None = None) -> ObjectExplanation:
+    """All there is to say about a pod, and about the VPA and the Hvpa that govern it.
+
+    `noded` are the plans for nodes, where groups of nodes are known: of interest for a pod that has none.
+    """
+    pod = evidence.collected.pods.get(evidence.namespace, name)
+    if pod is None:
+        raise unknown_object_error("Pod", name, evidence, evidence.collected.pods)
+    governor = evidence.recommended.roster.governance.governor.get(name)
+    vpa = evidence.collected.vpas.get(evidence.namespace, governor) if governor is not None else None
+    part, containers = build_vpa_part(evidence, vpa) if vpa is not None else (None, ())
+    scaled = next((each for each in evidence.scaled.values() if name in each.pods and _sizes(each)), None)
+    target = read_vpa_target(vpa) if vpa is not None else scaled.target if scaled is not None else None
+    explained = _explain_subject(evidence, _ExplanationSubject(POD_KIND, name, part, containers, [pod], target, scaled))
+    if pod.spec.node_name:
+        return explained
+    placing = explain_pod_placement(noded, pod) if noded is not None else None
+    unseen = (*explained.unseen, *find_missing_placement_evidence(evidence.collected, noded))
+    return msgspec.structs.replace(explained, placing=placing, unseen=unseen, partial=is_partial(unseen))
+
+
+def explain_recommendation(evidence: Evidence, name: str, container: str = "") -> ObjectExplanation:
+    """How the recommendation of a VPA comes about: for all of its containers, or for one of them."""
+    vpa = _vpa(evidence, name)
+    part, containers = build_vpa_part(evidence, vpa)
+    if container:
+        chosen = tuple(each for each in containers if each.name == container)
+        if not chosen:
+            guess = suggest_name(container, [each.name for each in containers])
+            hint = f' (did you mean "{guess}"?)' if guess else ""
+            raise InvalidInput(container, f"is no container that {VPA.name} {name} has usage of{hint}")
+        containers = chosen
+    return _explain_subject(evidence, _ExplanationSubject(RECOMMENDATION_KIND, name, part, containers))
+
+
+class _ExplanationSubject(msgspec.Struct, frozen=True):
+    """What the answer is about."""
+
+    kind: str
+    name: str
+    vpa: VpaPart | None
+    containers: tuple[ContainerRecommendationPart, ...]
+    pods: Sequence[Pod] = ()
+    target: TargetRef | None = None
+    scaled: HvpaEvidence | None = None
+
+    @property
+    def has_events(self) -> set[tuple[str, str]]:
+        """The objects, by kind and name, whose Events belong to the answer."""
+        own = {("Pod", pod.metadata.name) for pod in self.pods}
+        own |= {(VPA.name, self.vpa.name)} if self.vpa is not None else set()
+        return own | ({(HVPA.name, self.scaled.hvpa.metadata.name)} if self.scaled is not None else set())
+
+
+def _explain_subject(evidence: Evidence, about: _ExplanationSubject) -> ObjectExplanation:
+    vpa, pods, target = about.vpa, about.pods, about.target
+    parts = tuple(_pod_parts(evidence, pods))
+    unseen = tuple(find_missing_evidence(evidence, about.containers, parts, verdicts=about.kind != RECOMMENDATION_KIND))
+    if about.scaled is not None and about.scaled.plan is not None:
+        unseen = (*unseen, MissingEvidencePart(SCALING_UNSEEN))
+        if "hvpa" not in evidence.components.seen:
+            unseen = (*unseen, MissingEvidencePart(FLAGS_UNSEEN, "hvpa"))
+    if vpa is not None and not vpa.is_answered:
+        unseen = (MissingEvidencePart(RECOMMENDER_ELSEWHERE, vpa.recommender), *unseen)
+    explained = ObjectExplanation(
+        kind=about.kind,
+        namespace=evidence.namespace,
+        name=about.name,
+        time=format_timestamp(evidence.now),
+        vpa=vpa,
+        hvpa=build_hvpa_part(evidence, about.scaled) if about.scaled is not None else None,
+        containers=about.containers,
+        pods=parts,
+        unseen=unseen,
+        partial=is_partial(unseen),
+    )
+    if about.kind == RECOMMENDATION_KIND:
+        return explained
+    return msgspec.structs.replace(
+        explained,
+        new_pods=tuple(_new_pods(evidence, target)),
+        says=tuple(find_influences(evidence, target, pods)),
+        events=tuple(find_events(evidence, about.has_events)),
+    )
+
+
+def _vpa(evidence: Evidence, name: str) -> VerticalPodAutoscaler:
+    found = evidence.collected.vpas.get(evidence.namespace, name)
+    if found is None:
+        raise unknown_object_error(VPA.name, name, evidence, evidence.collected.vpas)
+    return found
+
+
+def _sizes(scaled: HvpaEvidence) -> bool:
+    """Whether an Hvpa has a say about its pods: one that yields has none."""
+    return scaled.view is not None and scaled.view.yields is None
+
+
+def _pods_of(evidence: Evidence, vpa: str, target: TargetRef) -> list[Pod]:
+    """The pods that a VPA governs, and those of its target that something else governs."""
+    governor = evidence.recommended.roster.governance.governor
+    planned = evidence.updated.plans.get((target.namespace, target.kind, target.name))
+    below = {pod.metadata.name for pod in planned.gathered.pods} if planned is not None else set()
+    pods = evidence.collected.pods.by(BY_NAMESPACE, evidence.namespace)
+    return [pod for pod in pods if governor.get(pod.metadata.name) == vpa or pod.metadata.name in below]
+
+
+def _pod_parts(evidence: Evidence, pods: Iterable[Pod]) -> Iterator[PodPart]:
+    verdicts: dict[str, PlannedPod] = {each.verdict.pod.name: each for each in list_pod_decisions(evidence)}
+    for pod in pods:
+        found = verdicts.get(pod.metadata.name)
+        yield build_pod_part(evidence, found) if found is not None else build_undecided_pod_part(evidence, pod)
+
+
+def _new_pods(evidence: Evidence, target: TargetRef | None) -> Iterator[NewPodPart]:
+    arrived = evidence.arrivals.get(target) if target is not None else None
+    if arrived is not None:
+        workload = f"{arrived.target.kind} {arrived.target.name}"
+        yield NewPodPart(workload, arrived.reason, arrived.warnings, arrived.account)

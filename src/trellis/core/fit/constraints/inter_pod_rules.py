@@ -1,0 +1,115 @@
+"""The rules about other pods that apply to a pod, in the scheduler's order.
+
+These are its own topology spread, affinity and anti-affinity, and the anti-affinity of the pods that run already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from trellis.base.reasons import Reason
+from trellis.base.selectors import LabelOperator, LabelRequirement
+from trellis.core.fit.constraints.existing_pods import (
+    AffinityPodQuery,
+    AntiAffinityHolders,
+    ExistingPods,
+    SpreadPodQuery,
+)
+from trellis.core.fit.constraints.node_affinity import nodes_matching_any_term
+from trellis.core.fit.constraints.pod_affinity import AffinityRule, AntiAffinityRule, PodQuery
+from trellis.core.fit.constraints.topology_domains import DomainRule, pods_per_domain
+from trellis.core.fit.constraints.topology_spread import TopologySpreadRule
+from trellis.core.fit.demand import Demand
+from trellis.core.fit.node_table import NodeTable
+from trellis.core.usage.columns import BoolColumn
+
+
+def node_selection_masks(table: NodeTable, demand: Demand) -> Iterator[BoolColumn]:
+    """The selector and the affinity of a pod, each as a mask that is not to be changed; all must hold."""
+    for requirement in demand.selector:
+        yield table.labelled(requirement)
+    if demand.terms is not None:
+        yield nodes_matching_any_term(table, demand.terms)
+
+
+POD_AFFINITY_UNMET = Reason("PodAffinityUnmet", "No pod that the pod must be near to runs in the node's domain.")
+POD_ANTI_AFFINITY_BROKEN = Reason("PodAntiAffinityBroken", "A pod that the pod keeps away from runs in the domain.")
+KEPT_AWAY_BY_PODS = Reason("KeptAwayByPods", "A pod that runs in the node's domain keeps such pods away from it.")
+SPREAD_TOO_UNEVEN = Reason("SpreadTooUneven", "Pods would lie more unevenly over the domains than the pod allows.")
+
+
+class InterPodRule(NamedTuple):
+    """One rule, and why a node is out of the question by it."""
+
+    reason: Reason
+    rule: DomainRule
+
+
+def required_topology_labels(demand: Demand) -> Iterator[LabelRequirement]:
+    """Labels that a node must have, because a rule asks in which of its domains the node is."""
+    for key in dict.fromkeys((*(each.key for each in demand.spread), *(each.key for each in demand.near))):
+        yield LabelRequirement(key, LabelOperator.EXISTS)
+
+
+def inter_pod_rules(table: NodeTable, near: ExistingPods, demand: Demand) -> Iterator[InterPodRule]:
+    """The rules, in the scheduler's order."""
+    if demand.spread:
+        yield from _spread_rules(table, near, demand)
+    if demand.near:
+        yield from _affinity_rules(table, near, demand)
+    for term in demand.resident.apart:
+        codes, size = table.domains(term.key)
+        counts = near.counts(AffinityPodQuery((term.query,)))
+        from_self = _matches_own_pod(term.query, near, demand)
+        if from_self or counts.any():
+            yield InterPodRule(POD_ANTI_AFFINITY_BROKEN, AntiAffinityRule(codes, size, counts, from_self=from_self))
+    for term in near.keeping_away(demand.resident):
+        codes, size = table.domains(term.key)
+        yield InterPodRule(
+            KEPT_AWAY_BY_PODS, AntiAffinityRule(codes, size, near.counts(AntiAffinityHolders(term)), from_self=False)
+        )
+
+
+def _affinity_rules(table: NodeTable, near: ExistingPods, demand: Demand) -> Iterator[InterPodRule]:
+    counts = near.counts(AffinityPodQuery(tuple(each.query for each in demand.near)))
+    domains = [table.domains(key) for key in dict.fromkeys(each.key for each in demand.near)]
+    # A pod on a node that is in none of the domains is no company: the scheduler does not see it.
+    alone = not any(pods_per_domain(codes, size, counts).any() for codes, size in domains)
+    first = alone and all(_matches_own_pod(each.query, near, demand) for each in demand.near)
+    for codes, size in domains:
+        yield InterPodRule(POD_AFFINITY_UNMET, AffinityRule(codes, size, counts, first=first))
+
+
+def _spread_rules(table: NodeTable, near: ExistingPods, demand: Demand) -> Iterator[InterPodRule]:
+    in_all = table.exists.copy()
+    for rule in demand.spread:
+        in_all &= table.domains(rule.key)[0] > 0
+    labels, namespace = dict(demand.resident.labels), demand.resident.namespace
+    nobody = np.zeros(table.reach, dtype=np.int32)
+    for rule in demand.spread:
+        among = in_all.copy()
+        for mask in _eligibility_masks(
+            table, demand, heeds_affinity=rule.heeds_affinity, heeds_taints=rule.heeds_taints
+        ):
+            among &= mask
+        counts = near.counts(SpreadPodQuery(namespace, rule.selector)) if rule.counts_pods else nobody
+        codes, size = table.domains(rule.key)
+        is_like = rule.selector.matches(labels)
+        yield InterPodRule(SPREAD_TOO_UNEVEN, TopologySpreadRule(codes, size, counts, among, rule, is_like=is_like))
+
+
+def _eligibility_masks(
+    table: NodeTable, demand: Demand, *, heeds_affinity: bool, heeds_taints: bool
+) -> Iterator[BoolColumn]:
+    if heeds_affinity:
+        yield from node_selection_masks(table, demand)
+    if heeds_taints:
+        yield table.tolerated(demand.tolerations)
+
+
+def _matches_own_pod(query: PodQuery, near: ExistingPods, demand: Demand) -> bool:
+    resident = demand.resident
+    return query.means(resident.namespace, near.namespace_labels(resident.namespace), dict(resident.labels))

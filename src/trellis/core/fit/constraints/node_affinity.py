@@ -1,0 +1,116 @@
+"""Node selector and required node affinity of a pod, compiled, and the nodes that match them.
+
+The rules of `GetRequiredNodeAffinity` in Kubernetes 1.36: all of the selector must hold, and one of the terms. A term
+that is empty or cannot be read matches no node and does not affect the others.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from trellis.api.kube.meta import LabelSelectorRequirement
+from trellis.api.kube.placement import NodeSelectorTerm
+from trellis.api.kube.pods import PodSpec
+from trellis.base.errors import InvalidSelector
+from trellis.base.selectors import LabelOperator, LabelRequirement, build_requirement
+from trellis.core.fit.node_table import NodeTable
+from trellis.core.usage.columns import BoolColumn
+
+_OPERATORS: Final = {
+    "In": LabelOperator.IN,
+    "NotIn": LabelOperator.NOT_IN,
+    "Exists": LabelOperator.EXISTS,
+    "DoesNotExist": LabelOperator.DOES_NOT_EXIST,
+    "Gt": LabelOperator.GREATER_THAN,
+    "Lt": LabelOperator.LESS_THAN,
+}
+_NAME: Final = "metadata.name"
+
+
+class NodeNameRule(msgspec.Struct, frozen=True, gc=False):
+    """The node must, or must not, have this name."""
+
+    name: str
+    is_wanted: bool
+
+
+class NodeTerm(msgspec.Struct, frozen=True, gc=False):
+    """All of it must hold."""
+
+    labels: tuple[LabelRequirement, ...] = ()
+    names: tuple[NodeNameRule, ...] = ()
+
+
+def node_selector_requirements(spec: PodSpec) -> tuple[LabelRequirement, ...]:
+    """The node selector: labels that must be there with these values, however odd they look."""
+    return tuple(LabelRequirement(key, LabelOperator.IN, (value,)) for key, value in sorted(spec.node_selector.items()))
+
+
+def node_affinity_terms(spec: PodSpec) -> tuple[NodeTerm, ...] | None:
+    """The terms of which one must hold; None if the pod asks for nothing of the kind."""
+    affinity = spec.affinity.node_affinity if spec.affinity is not None else None
+    if affinity is None or affinity.required is None:
+        return None
+    read = (read_node_term(term) for term in affinity.required.node_selector_terms)
+    return tuple(term for term in read if term is not None)
+
+
+def read_node_term(term: NodeSelectorTerm) -> NodeTerm | None:
+    """A term; None for one that matches no node, because it is empty or cannot be read."""
+    if not (term.match_expressions or term.match_fields):
+        return None
+    try:
+        labels = tuple(_requirement(each) for each in term.match_expressions)
+        rules = [_name_rule(each) for each in term.match_fields]
+    except InvalidSelector:
+        return None
+    return NodeTerm(labels, tuple(rule for rule in rules if rule is not None))
+
+
+def _requirement(written: LabelSelectorRequirement) -> LabelRequirement:
+    operator = _OPERATORS.get(written.operator)
+    if operator is None:
+        raise InvalidSelector(written.operator, f"operator: the operators are {', '.join(_OPERATORS)}")
+    if operator in (LabelOperator.GREATER_THAN, LabelOperator.LESS_THAN) and len(written.values) != 1:
+        raise InvalidSelector(",".join(written.values), f"values: {written.operator} compares with one value")
+    return build_requirement(written.key, operator, written.values, "matchExpressions")
+
+
+def _name_rule(written: LabelSelectorRequirement) -> NodeNameRule | None:
+    """None for a rule that every node follows."""
+    if written.operator not in ("In", "NotIn") or len(written.values) != 1:
+        raise InvalidSelector(written.operator, "matchFields: a field is In or NotIn one value")
+    is_wanted, value = written.operator == "In", written.values[0]
+    if written.key == _NAME:
+        return NodeNameRule(value, is_wanted)
+    # The scheduler knows no other field of a node and reads it as empty.
+    return None if (value == "") == is_wanted else NodeNameRule("", is_wanted=True)
+
+
+def nodes_matching_any_term(table: NodeTable, terms: tuple[NodeTerm, ...]) -> BoolColumn:
+    """The nodes that one of the terms allows."""
+    found = np.zeros(table.reach, dtype=np.bool_)
+    for term in terms:
+        found |= _nodes_matching_term(table, term)
+    return found
+
+
+def nodes_matching_name(table: NodeTable, rule: NodeNameRule) -> BoolColumn:
+    """The node of that name, or all others."""
+    found = np.full(table.reach, not rule.is_wanted)
+    number = table.find(rule.name)
+    if number >= 0:
+        found[number] = rule.is_wanted
+    return found
+
+
+def _nodes_matching_term(table: NodeTable, term: NodeTerm) -> BoolColumn:
+    found = np.ones(table.reach, dtype=np.bool_)
+    for requirement in term.labels:
+        found &= table.labelled(requirement)
+    for rule in term.names:
+        found &= nodes_matching_name(table, rule)
+    return found

@@ -1,0 +1,145 @@
+"""The nodes from which a pod's volumes can be reached.
+
+The rules of `VolumeBinding`, `VolumeZone` and, for ReadWriteOncePod claims, `VolumeRestrictions` in Kubernetes 1.36. A
+bound volume is where its node affinity and zone labels say. A volume with late binding can be created wherever its
+class allows; free storage capacity and existing volumes that would match are not considered. A pod without its claims
+fits no node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Mapping
+from functools import cached_property
+from typing import Final, TypeAlias
+
+import msgspec
+
+from trellis.api.kube.meta import ObjectMeta
+from trellis.api.kube.pods import PodSpec
+from trellis.api.kube.storage import (
+    BIND_COMPLETED,
+    READ_WRITE_ONCE_POD,
+    SELECTED_NODE,
+    WAIT_FOR_FIRST_CONSUMER,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+)
+from trellis.base.selectors import LabelOperator, LabelRequirement
+from trellis.core.fit.constraints.node_affinity import NodeNameRule, NodeTerm, read_node_term
+
+Terms: TypeAlias = tuple[NodeTerm, ...]
+
+_ZONES: Final = {
+    "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
+    "topology.kubernetes.io/zone": "topology.kubernetes.io/zone",
+    "topology.kubernetes.io/region": "topology.kubernetes.io/region",
+}
+# How a volume that is in several zones writes them in one label.
+_BETWEEN_ZONES: Final = "__"
+_NOWHERE: Final[Terms] = ()
+_UNZONED: Final = NodeTerm(tuple(LabelRequirement(key, LabelOperator.DOES_NOT_EXIST) for key in _ZONES))
+
+
+class Storage(msgspec.Struct, frozen=True, dict=True):
+    """What is known of claims, by namespace and name, of volumes and of classes."""
+
+    claims: Mapping[tuple[str, str], PersistentVolumeClaim] = {}
+    volumes: Mapping[str, PersistentVolume] = {}
+    classes: Mapping[str, StorageClass] = {}
+
+    @cached_property
+    def made_for(self) -> Mapping[tuple[str, str], list[PersistentVolumeClaim]]:
+        """The claims that were made for one pod each, by its namespace and UID."""
+        found: dict[tuple[str, str], list[PersistentVolumeClaim]] = {}
+        for claim in self.claims.values():
+            owner = claim.metadata.controller
+            if owner is not None:
+                found.setdefault((claim.metadata.namespace, owner.uid), []).append(claim)
+        return found
+
+
+def is_read_write_once_pod(claim: PersistentVolumeClaim | None) -> bool:
+    """Whether no second pod may use a claim."""
+    return claim is not None and READ_WRITE_ONCE_POD in claim.spec.access_modes
+
+
+def volume_terms(
+    spec: PodSpec, metadata: ObjectMeta, storage: Storage, in_use: Container[tuple[str, str]] = ()
+) -> tuple[Terms, ...]:
+    """Of each volume the terms of which a node must match one; none at all where nothing can help yet.
+
+    `in_use` are the claims, by namespace and name, that other pods have.
+    """
+    claims = _claims(spec, metadata, storage, in_use)
+    return tuple(terms for claim, zoned in claims for terms in _terms(claim, storage, zoned))
+
+
+def _claims(
+    spec: PodSpec, metadata: ObjectMeta, storage: Storage, in_use: Container[tuple[str, str]]
+) -> Iterator[tuple[PersistentVolumeClaim | None, bool]]:
+    """The claims of a pod; and whether labels of zones count, as they do for those it names.
+
+    None is for one that is missing, or is for one pod and has another.
+    """
+    for volume in spec.volumes:
+        if volume.persistent_volume_claim is not None:
+            key = (metadata.namespace, volume.persistent_volume_claim.claim_name)
+            claim = storage.claims.get(key)
+            yield None if key in in_use and is_read_write_once_pod(claim) else claim, True
+    made = sum(volume.ephemeral is not None for volume in spec.volumes)
+    if made:
+        own = storage.made_for.get((metadata.namespace, metadata.uid), [])
+        yield from ((claim, False) for claim in own)
+        yield from ((None, False) for _ in range(made - len(own)))
+
+
+def _terms(claim: PersistentVolumeClaim | None, storage: Storage, zoned: bool) -> Iterator[Terms]:
+    if claim is None or claim.status.phase == "Lost" or claim.metadata.deletion_timestamp is not None:
+        yield _NOWHERE
+    elif claim.spec.volume_name and BIND_COMPLETED in claim.metadata.annotations:
+        volume = storage.volumes.get(claim.spec.volume_name)
+        yield from (_NOWHERE,) if volume is None else _bound_volume_terms(volume, zoned)
+    else:
+        yield from _late_binding_terms(claim, storage.classes.get(claim.spec.storage_class_name))
+
+
+def _bound_volume_terms(volume: PersistentVolume, zoned: bool) -> Iterator[Terms]:
+    affinity = volume.spec.node_affinity
+    if affinity is not None and affinity.required is not None:
+        read = (read_node_term(term) for term in affinity.required.node_selector_terms)
+        # The scheduler compares the labels of a node with it, and takes it to have no name.
+        yield tuple(
+            NodeTerm(term.labels)
+            for term in read
+            if term is not None and not any(rule.is_wanted for rule in term.names)
+        )
+    for key, instead in _ZONES.items() if zoned else ():
+        if key in volume.metadata.labels:
+            zones = tuple(sorted(set(volume.metadata.labels[key].split(_BETWEEN_ZONES))))
+            yield _in_zones(key, instead, zones)
+
+
+def _in_zones(key: str, instead: str, zones: tuple[str, ...]) -> Terms:
+    """One of the zones, by the label's new name where a node has not the old one, or a node that is in none at all."""
+    absent = LabelRequirement(key, LabelOperator.DOES_NOT_EXIST)
+    there = NodeTerm((LabelRequirement(key, LabelOperator.IN, zones),))
+    renamed = NodeTerm((absent, LabelRequirement(instead, LabelOperator.IN, zones)))
+    return (_UNZONED, there, renamed) if instead != key else (_UNZONED, there)
+
+
+def _late_binding_terms(claim: PersistentVolumeClaim, made_by: StorageClass | None) -> Iterator[Terms]:
+    if claim.spec.volume_name or made_by is None or made_by.volume_binding_mode != WAIT_FOR_FIRST_CONSUMER:
+        yield _NOWHERE
+        return
+    if SELECTED_NODE in claim.metadata.annotations:
+        yield (NodeTerm(names=(NodeNameRule(claim.metadata.annotations[SELECTED_NODE], is_wanted=True),)),)
+    if made_by.allowed_topologies:
+        yield tuple(
+            NodeTerm(
+                tuple(LabelRequirement(one.key, LabelOperator.IN, one.values) for one in term.match_label_expressions)
+            )
+            for term in made_by.allowed_topologies
+            if term.match_label_expressions
+        )

@@ -1,0 +1,101 @@
+"""Demand by counts that are written to an Hvpa's scale while no HPA drives it.
+
+`kubectl scale`, or any scaler that writes scale subresources, writes a count once and publishes no measurement. Its
+demand is therefore what a pod requests times that count, of every resource that pods request, and it counts for the
+scale-down window. As with an HPA the window begins with what runs: a single write of a lower count lowers nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+import msgspec
+
+from trellis.api.buckets import RESOURCES
+from trellis.base.reasons import Reason, Severity
+from trellis.base.times import format_time
+from trellis.base.wording import RESOURCE_WORDS, format_amount
+from trellis.core.hvpa.demand.windows import DemandWindow, add_sample, drop_expired
+from trellis.core.hvpa.memory import ScaleWrite
+from trellis.core.hvpa.view import HvpaView, sum_containers
+
+SCALE_WISH = Reason(
+    "ScaleWish",
+    "A count was written to the Hvpa's scale, and no HPA drives it. "
+    "It counts as demand for the scale-down window; then the VPA decides again.",
+)
+WISH_WITHOUT_REQUESTS = Reason(
+    "WishWithoutRequests",
+    "A count that was written to the Hvpa's scale is not followed: its pods request nothing that it could multiply.",
+    Severity.WARNING,
+)
+
+_UNITS = {"cpu": 1000, "memory": 1}
+
+
+class ScaleDemand(msgspec.Struct, frozen=True):
+    """The windows of what was wished, the wish that is in force, and what is said of it by the code of a reason."""
+
+    windows: Mapping[str, DemandWindow]
+    wish: ScaleWrite | msgspec.UnsetType
+    notes: tuple[Reason, ...] = ()
+    about: Mapping[str, str] = {}
+    looks: tuple[float, ...] = ()
+
+
+def read_scale_demand(view: HvpaView, now: float) -> ScaleDemand:
+    """What was written to the scale, over the scale-down window."""
+    length = view.meaning.hvpa.down.stabilization.total_seconds()
+    windows = {name: left for name, window in view.memory.hpa.items() if (left := drop_expired(window, now, length))}
+    wish, new = view.memory.wish, _new_scale_write(view)
+    if new is not None:
+        wish = ScaleWrite(new, view.wisher, now)
+        requests = sum_containers(view.containers, "requests")
+        asked = {name: requests[name] for name in RESOURCES if requests.get(name)}
+        if not asked:
+            details = f"{_named(view.wisher)} wishes {new} replicas"
+            code = WISH_WITHOUT_REQUESTS.code
+            return ScaleDemand(windows, msgspec.UNSET, (WISH_WITHOUT_REQUESTS,), {code: details})
+        for name, request in asked.items():
+            before = windows.get(name) or add_sample((), view.at_most_held(name, request * view.replicas), now, length)
+            windows[name] = add_sample(before, max(request * new, 1), now, length)
+    if not windows:
+        return ScaleDemand({}, msgspec.UNSET)
+    ends = [window[0].until + length for window in windows.values()]
+    details = _describe_write(view, wish, windows, max(window[-1].until for window in windows.values()) + length)
+    return ScaleDemand(windows, wish, (SCALE_WISH,), {SCALE_WISH.code: details}, tuple(ends))
+
+
+def _new_scale_write(view: HvpaView) -> int | None:
+    """A count that was written since the last pass.
+
+    Where it is not known what the last pass left there, at the first pass or after a write that failed, only who wrote
+    it tells a wish from the controller's own count, and a wish that has been followed is not followed twice.
+    """
+    wish, memory = view.wish, view.memory
+    if wish is None or wish == memory.left:
+        return None
+    if memory.left is not None:
+        return wish
+    known = memory.wish
+    followed = known is not msgspec.UNSET and (known.replicas, known.by) == (wish, view.wisher)
+    return wish if view.wisher and wish != view.replicas and not followed else None
+
+
+def _describe_write(
+    view: HvpaView, wish: ScaleWrite | msgspec.UnsetType, windows: Mapping[str, DemandWindow], until: float
+) -> str:
+    totals = ", ".join(
+        f"{RESOURCE_WORDS[name]} {format_amount(window[-1].amount, name, view.meaning.binary, _UNITS[name])}"
+        for name, window in windows.items()
+    )
+    end = format_time(datetime.fromtimestamp(until, UTC))
+    if wish is msgspec.UNSET:
+        return f"{totals} in total, until {end}"
+    count = f"{wish.replicas} replica{'' if wish.replicas == 1 else 's'}"
+    return f"{_named(wish.by)} wishes {count} ({totals} in total), until {end}"
+
+
+def _named(manager: str) -> str:
+    return manager or "an unknown writer"

@@ -1,0 +1,67 @@
+"""Detects changes by others to what was decided: the target's replica count and its pods' requests.
+
+A count is set back, but only once in a scale-down window: a delivery tool whose manifest has a count writes it again
+and again, and would otherwise be fought at full speed. Zero is respected, and no drift. Requests are the updater's to
+set right; here they are reported, once in a window.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from trellis.base.reasons import Reason, Severity
+from trellis.core.hvpa.view import HvpaView
+
+REPLICAS_DRIFTED = Reason(
+    "ReplicasDrifted", "Somebody else changed the target's replicas, and they are set back.", Severity.WARNING
+)
+DRIFT_LEFT = Reason(
+    "DriftLeft",
+    "Somebody else changed the target's replicas again, which is left alone for as long as the scale-down window is.",
+    Severity.WARNING,
+)
+REQUESTS_DRIFTED = Reason(
+    "RequestsDrifted",
+    "Somebody else changed the requests of a pod that had those decided here; the updater sets them right.",
+    Severity.WARNING,
+)
+
+
+class ReplicaDrift(msgspec.Struct, frozen=True):
+    """A count that nobody here decided; until when it is left alone, if it is."""
+
+    reason: Reason
+    until: float | None = None
+
+
+def detect_replica_drift(view: HvpaView, now: float) -> ReplicaDrift | None:
+    """Whoever has not decided yet, or not since somebody scaled to zero, knows of none."""
+    left, repaired = view.memory.count, view.memory.repaired
+    if left is None or view.replicas == left:
+        return None
+    if repaired is not None:
+        until = repaired + view.meaning.hvpa.down.stabilization.total_seconds()
+        if now < until:
+            return ReplicaDrift(DRIFT_LEFT, until)
+    return ReplicaDrift(REPLICAS_DRIFTED)
+
+
+class RequestDrift(msgspec.Struct, frozen=True):
+    """When a pod was last seen to lose what was decided, and until when that is told."""
+
+    at: float | None = None
+    until: float | None = None
+
+    @property
+    def reason(self) -> Reason | None:
+        """What is said of it, for as long as the window is: an Event is posted once in it."""
+        return REQUESTS_DRIFTED if self.until is not None else None
+
+
+def detect_request_drift(view: HvpaView, now: float) -> RequestDrift:
+    """Nothing is done about it here."""
+    at = now if view.edited else view.memory.edited
+    if at is None:
+        return RequestDrift()
+    until = at + view.meaning.hvpa.down.stabilization.total_seconds()
+    return RequestDrift(at, until) if at == now or now < until else RequestDrift(at)

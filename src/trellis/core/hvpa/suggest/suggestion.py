@@ -1,0 +1,139 @@
+"""Suggests an Hvpa for a workload, as a manifest that can be applied, with its cost beside that of what runs.
+
+The HPA of the manifest keeps CPU at its target, within minutes. Its VPA sizes memory alone: what a VPA says of CPU is
+what busy hours need, and the higher of both would count in quiet ones too.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from trellis.api.kinds.hvpa import Hvpa
+from trellis.api.registry import HVPA
+from trellis.api.resolve import resolve_hvpa
+from trellis.base.prices import Prices
+from trellis.base.quantities import Quantity
+from trellis.base.reasons import Reason
+from trellis.core.hvpa.suggest.buckets import (
+    BucketProposal,
+    FewestReason,
+    LargestReason,
+    ProposedBucket,
+    propose_buckets,
+)
+from trellis.core.hvpa.suggest.history import ObservedHpa, SuggestionRules, WorkloadHistory, WorkloadUsageHistory
+from trellis.core.hvpa.suggest.replay import ReplayCost, cost_of_replay, replay_as_observed, replay_buckets, replay_hpa
+from trellis.core.hvpa.suggest.suitability import NOTHING_GAINED, REPLICA_TOO_LARGE, find_unsuitable
+from trellis.core.hvpa.view import ResolvedHvpa
+
+Document = dict[str, Any]
+
+
+def build_manifest(workload: WorkloadHistory, found: BucketProposal, rules: SuggestionRules) -> Document:
+    """The whole object."""
+    target = {"apiVersion": workload.api_version, "kind": workload.kind, "name": workload.name}
+    policy = {"containerName": "*", "controlledResources": ["memory"]}
+    return {
+        "apiVersion": HVPA.api_version,
+        "kind": HVPA.name,
+        "metadata": {"name": workload.hvpa or workload.name, "namespace": workload.namespace},
+        "spec": {
+            "targetRef": target,
+            "hpa": {"deploy": True, "template": {"spec": _hpa(workload, found, rules)}},
+            "vpa": {"deploy": True, "template": {"spec": {"resourcePolicy": {"containerPolicies": [policy]}}}},
+            "buckets": [_bucket(each) for each in found.buckets],
+        },
+    }
+
+
+def _hpa(workload: WorkloadHistory, found: BucketProposal, rules: SuggestionRules) -> Document:
+    """Twice as many as the last count, so that it can still ask for more than there may be."""
+    target = {"type": "Utilization", "averageUtilization": round(100 * workload.utilization(rules))}
+    metric = {"type": "Resource", "resource": {"name": "cpu", "target": target}}
+    return {"minReplicas": 1, "maxReplicas": 2 * found.most, "metrics": [metric]}
+
+
+def _bucket(rung: ProposedBucket) -> Document:
+    sizes = {
+        resource: {"min": _quantity(resource, low), "max": _quantity(resource, high)}
+        for resource, low, high in zip(("cpu", "memory"), rung.least, rung.largest, strict=True)
+    }
+    return {"replicas": {"min": rung.first, "max": rung.last}, **sizes}
+
+
+def _quantity(resource: str, amount: float) -> str:
+    whole = int(amount)
+    return str(Quantity.from_milli(whole) if resource == "cpu" else Quantity.from_units(whole, binary=True))
+
+
+class Suggestion(msgspec.Struct, frozen=True):
+    """Buckets for a workload, or the reason why there are none; `manifest` is empty then.
+
+    `now` is what it has cost, `by_hpa` what its HPA alone would, and `by_buckets` what the proposed Hvpa would. The
+    HPA's is missing where it does not go by the CPU of whole pods.
+    """
+
+    reason: Reason | None = None
+    rungs: BucketProposal | None = None
+    manifest: dict[str, Any] = {}
+    days: float = 0.0
+    utilization: float = 0.0
+    now: ReplayCost | None = None
+    by_hpa: ReplayCost | None = None
+    by_buckets: ReplayCost | None = None
+
+
+def suggest(workload: WorkloadHistory, rules: SuggestionRules, prices: Prices) -> Suggestion:
+    """What is proposed for one workload."""
+    days = workload.usage.seen.seconds / 86_400.0
+    reason = find_unsuitable(workload, rules)
+    if reason is not None:
+        return Suggestion(reason, days=days)
+    found = propose_buckets(workload, rules)
+    if found is None:
+        return Suggestion(REPLICA_TOO_LARGE, days=days)
+    document = build_manifest(workload, found, rules)
+    meaning = ResolvedHvpa.of(resolve_hvpa(msgspec.convert(document, Hvpa)))
+    seen, base = workload.usage.seen, found.base.memory
+    now = cost_of_replay(seen, replay_as_observed(workload), prices)
+    then = cost_of_replay(seen, replay_buckets(workload, meaning, base, rules), prices)
+    is_gain = _is_better(then, now)
+    return Suggestion(
+        reason=None if is_gain else NOTHING_GAINED,
+        rungs=found,
+        manifest=document if is_gain else {},
+        days=days,
+        utilization=workload.utilization(rules),
+        now=now,
+        by_hpa=_by_hpa(workload, base, prices),
+        by_buckets=then,
+    )
+
+
+def _is_better(then: ReplayCost, now: ReplayCost) -> bool:
+    """Cheaper, or less often too little."""
+    return then.money < now.money or max(then.cpu_over, then.memory_over) < max(now.cpu_over, now.memory_over)
+
+
+def _by_hpa(workload: WorkloadHistory, base: float, prices: Prices) -> ReplayCost | None:
+    hpa = workload.hpa
+    if hpa is None or not hpa.utilization > 0 or not (workload.request[0] > 0 and workload.request[1] > 0):
+        return None
+    return cost_of_replay(workload.usage.seen, replay_hpa(workload, hpa, base), prices)
+
+
+__all__ = [
+    "BucketProposal",
+    "FewestReason",
+    "LargestReason",
+    "ObservedHpa",
+    "ProposedBucket",
+    "ReplayCost",
+    "Suggestion",
+    "SuggestionRules",
+    "WorkloadHistory",
+    "WorkloadUsageHistory",
+    "suggest",
+]

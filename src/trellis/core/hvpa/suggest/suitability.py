@@ -1,0 +1,51 @@
+"""Reasons why buckets would not help a workload."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from trellis.base.names import check_dns_label, check_dns_subdomain
+from trellis.base.reasons import Reason
+from trellis.core.hvpa.suggest.history import SuggestionRules, WorkloadHistory
+from trellis.core.usage.columns import FloatColumn
+
+NOT_SCALED = Reason("NotScaled", "Nobody can change how many replicas a workload of this kind has.")
+ODD_NAME = Reason("OddName", "It has a name or a namespace that no object of Kubernetes can have.")
+TOO_YOUNG_FOR_BUCKETS = Reason("TooYoungForBuckets", "Too little of its usage is known to propose buckets.")
+ONE_REPLICA = Reason("OneReplica", "It always had one replica, and nobody knows whether two could do its work.")
+STEADY_LOAD = Reason("SteadyLoad", "It uses about the same all the time: one size is enough, and a VPA finds it.")
+NOTHING_GAINED = Reason("NothingGained", "Buckets would have cost no less than what there is, and helped no more.")
+REPLICA_TOO_LARGE = Reason("ReplicaTooLarge", "What each replica needs in any case is more than it may have.")
+
+# Kinds with a scale subresource whose pods do the same work.
+_SCALED = frozenset({"Deployment", "ReplicaSet", "ReplicationController", "Rollout", "StatefulSet"})
+_QUIET, _BUSY = 5.0, 99.5  # percentiles: spikes are what replicas are for
+
+
+def is_scaled(kind: str, api_version: str) -> bool:
+    """Whether workloads of a kind can be scaled."""
+    return kind in _SCALED and bool(api_version)
+
+
+def find_unsuitable(workload: WorkloadHistory, rules: SuggestionRules) -> Reason | None:
+    """Why there is nothing to propose; None if there is."""
+    if not is_scaled(workload.kind, workload.api_version):
+        return NOT_SCALED
+    if check_dns_subdomain(workload.name) or check_dns_label(workload.namespace):
+        return ODD_NAME
+    seen = workload.usage.seen
+    if seen.seconds < rules.history:
+        return TOO_YOUNG_FOR_BUCKETS
+    may_have = workload.hpa.most if workload.hpa is not None else 1
+    if max(int(seen.pods.max()), workload.replicas, may_have) < 2:
+        return ONE_REPLICA
+    if _swing(seen.cpu) < rules.varies and _swing(seen.memory) < rules.varies:
+        return STEADY_LOAD
+    return None
+
+
+def _swing(used: FloatColumn) -> float:
+    quiet, busy = np.percentile(used, [_QUIET, _BUSY])
+    if not busy:
+        return 1.0
+    return float(busy / quiet) if quiet else np.inf

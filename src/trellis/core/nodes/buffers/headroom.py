@@ -1,0 +1,129 @@
+"""Observes the headroom of Buffers on the existing nodes, whichever autoscaler manages them.
+
+The placement is that of a scale-up plan without orders: pending pods first, then chunks, on ready nodes. `trellis
+buffers` uses it where no `trellis nodes` runs, and `trellis nodes` while its provider does not answer.
+
+For autoscalers that only know `KeepEmpty`, it also computes how many chunks of a `KeepMinimum` Buffer they have to keep
+on top of what runs, so that its minimum of N chunks exists. With F chunks that fit if no ordinary pod ran, and E that
+fit beside all pods:
+
+- pods use the capacity of F - E chunks, so at least N - (F - E) have to be kept. If F is less than N, these are N - F
+  more than fit now: nodes are added for what is missing, and for nothing else.
+- if F is at least N, no more than E are kept: no node is added for the Buffer, however full its capacity is.
+- between the two, pods use as many chunks as they request, in whichever resource these are the most. Pods that are
+  spread out block more than that. If those counted as used, nodes could go that are missing once the pods have been
+  moved together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+import numpy as np
+from msgspec.structs import replace
+
+from trellis.base.detailed_reason import DetailedReason
+from trellis.core.cluster.store import ObjectKey
+from trellis.core.fit import Demand, eligible_nodes
+from trellis.core.fit.resources import PODS
+from trellis.core.nodes.buffers.chunks import BufferChunks
+from trellis.core.nodes.scale_up.decisions import BUFFER_NOT_PROVISIONED, NO_GROUP_FITS, BufferDecision
+from trellis.core.nodes.scale_up.limits import ScaleUpLimits
+from trellis.core.nodes.scale_up.memory import ScaleUpMemory
+from trellis.core.nodes.scale_up.plan import place_pods_and_chunks
+from trellis.core.nodes.scale_up.plan_builder import ScaleUpPlacement, build_scale_up_plan
+from trellis.core.nodes.scale_up.view import build_scale_up_view
+from trellis.core.nodes.settings import ScaleUpSettings
+from trellis.core.nodes.state.pods import PlacedPods
+from trellis.core.nodes.state.simulation import ClusterSimulation, simulate_cluster
+from trellis.core.nodes.state.snapshot import EXPENDABLE_PODS_PRIORITY_CUTOFF, ClusterSnapshot, ClusterSnapshotChanges
+
+
+def count_chunks_on_top(tried: ClusterSimulation, buffers: Sequence[BufferChunks], fixed: PlacedPods) -> dict[str, int]:
+    """By the UID of each `KeepMinimum` Buffer, how many of its chunks are to be kept on top of what runs.
+
+    Pending pods and the chunks of `KeepEmpty` Buffers have been placed in `tried`; `fixed` has the pods alone that
+    belong to their nodes. Buffers take their turns as in any placement, so that no pod uses the capacity of two.
+    """
+    found: dict[str, int] = {}
+    minimal = [each for each in buffers if not each.on_top and each.count]
+    if not minimal:
+        return found
+    running, fixed = tried.running.copy(), fixed.copy()
+    for chunks in minimal:
+        demand, count = chunks.demand, chunks.count
+        fit_empty = len(tried.put(running.copy(), demand, count, tried.ready))
+        # Twice the count is as good as all: whatever fits beyond that is not needed to cover it.
+        fit_at_all = len(tried.put(fixed.copy(), demand, 2 * count, tried.ready))
+        missing = count - (fit_at_all - fit_empty)
+        unused = count - _used_by_requests(tried, demand, running, fixed)
+        kept = min(max(missing, min(fit_empty, unused), 0), count)
+        found[chunks.uid] = kept
+        tried.put(running, demand, kept, tried.ready)
+        tried.put(fixed, demand, count, tried.ready)
+    return found
+
+
+def _used_by_requests(tried: ClusterSimulation, demand: Demand, running: PlacedPods, fixed: PlacedPods) -> int:
+    """How many chunks ordinary pods request, on the ready nodes that could take one."""
+    nodes = tried.ready[eligible_nodes(tried.table, demand)[tried.ready]]
+    rows = tried.table.resources
+    sized = [(rows[name], amount) for name, amount in demand.amounts if name != PODS and name in rows]
+    ordinary = running.used.amounts[:, nodes] - fixed.used.amounts[:, nodes]
+    sums = np.maximum(ordinary, 0).sum(axis=1)
+    return max((int(sums[row]) // amount for row, amount in sized), default=0)
+
+
+class ObservedHeadroom(msgspec.Struct, frozen=True):
+    """What holds of each Buffer, and what to remember for the next observation.
+
+    `on_top` has, by the UID of a `KeepMinimum` Buffer, how many chunks an autoscaler has to keep that only knows
+    `KeepEmpty`. `problems` are objects that cannot be read, by kind and name.
+    """
+
+    buffers: tuple[BufferDecision, ...]
+    problems: Mapping[tuple[str, ObjectKey], DetailedReason]
+    memory: ScaleUpMemory
+    on_top: Mapping[str, int]
+
+
+def observe_headroom(
+    snapshot: ClusterSnapshot, memory: ScaleUpMemory, now: float, settings: ScaleUpSettings
+) -> ObservedHeadroom:
+    """What holds now. The snapshot is as before afterwards, but for the arrivals of pods, which are taken."""
+    seen = build_scale_up_view(snapshot, memory, now, replace(settings, max_nodes_per_scaleup=0))
+    limits = ScaleUpLimits(seen)
+    with simulate_cluster(snapshot, seen.stands, seen.templates) as tried:
+        tried.await_nodes(seen.coming)
+        waiting, kept = place_pods_and_chunks(seen, memory, tried)
+        on_top = count_chunks_on_top(tried, [each.chunks for each in kept], snapshot.fixed)
+        plan = build_scale_up_plan(seen, memory, tried, ScaleUpPlacement(waiting, kept, limits))
+    verdicts = plan.buffers if snapshot.groups else tuple(_without_groups(each) for each in plan.buffers)
+    return ObservedHeadroom(verdicts, dict(snapshot.problems), plan.memory, on_top)
+
+
+def _without_groups(verdict: BufferDecision) -> BufferDecision:
+    """Where no node group is known, which of them might help is not known either."""
+    is_unknown = verdict.said.reason is NO_GROUP_FITS
+    return replace(verdict, said=DetailedReason(BUFFER_NOT_PROVISIONED)) if is_unknown else verdict
+
+
+class HeadroomObserver:
+    """The snapshot, and what is remembered between observations. To be used in one thread."""
+
+    def __init__(self, settings: ScaleUpSettings, expendable_below: int = EXPENDABLE_PODS_PRIORITY_CUTOFF) -> None:
+        self._settings = settings
+        self._snapshot = ClusterSnapshot(expendable_below)
+        self._memory = ScaleUpMemory()
+
+    def take_in(self, news: ClusterSnapshotChanges) -> None:
+        """Update the snapshot."""
+        news.put_into(self._snapshot)
+
+    def observe(self, news: ClusterSnapshotChanges, now: float) -> ObservedHeadroom:
+        """Take in what is new, and observe."""
+        self.take_in(news)
+        observed = observe_headroom(self._snapshot, self._memory, now, self._settings)
+        self._memory = observed.memory
+        return observed

@@ -1,0 +1,104 @@
+"""Places chunks of Buffers on nodes like pods, after all real pods.
+
+A chunk stays where it was as long as it fits there, so that nodes do not alternate in being needed. It never takes a
+place from a pod: what a pod takes is no longer free.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import msgspec
+import numpy as np
+
+from trellis.core.fit import Demand, fits
+from trellis.core.nodes.buffers.chunks import BufferChunks
+from trellis.core.nodes.state.pods import PlacedPods, depends_on_other_pods
+from trellis.core.nodes.state.simulation import ClusterSimulation
+from trellis.core.usage.columns import IntColumn
+
+_NOWHERE: IntColumn = np.zeros(0, dtype=np.int64)
+
+
+class NodePlaces(msgspec.Struct, frozen=True):
+    """The numbers of the nodes that chunks of a Buffer are on: of those there are, and of those on their way."""
+
+    ready: IntColumn = _NOWHERE
+    coming: IntColumn = _NOWHERE
+
+    @property
+    def count(self) -> int:
+        """How many chunks have a place."""
+        return len(self.ready) + len(self.coming)
+
+
+def place_chunks(
+    trial: ClusterSimulation, buffers: Sequence[BufferChunks], seats: Mapping[str, Sequence[str]]
+) -> list[NodePlaces]:
+    """Put the chunks of all Buffers where there is room. `seats` has, by UID, the names of nodes where they were.
+
+    Whoever has a place keeps it, whatever the rank of others: first all on nodes that are ready, then, of those who
+    found none there either, all who wait for a node on its way.
+    """
+    before = [seats.get(each.uid, ())[: each.count] for each in buffers]
+    ready = _place_on(trial, buffers, before, trial.ready, [each.count for each in buffers])
+    left = [each.count - len(found) for each, found in zip(buffers, ready, strict=True)]
+    coming = _place_on(trial, buffers, before, trial.coming, left)
+    return [NodePlaces(*each) for each in zip(ready, coming, strict=True)]
+
+
+def _place_on(
+    trial: ClusterSimulation,
+    buffers: Sequence[BufferChunks],
+    before: Sequence[Sequence[str]],
+    nodes: IntColumn,
+    counts: Sequence[int],
+) -> list[IntColumn]:
+    """Have chunks of all Buffers keep their places on these nodes, and then others find one, in their turn."""
+    kept = [
+        restore_places(trial, placed_pods_for(trial, chunks), chunks.demand, names, nodes, count)
+        for chunks, names, count in zip(buffers, before, counts, strict=True)
+    ]
+    return [
+        np.concatenate((found, trial.put(placed_pods_for(trial, chunks), chunks.demand, count - len(found), nodes)))
+        for chunks, found, count in zip(buffers, kept, counts, strict=True)
+    ]
+
+
+def placed_pods_for(trial: ClusterSimulation, chunks: BufferChunks) -> PlacedPods:
+    """Where chunks are counted."""
+    return trial.running if chunks.on_top else trial.fixed
+
+
+def restore_places(  # noqa: PLR0917 - one question, and no two of its parts belong together
+    trial: ClusterSimulation, world: PlacedPods, demand: Demand, before: Sequence[str], among: IntColumn, most: int
+) -> IntColumn:
+    """Put at most so many pods that are alike back where they were, as far as they fit there: the numbers of nodes."""
+    found = np.array([trial.find(name) for name in before if name], dtype=np.int64)
+    found = found[found >= 0]
+    found = found[trial.mask(among)[found]][:most]
+    if not len(found):
+        return _NOWHERE
+    where, first, times = np.unique(found, return_index=True, return_counts=True)
+    if depends_on_other_pods(demand):
+        return trial.put(world, demand, len(found), where[np.argsort(first)])
+    open_ = fits(trial.table, demand, world.used, world.near)[where]
+    times = np.minimum(times, world.used.rooms(demand, where)) * open_
+    some = times > 0
+    where, times = where[some], times[some]
+    if len(where):
+        world.add_each(where, demand, times)
+    return np.repeat(where, times)
+
+
+def assign_nodes_to_chunks(before: Sequence[str], places: Sequence[str], count: int) -> tuple[str, ...]:
+    """The node of each chunk by its number, empty if it has none: whoever can keep its node does."""
+    free = Counter(places)
+    found = [""] * count
+    for number, name in enumerate(before[:count]):
+        if free.get(name, 0) > 0:
+            found[number] = name
+            free[name] -= 1
+    rest = iter(free.elements())
+    return tuple(name or next(rest, "") for name in found)

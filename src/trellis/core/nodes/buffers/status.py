@@ -1,0 +1,161 @@
+"""The `Provisioned` condition and `lastFullyProvisioned` of a Buffer's status.
+
+`trellis nodes` writes them where it runs, otherwise `trellis buffers`; each under its own field manager. While all
+chunks fit, `lastFullyProvisioned` would change in every pass. It is written when that begins and ends, and now and then
+in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any, Final
+
+import msgspec
+
+from trellis.api.kinds.buffer import BufferStatus
+from trellis.api.kinds.parts import StatusCondition
+from trellis.base.errors import InvalidTime
+from trellis.base.times import format_time, parse_time
+from trellis.base.wording import choose_form, pluralize
+from trellis.core.nodes.scale_up.decisions import BufferDecision
+
+PROVISIONED: Final = "Provisioned"
+
+# How old a written time may get while it is true; a process that ends forgets no more than this.
+_REFRESH_SECONDS: Final = 300.0
+# Conditions are for people; the API takes 32 KiB of text.
+_LONGEST: Final = 1_024
+
+
+def build_provisioned_status(
+    verdict: BufferDecision, before: BufferStatus | None, generation: int, now: float
+) -> dict[str, Any] | None:
+    """Our fields of the status; None if the object says so already. `generation` is the one that the pods are of."""
+    was = _condition(before)
+    wanted = {
+        "type": PROVISIONED,
+        "status": "True" if verdict.is_provisioned else "False",
+        "reason": verdict.said.reason.code,
+        "message": _message(verdict),
+    }
+    written = _time(before.last_fully_provisioned) if before is not None else None
+    full_at = max((each for each in (written, verdict.full_at) if each is not None), default=None)
+    is_told = was is not None and was.observed_generation == generation and _is_published(wanted, was)
+    if is_told and not _is_stale(written, full_at, verdict):
+        return None
+    stays = was is not None and was.status == wanted["status"]
+    since = was.last_transition_time if was is not None and stays else None
+    moment = format_time(datetime.fromtimestamp(now, UTC))
+    condition = {**wanted, "observedGeneration": generation, "lastTransitionTime": since or moment}
+    told = {"lastFullyProvisioned": format_time(datetime.fromtimestamp(full_at, UTC))} if full_at is not None else {}
+    return {"conditions": [condition], **told}
+
+
+class StatusOwnership(StrEnum):
+    """Who writes the two fields: this process, another one, or it is not known yet."""
+
+    WRITE = "Write"
+    LEAVE = "Leave"
+    WAIT = "Wait"
+
+
+class ProvisioningReport(msgspec.Struct, frozen=True):
+    """What this process has to say of a Buffer. Without a `verdict` there is nothing to say: no chunks are known.
+
+    `generation` is the one that the chunks are of.
+    """
+
+    duty: StatusOwnership
+    verdict: BufferDecision | None = None
+    generation: int = 0
+
+
+class ProvisionedFields(msgspec.Struct, frozen=True):
+    """The two fields as this process is to apply them; none of them where it is not to own them.
+
+    `is_written` says that nothing has to be written for their sake. `takes_over` says that what another field manager
+    owns of them is to be released afterwards: it has ended, and no other writer could remove it.
+    """
+
+    fields: Mapping[str, Any]
+    is_written: bool
+    takes_over: bool = False
+
+
+def build_provisioned_fields(
+    provision: ProvisioningReport, before: BufferStatus | None, ours: frozenset[str], theirs: frozenset[str], now: float
+) -> ProvisionedFields:
+    """The part of the status that is about provisioning, for a process that applies it with all its other fields.
+
+    `ours` and `theirs` are the leaves of the two fields that each field manager owns. What is ours is given up only
+    once the other one owns all of it: an apply that leaves out a field removes it if it has no other owner.
+    """
+    stored = _stored(before)
+    if provision.duty is not StatusOwnership.WRITE:
+        has_pods = before is not None and before.pod_based_buffer_spec is not None
+        if provision.duty is StatusOwnership.LEAVE and (ours <= theirs or not has_pods):
+            return ProvisionedFields({}, is_written=not ours)
+        return ProvisionedFields(stored if ours else {}, is_written=True)
+    verdict, owned = provision.verdict, bool(ours) and not theirs
+    if verdict is None:
+        kept = {name: value for name, value in stored.items() if name != "conditions"}
+        is_written = owned or not theirs if kept == stored else False
+        return ProvisionedFields(kept, is_written, takes_over=bool(theirs))
+    fields = build_provisioned_status(verdict, before, provision.generation, now)
+    if fields is None:
+        return ProvisionedFields(stored, is_written=owned, takes_over=bool(theirs))
+    return ProvisionedFields(fields, is_written=False, takes_over=bool(theirs))
+
+
+def _stored(before: BufferStatus | None) -> dict[str, Any]:
+    """The two fields as the object has them."""
+    was = _condition(before)
+    conditions = {"conditions": [msgspec.to_builtins(was)]} if was is not None else {}
+    full = before.last_fully_provisioned if before is not None else None
+    return {**conditions, **({"lastFullyProvisioned": full} if full else {})}
+
+
+def _condition(before: BufferStatus | None) -> StatusCondition | None:
+    known = before.conditions or () if before is not None else ()
+    return next((each for each in known if each.type == PROVISIONED), None)
+
+
+def _is_published(wanted: Mapping[str, str], was: StatusCondition) -> bool:
+    return (was.status, was.reason, was.message) == (wanted["status"], wanted["reason"], wanted["message"])
+
+
+def _is_stale(written: float | None, full_at: float | None, verdict: BufferDecision) -> bool:
+    """Whether the time that is written is too old: by a while as long as it goes on, by a second once it is over."""
+    if full_at is None or written is None:
+        return full_at is not None
+    return full_at - written >= (_REFRESH_SECONDS if verdict.is_provisioned else 1)
+
+
+def describe_provisioned_chunks(verdict: BufferDecision) -> str:
+    """How many chunks have room."""
+    have = choose_form(verdict.chunks, "has", "have")
+    return f"{verdict.on_ready} of {pluralize(verdict.chunks, 'chunk')} {have} room on nodes that are ready"
+
+
+def _message(verdict: BufferDecision) -> str:
+    """How many chunks have room, and why others have none; nothing that differs from pass to pass by itself."""
+    parts = [describe_provisioned_chunks(verdict)]
+    if verdict.on_coming:
+        parts.append(f"{verdict.on_coming} {choose_form(verdict.on_coming, 'waits', 'wait')} for nodes on their way")
+    if verdict.ordered:
+        ordered = ", ".join(f"{count} on new nodes of {group}" for group, count in sorted(verdict.ordered.items()))
+        parts.append(f"{ordered} {choose_form(sum(verdict.ordered.values()), 'is', 'are')} to have room")
+    if verdict.unplaced:
+        refused = "; ".join(map(str, verdict.refused)) or str(verdict.said)
+        parts.append(f"{verdict.unplaced} {choose_form(verdict.unplaced, 'has', 'have')} none: {refused}")
+    said = "; ".join(parts)
+    return said if len(said) <= _LONGEST else said[: _LONGEST - 3] + "..."
+
+
+def _time(text: str | None) -> float | None:
+    try:
+        return parse_time(text).timestamp() if text else None
+    except InvalidTime:
+        return None

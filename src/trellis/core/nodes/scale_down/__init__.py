@@ -1,0 +1,1 @@
+"""Which nodes are unneeded, and how they are removed: taint, drain, release."""

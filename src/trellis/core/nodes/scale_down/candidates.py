@@ -1,0 +1,134 @@
+"""Scale-down candidates: the nodes that pass every check short of a drain simulation, and group minimum sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from trellis.api.kube.nodes import Node
+from trellis.base.detailed_reason import DetailedReason
+from trellis.core.nodes.node_groups import GROUP_AT_MINIMUM, GroupState, why_no_release
+from trellis.core.nodes.scale_down.decisions import (
+    NODE_GOING,
+    NODE_IN_USE,
+    NODE_OF_NO_GROUP,
+    NODE_STARTING,
+    NODE_UNREADY_KEPT,
+    PODS_ARE_COMING,
+    SCALE_DOWN_DISABLED,
+    SCALE_DOWN_OFF,
+)
+from trellis.core.nodes.scale_down.drainability import DO_NOT_DISRUPT, PodsToDrain, find_pods_to_drain
+from trellis.core.nodes.scale_down.memory import NodeRemoval, UnremovableNode
+from trellis.core.nodes.scale_down.view import ScaleDownView
+
+SCALE_DOWN_DISABLED_ANNOTATION: Final = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
+
+
+class ScaleDownCandidate(msgspec.Struct, frozen=True):
+    """A node that might go. `since` is since when it has been unneeded, None if it was not."""
+
+    name: str
+    number: int
+    group: str
+    instance: str
+    tenants: PodsToDrain
+    utilization: float
+    price: float
+    is_ready: bool
+    since: float | None
+
+    @property
+    def turn(self) -> tuple[bool, float, bool, float, float, str]:
+        """Who is tried first: who has been unneeded for longest; of others who is empty, and of those who costs most.
+
+        Then who has the least on it.
+        """
+        is_new, occupied = self.since is None, not self.tenants.is_empty
+        return is_new, self.since or 0.0, occupied, 0.0 if occupied else -self.price, self.utilization, self.name
+
+
+class CandidateFilter:
+    """Looks at nodes one by one."""
+
+    def __init__(self, look: ScaleDownView) -> None:
+        self._look = look
+
+    def look_at(self, name: str, node: Node) -> ScaleDownCandidate | UnremovableNode | DetailedReason:
+        """A candidate; or that it was tried in vain a short while ago; or why else the node is none."""
+        number = self._look.snapshot.table.find(name)
+        known = self._look.snapshot.ties.instances.get(name)
+        if known is None:
+            return DetailedReason(NODE_OF_NO_GROUP)
+        if self._look.stands.leaving[number]:
+            return DetailedReason(NODE_GOING)
+        if self._look.stands.starting[number]:
+            return DetailedReason(NODE_STARTING)
+        forbidden = self.why_kept(node)
+        if forbidden is not None:
+            return forbidden
+        ready, used = bool(self._look.stands.ready[number]), float(self._look.used[number])
+        if not ready and not self._look.settings.scale_down_unready_enabled:
+            return DetailedReason(NODE_UNREADY_KEPT)
+        if ready and used > self._look.settings.scale_down_utilization_threshold:
+            return DetailedReason(NODE_IN_USE)
+        held = self._look.memory.held.get(name)
+        if held is not None and self._look.now < held.until:
+            return held
+        tenants = self.tenants(name)
+        if tenants.stays is not None:
+            return tenants.stays
+        if any(not each.pod.spec.node_name for each in tenants.moving):
+            return DetailedReason(PODS_ARE_COMING)
+        group, instance = known
+        price = self._look.snapshot.groups[group].group.price
+        since = self._look.memory.unneeded.get(name, held.since if held is not None else None)
+        return ScaleDownCandidate(name, number, group, instance.id, tenants, used, price, ready, since)
+
+    def why_kept(self, node: Node) -> DetailedReason | None:
+        """What somebody has said against the removal of a node."""
+        if not self._look.settings.scale_down_enabled:
+            return DetailedReason(SCALE_DOWN_OFF)
+        for key in (SCALE_DOWN_DISABLED_ANNOTATION, DO_NOT_DISRUPT):
+            if node.metadata.annotations.get(key) == "true":
+                return DetailedReason(SCALE_DOWN_DISABLED, f"{key}: true")
+        return None
+
+    def tenants(self, name: str) -> PodsToDrain:
+        """Who is on a node."""
+        look = self._look
+        return find_pods_to_drain(look.snapshot.on(name).values(), look.now, look.budgets, look.settings)
+
+
+class GroupMinimums:
+    """How many nodes of each group may still go. Those that come first are asked about first."""
+
+    def __init__(
+        self,
+        groups: Mapping[str, GroupState],
+        removals: Iterable[NodeRemoval],
+        candidates: Iterable[ScaleDownCandidate],
+    ) -> None:
+        # Two nodes may say that they are the same instance; it goes once.
+        wanted: dict[str, dict[str, None]] = {}
+        for group, instance in (
+            *((each.group, each.instance) for each in removals),
+            *((each.group, each.instance) for each in candidates),
+        ):
+            wanted.setdefault(group, {})[instance] = None
+        self._left: dict[str, int] = {}
+        self._said: dict[str, DetailedReason] = {name: DetailedReason(GROUP_AT_MINIMUM) for name in wanted}
+        for name, ids in wanted.items():
+            refused = why_no_release(groups[name], ids)
+            self._left[name] = len(ids) - len(refused)
+            self._said.update((name, said) for said in refused.values())
+
+    def why_not(self, group: str) -> DetailedReason | None:
+        """Why no more nodes of a group may go; None if another one may."""
+        return None if self._left[group] > 0 else self._said[group]
+
+    def take(self, group: str) -> None:
+        """Count one that goes."""
+        self._left[group] -= 1

@@ -1,0 +1,110 @@
+"""Actions of a scale-down plan, and its decision about each node (kept, unneeded or leaving), with their reasons."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TypeAlias
+
+import msgspec
+
+from trellis.api.kube.nodes import Taint
+from trellis.base.detailed_reason import DetailedReason
+from trellis.base.reasons import Reason, Severity
+from trellis.core.nodes.scale_down.memory import ScaleDownMemory
+
+
+class SetTaints(msgspec.Struct, frozen=True):
+    """Give a node these taints and no others, if nobody has changed it since it was seen."""
+
+    node: str
+    uid: str
+    resource_version: str
+    taints: tuple[Taint, ...]
+
+
+class DrainPod(msgspec.Struct, frozen=True):
+    """Ask for a pod to go, disruption budgets permitting. None leaves it its own grace period."""
+
+    node: str
+    namespace: str
+    name: str
+    uid: str
+    grace_period_seconds: int | None = None
+
+
+class ReleaseNode(msgspec.Struct, frozen=True):
+    """Give an instance back to its group: nothing runs on its node any more that is worth keeping."""
+
+    node: str
+    group: str
+    instance: str
+
+
+ScaleDownAction: TypeAlias = SetTaints | DrainPod | ReleaseNode
+
+
+SCALE_DOWN_OFF = Reason("ScaleDownOff", "Removing nodes is switched off.")
+SCALE_DOWN_DISABLED = Reason("ScaleDownDisabled", "An annotation of the node forbids that it is removed.")
+NODE_OF_NO_GROUP = Reason("NodeOfNoGroup", "The node is of no group that could take it back.")
+NODE_STARTING = Reason("NodeStarting", "The node is on its way, and not up yet.")
+NODE_GOING = Reason("NodeGoing", "The node is deleted or given back already, or somebody else is about to.")
+NODE_UNREADY_KEPT = Reason("NodeUnreadyKept", "The node is not ready, and such nodes are not removed.")
+NODE_IN_USE = Reason("NodeInUse", "Pods on the node ask for more than the share up to which a node is underused.")
+PODS_ARE_COMING = Reason("PodsAreComing", "There is room on the node for a pod that waits, so that it may come soon.")
+NODE_TAKES_OVER = Reason("NodeTakesOver", "What runs on nodes that are not needed would go here.")
+NODE_NOT_TRIED = Reason("NodeNotTried", "Whether the node is needed has not been tried yet; others come first.")
+
+NODE_UNNEEDED = Reason("NodeUnneeded", "The node is not needed, but not for long enough yet.")
+SCALE_DOWN_DELAYED = Reason("ScaleDownDelayed", "Nodes were added or removed, or could not be, a short while ago.")
+SCALE_DOWN_LIMITED = Reason("ScaleDownLimited", "As many nodes are being removed as may be at the same time.")
+
+NODE_MARKED = Reason("NodeMarked", "The node is not needed, and is marked so that no pod comes any more.")
+NODE_SETTLING = Reason("NodeSettling", "The node is marked; a pod may still be on its way to it.")
+NODE_DRAINING = Reason("NodeDraining", "The pods on the node are being moved.")
+NODE_RELEASED = Reason("NodeReleased", "Nothing is left on the node, and it is given back.")
+
+MARK_LEFT_BEHIND = Reason("MarkLeftBehind", "Somebody began to remove the node and did not go on; it is kept.")
+MARK_TAKEN_OFF = Reason("MarkTakenOff", "Somebody took our mark off the node, so that it is kept.")
+MARK_UNSEEN = Reason(
+    "MarkUnseen", "The node was to be marked, and no mark has been seen on it, so that it is kept.", Severity.WARNING
+)
+POD_CAME_MEANWHILE = Reason("PodCameMeanwhile", "A pod came to the node while it was being removed; it is kept.")
+NODE_NEEDED_AGAIN = Reason("NodeNeededAgain", "The node is needed after all, so that it is kept.")
+EVICTIONS_REFUSED = Reason(
+    "EvictionsRefused", "Pods on the node could not be evicted in time, so that it is kept.", Severity.WARNING
+)
+RELEASE_UNSEEN = Reason(
+    "ReleaseUnseen", "The provider was given the node back and still has it, so that it is kept.", Severity.WARNING
+)
+
+
+class NodeOutcome(StrEnum):
+    """What becomes of a node."""
+
+    KEPT = "Kept"
+    UNNEEDED = "Unneeded"
+    LEAVING = "Leaving"
+
+
+class NodeDecision(msgspec.Struct, frozen=True):
+    """One per node and plan.
+
+    `utilization` is the largest share that is asked for of anything. `since` is since when the node is not needed, or
+    on its way out, and `look` when the verdict may be another without anything happening before.
+    """
+
+    node: str
+    outcome: NodeOutcome
+    said: DetailedReason
+    utilization: float = 0.0
+    since: float | None = None
+    look: float | None = None
+
+
+class ScaleDownPlan(msgspec.Struct, frozen=True):
+    """What to do so that nodes go, or stay after all; what is said about each; what to remember; the next look."""
+
+    actions: tuple[ScaleDownAction, ...]
+    nodes: tuple[NodeDecision, ...]
+    memory: ScaleDownMemory
+    next_look: float | None = None

@@ -1,0 +1,341 @@
+"""The drain simulation: which nodes could be removed together because all that is on them fits elsewhere.
+
+Pending pods and chunks of Buffers are placed first. Removals in progress come before candidates, and go on only as long
+as nothing needs their node: a pending pod that fits on such a node alone is reason enough to keep it.
+
+The pods and chunks of a node are placed on other ready nodes, beside all that is there. If all fit, the node counts as
+drained from then on, and they count where they were placed; otherwise nothing has changed. So nodes that are found one
+after the other can go together. The node itself stays in the table, because the scheduler counts it while its pods are
+evicted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from trellis.base.detailed_reason import DetailedReason
+from trellis.base.errors import InvalidInput
+from trellis.base.reasons import Reason
+from trellis.base.wording import pluralize
+from trellis.core.fit import Demand
+from trellis.core.fit.resources import CPU, MEMORY
+from trellis.core.nodes.buffers.chunks import BufferChunks, in_placement_order
+from trellis.core.nodes.buffers.placement import place_chunks
+from trellis.core.nodes.scale_down.candidates import GroupMinimums, ScaleDownCandidate
+from trellis.core.nodes.scale_down.decisions import NODE_NEEDED_AGAIN, NODE_NOT_TRIED, NODE_TAKES_OVER, PODS_ARE_COMING
+from trellis.core.nodes.scale_down.drainability import PodsToDrain
+from trellis.core.nodes.scale_down.memory import NodeRemoval
+from trellis.core.nodes.scale_down.removal import without_leaving_taint
+from trellis.core.nodes.scale_down.replacement_pods import ReplacementDemands
+from trellis.core.nodes.state.node_templates import NodeTemplates
+from trellis.core.nodes.state.pending_pods import build_equivalence_groups, relative_size, resolve_claim_conflicts
+from trellis.core.nodes.state.pods import PlacedPod, PlacedPods, depends_on_other_pods
+from trellis.core.nodes.state.readiness import NodeReadiness
+from trellis.core.nodes.state.simulation import ClusterSimulation, simulate_cluster
+from trellis.core.nodes.state.snapshot import DEMAND_UNREADABLE, ClusterSnapshot
+from trellis.core.usage.columns import BoolColumn, IntColumn
+
+NO_PLACE_FOR_PODS = Reason("NoPlaceForPods", "Pods on the node would find no place on other nodes that are ready.")
+NO_PLACE_FOR_CHUNKS = Reason("NoPlaceForChunks", "Chunks of a Buffer would find no place on other nodes.")
+
+# How many nodes are looked at before all others are.
+_NODES_TRIED_FIRST: Final = 512
+
+
+class DrainSimulator:
+    """Nodes tried one after the other. `order` are the numbers of nodes that may take something, the best first."""
+
+    def __init__(
+        self, trial: ClusterSimulation, successors: ReplacementDemands, order: IntColumn, largest: tuple[float, float]
+    ) -> None:
+        self._trial = trial
+        self._successors = successors
+        self._order = order
+        self._largest = largest
+        # Nodes on which something is to go: they cannot be removed at the same time.
+        self.hosts: BoolColumn = np.zeros(trial.table.reach, dtype=np.bool_)
+        self._seats: defaultdict[int, Counter[str]] = defaultdict(Counter)
+        self._chunks: dict[str, BufferChunks] = {}
+
+    def seat(self, chunks: BufferChunks, numbers: IntColumn) -> None:
+        """Note on which nodes the chunks of a Buffer are."""
+        self._chunks[chunks.uid] = chunks
+        for number, count in Counter(numbers.tolist()).items():
+            self._seats[number][chunks.uid] += count
+
+    def clear(self, number: int, pods: Sequence[PlacedPod]) -> DetailedReason | None:
+        """Have everything on a node find a place elsewhere; why it cannot, and then nothing has changed."""
+        try:
+            groups = self._groups(pods)
+        except InvalidInput as error:
+            return DetailedReason(DEMAND_UNREADABLE, str(error))
+        tried = _DrainAttempt(self._trial, self._order[self._order != number])
+        said = self._move(number, pods, groups, tried)
+        if said is not None:
+            tried.undo()
+            return said
+        self._order = tried.nodes
+        self.hosts[tried.used] = True
+        self._seats.pop(number, None)
+        for uid, numbers in tried.chunks:
+            self.seat(self._chunks[uid], numbers)
+        return None
+
+    def _move(
+        self, number: int, pods: Sequence[PlacedPod], groups: Iterable[tuple[Demand, int]], tried: _DrainAttempt
+    ) -> DetailedReason | None:
+        running = self._trial.running
+        for pod in pods:
+            if pod.is_counted:
+                tried.take_away(running, number, pod)
+        for demand, count in groups:
+            if len(tried.put(running, demand, count)) < count:
+                whose = demand.resident.namespace
+                return DetailedReason(
+                    NO_PLACE_FOR_PODS, f"no other node takes {pluralize(count, 'pod')} of namespace {whose}"
+                )
+        for uid, count in self._seats.get(number, Counter[str]()).items():
+            chunks = self._chunks[uid]
+            found = tried.move(running if chunks.on_top else self._trial.fixed, number, chunks.demand, count)
+            if len(found) < count:
+                return DetailedReason(NO_PLACE_FOR_CHUNKS, f"Buffer {chunks.key[0]}/{chunks.key[1]}")
+            tried.chunks.append((uid, found))
+        return None
+
+    def _groups(self, pods: Sequence[PlacedPod]) -> list[tuple[Demand, int]]:
+        """What has to find a place, pods that are alike together; those that make way for all need none.
+
+        First those that do not go everywhere, then the largest: who finds no place is found out early.
+        """
+        counts: Counter[Demand] = Counter(self._successors.demand(each.pod) for each in pods if each.is_counted)
+        return sorted(
+            counts.items(), key=lambda each: (_fits_anywhere(each[0]), -relative_size(each[0], self._largest))
+        )
+
+
+def _fits_anywhere(demand: Demand) -> bool:
+    return not (demand.selector or demand.terms is not None or demand.volumes or depends_on_other_pods(demand))
+
+
+class _DrainAttempt:
+    """What was done to find out, so that it can be undone."""
+
+    def __init__(self, trial: ClusterSimulation, nodes: IntColumn) -> None:
+        self.nodes = nodes
+        self.chunks: list[tuple[str, IntColumn]] = []
+        self._trial = trial
+        self._gone: list[tuple[PlacedPods, int, PlacedPod]] = []
+        self._put: list[tuple[PlacedPods, Demand, IntColumn, IntColumn]] = []
+
+    @property
+    def used(self) -> IntColumn:
+        """The nodes that something was put on."""
+        columns = [where[times > 0] for _, _, where, times in self._put]
+        return np.unique(np.concatenate(columns)) if columns else self.nodes[:0]
+
+    def take_away(self, world: PlacedPods, number: int, pod: PlacedPod) -> None:
+        world.remove(number, pod.demand, pod.resident)
+        self._gone.append((world, number, pod))
+
+    def put(self, world: PlacedPods, demand: Demand, count: int) -> IntColumn:
+        """Put pods that are alike on the first nodes that take them."""
+        # Mostly there is room near the front, and to look at all nodes takes ten times as long.
+        found = self._trial.put(world, demand, count, self.nodes[:_NODES_TRIED_FIRST])
+        if len(found) < count:
+            rest = self._trial.put(world, demand, count - len(found), self.nodes[_NODES_TRIED_FIRST:])
+            found = np.concatenate((found, rest))
+        where, times = np.unique(found, return_counts=True)
+        if len(where):
+            self._put.append((world, demand, where, times.astype(np.int64)))
+        return found
+
+    def move(self, world: PlacedPods, number: int, demand: Demand, count: int) -> IntColumn:
+        """Take chunks from a node and put them on others."""
+        here, less = np.array([number], dtype=np.int64), np.array([-count], dtype=np.int64)
+        world.add_each(here, demand, less)
+        self._put.append((world, demand, here, less))
+        return self.put(world, demand, count)
+
+    def undo(self) -> None:
+        """Everything as before."""
+        for world, demand, where, times in reversed(self._put):
+            world.add_each(where, demand, -times)
+        for world, number, pod in self._gone:
+            world.add(number, pod.demand, pod.resident)
+
+
+class OngoingRemoval(msgspec.Struct, frozen=True):
+    """A node that is being removed and could still be kept, with who is on it."""
+
+    removal: NodeRemoval
+    number: int
+    tenants: PodsToDrain
+
+
+class DrainSimulationInput(msgspec.Struct, frozen=True):
+    """What is to be tried, in this order; of candidates with pods at most so many, and as many not known as unneeded.
+
+    `seats` has, by the UID of a Buffer, the nodes where its chunks were.
+    """
+
+    snapshot: ClusterSnapshot
+    stands: NodeReadiness
+    seats: Mapping[str, tuple[str, ...]]
+    successors: ReplacementDemands
+    going: Sequence[OngoingRemoval]
+    candidates: Sequence[ScaleDownCandidate]
+    most: int
+
+
+class DrainSimulation(msgspec.Struct, frozen=True):
+    """Why nodes are needed: those that are being removed, and candidates. Who is in neither is not needed.
+
+    `in_vain` are the candidates among them that something on them keeps.
+    """
+
+    needed: dict[str, DetailedReason]
+    candidates: dict[str, DetailedReason]
+    in_vain: frozenset[str]
+
+
+def simulate_drains(question: DrainSimulationInput, minimums: GroupMinimums) -> DrainSimulation:
+    """Find out."""
+    snapshot, stands = question.snapshot, question.stands
+    with _without_leaving_taints(question), simulate_cluster(snapshot, stands, NodeTemplates(snapshot, stands)) as made:
+        out = np.array([each.number for each in question.going], dtype=np.int64)
+        made.ready = made.ready[~np.isin(made.ready, out)]
+        filled = _place_pods_and_chunks(question, made)
+        needed = _find_needed(made, question.going, filled.left)
+        order = _target_order(made.ready, [each.number for each in question.candidates])
+        clearing = DrainSimulator(made, question.successors, order, _largest_node(snapshot))
+        for chunks, numbers in filled.seated:
+            clearing.seat(chunks, numbers)
+        _drain_ongoing(question.going, clearing, minimums, needed)
+        return _drain_candidates(question, clearing, minimums, filled, needed)
+
+
+class _InitialPlacement(msgspec.Struct, frozen=True):
+    """Where pods that wait would be, where chunks are, and what has no place."""
+
+    expected: frozenset[int]
+    seated: list[tuple[BufferChunks, IntColumn]]
+    left: list[tuple[PlacedPods, Demand, int]]
+
+
+def _place_pods_and_chunks(question: DrainSimulationInput, made: ClusterSimulation) -> _InitialPlacement:
+    snapshot = question.snapshot
+    expected: set[int] = set()
+    left: list[tuple[PlacedPods, Demand, int]] = []
+    seated: list[tuple[BufferChunks, IntColumn]] = []
+    for group in build_equivalence_groups(
+        resolve_claim_conflicts(snapshot.pending.values(), made), _largest_node(snapshot)
+    ):
+        found = made.put(made.running, group.demand, len(group.pods), made.ready)
+        expected.update(found.tolist())
+        if group.is_wanted and len(found) < len(group.pods):
+            left.append((made.running, group.demand, len(group.pods) - len(found)))
+    buffers = in_placement_order(snapshot.buffers.values())
+    for chunks, seats in zip(buffers, place_chunks(made, buffers, question.seats), strict=True):
+        seated.append((chunks, seats.ready))
+        if seats.count < chunks.count:
+            world = made.running if chunks.on_top else made.fixed
+            left.append((world, chunks.demand, chunks.count - seats.count))
+    return _InitialPlacement(frozenset(expected), seated, left)
+
+
+def _find_needed(
+    made: ClusterSimulation, going: Sequence[OngoingRemoval], left: list[tuple[PlacedPods, Demand, int]]
+) -> dict[str, DetailedReason]:
+    """Which of the nodes that are being removed would take something that has no place; those can be used again."""
+    needed: dict[str, DetailedReason] = {}
+    names = {each.number: each.removal.node for each in going}
+    numbers = np.array([*names], dtype=np.int64)
+    for world, demand, count in left:
+        for number in made.put(world, demand, count, numbers).tolist():
+            whose = demand.resident.namespace
+            needed.setdefault(
+                names[number], DetailedReason(NODE_NEEDED_AGAIN, f"for pods or chunks of namespace {whose}")
+            )
+    again = [number for number, name in names.items() if name in needed]
+    made.ready = np.concatenate((made.ready, np.array(again, dtype=np.int64)))
+    return needed
+
+
+def _drain_ongoing(
+    going: Sequence[OngoingRemoval],
+    clearing: DrainSimulator,
+    minimums: GroupMinimums,
+    needed: dict[str, DetailedReason],
+) -> None:
+    for each in going:
+        name = each.removal.node
+        if name in needed:
+            continue
+        said = minimums.why_not(each.removal.group) or clearing.clear(each.number, each.tenants.moving)
+        if said is not None:
+            needed[name] = DetailedReason(NODE_NEEDED_AGAIN, str(said))
+        else:
+            minimums.take(each.removal.group)
+
+
+def _drain_candidates(
+    question: DrainSimulationInput,
+    clearing: DrainSimulator,
+    minimums: GroupMinimums,
+    filled: _InitialPlacement,
+    needed: dict[str, DetailedReason],
+) -> DrainSimulation:
+    found: dict[str, DetailedReason] = {}
+    in_vain: set[str] = set()
+    tried: Counter[bool] = Counter()
+    for each in question.candidates:
+        is_known = each.since is not None
+        said = minimums.why_not(each.group)
+        if said is not None:
+            found[each.name] = said
+        elif each.number in filled.expected:
+            found[each.name] = DetailedReason(PODS_ARE_COMING)
+        elif clearing.hosts[each.number]:
+            found[each.name] = DetailedReason(NODE_TAKES_OVER)
+        elif each.tenants.moving and tried[is_known] >= question.most:
+            found[each.name] = DetailedReason(NODE_NOT_TRIED)
+        else:
+            tried[is_known] += bool(each.tenants.moving)
+            said = clearing.clear(each.number, each.tenants.moving)
+            if said is None:
+                minimums.take(each.group)
+            else:
+                found[each.name] = said
+                in_vain.add(each.name)
+    return DrainSimulation(needed, found, frozenset(in_vain))
+
+
+def _target_order(ready: IntColumn, candidates: Sequence[int]) -> IntColumn:
+    """Who takes what is moved: first the nodes that stay anyway, last those that are to go first."""
+    last = np.array([*reversed(candidates)], dtype=np.int64)
+    return np.concatenate((ready[~np.isin(ready, last)], last[np.isin(last, ready)]))
+
+
+def _largest_node(snapshot: ClusterSnapshot) -> tuple[float, float]:
+    cores, memory = (float(snapshot.table.offered(name).max(initial=0)) for name in (CPU, MEMORY))
+    return cores, memory
+
+
+@contextmanager
+def _without_leaving_taints(question: DrainSimulationInput) -> Iterator[None]:
+    """The table as if nodes that are being removed were not marked: they are asked about as if they stayed."""
+    snapshot = question.snapshot
+    nodes = [snapshot.nodes[each.removal.node] for each in question.going]
+    try:
+        for node in nodes:
+            snapshot.table.update(without_leaving_taint(node))
+        yield
+    finally:
+        for node in nodes:
+            snapshot.table.update(node)

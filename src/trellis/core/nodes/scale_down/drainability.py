@@ -1,0 +1,128 @@
+"""Which pods have to leave a node that is removed, and whether they may be moved.
+
+A pod's annotations, its controller, its local storage and its tolerations can forbid it. DaemonSet and mirror pods go
+with the node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from trellis.api.kube.pods import Pod, Volume
+from trellis.base.detailed_reason import DetailedReason
+from trellis.base.reasons import Reason
+from trellis.core.fit.constraints.taints import HardTaint, tolerates
+from trellis.core.nodes.scale_down.disruption_budgets import DisruptionBudgets
+from trellis.core.nodes.settings import ScaleDownSettings
+from trellis.core.nodes.state.pods import PlacedPod
+from trellis.core.nodes.state.readiness import LEAVING_TAINT
+
+POD_NOT_SAFE_TO_EVICT = Reason("PodNotSafeToEvict", "A pod on the node says that it must not be evicted.")
+POD_NOT_REPLICATED = Reason("PodNotReplicated", "Nobody would make a pod on the node anew if it were evicted.")
+POD_OF_CUSTOM_CONTROLLER = Reason(
+    "PodOfCustomController", "A pod on the node is of a controller of which nobody knows whether it makes pods anew."
+)
+POD_OF_SYSTEM = Reason("PodOfSystem", "A pod of the system is on the node, and no budget says that it may be moved.")
+POD_HAS_LOCAL_STORAGE = Reason("PodHasLocalStorage", "A pod on the node has files there that would be lost.")
+POD_WOULD_COME_BACK = Reason(
+    "PodWouldComeBack", "A pod on the node tolerates the mark of nodes that go, and would come back to this one."
+)
+
+SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+# The names of volumes, with commas between them, whose files may be lost.
+SAFE_LOCAL_VOLUMES: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
+DO_NOT_DISRUPT: Final = "karpenter.sh/do-not-disrupt"
+
+_LEAVING: Final = HardTaint(LEAVING_TAINT, "", "NoSchedule")
+_SYSTEM: Final = "kube-system"
+_IN_MEMORY: Final = "Memory"
+_REPLICATING_KINDS: Final = frozenset({"ReplicaSet", "ReplicationController", "StatefulSet", "Job"})
+
+
+def why_not_drainable(
+    placed: PlacedPod, budgets: DisruptionBudgets, settings: ScaleDownSettings
+) -> DetailedReason | None:
+    """What forbids that a pod is moved, other than a budget that is used up; None if nothing does."""
+    pod = placed.pod
+    said = pod.metadata.annotations
+    if said.get(SAFE_TO_EVICT) == "false":
+        return _about_pod(POD_NOT_SAFE_TO_EVICT, pod, f"{SAFE_TO_EVICT}: false")
+    if said.get(DO_NOT_DISRUPT) == "true":
+        return _about_pod(POD_NOT_SAFE_TO_EVICT, pod, f"{DO_NOT_DISRUPT}: true")
+    if said.get(SAFE_TO_EVICT) == "true" or placed.is_expendable:
+        return None
+    owner = pod.metadata.controller
+    if owner is None:
+        return _about_pod(POD_NOT_REPLICATED, pod, "it has no controller")
+    if tolerates(pod.spec.tolerations, _LEAVING):
+        # A node that is almost empty is where the scheduler likes to put it: it would be evicted again and again.
+        return _about_pod(POD_WOULD_COME_BACK, pod, f"it tolerates {LEAVING_TAINT}")
+    if settings.skip_nodes_with_custom_controller_pods and owner.kind not in _REPLICATING_KINDS:
+        return _about_pod(POD_OF_CUSTOM_CONTROLLER, pod, f"its controller is {owner.kind} {owner.name}")
+    if settings.skip_nodes_with_system_pods and placed.key[0] == _SYSTEM and not budgets.covers(pod):
+        return _about_pod(POD_OF_SYSTEM, pod, "it has no disruption budget")
+    if settings.skip_nodes_with_local_storage:
+        lost = [each.name for each in pod.spec.volumes if _is_local(each)]
+        safe = {each.strip() for each in said.get(SAFE_LOCAL_VOLUMES, "").split(",")} - {""}
+        kept = next((name for name in lost if name not in safe), None)
+        if kept is not None:
+            return _about_pod(POD_HAS_LOCAL_STORAGE, pod, f"its volume {kept} is an emptyDir or a hostPath")
+    return None
+
+
+def _is_local(volume: Volume) -> bool:
+    on_disk = volume.empty_dir is not None and volume.empty_dir.medium != _IN_MEMORY
+    return on_disk or volume.host_path is not None
+
+
+def _about_pod(reason: Reason, pod: Pod, why: str) -> DetailedReason:
+    return DetailedReason(reason, f"{pod.metadata.namespace}/{pod.metadata.name}: {why}")
+
+
+# A pod that should have been gone for so long will never go by itself: its kubelet is dead.
+_OVERDUE_SECONDS: Final = 30.0
+
+
+class PodsToDrain(msgspec.Struct, frozen=True):
+    """`moving` would have to go elsewhere, `going` are being deleted already; `stays` says why one may not be moved.
+
+    Pods that were to be gone long ago are not among them.
+    """
+
+    moving: tuple[PlacedPod, ...] = ()
+    going: tuple[PlacedPod, ...] = ()
+    stays: DetailedReason | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing has to be waited for."""
+        return not self.moving and not self.going
+
+    @property
+    def uids(self) -> frozenset[str]:
+        """Who would have to be moved."""
+        return frozenset(each.pod.metadata.uid for each in self.moving)
+
+
+NO_PODS_TO_DRAIN: Final = PodsToDrain()
+
+
+def find_pods_to_drain(
+    pods: Iterable[PlacedPod], now: float, budgets: DisruptionBudgets, settings: ScaleDownSettings
+) -> PodsToDrain:
+    """Those of one node."""
+    others = [each for each in pods if not each.is_fixed and not _is_overdue(each.pod, now)]
+    if not others:
+        return NO_PODS_TO_DRAIN
+    moving = tuple(each for each in others if each.pod.metadata.deletion_timestamp is None)
+    going = tuple(each for each in others if each.pod.metadata.deletion_timestamp is not None)
+    found = (why_not_drainable(each, budgets, settings) for each in moving)
+    return PodsToDrain(moving, going, next((each for each in found if each is not None), None))
+
+
+def _is_overdue(pod: Pod, now: float) -> bool:
+    deleted = pod.metadata.deletion_timestamp
+    return deleted is not None and now - deleted.timestamp() > _OVERDUE_SECONDS

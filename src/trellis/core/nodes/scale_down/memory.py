@@ -1,0 +1,74 @@
+"""What scale-down remembers from pass to pass.
+
+All of it may be lost: leaving taints without a known removal are taken off, and nodes have to be unneeded for the whole
+time again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+import msgspec
+
+from trellis.base.detailed_reason import DetailedReason
+
+NEVER: Final = float("-inf")
+
+
+class NodeRemoval(msgspec.Struct, frozen=True):
+    """A node on its way out, as it was when that began.
+
+    `pods` are the UIDs of those that were to be moved, and `drains` says that there were any. `marked` is when our mark
+    was first seen on the node, `released` when the node was given back. `left` pods were there at the last look, and
+    `progress` is when there were last fewer.
+    """
+
+    node: str
+    uid: str
+    group: str
+    instance: str
+    since: float
+    progress: float
+    pods: frozenset[str] = frozenset()
+    drains: bool = False
+    left: int = 0
+    marked: float | None = None
+    released: float | None = None
+
+
+class UnremovableNode(msgspec.Struct, frozen=True):
+    """A node that was tried in vain: why, and until when it is not tried again.
+
+    With `since` it is unneeded all the same, and only cannot go.
+    """
+
+    said: DetailedReason
+    until: float
+    since: float | None = None
+
+
+class ScaleDownMemory(msgspec.Struct, frozen=True):
+    """By node: since when it is unneeded, that it was tried in vain, that it is being removed.
+
+    `added`, `deleted` and `failed` are when a node last was, or could not be removed.
+    """
+
+    unneeded: Mapping[str, float] = MappingProxyType({})
+    held: Mapping[str, UnremovableNode] = MappingProxyType({})
+    removals: Mapping[str, NodeRemoval] = MappingProxyType({})
+    added: float = NEVER
+    deleted: float = NEVER
+    failed: float = NEVER
+
+
+def record_added_nodes(memory: ScaleDownMemory, now: float) -> ScaleDownMemory:
+    """The same after nodes were ordered: nothing is removed for a while."""
+    return msgspec.structs.replace(memory, added=max(memory.added, now))
+
+
+def record_failed_removal(memory: ScaleDownMemory, node: str, now: float) -> ScaleDownMemory:
+    """The same after a provider refused to take a node back: it is kept, and its mark taken off by the next plan."""
+    removals = {name: each for name, each in memory.removals.items() if name != node}
+    return msgspec.structs.replace(memory, removals=removals, failed=max(memory.failed, now))

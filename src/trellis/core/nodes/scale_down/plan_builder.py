@@ -1,0 +1,80 @@
+"""Collects the decisions, actions and memory of a scale-down plan until every node is decided."""
+
+from __future__ import annotations
+
+from trellis.base.detailed_reason import DetailedReason
+from trellis.core.nodes.scale_down.decisions import NodeDecision, NodeOutcome, ScaleDownAction, ScaleDownPlan
+from trellis.core.nodes.scale_down.memory import NodeRemoval, ScaleDownMemory, UnremovableNode
+from trellis.core.nodes.scale_down.removal import RemovalStep
+from trellis.core.nodes.scale_down.view import ScaleDownView
+
+
+class ScaleDownPlanBuilder:
+    """Verdicts, actions, and what to remember. `removals` are those that go on."""
+
+    def __init__(self, look: ScaleDownView, added: float) -> None:
+        self.removals: dict[str, NodeRemoval] = {}
+        self.deleted = look.memory.deleted
+        self.failed = look.memory.failed
+        self.added = added
+        self._look = look
+        self._actions: list[ScaleDownAction] = []
+        self._verdicts: dict[str, NodeDecision] = {}
+        self._unneeded: dict[str, float] = {}
+        self._held: dict[str, UnremovableNode] = {}
+
+    def has(self, name: str) -> bool:
+        """Whether something has been said of a node already."""
+        return name in self._verdicts
+
+    def gone(self) -> None:
+        """A node that was being removed is there no more."""
+        self.deleted = self._look.now
+
+    def keep(self, name: str, said: DetailedReason) -> None:
+        """A node stays."""
+        self._tell(name, NodeOutcome.KEPT, said)
+
+    def hold(self, name: str, held: UnremovableNode) -> None:
+        """A node stays, and is not tried again for a while."""
+        self._held[name] = held
+        outcome = NodeOutcome.KEPT if held.since is None else NodeOutcome.UNNEEDED
+        self._tell(name, outcome, held.said, held.since, held.until)
+
+    def unneeded(self, name: str, said: DetailedReason, since: float, look: float | None) -> None:
+        """A node is not needed, and stays for now."""
+        self._unneeded[name] = since
+        self._tell(name, NodeOutcome.UNNEEDED, said, since, look)
+
+    def leave(self, removal: NodeRemoval, said: DetailedReason) -> None:
+        """A node is on its way out without our help."""
+        self.removals[removal.node] = removal
+        self._tell(removal.node, NodeOutcome.LEAVING, said, removal.since)
+
+    def step(self, name: str, stepped: RemovalStep) -> None:
+        """A node comes a step nearer to its end, or is kept after all."""
+        self._actions += stepped.actions
+        removal = stepped.removal
+        if removal is None:
+            self.failed = self._look.now if stepped.failed else self.failed
+            self._tell(name, NodeOutcome.KEPT, stepped.said)
+        else:
+            self.removals[name] = removal
+            self._tell(name, NodeOutcome.LEAVING, stepped.said, removal.since, stepped.look)
+
+    def plan(self) -> ScaleDownPlan:
+        """All of it."""
+        memory = ScaleDownMemory(self._unneeded, self._held, self.removals, self.added, self.deleted, self.failed)
+        looks = [each.look for each in self._verdicts.values() if each.look is not None]
+        return ScaleDownPlan(tuple(self._actions), tuple(self._verdicts.values()), memory, min(looks, default=None))
+
+    def _tell(
+        self,
+        name: str,
+        outcome: NodeOutcome,
+        said: DetailedReason,
+        since: float | None = None,
+        look: float | None = None,
+    ) -> None:
+        used = float(self._look.used[self._look.snapshot.table.find(name)])
+        self._verdicts[name] = NodeDecision(name, outcome, said, used, since, look)

@@ -1,0 +1,164 @@
+"""The removal of a node, step by step: taint it, wait, evict its pods, release it; or keep it after all.
+
+Everything is checked again at each step. Until the node is released it can be kept, and is, if a pod comes to it or
+something on it fits nowhere else any more. The leaving taint keeps new pods away and holds the time at which the
+removal began; a node with the taint and without a known removal was abandoned by an earlier process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from trellis.api.kube.nodes import Node, Taint
+from trellis.api.kube.pods import Pod
+from trellis.base.detailed_reason import DetailedReason
+from trellis.base.wording import choose_form, pluralize
+from trellis.core.nodes.scale_down.decisions import (
+    EVICTIONS_REFUSED,
+    MARK_TAKEN_OFF,
+    MARK_UNSEEN,
+    NODE_DRAINING,
+    NODE_MARKED,
+    NODE_RELEASED,
+    NODE_SETTLING,
+    POD_CAME_MEANWHILE,
+    RELEASE_UNSEEN,
+    DrainPod,
+    ReleaseNode,
+    ScaleDownAction,
+    SetTaints,
+)
+from trellis.core.nodes.scale_down.drainability import PodsToDrain
+from trellis.core.nodes.scale_down.memory import NEVER, NodeRemoval
+from trellis.core.nodes.scale_down.view import ScaleDownView
+from trellis.core.nodes.state.readiness import LEAVING_TAINT
+
+_EFFECT = "NoSchedule"
+# Longer than any removal takes: a mark on a node of no group of ours may be that of another autoscaler at work.
+_OTHERS_SECONDS: Final = 1_800.0
+
+
+def has_leaving_taint(node: Node) -> bool:
+    """Whether the node has our mark."""
+    return any(each.key == LEAVING_TAINT for each in node.spec.taints)
+
+
+def leaving_since(node: Node) -> float | None:
+    """Since when it has it; None if it has none. A mark that does not say has been there for ever."""
+    mark = next((each for each in node.spec.taints if each.key == LEAVING_TAINT), None)
+    if mark is None:
+        return None
+    return float(mark.value) if mark.value.isdecimal() else NEVER
+
+
+def is_abandoned(node: Node, now: float, *, is_ours: bool) -> bool:
+    """Whether nobody goes on with the removal of a node, of which this process knows nothing.
+
+    Nodes of our groups are ours alone to remove; of others the mark is given time.
+    """
+    since = leaving_since(node)
+    return since is not None and (is_ours or now >= since + _OTHERS_SECONDS)
+
+
+def add_leaving_taint(node: Node, since: float) -> SetTaints:
+    """Put the mark on a node."""
+    return _set_taints(node, (*_other_taints(node), Taint(LEAVING_TAINT, f"{since:.0f}", _EFFECT)))
+
+
+def remove_leaving_taint(node: Node) -> SetTaints:
+    """Take the mark off."""
+    return _set_taints(node, _other_taints(node))
+
+
+def without_leaving_taint(node: Node) -> Node:
+    """The node as it is without the mark."""
+    return msgspec.structs.replace(node, spec=msgspec.structs.replace(node.spec, taints=_other_taints(node)))
+
+
+def _other_taints(node: Node) -> tuple[Taint, ...]:
+    return tuple(each for each in node.spec.taints if each.key != LEAVING_TAINT)
+
+
+def _set_taints(node: Node, taints: tuple[Taint, ...]) -> SetTaints:
+    metadata = node.metadata
+    return SetTaints(metadata.name, metadata.uid, metadata.resource_version, taints)
+
+
+class RemovalStep(msgspec.Struct, frozen=True):
+    """What is done and said. Without a `removal` the node is kept; `failed` says that it should not have been."""
+
+    said: DetailedReason
+    removal: NodeRemoval | None = None
+    actions: tuple[ScaleDownAction, ...] = ()
+    look: float | None = None
+    failed: bool = False
+
+
+def find_new_pod(removal: NodeRemoval, tenants: PodsToDrain) -> DetailedReason | None:
+    """That a pod has come which was not there when the removal began."""
+    for each in tenants.moving:
+        if each.pod.metadata.uid not in removal.pods:
+            return DetailedReason(POD_CAME_MEANWHILE, f"{each.key[0]}/{each.key[1]}")
+    return None
+
+
+def keep_node(node: Node, said: DetailedReason, *, failed: bool = False) -> RemovalStep:
+    """The node stays, without our mark."""
+    return RemovalStep(said, actions=(remove_leaving_taint(node),) if has_leaving_taint(node) else (), failed=failed)
+
+
+def next_removal_step(removal: NodeRemoval, node: Node, tenants: PodsToDrain, look: ScaleDownView) -> RemovalStep:
+    """The next step of a removal that nothing speaks against."""
+    now, settings = look.now, look.settings
+    if removal.released is not None:
+        late = removal.released + settings.node_release_seconds
+        return (
+            RemovalStep(DetailedReason(NODE_RELEASED), removal, look=late)
+            if now < late
+            else keep_node(node, DetailedReason(RELEASE_UNSEEN), failed=True)
+        )
+    if not has_leaving_taint(node):
+        if removal.marked is not None:
+            return keep_node(node, DetailedReason(MARK_TAKEN_OFF))
+        if now - removal.since >= settings.max_pod_eviction_seconds:
+            return keep_node(node, DetailedReason(MARK_UNSEEN), failed=True)
+        return RemovalStep(DetailedReason(NODE_MARKED), removal, (add_leaving_taint(node, removal.since),))
+    if removal.marked is None:
+        removal = msgspec.structs.replace(removal, marked=now, progress=now)
+    settled = (removal.marked or now) + settings.node_delete_delay_after_taint_seconds
+    if now < settled:
+        return RemovalStep(DetailedReason(NODE_SETTLING), removal, look=settled)
+    if tenants.is_empty:
+        released = msgspec.structs.replace(removal, released=now)
+        gives_back = ReleaseNode(removal.node, removal.group, removal.instance)
+        return RemovalStep(DetailedReason(NODE_RELEASED), released, (gives_back,), now + settings.node_release_seconds)
+    return _drain(removal, node, tenants, look)
+
+
+def _drain(removal: NodeRemoval, node: Node, tenants: PodsToDrain, look: ScaleDownView) -> RemovalStep:
+    now, left = look.now, len(tenants.moving)
+    # Who is going may take as long as it was promised; only who is not let go is waited for in vain.
+    if tenants.going or removal.left != left:
+        removal = msgspec.structs.replace(removal, left=left, progress=now)
+    late = removal.progress + look.settings.max_pod_eviction_seconds
+    if now >= late:
+        told = f"{pluralize(left, 'pod')} {choose_form(left, 'is', 'are')} left"
+        return keep_node(node, DetailedReason(EVICTIONS_REFUSED, told), failed=True)
+    evictions = tuple(_evictions(removal.node, tenants, look))
+    return RemovalStep(DetailedReason(NODE_DRAINING), removal, evictions, late)
+
+
+def _evictions(node: str, tenants: PodsToDrain, look: ScaleDownView) -> Iterator[DrainPod]:
+    for each in tenants.moving:
+        if look.budgets.why_not(each.pod) is None:
+            look.budgets.take(each.pod)
+            grace = _grace(each.pod, look.settings.max_graceful_termination_seconds)
+            yield DrainPod(node, each.key[0], each.key[1], each.pod.metadata.uid, grace)
+
+
+def _grace(pod: Pod, most: int) -> int | None:
+    own = pod.spec.termination_grace_period_seconds
+    return most if own is not None and own > most else None

@@ -1,0 +1,1 @@
+"""Which nodes to order for pods and chunks of Buffers that fit on no node."""

@@ -1,0 +1,161 @@
+"""Orders of a scale-up plan, and its decisions about pending pods and Buffers, with their reasons.
+
+After execution the decisions are corrected: nodes that a provider refused are not upcoming.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import TypeVar
+
+import msgspec
+
+from trellis.base.detailed_reason import DetailedReason
+from trellis.base.reasons import Reason, Severity
+from trellis.core.cluster.store import ObjectKey
+from trellis.core.nodes.scale_up.limits import SCALE_UP_LIMITED
+from trellis.core.nodes.scale_up.memory import ScaleUpMemory
+
+POD_HAS_ROOM = Reason("PodHasRoom", "There is room for the pod on a node that is ready; the scheduler will find it.")
+POD_AWAITS_NODE = Reason("PodAwaitsNode", "There will be room for the pod on a node that is on its way.")
+NODE_ORDERED = Reason("NodeOrdered", "A node has been ordered for the pod.")
+NO_GROUP_FITS = Reason("NoGroupFits", "No group has nodes that would take it.", Severity.WARNING)
+GROUPS_EXHAUSTED = Reason(
+    "GroupsExhausted", "Groups whose nodes would take it may not grow, or failed a short while ago.", Severity.WARNING
+)
+NOT_BESIDE_OTHERS = Reason(
+    "NotBesideOthers", "What it asks about other pods keeps it from new nodes of every group.", Severity.WARNING
+)
+
+BUFFER_PROVISIONED = Reason("BufferProvisioned", "Every chunk fits on nodes that are ready.")
+BUFFER_NEEDS_NOTHING = Reason("BufferNeedsNothing", "The Buffer stands for no chunk now.")
+BUFFER_AWAITS_NODES = Reason("BufferAwaitsNodes", "The rest of the chunks fits on nodes that are on their way.")
+BUFFER_NODES_ORDERED = Reason("BufferNodesOrdered", "Nodes have been ordered for the chunks that have no room.")
+BUFFER_NOT_PROVISIONED = Reason("BufferNotProvisioned", "Some chunks fit on no ready node.")
+
+FOR_PODS = Reason("OrderedForPods", "Pods wait that fit on no node there is.")
+FOR_BUFFERS = Reason("OrderedForBuffers", "Chunks of Buffers fit on no node there is.")
+FOR_MINIMUM = Reason("OrderedForMinimum", "The group had fewer nodes than it is to have.")
+
+
+class NodeOrder(msgspec.Struct, frozen=True):
+    """Have a group grow by `count`, to `target` instances in all: given twice, it orders nothing twice."""
+
+    group: str
+    count: int
+    target: int
+    why: DetailedReason
+
+
+class ReleaseFailedInstance(msgspec.Struct, frozen=True):
+    """Give an instance back that will not come up."""
+
+    group: str
+    instance: str
+    why: DetailedReason
+
+
+class GroupsRefusal(msgspec.Struct, frozen=True):
+    """Why some groups cannot help. `resource` says of what their nodes have too little, or which label they lack."""
+
+    reason: Reason
+    groups: tuple[str, ...]
+    resource: str = ""
+
+    def __str__(self) -> str:
+        about = f" ({self.resource})" if self.resource else ""
+        return f"{self.reason.code}{about}: {', '.join(self.groups)}"
+
+
+class PendingPodsDecision(msgspec.Struct, frozen=True):
+    """What is said about pods that are alike. `ordered` is for how many of them nodes are ordered, by group."""
+
+    pods: tuple[ObjectKey, ...]
+    said: DetailedReason
+    on_ready: int = 0
+    on_coming: int = 0
+    ordered: dict[str, int] = {}
+    unplaced: int = 0
+    refused: tuple[GroupsRefusal, ...] = ()
+
+
+class BufferDecision(msgspec.Struct, frozen=True):
+    """What is said about one Buffer.
+
+    `hits` are pods that have come to where chunks were, `misses` pods that wait although a chunk like them was meant
+    to be there; both since the last plan. `price` is money for an hour of the room that its chunks have or will have.
+    `full_at` is when all chunks last had room on nodes that were ready.
+    """
+
+    key: ObjectKey
+    uid: str
+    said: DetailedReason
+    chunks: int
+    on_ready: int = 0
+    on_coming: int = 0
+    ordered: dict[str, int] = {}
+    unplaced: int = 0
+    refused: tuple[GroupsRefusal, ...] = ()
+    nodes: tuple[str, ...] = ()
+    hits: int = 0
+    misses: int = 0
+    price: float = 0.0
+    full_at: float | None = None
+
+    @property
+    def is_provisioned(self) -> bool:
+        """Whether all chunks have room on nodes that are ready."""
+        return self.on_ready >= self.chunks
+
+
+class ScaleUpPlan(msgspec.Struct, frozen=True):
+    """What to do about more nodes, what is said about whom, what to remember, and when to look again at the latest.
+
+    `lost` has, by group, since when it is certain that an order which was confirmed came to nothing; it is there for as
+    long as the group says that it has what it does not show.
+    """
+
+    orders: tuple[NodeOrder, ...]
+    give_backs: tuple[ReleaseFailedInstance, ...]
+    pods: tuple[PendingPodsDecision, ...]
+    buffers: tuple[BufferDecision, ...]
+    notes: dict[str, DetailedReason]
+    memory: ScaleUpMemory
+    next_look: float | None = None
+    lost: dict[str, float] = {}
+
+
+ORDER_FAILED = Reason("OrderFailed", "Nothing came of an order from the group.", Severity.WARNING)
+
+V = TypeVar("V", PendingPodsDecision, BufferDecision)
+
+
+def correct_for_failed_orders(verdicts: Iterable[V], failed: Collection[str]) -> tuple[V, ...]:
+    """The verdicts, where nothing came of the orders from some groups; the next plan knows another way, if any."""
+    return tuple(_without_failed_orders(each, failed) for each in verdicts)
+
+
+def correct_for_silent_provider(verdicts: Iterable[BufferDecision], why: DetailedReason) -> tuple[BufferDecision, ...]:
+    """The verdicts of a look at which nothing could be ordered: who might have had a node is told why there is none."""
+    return tuple(
+        msgspec.structs.replace(each, said=why, refused=()) if each.unplaced and _may_get_node(each) else each
+        for each in verdicts
+    )
+
+
+def _may_get_node(verdict: BufferDecision) -> bool:
+    """Whether some group has not refused for good; without groups nobody knows."""
+    return not verdict.refused or any(each.reason is SCALE_UP_LIMITED for each in verdict.refused)
+
+
+def _without_failed_orders(verdict: V, failed: Collection[str]) -> V:
+    lost = {group: count for group, count in verdict.ordered.items() if group in failed}
+    if not lost:
+        return verdict
+    return msgspec.structs.replace(
+        verdict,
+        said=DetailedReason(GROUPS_EXHAUSTED),
+        ordered={group: count for group, count in verdict.ordered.items() if group not in lost},
+        unplaced=verdict.unplaced + sum(lost.values()),
+        refused=(*verdict.refused, GroupsRefusal(ORDER_FAILED, tuple(sorted(lost)))),
+    )

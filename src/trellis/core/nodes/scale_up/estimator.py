@@ -1,0 +1,253 @@
+"""Estimates which nodes of which groups would hold the pods and chunks that fit on no node.
+
+Round by round the best group is chosen for all that is left, by an estimate for all groups at once, and the pods are
+then packed on new nodes of it, one equivalence group after the other, first fit. A node is opened only for a pod that
+no open node takes, so that rules about other pods see no more nodes than there would be.
+
+The estimate treats every equivalence group as if it had nodes of its own and left no part of a node unused. Pods of
+several groups may need fewer nodes; the packing decides how many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from trellis.base.selectors import LabelOperator, LabelRequirement
+from trellis.core.fit import Demand
+from trellis.core.fit.constraints.inter_pod_rules import POD_AFFINITY_UNMET, inter_pod_rules
+from trellis.core.fit.resources import CPU, MEMORY
+from trellis.core.nodes.scale_up.expanders import Expander, ScaleUpOptions, choose_group
+from trellis.core.nodes.scale_up.limits import ScaleUpLimits
+from trellis.core.nodes.scale_up.similar_groups import balance_nodes
+from trellis.core.nodes.state.node_templates import HOSTNAME_LABEL, NodeTemplates, pods_per_new_node
+from trellis.core.nodes.state.pods import PlacedPods, depends_on_other_pods
+from trellis.core.nodes.state.simulation import ClusterSimulation
+from trellis.core.usage.columns import BoolColumn, FloatColumn, IntColumn
+
+
+class UnplacedPods:
+    """Pods that are alike and have no place: how many are left, and where the others are once nodes have come."""
+
+    def __init__(self, demand: Demand, count: int) -> None:
+        self.demand = demand
+        self.left = count
+        self.requests = demand.requests
+        self.places: IntColumn = np.zeros(0, dtype=np.int64)
+
+    @property
+    def goes_by_others(self) -> bool:
+        """Whether it depends on other pods where these can be put."""
+        return depends_on_other_pods(self.demand)
+
+    def placed(self, numbers: IntColumn) -> None:
+        """Note that some got a place."""
+        self.left -= len(numbers)
+        self.places = np.concatenate((self.places, numbers))
+
+
+IntMatrix = npt.NDArray[np.int64]
+
+
+def estimate_options(
+    templates: NodeTemplates, needs: Sequence[UnplacedPods], rooms: IntMatrix, allowed: IntColumn
+) -> ScaleUpOptions | None:
+    """The options that there are; None if no group can do anything.
+
+    `rooms` says how many of each need a node of each group holds, `allowed` how many nodes of each may be ordered.
+    """
+    left: FloatColumn = np.array([each.left for each in needs], dtype=np.float64)
+    some = np.flatnonzero(left)
+    groups = np.flatnonzero((allowed > 0) & (rooms[some] > 0).any(axis=0))
+    if not len(groups):
+        return None
+    left, able = left[some], rooms[np.ix_(some, groups)]
+    takes = able > 0
+    wanted = (left[:, None] / np.maximum(able, 1) * takes).sum(axis=0)
+    nodes = np.ceil(np.minimum(wanted, allowed[groups]))
+    # Of a group that may not have enough nodes, each pod gets its part.
+    share = np.minimum(1.0, nodes / np.maximum(np.ceil(wanted), 1.0))
+    cores, memory = (_requested(needs, some, name) * left @ takes * share for name in (CPU, MEMORY))
+    return ScaleUpOptions(
+        groups=groups,
+        nodes=nodes,
+        pods=left @ takes * share,
+        cores=templates.cores[groups] * nodes,
+        memory=templates.memory[groups] * nodes,
+        asked_cores=cores / 1000,
+        asked_memory=memory,
+        price=templates.prices[groups] * nodes,
+        priority=templates.priorities[groups],
+    )
+
+
+def _requested(needs: Sequence[UnplacedPods], some: IntColumn, resource: str) -> FloatColumn:
+    return np.array([needs[at].requests.get(resource, 0) for at in some.tolist()], dtype=np.float64)
+
+
+def groups_by_spread_domain(templates: NodeTemplates, demand: Demand, groups: IntColumn) -> list[IntColumn]:
+    """Groups by the domains over which pods are spread, as positions; every node is a host of its own anyway."""
+    keys = [each.key for each in demand.spread if each.key != HOSTNAME_LABEL]
+    if not keys:
+        return [np.arange(len(groups))]
+    domains = np.stack([templates.table.domains(key)[0][groups] for key in keys])
+    _, which = np.unique(domains, axis=1, return_inverse=True)
+    which = which.reshape(-1)
+    return [np.flatnonzero(which == each) for each in range(int(which.max()) + 1)]
+
+
+def groups_meeting_affinity(
+    trial: ClusterSimulation, world: PlacedPods, demand: Demand, groups: IntColumn
+) -> BoolColumn:
+    """The groups whose nodes would be where pods find the company that they ask for."""
+    found = np.ones(len(groups), dtype=np.bool_)
+    table, nodes = trial.table, trial.templates.nodes
+    keys = dict.fromkeys(each.key for each in demand.near)
+    rules = (each.rule for each in inter_pod_rules(table, world.near, demand) if each.reason is POD_AFFINITY_UNMET)
+    for key, rule in zip(keys, rules, strict=True):
+        if rule.changes:
+            # The first of its like may be anywhere.
+            continue
+        there = table.exists & rule.mask
+        answers: dict[str | None, bool] = {}
+        for at, group in enumerate(groups.tolist()):
+            value = nodes[group].metadata.labels.get(key)
+            if value not in answers:
+                alike = None if value is None else table.labelled(LabelRequirement(key, LabelOperator.IN, (value,)))
+                answers[value] = alike is not None and bool((there & alike).any())
+            found[at] &= answers[value]
+    return found
+
+
+# Beyond one round for each group: rules about other pods may bring pods back to a group that could take no more.
+_MORE_ROUNDS: Final = 64
+
+
+class NodeEstimator:
+    """Opens nodes for needs, within limits. `similar` has for each group those that are alike."""
+
+    def __init__(
+        self,
+        trial: ClusterSimulation,
+        limits: ScaleUpLimits,
+        expanders: Sequence[Expander],
+        similar: Sequence[IntColumn] | None,
+    ) -> None:
+        self._trial = trial
+        self._limits = limits
+        self._expanders = expanders
+        self._similar = similar
+        self._sizes = np.array([each.target for each in trial.templates.states], dtype=np.int64)
+
+    def open(self, needs: Sequence[UnplacedPods], world: PlacedPods) -> None:
+        """Put as many as possible on new nodes; what cannot be is left."""
+        templates = self._trial.templates
+        if not needs or not len(templates):
+            return
+        first = np.stack([pods_per_new_node(templates, each.demand) for each in needs])
+        before = -1
+        # Who looks for company may find it once others have a place.
+        while before != sum(each.left for each in needs):
+            before = sum(each.left for each in needs)
+            self._rounds(needs, first.copy(), first, world)
+            if not any(each.left and each.demand.near for each in needs):
+                return
+
+    def _rounds(self, needs: Sequence[UnplacedPods], rooms: IntMatrix, first: IntMatrix, world: PlacedPods) -> None:
+        for _ in range(len(self._trial.templates) + _MORE_ROUNDS):
+            options = estimate_options(self._trial.templates, needs, rooms, self._limits.rooms())
+            if options is None:
+                return
+            self._round(needs, rooms, first, world, options)
+
+    def _round(
+        self,
+        needs: Sequence[UnplacedPods],
+        rooms: IntMatrix,
+        first: IntMatrix,
+        world: PlacedPods,
+        options: ScaleUpOptions,
+    ) -> None:
+        """Serve all that the best group can hold, in their order. Who is left over does not come back to it."""
+        group = choose_group(options, self._expanders)
+        for at, need in enumerate(needs):
+            if not need.left or not rooms[at, group]:
+                continue
+            before = need.left
+            goes_by_domains = need.demand.near or need.demand.spread
+            members = (
+                self._in_domains(need, world, rooms[at], options) if goes_by_domains else self._alike(group, rooms[at])
+            )
+            if not len(members):
+                rooms[at] = 0
+                continue
+            self._serve(need, world, members, int(rooms[at, members].max()))
+            if need.goes_by_others and need.left < before:
+                # Where these are now may have opened a domain of another group to the others.
+                rooms[at] = first[at]
+            if need.left:
+                rooms[at, members] = 0
+
+    def _alike(self, group: int, rooms: IntColumn) -> IntColumn:
+        """The groups that grow evenly with one, as far as they can help."""
+        alike = self._similar[group] if self._similar is not None else np.array([group], dtype=np.int64)
+        return alike[rooms[alike] > 0]
+
+    def _in_domains(
+        self, need: UnplacedPods, world: PlacedPods, rooms: IntColumn, options: ScaleUpOptions
+    ) -> IntColumn:
+        """The best group of where pods find company, or of each domain over which they are spread."""
+        able = options.take(np.flatnonzero(rooms[options.groups]))
+        if need.demand.near:
+            able = able.take(np.flatnonzero(groups_meeting_affinity(self._trial, world, need.demand, able.groups)))
+            parts = [able] if len(able.groups) else []
+        else:
+            parts = [
+                able.take(part) for part in groups_by_spread_domain(self._trial.templates, need.demand, able.groups)
+            ]
+        return np.array([choose_group(each, self._expanders) for each in parts], dtype=np.int64)
+
+    def _serve(self, need: UnplacedPods, world: PlacedPods, members: IntColumn, most_on_one: int) -> None:
+        trial = self._trial
+        everywhere = np.concatenate((trial.ready, trial.coming))
+        nodes = np.concatenate((everywhere, trial.new)) if need.goes_by_others else trial.new
+        need.placed(trial.put(world, need.demand, need.left, nodes))
+        rate = float(most_on_one)
+        while need.left:
+            # One in every domain at least, or the pods cannot lie evenly.
+            fewest = min(len(members), need.left) if need.demand.spread else 1
+            sizes = np.zeros_like(members) if need.demand.spread else self._sizes[members]
+            rows = self._rows(members, sizes, max(int(np.ceil(need.left / rate)), fewest))
+            if not len(rows):
+                return
+            nodes = np.concatenate((everywhere, trial.new)) if need.goes_by_others else rows
+            found = trial.put(world, need.demand, need.left, nodes)
+            need.placed(found)
+            self._give_back(rows[~trial.mask(found)[rows]])
+            if not len(found):
+                return
+            rate = min(max(len(found) / len(rows), 1.0), rate)
+
+    def _rows(self, members: IntColumn, sizes: IntColumn, count: int) -> IntColumn:
+        allowed = np.array([self._limits.room(each) for each in members.tolist()], dtype=np.int64)
+        wanted = balance_nodes(count, sizes, allowed)
+        opened: list[IntColumn] = []
+        for group, each in zip(members.tolist(), wanted.tolist(), strict=True):
+            # The limits of the cluster are shared: what one group has taken is not there for the next.
+            given = min(each, self._limits.room(group))
+            if given:
+                opened.append(self._trial.open(group, given))
+                self._limits.take(group, given)
+                self._sizes[group] += given
+        return np.concatenate(opened) if opened else np.zeros(0, dtype=np.int64)
+
+    def _give_back(self, rows: IntColumn) -> None:
+        groups = self._trial.groups_of(rows)
+        for group, count in zip(*(each.tolist() for each in np.unique(groups, return_counts=True)), strict=True):
+            self._limits.take(group, -count)
+            self._sizes[group] -= count
+        if len(rows):
+            self._trial.close(rows)

@@ -1,0 +1,138 @@
+"""How many nodes of each group may still be ordered: limits of the group, of the cluster and of one scale-up.
+
+Where `enforce_node_group_min_size` is set, groups below their minimum size are filled up with what the limits leave
+after pods and chunks are served.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from trellis.base.detailed_reason import DetailedReason
+from trellis.base.reasons import Reason, Severity
+from trellis.base.wording import choose_form, pluralize
+from trellis.core.fit.resources import CPU, MEMORY
+from trellis.core.nodes.node_groups import GROUP_AT_MAXIMUM
+from trellis.core.nodes.scale_up.backoff import GROUP_BACKED_OFF
+from trellis.core.nodes.scale_up.view import ScaleUpView
+from trellis.core.nodes.state.simulation import ClusterSimulation
+from trellis.core.usage.columns import FloatColumn, IntColumn
+
+CLUSTER_AT_LIMIT = Reason("ClusterAtLimit", "The cluster may not have more nodes, cores or memory.", Severity.WARNING)
+SCALE_UP_LIMITED = Reason("ScaleUpLimited", "No more nodes of a group are ordered at once; the rest follows.")
+
+_ENDLESS: Final = np.inf
+
+
+class ScaleUpLimits:
+    """What is left of all limits, while orders are made up."""
+
+    def __init__(self, look: ScaleUpView) -> None:
+        self._templates, self._settings = look.templates, look.settings
+        groups = [each.group for each in look.templates.states]
+        self._backoffs = {
+            at: look.backoffs[each.name]
+            for at, each in enumerate(groups)
+            if each.name in look.backoffs and look.now < look.backoffs[each.name].until
+        }
+        self._sizes = np.array([each.max_size - look.target(each.name) for each in groups], dtype=np.int64)
+        self._at_once = np.full(len(groups), look.settings.max_nodes_per_scaleup, dtype=np.int64)
+        self._weights: dict[str, FloatColumn] = {
+            "nodes": np.ones(len(groups)),
+            "cores": look.templates.cores,
+            "memory": look.templates.memory,
+        }
+        coming = np.array([look.coming.counts[each.name] for each in groups], dtype=np.float64)
+        self._left = {
+            name: most - have - float(coming @ self._weights[name]) if most else _ENDLESS
+            for name, (have, most) in _cluster_totals(look).items()
+        }
+
+    def rooms(self) -> IntColumn:
+        """How many nodes of each group may be ordered now, if none of another are."""
+        # Of nodes that have none of something there may be more than any whole number holds.
+        least: FloatColumn = np.minimum(self._sizes, self._at_once).astype(np.float64)
+        for name, left in self._left.items():
+            if left < _ENDLESS:
+                weights = np.maximum(self._weights[name], 1e-9)
+                least = np.minimum(least, np.floor(max(left, 0.0) / weights + 1e-9))
+        found = least.astype(np.int64)
+        found[list(self._backoffs)] = 0
+        found[found < 0] = 0
+        return found
+
+    def room(self, group: int) -> int:
+        """The same of one group."""
+        if group in self._backoffs:
+            return 0
+        left = (left / max(float(self._weights[name][group]), 1e-9) for name, left in self._left.items())
+        return max(0, int(min(self._sizes[group], self._at_once[group], *(each + 1e-9 for each in left))))
+
+    def take(self, group: int, count: int) -> None:
+        """Note an order; a negative one gives back what was not needed."""
+        self._sizes[group] -= count
+        self._at_once[group] -= count
+        for name in self._left:
+            self._left[name] -= count * float(self._weights[name][group])
+
+    def why_none(self, group: int) -> DetailedReason:
+        """Why nothing more can be had from a group now."""
+        name = self._templates.states[group].group.name
+        if group in self._backoffs:
+            return DetailedReason(GROUP_BACKED_OFF, f"{name} is left alone: {self._backoffs[group].why}")
+        if self._sizes[group] <= 0:
+            most = self._templates.states[group].group.max_size
+            return DetailedReason(GROUP_AT_MAXIMUM, f"{name} may have {pluralize(most, 'node')}")
+        for what, left in self._left.items():
+            if left < self._weights[what][group]:
+                return DetailedReason(
+                    CLUSTER_AT_LIMIT, f"another node of {name} is above the limit of {what} of the cluster"
+                )
+        together = self._settings.max_nodes_per_scaleup
+        are = choose_form(together, "is", "are")
+        return DetailedReason(SCALE_UP_LIMITED, f"{pluralize(together, 'node')} of {name} {are} ordered at once")
+
+
+def _cluster_totals(look: ScaleUpView) -> dict[str, tuple[float, float]]:
+    """What the cluster has without what is on its way, and the most it may have; 0 for no limit."""
+    table, settings = look.snapshot.table, look.settings
+    there = table.exists & ~look.stands.starting
+    return {
+        "nodes": (float(np.count_nonzero(there)), settings.max_nodes_total),
+        "cores": (float(table.offered(CPU)[there].sum()) / 1000, settings.cores_total),
+        "memory": (float(table.offered(MEMORY)[there].sum()), settings.memory_total),
+    }
+
+
+GROUP_BELOW_MINIMUM = Reason(
+    "GroupBelowMinimum", "The group has fewer nodes than it is to have, and may not grow now.", Severity.WARNING
+)
+
+
+def fill_to_minimum_sizes(
+    seen: ScaleUpView, tried: ClusterSimulation, limits: ScaleUpLimits
+) -> dict[str, DetailedReason]:
+    """Have new nodes for groups that lack some, beside those that were opened for others.
+
+    Returns what is to be said of groups that lack some all the same.
+    """
+    if not seen.settings.enforce_node_group_min_size:
+        return {}
+    notes: dict[str, DetailedReason] = {}
+    opened = tried.orders()
+    for number, state in enumerate(seen.templates.states):
+        group = state.group
+        lacking = group.min_size - seen.target(group.name) - opened.get(number, 0)
+        if lacking <= 0:
+            continue
+        given = min(lacking, limits.room(number))
+        if given:
+            tried.open(number, given)
+            limits.take(number, given)
+        if given < lacking:
+            why = limits.why_none(number)
+            told = f"{group.name} is to have {pluralize(group.min_size, 'node')} and lacks {lacking - given}: {why}"
+            notes[group.name] = DetailedReason(GROUP_BELOW_MINIMUM, told)
+    return notes

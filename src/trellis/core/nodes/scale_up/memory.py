@@ -1,0 +1,55 @@
+"""What scale-up remembers from pass to pass.
+
+Losing it with the process never repeats an order, because orders are kept by the provider.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import msgspec
+
+from trellis.core.nodes.scale_up.backoff import GroupBackoff, back_off
+from trellis.core.nodes.settings import ScaleUpSettings
+
+
+class UnconfirmedOrder(msgspec.Struct, frozen=True):
+    """An order that the group does not show yet: how many instances it is to have, and when that was asked for."""
+
+    target: int
+    at: float
+
+
+class ScaleUpMemory(msgspec.Struct, frozen=True):
+    """`promises` are orders that their groups do not show yet, `missing` since when groups have less than they say.
+
+    `seats` has, by the UID of a Buffer, the node or row of each chunk, empty for one that had none, and `places`, by
+    the UID of a pod that waits, the one that is meant for it; rows stand for nodes on their way. `full_at` is when all
+    chunks of a Buffer last had room. `left` has, by the UID of a Buffer, the nodes on which chunks have made way for
+    pods that are not there yet. `missed` are UIDs of pods for which a Buffer had none, so that each counts once.
+    """
+
+    backoffs: Mapping[str, GroupBackoff] = MappingProxyType({})
+    promises: Mapping[str, UnconfirmedOrder] = MappingProxyType({})
+    missing: Mapping[str, float] = MappingProxyType({})
+    seats: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+    places: Mapping[str, str] = MappingProxyType({})
+    full_at: Mapping[str, float] = MappingProxyType({})
+    left: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+    missed: frozenset[str] = frozenset()
+
+
+def record_failed_order(
+    memory: ScaleUpMemory, group: str, why: str, now: float, settings: ScaleUpSettings
+) -> ScaleUpMemory:
+    """The same after a provider refused an order or gave no answer: the group is left alone for a while."""
+    backoff = back_off(memory.backoffs.get(group), now, why, settings)
+    memory = record_unfinished_order(memory, group)
+    return msgspec.structs.replace(memory, backoffs={**memory.backoffs, group: backoff})
+
+
+def record_unfinished_order(memory: ScaleUpMemory, group: str) -> ScaleUpMemory:
+    """The same after an order was not written in full: what there is of it shows in the group."""
+    promises = {name: each for name, each in memory.promises.items() if name != group}
+    return msgspec.structs.replace(memory, promises=promises)

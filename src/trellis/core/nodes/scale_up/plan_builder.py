@@ -1,0 +1,269 @@
+"""Builds the scale-up plan from placements: orders, decisions with reasons, and what to remember."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+import numpy as np
+
+from trellis.base.detailed_reason import DetailedReason
+from trellis.base.reasons import Reason
+from trellis.core.fit import Demand, find_unfit_nodes
+from trellis.core.nodes.buffers.chunks import BufferChunks
+from trellis.core.nodes.buffers.effectiveness import ChunkHits, NodePrices, count_misses
+from trellis.core.nodes.buffers.placement import NodePlaces, assign_nodes_to_chunks
+from trellis.core.nodes.scale_up.decisions import (
+    BUFFER_AWAITS_NODES,
+    BUFFER_NEEDS_NOTHING,
+    BUFFER_NODES_ORDERED,
+    BUFFER_PROVISIONED,
+    FOR_BUFFERS,
+    FOR_MINIMUM,
+    FOR_PODS,
+    GROUPS_EXHAUSTED,
+    NO_GROUP_FITS,
+    NODE_ORDERED,
+    NOT_BESIDE_OTHERS,
+    POD_AWAITS_NODE,
+    POD_HAS_ROOM,
+    BufferDecision,
+    GroupsRefusal,
+    NodeOrder,
+    PendingPodsDecision,
+    ReleaseFailedInstance,
+    ScaleUpPlan,
+)
+from trellis.core.nodes.scale_up.estimator import UnplacedPods
+from trellis.core.nodes.scale_up.limits import ScaleUpLimits
+from trellis.core.nodes.scale_up.memory import ScaleUpMemory, UnconfirmedOrder
+from trellis.core.nodes.scale_up.view import ScaleUpView
+from trellis.core.nodes.state.node_templates import NodeTemplates, pods_per_new_node
+from trellis.core.nodes.state.pending_pods import PodEquivalenceGroup
+from trellis.core.nodes.state.simulation import ClusterSimulation
+from trellis.core.nodes.state.upcoming_nodes import ORDER_LOST
+from trellis.core.usage.columns import IntColumn
+
+
+class PendingPodsPlacement(msgspec.Struct, frozen=True):
+    """Pods that wait: where they have room, and what was ordered for the others."""
+
+    group: PodEquivalenceGroup
+    seats: NodePlaces
+    need: UnplacedPods
+
+
+class ChunksPlacement(msgspec.Struct, frozen=True):
+    """The chunks of a Buffer: the same."""
+
+    chunks: BufferChunks
+    seats: NodePlaces
+    need: UnplacedPods
+
+
+class ScaleUpPlacement(msgspec.Struct, frozen=True):
+    """All that was found; `notes` are about groups that have fewer nodes than they are to have."""
+
+    waiting: Sequence[PendingPodsPlacement]
+    kept: Sequence[ChunksPlacement]
+    limits: ScaleUpLimits
+    notes: Mapping[str, DetailedReason] = {}
+
+
+def explain_group_refusals(
+    templates: NodeTemplates, limits: ScaleUpLimits, demand: Demand
+) -> tuple[DetailedReason, tuple[GroupsRefusal, ...]]:
+    """What to say of pods that no group could take, and why of each group; those that fail alike are told together."""
+    names = templates.names
+    able = pods_per_new_node(templates, demand) > 0
+    allowed = limits.rooms() > 0
+    found: dict[tuple[Reason, str], list[int]] = {}
+    for each in find_unfit_nodes(templates.table, demand, templates.used):
+        found.setdefault((each.reason, each.resource), []).extend(np.flatnonzero(each.nodes & ~able).tolist())
+    for group in np.flatnonzero(able).tolist():
+        reason = NOT_BESIDE_OTHERS if allowed[group] else limits.why_none(group).reason
+        found.setdefault((reason, ""), []).append(group)
+    told = tuple(
+        GroupsRefusal(reason, tuple(names[group] for group in sorted(groups)), resource)
+        for (reason, resource), groups in found.items()
+        if groups
+    )
+    return _refusal_reason(bool(able.any()), bool((able & ~allowed).any())), told
+
+
+def _refusal_reason(fits_somewhere: bool, is_limited: bool) -> DetailedReason:
+    if not fits_somewhere:
+        return DetailedReason(NO_GROUP_FITS)
+    return DetailedReason(GROUPS_EXHAUSTED if is_limited else NOT_BESIDE_OTHERS)
+
+
+def build_scale_up_plan(
+    seen: ScaleUpView, memory: ScaleUpMemory, tried: ClusterSimulation, decided: ScaleUpPlacement
+) -> ScaleUpPlan:
+    """The plan."""
+    orders = tuple(_orders(seen, tried, decided))
+    wanted = [each for each in decided.waiting if each.group.is_wanted]
+    missing = [(each.group, len(each.group.pods) - len(each.seats.ready)) for each in wanted]
+    on_top = [each.chunks for each in decided.kept if each.chunks.on_top]
+    missed, uids = count_misses([each for each in missing if each[1]], on_top, memory.missed)
+    teller = _DecisionBuilder(seen, memory, tried, decided, missed)
+    buffers = tuple(teller.buffer(each) for each in decided.kept)
+    pods = tuple(teller.pods(each) for each in wanted)
+    promised = {each.group: UnconfirmedOrder(each.target, seen.now) for each in orders}
+    ended = {each.group: each for each in seen.coming.failures if not each.instance}
+    remembered = ScaleUpMemory(
+        backoffs=seen.backoffs,
+        promises={**seen.coming.promises, **promised},
+        missing=seen.coming.missing,
+        seats=teller.seats,
+        places=teller.places,
+        full_at={each.uid: each.full_at for each in buffers if each.full_at is not None},
+        left=teller.left,
+        missed=uids,
+    )
+    return ScaleUpPlan(
+        orders=orders,
+        give_backs=tuple(
+            ReleaseFailedInstance(each.group, each.instance, each.said)
+            for each in seen.coming.failures
+            if each.instance
+        ),
+        pods=pods,
+        buffers=buffers,
+        # Where there is no instance to give back, nobody would be told otherwise.
+        notes={**seen.templates.notes, **decided.notes, **{name: each.said for name, each in ended.items()}},
+        memory=remembered,
+        next_look=_next_look(seen),
+        lost={name: each.at for name, each in ended.items() if each.said.reason is ORDER_LOST},
+    )
+
+
+class _DecisionBuilder:
+    """Puts into words what was found."""
+
+    def __init__(
+        self,
+        seen: ScaleUpView,
+        memory: ScaleUpMemory,
+        tried: ClusterSimulation,
+        decided: ScaleUpPlacement,
+        missed: Counter[str],
+    ) -> None:
+        self._seen = seen
+        self._memory = memory
+        self._tried = tried
+        self._limits = decided.limits
+        self._missed = missed
+        expected = [name for each in decided.waiting for name in tried.names(each.seats.ready)]
+        self._hits = ChunkHits(seen.snapshot.take_arrivals(), expected)
+        self._prices = NodePrices(seen, tried)
+        self._new = tried.mask(tried.new)
+        # What is meant for whom, to be remembered.
+        self.seats: dict[str, tuple[str, ...]] = {}
+        self.places: dict[str, str] = {}
+        self.left: dict[str, tuple[str, ...]] = {}
+
+    def pods(self, found: PendingPodsPlacement) -> PendingPodsDecision:
+        new, coming = self._split(found.need, found.seats)
+        before = [self._memory.places.get(pod.uid, "") for pod in found.group.pods]
+        meant = assign_nodes_to_chunks(before, self._tried.names(_all_places(found.seats, found.need)), len(before))
+        self.places.update((pod.uid, name) for pod, name in zip(found.group.pods, meant, strict=True) if name)
+        told: Reason = NODE_ORDERED if len(found.need.places) else POD_AWAITS_NODE if coming else POD_HAS_ROOM
+        said, refused = self._refused(found.need, found.group.demand, told)
+        return PendingPodsDecision(
+            pods=found.group.keys,
+            said=said,
+            on_ready=len(found.seats.ready),
+            on_coming=coming,
+            ordered=self._ordered(new),
+            unplaced=found.need.left,
+            refused=refused,
+        )
+
+    def buffer(self, found: ChunksPlacement) -> BufferDecision:
+        chunks, seats, need = found.chunks, found.seats, found.need
+        new, coming = self._split(need, seats)
+        before = self._memory.seats.get(chunks.uid, ())
+        meant = self.seats[chunks.uid] = assign_nodes_to_chunks(
+            before, self._tried.names(_all_places(seats, need)), chunks.count
+        )
+        ready = set(self._tried.names(np.unique(seats.ready)))
+        nodes = tuple(name if name in ready else "" for name in meant)
+        hits = self._hits_of(chunks, before, nodes) if chunks.on_top else 0
+        is_full = len(seats.ready) == chunks.count
+        if is_full:
+            told = BUFFER_PROVISIONED if chunks.count else BUFFER_NEEDS_NOTHING
+        else:
+            told = BUFFER_NODES_ORDERED if len(need.places) else BUFFER_AWAITS_NODES
+        said, refused = self._refused(need, chunks.demand, told)
+        return BufferDecision(
+            key=chunks.key,
+            uid=chunks.uid,
+            said=said,
+            chunks=chunks.count,
+            on_ready=len(seats.ready),
+            on_coming=coming,
+            ordered=self._ordered(new),
+            unplaced=need.left,
+            refused=refused,
+            nodes=nodes,
+            hits=hits,
+            misses=self._missed[chunks.uid],
+            price=self._prices.of(chunks.demand, _all_places(seats, need)),
+            full_at=self._seen.now if is_full else self._memory.full_at.get(chunks.uid),
+        )
+
+    def _hits_of(self, chunks: BufferChunks, before: Sequence[str], nodes: Sequence[str]) -> int:
+        hits, left = self._hits.take((*before, *self._memory.left.get(chunks.uid, ())), nodes)
+        if left:
+            self.left[chunks.uid] = left
+        return hits
+
+    def _refused(
+        self, need: UnplacedPods, demand: Demand, otherwise: Reason
+    ) -> tuple[DetailedReason, tuple[GroupsRefusal, ...]]:
+        if not need.left:
+            return DetailedReason(otherwise), ()
+        return explain_group_refusals(self._seen.templates, self._limits, demand)
+
+    def _split(self, need: UnplacedPods, seats: NodePlaces) -> tuple[IntColumn, int]:
+        """The new nodes among the places of a need, and how many wait for any others.
+
+        What fits a node that is there only once others have come, waits as well.
+        """
+        is_new = self._new[need.places]
+        return need.places[is_new], len(seats.coming) + len(need.places) - int(np.count_nonzero(is_new))
+
+    def _ordered(self, new: IntColumn) -> dict[str, int]:
+        names = self._seen.templates.names
+        counts = np.bincount(self._tried.groups_of(new)) if len(new) else new
+        return {names[group]: int(counts[group]) for group in np.flatnonzero(counts).tolist()}
+
+
+def _all_places(seats: NodePlaces, need: UnplacedPods) -> IntColumn:
+    return np.concatenate((seats.ready, seats.coming, need.places))
+
+
+def _orders(seen: ScaleUpView, tried: ClusterSimulation, decided: ScaleUpPlacement) -> Iterable[NodeOrder]:
+    pods, chunks = (_groups_serving(tried, needs) for needs in (decided.waiting, decided.kept))
+    for group, count in tried.orders().items():
+        name = seen.templates.states[group].group.name
+        why = DetailedReason(FOR_PODS if group in pods else FOR_BUFFERS if group in chunks else FOR_MINIMUM)
+        yield NodeOrder(name, count, seen.target(name) + count, why)
+
+
+def _groups_serving(
+    tried: ClusterSimulation, found: Sequence[PendingPodsPlacement] | Sequence[ChunksPlacement]
+) -> set[int]:
+    """The groups of which new nodes are meant for some of these."""
+    places = [each.need.places for each in found if len(each.need.places)]
+    meant = np.concatenate(places) if places else tried.new[:0]
+    return set(np.unique(tried.groups_of(meant[tried.mask(tried.new)[meant]])).tolist())
+
+
+def _next_look(seen: ScaleUpView) -> float | None:
+    moments = [each.until for each in seen.backoffs.values() if each.until > seen.now]
+    if seen.coming.next_look is not None:
+        moments.append(seen.coming.next_look)
+    return min(moments, default=None)

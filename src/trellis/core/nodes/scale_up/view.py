@@ -1,0 +1,53 @@
+"""The view that a scale-up is planned on: snapshot, readiness, upcoming nodes, node templates and backoffs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from trellis.core.fit.resources import CPU, MEMORY
+from trellis.core.nodes.scale_up.backoff import GroupBackoff, active_backoffs, back_off
+from trellis.core.nodes.scale_up.memory import ScaleUpMemory
+from trellis.core.nodes.settings import ScaleUpSettings
+from trellis.core.nodes.state.node_templates import NodeTemplates
+from trellis.core.nodes.state.readiness import NodeReadiness, classify_nodes
+from trellis.core.nodes.state.snapshot import ClusterSnapshot
+from trellis.core.nodes.state.upcoming_nodes import UpcomingNodes, find_upcoming_nodes
+
+
+class ScaleUpView(msgspec.Struct, frozen=True):
+    """The cluster, how its nodes stand, what is on its way, what new nodes would be, and who failed."""
+
+    snapshot: ClusterSnapshot
+    stands: NodeReadiness
+    coming: UpcomingNodes
+    templates: NodeTemplates
+    backoffs: Mapping[str, GroupBackoff]
+    now: float
+    settings: ScaleUpSettings
+
+    def target(self, name: str) -> int:
+        """How many instances a group is to have, as far as it was asked."""
+        promise = self.coming.promises.get(name)
+        shown = self.snapshot.groups[name].target
+        return shown if promise is None else max(shown, promise.target)
+
+    @property
+    def largest(self) -> tuple[float, float]:
+        """The most millicores and the most bytes that any node has or would have."""
+        tables = (self.snapshot.table, self.templates.table)
+        cores, memory = (max(float(each.offered(name).max(initial=0)) for each in tables) for name in (CPU, MEMORY))
+        return cores, memory
+
+
+def build_scale_up_view(
+    snapshot: ClusterSnapshot, memory: ScaleUpMemory, now: float, settings: ScaleUpSettings
+) -> ScaleUpView:
+    """Look at the cluster."""
+    stands = classify_nodes(snapshot, now, settings.max_node_provision_seconds)
+    coming = find_upcoming_nodes(snapshot, memory.promises, memory.missing, now, settings)
+    backoffs = active_backoffs(memory.backoffs, now, settings)
+    for each in sorted(coming.failures, key=lambda each: each.at):
+        backoffs[each.group] = back_off(backoffs.get(each.group), each.at, str(each.said), settings)
+    return ScaleUpView(snapshot, stands, coming, NodeTemplates(snapshot, stands), backoffs, now, settings)

@@ -1,0 +1,62 @@
+"""Settings of scale-up and scale-down. Each is named like the Cluster Autoscaler flag with the same meaning."""
+
+from __future__ import annotations
+
+import msgspec
+
+from trellis.base.prices import Prices
+
+
+class ScaleUpSettings(msgspec.Struct, frozen=True):
+    """Times in seconds; a total of 0 is none.
+
+    `expanders` choose between groups, the first that prefers one decides. `max_node_provision_seconds` is how long a
+    node may take to come up before it is given up. `cores_total` is in cores, `memory_total` in bytes.
+    `prices` are for nodes of no group, whose price no provider gives; None: they cost nothing.
+    """
+
+    expanders: tuple[str, ...] = ("priority", "least-waste", "price")
+    balance_similar_node_groups: bool = True
+    enforce_node_group_min_size: bool = False
+    max_nodes_total: int = 0
+    max_nodes_per_scaleup: int = 1_000
+    cores_total: int = 0
+    memory_total: int = 0
+    max_node_provision_seconds: float = 900.0
+    initial_node_group_backoff_seconds: float = 300.0
+    max_node_group_backoff_seconds: float = 1_800.0
+    node_group_backoff_reset_seconds: float = 10_800.0
+    prices: Prices | None = None
+
+
+class ScaleDownSettings(msgspec.Struct, frozen=True):
+    """Times in seconds.
+
+    A node is underused if requests are at most `scale_down_utilization_threshold` of what it offers, of each resource.
+    `max_scale_down_parallelism` is how many nodes may be on their way out at a time, `max_drain_parallelism` how many
+    of them with pods to be evicted. `max_pod_eviction_seconds` is how long an eviction, or the mark on a node, may be
+    refused before the node is kept. `max_nodes_tried` is how many nodes with pods a plan tries, of those known to be
+    unneeded and of others.
+    """
+
+    scale_down_enabled: bool = True
+    scale_down_utilization_threshold: float = 0.5
+    scale_down_unneeded_seconds: float = 600.0
+    scale_down_unready_enabled: bool = True
+    scale_down_unready_seconds: float = 1_200.0
+    scale_down_delay_after_add_seconds: float = 600.0
+    scale_down_delay_after_delete_seconds: float = 0.0
+    scale_down_delay_after_failure_seconds: float = 180.0
+    max_scale_down_parallelism: int = 10
+    max_drain_parallelism: int = 1
+    node_delete_delay_after_taint_seconds: float = 5.0
+    max_pod_eviction_seconds: float = 120.0
+    max_graceful_termination_seconds: int = 600
+    # How long a provider may take to show that a node which was given back is leaving.
+    node_release_seconds: float = 120.0
+    unremovable_node_recheck_seconds: float = 300.0
+    skip_nodes_with_system_pods: bool = True
+    skip_nodes_with_local_storage: bool = True
+    skip_nodes_with_custom_controller_pods: bool = True
+    max_node_provision_seconds: float = 900.0
+    max_nodes_tried: int = 100

@@ -1,0 +1,113 @@
+"""What a new node of each group would be, with the DaemonSet pods that it would run.
+
+A new node is as the provider declares it, unless the newest ready node of the group has less: a group whose nodes are
+smaller than declared is judged by the nodes that it delivers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from trellis.api.kube.nodes import Node
+from trellis.base.detailed_reason import DetailedReason
+from trellis.base.reasons import Reason, Severity
+from trellis.core.fit import Demand, NodeTable, Occupancy, eligible_nodes, place_daemon_pods
+from trellis.core.fit.resources import CPU, MEMORY, nanos_or_zero
+from trellis.core.nodes.node_groups import GroupState, InstanceState
+from trellis.core.nodes.state.readiness import NodeReadiness
+from trellis.core.nodes.state.snapshot import ClusterSnapshot
+from trellis.core.usage.columns import FloatColumn, IntColumn
+
+GROUP_SHAPE_DIFFERS = Reason(
+    "GroupShapeDiffers", "The newest node of the group has less than the group promises.", Severity.WARNING
+)
+
+HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
+# Kubelets keep a little more or less for themselves from node to node: nobody is told of that.
+_NOTEWORTHY: Final = 0.9
+
+
+class NodeTemplates:
+    """A row for each group, in the order of their names, with the pods of DaemonSets on it.
+
+    In the columns are the cores and bytes of a node of each group, what an hour of it costs, and which come first.
+    """
+
+    def __init__(self, snapshot: ClusterSnapshot, stands: NodeReadiness) -> None:
+        self.states: tuple[GroupState, ...] = tuple(snapshot.groups[name] for name in sorted(snapshot.groups))
+        self.names: list[str] = [each.group.name for each in self.states]
+        self.notes: dict[str, DetailedReason] = {}
+        nodes = (_template_as_delivered(state, snapshot, stands, self.notes) for state in self.states)
+        self.nodes: tuple[Node, ...] = tuple(map(node_from_template, nodes, self.names))
+        self.table = NodeTable(self.nodes)
+        self.used = Occupancy(self.table)
+        demands = list(dict.fromkeys(snapshot.daemons.values()))
+        landed = place_daemon_pods(self.table, self.used, demands)
+        self.daemons: tuple[tuple[Demand, ...], ...] = tuple(
+            tuple(demand for demand, where in zip(demands, landed, strict=True) if where[row])
+            for row in range(len(self.states))
+        )
+        self.cores: FloatColumn = self.table.offered(CPU) / 1000.0
+        self.memory: FloatColumn = self.table.offered(MEMORY).astype(np.float64)
+        self.prices: FloatColumn = np.array([each.group.price for each in self.states], dtype=np.float64)
+        self.priorities: IntColumn = np.array([each.group.priority for each in self.states], dtype=np.int64)
+
+    def __len__(self) -> int:
+        return len(self.states)
+
+
+def node_from_template(template: Node, name: str) -> Node:
+    """A node like the template. Names of rows have a colon or are those of groups: no node is called so."""
+    labels = {**template.metadata.labels, HOSTNAME_LABEL: name}
+    return msgspec.structs.replace(
+        template, metadata=msgspec.structs.replace(template.metadata, name=name, labels=labels)
+    )
+
+
+def _template_as_delivered(
+    state: GroupState, snapshot: ClusterSnapshot, stands: NodeReadiness, notes: dict[str, DetailedReason]
+) -> Node:
+    template = state.group.template
+    newest = _newest(state, snapshot, stands)
+    if newest is None:
+        return template
+    promised, delivered = template.status.allocatable, newest.status.allocatable
+    least = {name: _less(name, promised, delivered) for name in promised}
+    if least == dict(promised):
+        return template
+    short = [name for name in promised if _is_short(promised[name], delivered.get(name, "0"))]
+    if short:
+        told = ", ".join(f"{name} {delivered.get(name, '0')} instead of {promised[name]}" for name in sorted(short))
+        notes[state.group.name] = DetailedReason(GROUP_SHAPE_DIFFERS, f"{newest.metadata.name} has {told}")
+    return msgspec.structs.replace(template, status=msgspec.structs.replace(template.status, allocatable=least))
+
+
+def _newest(state: GroupState, snapshot: ClusterSnapshot, stands: NodeReadiness) -> Node | None:
+    """The node of the group that came up last."""
+    running: Iterable[tuple[float, str]] = (
+        (each.since, snapshot.ties.nodes.get((state.group.name, each.id), ""))
+        for each in state.instances
+        if each.state is InstanceState.RUNNING
+    )
+    up = [(since, name) for since, name in running if name and stands.ready[snapshot.table.find(name)]]
+    return snapshot.nodes[max(up)[1]] if up else None
+
+
+def _less(name: str, promised: Mapping[str, str], delivered: Mapping[str, str]) -> str:
+    text = delivered.get(name, "0")
+    return text if nanos_or_zero(text) < nanos_or_zero(promised[name]) else promised[name]
+
+
+def _is_short(promised: str, delivered: str) -> bool:
+    return nanos_or_zero(delivered) < _NOTEWORTHY * nanos_or_zero(promised)
+
+
+def pods_per_new_node(templates: NodeTemplates, demand: Demand) -> IntColumn:
+    """How many pods that are alike fit on a new node of each group, whatever other pods there are."""
+    rooms = templates.used.rooms(demand, np.arange(len(templates)))
+    rooms[~eligible_nodes(templates.table, demand)] = 0
+    return rooms

@@ -1,0 +1,91 @@
+"""Pending pods in equivalence groups: what is found for one pod of a group holds for all.
+
+Of pods that wait for the same ReadWriteOncePod claim, the one with the highest priority gets it, then the first by
+name, except a pod that no node could take, because it would keep the others from theirs. No node helps the rest while
+that pod waits.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from trellis.core.cluster.store import ObjectKey
+from trellis.core.fit import Demand, fits
+from trellis.core.fit.resources import CPU, MEMORY
+from trellis.core.nodes.state.node_templates import pods_per_new_node
+from trellis.core.nodes.state.pods import PendingPod
+from trellis.core.nodes.state.simulation import ClusterSimulation
+
+
+class PodEquivalenceGroup(msgspec.Struct, frozen=True):
+    """Pods that ask for the same, in the order of their names.
+
+    Only if the scheduler has looked at them and found no node is one `wanted` for them; others may have one soon.
+    """
+
+    demand: Demand
+    priority: int
+    is_wanted: bool
+    pods: tuple[PendingPod, ...]
+
+    @property
+    def keys(self) -> tuple[ObjectKey, ...]:
+        """What the pods are called."""
+        return tuple(each.key for each in self.pods)
+
+
+def build_equivalence_groups(pods: Iterable[PendingPod], largest: tuple[float, float]) -> list[PodEquivalenceGroup]:
+    """All of them: the most important first, then the largest, beside what the largest node has of CPU and memory."""
+    found: dict[tuple[int, int, bool], list[PendingPod]] = {}
+    for pod in pods:
+        # Equal demands are one object, so that they need not be compared in depth.
+        found.setdefault((id(pod.demand), pod.priority, pod.is_unschedulable), []).append(pod)
+    groups = [_equivalence_group(each) for each in found.values()]
+    return sorted(groups, key=lambda each: (-each.priority, -relative_size(each.demand, largest), each.pods[0].key))
+
+
+def relative_size(demand: Demand, largest: tuple[float, float]) -> float:
+    """How large a pod is beside the largest node: what fills a node first is to be placed first."""
+    requests = demand.requests
+    millicores, bytes_ = largest
+    return requests.get(CPU, 0) / max(millicores, 1.0) + requests.get(MEMORY, 0) / max(bytes_, 1.0)
+
+
+def _equivalence_group(pods: Sequence[PendingPod]) -> PodEquivalenceGroup:
+    first = pods[0]
+    ordered = tuple(sorted(pods, key=lambda each: each.key))
+    return PodEquivalenceGroup(first.demand, first.priority, first.is_unschedulable, ordered)
+
+
+def resolve_claim_conflicts(pods: Iterable[PendingPod], trial: ClusterSimulation) -> list[PendingPod]:
+    """All pods; those of which another has the claim ask for a volume that can be had nowhere."""
+    found = [*pods]
+    with_claims = [each for each in found if each.alone]
+    waiting = Counter(claim for each in with_claims for claim in each.alone)
+    rivals = [each for each in with_claims if any(waiting[claim] > 1 for claim in each.alone)]
+    taken: set[ObjectKey] = set()
+    late: dict[ObjectKey, PendingPod] = {}
+    # Equal demands are one object, as everywhere.
+    demands: dict[int, Demand] = {}
+    for each in sorted(rivals, key=lambda each: (-each.priority, each.key)):
+        if not taken.isdisjoint(each.alone):
+            demand = demands.setdefault(id(each.demand), _without_volume(each.demand))
+            late[each.key] = msgspec.structs.replace(each, demand=demand)
+        elif _fits_any_node(each.demand, trial):
+            taken.update(each.alone)
+    return [late.get(each.key, each) for each in found] if late else found
+
+
+def _without_volume(demand: Demand) -> Demand:
+    return msgspec.structs.replace(demand, volumes=(*demand.volumes, ()))
+
+
+def _fits_any_node(demand: Demand, trial: ClusterSimulation) -> bool:
+    """Whether a node has room for such a pod, or a new one would."""
+    running = trial.running
+    return bool(
+        pods_per_new_node(trial.templates, demand).any() or fits(trial.table, demand, running.used, running.near).any()
+    )

@@ -1,0 +1,224 @@
+"""Pods as the node autoscaler reads them: placed or pending, the volume claims they use, and the sum on each node.
+
+Pods of one workload are mostly equal, so the demand read from one is reused for the next. A ReadWriteOncePod claim may
+be used by one pod alone, so pods that wait for one are read again when it is taken or released.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Container, Hashable, Iterable, Iterator
+from typing import Final, Generic, NamedTuple, TypeVar
+
+import msgspec
+
+from trellis.api.kube.pods import POD_SCHEDULED, Pod, PodSpec
+from trellis.api.kube.slices import Labels
+from trellis.core.buffers.pods import is_live, select_shared_labels
+from trellis.core.cluster.store import ObjectKey, key_of
+from trellis.core.fit import Demand, ExistingPods, NodeTable, Occupancy, PodProfile, Storage, volume_terms
+from trellis.core.usage.columns import IntColumn
+
+_FINISHED: Final = ("Succeeded", "Failed")
+_UNSCHEDULABLE: Final = "Unschedulable"
+_DAEMON_SET: Final = "DaemonSet"
+MIRROR_POD_ANNOTATION: Final = "kubernetes.io/config.mirror"
+# Workloads whose last pod is remembered; a cluster that has more reads some pods again.
+_MOST_REMEMBERED: Final = 8_192
+# Different values kept for sharing; those before them stay as they are and are merely not shared any more.
+_MOST_SHARED: Final = 65_536
+
+T = TypeVar("T", bound=Hashable)
+
+
+class PlacedPod(msgspec.Struct, frozen=True, gc=False):
+    """A pod that has its node.
+
+    `is_fixed` says that it belongs to the node: a DaemonSet or the kubelet made it, and it goes with the node.
+    `is_expendable` says that it would make way for any other, so that it is not counted.
+    """
+
+    key: ObjectKey
+    pod: Pod
+    node: str
+    demand: Demand
+    resident: PodProfile
+    is_fixed: bool = False
+    is_expendable: bool = False
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether it takes room from others."""
+        return not self.is_expendable
+
+
+class PendingPod(msgspec.Struct, frozen=True, gc=False):
+    """A pod that waits for a node. `is_unschedulable` says that the scheduler has looked and found none.
+
+    `alone` are the claims for volumes that it names and that are for one pod.
+    """
+
+    key: ObjectKey
+    uid: str
+    demand: Demand
+    priority: int
+    is_unschedulable: bool
+    alone: tuple[ObjectKey, ...] = ()
+
+
+def is_finished(pod: Pod) -> bool:
+    """Whether a pod has ended, and so holds nothing any more."""
+    return pod.status.phase in _FINISHED
+
+
+def is_daemon_or_mirror_pod(pod: Pod) -> bool:
+    """Whether a pod belongs to its node, and goes with it."""
+    owner = pod.metadata.controller
+    return MIRROR_POD_ANNOTATION in pod.metadata.annotations or (owner is not None and owner.kind == _DAEMON_SET)
+
+
+def is_pending(pod: Pod, least_priority: int) -> bool:
+    """Whether a node is to be found for a pod: for none that is held back, is a DaemonSet's or expendable."""
+    return (
+        is_live(pod)
+        and not pod.spec.scheduling_gates
+        and not is_daemon_or_mirror_pod(pod)
+        and (pod.spec.priority or 0) >= least_priority
+    )
+
+
+def has_volume_claims(pod: Pod) -> bool:
+    """Whether claims for volumes have a say in where a pod may go."""
+    return any(each.persistent_volume_claim is not None or each.ephemeral is not None for each in pod.spec.volumes)
+
+
+def is_unschedulable(pod: Pod) -> bool:
+    """Whether the scheduler says that it has no node for a pod."""
+    said = pod.status.condition(POD_SCHEDULED)
+    return said is not None and said.status == "False" and said.reason == _UNSCHEDULABLE
+
+
+class InternedValues(Generic[T]):
+    """One object for all values that are equal, so that pods of a kind hold the same."""
+
+    def __init__(self) -> None:
+        self._values: dict[T, T] = {}
+
+    def one(self, value: T) -> T:
+        """The object for a value."""
+        if len(self._values) >= _MOST_SHARED:
+            self._values.clear()
+        return self._values.setdefault(value, value)
+
+
+class DemandReader:
+    """What pods that wait ask for. It raises for a pod that cannot be read."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, tuple[PodSpec, Labels, Demand]] = {}
+
+    def read(self, pod: Pod, storage: Storage, in_use: Container[ObjectKey] = ()) -> Demand:
+        """The demand of a pod; the labels that tell it from its like are left out, so that it is equal to theirs.
+
+        `in_use` are claims that other pods have.
+        """
+        owner = pod.metadata.controller
+        labels = select_shared_labels(pod.metadata.labels)
+        if owner is not None and (known := self._last.get(owner.uid)) is not None:
+            spec, before, demand = known
+            if labels == before and pod.spec == spec:
+                return demand
+        metadata = msgspec.structs.replace(pod.metadata, labels=labels)
+        terms = volume_terms(pod.spec, pod.metadata, storage, in_use) if pod.spec.volumes else ()
+        demand = Demand.of(pod.spec, metadata=metadata, volumes=terms)
+        # What becomes of claims changes where the pods that name them can go.
+        if owner is not None and not has_volume_claims(pod):
+            if len(self._last) >= _MOST_REMEMBERED:
+                self._last.clear()
+            self._last[owner.uid] = (pod.spec, labels, demand)
+        return demand
+
+
+def depends_on_other_pods(demand: Demand) -> bool:
+    """Whether it depends on other pods where such pods can be put."""
+    return bool(demand.near or demand.spread or demand.resident.apart)
+
+
+def claims_of_pod(pod: Pod) -> Iterator[ObjectKey]:
+    """The claims that a pod names."""
+    for volume in pod.spec.volumes:
+        if volume.persistent_volume_claim is not None:
+            yield pod.metadata.namespace, volume.persistent_volume_claim.claim_name
+
+
+class ClaimUsage:
+    """Counts the pods that have a node, by the claims they name; knows those that wait for a claim for one pod."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[ObjectKey] = Counter()
+        self._waiting: dict[ObjectKey, dict[ObjectKey, Pod]] = {}
+
+    def __contains__(self, claim: object) -> bool:
+        return claim in self._counts
+
+    def waiting(self, claim: ObjectKey) -> list[Pod]:
+        """Who waits for a claim that is for one pod."""
+        return [*self._waiting.get(claim, {}).values()]
+
+    def wait(self, pod: Pod, claims: Iterable[ObjectKey]) -> None:
+        """A pod waits for a node with these claims, each of which is for one pod."""
+        for claim in claims:
+            self._waiting.setdefault(claim, {})[key_of(pod)] = pod
+
+    def wait_no_more(self, pod: Pod) -> None:
+        """It waits no longer."""
+        for claim in claims_of_pod(pod):
+            waiting = self._waiting.get(claim, {})
+            waiting.pop(key_of(pod), None)
+            if not waiting:
+                self._waiting.pop(claim, None)
+
+    def add(self, pod: Pod) -> set[ObjectKey]:
+        """A pod has a node; the claims that nobody has used before."""
+        before = {claim for claim in claims_of_pod(pod) if claim not in self._counts}
+        self._counts.update(claims_of_pod(pod))
+        return before
+
+    def remove(self, pod: Pod) -> set[ObjectKey]:
+        """It has none any more; the claims that nobody uses now."""
+        self._counts.subtract(claims_of_pod(pod))
+        free = {claim for claim in claims_of_pod(pod) if not self._counts[claim]}
+        for claim in free:
+            del self._counts[claim]
+        return free
+
+
+class PlacedPods(NamedTuple):
+    """Pods on the nodes of one table. There is that of all pods, and that of those alone that belong to their nodes."""
+
+    used: Occupancy
+    near: ExistingPods
+
+    @classmethod
+    def of(cls, table: NodeTable) -> PlacedPods:
+        """With nobody in it."""
+        return cls(Occupancy(table), ExistingPods(table))
+
+    def add(self, number: int, demand: Demand, resident: PodProfile) -> None:
+        """Put a pod on a node."""
+        self.used.add(number, demand)
+        self.near.add(number, resident)
+
+    def remove(self, number: int, demand: Demand, resident: PodProfile) -> None:
+        """Take one away that was put there like this."""
+        self.used.remove(number, demand)
+        self.near.remove(number, resident)
+
+    def add_each(self, numbers: IntColumn, demand: Demand, times: IntColumn) -> None:
+        """Put so many pods that are alike on several nodes, each of them named once; -1 times takes one away."""
+        self.used.add_each(numbers, demand, times)
+        self.near.add_each(numbers, demand.resident, times)
+
+    def copy(self) -> PlacedPods:
+        """The same, to try something with."""
+        return PlacedPods(self.used.copy(), self.near.copy())

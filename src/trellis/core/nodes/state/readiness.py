@@ -1,0 +1,66 @@
+"""Which nodes are ready, starting, leaving or unready."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from trellis.api.kube.nodes import Node
+from trellis.core.nodes.node_groups import InstanceState
+from trellis.core.nodes.state.snapshot import ClusterSnapshot
+from trellis.core.usage.columns import BoolColumn
+
+# Keeps pods away from a node that we are about to remove.
+LEAVING_TAINT: Final = "trellis.x-k8s.io/leaving"
+# What others put on nodes that they are about to remove.
+_LEAVING_TAINTS: Final = frozenset({LEAVING_TAINT, "ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted"})
+# What a control plane takes off a node a moment after it says that it is Ready; until then no pod is placed on it.
+_NOT_READY_TAINTS: Final = frozenset(
+    f"node.kubernetes.io/{why}" for why in ("not-ready", "unreachable", "network-unavailable")
+)
+_NOT_UP: Final = (InstanceState.ORDERED, InstanceState.FAILED)
+
+
+class NodeReadiness(msgspec.Struct, frozen=True):
+    """Masks over the table; every node is in one of them.
+
+    A node that is `starting` belongs to an instance that is not up yet: what it says of itself does not count, its
+    group's template does. One that is `leaving` is deleted, or tainted because it will be.
+    """
+
+    ready: BoolColumn
+    starting: BoolColumn
+    leaving: BoolColumn
+    unready: BoolColumn
+
+
+def classify_nodes(snapshot: ClusterSnapshot, now: float, patience: float) -> NodeReadiness:
+    """How all nodes stand. A node that has been up for less than `patience` seconds may yet become ready."""
+    table, instances = snapshot.table, snapshot.ties.instances
+    starting, leaving = (np.zeros(table.reach, dtype=np.bool_) for _ in range(2))
+    is_up = table.ready[: table.reach].copy()
+    for name, node in snapshot.nodes.items():
+        number, known = table.find(name), instances.get(name)
+        instance = known[1] if known is not None else None
+        is_up[number] &= not has_not_ready_taint(node)
+        if is_leaving(node) or (instance is not None and instance.state is InstanceState.LEAVING):
+            leaving[number] = True
+        elif instance is not None:
+            starting[number] = instance.state in _NOT_UP or (not is_up[number] and now - instance.since < patience)
+    here = table.exists & ~starting & ~leaving
+    ready = here & is_up
+    return NodeReadiness(ready, starting, leaving, here & ~ready)
+
+
+def has_not_ready_taint(node: Node) -> bool:
+    """Whether a control plane keeps pods away from a node, although it may say that it is Ready."""
+    return any(taint.key in _NOT_READY_TAINTS for taint in node.spec.taints)
+
+
+def is_leaving(node: Node) -> bool:
+    """Whether a node is deleted, or marked as one that will be."""
+    if node.metadata.deletion_timestamp is not None:
+        return True
+    return any(taint.key in _LEAVING_TAINTS for taint in node.spec.taints)

@@ -1,0 +1,216 @@
+"""A simulation of the cluster with upcoming nodes and nodes that might be ordered.
+
+Rows for these nodes are put into the snapshot's table, where the rules about other pods see them beside the existing
+nodes, and are taken out again at the end. Pods are placed in copies of what runs.
+
+A row is named by its group and a number, and so has the same name from pass to pass. Empty nodes of a group are equal,
+so what was meant for a number is meant for any of them: one that is still upcoming, one that is registered, or one that
+is ready.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+
+from trellis.api.kube.nodes import Node
+from trellis.core.fit import Demand, pack
+from trellis.core.fit.resources import PODS
+from trellis.core.nodes.state.node_templates import NodeTemplates, node_from_template
+from trellis.core.nodes.state.pods import PlacedPods
+from trellis.core.nodes.state.readiness import NodeReadiness
+from trellis.core.nodes.state.snapshot import ClusterSnapshot
+from trellis.core.nodes.state.upcoming_nodes import UpcomingNodes
+from trellis.core.usage.columns import BoolColumn, IntColumn
+
+
+class RowNames:
+    """Names of rows, none of which any node has: a colon is not allowed in those."""
+
+    def __init__(self, groups: Sequence[str]) -> None:
+        self._groups = groups
+        self._next = [0] * len(groups)
+        self._after_awaited = list(self._next)
+        self._aliases: dict[str, int] = {}
+
+    def next(self, group: int) -> str:
+        """A name for another row of a group."""
+        self._next[group] += 1
+        return self._name(group, self._next[group] - 1)
+
+    def alias(self, group: int, number: int) -> None:
+        """Let a node that is there be found by the next name as well."""
+        self._aliases[self.next(group)] = number
+
+    def all_awaited(self) -> None:
+        """Note that what is named from now on is to be ordered."""
+        self._after_awaited = list(self._next)
+
+    def find(self, name: str) -> int:
+        """The number of the node that has a name as its second; -1 if none has."""
+        return self._aliases.get(name, -1)
+
+    def in_next_look(self, numbers: IntColumn, groups: IntColumn) -> dict[int, str]:
+        """What rows to be ordered will be called: numbered on, without the gaps of those that were closed."""
+        serials = list(self._after_awaited)
+        called: dict[int, str] = {}
+        for number, group in zip(numbers.tolist(), groups.tolist(), strict=True):
+            called[number] = self._name(group, serials[group])
+            serials[group] += 1
+        return called
+
+    def _name(self, group: int, serial: int) -> str:
+        return f"{self._groups[group]}:{serial}"
+
+
+def empty_nodes(snapshot: ClusterSnapshot, stands: NodeReadiness) -> dict[str, list[int]]:
+    """The nodes of each group that are ready and have no pod but those that belong to them."""
+    taken = snapshot.fixed.used.free(PODS) - snapshot.running.used.free(PODS)
+    empty = stands.ready & (taken <= 0)
+    found: dict[str, list[int]] = {}
+    for number, name in zip(np.flatnonzero(empty).tolist(), snapshot.table.names(empty), strict=True):
+        known = snapshot.ties.instances.get(name)
+        if known is not None:
+            found.setdefault(known[0], []).append(number)
+    return found
+
+
+_NO_ROWS: IntColumn = np.zeros(0, dtype=np.int64)
+
+
+class ClusterSimulation:
+    """`ready` are the numbers of nodes that can be used now, `coming` those on their way, `new` those to be ordered."""
+
+    def __init__(self, snapshot: ClusterSnapshot, stands: NodeReadiness, templates: NodeTemplates) -> None:
+        self.table = snapshot.table
+        self.running = snapshot.running.copy()
+        self.fixed = snapshot.fixed.copy()
+        self.templates = templates
+        self.ready: IntColumn = np.flatnonzero(stands.ready)
+        self.coming: IntColumn = _NO_ROWS
+        self.new: IntColumn = _NO_ROWS
+        self._snapshot = snapshot
+        # Nodes that are in the table as they will be, as they are.
+        self._changed: list[Node] = []
+        self._names: dict[int, str] = {}
+        self._groups: IntColumn = _NO_ROWS
+        self._empty = empty_nodes(snapshot, stands)
+        self._row_names = RowNames(templates.names)
+        self._called: dict[int, str] | None = None
+
+    def await_nodes(self, awaited: UpcomingNodes) -> None:
+        """Have rows for the nodes that are on their way; a Node that is there already is taken to be as it will be."""
+        for group, name in enumerate(self.templates.names):
+            there = [self._starting(group, node) for node in awaited.nodes.get(name, ())]
+            rows = self._rows(group, awaited.counts.get(name, 0) - len(there))
+            self.coming = np.concatenate((self.coming, np.array(there, dtype=np.int64), rows))
+            for number in (*there, *self._empty.get(name, ())):
+                self._row_names.alias(group, number)
+        self._row_names.all_awaited()
+
+    def find(self, name: str) -> int:
+        """The number of a node or row; -1 if there is none of the name."""
+        number = self._row_names.find(name)
+        return number if number >= 0 else self.table.find(name)
+
+    def names(self, numbers: IntColumn) -> list[str]:
+        """What nodes and rows are to be called in the next look, when rows to be ordered are on their way."""
+        if self._called is None:
+            self._called = self._row_names.in_next_look(self.new, self.groups_of(self.new))
+        called, found = self._called, numbers.tolist()
+        return [called.get(number, name) for number, name in zip(found, self.table.keys(found), strict=True)]
+
+    def open(self, group: int, count: int) -> IntColumn:
+        """Rows for nodes that might be ordered, with the pods on them that every node of the group has."""
+        rows = self._rows(group, count)
+        self.new = np.concatenate((self.new, rows))
+        self._called = None
+        return rows
+
+    def close(self, numbers: IntColumn) -> None:
+        """Take rows back that nobody needs."""
+        self.new = self.new[~self.mask(numbers)[self.new]]
+        self._called = None
+        for number in numbers.tolist():
+            for world in (self.running, self.fixed):
+                world.used.clear(number)
+            self.table.remove(self._names.pop(number))
+
+    def put(self, world: PlacedPods, demand: Demand, count: int, nodes: IntColumn) -> IntColumn:
+        """Put pods that are alike on the first nodes that take them; the number of the node of each that got one."""
+        if not count or not len(nodes):
+            return _NO_ROWS
+        return pack(self.table, world.used, [(demand, count)], world.near, nodes)[0]
+
+    def groups_of(self, numbers: IntColumn) -> IntColumn:
+        """The groups of rows, by their numbers among the templates."""
+        return self._groups[numbers]
+
+    def mask(self, numbers: IntColumn) -> BoolColumn:
+        """The same nodes as a mask over the table."""
+        found = np.zeros(self.table.reach, dtype=np.bool_)
+        found[numbers] = True
+        return found
+
+    def orders(self) -> dict[int, int]:
+        """How many rows of each group are to be ordered."""
+        found, counts = np.unique(self.groups_of(self.new), return_counts=True)
+        return dict(zip(found.tolist(), counts.tolist(), strict=True))
+
+    def end(self) -> None:
+        """Leave the table as it was."""
+        # Backwards, so that nodes to come get the numbers that they would have got: it goes by those who is first.
+        for name in reversed(self._names.values()):
+            self.table.remove(name)
+        self._names.clear()
+        for node in self._changed:
+            self.table.update(node)
+        self._changed.clear()
+
+    def _starting(self, group: int, name: str) -> int:
+        """The number of a node that starts, as it will be: with the pods that have come to it already."""
+        self._changed.append(self._snapshot.nodes[name])
+        number = self.table.update(node_from_template(self.templates.nodes[group], name))
+        for world in (self.running, self.fixed):
+            world.used.clear(number)
+        self._equip(group, np.array([number], dtype=np.int64))
+        for each in self._snapshot.on(name).values():
+            if each.is_counted and not each.is_fixed:
+                self.running.used.add(number, each.demand)
+        return number
+
+    def _rows(self, group: int, count: int) -> IntColumn:
+        rows = np.array([self._row(group) for _ in range(count)], dtype=np.int64)
+        if count > 0:
+            self._equip(group, rows)
+        return rows
+
+    def _equip(self, group: int, rows: IntColumn) -> None:
+        """Note the group of rows, and put the pods on them that every node of the group has."""
+        if len(self._groups) < self.table.capacity:
+            more = np.full(self.table.capacity - len(self._groups), -1, dtype=np.int64)
+            self._groups = np.concatenate((self._groups, more))
+        self._groups[rows] = group
+        for demand in self.templates.daemons[group]:
+            for world in (self.running, self.fixed):
+                world.used.add_each(rows, demand, np.ones(len(rows), dtype=np.int64))
+
+    def _row(self, group: int) -> int:
+        name = self._row_names.next(group)
+        number = self.table.update(node_from_template(self.templates.nodes[group], name))
+        self._names[number] = name
+        return number
+
+
+@contextmanager
+def simulate_cluster(
+    snapshot: ClusterSnapshot, stands: NodeReadiness, templates: NodeTemplates
+) -> Iterator[ClusterSimulation]:
+    """Something to try with; whatever happens, the table is as before afterwards."""
+    made = ClusterSimulation(snapshot, stands, templates)
+    try:
+        yield made
+    finally:
+        made.end()

@@ -1,0 +1,336 @@
+"""The cluster snapshot of the node autoscaler, in columns, kept current change by change.
+
+The snapshot belongs to the thread that plans. Changes accumulate between passes and are put into it at the start of the
+next; each costs what the one object costs, so a pass begins with everything counted. An object that cannot be read is
+listed as a problem and affects no other. A node belongs to the instance that names it, or whose id is its
+`spec.providerID`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+import msgspec
+
+from trellis.api.kinds.buffer import Buffer
+from trellis.api.kube.nodes import Node
+from trellis.api.kube.pods import Pod
+from trellis.api.kube.slices import NOTHING, Labels
+from trellis.api.kube.workloads import DaemonSet
+from trellis.base.detailed_reason import DetailedReason
+from trellis.base.errors import InvalidInput
+from trellis.base.reasons import Reason, Severity
+from trellis.core.cluster.store import ObjectKey, key_of
+from trellis.core.fit import (
+    Demand,
+    NodeTable,
+    PodProfile,
+    Storage,
+    daemon_demand,
+    is_read_write_once_pod,
+    running_demand,
+)
+from trellis.core.nodes.buffers.chunks import BufferChunks, read_chunks
+from trellis.core.nodes.node_groups import GroupState, Instance
+from trellis.core.nodes.state.pods import (
+    ClaimUsage,
+    DemandReader,
+    InternedValues,
+    PendingPod,
+    PlacedPod,
+    PlacedPods,
+    claims_of_pod,
+    has_volume_claims,
+    is_daemon_or_mirror_pod,
+    is_finished,
+    is_pending,
+    is_unschedulable,
+)
+
+
+class NodeInstances(msgspec.Struct, frozen=True):
+    """The group and the instance of each node that has one; and the node of each instance, as far as it is there."""
+
+    instances: Mapping[str, tuple[str, Instance]] = {}
+    nodes: Mapping[tuple[str, str], str] = {}
+
+
+def match_instances(groups: Iterable[GroupState], nodes: Mapping[str, Node]) -> NodeInstances:
+    """Find them all."""
+    found: dict[str, tuple[str, Instance]] = {}
+    unnamed: dict[str, tuple[str, Instance]] = {}
+    for state in groups:
+        for each in state.instances:
+            if each.node:
+                found[each.node] = (state.group.name, each)
+            else:
+                unnamed[each.id] = (state.group.name, each)
+    for name, node in nodes.items() if unnamed else ():
+        known = unnamed.get(node.spec.provider_id)
+        if known is not None:
+            found.setdefault(name, known)
+    return NodeInstances(found, {(group, each.id): name for name, (group, each) in found.items() if name in nodes})
+
+
+DEMAND_UNREADABLE = Reason("PodDemandUnreadable", "What the pod asks of a node cannot be read.", Severity.WARNING)
+
+# Pods below this priority make way for others, and no node is added for them.
+EXPENDABLE_PODS_PRIORITY_CUTOFF: Final = -10
+
+
+class NodesAndPods:
+    """All nodes and pods. In each `put`, None says that the object is gone.
+
+    `running` has all pods that count, `fixed` those of them that belong to their nodes. Both have numbers of `table`.
+    """
+
+    def __init__(self, expendable_below: int = EXPENDABLE_PODS_PRIORITY_CUTOFF) -> None:
+        self.table = NodeTable()
+        self.running = PlacedPods.of(self.table)
+        self.fixed = PlacedPods.of(self.table)
+        self.nodes: dict[str, Node] = {}
+        self.placed: dict[ObjectKey, PlacedPod] = {}
+        self.pending: dict[ObjectKey, PendingPod] = {}
+        # What is wrong with objects that cannot be read, by kind, namespace and name.
+        self.problems: dict[tuple[str, ObjectKey], DetailedReason] = {}
+        self._expendable_below = expendable_below
+        self._storage = Storage()
+        self._read = DemandReader()
+        self._on: dict[str, dict[ObjectKey, PlacedPod]] = {}
+        self._with_volumes: dict[ObjectKey, Pod] = {}
+        self._holders = ClaimUsage()
+        # Pods that the scheduler has promised a node and not given one yet.
+        self._promised: dict[ObjectKey, Pod] = {}
+        self._arrived: dict[str, int] = {}
+        self._demands: InternedValues[Demand] = InternedValues()
+        self._residents: InternedValues[PodProfile] = InternedValues()
+
+    def on(self, node: str) -> Mapping[ObjectKey, PlacedPod]:
+        """The pods on a node; not to be changed."""
+        return self._on.get(node, {})
+
+    def take_arrivals(self) -> dict[str, int]:
+        """How many pods have come to each node since this was last asked, those apart that belong to it."""
+        arrived, self._arrived = self._arrived, {}
+        return arrived
+
+    def put_arrivals(self, arrived: dict[str, int]) -> None:
+        """Have those be told again that were taken last."""
+        self._arrived = arrived
+
+    def put_node(self, name: str, node: Node | None) -> None:
+        """A node."""
+        number = self.table.find(name)
+        if node is not None:
+            self.nodes[name] = node
+            if number < 0:
+                number = self.table.update(node)
+                # Pods may have been seen before their node.
+                for each in self.on(name).values():
+                    self._count(number, each)
+                self._look_again(name)
+            else:
+                self.table.update(node)
+        elif number >= 0:
+            del self.nodes[name]
+            for each in self.on(name).values():
+                self._uncount(number, each)
+            self.table.remove(name)
+            # Where nobody plans, for want of the lead, names would pile up.
+            self._arrived.pop(name, None)
+            self._look_again(name)
+
+    def put_pod(self, key: ObjectKey, pod: Pod | None) -> None:
+        """A pod."""
+        left = self._leave(key)
+        if pod is None or is_finished(pod):
+            return
+        node = pod.spec.node_name
+        if not node and pod.status.nominated_node_name:
+            self._promised[key] = pod
+            # Who has been promised a node by the scheduler counts as there: others make way for it already. A promise
+            # of a node that is gone helps nobody, and the scheduler may not notice for minutes.
+            node = pod.status.nominated_node_name if pod.status.nominated_node_name in self.nodes else ""
+        if node:
+            placed = self._enter(key, pod, node)
+            if node != left and not placed.is_fixed:
+                self._arrived[node] = self._arrived.get(node, 0) + 1
+        elif is_pending(pod, self._expendable_below):
+            self._wait(key, pod)
+
+    def put_namespace(self, name: str, labels: Labels | None) -> None:
+        """The labels of a namespace."""
+        for world in (self.running, self.fixed):
+            world.near.name_namespace(name, labels or NOTHING)
+
+    def put_storage(self, storage: Storage) -> None:
+        """All claims, volumes and classes; pods that wait with volumes are read again."""
+        self._storage = storage
+        for key, pod in [*self._with_volumes.items()]:
+            self._holders.wait_no_more(pod)
+            self._wait(key, pod)
+
+    def _look_again(self, node: str) -> None:
+        """A node has come or gone: who was promised it counts as there, or waits."""
+        for key, pod in [*self._promised.items()]:
+            if pod.status.nominated_node_name == node:
+                self.put_pod(key, pod)
+
+    def _wait(self, key: ObjectKey, pod: Pod) -> None:
+        """Read what a pod asks for; one that waits already is read again, and keeps what it was promised."""
+        alone: tuple[ObjectKey, ...] = ()
+        if has_volume_claims(pod):
+            self._with_volumes[key] = pod
+            alone = tuple(each for each in claims_of_pod(pod) if is_read_write_once_pod(self._storage.claims.get(each)))
+            self._holders.wait(pod, alone)
+        try:
+            demand = self._demands.one(self._read.read(pod, self._storage, self._holders))
+        except InvalidInput as error:
+            self.problems["Pod", key] = DetailedReason(DEMAND_UNREADABLE, str(error))
+            return
+        priority = pod.spec.priority or 0
+        self.pending[key] = PendingPod(key, pod.metadata.uid, demand, priority, is_unschedulable(pod), alone)
+
+    def _enter(self, key: ObjectKey, pod: Pod, node: str) -> PlacedPod:
+        try:
+            demand = self._demands.one(running_demand(pod))
+        except InvalidInput as error:
+            self.problems["Pod", key] = DetailedReason(DEMAND_UNREADABLE, str(error))
+            demand = Demand()
+        resident = self._residents.one(PodProfile.of(pod))
+        is_expendable = (pod.spec.priority or 0) < self._expendable_below
+        placed = PlacedPod(key, pod, node, demand, resident, is_daemon_or_mirror_pod(pod), is_expendable)
+        self.placed[key] = placed
+        self._on.setdefault(node, {})[key] = placed
+        self._count(self.table.find(node), placed)
+        if pod.spec.volumes:
+            self._changed_hands(self._holders.add(pod))
+        return placed
+
+    def _leave(self, key: ObjectKey) -> str:
+        """Forget a pod; the node it was on."""
+        self.problems.pop(("Pod", key), None)
+        self._promised.pop(key, None)
+        self.pending.pop(key, None)
+        waited = self._with_volumes.pop(key, None)
+        if waited is not None:
+            self._holders.wait_no_more(waited)
+        placed = self.placed.pop(key, None)
+        if placed is None:
+            return ""
+        self._uncount(self.table.find(placed.node), placed)
+        on = self._on[placed.node]
+        del on[key]
+        if not on:
+            del self._on[placed.node]
+        if placed.pod.spec.volumes:
+            self._changed_hands(self._holders.remove(placed.pod))
+        return placed.node
+
+    def _changed_hands(self, claims: set[ObjectKey]) -> None:
+        """Claims are in use now, or no longer: who waits with one that is for one pod is read again."""
+        for claim in claims:
+            for pod in self._holders.waiting(claim):
+                self._wait(key_of(pod), pod)
+
+    def _count(self, number: int, placed: PlacedPod) -> None:
+        for world in self._worlds(placed):
+            world.add(number, placed.demand, placed.resident)
+
+    def _uncount(self, number: int, placed: PlacedPod) -> None:
+        for world in self._worlds(placed):
+            world.remove(number, placed.demand, placed.resident)
+
+    def _worlds(self, placed: PlacedPod) -> Iterator[PlacedPods]:
+        if placed.is_counted:
+            yield self.running
+            if placed.is_fixed:
+                yield self.fixed
+
+
+DAEMON_SET_UNREADABLE = Reason(
+    "DaemonSetUnreadable", "What the pods of the DaemonSet ask of a node cannot be read.", Severity.WARNING
+)
+
+
+class ClusterSnapshot(NodesAndPods):
+    """All nodes and pods, and with them Buffers, DaemonSets and groups."""
+
+    def __init__(self, expendable_below: int = EXPENDABLE_PODS_PRIORITY_CUTOFF) -> None:
+        super().__init__(expendable_below)
+        self.buffers: dict[ObjectKey, BufferChunks] = {}
+        self.daemons: dict[ObjectKey, Demand] = {}
+        self.groups: dict[str, GroupState] = {}
+        self._ties: NodeInstances | None = None
+
+    @property
+    def ties(self) -> NodeInstances:
+        """Which instance is behind which node."""
+        if self._ties is None:
+            self._ties = match_instances(self.groups.values(), self.nodes)
+        return self._ties
+
+    def group_of(self, node: str) -> GroupState | None:
+        """The group that a node is of; None if it is nobody's."""
+        known = self.ties.instances.get(node)
+        return self.groups.get(known[0]) if known is not None else None
+
+    def put_node(self, name: str, node: Node | None) -> None:
+        """A node."""
+        before = self.nodes.get(name)
+        super().put_node(name, node)
+        if before is None or node is None or before.spec.provider_id != node.spec.provider_id:
+            self._ties = None
+
+    def put_groups(self, states: Iterable[GroupState]) -> None:
+        """All groups."""
+        self.groups = {each.group.name: each for each in states}
+        self._ties = None
+
+    def put_buffer(self, key: ObjectKey, buffer: Buffer | None) -> None:
+        """A Buffer."""
+        self.buffers.pop(key, None)
+        self.problems.pop(("Buffer", key), None)
+        found = read_chunks(buffer) if buffer is not None else None
+        if isinstance(found, DetailedReason):
+            self.problems["Buffer", key] = found
+        elif found is not None:
+            self.buffers[key] = found
+
+    def put_daemon_set(self, key: ObjectKey, daemon_set: DaemonSet | None) -> None:
+        """A DaemonSet."""
+        self.daemons.pop(key, None)
+        self.problems.pop(("DaemonSet", key), None)
+        if daemon_set is None:
+            return
+        try:
+            self.daemons[key] = daemon_demand(daemon_set)
+        except InvalidInput as error:
+            self.problems["DaemonSet", key] = DetailedReason(DAEMON_SET_UNREADABLE, str(error))
+
+
+class ClusterSnapshotChanges(msgspec.Struct):
+    """What is new; None says that an object is gone."""
+
+    namespaces: dict[str, Labels | None] = msgspec.field(default_factory=dict)
+    nodes: dict[str, Node | None] = msgspec.field(default_factory=dict)
+    pods: dict[ObjectKey, Pod | None] = msgspec.field(default_factory=dict)
+    buffers: dict[ObjectKey, Buffer | None] = msgspec.field(default_factory=dict)
+    daemon_sets: dict[ObjectKey, DaemonSet | None] = msgspec.field(default_factory=dict)
+    storage: Storage | None = None
+
+    def put_into(self, snapshot: ClusterSnapshot) -> None:
+        """Have a snapshot show it. Volumes come before the pods that have them."""
+        for name, labels in self.namespaces.items():
+            snapshot.put_namespace(name, labels)
+        if self.storage is not None:
+            snapshot.put_storage(self.storage)
+        for name, node in self.nodes.items():
+            snapshot.put_node(name, node)
+        for key, pod in self.pods.items():
+            snapshot.put_pod(key, pod)
+        for key, buffer in self.buffers.items():
+            snapshot.put_buffer(key, buffer)
+        for key, daemon_set in self.daemon_sets.items():
+            snapshot.put_daemon_set(key, daemon_set)

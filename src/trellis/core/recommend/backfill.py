@@ -1,0 +1,98 @@
+"""Turns past usage, as Prometheus has it, into history of today's VPAs.
+
+Samples of months ago and of this minute cannot go into one usage model in any order. Past usage is therefore counted in
+a model of its own, while passes go on, and comes out as rows like those of checkpoints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+import numpy as np
+
+from trellis.core.cluster.governance import TargetClaim
+from trellis.core.cluster.past_pods import PastPods, PodLabels
+from trellis.core.cluster.store import ObjectKey
+from trellis.core.usage.checkpoints.format import SavedRow
+from trellis.core.usage.columns import RowKey
+from trellis.core.usage.model import UsageModel
+from trellis.core.usage.samples import Samples
+from trellis.core.usage.settings import Tuning, UsageSettings
+from trellis.core.usage.tracked_pods import TrackedContainer, TrackedPod
+
+
+class NamespaceBackfill(msgspec.Struct, frozen=True):
+    """One namespace: its claims, who governs the pods there are, and which containers those have, by VPA.
+
+    Containers that no pod has now are left out of the past, init containers among them; without pods, all count.
+    """
+
+    claims: tuple[TargetClaim, ...]
+    living: Mapping[str, str]
+    containers: Mapping[str, frozenset[str]]
+
+
+class BackfillRequest(msgspec.Struct, frozen=True):
+    """For whom history is wanted, and what it takes to tell whose it is."""
+
+    wanted: frozenset[ObjectKey]
+    namespaces: Mapping[str, NamespaceBackfill]
+    usage: UsageSettings
+    tunings: Mapping[RowKey, Tuning]
+    with_history: frozenset[ObjectKey]
+
+
+class UsageBackfill:
+    """Counts samples of the past, oldest first."""
+
+    def __init__(self, past: BackfillRequest, labels: PodLabels) -> None:
+        self._past = past
+        self._model = UsageModel(past.usage)
+        self._model.keep_history(past.with_history)
+        for key, tuning in past.tunings.items():
+            self._model.tune(*key, tuning)
+        by_namespace: dict[str, dict[str, Mapping[str, str]]] = {name: {} for name in past.namespaces}
+        for (namespace, pod), known in labels.items():
+            if namespace in by_namespace:
+                by_namespace[namespace][pod] = known
+        self._pods = {name: PastPods(of.claims, of.living, by_namespace[name]) for name, of in past.namespaces.items()}
+        self._ghosts: dict[str, dict[str, TrackedPod]] = {}
+        self._names: dict[tuple[str, str, str], str] = {}
+
+    def take_in(self, samples: Samples, now: float) -> int:
+        """Count a batch; the answer is how many samples were of use.
+
+        A container that is met for the first time is followed as a pod of its own, because which containers a pod had
+        is only known when its last sample has come.
+        """
+        keys = list(zip(samples.namespaces, samples.pods, samples.containers, strict=True))
+        met: set[str] = set()
+        for key in keys:
+            if key not in self._names:
+                self._names[key] = self._follow(*key)
+                met.add(key[0])
+        for namespace in met:
+            self._model.follow(namespace, list(self._ghosts.get(namespace, {}).values()), now)
+        named = msgspec.structs.replace(samples, pods=[self._names[key] for key in keys])
+        return self._model.ingest(named, now).accepted
+
+    def rows(self, now: float) -> list[SavedRow]:
+        """What came of it."""
+        view = self._model.view()
+        rows = view.rows[(view.count > 0) | ~view.memory.empty(view.rows)]
+        # Kills are not in the usage that came: those that containers still show must count, whenever they were.
+        return [msgspec.structs.replace(row, updated=np.nan) for row in self._model.saved(np.asarray(rows), now)]
+
+    def _follow(self, namespace: str, pod: str, container: str) -> str:
+        pods = self._pods.get(namespace)
+        vpa = pods.governor(pod) if pods else None
+        if vpa is None or (namespace, vpa) not in self._past.wanted:
+            return ""
+        known = self._past.namespaces[namespace].containers.get(vpa)
+        if known and container not in known:
+            return ""
+        name = f"{pod}/{container}"
+        ghost = TrackedPod(namespace, name, name, vpa, False, (TrackedContainer(container),))
+        self._ghosts.setdefault(namespace, {})[name] = ghost
+        return name

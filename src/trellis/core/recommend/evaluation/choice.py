@@ -1,0 +1,202 @@
+"""Chooses the candidate that would have sized a row best lately, by a replay of the row's own last weeks.
+
+The cheapest is chosen, day by day, and another is only switched to where it would have cost clearly less: so a choice
+lasts. The choices of earlier days are computed again from the same history, and need not be stored. Every row has its
+hour of the day, by its name. A choice is made from the hours before that, so that it does not matter in which pass it
+is made.
+
+A cost is slack, shortage and changes in one number. The unit is what the workload uses on average: a footprint of 1.5
+costs 1.5. Time above the target and overrun volume are both counted, because either alone can be had for nothing: a
+batch job that is always a little short is hardly over by volume, and one that starves for an hour is hardly over in
+time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from trellis.core.recommend.evaluation.replay import HOUR, DecisionTable, ReplayedUsage, replay_rule
+from trellis.core.recommend.evaluation.scores import ScoreSums, SizingScores, sum_steps
+from trellis.core.recommend.forecast.caches import find_daily_slots
+from trellis.core.recommend.forecast.candidates import ForecastCandidate, HistoryAtMoments
+from trellis.core.recommend.forecast.normalized_history import (
+    SAMPLE_MEASURES,
+    SAMPLE_SHARES,
+    normalize_hours,
+    trim_unknown_hours,
+)
+from trellis.core.recommend.protocol import Rows
+from trellis.core.usage.columns import FloatColumn, IntColumn
+from trellis.core.usage.history.hourly import HourlyHistory
+from trellis.core.usage.history.hours import Ring
+
+
+class CostWeights(msgspec.Struct, frozen=True):
+    """What one unit of each costs, against 1 for a unit of footprint."""
+
+    time_over: float = 10.0
+    overrun: float = 5.0
+    changes: float = 0.0
+    """Per change a day."""
+    kills: float = 0.0
+    """Per kill a day."""
+
+
+def compute_cost(scores: SizingScores, weights: CostWeights) -> FloatColumn:
+    """Per series and variant, as the scores are."""
+    return (
+        scores.footprint
+        + weights.time_over * scores.time_over
+        + weights.overrun * scores.overrun
+        + weights.changes * scores.changes
+        + weights.kills * scores.kills
+    )
+
+
+_DAY = 24
+_DAYS_CHOSEN = 4  # today's choice and those before it, which it does not leave without a reason
+_LEAST_HOURS = 48  # with less to replay there is nothing to choose by
+
+
+class ChoiceSettings(msgspec.Struct, frozen=True):
+    """How to choose: what is replayed, in hours, by which percentile and margin, and what counts as a cost.
+
+    `gain` is by how much another candidate must be cheaper to be switched to, as a fraction.
+    """
+
+    window: int = 14 * _DAY
+    fraction: float = 0.9
+    margin: float = 0.15
+    gain: float = 0.03
+    weights: CostWeights = CostWeights()
+
+
+class CandidateChoice(msgspec.Struct, frozen=True):
+    """The number of a candidate for each row, and what each would have cost, (candidates, rows); NaN if unknown."""
+
+    number: IntColumn
+    costs: FloatColumn
+
+
+def choose_candidates(
+    summaries: Ring, candidates: Sequence[ForecastCandidate], terms: ChoiceSettings
+) -> CandidateChoice:
+    """From summaries of CPU (rows, measures, hours) up to the moment of the choice."""
+    summaries = trim_unknown_hours(summaries)
+    hours = summaries.shape[-1]
+    if hours <= _LEAST_HOURS:
+        return CandidateChoice(
+            np.zeros(len(summaries), dtype=np.int64), np.full((len(candidates), len(summaries)), np.nan)
+        )
+    first = max(hours - terms.window - (_DAYS_CHOSEN - 1) * _DAY, 1)
+    remembered = HistoryAtMoments(normalize_hours(summaries), np.arange(first, hours))
+    found = [each.quantiles(remembered, (terms.fraction,))[0] for each in candidates]
+    decisions = np.moveaxis(np.stack(found) * (1.0 + terms.margin), 2, 0)
+    used = np.moveaxis(summaries[:, SAMPLE_MEASURES, first:], (0, 1, 2), (2, 1, 0)).astype(np.float64)
+    usage = ReplayedUsage(used, weights=SAMPLE_SHARES)
+    comparable = np.logical_not(np.isnan(decisions).any(axis=1))
+    steps = list(sum_steps(usage, replay_rule(usage, DecisionTable(decisions)), comparable))
+    sums = {
+        name: np.cumsum(np.concatenate([getattr(each, name) for each in steps]), axis=0)
+        for name in ScoreSums.__struct_fields__
+    }
+    return _choose_day_by_day(sums, hours - first, terms)
+
+
+def _choose_day_by_day(sums: dict[str, FloatColumn], steps: int, terms: ChoiceSettings) -> CandidateChoice:
+    """The choices of the last days, one after the other."""
+    number = np.zeros(sums["time"].shape[-1], dtype=np.int64)
+    rows = np.arange(len(number))
+    costs = np.empty(sums["target"].shape[1:])
+    for ago in range(_DAYS_CHOSEN - 1, -1, -1):
+        end = steps - ago * _DAY
+        if end < 1:
+            continue
+        costs = _window_costs(sums, end, terms)
+        with np.errstate(invalid="ignore"):
+            best = np.argmin(np.nan_to_num(costs, nan=np.inf), axis=0)
+            switches = costs[best, rows] < costs[number, rows] * (1.0 - terms.gain)
+        number = np.where(switches, best, number)
+    return CandidateChoice(number, costs)
+
+
+def _window_costs(sums: dict[str, FloatColumn], end: int, terms: ChoiceSettings) -> FloatColumn:
+    """(candidates, rows) over the window that ends before a step."""
+    begin = end - terms.window
+    tally = ScoreSums(**{name: each[end - 1] - (each[begin - 1] if begin > 0 else 0.0) for name, each in sums.items()})
+    found = compute_cost(tally.scores(HOUR), terms.weights)
+    found[:, tally.steps < _LEAST_HOURS] = np.nan
+    return found
+
+
+_NEVER: Final = -1
+_BACKFILLED_HOURS = 48  # hours that are known more since the last choice: history has come from elsewhere
+
+
+class ChoiceTable:
+    """By what a row is called in the history. A history of its own begins anew."""
+
+    def __init__(self, candidates: int) -> None:
+        self._candidates = candidates
+        self._history: HourlyHistory | None = None
+        self._forget()
+
+    def due(self, rows: Rows, now: float, limit: int) -> IntColumn:
+        """Positions of rows to be chosen for, those that waited for longest first, and of one moment together."""
+        if rows.usage.history is not self._history:
+            self._history = rows.usage.history
+            self._forget()
+        numbers = rows.usage.history_rows
+        self._reserve(int(numbers.max(initial=-1)) + 1)
+        kept = np.flatnonzero(numbers >= 0)
+        numbers = numbers[kept]
+        moments, names = find_daily_slots(rows, now)
+        current = (self._moments[numbers] == moments[kept]) & (self._names[numbers] == names[kept])
+        waiting = np.flatnonzero(~current | (self._known[numbers] - self._known_then[numbers] >= _BACKFILLED_HOURS))
+        order = np.lexsort((moments[kept[waiting]], self._moments[numbers[waiting]]))
+        return kept[waiting[order]][:limit]
+
+    def put(self, rows: Rows, positions: IntColumn, now: float, choice: CandidateChoice, known: IntColumn) -> None:
+        """Note what was chosen for rows at their moment, from so many hours of each of which something was known."""
+        numbers = rows.usage.history_rows[positions]
+        moments, names = find_daily_slots(rows, now)
+        self._moments[numbers], self._names[numbers] = moments[positions], names[positions]
+        self._chosen[numbers], self._costs[:, numbers] = choice.number, choice.costs
+        self._known_then[numbers] = known
+
+    def note(self, rows: Rows, known: FloatColumn) -> None:
+        """Note of how many hours of each row something is known."""
+        kept = rows.usage.history_rows >= 0
+        self._known[rows.usage.history_rows[kept]] = known[kept]
+
+    def of(self, rows: Rows) -> CandidateChoice:
+        """What was chosen for all rows; the first candidate where nothing was."""
+        numbers = rows.usage.history_rows
+        kept = np.flatnonzero(numbers >= 0)
+        found = CandidateChoice(np.zeros(len(rows), dtype=np.int64), np.full((self._candidates, len(rows)), np.nan))
+        found.number[kept] = self._chosen[numbers[kept]]
+        found.costs[:, kept] = self._costs[:, numbers[kept]]
+        return found
+
+    def _forget(self) -> None:
+        self._moments: IntColumn = np.zeros(0, dtype=np.int64)
+        self._names: IntColumn = np.zeros(0, dtype=np.int64)
+        self._chosen: IntColumn = np.zeros(0, dtype=np.int64)
+        self._known: FloatColumn = np.zeros(0)
+        self._known_then: FloatColumn = np.zeros(0)
+        self._costs: FloatColumn = np.zeros((self._candidates, 0))
+
+    def _reserve(self, size: int) -> None:
+        more = size - len(self._moments)
+        if more <= 0:
+            return
+        more = max(more, len(self._moments) // 2)
+        none = np.zeros(more, dtype=np.int64)
+        self._moments = np.append(self._moments, none + _NEVER)
+        self._names, self._chosen = np.append(self._names, none), np.append(self._chosen, none)
+        self._known, self._known_then = np.append(self._known, none), np.append(self._known_then, none)
+        self._costs = np.append(self._costs, np.full((self._candidates, more), np.nan), axis=1)

@@ -1,0 +1,260 @@
+"""Explains what the last pass decided about a VerticalPodAutoscaler, as a document whose keys are an interface.
+
+`LastPass` is retained until the next pass is over. It holds on to columns that the pass made anyway and to the entries
+of the VPA store as they are: nothing is made for each container, and next to nothing for each VPA. The document of one
+VPA is put together on request, from what was decided and without computing anything again: which recommender answered,
+its estimates and its explanation, what became of them, what is published, which conditions hold, and what shadow
+recommenders would have recommended.
+
+`TargetTrace` observes a pass and records every post-processor that changed a target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+
+from trellis.base.reasons import Reason
+from trellis.base.times import format_time
+from trellis.core.recommend.amounts import LOWER, MIDDLE, RESOURCES, TARGET, UPPER
+from trellis.core.recommend.capping.policy import compile_policy_bounds
+from trellis.core.recommend.publish.conditions import HistoryShortage, build_conditions
+from trellis.core.recommend.publish.status import build_container_recommendations, format_resources
+from trellis.core.recommend.recommendation_pass import ContainerExplanation, PassResult, find_shortages
+from trellis.core.recommend.state.condition_types import (
+    CONDITION_TYPES,
+    ConditionBit,
+    ConditionMessages,
+    ConditionTransition,
+)
+from trellis.core.recommend.state.container_table import list_recommendations
+from trellis.core.recommend.state.shadows import read_shadow_names
+from trellis.core.recommend.state.vpa_store import VpaStore
+from trellis.core.recommend.state.vpa_table import NO_GROUP, VpaEntry, VpaKey, VpaStatusWrite
+from trellis.core.usage.columns import BoolColumn, FloatColumn
+
+_NO_MESSAGES = ConditionMessages()
+
+
+class PassConditionSubject(msgspec.Struct, frozen=True):
+    """A VPA as the pass saw it: what its conditions are made from."""
+
+    generation: int
+    texts: ConditionMessages
+    transitions: Mapping[str, ConditionTransition]
+
+
+class LastPass(msgspec.Struct, frozen=True):
+    """The result of a pass without its writes, and the VPAs by number.
+
+    `texts` is what there was to say, of those of whom there was anything. `written` are those whose status was written:
+    of the others the status is older.
+    """
+
+    time: float
+    result: PassResult
+    entries: Mapping[int, VpaEntry]
+    texts: Mapping[int, ConditionMessages]
+    written: BoolColumn
+
+    @classmethod
+    def of(cls, result: PassResult, board: VpaStore, writes: Iterable[VpaStatusWrite], now: float) -> LastPass:
+        """What to keep, once the board knows of these writes."""
+        vpas = board.vpas
+        written = np.zeros(vpas.reach, dtype=np.bool_)
+        written[[vpas.find((write.namespace, write.name)) for write in writes]] = True
+        troubled = vpas.problem | vpas.rivals | vpas.failed | vpas.unwarmed | vpas.unboosted | (vpas.group == NO_GROUP)
+        entries = dict(vpas.entries)
+        texts = {number: entries[number].texts for number in np.flatnonzero(troubled).tolist()}
+        return cls(now, msgspec.structs.replace(result, writes=[]), entries, texts, written)
+
+    def find(self, namespace: str, name: str) -> int:
+        """The number of a VPA; -1 if it was not served."""
+        for number, entry in self.entries.items():
+            if entry.vpa.name == name and entry.vpa.namespace == namespace:
+                return number
+        return -1
+
+    def sorted_keys(self, namespace: str = "") -> list[tuple[VpaKey, int]]:
+        """Namespace, name and number of all VPAs, or of those of one namespace, sorted."""
+        found = ((entry.vpa, number) for number, entry in self.entries.items())
+        return sorted(((vpa.namespace, vpa.name), number) for vpa, number in found if namespace in ("", vpa.namespace))
+
+    def rows(self, number: int) -> Sequence[int]:
+        """Where the rows of a VPA's containers are in the columns, in the order of their names."""
+        columns = self.result.columns
+        own = np.isin(columns.places, np.flatnonzero(columns.owners == number))
+        found: list[int] = np.flatnonzero(own).tolist()
+        return sorted(found, key=lambda position: columns.keys[position].container)
+
+    def spoken(self, number: int) -> PassConditionSubject:
+        """What its conditions are made from."""
+        entry = self.entries[number]
+        return PassConditionSubject(entry.generation, self.texts.get(number, _NO_MESSAGES), entry.transitions)
+
+    def shortage(self, number: int) -> HistoryShortage | None:
+        """Its container that is least known, if that is too little."""
+        return find_shortages(np.array([number]), self.result.answers, self.result.columns).get(number)
+
+
+_BOUND_FIELDS: Final = (("lowerBound", LOWER), ("target", MIDDLE), ("upperBound", UPPER))
+
+
+def describe_vpa(last: LastPass, number: int) -> dict[str, Any]:
+    """Everything about one VPA."""
+    entry, texts = last.entries[number], last.spoken(number).texts
+    vpa = entry.vpa
+    rows = last.rows(number)
+    explained = [last.result.explained(row) for row in rows]
+    document: dict[str, Any] = {
+        "namespace": vpa.namespace,
+        "name": vpa.name,
+        "generation": vpa.generation,
+        "recommender": vpa.recommender,
+        "given": dict(vpa.effective.parameters),
+        "parameters": next((dict(each.values) for each in explained if each.values), {}),
+        "updateMode": str(vpa.effective.mode),
+        "time": _time(last.time),
+        "conditions": _condition_documents(last, number, rows),
+        "containers": _container_documents(last, number, rows, explained),
+    }
+    if texts.failure:
+        document["failure"] = texts.failure
+    absent = [each.recommender for each in last.result.unhosted if (each.namespace, each.vpa) == _key(entry)]
+    return document | ({"shadowsNotRunning": absent} if absent else {})
+
+
+def summarize_vpa(last: LastPass, number: int) -> dict[str, Any]:
+    """A VPA among others: who serves it, and which conditions hold."""
+    entry, truth = last.entries[number], int(last.result.truth[number])
+    vpa = entry.vpa
+    document: dict[str, Any] = {
+        "namespace": vpa.namespace,
+        "name": vpa.name,
+        "recommender": vpa.recommender,
+        "conditions": sorted(type_ for bit, type_ in CONDITION_TYPES.items() if truth & bit),
+    }
+    shadows = read_shadow_names(vpa.annotations, vpa.recommender)
+    return document | ({"shadows": list(shadows)} if shadows else {})
+
+
+def _condition_documents(last: LastPass, number: int, rows: Iterable[int]) -> list[dict[str, Any]]:
+    if last.entries[number].state is None:
+        return []  # nobody has looked at its target yet
+    truth = int(last.result.truth[number])
+    shortage = last.shortage(number) if truth & ConditionBit.LOW_CONFIDENCE else None
+    sizes_any = last.entries[number].vpa.sizes_any(last.result.columns.keys[row].container for row in rows)
+    return build_conditions(last.spoken(number), truth, shortage, _time(last.time), sizes_any=sizes_any)
+
+
+def _container_documents(
+    last: LastPass, number: int, rows: Sequence[int], explained: Sequence[ContainerExplanation]
+) -> list[dict[str, Any]]:
+    recommended = _recommended_documents(last.entries[number], explained)
+    published = recommended if last.written[number] else _published_documents(last.entries[number])
+    columns = last.result.columns
+    return [
+        {
+            "name": each.key.container,
+            "reason": each.reason.code,
+            "meaning": each.reason.meaning,
+            "recommender": each.recommender,
+            "explanation": _explanation_document(each.said),
+            "confidence": _number(each.confidence),
+            "samples": int(columns.count[row]),
+            "firstSample": _moment(columns.first[row]),
+            "lastSample": _moment(columns.last[row]),
+            "found": _bounds_document(each.found),
+            "recommended": recommended.get(each.key.container, {}),
+            "published": published.get(each.key.container, {}),
+            "shadows": {
+                name: {
+                    "found": _bounds_document(shadow.found),
+                    "explanation": _explanation_document(shadow.said),
+                    "failure": shadow.failure,
+                }
+                for name, shadow in sorted(each.shadows.items())
+            },
+        }
+        for row, each in zip(rows, explained, strict=True)
+    ]
+
+
+def _recommended_documents(entry: VpaEntry, explained: Sequence[ContainerExplanation]) -> dict[str, dict[str, Any]]:
+    """What a status says if it is written now, by container."""
+    if not explained:
+        return {}
+    names = [each.key.container for each in explained]
+    amounts = np.stack([each.amounts for each in explained], axis=-1)
+    spelled = [compile_policy_bounds(entry.vpa.effective.container(name)).spelled for name in names]
+    documents = build_container_recommendations(names, amounts, {at: each for at, each in enumerate(spelled) if each})
+    return {
+        document.pop("containerName"): {key: value for key, value in document.items() if value}
+        for document in documents
+    }
+
+
+def _published_documents(entry: VpaEntry) -> dict[str, dict[str, Any]]:
+    """What the status of the object says, by container."""
+    documents = map(msgspec.to_builtins, list_recommendations(entry.vpa.status))
+    return {document.pop("containerName"): document for document in documents}
+
+
+def _bounds_document(found: FloatColumn) -> dict[str, dict[str, str]]:
+    """Lower bound, target and upper bound, (bound, resource); nothing where there is none."""
+    texts = {name: format_resources(found[bound][:, None])[0] for name, bound in _BOUND_FIELDS}
+    return {name: amounts for name, amounts in texts.items() if amounts}
+
+
+def _explanation_document(said: Mapping[str, float | str]) -> dict[str, float | str | None]:
+    return {name: value if isinstance(value, str) else _number(value) for name, value in said.items()}
+
+
+def _number(value: float) -> float | None:
+    return value if np.isfinite(value) else None
+
+
+def _moment(seconds: float) -> str | None:
+    return _time(seconds) if np.isfinite(seconds) else None
+
+
+def _time(seconds: float) -> str:
+    return format_time(datetime.fromtimestamp(float(seconds), UTC))
+
+
+def _key(entry: VpaEntry) -> tuple[str, str]:
+    return entry.vpa.namespace, entry.vpa.name
+
+
+class TargetStep(msgspec.Struct, frozen=True):
+    """One stage that changed the target of a resource, in millicores or bytes; NaN is none."""
+
+    resource: str
+    reason: Reason
+    before: float
+    after: float
+
+
+class TargetTrace:
+    """What targets were after every stage, (resource, container number)."""
+
+    def __init__(self) -> None:
+        self._seen: list[tuple[Reason | None, FloatColumn]] = []
+
+    def __call__(self, reason: Reason | None, amounts: FloatColumn) -> None:
+        """A stage is over; without a reason, all of them are still to come."""
+        self._seen.append((reason, amounts[TARGET].copy()))
+
+    def steps(self, place: int) -> Iterator[TargetStep]:
+        """What changed the targets of one container, by its number: resource after resource, in the order of stages."""
+        for which, resource in enumerate(RESOURCES):
+            before = np.nan
+            for reason, targets in self._seen:
+                after = float(targets[which, place])
+                if reason is not None and after != before and not (np.isnan(after) and np.isnan(before)):
+                    yield TargetStep(resource, reason, float(before), after)
+                before = after

@@ -1,0 +1,178 @@
+"""Candidates that CPU can be sized by: which past hours count for the coming hour, and how much.
+
+Two kinds of hours count: the same hour of earlier days, with its neighbours, and the last few hours, whatever time it
+is. Each hour counts as a small set of samples; together they make a histogram per row, from which percentiles are read.
+A candidate can be asked for any moment of the past too, so that it can be replayed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, Protocol, TypeAlias
+
+import msgspec
+import numpy as np
+
+from trellis.core.recommend.forecast.hour_histograms import (
+    HourHistograms,
+    add_neighbours,
+    build_hour_histograms,
+    sum_fading_hours,
+    sum_same_hours,
+    sum_selected_hours,
+    weigh_similar_days,
+)
+from trellis.core.recommend.forecast.normalized_history import BIN_WIDTH, HISTOGRAM_BINS, NormalizedHours
+from trellis.core.usage.columns import FloatColumn, IntColumn
+
+_SMALLEST: Final = 1e-12
+_ROUNDING_TOLERANCE: Final = 1e-4
+_FEW_MOMENTS = 24  # moments, up to which looking up the hours that count is faster than spreading all of them out
+_HALF_LIVES = 6  # after so many an hour of the recent part counts 1.6 %, and is left out
+
+
+class SeasonalHours(msgspec.Struct, frozen=True):
+    """The hour of the day, as it was on each day before."""
+
+    days: int = 28
+    half_life: float = 7.0
+    """Days after which a day counts half."""
+    weekday: float = 3.0
+    """How many times a day counts that is whole weeks ago."""
+    beside: float = 0.5
+    """What the hour before and the hour after count."""
+
+
+class RecentHours(msgspec.Struct, frozen=True):
+    """The last hours, each counting less than the next."""
+
+    half_life: float = 1.0
+    """In hours."""
+
+
+HistorySource: TypeAlias = SeasonalHours | RecentHours
+
+
+class WeightedHistory(msgspec.Struct, frozen=True):
+    """What is looked back at: sources, each with its share. The share of one that knows nothing goes to the others."""
+
+    name: str
+    shares: tuple[tuple[HistorySource, float], ...]
+
+    def quantiles(self, remembered: HistoryAtMoments, fractions: Sequence[float], /) -> FloatColumn:
+        """What so many of the samples stay below, (fractions, rows, moments); NaN where nothing is known."""
+        return remembered.recall(self).quantiles(fractions)
+
+
+class ForecastHistograms(msgspec.Struct, frozen=True):
+    """Histograms (rows, moments, buckets) that add up to 1, or to 0 where nothing is known."""
+
+    past: NormalizedHours
+    at: IntColumn
+    weights: HourHistograms
+
+    def by_load(self) -> ForecastHistograms:
+        """The same, but that a sample counts by how much was used: an hour of work does, one of rest hardly."""
+        loads = np.exp((np.arange(HISTOGRAM_BINS) - HISTOGRAM_BINS) * BIN_WIDTH).astype(np.float32)
+        return ForecastHistograms(self.past, self.at, _normalize(self.weights * loads))
+
+    def quantiles(self, fractions: Sequence[float]) -> FloatColumn:
+        """(fractions, rows, moments) in the unit of the hours; NaN where nothing is known."""
+        sums = np.cumsum(self.weights, axis=2, dtype=np.float32)
+        totals = sums[:, :, -1]
+        places = np.empty((len(fractions), *totals.shape))
+        for number, fraction in enumerate(fractions):
+            # A hair less: where the samples up to a fraction are just as many, rounding must not decide about a gap.
+            wanted = np.float32(fraction - _ROUNDING_TOLERANCE) * totals
+            bucket = np.minimum((sums < wanted[:, :, np.newaxis]).sum(axis=2), HISTOGRAM_BINS - 1)
+            at = bucket[:, :, np.newaxis]
+            inside = np.take_along_axis(self.weights, at, axis=2)[:, :, 0]
+            beyond = np.take_along_axis(sums, at, axis=2)[:, :, 0] - wanted
+            places[number] = bucket + 1 - np.clip(beyond / np.maximum(inside, _SMALLEST), 0.0, 1.0)
+        return np.where(totals > 0.5, self.past.amounts(places, self.at), np.nan)
+
+
+class HistoryAtMoments:
+    """What is remembered of some rows at some moments, so that several recollections can share it.
+
+    A moment is the beginning of an hour, by its place in the past: `past.hours` is the hour that comes. For each only
+    the hours before it count. Moments follow each other hour by hour.
+    """
+
+    def __init__(self, past: NormalizedHours, at: IntColumn) -> None:
+        self._past = past
+        self._at = at
+        self._found: dict[HistorySource, HourHistograms] = {}
+        self._hours = build_hour_histograms(past, settled=False) if len(at) > _FEW_MOMENTS else None
+
+    def recall(self, what: WeightedHistory) -> ForecastHistograms:
+        """All sources together."""
+        mixed = np.zeros((len(self._past.known), len(self._at), HISTOGRAM_BINS), dtype=np.float32)
+        total = np.zeros(mixed.shape[:2], dtype=np.float32)
+        for source, share in what.shares:
+            if source not in self._found:
+                self._found[source] = _normalize(self._source(source))
+            found = self._found[source]
+            mixed += np.float32(share) * found
+            total += np.float32(share) * (found.sum(axis=2) > 0.5)
+        mixed /= np.maximum(total, np.float32(_SMALLEST))[:, :, np.newaxis]
+        return ForecastHistograms(self._past, self._at, mixed)
+
+    def _source(self, source: HistorySource) -> HourHistograms:
+        return self._season(source) if isinstance(source, SeasonalHours) else self._recent(source)
+
+    def _season(self, source: SeasonalHours) -> HourHistograms:
+        past, at = self._past, self._at
+        days = np.arange(1, source.days + 1)
+        ages = np.exp2(-days / source.half_life) * np.where(days % 7 == 0, source.weekday, 1.0)
+        hours = at[:, np.newaxis] - 24 * days
+        counts = ages * weigh_similar_days(past, np.minimum(at, past.hours), source.days) * (hours >= 0)
+        settled = past.levels.nearer_settled(at, hours)
+        if self._hours is not None:
+            then = add_neighbours(self._hours, source.beside)
+            found = sum_same_hours(then, int(at[0]), np.where(settled, 0.0, counts))
+            then = add_neighbours(build_hour_histograms(past, settled=True), source.beside)
+            found += sum_same_hours(then, int(at[0]), np.where(settled, counts, 0.0))
+            return found
+        beside = counts * source.beside
+        every = np.concatenate([hours, hours - 1, hours + 1], axis=1)
+        return sum_selected_hours(past, every, np.concatenate([counts, beside, beside], axis=2), np.tile(settled, 3))
+
+    def _recent(self, source: RecentHours) -> HourHistograms:
+        at, aged = self._at, float(np.exp2(-1.0 / source.half_life))
+        reach = int(np.ceil(_HALF_LIVES * source.half_life))
+        if self._hours is not None:
+            return sum_fading_hours(self._hours, int(at[0]), len(at), aged, reach)
+        back = np.arange(1, reach + 1)
+        counts = np.broadcast_to(aged**back, (len(self._past.known), len(at), reach))
+        return sum_selected_hours(self._past, at[:, np.newaxis] - back, counts)
+
+
+def _normalize(histograms: HourHistograms) -> HourHistograms:
+    totals = histograms.sum(axis=2, keepdims=True)
+    shares = histograms / np.maximum(totals, np.float32(_SMALLEST))
+    found: HourHistograms = np.where(totals > _SMALLEST, shares, np.float32(0))
+    return found
+
+
+class ForecastCandidate(Protocol):
+    """One way to size. It is asked about many rows and moments at once, and must mind the past at each."""
+
+    @property
+    def name(self) -> str:
+        """What explanations call it."""
+
+    def quantiles(self, remembered: HistoryAtMoments, fractions: Sequence[float], /) -> FloatColumn:
+        """What so many of the samples will stay below, (fractions, rows, moments); NaN where it cannot say."""
+
+
+SEASONAL_CANDIDATE: Final = WeightedHistory("season", ((SeasonalHours(), 0.75), (RecentHours(), 0.25)))
+
+# In the order in which they are preferred where they cost the same. Each is the best for some workloads and none is for
+# most: what has a rhythm, what has one and strays from it, what changes within hours, and what does not change.
+FORECAST_CANDIDATES: Final = (
+    SEASONAL_CANDIDATE,
+    WeightedHistory("season and last hours", ((SeasonalHours(), 0.5), (RecentHours(), 0.5))),
+    WeightedHistory("last hours", ((RecentHours(6.0), 1.0),)),
+    WeightedHistory("last day", ((RecentHours(24.0), 1.0),)),
+)

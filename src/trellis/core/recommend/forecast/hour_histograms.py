@@ -1,0 +1,135 @@
+"""Weighted histograms of past hours, for every row and moment, and the weights of similar days.
+
+For one moment only the hours that count are looked up. For many, as when a rule is replayed, every hour is spread out
+into a histogram of its own first, and then whole stretches of them are added: it comes to the same, at a tenth of the
+time.
+
+A day that went as the last 24 hours and the last three hours did is a better guide to the coming hour than others: so
+weekends are told from working days, and an unusual day from its neighbours, without a calendar.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from trellis.core.recommend.forecast.normalized_history import (
+    HISTOGRAM_BINS,
+    SAMPLE_MEASURES,
+    SAMPLE_SHARES,
+    NormalizedHours,
+)
+from trellis.core.usage.columns import BoolColumn, FloatColumn, IntColumn
+
+_DAY = 24
+_SPANS: Final = (3, 24)  # hours that are compared, to the same part
+_TOLERANCE = 0.1  # a day that differs by a tenth more counts 2.7 times less
+_UNKNOWN_DIFFERENCE = 0.3  # how much a day differs of which nothing is known
+
+
+def weigh_similar_days(past: NormalizedHours, moments: IntColumn, days: int) -> FloatColumn:
+    """What each of the last days counts, (rows, moments, days), the latest first; by the hours before each moment."""
+    first = int(moments.min()) - max(_SPANS)
+    found = np.empty((len(past.means), len(moments), days))
+    for day in range(1, days + 1):
+        gaps = _hourly_differences(past, first, int(moments.max()), _DAY * day)
+        sums = _running_sums(np.nan_to_num(gaps))
+        counts = _running_sums(~np.isnan(gaps))
+        differs = np.zeros((len(gaps), len(moments)))
+        for span in _SPANS:
+            ends = moments - first
+            known = counts[:, ends] - counts[:, ends - span]
+            apart = sums[:, ends] - sums[:, ends - span]
+            differs += np.where(known > 0, apart / np.maximum(known, 1), _UNKNOWN_DIFFERENCE)
+        found[:, :, day - 1] = np.exp(-differs / (len(_SPANS) * _TOLERANCE))
+    return found
+
+
+def _hourly_differences(past: NormalizedHours, first: int, last: int, back: int) -> FloatColumn:
+    """By how much each hour from `first` on differs from the one so many hours earlier; NaN where one is not known."""
+    hours = np.arange(first, last)
+    gaps = np.full((len(past.means), len(hours)), np.nan)
+    inside = (hours >= back) & (hours < past.hours)
+    now = hours[inside]
+    gaps[:, inside] = np.abs(past.means[:, now] - past.means[:, now - back])
+    return gaps
+
+
+def _running_sums(values: FloatColumn) -> FloatColumn:
+    sums = np.zeros((len(values), values.shape[1] + 1))
+    np.cumsum(values, axis=1, out=sums[:, 1:])
+    return sums
+
+
+HourHistograms: TypeAlias = npt.NDArray[np.float32]
+
+
+def sum_selected_hours(
+    past: NormalizedHours, hours: IntColumn, counts: FloatColumn, settled: BoolColumn | bool = False
+) -> HourHistograms:
+    """(rows, moments, buckets) of some hours (moments, hours) that count so much, (rows, moments, hours).
+
+    `settled` says which of them are put beside the level that they settled at.
+    """
+    rows, moments = len(past.known), len(hours)
+    inside = (hours >= 0) & (hours < past.hours)
+    hours = np.where(inside, hours, 0)
+    weights = counts * (inside & np.take(past.known, hours, axis=1))
+    begins = (np.arange(rows * moments) * HISTOGRAM_BINS).reshape(rows, moments, 1)
+    sums = np.zeros(rows * moments * HISTOGRAM_BINS)
+    for measure, share in zip(SAMPLE_MEASURES, SAMPLE_SHARES.tolist(), strict=True):
+        which = past.places(measure, hours, settled) + begins
+        sums += share * np.bincount(which.reshape(-1), weights.reshape(-1), len(sums))
+    return sums.reshape(rows, moments, HISTOGRAM_BINS).astype(np.float32)
+
+
+def build_hour_histograms(past: NormalizedHours, *, settled: bool) -> HourHistograms:
+    """(rows, hours, buckets): each hour by itself, beside one of its levels; nothing where nothing is known."""
+    found = np.zeros((*past.known.shape, HISTOGRAM_BINS), dtype=np.float32)
+    known = np.flatnonzero(past.known)
+    every = np.arange(past.hours)
+    for measure, share in zip(SAMPLE_MEASURES, SAMPLE_SHARES.tolist(), strict=True):
+        places = past.places(measure, every, settled).reshape(-1)[known]
+        found.reshape(-1)[known * HISTOGRAM_BINS + places] += np.float32(share)
+    return found
+
+
+def add_neighbours(hours: HourHistograms, share: float) -> HourHistograms:
+    """Every hour together with a share of the one before it and of the one after it."""
+    found = hours.copy()
+    found[:, 1:] += np.float32(share) * hours[:, :-1]
+    found[:, :-1] += np.float32(share) * hours[:, 1:]
+    return found
+
+
+def sum_same_hours(hours: HourHistograms, first: int, counts: FloatColumn) -> HourHistograms:
+    """What days ago was at the moments from `first` on, each day counting so much, (rows, moments, days)."""
+    rows, moments, days = counts.shape
+    found = np.zeros((rows, moments, HISTOGRAM_BINS), dtype=np.float32)
+    one = np.empty_like(found)
+    weights = counts.astype(np.float32)[..., np.newaxis]
+    for day in range(days):
+        begin = first - 24 * (day + 1)
+        here = slice(max(-begin, 0), min(moments, hours.shape[1] - begin))
+        if here.start < here.stop:
+            then = hours[:, begin + here.start : begin + here.stop]
+            found[:, here] += np.multiply(weights[:, here, day], then, out=one[:, here])
+    return found
+
+
+def sum_fading_hours(hours: HourHistograms, first: int, moments: int, aged: float, reach: int) -> HourHistograms:
+    """The last `reach` hours at the moments from `first` on, each counting `aged` times as much as the next."""
+    found = np.zeros((len(hours), moments, HISTOGRAM_BINS), dtype=np.float32)
+    held = np.zeros((len(hours), HISTOGRAM_BINS))
+    begin, end, last = max(first - reach, 0), hours.shape[1], aged ** (reach + 1)
+    for moment in range(begin + 1, first + moments):
+        held += hours[:, moment - 1] if moment <= end else 0.0
+        held *= aged
+        left = moment - 1 - reach
+        if begin <= left < end:
+            held -= last * hours[:, left]
+        if moment >= first:
+            np.maximum(held, 0.0, out=found[:, moment - first], casting="same_kind")
+    return found

@@ -1,0 +1,233 @@
+"""Forecasts what rows need in the coming hours, from the hours of the last weeks.
+
+CPU is sized for the hours that the horizon touches, by a candidate for each row; memory by its cycle where it has one,
+and else by its highest peak. All of it changes with the hour, and so is computed once an hour. The parameters are those
+of all recommenders that size by this forecast.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+import numpy as np
+
+from trellis.core.recommend.amounts import CPU, MEMORY
+from trellis.core.recommend.forecast.caches import HourlyCache, SettingsCache, find_daily_slots
+from trellis.core.recommend.forecast.candidates import ForecastCandidate, HistoryAtMoments
+from trellis.core.recommend.forecast.memory_cycles import CyclePeriodCache, CycleRule, locate_cycle_phase
+from trellis.core.recommend.forecast.memory_peaks import PeakRule, size_memory_by_peaks
+from trellis.core.recommend.forecast.normalized_history import normalize_hours, trim_unknown_hours
+from trellis.core.recommend.parameters import Parameter, ParameterKind, ParameterValues
+from trellis.core.recommend.pod_minimums import pod_minimum_parameters
+from trellis.core.recommend.protocol import Rows
+from trellis.core.recommend.settings import DAY, DefaultSettings
+from trellis.core.usage.columns import FloatColumn, IntColumn
+from trellis.core.usage.history.hours import HOUR, MEASURES, Ring
+from trellis.core.usage.history.long_peaks import CELL_HOURS
+
+
+class HourlyForecastSettings(msgspec.Struct, frozen=True):
+    """The values; times in seconds."""
+
+    horizon: float
+    growth_horizon: float
+    target_cpu_percentile: float
+    recommendation_margin_fraction: float
+    memory_window: float
+    memory_margin_fraction: float
+    longest_memory_cycle: float
+    memory_cycle_tolerance: float
+    history_needed: float
+    pod_recommendation_min_cpu_millicores: float
+    pod_recommendation_min_memory_mb: float
+
+
+def hourly_forecast_parameters(settings: DefaultSettings, margin: float) -> tuple[Parameter, ...]:
+    """The parameters; what a pod is to have at least is the same for all recommenders."""
+    return (
+        Parameter(
+            "horizon",
+            ParameterKind.DURATION,
+            "CPU is sized for the hours from now until then, so that it is there before it is needed.",
+            *(0.5 * HOUR, "seconds", 0.0, DAY),
+        ),
+        Parameter(
+            "growth-horizon",
+            ParameterKind.DURATION,
+            "Memory that grows steadily is sized for what it will be then.",
+            *(DAY, "seconds", 0.0, 14 * DAY),
+        ),
+        Parameter(
+            "target-cpu-percentile",
+            ParameterKind.NUMBER,
+            "The target of CPU is above usage in this fraction of the samples that count.",
+            *(0.9, "fraction", 0.0, 1.0),
+        ),
+        Parameter(
+            "recommendation-margin-fraction",
+            ParameterKind.NUMBER,
+            "Added to the percentiles of CPU, as a fraction of them.",
+            *(margin, "fraction", 0.0, 100.0),
+        ),
+        Parameter(
+            "memory-window",
+            ParameterKind.DURATION,
+            "Memory without a recognised cycle is sized by the highest peak of this long.",
+            *(18 * DAY, "seconds", DAY, 35 * DAY),
+        ),
+        Parameter(
+            "memory-margin-fraction",
+            ParameterKind.NUMBER,
+            "Added to that peak, as a fraction of it.",
+            *(0.13, "fraction", 0.0, 100.0),
+        ),
+        Parameter(
+            "longest-memory-cycle",
+            ParameterKind.DURATION,
+            "Cycles of memory from a week to this long are recognised; less than a week recognises none.",
+            *(92 * DAY, "seconds", 0.0, 92 * DAY),
+        ),
+        Parameter(
+            "memory-cycle-tolerance",
+            ParameterKind.DURATION,
+            "How much earlier or later than a cycle ago memory may rise; it is raised this long before. Steps of 6h.",
+            *(12 * HOUR, "seconds", 12 * HOUR, 2 * DAY),
+        ),
+        Parameter(
+            "history-needed",
+            ParameterKind.DURATION,
+            "A container with less history than this is sized as by default.",
+            *(2 * DAY, "seconds", DAY, 35 * DAY),
+        ),
+        *pod_minimum_parameters(settings),
+    )
+
+
+def read_hourly_forecast_settings(values: ParameterValues) -> HourlyForecastSettings:
+    """The figures that a value for every parameter amounts to."""
+    fields = HourlyForecastSettings.__struct_fields__
+    return msgspec.convert({field: values[field.replace("_", "-")] for field in fields}, HourlyForecastSettings)
+
+
+_WEEK = 168
+_USUAL, _BUSY = 0.5, 0.95
+_P95: Final = MEASURES.index("p95")
+# Columns that are no hours: the upper bound of CPU, those of memory, hours known of each, and the cycle of memory.
+_OTHER_COLUMNS: Final = 8
+
+
+class HistoryBounds(msgspec.Struct, frozen=True):
+    """Bounds (3, rows) of each resource, NaN where too little is known, and of how many hours something is, (2, rows).
+
+    `cycle` has the length of a row's cycle of memory and the time until its next peak, (2, rows) in days; NaN without.
+    None where cycles are not looked for.
+    A pod is too small if it has less CPU than the coming hours use half of the time, and too large if it has more than
+    the busiest hours of the last week used: so it is not made smaller every night.
+    """
+
+    cpu: FloatColumn
+    memory: FloatColumn
+    known: FloatColumn
+    cycle: FloatColumn | None = None
+
+
+class _CycleNeed(NamedTuple):
+    """What rows need at this phase of their cycle of memory, and its length and the time until its peak, in days."""
+
+    needed: FloatColumn
+    days: FloatColumn
+
+
+class HourlyForecast:
+    """What has been worked out, for each setting that VPAs have."""
+
+    def __init__(self, candidates: Sequence[ForecastCandidate]) -> None:
+        self._candidates = tuple(candidates)
+        self._done: SettingsCache[HourlyForecastSettings, HourlyCache] = SettingsCache(_new_hourly_cache)
+        self._periods: SettingsCache[CycleRule, CyclePeriodCache] = SettingsCache(CyclePeriodCache)
+
+    def sized(self, rows: Rows, figures: HourlyForecastSettings, choice: IntColumn, now: float) -> HistoryBounds:
+        """By the candidate that was chosen for each row, by its number."""
+        moments = _count_moments(figures)
+
+        def work(positions: IntColumn) -> FloatColumn:
+            summaries = rows.hours(now, positions)
+            cycle = self._cycles(rows, positions, now, _build_cycle_rule(figures))
+            return self._worked_out(summaries, cycle, choice[positions], figures, moments)
+
+        found = self._done.of(figures).done(rows, now, choice, work)
+        touched = count_touched_hours(now, figures.horizon)
+        lower, target, beside = np.split(found, [moments, 2 * moments])
+        upper, *memory, known_cpu, known_memory, period, until_peak = beside
+        known = np.nan_to_num(np.stack([known_cpu, known_memory]))
+        enough = known >= figures.history_needed / HOUR
+        cpu = np.stack([lower[:touched].max(axis=0), target[:touched].max(axis=0), upper])
+        memory_sized = np.where(enough[MEMORY], np.stack(memory), np.nan)
+        return HistoryBounds(np.where(enough[CPU], cpu, np.nan), memory_sized, known, np.stack([period, until_peak]))
+
+    def _cycles(self, rows: Rows, positions: IntColumn, now: float, rule: CycleRule) -> _CycleNeed:
+        peaks = rows.memory_peaks(now, positions)
+        numbers = rows.usage.history_rows[positions]
+        hours, _ = find_daily_slots(rows, now, positions)
+        periods = self._periods.of(rule).of(numbers, peaks, hours, int(now // HOUR))
+        phase = locate_cycle_phase(peaks, periods, rule)
+        days = np.stack([np.where(periods > 0, periods, np.nan), phase.until_peak]) * (CELL_HOURS / 24)
+        return _CycleNeed(phase.needed, days)
+
+    def _worked_out(
+        self, summaries: Ring, cycle: _CycleNeed, choice: IntColumn, figures: HourlyForecastSettings, moments: int
+    ) -> FloatColumn:
+        """By row: lower bounds and targets of the coming hours, and what `_BESIDE` counts."""
+        fractions = (_USUAL, figures.target_cpu_percentile)
+        quantiles = np.empty((2, len(summaries), moments))
+        for number in np.unique(choice).tolist():
+            mine = choice == number
+            hours = normalize_hours(trim_unknown_hours(summaries[mine, CPU]))
+            remembered = HistoryAtMoments(hours, hours.hours + np.arange(moments))
+            quantiles[:, mine] = self._candidates[number].quantiles(remembered, fractions)
+        lower, target = quantiles
+        more = 1.0 + figures.recommendation_margin_fraction
+        peaks = PeakRule(
+            window=round(figures.memory_window / HOUR),
+            margin=figures.memory_margin_fraction,
+            horizon=figures.growth_horizon / HOUR,
+        )
+        upper = busiest_hours_usage(summaries[:, CPU]) * more
+        known = (~np.isnan(summaries[:, :, 0])).sum(axis=2).T
+        memory = size_memory_by_peaks(summaries[:, MEMORY], peaks, cycle.needed)
+        return np.concatenate([lower.T, target.T * more, upper[None], memory, known, cycle.days])
+
+
+def _build_cycle_rule(figures: HourlyForecastSettings) -> CycleRule:
+    cell = CELL_HOURS * HOUR
+    return CycleRule(
+        longest=int(figures.longest_memory_cycle // cell),
+        tolerance=round(figures.memory_cycle_tolerance / cell),
+        margin=figures.memory_margin_fraction,
+    )
+
+
+def _new_hourly_cache(figures: HourlyForecastSettings) -> HourlyCache:
+    return HourlyCache(2 * _count_moments(figures) + _OTHER_COLUMNS)
+
+
+def _count_moments(figures: HourlyForecastSettings) -> int:
+    """How many hours, the current one included, can be touched until the horizon."""
+    return 1 + math.ceil(figures.horizon / HOUR)
+
+
+def count_touched_hours(now: float, horizon: float) -> int:
+    """How many of them are by now."""
+    return max(1, math.ceil((now % HOUR + horizon) / HOUR))
+
+
+def busiest_hours_usage(summaries: Ring) -> FloatColumn:
+    """What the busiest hours of the last week used, from summaries (rows, measures, hours)."""
+    week = np.sort(summaries[:, _P95, -_WEEK:].astype(np.float64), axis=1)  # what is not known comes last
+    count = (~np.isnan(week)).sum(axis=1)
+    at = np.clip(np.ceil(_BUSY * count).astype(np.int64) - 1, 0, week.shape[1] - 1)
+    found: FloatColumn = week[np.arange(len(week)), at]
+    return np.nan_to_num(found)

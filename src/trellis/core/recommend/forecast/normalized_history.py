@@ -1,0 +1,186 @@
+"""Hourly history, normalised by how busy its days were.
+
+An hour of history is five numbers. Four of them stand for its samples: most of an hour is about its median, and the
+rest lies between that and the maximum. Each is put on a scale of logarithms on which a busier day lies higher all over,
+and most of that is taken off again: so an hour of last week is comparable with one of today, though a deployment has
+halved all usage since.
+
+An hour has two levels. The one of the day before it is the one that is known for an hour that has not come yet: by it a
+Monday is as far above a Sunday as ever. But a deployment halves all usage once and not every week, and beside the day
+before that its first day would look like half a day for ever. So the second level is the one that its day settled at,
+as far as the hour itself went along with the change.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from trellis.core.usage.columns import BoolColumn, FloatColumn, IntColumn
+from trellis.core.usage.history.hours import MAXIMUM, MEASURES, Ring
+
+LEAST_USAGE: Final = 0.1  # of a millicore: what is below is as good as nothing
+_DAY = 24
+# What is known a day after an hour and its neighbours, which are looked up together with it.
+_SETTLED_AFTER = _DAY - 2
+
+
+class DayLevels(msgspec.Struct, frozen=True):
+    """Logarithms, (rows, hours): of the day that ends with each hour, of that before it, and of the one it settled at.
+
+    `before` and `settled` are the two levels of an hour, `after` is the level that a moment after the hour has.
+    """
+
+    after: FloatColumn
+    before: FloatColumn
+    settled: FloatColumn
+
+    def at(self, moments: IntColumn) -> FloatColumn:
+        """The levels, (rows, moments), at the beginning of hours; those to come have that of now."""
+        found: FloatColumn = self.after[:, np.clip(moments, 1, self.after.shape[1]) - 1]
+        return found
+
+    def nearer_settled(self, moments: IntColumn, hours: IntColumn) -> BoolColumn:
+        """Which of some hours (moments, hours) are nearer to the moment by the level that they settled at."""
+        now = self.at(moments)[:, :, np.newaxis]
+        hours = np.clip(hours, 0, self.after.shape[1] - 1)
+        found: BoolColumn = np.abs(self.settled[:, hours] - now) < np.abs(self.before[:, hours] - now)
+        return found
+
+
+def compute_day_levels(means: FloatColumn, followed: float) -> DayLevels:
+    """From hourly means (rows, hours), NaN where nothing is known. `followed` is how much of a change of level is."""
+    with np.errstate(invalid="ignore"):
+        after = np.log(np.maximum(_day_means(means), LEAST_USAGE))
+        logs = np.log(np.maximum(means, LEAST_USAGE))
+    before = np.concatenate([np.full((len(after), 1), np.nan), after[:, :-1]], axis=1)
+    before = np.where(np.isnan(before), after, before)
+    return DayLevels(
+        *(np.nan_to_num(followed * each) for each in (after, before, _settled_levels(logs, before, after)))
+    )
+
+
+def _settled_levels(logs: FloatColumn, before: FloatColumn, after: FloatColumn) -> FloatColumn:
+    """The level before an hour, and of the change since so much as the hour itself differs from the day before."""
+    hours = logs.shape[1]
+    change = after[:, np.minimum(np.arange(hours) + _SETTLED_AFTER, hours - 1)] - before
+    differs = np.zeros(logs.shape)
+    differs[:, _DAY:] = logs[:, _DAY:] - logs[:, :-_DAY]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        along = np.where(change * differs > 0, np.minimum(differs / change, 1.0), 0.0)
+    return before + along * change
+
+
+def _day_means(means: FloatColumn) -> FloatColumn:
+    """The mean of the day that ends with each hour; as it was at the last known hour, where nothing is known of one.
+
+    NaN before the first hour that is known.
+    """
+    known = ~np.isnan(means)
+    hours = np.arange(means.shape[1])
+    sums, counts = _sum_last_day(np.where(known, means, 0.0)), _sum_last_day(known.astype(np.float64))
+    last = np.maximum.accumulate(np.where(known, hours, 0), axis=1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        found: FloatColumn = np.take_along_axis(sums / counts, last, axis=1)
+    return _ease_after_gaps(found, known, counts == 0, hours)
+
+
+def _ease_after_gaps(levels: FloatColumn, known: BoolColumn, idle: BoolColumn, hours: IntColumn) -> FloatColumn:
+    """The same levels, and in the first day after a gap of a day or more so much of the one before the gap as is left.
+
+    The first hours alone, of whatever time of the day, would pass for a day that was as quiet or as busy as they are.
+    """
+    begins = np.zeros(levels.shape, dtype=np.int64)
+    begins[:, 1:] = np.where(known[:, 1:] & idle[:, :-1] & ~np.isnan(levels[:, :-1]), hours[1:], 0)
+    if not begins.any():
+        return levels
+    begins = np.maximum.accumulate(begins, axis=1)
+    share = (hours - begins + 1.0) / _DAY
+    before = np.take_along_axis(levels, np.maximum(begins - 1, 0), axis=1)
+    return np.where((begins > 0) & (share < 1.0), share * levels + (1.0 - share) * before, levels)
+
+
+def _sum_last_day(values: FloatColumn) -> FloatColumn:
+    """The sum of the 24 hours that end with each."""
+    # By sums of 2, 4, 8 and 16: a running sum would depend, in its last digit, on how far back it was begun, and one
+    # digit is enough to move an hour to the next bucket.
+    sums = {1: np.pad(values, ((0, 0), (_DAY - 1, 0)))}
+    for length in (1, 2, 4, 8):
+        half = sums[length]
+        sums[2 * length] = half[:, length:] + half[:, :-length]
+    hours = values.shape[1]
+    found: FloatColumn = sums[16][:, :hours] + sums[8][:, 16 : 16 + hours]
+    return found
+
+
+# Measures of an hour and the share of its samples they stand for. With these, sizing by summaries is as good as by all
+# samples; evenly spread shares would see more peaks than there were.
+SAMPLE_MEASURES: Final = tuple(MEASURES.index(name) for name in ("p50", "p90", "p95", "maximum"))
+SAMPLE_SHARES: Final[FloatColumn] = np.array([0.75, 0.15, 0.05, 0.05])
+
+HISTOGRAM_BINS: Final = 160  # 5 % each, so that the highest is 2,400 times the lowest
+BIN_WIDTH: Final = float(np.log(1.05))
+_FOLLOWED_CHANGE = 0.7  # of a change of level; all of it would follow every quiet Sunday into Monday
+
+BinIndexes = npt.NDArray[np.int32]
+
+
+class NormalizedHours(msgspec.Struct, frozen=True):
+    """Hours of some rows, oldest first: summaries (rows, measures, hours) and what makes them comparable.
+
+    `means` are logarithms of hourly means, NaN where nothing is known. `tops` is where the highest bucket of a row
+    ends, apart from its level.
+    """
+
+    summaries: Ring
+    known: BoolColumn
+    means: FloatColumn
+    levels: DayLevels
+    tops: FloatColumn
+
+    @property
+    def hours(self) -> int:
+        """How many there are."""
+        return int(self.known.shape[1])
+
+    def places(self, measure: int, hours: IntColumn, settled: BoolColumn | bool) -> BinIndexes:
+        """The bucket of a measure in some hours, (rows, ...), beside the level of the hour that is said."""
+        level = np.where(settled, self.levels.settled[:, hours], self.levels.before[:, hours])
+        level += self.tops.reshape(-1, *(1,) * hours.ndim)
+        logs = np.log(np.maximum(self.summaries[:, measure][:, hours], np.float32(LEAST_USAGE)))
+        steps = (logs - level.astype(np.float32)) * np.float32(1.0 / BIN_WIDTH)
+        # Lowest where nothing is known: such an hour counts nothing, but has a place all the same.
+        return np.minimum(np.fmax(steps, 1.0 - HISTOGRAM_BINS), 0.0).astype(np.int32) + (HISTOGRAM_BINS - 1)
+
+    def amounts(self, places: FloatColumn, at: IntColumn) -> FloatColumn:
+        """What places on the scale, (..., rows, moments), are worth at the beginning of hours."""
+        found: FloatColumn = np.exp(
+            self.tops[:, np.newaxis] - (HISTOGRAM_BINS - places) * BIN_WIDTH + self.levels.at(at)
+        )
+        return found
+
+
+def normalize_hours(summaries: Ring, followed: float = _FOLLOWED_CHANGE) -> NormalizedHours:
+    """From summaries of one resource, (rows, measures, hours), at least one of each.
+
+    `followed` is how much of a change of level is; with 0, amounts count as they were.
+    """
+    means = summaries[:, 0].astype(np.float64)
+    levels = compute_day_levels(means, followed)
+    with np.errstate(invalid="ignore"):
+        highest = np.log(np.maximum(summaries[:, MAXIMUM], np.float32(LEAST_USAGE)))
+        means = np.log(np.maximum(means, LEAST_USAGE))
+    above = highest - np.minimum(levels.before, levels.settled)
+    tops = np.fmax.reduce(above, axis=1, initial=-np.inf)
+    tops[np.isneginf(tops)] = 0.0
+    return NormalizedHours(summaries, ~np.isnan(means), means, levels, tops)
+
+
+def trim_unknown_hours(summaries: Ring) -> Ring:
+    """Without the hours before anything is known of any row, but for one: young rows then cost little."""
+    known = np.flatnonzero(~np.isnan(summaries[:, 0]).all(axis=0))
+    first = int(known[0]) if len(known) else summaries.shape[-1]
+    return summaries[:, :, max(first - 1, 0) :]

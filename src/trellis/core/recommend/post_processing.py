@@ -1,0 +1,198 @@
+"""Post-processors of estimates: rounding, whole CPUs, what stays from before, and capping by policy.
+
+A published value stays while there is nothing newer to put in its place: the container is there, but its recommender
+has no estimate (no sample since a restart without history), or the VPA is held (its target is missing for a while, its
+parameters cannot be used, its recommender failed). What is not recommended any more, because the container is gone or
+the policy took the resource out, is not kept. While the history of a VPA is being fetched all of it stays.
+
+Rounding is upwards, as upstream's flags have it: no container gets less than was estimated.
+
+There is one list of post-processors, which a pass runs for all containers at once, and which `explain` observes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+import msgspec
+import numpy as np
+
+from trellis.base.quantities import NANOS_PER_UNIT, Quantity
+from trellis.base.reasons import Reason
+from trellis.core.recommend.amounts import (
+    CPU,
+    LOWER,
+    LOWER_BOUND,
+    MEMORY,
+    MIDDLE,
+    MILLICORES_PER_CORE,
+    RESOURCES,
+    STATUS_FIELDS,
+    TARGET,
+    TOTAL,
+    UNCAPPED,
+    UPPER,
+    UPPER_BOUND,
+)
+from trellis.core.recommend.capping.container import CAPPED_TO_MAX_ALLOWED, CAPPED_TO_MIN_ALLOWED
+from trellis.core.recommend.capping.policy import (
+    CAPPED_TO_CLUSTER_MAX,
+    lower_to_cluster_maximum,
+    lower_to_max_allowed,
+    raise_to_min_allowed,
+)
+from trellis.core.recommend.estimation import PassEstimates
+from trellis.core.recommend.settings import PipelineSettings
+from trellis.core.recommend.state.vpa_store import VpaStore
+from trellis.core.recommend.state.vpa_table import NO_GROUP
+from trellis.core.usage.columns import BoolColumn, FloatColumn
+
+
+def round_up_to_cores(millicores: FloatColumn) -> FloatColumn:
+    """The next whole core above."""
+    return np.ceil(millicores / MILLICORES_PER_CORE) * MILLICORES_PER_CORE
+
+
+RECOMMENDATION_KEPT = Reason("RecommendationKept", "There is nothing newer, so the recommendation of before stays.")
+
+
+_BINARY_UNITS = (("Ti", 1024.0**4), ("Gi", 1024.0**3), ("Mi", 1024.0**2), ("Ki", 1024.0))
+
+
+def round_up(amounts: FloatColumn, step: int) -> FloatColumn:
+    """The next multiple of the step; a step of 1, or one that makes no sense, changes nothing."""
+    return amounts if step <= 1 else np.ceil(amounts / step) * step
+
+
+def humanize_memory(amounts: FloatColumn) -> FloatColumn:
+    """Bytes to two places of the largest binary unit, as upstream's deprecated `--humanize-memory` has them.
+
+    The text of a float decides where it lies between two such numbers, so this goes through text; of each amount once.
+    """
+    distinct, where = np.unique(amounts, return_inverse=True)
+    read = np.array([_humanize_amount(amount) for amount in distinct.tolist()], dtype=np.float64)
+    return read[where].reshape(amounts.shape) if len(read) else amounts
+
+
+def _humanize_amount(amount: float) -> float:
+    for unit, size in _BINARY_UNITS:
+        if amount >= size:
+            return Quantity.parse(f"{amount / size:.2f}{unit}").nanos / NANOS_PER_UNIT
+    return amount  # less than a unit, or none
+
+
+RESOURCE_NOT_CONTROLLED = Reason(
+    "ResourceNotControlled",
+    "The policy of this container leaves the resource as it is, so that nothing is recommended.",
+)
+ROUNDED_UP = Reason("RoundedUp", "The recommendation was rounded up to a multiple that the recommender's flags name.")
+HUMANIZED = Reason("Humanized", "The recommendation was rounded up to an amount of memory that is easy to read.")
+WHOLE_CORES = Reason("WholeCores", "The recommendation was rounded up to whole cores, as the object asks for.")
+
+_CAPPED_FIELDS: Final = slice(TARGET, UPPER_BOUND + 1)
+
+
+class PostProcessingContext(msgspec.Struct, frozen=True):
+    """What stages go by."""
+
+    answers: PassEstimates
+    board: VpaStore
+    settings: PipelineSettings
+    controlled: BoolColumn
+
+
+class PostProcessor(msgspec.Struct, frozen=True):
+    """One thing that becomes of all amounts at once, in place, and what is said of an amount that it changes."""
+
+    reason: Reason
+    change: Callable[[FloatColumn, PostProcessingContext], None]
+
+
+# Called with every stage and the amounts (what, resource, container number) that come of it.
+AmountsObserver: TypeAlias = Callable[[Reason | None, FloatColumn], None]
+
+
+def post_process(
+    answers: PassEstimates, board: VpaStore, settings: PipelineSettings, watch: AmountsObserver | None = None
+) -> FloatColumn:
+    """The amounts that should be published, (what, resource, container number).
+
+    Who wants to `watch` sees what was found, without a reason, and what each stage makes of it.
+    """
+    containers = board.containers
+    reach = containers.reach
+    amounts = np.empty((len(STATUS_FIELDS), len(RESOURCES), reach))
+    amounts[TARGET] = amounts[UNCAPPED] = answers.bounds[MIDDLE]
+    amounts[LOWER_BOUND], amounts[UPPER_BOUND] = answers.bounds[LOWER], answers.bounds[UPPER]
+    amounts[TOTAL] = np.where(board.vpas.totals[containers.vpa[:reach]], answers.totals, np.nan)
+    if watch is not None:
+        watch(None, amounts)
+    going_by = PostProcessingContext(answers, board, settings, containers.controlled())
+    for stage in POST_PROCESSORS:
+        stage.change(amounts, going_by)
+        if watch is not None:
+            watch(stage.reason, amounts)
+    return amounts
+
+
+def _remove_uncontrolled(amounts: FloatColumn, by: PostProcessingContext) -> None:
+    amounts[:, ~by.controlled] = np.nan
+
+
+def _round_to_multiples(amounts: FloatColumn, by: PostProcessingContext) -> None:
+    if by.settings.round_cpu_millicores > 1:
+        amounts[:, CPU] = round_up(amounts[:, CPU], by.settings.round_cpu_millicores)
+    if by.settings.round_memory_bytes > 1:
+        amounts[:, MEMORY] = round_up(amounts[:, MEMORY], by.settings.round_memory_bytes)
+
+
+def _humanize_memory(amounts: FloatColumn, by: PostProcessingContext) -> None:
+    if by.settings.humanize_memory:
+        amounts[:, MEMORY] = humanize_memory(amounts[:, MEMORY])
+
+
+def _round_to_whole_cores(amounts: FloatColumn, by: PostProcessingContext) -> None:
+    containers = by.board.containers
+    integer = containers.integer[: containers.reach]
+    if by.settings.integer_cpu and integer.any():
+        amounts[:TOTAL, CPU, integer] = round_up_to_cores(amounts[:TOTAL, CPU, integer])
+
+
+def _keep_published(amounts: FloatColumn, by: PostProcessingContext) -> None:
+    containers, vpas = by.board.containers, by.board.vpas
+    published = containers.published[:, :, : containers.reach]
+    held = vpas.problem | vpas.fetching | (vpas.group == NO_GROUP)
+    held[list(by.answers.failures)] = True
+    stays = by.controlled & (by.answers.live | held[containers.vpa[: containers.reach]])
+    stays &= np.isnan(amounts[TARGET]) & ~np.isnan(published[TARGET])
+    if stays.any():
+        amounts[:, stays] = published[:, stays]
+    # The few samples since the start say less than what is about to come.
+    fetching = vpas.fetching[containers.vpa[: containers.reach]]
+    amounts[:, :, fetching] = published[:, :, fetching]
+
+
+def _raise_to_minimum(amounts: FloatColumn, by: PostProcessingContext) -> None:
+    raise_to_min_allowed(amounts[_CAPPED_FIELDS], by.board.containers.least())
+
+
+def _lower_to_maximum(amounts: FloatColumn, by: PostProcessingContext) -> None:
+    lower_to_max_allowed(amounts[_CAPPED_FIELDS], by.board.containers.most())
+
+
+def _lower_to_cluster(amounts: FloatColumn, by: PostProcessingContext) -> None:
+    cluster = (by.settings.max_allowed_cpu, by.settings.max_allowed_memory)
+    lower_to_cluster_maximum(amounts[_CAPPED_FIELDS], by.board.containers.most(), cluster)
+
+
+POST_PROCESSORS: Final = (
+    PostProcessor(RESOURCE_NOT_CONTROLLED, _remove_uncontrolled),
+    PostProcessor(ROUNDED_UP, _round_to_multiples),
+    PostProcessor(HUMANIZED, _humanize_memory),
+    PostProcessor(WHOLE_CORES, _round_to_whole_cores),
+    PostProcessor(RECOMMENDATION_KEPT, _keep_published),
+    PostProcessor(CAPPED_TO_MIN_ALLOWED, _raise_to_minimum),
+    PostProcessor(CAPPED_TO_MAX_ALLOWED, _lower_to_maximum),
+    PostProcessor(CAPPED_TO_CLUSTER_MAX, _lower_to_cluster),
+)

@@ -1,0 +1,1 @@
+"""What is written to VPAs and Hvpas: conditions, which statuses changed enough, and their content."""

@@ -1,0 +1,111 @@
+"""Totals of a whole workload for its Hvpa, where the status of its VPA has none: sums over the containers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+import numpy as np
+
+from trellis.api.kinds.hvpa import Hvpa
+from trellis.api.kinds.vpa import ContainerRecommendation, VerticalPodAutoscaler
+from trellis.api.resolve import EffectiveVpa
+from trellis.core.cluster.store import ObjectKey
+from trellis.core.recommend.amounts import RESOURCES, format_cpu_column, format_memory_column, parse_amounts
+from trellis.core.recommend.protocol import Recommender, Rows
+from trellis.core.usage.columns import FloatColumn
+from trellis.core.usage.view import RowsView
+
+
+class HvpaTotals(msgspec.Struct, frozen=True):
+    """What all replicas together need, as quantities; None where nothing is known of a resource."""
+
+    hvpa: Hvpa
+    cpu: str | None
+    memory: str | None
+
+    @classmethod
+    def of(cls, hvpa: Hvpa, total: FloatColumn) -> HvpaTotals:
+        """From millicores and bytes; what is nothing is not known."""
+        (cpu,), (memory,) = format_cpu_column(total[:1]), format_memory_column(total[1:])
+        return cls(hvpa, cpu if total[0] else None, memory if total[1] else None)
+
+    @property
+    def differs(self) -> bool:
+        """Whether the status says something else."""
+        known = self.hvpa.status.totals if self.hvpa.status else None
+        return (known.cpu, known.memory) != (self.cpu, self.memory) if known else bool(self.cpu or self.memory)
+
+
+class GovernedVpa(msgspec.Struct, frozen=True):
+    """A VPA under an Hvpa: which containers it sizes, and its targets where another recommender than ours gives them.
+
+    The targets are millicores and bytes by container, NaN where it recommends nothing of a resource. They are not there
+    where our own estimate is the VPA's.
+    """
+
+    effective: EffectiveVpa
+    targets: Mapping[str, FloatColumn] | None = None
+
+
+def publishes_totals(vpa: VerticalPodAutoscaler | None) -> bool:
+    """Whether the status of a VPA has totals, by any writer."""
+    return any(each.total_target for each in _container_recommendations(vpa))
+
+
+def read_targets(vpa: VerticalPodAutoscaler | None) -> dict[str, FloatColumn]:
+    """What a VPA recommends for each container, before its policy bounds it: bounds of a pod are none of the work."""
+    found: dict[str, FloatColumn] = {}
+    for each in _container_recommendations(vpa):
+        amounts = parse_amounts({**(each.target or {}), **(each.uncapped_target or {})})
+        found[each.container_name] = np.array([amounts.get(name, np.nan) for name in RESOURCES])
+    return found
+
+
+def compute_totals(
+    view: RowsView, recommender: Recommender, governed: Mapping[ObjectKey, GovernedVpa], now: float
+) -> dict[ObjectKey, FloatColumn]:
+    """What all replicas together need, of VPAs by namespace and name: the sum over the containers that are sized.
+
+    Where another recommender serves a VPA, what it judges a pod to need counts, and how much work there is is known to
+    our history alone: each container's total is scaled by the VPA's target over our own for the same pods.
+    """
+    chosen = [
+        at
+        for at, key in enumerate(view.keys)
+        if (vpa := governed.get((key.namespace, key.vpa)))
+        and view.current[at]
+        and vpa.effective.container(key.container).scaled
+    ]
+    if not chosen:
+        return {}
+    rows = Rows.of(view, np.array(chosen, dtype=np.int64), np.ones(len(chosen)))
+    values = {parameter.name: parameter.default for parameter in recommender.parameters}
+    answer = recommender.estimate(rows, values, now)
+    totals = answer.totals if answer.totals is not None else np.full((len(RESOURCES), len(chosen)), np.nan)
+    found: dict[ObjectKey, FloatColumn] = {}
+    for number, at in enumerate(chosen):
+        key = view.keys[at]
+        vpa = governed[key.namespace, key.vpa]
+        sums = found.setdefault((key.namespace, key.vpa), np.zeros(len(RESOURCES)))
+        if vpa.targets is None:
+            sums += np.nan_to_num(totals[:, number])
+        elif (target := vpa.targets.get(key.container)) is not None:
+            sums += _scale_total(totals[:, number], target, answer.target[:, number])
+    return {key: np.nan_to_num(sums) for key, sums in found.items()}
+
+
+def _scale_total(total: FloatColumn, target: FloatColumn, own: FloatColumn) -> FloatColumn:
+    """A total by another recommender's judgement of a pod.
+
+    A resource that it does not recommend adds nothing. Of one that it does and of which we know nothing yet, no sum is
+    known.
+    """
+    with np.errstate(invalid="ignore", divide="ignore"):
+        scaled = np.ceil(total * (target / np.where(own > 0, own, np.nan)))
+    return np.where(np.isnan(target), 0.0, scaled)
+
+
+def _container_recommendations(vpa: VerticalPodAutoscaler | None) -> Sequence[ContainerRecommendation]:
+    advice = vpa.status.recommendation if vpa is not None and vpa.status is not None else None
+    return (advice.container_recommendations or ()) if advice is not None else ()

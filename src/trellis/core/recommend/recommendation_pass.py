@@ -1,0 +1,312 @@
+"""One pass: what every VerticalPodAutoscaler should recommend now, and which statuses have to be written.
+
+One call for all VPAs: recommenders estimate, estimates are post-processed, conditions are found, and what differs
+enough from what is published becomes a write. Only what is written costs more than its places in the columns.
+
+`PassResult` holds the statuses to write, the figures to count, and an explanation for any container.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from trellis.api.resolve import COUNTED_MODES, NO_MODE, WRITTEN_MODES, UpdateMode
+from trellis.base.reasons import Reason
+from trellis.core.recommend.amounts import MIDDLE, STATUS_FIELDS, TARGET, UNCAPPED
+from trellis.core.recommend.estimation import NO_ORIGIN, EstimateOrigin, PassEstimates, estimate_all
+from trellis.core.recommend.parameters import ParameterValues
+from trellis.core.recommend.post_processing import RECOMMENDATION_KEPT, AmountsObserver, post_process
+from trellis.core.recommend.protocol import Recommender, read_row_explanation
+from trellis.core.recommend.publish.changes import find_write_reasons
+from trellis.core.recommend.publish.conditions import HistoryShortage, find_conditions, find_low_confidence
+from trellis.core.recommend.publish.status import DesiredStatuses, build_status_writes
+from trellis.core.recommend.settings import PipelineSettings
+from trellis.core.recommend.state.condition_types import NO_SAMPLES, ConditionBit
+from trellis.core.recommend.state.shadows import MissingShadow, ShadowEstimates
+from trellis.core.recommend.state.vpa_store import VpaStore
+from trellis.core.recommend.state.vpa_table import NO_GROUP, VpaStatusWrite
+from trellis.core.usage.columns import BoolColumn, FloatColumn, IntColumn, RowKey
+from trellis.core.usage.view import RowsView
+
+RECOMMENDED = Reason("Recommended", "The recommendation follows from the usage of this container.")
+
+
+CONTAINER_OFF = Reason("ContainerOff", "The policy of this container has mode Off.")
+CONTAINER_GONE = Reason("ContainerGone", "No pod has this container any more.")
+NOT_SERVED_HERE = Reason("NotServedHere", "The VerticalPodAutoscaler is gone, or another recommender serves it.")
+
+
+class VpaCountLabels(NamedTuple):
+    """What VPAs are counted by."""
+
+    update_mode: str
+    has_recommendation: bool
+    matches_pods: bool
+    unsupported_config: bool
+
+
+class VpaProblem(NamedTuple):
+    """A VPA and what is wrong with it, or what its recommender did."""
+
+    namespace: str
+    vpa: str
+    message: str
+
+
+class ShadowExplanation(msgspec.Struct, frozen=True):
+    """What another recommender would have found, (bound, resource), and why; or what went wrong with it."""
+
+    found: FloatColumn
+    said: Mapping[str, float | str]
+    failure: str = ""
+
+
+class ContainerExplanation(msgspec.Struct, frozen=True):
+    """One container: what was found, (bound, resource), what became of it, (what, resource), and why.
+
+    `said` is what the recommender says of it, in its own words, and `values` the parameters it was asked with;
+    `shadows` is what others would have found, by their names.
+    """
+
+    key: RowKey
+    reason: Reason
+    found: FloatColumn
+    amounts: FloatColumn
+    confidence: float
+    recommender: str = ""
+    values: ParameterValues = {}
+    said: Mapping[str, float | str] = {}
+    shadows: Mapping[str, ShadowExplanation] = {}
+
+
+class PassColumns(msgspec.Struct, frozen=True):
+    """The recommendations of a pass. `places` leads from rows to container numbers, by which amounts and the like go.
+
+    `owners` are the numbers of the containers' VPAs, `modes` and `pods` what those have. `previous` is the uncapped
+    target that was published before. Of each row, `count` is how many samples there were, `first` and `last` when.
+    """
+
+    keys: Sequence[RowKey]
+    rows: IntColumn
+    places: IntColumn
+    owners: IntColumn
+    count: IntColumn
+    first: FloatColumn
+    last: FloatColumn
+    amounts: FloatColumn
+    previous: FloatColumn
+    modes: IntColumn
+    pods: IntColumn
+    sized: BoolColumn
+
+    def uncapped(self) -> FloatColumn:
+        """Of every row, (resource, row); NaN where nothing is recommended."""
+        return _gather_rows(self.amounts[UNCAPPED], self.places)
+
+    def previously(self) -> FloatColumn:
+        """What was published of every row before this pass."""
+        return _gather_rows(self.previous, self.places)
+
+    def previously_of(self, rows: IntColumn) -> FloatColumn:
+        """The same of some rows of the usage model, (resource, row), in millicores and bytes."""
+        return _gather_rows(self.previous, self._places_of(rows))
+
+    def modes_of(self, rows: IntColumn) -> IntColumn:
+        """The update mode of their VPAs, as a number in `WRITTEN_MODES`.
+
+        -1 for those of nobody on the board, and for containers that are not to be sized.
+        """
+        places = self._places_of(rows)
+        return np.where((places >= 0) & self.sized[places], self.modes[places], -1) if len(self.modes) else places
+
+    def _places_of(self, rows: IntColumn) -> IntColumn:
+        places = np.full(int(max(self.rows.max(initial=-1), rows.max(initial=-1))) + 1, -1, dtype=np.int64)
+        places[self.rows] = self.places
+        return places[rows]
+
+
+class PassResult(msgspec.Struct, frozen=True):
+    """Everything a pass decided. `truth` has the conditions that hold, as bits by VPA number."""
+
+    writes: list[VpaStatusWrite]
+    columns: PassColumns
+    answers: PassEstimates
+    truth: IntColumn
+    counts: Mapping[VpaCountLabels, int]
+    failures: tuple[VpaProblem, ...]
+    bad_parameters: tuple[VpaProblem, ...]
+    unhosted: tuple[MissingShadow, ...] = ()
+
+    @property
+    def vpas(self) -> int:
+        """How many are served."""
+        return sum(self.counts.values())
+
+    def totals(self) -> FloatColumn:
+        """For all replicas together, (resource, row), of rows that keep such a history, published or not."""
+        return _gather_rows(self.answers.totals, self.columns.places)
+
+    def containers(self) -> Iterator[ContainerExplanation]:
+        """Every container that has a row: an object for each, so nothing for a pass."""
+        return map(self.explained, range(len(self.columns.keys)))
+
+    def for_vpa(self, namespace: str, vpa: str) -> list[ContainerExplanation]:
+        """The containers of one VPA that have a row."""
+        keys = enumerate(self.columns.keys)
+        return [self.explained(at) for at, key in keys if key.vpa == vpa and key.namespace == namespace]
+
+    def explained(self, position: int) -> ContainerExplanation:
+        """One container, by the position of its row."""
+        columns, answers = self.columns, self.answers
+        key, place = columns.keys[position], int(columns.places[position])
+        if place < 0:
+            nothing = np.full((3, 2), np.nan), np.full((len(STATUS_FIELDS), 2), np.nan)
+            return ContainerExplanation(key, NOT_SERVED_HERE, *nothing, confidence=float("nan"))
+        found, amounts = answers.bounds[:, :, place], columns.amounts[:, :, place]
+        told, said = self._said(place)
+        return ContainerExplanation(
+            key=key,
+            reason=self._reason(place, found, amounts),
+            found=found,
+            amounts=amounts,
+            confidence=float(answers.confidence[place]),
+            recommender=told.recommender,
+            values=told.values,
+            said=said,
+            shadows=self._shadows(place),
+        )
+
+    def _said(self, place: int) -> tuple[EstimateOrigin, dict[str, float | str]]:
+        """Who answered for a container, and why so."""
+        number = int(self.answers.asked[place])
+        if number < 0:
+            return NO_ORIGIN, {}
+        told = self.answers.told[number]
+        return told, read_row_explanation(told.explanation, int(self.answers.nth[place]))
+
+    def _shadows(self, place: int) -> dict[str, ShadowExplanation]:
+        owner = int(self.columns.owners[place])
+        found = {name: _explain_shadow(shadow, place, owner) for name, shadow in self.answers.shadows.items()}
+        return {name: would_be for name, would_be in found.items() if would_be is not None}
+
+    def _reason(self, place: int, found: FloatColumn, amounts: FloatColumn) -> Reason:
+        if not self.columns.sized[place]:
+            return CONTAINER_OFF
+        if not np.isnan(found[MIDDLE]).all():
+            return RECOMMENDED
+        if not np.isnan(amounts[TARGET]).all():
+            return RECOMMENDATION_KEPT
+        return NO_SAMPLES if self.answers.positions[place] >= 0 else CONTAINER_GONE
+
+
+def _explain_shadow(shadow: ShadowEstimates, place: int, owner: int) -> ShadowExplanation | None:
+    at = np.flatnonzero(shadow.numbers == place)
+    if not len(at):
+        return None
+    said = read_row_explanation(shadow.explanation, int(at[0]))
+    return ShadowExplanation(shadow.bounds[:, :, at[0]], said, shadow.failures.get(owner, ""))
+
+
+def _gather_rows(by_container: FloatColumn, places: IntColumn) -> FloatColumn:
+    gathered = np.full((*by_container.shape[:-1], len(places)), np.nan)
+    known = places >= 0
+    gathered[..., known] = by_container[..., places[known]]
+    return gathered
+
+
+def find_shortages(of: IntColumn, answers: PassEstimates, columns: PassColumns) -> dict[int, HistoryShortage]:
+    """Of each of these VPA numbers: the container with the least confidence, if it is too little."""
+    numbers = np.flatnonzero(find_low_confidence(answers))
+    owners = columns.owners[numbers]
+    is_asked = np.zeros(max(int(columns.owners.max(initial=-1)), int(of.max(initial=-1))) + 1, dtype=np.bool_)
+    is_asked[of] = True
+    numbers, owners = numbers[is_asked[owners]], owners[is_asked[owners]]
+    order = np.lexsort((answers.confidence[numbers], owners))
+    found, first = np.unique(owners[order], return_index=True)
+    at = answers.positions[numbers[order][first]]
+    spans = np.nan_to_num(columns.last[at] - columns.first[at])
+    names = [columns.keys[position].container for position in at.tolist()]
+    told = map(HistoryShortage, names, columns.count[at].tolist(), spans.tolist())
+    return dict(zip(found.tolist(), told, strict=True))
+
+
+__all__ = ["PassResult", "run_pass"]
+
+
+def run_pass(
+    view: RowsView,
+    board: VpaStore,
+    recommenders: Mapping[str, Recommender],
+    settings: PipelineSettings,
+    now: float,
+    *,
+    watch: AmountsObserver | None = None,
+) -> PassResult:
+    """One pass over all rows; the board learns of the writes when they are applied. `watch` sees answers finished."""
+    board.settle(recommenders)
+    places = board.places(view.keys)
+    answers = estimate_all(view, places, board, recommenders, now)
+    board.fail(answers.failures)
+    amounts = post_process(answers, board, settings, watch)
+    truth = find_conditions(amounts, answers, board)
+    reasons = find_write_reasons(amounts, truth, board, settings, now)
+    due = np.flatnonzero(reasons)
+    columns = _build_columns(view, places, amounts, board)
+    desired = DesiredStatuses(amounts, truth, reasons, find_shortages(due, answers, columns))
+    return PassResult(
+        writes=list(build_status_writes(due.tolist(), desired, board, now)),
+        columns=columns,
+        answers=answers,
+        truth=truth,
+        counts=_count_vpas(truth, board),
+        failures=_list_problems(board, np.flatnonzero(board.vpas.failed)),
+        bad_parameters=_list_problems(board, np.flatnonzero(board.vpas.group == NO_GROUP)),
+        unhosted=tuple(board.shadows.unhosted(recommenders)),
+    )
+
+
+def _build_columns(view: RowsView, places: IntColumn, amounts: FloatColumn, board: VpaStore) -> PassColumns:
+    containers, vpas = board.containers, board.vpas
+    owners = containers.vpa[: containers.reach]
+    return PassColumns(
+        keys=view.keys,
+        rows=view.rows,
+        places=places,
+        owners=owners.copy(),
+        count=view.count,
+        first=view.first,
+        last=view.last,
+        amounts=amounts,
+        previous=containers.published[UNCAPPED, :, : containers.reach].copy(),
+        modes=vpas.mode[owners],
+        pods=vpas.pods[owners],
+        sized=containers.scaled[: containers.reach].copy(),
+    )
+
+
+def _count_vpas(truth: IntColumn, board: VpaStore) -> dict[VpaCountLabels, int]:
+    served = np.flatnonzero(board.vpas.active())
+    bits = truth[served]
+    has, lacks, wrong = (
+        (bits & bit > 0).astype(np.int64)
+        for bit in (ConditionBit.PROVIDED, ConditionBit.NO_PODS, ConditionBit.UNSUPPORTED_CONFIG)
+    )
+    modes = board.vpas.mode[served]
+    # Only quality is told apart by whether a mode was written.
+    modes = np.where(modes == WRITTEN_MODES.index(NO_MODE), COUNTED_MODES.index(UpdateMode.RECREATE), modes)
+    codes, counts = np.unique(modes * 8 + has * 4 + lacks * 2 + wrong, return_counts=True)
+    return {
+        VpaCountLabels(COUNTED_MODES[code // 8], bool(code & 4), not code & 2, bool(code & 1)): count
+        for code, count in zip(codes.tolist(), counts.tolist(), strict=True)
+    }
+
+
+def _list_problems(board: VpaStore, numbers: IntColumn) -> tuple[VpaProblem, ...]:
+    entries = [board.vpas.entries[number] for number in numbers.tolist()]
+    return tuple(
+        VpaProblem(entry.vpa.namespace, entry.vpa.name, entry.failure or entry.parameter_problem) for entry in entries
+    )

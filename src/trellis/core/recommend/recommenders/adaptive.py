@@ -1,0 +1,143 @@
+"""The adaptive recommender: sizes each row by the candidate that would have sized its own last weeks best.
+
+The candidate is chosen once a day by what each would have cost: what it requests, how long and by how much that would
+have been too little, and how often it changes. The hour of the choice depends on the row's name, and one pass chooses
+for a limited number of rows, so that the work is spread. Until then a row is sized by the first candidate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from trellis.core.recommend.amounts import CPU
+from trellis.core.recommend.evaluation.choice import ChoiceSettings, ChoiceTable, CostWeights, choose_candidates
+from trellis.core.recommend.forecast.caches import SettingsCache, find_daily_slots
+from trellis.core.recommend.forecast.candidates import ForecastCandidate
+from trellis.core.recommend.forecast.hourly_forecast import (
+    HourlyForecast,
+    hourly_forecast_parameters,
+    read_hourly_forecast_settings,
+)
+from trellis.core.recommend.parameters import Parameter, ParameterKind, ParameterValues
+from trellis.core.recommend.pod_minimums import share_pod_minimums
+from trellis.core.recommend.protocol import Estimates, Recommender, Rows
+from trellis.core.recommend.recommenders.fallback import estimate_fallback, explain_origins, overlay_bounds
+from trellis.core.recommend.settings import DAY, DefaultSettings
+from trellis.core.usage.history.hours import HOUR
+
+_HEAVIEST = 1000.0
+
+
+class AdaptiveSettings(msgspec.Struct, frozen=True):
+    """The values; the window in seconds."""
+
+    replayed_window: float
+    switching_gain: float
+    time_over_weight: float
+    overrun_weight: float
+    change_weight: float
+
+
+CHOICE_PARAMETERS = (
+    Parameter(
+        "replayed-window",
+        ParameterKind.DURATION,
+        "Candidates are compared by how they would have done in this time.",
+        *(14 * DAY, "seconds", 3 * DAY, 28 * DAY),
+    ),
+    Parameter(
+        "switching-gain",
+        ParameterKind.NUMBER,
+        "Another candidate is switched to if it would have cost less by this fraction.",
+        *(0.03, "fraction", 0.0, 1.0),
+    ),
+    Parameter(
+        "time-over-weight",
+        ParameterKind.NUMBER,
+        "What it costs to use more than the target all the time, where setting aside what is used costs 1.",
+        *(10.0, "times", 0.0, _HEAVIEST),
+    ),
+    Parameter(
+        "overrun-weight",
+        ParameterKind.NUMBER,
+        "What it costs to use as much again above the target as is used altogether.",
+        *(5.0, "times", 0.0, _HEAVIEST),
+    ),
+    Parameter(
+        "change-weight",
+        ParameterKind.NUMBER,
+        "What a change of the target costs, for one a day.",
+        *(0.01, "times", 0.0, _HEAVIEST),
+    ),
+)
+
+
+def read_choice_settings(values: ParameterValues, fraction: float, margin: float) -> ChoiceSettings:
+    """How to choose, by a value for every parameter, and by the percentile and margin that it is to be used with."""
+    given = {name: values[name.replace("_", "-")] for name in AdaptiveSettings.__struct_fields__}
+    figures = msgspec.convert(given, AdaptiveSettings)
+    return ChoiceSettings(
+        window=round(figures.replayed_window / HOUR),
+        fraction=fraction,
+        margin=margin,
+        gain=figures.switching_gain,
+        weights=CostWeights(figures.time_over_weight, figures.overrun_weight, figures.change_weight),
+    )
+
+
+_MARGIN = 0.17
+_LEAST_ROWS, _PASSES = 32, 100  # that are looked at in one pass, and passes in which all can be
+_ROWS_AT_ONCE: Final = 32  # what they are spread out to stays in the processor's caches
+
+
+class AdaptiveRecommender:
+    """Sizes by what has worked."""
+
+    name = "adaptive"
+    needs_history = True
+
+    def __init__(
+        self, fallback: Recommender, candidates: Sequence[ForecastCandidate], settings: DefaultSettings | None = None
+    ) -> None:
+        sizing = hourly_forecast_parameters(settings or DefaultSettings(), _MARGIN)
+        self.parameters: tuple[Parameter, ...] = (*sizing, *CHOICE_PARAMETERS)
+        self._fallback = fallback
+        self._candidates = tuple(candidates)
+        self._hours = HourlyForecast(candidates)
+        self._choices: SettingsCache[ChoiceSettings, ChoiceTable] = SettingsCache(self._no_choices)
+
+    def estimate(self, rows: Rows, values: ParameterValues, now: float, /) -> Estimates:
+        """By the candidate that was chosen for each row."""
+        figures = read_hourly_forecast_settings(values)
+        terms = read_choice_settings(values, figures.target_cpu_percentile, figures.recommendation_margin_fraction)
+        choices = self._choices.of(terms)
+        self._choose(rows, choices, terms, now)
+        chosen = choices.of(rows)
+        sized = self._hours.sized(rows, figures, chosen.number, now)
+        choices.note(rows, sized.known[CPU])
+        below = estimate_fallback(self._fallback, rows, values, now)
+        least = share_pod_minimums(
+            figures.pod_recommendation_min_cpu_millicores, figures.pod_recommendation_min_memory_mb, rows.containers
+        )
+        said = explain_origins(sized, [self._candidates[number].name for number in chosen.number.tolist()])
+        costs = {f"cost of {each.name}": found for each, found in zip(self._candidates, chosen.costs, strict=True)}
+        return overlay_bounds(below, sized, least, said | costs)
+
+    def _no_choices(self, _terms: ChoiceSettings) -> ChoiceTable:
+        return ChoiceTable(len(self._candidates))
+
+    def _choose(self, rows: Rows, choices: ChoiceTable, terms: ChoiceSettings, now: float) -> None:
+        due = choices.due(rows, now, max(_LEAST_ROWS, len(rows) // _PASSES))
+        moments, _ = find_daily_slots(rows, now)
+        # Rows of one moment together: nothing that came after it counts, however late they are looked at.
+        for moment in np.unique(moments[due]).tolist():
+            together = due[moments[due] == moment]
+            for begin in range(0, len(together), _ROWS_AT_ONCE):
+                part = together[begin : begin + _ROWS_AT_ONCE]
+                before = rows.hours(moment * HOUR, part)[:, CPU]
+                known = (~np.isnan(before[:, 0])).sum(axis=1)
+                choices.put(rows, part, now, choose_candidates(before, self._candidates, terms), known)

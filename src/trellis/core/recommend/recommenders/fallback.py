@@ -1,0 +1,59 @@
+"""Overlays bounds from history on the estimates of the recommender that one falls back to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+
+from trellis.core.recommend.amounts import CPU, LOWER, MEMORY, MIDDLE, UPPER
+from trellis.core.recommend.forecast.hourly_forecast import HistoryBounds
+from trellis.core.recommend.parameters import ParameterValues
+from trellis.core.recommend.protocol import Estimates, Explanations, Recommender, Rows
+from trellis.core.usage.columns import FloatColumn
+
+TOO_LITTLE_HISTORY = "too little history"
+
+
+def estimate_fallback(fallback: Recommender, rows: Rows, values: ParameterValues, now: float) -> Estimates:
+    """What the other recommender says: with its own parameters, but for what a pod is to have at least."""
+    own = {each.name: each.default for each in fallback.parameters}
+    shared = {name: value for name, value in values.items() if name in own and name.startswith("pod-")}
+    return fallback.estimate(rows, own | shared, now)
+
+
+def overlay_bounds(below: Estimates, sized: HistoryBounds, least: FloatColumn, explanation: Explanations) -> Estimates:
+    """An answer with the bounds that are known better; nothing is less than `least`, (CPU, MEMORY; row).
+
+    What another recommender says about whole workloads stays, and so does how sure it is of rows that are its own.
+    """
+    bounds = below.bounds.copy()
+    for resource, found in ((CPU, sized.cpu), (MEMORY, sized.memory)):
+        known = ~np.isnan(found[MIDDLE])
+        better = np.maximum(found[:, known], least[resource, known])
+        better[LOWER] = np.minimum(better[LOWER], better[MIDDLE])
+        better[UPPER] = np.maximum(better[UPPER], better[MIDDLE])
+        bounds[:, resource, known] = better
+    confidence = below.confidence
+    if confidence is not None:
+        confidence = np.where(np.isnan(sized.cpu[MIDDLE]), confidence, np.maximum(confidence, 1.0))
+    return msgspec.structs.replace(below, bounds=bounds, confidence=confidence, explanation=explanation)
+
+
+def explain_origins(sized: HistoryBounds, candidates: Sequence[str]) -> dict[str, FloatColumn | Sequence[str]]:
+    """Where each row's sizes come from, the days of history, and the cycle of memory that is followed."""
+    little = np.isnan(np.stack([sized.cpu[MIDDLE], sized.memory[MIDDLE]]))
+    found: dict[str, FloatColumn | Sequence[str]] = {
+        "cpu": [
+            TOO_LITTLE_HISTORY if short else name for short, name in zip(little[CPU].tolist(), candidates, strict=True)
+        ],
+        "memory": [TOO_LITTLE_HISTORY if short else "peaks" for short in little[MEMORY].tolist()],
+        "days": sized.known.max(axis=0) / 24.0,
+    }
+    if sized.cycle is not None:
+        cycle, until_peak = np.where(little[MEMORY], np.nan, sized.cycle)
+        by_cycle = (~np.isnan(cycle)).tolist()
+        found["memory"] = ["cycle" if mine else text for text, mine in zip(found["memory"], by_cycle, strict=True)]
+        found |= {"memory-cycle-days": cycle, "memory-peak-in-days": until_peak}
+    return found

@@ -1,0 +1,198 @@
+"""The window recommender: a moving window in which usage counts by the load it was, as in Autopilot.
+
+CPU is a percentile of the last hours, each counting less than the next, in which a sample counts as often as it is
+large: that fraction of the work was done within the target. Memory is sized by how well the workload tolerates
+out-of-memory kills. (Rzadca et al., Autopilot: workload autoscaling at Google, EuroSys 2020.) It follows what happens
+and forecasts nothing: for workloads with a daily rhythm the seasonal recommender is better.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from trellis.core.recommend.amounts import CPU, MEMORY
+from trellis.core.recommend.forecast.caches import HourlyCache, SettingsCache
+from trellis.core.recommend.forecast.candidates import HistoryAtMoments, RecentHours, WeightedHistory
+from trellis.core.recommend.forecast.hourly_forecast import HistoryBounds
+from trellis.core.recommend.forecast.normalized_history import normalize_hours, trim_unknown_hours
+from trellis.core.recommend.parameters import Parameter, ParameterKind, ParameterValues
+from trellis.core.recommend.pod_minimums import pod_minimum_parameters, share_pod_minimums
+from trellis.core.recommend.protocol import Estimates, Recommender, Rows
+from trellis.core.recommend.recommenders.fallback import estimate_fallback, explain_origins, overlay_bounds
+from trellis.core.recommend.settings import DAY, DefaultSettings
+from trellis.core.usage.columns import FloatColumn, IntColumn
+from trellis.core.usage.history.hours import HOUR, MAXIMUM, Ring
+
+
+class OomTolerance(StrEnum):
+    """How well a workload bears it that a container is killed for its memory."""
+
+    MINIMAL = "minimal"
+    LOW = "low"
+    INTERMEDIATE = "intermediate"
+
+
+class WindowSettings(msgspec.Struct, frozen=True):
+    """The values; times in seconds."""
+
+    cpu_half_life: float
+    target_cpu_percentile: float
+    recommendation_margin_fraction: float
+    oom_tolerance: OomTolerance
+    memory_window: float
+    memory_half_life: float
+    memory_margin_fraction: float
+    history_needed: float
+    pod_recommendation_min_cpu_millicores: float
+    pod_recommendation_min_memory_mb: float
+
+
+def window_parameters(settings: DefaultSettings) -> tuple[Parameter, ...]:
+    """The parameters; what a pod is to have at least is the same for all recommenders."""
+    return (
+        Parameter(
+            "cpu-half-life",
+            ParameterKind.DURATION,
+            "An hour this long ago counts half as much as the last one.",
+            *(12 * HOUR, "seconds", HOUR, 7 * DAY),
+        ),
+        Parameter(
+            "target-cpu-percentile",
+            ParameterKind.NUMBER,
+            "This fraction of the work was done while less CPU was used than the target.",
+            *(0.9, "fraction", 0.0, 1.0),
+        ),
+        Parameter(
+            "recommendation-margin-fraction",
+            ParameterKind.NUMBER,
+            "Added to the percentiles of CPU, as a fraction of them.",
+            *(0.15, "fraction", 0.0, 100.0),
+        ),
+        Parameter(
+            "oom-tolerance",
+            ParameterKind.CHOICE,
+            "How well kills are borne: memory is the highest peak, nearly that, or the usual, half the peak at least.",
+            OomTolerance.MINIMAL.value,
+            choices=tuple(each.value for each in OomTolerance),
+        ),
+        Parameter(
+            "memory-window",
+            ParameterKind.DURATION,
+            "Peaks of memory are looked for in this time.",
+            *(7 * DAY, "seconds", DAY, 35 * DAY),
+        ),
+        Parameter(
+            "memory-half-life",
+            ParameterKind.DURATION,
+            "For usual peaks, an hour this long ago counts half as much as the last one.",
+            *(2 * DAY, "seconds", HOUR, 14 * DAY),
+        ),
+        Parameter(
+            "memory-margin-fraction",
+            ParameterKind.NUMBER,
+            "Added to that, as a fraction of it.",
+            *(0.10, "fraction", 0.0, 100.0),
+        ),
+        Parameter(
+            "history-needed",
+            ParameterKind.DURATION,
+            "A container with less history than this is sized as by default.",
+            *(DAY, "seconds", HOUR, 35 * DAY),
+        ),
+        *pod_minimum_parameters(settings),
+    )
+
+
+def read_window_settings(values: ParameterValues) -> WindowSettings:
+    """The figures that a value for every parameter amounts to."""
+    fields = WindowSettings.__struct_fields__
+    return msgspec.convert({field: values[field.replace("_", "-")] for field in fields}, WindowSettings)
+
+
+_USUAL: Final = 0.5
+# Where kills are borne rarely, and where they are borne: above usage for so much of the time.
+_RARELY, _OFTEN = 0.98, 0.6
+_BOUNDS: Final = 3
+_WIDTH: Final = 2 * _BOUNDS + 2  # bounds of each resource, and how many hours of each are known
+
+
+class WindowRecommender:
+    """Sizes by the last hours."""
+
+    name = "window"
+    needs_history = True
+
+    def __init__(self, fallback: Recommender, settings: DefaultSettings | None = None) -> None:
+        self.parameters: tuple[Parameter, ...] = window_parameters(settings or DefaultSettings())
+        self._fallback = fallback
+        self._done: SettingsCache[WindowSettings, HourlyCache] = SettingsCache(_new_cache)
+
+    def estimate(self, rows: Rows, values: ParameterValues, now: float, /) -> Estimates:
+        """By the hours before this one."""
+        figures = read_window_settings(values)
+
+        def work(positions: IntColumn) -> FloatColumn:
+            return _compute_columns(rows.hours(now, positions), figures)
+
+        found = self._done.of(figures).done(rows, now, np.zeros(len(rows), dtype=np.int64), work)
+        found_cpu, found_memory, known = np.split(found, [_BOUNDS, 2 * _BOUNDS])
+        known = np.nan_to_num(known)
+        enough = known >= figures.history_needed / HOUR
+        cpu, memory = np.where(enough[CPU], found_cpu, np.nan), np.where(enough[MEMORY], found_memory, np.nan)
+        sized = HistoryBounds(cpu, memory, known)
+        least = share_pod_minimums(
+            figures.pod_recommendation_min_cpu_millicores, figures.pod_recommendation_min_memory_mb, rows.containers
+        )
+        below = estimate_fallback(self._fallback, rows, values, now)
+        return overlay_bounds(below, sized, least, explain_origins(sized, ["window"] * len(rows)))
+
+
+def _new_cache(_figures: WindowSettings) -> HourlyCache:
+    return HourlyCache(_WIDTH)
+
+
+def _compute_columns(summaries: Ring, figures: WindowSettings) -> FloatColumn:
+    """By row: the bounds of CPU and of memory, and the hours known of each."""
+    known = (~np.isnan(summaries[:, :, 0])).sum(axis=2).T
+    return np.concatenate([_size_cpu(summaries[:, CPU], figures), _size_memory(summaries[:, MEMORY], figures), known])
+
+
+def _size_cpu(summaries: Ring, figures: WindowSettings) -> FloatColumn:
+    past = normalize_hours(trim_unknown_hours(summaries), followed=0.0)
+    what = WeightedHistory("window", ((RecentHours(figures.cpu_half_life / HOUR), 1.0),))
+    recalled = HistoryAtMoments(past, np.array([past.hours])).recall(what)
+    lower, target, upper = recalled.by_load().quantiles((_USUAL, figures.target_cpu_percentile, 1.0))[:, :, 0]
+    more = 1.0 + figures.recommendation_margin_fraction
+    return np.stack([np.minimum(lower, target), target * more, upper * more])
+
+
+def _size_memory(summaries: Ring, figures: WindowSettings) -> FloatColumn:
+    """Lower bound, target and upper bound: what kills cost decides how near to the highest peak the target is."""
+    window = round(figures.memory_window / HOUR)
+    peaks = summaries[:, MAXIMUM, -window:].astype(np.float64)
+    highest = np.fmax.reduce(peaks, axis=1)
+    usual, rarely, often = _weighted_quantiles(peaks, figures.memory_half_life / HOUR, (_USUAL, _RARELY, _OFTEN))
+    target = {
+        OomTolerance.MINIMAL: highest,
+        OomTolerance.LOW: rarely,
+        OomTolerance.INTERMEDIATE: np.maximum(often, highest / 2.0),
+    }[figures.oom_tolerance]
+    more = 1.0 + figures.memory_margin_fraction
+    return np.stack([np.minimum(usual, target), target * more, np.maximum(highest, target) * more * more])
+
+
+def _weighted_quantiles(values: FloatColumn, half_life: float, fractions: tuple[float, ...]) -> FloatColumn:
+    """(fractions, rows) of hourly values (rows, hours), each counting less than the next; NaN where none is known."""
+    ages = np.arange(values.shape[1], 0, -1.0)
+    order = np.argsort(values, axis=1)  # what is not known comes last
+    ordered = np.take_along_axis(values, order, axis=1)
+    weights = np.where(np.isnan(ordered), 0.0, np.exp2(-ages / half_life)[order])
+    sums = np.cumsum(weights, axis=1)
+    rows = np.arange(len(values))
+    return np.stack(
+        [ordered[rows, (sums < fraction * sums[:, -1:]).sum(axis=1)] for fraction in fractions],
+    )

@@ -1,0 +1,197 @@
+"""The condition types of a VerticalPodAutoscaler as bits, with their reasons and messages, and stored conditions read.
+
+Upstream's types, of which those that do not hold are left out but for `RecommendationProvided`, and four of ours:
+
+- `ConflictingVPA`, where another object governs the same pods;
+- `RecommenderFailed`, where its recommender did, and the last recommendation stands;
+- `HistoryUnavailable`, where past usage could not be fetched;
+- `StartupBoostUnavailable`, where containers are not boosted because the boost could not be taken back, or only by a
+  restart.
+
+`ConfigDeprecated` is never set. The list is ours alone, as a status has one writer: conditions that others put there
+are dropped with the next write, but are no cause for one.
+
+A pass works with bits, one per type; `trellis.core.recommend.publish.conditions` makes documents for what is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import IntEnum
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from trellis.api.kinds.parts import StatusCondition
+from trellis.base.reasons import Reason, Severity
+
+
+class VpaState(msgspec.Struct, frozen=True, gc=False):
+    """What the cluster says about its target now.
+
+    `pods` is how many it governs. `problem` is why its target cannot be used, empty if it can, and `problem_reason`
+    the same in one word. `rivals` are objects that govern pods it matches too: older ones, or where it `is_outranked`
+    such as act while it does not. While `fetching_history` what is published stays; `history_problem` is why past usage
+    could not be fetched, `boost_problem` why containers are not boosted although it asks for that, and `boost_reason`
+    the same in one word. `publishes_totals` is set where an Hvpa reads the status.
+    """
+
+    pods: int
+    problem: str = ""
+    problem_reason: str = ""
+    rivals: tuple[str, ...] = ()
+    is_outranked: bool = False
+    fetching_history: bool = False
+    history_problem: str = ""
+    boost_problem: str = ""
+    boost_reason: str = ""
+    publishes_totals: bool = False
+
+
+class ConditionBit(IntEnum):
+    """One bit for each type of condition."""
+
+    PROVIDED = 1
+    NO_PODS = 2
+    UNSUPPORTED_CONFIG = 4
+    LOW_CONFIDENCE = 8
+    FETCHING = 16
+    CONFLICTING = 32
+    FAILED = 64
+    NO_HISTORY = 128
+    NO_BOOST = 256
+
+
+CONDITION_TYPES: Final = {
+    ConditionBit.PROVIDED: "RecommendationProvided",
+    ConditionBit.NO_PODS: "NoPodsMatched",
+    ConditionBit.UNSUPPORTED_CONFIG: "ConfigUnsupported",
+    ConditionBit.LOW_CONFIDENCE: "LowConfidence",
+    ConditionBit.FETCHING: "FetchingHistory",
+    ConditionBit.CONFLICTING: "ConflictingVPA",
+    ConditionBit.FAILED: "RecommenderFailed",
+    ConditionBit.NO_HISTORY: "HistoryUnavailable",
+    ConditionBit.NO_BOOST: "StartupBoostUnavailable",
+}
+_BITS = {type_: int(bit) for bit, type_ in CONDITION_TYPES.items()}
+
+
+NO_PODS_MATCHED = Reason("NoPodsMatched", "No pods match this VPA object.", Severity.WARNING)
+NO_SAMPLES = Reason("NoSamples", "There are no usage samples of what is to be sized yet.")
+NOTHING_TO_SIZE = Reason(
+    "NothingToSize", "No container is to be sized: their policies have the mode Off, or control no resource."
+)
+BAD_PARAMETERS = Reason(
+    "BadParameters", "A parameter is unknown to the recommender, or its value breaks a rule.", Severity.WARNING
+)
+TARGET_UNUSABLE = Reason("TargetUnusable", "The target cannot be read, or cannot be sized.", Severity.WARNING)
+SHORT_HISTORY = Reason("ShortHistory", "There is less history than full confidence takes, so the bounds are wide.")
+HISTORY_LOADING = Reason("HistoryLoading", "Past usage is still being fetched.")
+HISTORY_SOURCE_DOWN = Reason(
+    "HistorySourceDown", "Past usage could not be fetched, so that history begins with checkpoints.", Severity.WARNING
+)
+RESIZE_NOT_SERVED = Reason(
+    "ResizeNotServed",
+    "The API server cannot resize pods in place, so that no pod is boosted: its boost would last for its life.",
+    Severity.WARNING,
+)
+RESIZE_RESTARTS = Reason(
+    "ResizeRestarts",
+    "Containers are not boosted because a change of their CPU restarts them, also at the end of a boost.",
+    Severity.WARNING,
+)
+OLDER_VPA_GOVERNS = Reason(
+    "OlderVPAGoverns", "Pods that the object matches are governed by an older one.", Severity.WARNING
+)
+ACTING_VPA_GOVERNS = Reason(
+    "ActingVPAGoverns",
+    "Pods that the object matches are governed by one that acts, and this one is in mode Off.",
+)
+RECOMMENDER_FAILED = Reason(
+    "RecommenderFailed",
+    "The recommender raised an error or gave an impossible answer; the last recommendation stands.",
+    Severity.ERROR,
+)
+
+
+class ConditionMessages(msgspec.Struct, frozen=True, gc=False):
+    """Messages of which a change is worth a write, each with the reason it goes with; empty where nothing is said."""
+
+    config: str = ""
+    conflict: str = ""
+    failure: str = ""
+    config_reason: str = ""
+    history: str = ""
+    boost: str = ""
+    conflict_reason: str = ""
+    boost_reason: str = ""
+
+    @classmethod
+    def about(cls, state: VpaState, parameter_problem: str, failure: str) -> ConditionMessages:
+        """What there is to say; a target that cannot be used comes first."""
+        config = "; ".join(text for text in (state.problem, parameter_problem) if text)
+        reason = (state.problem_reason or TARGET_UNUSABLE.code) if state.problem else BAD_PARAMETERS.code
+        conflict, conflict_reason = _describe_conflict(state)
+        return cls(
+            config,
+            conflict,
+            failure,
+            reason,
+            state.history_problem,
+            state.boost_problem,
+            conflict_reason,
+            state.boost_reason,
+        )
+
+    def digest(self) -> int:
+        """A number that changes with the messages."""
+        return hash((self.config, self.conflict, self.failure, self.history, self.boost))
+
+
+def _describe_conflict(state: VpaState) -> tuple[str, str]:
+    if not state.rivals:
+        return "", ""
+    who = "a VerticalPodAutoscaler that acts" if state.is_outranked else "an older VerticalPodAutoscaler"
+    reason = ACTING_VPA_GOVERNS if state.is_outranked else OLDER_VPA_GOVERNS
+    return f"pods that this object matches are governed by {who}: {', '.join(state.rivals)}", reason.code
+
+
+class ConditionTransition(msgspec.Struct, frozen=True, gc=False):
+    """The status of a published condition and since when it has that."""
+
+    status: str
+    since: str
+
+
+class StoredConditions(NamedTuple):
+    """Published conditions as a pass compares them."""
+
+    truth: int
+    told: int
+    transitions: dict[str, ConditionTransition]
+
+
+def read_conditions(conditions: Iterable[StatusCondition]) -> StoredConditions:
+    """What a status says; a list without `RecommendationProvided` is not one of ours and says nothing."""
+    truth, texts = 0, {}
+    transitions = {}
+    for condition in conditions:
+        transitions[condition.type] = ConditionTransition(condition.status, condition.last_transition_time or "")
+        if condition.status == "True":
+            truth |= _BITS.get(condition.type, 0)
+            texts[condition.type] = condition.message
+    told = ConditionMessages(
+        texts.get(CONDITION_TYPES[ConditionBit.UNSUPPORTED_CONFIG], ""),
+        texts.get(CONDITION_TYPES[ConditionBit.CONFLICTING], ""),
+        texts.get(CONDITION_TYPES[ConditionBit.FAILED], ""),
+        history=texts.get(CONDITION_TYPES[ConditionBit.NO_HISTORY], ""),
+        boost=texts.get(CONDITION_TYPES[ConditionBit.NO_BOOST], ""),
+    )
+    return StoredConditions(
+        truth if CONDITION_TYPES[ConditionBit.PROVIDED] in transitions else -1, told.digest(), transitions
+    )
+
+
+def read_transitions(documents: Iterable[Mapping[str, Any]]) -> dict[str, ConditionTransition]:
+    """The same of conditions that were written just now."""
+    return {each["type"]: ConditionTransition(each["status"], each["lastTransitionTime"]) for each in documents}

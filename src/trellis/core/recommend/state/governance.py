@@ -1,0 +1,144 @@
+"""Which pods each VPA of a namespace governs, which targets cannot be used, and which Hvpa is over a VPA.
+
+A VPA that acts goes before those in mode `Off`, as in the admission controller and the updater: one that is made to
+look at its recommendation, however old, must not take away the recommendation of the one that is applied.
+
+A namespace is evaluated as a whole, and only when something in it has changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from trellis.api.kinds.hvpa import Hvpa
+from trellis.api.kinds.vpa import VerticalPodAutoscaler
+from trellis.api.kube.observed_pods import ObservedPod
+from trellis.api.registry import HVPA
+from trellis.api.resolve import EffectiveVpa, reaches_pods, resolve_vpa
+from trellis.core.cluster.governance import Governance, TargetClaim, assign_governors
+from trellis.core.cluster.owners import Owners, ScaleInfo, TargetRef
+from trellis.core.cluster.store import BY_NAMESPACE
+from trellis.core.cluster.target_problems import TargetProblem
+from trellis.core.cluster.target_selectors import resolve_selector
+from trellis.core.recommend.state.snapshot import RecommenderSnapshot
+from trellis.core.usage.tracked_pods import TrackedPod, track_pod
+
+FollowsUsage = Callable[[str], bool]
+
+# Ranks of claims.
+_ACTS: Final = 0
+_ONLY_RECOMMENDS: Final = 1
+
+
+class NamespaceGovernance(msgspec.Struct, frozen=True):
+    """One namespace, by names of VPAs: who governs whom, whose target cannot be used, and the Hvpa over each.
+
+    Those in `publishing` were made by their Hvpa, which reads their status; for others it has a status of its own.
+    `effective` is what the VPAs under an Hvpa mean.
+    """
+
+    governance: Governance
+    problems: Mapping[str, TargetProblem]
+    hvpas: Mapping[str, Hvpa]
+    publishing: frozenset[str]
+    claims: tuple[TargetClaim, ...]
+    effective: Mapping[str, EffectiveVpa]
+
+    def is_outranked(self, vpa: str) -> bool:
+        """Whether it has rivals that act while it does not, whatever their ages."""
+        rivals = self.governance.rivals.get(vpa, ())
+        ranks = {claim.name: claim.rank for claim in self.claims} if rivals else {}
+        return any(ranks[rival] < ranks[vpa] for rival in rivals)
+
+
+def build_owners(seen: RecommenderSnapshot, scales: Mapping[TargetRef, ScaleInfo]) -> Owners:
+    """What is known of controllers in this pass."""
+    return Owners({kind: snapshot.get for kind, snapshot in seen.workloads.items()}, scales)
+
+
+def build_governance(
+    vpas: Sequence[VerticalPodAutoscaler], pods: Sequence[ObservedPod], hvpas: Sequence[Hvpa], owners: Owners
+) -> NamespaceGovernance:
+    """The roster of a namespace from everything in it."""
+    claims: list[TargetClaim] = []
+    problems: dict[str, TargetProblem] = {}
+    over: dict[str, Hvpa] = {}
+    targets = {(hvpa.spec.target_ref.kind, hvpa.spec.target_ref.name): hvpa for hvpa in _sort_oldest_last(hvpas)}
+    for vpa in vpas:
+        target = read_vpa_target(vpa)
+        selected = resolve_selector(target, owners)
+        if isinstance(selected, TargetProblem):
+            problems[vpa.metadata.name] = selected
+        metadata = vpa.metadata
+        created = metadata.creation_timestamp
+        claims.append(
+            TargetClaim(
+                metadata.namespace,
+                metadata.name,
+                metadata.uid,
+                created.timestamp() if created else float("nan"),
+                target,
+                None if isinstance(selected, TargetProblem) else selected,
+                rank=_ACTS if reaches_pods(vpa) else _ONLY_RECOMMENDS,
+            )
+        )
+        if (target.kind, target.name) in targets:
+            over[metadata.name] = targets[target.kind, target.name]
+    publishing = frozenset(vpa.metadata.name for vpa in vpas if vpa.metadata.name in over and _is_made_by_hvpa(vpa))
+    effective = {vpa.metadata.name: resolve_vpa(vpa) for vpa in vpas if vpa.metadata.name in over}
+    return NamespaceGovernance(
+        assign_governors(claims, pods, owners), problems, over, publishing, tuple(claims), effective
+    )
+
+
+def read_vpa_target(vpa: VerticalPodAutoscaler) -> TargetRef:
+    """What a VPA says it is about."""
+    ref = vpa.spec.target_ref
+    return TargetRef(vpa.metadata.namespace, ref.api_version or "", ref.kind or "", ref.name or "")
+
+
+def _is_made_by_hvpa(vpa: VerticalPodAutoscaler) -> bool:
+    """Whether an Hvpa made this VPA, and so reads its status."""
+    controller = vpa.metadata.controller
+    return controller is not None and controller.kind == HVPA.name and controller.api_version == HVPA.api_version
+
+
+def select_governed_pods(
+    roster: NamespaceGovernance, pods: Sequence[ObservedPod], follows: FollowsUsage
+) -> list[tuple[ObservedPod, str]]:
+    """The pods whose usage is to be remembered, with their VPAs: those of VPAs that `follows` names."""
+    governor = roster.governance.governor
+    wanted = {vpa for vpa in set(governor.values()) if follows(vpa)}
+    found = ((pod, governor.get(pod.metadata.name)) for pod in pods)
+    return [(pod, vpa) for pod, vpa in found if vpa is not None and vpa in wanted]
+
+
+def list_followed_pods(governed: Sequence[tuple[ObservedPod, str]]) -> list[TrackedPod]:
+    """The same as the usage model wants it."""
+    return [track_pod(pod, vpa) for pod, vpa in governed]
+
+
+def select_namespace(seen: RecommenderSnapshot, namespace: str) -> tuple[Any, Any, Any]:
+    """VPAs, pods and Hvpas there; also pods that are gone but have run out of memory since the last look."""
+    pods = {pod.metadata.name: pod for pod in seen.pods.by(BY_NAMESPACE, namespace)}
+    for kill in seen.news.kills:
+        if kill.pod is not None and kill.what.namespace == namespace:
+            pods.setdefault(kill.what.pod, kill.pod)
+    return (
+        seen.vpas.by(BY_NAMESPACE, namespace),
+        tuple(pods.values()),
+        seen.hvpas.by(BY_NAMESPACE, namespace),
+    )
+
+
+def _sort_oldest_last(hvpas: Sequence[Hvpa]) -> list[Hvpa]:
+    """Of two Hvpas on one target the older governs, so it is entered last."""
+
+    def age(hvpa: Hvpa) -> tuple[float, str]:
+        created = hvpa.metadata.creation_timestamp
+        return (created.timestamp() if created else float("inf")), hvpa.metadata.name
+
+    return sorted(hvpas, key=age, reverse=True)

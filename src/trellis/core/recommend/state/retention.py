@@ -1,0 +1,107 @@
+"""Which usage is retained for which VPA: weeks of history, runs, and memory windows as its policy sets them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from trellis.api.feature_gates import FeatureGates
+from trellis.api.resolve import EffectiveContainerPolicy
+from trellis.core.cluster.store import ObjectKey
+from trellis.core.recommend.declaration import needs_runs
+from trellis.core.recommend.protocol import Recommender
+from trellis.core.recommend.state.shadows import read_shadow_names
+from trellis.core.recommend.state.vpa_table import ServedVpa
+from trellis.core.usage.model import UsageModel
+from trellis.core.usage.settings import Tuning
+from trellis.core.usage.tracked_pods import TrackedPod
+
+
+def read_tuning(container: EffectiveContainerPolicy, defaults: Tuning) -> Tuning | None:
+    """What a VPA sets for one container, on top of the flags; None if it sets nothing."""
+    own = (
+        container.memory_window,
+        container.memory_windows,
+        container.oom_bump_up_ratio,
+        container.oom_min_bump_up,
+    )
+    if all(each is None for each in own):
+        return None
+    window, windows, ratio, bump = own
+    return Tuning(
+        memory_window=window.total_seconds() if window is not None else defaults.memory_window,
+        memory_windows=windows if windows is not None else defaults.memory_windows,
+        oom_bump_up_ratio=ratio.milli / 1000 if ratio is not None else defaults.oom_bump_up_ratio,
+        oom_min_bump_up=bump.milli / 1000 if bump is not None else defaults.oom_min_bump_up,
+    )
+
+
+class UsageRetention:
+    """Has the model keep what is asked for, and tells it of changes alone. `served` is whoever is advised now."""
+
+    def __init__(self, model: UsageModel, served: Mapping[ObjectKey, ServedVpa], gates: FeatureGates) -> None:
+        self._model = model
+        self._served = served
+        self._gates = gates
+        self._with_history: set[ObjectKey] = set()
+        self._with_runs: set[ObjectKey] = set()
+        self._tuned: dict[ObjectKey, frozenset[str]] = {}
+
+    def keep_for(self, recommenders: Mapping[str, Recommender]) -> None:
+        """History and runs are kept for those whose recommenders look at them."""
+        with_history = {key for key, vpa in self._served.items() if needs_history(vpa, recommenders)}
+        if with_history != self._with_history:
+            self._with_history = with_history
+            self._model.keep_history(with_history)
+        with_runs = {
+            key for key, vpa in self._served.items() if any(map(needs_runs, _find_recommenders(vpa, recommenders)))
+        }
+        if with_runs != self._with_runs:
+            self._with_runs = with_runs
+            self._model.keep_runs(with_runs)
+
+    def tune(self, pods: Sequence[TrackedPod]) -> None:
+        """Let the containers of these pods count memory as their VPAs have it."""
+        if not self._gates.per_vpa_config:
+            return
+        for key, names in group_containers_by_vpa(pods).items():
+            wanted = self.tunings(key, names)
+            tuned = frozenset(name for name, tuning in wanted.items() if tuning is not None)
+            for name in sorted(tuned | self._tuned.get(key, frozenset())):
+                self._model.tune(*key, name, wanted.get(name))
+            if tuned:
+                self._tuned[key] = tuned
+            else:
+                self._tuned.pop(key, None)
+
+    def tunings(self, key: ObjectKey, containers: set[str]) -> dict[str, Tuning | None]:
+        """How a VPA has the memory of its containers counted; None where it does not say."""
+        if key not in self._served or not self._gates.per_vpa_config:
+            return {}
+        effective = self._served[key].effective
+        if not effective.containers:
+            return {}
+        return {name: read_tuning(effective.container(name), self._model.settings.tuning) for name in containers}
+
+    def forget(self, key: ObjectKey) -> None:
+        """A VPA is served no longer."""
+        self._tuned.pop(key, None)
+
+
+def needs_history(vpa: ServedVpa, recommenders: Mapping[str, Recommender]) -> bool:
+    """Whether its recommender looks back for weeks, or one of its shadows."""
+    return any(recommender.needs_history for recommender in _find_recommenders(vpa, recommenders))
+
+
+def group_containers_by_vpa(pods: Sequence[TrackedPod]) -> dict[ObjectKey, set[str]]:
+    """The containers of each VPA."""
+    found: dict[ObjectKey, set[str]] = {}
+    for pod in pods:
+        found.setdefault((pod.namespace, pod.vpa), set()).update(each.name for each in pod.containers)
+    return found
+
+
+def _find_recommenders(vpa: ServedVpa, recommenders: Mapping[str, Recommender]) -> Iterator[Recommender]:
+    """Its recommender and its shadows, those that there are."""
+    names = (vpa.recommender, *(read_shadow_names(vpa.annotations, vpa.recommender) if vpa.annotations else ()))
+    found = (recommenders.get(name) for name in names)
+    yield from (recommender for recommender in found if recommender is not None)

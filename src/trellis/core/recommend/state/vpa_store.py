@@ -1,0 +1,318 @@
+"""The store of served VPAs: what each asks for and what is published for it, in columns.
+
+The store belongs to its caller and is changed only here. Objects, states and results of writes come in one by one, in
+any order, and cost little; what they mean is worked out at the next pass, for all that came at once. A VPA that did not
+change costs a pass nothing but its places in the columns.
+
+VPAs that chose the same recommender with the same values of its parameters are one group, estimated in one call.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TypeAlias
+
+import msgspec
+import numpy as np
+
+from trellis.api.kinds.vpa import ContainerRecommendation
+from trellis.core.recommend.amounts import TARGET
+from trellis.core.recommend.capping.policy import PolicyBounds, compile_policy_bounds
+from trellis.core.recommend.declaration import UnavailableRecommender
+from trellis.core.recommend.parameters import ParameterValue, ParameterValues, ReadParameters, read_parameters
+from trellis.core.recommend.protocol import Recommender
+from trellis.core.recommend.state.condition_types import VpaState, read_conditions, read_transitions
+from trellis.core.recommend.state.container_table import (
+    ContainerTable,
+    list_recommendations,
+    read_published_amounts,
+    wants_integer_cpu,
+)
+from trellis.core.recommend.state.shadows import ShadowTable
+from trellis.core.recommend.state.vpa_table import (
+    NO_GROUP,
+    NOT_SERVED,
+    ServedVpa,
+    ServedVpaTable,
+    VpaEntry,
+    VpaStatusWrite,
+)
+from trellis.core.usage.columns import IntColumn, RowKey
+
+_GroupKey: TypeAlias = tuple[str, tuple[tuple[str, ParameterValue], ...]]
+
+
+class RecommenderGroup(msgspec.Struct, frozen=True):
+    """A recommender, by the name it is served under, and a value for each of its parameters."""
+
+    recommender: str
+    values: ParameterValues
+
+
+class GroupAssignment(msgspec.Struct, frozen=True):
+    """The group of a VPA, or why it has none."""
+
+    group: int
+    problem: str = ""
+
+
+class RecommenderGroups:
+    """All groups, numbered, for one set of recommenders."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[_GroupKey, int] = {}
+        self._groups: dict[int, RecommenderGroup] = {}
+        self._without_parameters: dict[str, GroupAssignment] = {}
+        self._next = 0
+
+    def __getitem__(self, number: int) -> RecommenderGroup:
+        return self._groups[number]
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def place(self, name: str, given: Mapping[str, str], recommenders: Mapping[str, Recommender]) -> GroupAssignment:
+        """The group of a VPA that names a recommender and gives it parameters."""
+        if given:
+            return self._place(name, given, recommenders)
+        if name not in self._without_parameters:
+            self._without_parameters[name] = self._place(name, given, recommenders)
+        return self._without_parameters[name]
+
+    def keep(self, numbers: Collection[int]) -> None:
+        """Forget all other groups: nobody is in them any more."""
+        self._groups = {number: group for number, group in self._groups.items() if number in numbers}
+        self._numbers = {key: number for key, number in self._numbers.items() if number in numbers}
+        self._without_parameters.clear()
+
+    def _place(self, name: str, given: Mapping[str, str], recommenders: Mapping[str, Recommender]) -> GroupAssignment:
+        recommender = recommenders.get(name)
+        if recommender is None:
+            return GroupAssignment(NOT_SERVED)
+        # What cannot be had declares nothing, and what is given to it may well be right.
+        is_there = not isinstance(recommender, UnavailableRecommender)
+        read = read_parameters(recommender.parameters, given) if is_there else ReadParameters(dict(given))
+        if read.problems:
+            return GroupAssignment(NO_GROUP, read.message)
+        key = (name, tuple(sorted(read.values.items())))
+        if key not in self._numbers:
+            self._numbers[key] = self._next
+            self._groups[self._next] = RecommenderGroup(name, read.values)
+            self._next += 1
+        return GroupAssignment(self._numbers[key])
+
+
+class VpaStore:
+    """Served VPAs and their containers, numbered."""
+
+    def __init__(self) -> None:
+        self.vpas = ServedVpaTable()
+        self.containers = ContainerTable()
+        self.groups = RecommenderGroups()
+        self.shadows = ShadowTable()
+        self._recommenders: Mapping[str, Recommender] = {}
+        self._edited: set[int] = set()
+        self._restated: set[int] = set()
+        self._unread: set[int] = set()
+        self._keys: list[RowKey] = []
+        self._places: IntColumn | None = None
+
+    def __len__(self) -> int:
+        return self.vpas.size
+
+    def put(self, vpa: ServedVpa) -> None:
+        """An object that is new, or was changed by anybody, ourselves included."""
+        number = self.vpas.find((vpa.namespace, vpa.name))
+        if number >= 0 and self.vpas.entries[number].vpa.uid != vpa.uid:  # deleted and made again
+            self.drop(vpa.namespace, vpa.name)
+            number = -1
+        if number < 0:
+            number = self.vpas.enter(vpa)
+            self._edited.add(number)
+            self._unread.add(number)
+            self._places = None
+            return
+        entry = self.vpas.entries[number]
+        before, entry.vpa = entry.vpa, vpa
+        if (before.generation, before.recommender) != (vpa.generation, vpa.recommender) or (
+            before.annotations != vpa.annotations
+        ):
+            self._edited.add(number)
+        # What our own write made comes back as an event, and is known already.
+        if not vpa.resource_version or vpa.resource_version not in {before.resource_version, entry.written_version}:
+            self._unread.add(number)
+
+    def drop(self, namespace: str, name: str) -> None:
+        """An object that is gone, or is served by somebody else now."""
+        number = self.vpas.find((namespace, name))
+        if number < 0:
+            return
+        self.containers.release(np.array(self.vpas.entries[number].containers, dtype=np.int64))
+        self.vpas.release(np.array([number], dtype=np.int64))
+        self.shadows.drop(number)
+        for changed in (self._edited, self._restated, self._unread):
+            changed.discard(number)
+        self._places = None
+
+    def state(self, namespace: str, name: str, state: VpaState) -> None:
+        """What is known of its target; before the first word of it nothing is written. Of a stranger: nothing."""
+        number = self.vpas.find((namespace, name))
+        if number >= 0 and self.vpas.entries[number].state != state:
+            self.vpas.entries[number].state = state
+            self._restated.add(number)
+
+    def published(self, write: VpaStatusWrite, resource_version: str, now: float) -> None:
+        """A write was applied: from now on this is what is published."""
+        self.all_published([(write, resource_version)], now)
+
+    def all_published(self, written: Iterable[tuple[VpaStatusWrite, str]], now: float) -> None:
+        """The same of many, one for each VPA: columns are changed once."""
+        numbers: list[int] = []
+        writes: list[VpaStatusWrite] = []
+        before: list[int] = []
+        containers: list[int] = []
+        for write, resource_version in written:
+            number = self.vpas.find((write.namespace, write.name))
+            if number < 0 or self.vpas.entries[number].vpa.uid != write.uid:
+                continue
+            entry = self.vpas.entries[number]
+            containers += self._numbers(number, write.containers)
+            before += entry.containers
+            numbers.append(number)
+            writes.append(write)
+            entry.transitions = read_transitions(write.status["conditions"])
+            entry.written_version = resource_version
+            if entry.vpa.resource_version in {
+                write.resource_version,
+                resource_version,
+            }:  # else somebody was there since
+                self._unread.discard(number)
+        if not writes:
+            return
+        self.containers.published[:, :, before] = np.nan
+        self.containers.published[:, :, containers] = np.concatenate([write.amounts for write in writes], axis=2)
+        vpas = self.vpas
+        vpas.observed[numbers] = [write.status["observedGeneration"] for write in writes]
+        vpas.truth[numbers] = [write.truth for write in writes]
+        vpas.told[numbers] = [write.said for write in writes]
+        vpas.written[numbers] = now
+        vpas.ever[numbers] |= [bool(write.containers) for write in writes]
+
+    def settle(self, recommenders: Mapping[str, Recommender]) -> None:
+        """Work out all that came since the last pass."""
+        if dict(recommenders) != self._recommenders:
+            self._recommenders = dict(recommenders)
+            self.groups = RecommenderGroups()
+            self._edited.update(self.vpas.entries)
+        for number in self._edited:
+            self._place_in_group(self.vpas.entries[number], number)
+            self.shadows.put(number, self.vpas.entries[number].vpa)
+        for number in self._edited | self._restated:
+            self.vpas.update(number)
+        for number in self._edited:
+            self._compile(number, self.vpas.entries[number].containers)
+        if self._edited:
+            self.groups.keep(set(np.unique(self.vpas.group).tolist()))
+        self._read()
+        self._edited, self._restated, self._unread = set(), set(), set()
+
+    def places(self, keys: list[RowKey]) -> IntColumn:
+        """The container number of each row of a view; -1 for rows of nobody on the board."""
+        # Equal lists of the same tuples compare by identity, 100,000 of them in half a millisecond.
+        if self._places is None or keys != self._keys:
+            self._places = self._find(keys)
+            self._keys = keys
+        return self._places
+
+    def fail(self, failures: Mapping[int, str]) -> None:
+        """What recommenders did in this pass, by VPA number; who is not named did not fail."""
+        failed = set(np.flatnonzero(self.vpas.failed).tolist())
+        for number in failed.union(failures):
+            entry = self.vpas.entries[number]
+            if entry.failure != failures.get(number, ""):
+                entry.failure = failures.get(number, "")
+                self.vpas.update(number)
+
+    def _numbers(self, number: int, names: Iterable[str]) -> list[int]:
+        """The containers of a VPA by name, which get a number if they have none."""
+        vpa = self.vpas.entries[number].vpa
+        keys = [RowKey(vpa.namespace, vpa.name, name) for name in names]
+        found = [self.containers.find(key) for key in keys]
+        if -1 not in found:
+            return found
+        self._add(number, [key for key in keys if self.containers.find(key) < 0])
+        return [self.containers.find(key) for key in keys]
+
+    def _add(self, number: int, keys: Sequence[RowKey]) -> None:
+        if not keys:
+            return
+        entry = self.vpas.entries[number]
+        added = [self.containers.name(key) for key in sorted(set(keys))]
+        self.containers.vpa[added] = number
+        entry.containers = sorted(entry.containers + added, key=self.containers.name_of) if entry.containers else added
+        self._compile(number, added)
+
+    def _place_in_group(self, entry: VpaEntry, number: int) -> None:
+        placed = self.groups.place(entry.vpa.recommender, entry.vpa.effective.parameters, self._recommenders)
+        self.vpas.group[number] = placed.group
+        entry.parameter_problem = placed.problem
+
+    def _compile(self, number: int, containers: Sequence[int]) -> None:
+        """Policies and annotations to columns; those of one policy are read once."""
+        vpa = self.vpas.entries[number].vpa
+        if not vpa.effective.containers and not vpa.annotations and number not in self._edited:
+            return  # the columns begin with what no policy means
+        known: dict[int, PolicyBounds] = {}
+        for container in containers:
+            name = self.containers.name_of(container)
+            meaning = vpa.effective.container(name)
+            if id(meaning) not in known:
+                known[id(meaning)] = compile_policy_bounds(meaning)
+            caps = known[id(meaning)]
+            integer = bool(vpa.annotations) and wants_integer_cpu(vpa.annotations, name)
+            self.containers.compile(container, meaning, caps, integer=integer)
+
+    def _read(self) -> None:
+        """Stored statuses to columns."""
+        recommendations: list[ContainerRecommendation] = []
+        numbers: list[int] = []
+        for number in self._unread:
+            entry = self.vpas.entries[number]
+            status = entry.vpa.status
+            stored = read_conditions((status.conditions if status is not None else None) or ())
+            entry.transitions = stored.transitions
+            self.vpas.truth[number], self.vpas.told[number] = stored.truth, stored.told
+            observed = status.observed_generation if status is not None else None
+            self.vpas.observed[number] = -1 if observed is None else observed
+            if entry.containers:
+                self.containers.published[:, :, entry.containers] = np.nan
+            found = list_recommendations(status)
+            recommendations += found
+            numbers += self._numbers(number, [each.container_name for each in found])
+            self.vpas.ever[number] |= bool(found)
+        if numbers:
+            self.containers.published[:, :, numbers] = read_published_amounts(recommendations)
+
+    def _find(self, keys: list[RowKey]) -> IntColumn:
+        places = self.containers.lookup(keys)
+        new: dict[int, list[RowKey]] = defaultdict(list)
+        for position in np.flatnonzero(places < 0).tolist():
+            key = keys[position]
+            new[self.vpas.find((key.namespace, key.vpa))].append(key)
+        new.pop(-1, None)
+        for number, theirs in new.items():
+            self._add(number, theirs)
+        if new:
+            places = self.containers.lookup(keys)
+        self._forget(places)
+        return places
+
+    def _forget(self, places: IntColumn) -> None:
+        """Let containers go that have neither a row nor anything published."""
+        idle = self.containers.used & np.isnan(self.containers.published[TARGET]).all(axis=0)
+        idle[places[places >= 0]] = False
+        numbers = np.flatnonzero(idle)
+        for number in numbers.tolist():
+            self.vpas.entries[int(self.containers.vpa[number])].containers.remove(number)
+        self.containers.release(numbers)

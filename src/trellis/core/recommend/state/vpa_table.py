@@ -1,0 +1,204 @@
+"""Every served VPA: one number per object, with columns for what every pass reads, and an entry for the rest.
+
+`VpaStatusWrite` is a status that should be written; once it is, the table holds what it published.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeAlias
+
+import msgspec
+
+from trellis.api.kinds.vpa import VerticalPodAutoscaler, VerticalPodAutoscalerStatus
+from trellis.api.resolve import WRITTEN_MODES, EffectiveVpa, resolve_vpa
+from trellis.base.reasons import Reason
+from trellis.core.recommend.state.condition_types import ConditionMessages, ConditionTransition, VpaState
+from trellis.core.usage.columns import BoolColumn, FloatColumn, IntColumn, KeyedTable
+
+NO_ANNOTATIONS: Mapping[str, str] = {}
+
+
+class ServedVpa(msgspec.Struct, frozen=True, gc=False):
+    """The object as it was last seen. `created` is seconds since the epoch; `recommender` is the name it chose."""
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    generation: int
+    created: float
+    effective: EffectiveVpa
+    recommender: str
+    annotations: Mapping[str, str] = NO_ANNOTATIONS
+    status: VerticalPodAutoscalerStatus | None = None
+
+    def sizes_any(self, containers: Iterable[str]) -> bool:
+        """Whether any of its containers is to be sized; while it has none, one may come that is."""
+        meanings = [self.effective.container(name) for name in containers]
+        return not meanings or any(each.scaled and each.controlled for each in meanings)
+
+
+def read_served_vpa(vpa: VerticalPodAutoscaler, known: ServedVpa | None) -> ServedVpa:
+    """What is to be known of a VPA. Its meaning changes with its generation alone, and is costly to find."""
+    metadata = vpa.metadata
+    same = known is not None and (known.uid, known.generation) == (metadata.uid, metadata.generation)
+    effective = known.effective if known is not None and same else resolve_vpa(vpa)
+    created = metadata.creation_timestamp
+    return ServedVpa(
+        namespace=metadata.namespace,
+        name=metadata.name,
+        uid=metadata.uid,
+        resource_version=metadata.resource_version,
+        generation=metadata.generation,
+        created=created.timestamp() if created else math.nan,
+        effective=effective,
+        recommender=effective.recommender,
+        annotations=metadata.annotations,
+        status=vpa.status,
+    )
+
+
+class VpaStatusWrite(msgspec.Struct, frozen=True, gc=False):
+    """A status that should be written, and why.
+
+    `status` is whole, as the document of a merge patch: what should vanish is null. `first` is the object's first
+    recommendation ever, `created` when it was made. The rest is for the board, which is told once it is written.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    created: float
+    status: dict[str, Any]
+    first: bool
+    reasons: tuple[Reason, ...]
+    containers: tuple[str, ...]
+    amounts: FloatColumn
+    truth: int
+    said: int
+
+
+VpaKey: TypeAlias = tuple[str, str]  # namespace and name
+
+NOT_SERVED = -2  # a recommender that does not run here was named
+NO_GROUP = -1  # its parameters cannot be used
+
+
+class VpaEntry(msgspec.Struct, gc=False):
+    """What only passes that write about a VPA look at.
+
+    `containers` are its numbers in the order of their names. `written_version` is the resource version that our last
+    write made. `parameter_problem` is what is wrong with its parameters, `failure` what its recommender did.
+    """
+
+    vpa: ServedVpa
+    containers: list[int]
+    state: VpaState | None = None
+    transitions: dict[str, ConditionTransition] = {}
+    parameter_problem: str = ""
+    failure: str = ""
+    texts: ConditionMessages = ConditionMessages()
+    written_version: str = ""
+
+    @property
+    def generation(self) -> int:
+        """Of the object as it was last seen."""
+        return self.vpa.generation
+
+
+class ServedVpaTable(KeyedTable[VpaKey]):
+    """Desired and published state; `observed` and `told` are what the stored status says."""
+
+    fills = {
+        "generation": -1,
+        "observed": -1,
+        "mode": 0,
+        "group": NOT_SERVED,
+        "pods": -1,
+        "problem": False,
+        "fetching": False,
+        "unwarmed": False,
+        "unboosted": False,
+        "rivals": False,
+        "totals": False,
+        "failed": False,
+        "said": 0,
+        "told": 0,
+        "truth": -1,
+        "ever": False,
+        "written": math.nan,
+        "patience": 1.0,
+    }
+
+    generation: IntColumn
+    observed: IntColumn
+    mode: IntColumn
+    group: IntColumn
+    """Which recommender with which parameters: a number of `Groups`, `NO_GROUP` or `NOT_OURS`."""
+    pods: IntColumn
+    """-1 before anybody said."""
+    problem: BoolColumn
+    fetching: BoolColumn
+    unwarmed: BoolColumn
+    unboosted: BoolColumn
+    """Whether past usage could not be fetched."""
+    rivals: BoolColumn
+    totals: BoolColumn
+    failed: BoolColumn
+    said: IntColumn
+    """A hash of the messages that matter, as they should be."""
+    told: IntColumn
+    """The same, as they are published."""
+    truth: IntColumn
+    """Which conditions are published as true, as bits; -1 if nothing usable is."""
+    ever: BoolColumn
+    """Whether it ever had a recommendation."""
+    written: FloatColumn
+    """When the status was written, or first seen."""
+    patience: FloatColumn
+    """How much of the maximum age an object waits for: different for each, so that they do not all come at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.entries: dict[int, VpaEntry] = {}
+
+    def enter(self, vpa: ServedVpa) -> int:
+        """A number for an object."""
+        number = self.name((vpa.namespace, vpa.name))
+        self.entries[number] = VpaEntry(vpa, [])
+        self.patience[number] = 0.5 + (zlib.crc32(f"{vpa.namespace}/{vpa.name}".encode()) % 1024) / 2048
+        return number
+
+    def release(self, numbers: IntColumn) -> None:
+        """Forget objects."""
+        super().release(numbers)
+        for number in numbers.tolist():
+            del self.entries[number]
+
+    def active(self) -> BoolColumn:
+        """Which numbers are objects that this process speaks for and knows the state of."""
+        reach = self.reach
+        found: BoolColumn = self.used[:reach] & (self.group[:reach] != NOT_SERVED) & (self.pods[:reach] >= 0)
+        return found
+
+    def update(self, number: int) -> None:
+        """Put what an entry says now into the columns."""
+        entry = self.entries[number]
+        state = entry.state
+        self.generation[number] = entry.vpa.generation
+        self.mode[number] = WRITTEN_MODES.index(entry.vpa.effective.written_mode)
+        if state is not None:
+            self.pods[number] = state.pods
+            self.problem[number] = bool(state.problem)
+            self.fetching[number] = state.fetching_history
+            self.unwarmed[number] = bool(state.history_problem)
+            self.unboosted[number] = bool(state.boost_problem)
+            self.rivals[number] = bool(state.rivals)
+            self.totals[number] = state.publishes_totals
+        self.failed[number] = bool(entry.failure)
+        entry.texts = ConditionMessages.about(state or VpaState(0), entry.parameter_problem, entry.failure)
+        self.said[number] = entry.texts.digest()

@@ -1,0 +1,73 @@
+"""What the recordings of all components share: component names, kinds of lines, and changes between two states.
+
+Of the cluster only what has changed since the last pass is recorded, in such a way that a replay has the same objects
+in the same order, and so decides the same, down to which of two equals comes first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, Generic, TypeVar
+
+import msgspec
+
+from trellis.core.cluster.store import ObjectKey, ObjectStore, key_of
+from trellis.core.cluster.store import T as Object
+
+# Who writes recordings.
+RECOMMENDER: Final = "recommender"
+UPDATER: Final = "updater"
+HVPA: Final = "hvpa"
+BUFFERS: Final = "buffers"
+NODES: Final = "nodes"
+
+
+# Lines of a component each of whose decisions stands by itself: its figures, what it looked at, what it decided.
+START_LINE: Final = "began"
+INPUT_LINE: Final = "looked"
+DECISION_LINE: Final = "decided"
+
+
+T = TypeVar("T")
+
+
+class ObjectChanges(msgspec.Struct, Generic[T], frozen=True):
+    """First some objects go, then others are put, in this order."""
+
+    gone: tuple[ObjectKey, ...]
+    put: tuple[T, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.gone or self.put)
+
+
+def diff_objects(before: Mapping[ObjectKey, T], after: Mapping[ObjectKey, T]) -> ObjectChanges[T]:
+    """From one state to the next. An object of which nothing has changed is the very same in both."""
+    staying = _staying(before, after)
+    gone = [key for key in before if key not in staying]
+    changed = [after[key] for key in staying if after[key] is not before[key]]
+    return ObjectChanges(tuple(gone), (*changed, *(found for key, found in after.items() if key not in staying)))
+
+
+def apply_changes(store: ObjectStore[Object], gone: Iterable[ObjectKey], put: Iterable[Object]) -> None:
+    """Repeat a step."""
+    for key in gone:
+        store.remove(key)
+    for found in put:
+        store.put(key_of(found), found)
+
+
+def _staying(before: Mapping[ObjectKey, T], after: Mapping[ObjectKey, T]) -> dict[ObjectKey, None]:
+    """Those that keep their place. Whatever is put anew comes behind them, so that they are the first of the next."""
+    staying: dict[ObjectKey, None] = {}
+    passed: set[ObjectKey] = set()
+    former = iter(before)
+    for key in after:
+        if key not in before or key in passed:
+            break
+        for each in former:
+            if each == key:
+                break
+            passed.add(each)
+        staying[key] = None
+    return staying

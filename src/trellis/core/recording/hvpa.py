@@ -1,0 +1,81 @@
+"""Recording of the Hvpa controller: the view that each plan was made from, and the plan.
+
+A view holds all that a plan depends on, what is remembered of earlier plans included, so that each plan can be made
+again by itself. Reasons of a plan are recorded by their codes: another wording is no other decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from trellis.core.cluster.store import ObjectKey
+from trellis.core.hvpa.memory import HvpaMemory
+from trellis.core.hvpa.plan import HvpaPlan
+from trellis.core.hvpa.steps import HeldStep, WorkloadShape
+from trellis.core.hvpa.view import HvpaSettings, HvpaView
+from trellis.core.recommend.amounts import ResourceAmounts
+
+
+class HvpaRecordingStart(msgspec.Struct, frozen=True):
+    """By which figures plans are made from here on."""
+
+    settings: HvpaSettings
+
+
+class HvpaPlanInput(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A plan is made for this Hvpa, at that time."""
+
+    hvpa: ObjectKey
+    now: float
+    view: HvpaView
+
+
+class RecordedHeldStep(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A step that is not taken."""
+
+    direction: str
+    reason: str
+    details: str = ""
+
+    @classmethod
+    def of(cls, blocked: HeldStep) -> RecordedHeldStep:
+        """The same, by its codes."""
+        return cls(blocked.direction.value, blocked.reason.code, blocked.details)
+
+
+class RecordedHvpaPlan(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A plan; an action is the count that it writes, by what it is called."""
+
+    reason: str
+    details: str
+    actions: Mapping[str, int]
+    shape: WorkloadShape
+    containers: Mapping[str, ResourceAmounts]
+    memory: HvpaMemory
+    blocked: tuple[RecordedHeldStep, ...] = ()
+    notes: tuple[str, ...] = ()
+    totals: ResourceAmounts = {}
+    hpa: ResourceAmounts = {}
+    vpa: ResourceAmounts = {}
+    next_look: float | None = None
+
+    @classmethod
+    def of(cls, plan: HvpaPlan) -> RecordedHvpaPlan:
+        """What is to be compared of a plan."""
+        verdict = plan.verdict
+        return cls(
+            reason=verdict.reason.code,
+            details=verdict.details,
+            actions={type(each).__name__: each.replicas for each in plan.actions},
+            shape=plan.shape,
+            containers=plan.containers,
+            memory=plan.memory,
+            blocked=tuple(map(RecordedHeldStep.of, verdict.blocked)),
+            notes=tuple(each.code for each in verdict.notes),
+            totals=plan.totals,
+            hpa=plan.hpa,
+            vpa=plan.vpa,
+            next_look=plan.next_look,
+        )

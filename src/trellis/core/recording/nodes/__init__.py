@@ -1,0 +1,1 @@
+"""Recordings of the node autoscaler, and of the Buffer controller's headroom."""

@@ -1,0 +1,212 @@
+"""Lines of a recording with the changes of the cluster, and the changes read back from such lines, in order.
+
+A line has some objects, and only what no line before has: an object is written as it is, or with its resource version
+alone where nothing else has changed. Of a Buffer only the part that decisions read is written: no environments, no
+commands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any, Final, Generic, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from trellis.api.kinds.buffer import Buffer, BufferSpec, BufferStatus
+from trellis.api.kube.meta import KubeObject, ObjectMeta
+from trellis.api.kube.nodes import Node
+from trellis.api.kube.pods import Pod
+from trellis.api.kube.slices import Labels
+from trellis.api.kube.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
+from trellis.api.kube.workloads import DaemonSet
+from trellis.base.errors import InvalidRecording
+from trellis.core.cluster.store import ObjectKey, ObjectStore
+from trellis.core.fit import Storage
+from trellis.core.nodes.state.snapshot import ClusterSnapshotChanges
+from trellis.core.recording.buffers import select_read_fields
+from trellis.core.recording.format import ObjectChanges, apply_changes, diff_objects
+
+# Lines beside those that every component has: what is new, and what was asked about boosts while a plan was made.
+NEWS: Final = "news"
+
+
+T = TypeVar("T", Node, Pod, Buffer, DaemonSet)
+
+
+class ObjectLine(msgspec.Struct, Generic[T], frozen=True, omit_defaults=True):
+    """An object and what it is `now`. With a `version` alone nothing else of it is new; with neither it is gone."""
+
+    key: ObjectKey
+    now: T | None = None
+    version: str = ""
+
+
+class RecordedObjects(Generic[T]):
+    """Objects of one kind, as they were last written or read."""
+
+    def __init__(self) -> None:
+        self._objects: dict[ObjectKey, T] = {}
+
+    def seen(self, key: ObjectKey, now: T | None) -> ObjectLine[T]:
+        """What is to be written of an object."""
+        if now is None:
+            self._objects.pop(key, None)
+            return ObjectLine(key)
+        before, version = self._objects.get(key), now.metadata.resource_version
+        self._objects[key] = now
+        if before is not None and version and _with_version(before, version) == now:
+            return ObjectLine(key, version=version)
+        return ObjectLine(key, now)
+
+    def found(self, seen: ObjectLine[T]) -> T | None:
+        """The object that was written."""
+        now = seen.now
+        if now is None and seen.version:
+            before = self._objects.get(seen.key)
+            if before is None:
+                raise InvalidRecording("/".join(seen.key), "is seen again, and no line before has it")
+            now = _with_version(before, seen.version)
+        if now is None:
+            self._objects.pop(seen.key, None)
+        else:
+            self._objects[seen.key] = now
+        return now
+
+
+def _with_version(found: T, version: str) -> T:
+    return replace(found, metadata=replace(found.metadata, resource_version=version))
+
+
+def trim_buffer(buffer: Buffer | None) -> Buffer | None:
+    """As much of a Buffer as is read."""
+    if buffer is None:
+        return None
+    spec, status = buffer.spec, buffer.status
+    pods = status.pod_based_buffer_spec if status is not None else None
+    if pods is not None and pods.pod_spec is not None:
+        pods = replace(pods, pod_spec=select_read_fields(pods.pod_spec))
+    return Buffer(
+        metadata=_trim_metadata(buffer.metadata),
+        spec=BufferSpec(type=spec.type, recreation_strategy=spec.recreation_strategy, pod_selector=spec.pod_selector),
+        status=BufferStatus(pod_based_buffer_spec=pods),
+    )
+
+
+def trim_daemon_set(daemon_set: DaemonSet | None) -> DaemonSet | None:
+    """The same of a DaemonSet, in whose annotations may stand what it was applied from."""
+    return DaemonSet(_trim_metadata(daemon_set.metadata), daemon_set.spec) if daemon_set is not None else None
+
+
+def _trim_metadata(metadata: ObjectMeta) -> ObjectMeta:
+    return ObjectMeta(
+        name=metadata.name,
+        namespace=metadata.namespace,
+        uid=metadata.uid,
+        resource_version=metadata.resource_version,
+        deletion_timestamp=metadata.deletion_timestamp,
+    )
+
+
+K = TypeVar("K", bound=KubeObject)
+
+# Lines of so many objects: all pods of a large cluster in one would be in memory several times.
+_MOST: Final = 500
+
+
+class StorageLine(msgspec.Struct, frozen=True):
+    """What became of claims, volumes and classes."""
+
+    claims: ObjectChanges[PersistentVolumeClaim]
+    volumes: ObjectChanges[PersistentVolume]
+    classes: ObjectChanges[StorageClass]
+
+
+class ChangesLine(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Some of what is new."""
+
+    namespaces: dict[str, Labels | None] = {}
+    storage: StorageLine | None = None
+    nodes: tuple[ObjectLine[Node], ...] = ()
+    pods: tuple[ObjectLine[Pod], ...] = ()
+    buffers: tuple[ObjectLine[Buffer], ...] = ()
+    daemon_sets: tuple[ObjectLine[DaemonSet], ...] = ()
+
+
+class ChangesWriter:
+    """Remembers what was written last."""
+
+    def __init__(self) -> None:
+        self._nodes: RecordedObjects[Node] = RecordedObjects()
+        self._pods: RecordedObjects[Pod] = RecordedObjects()
+        self._buffers: RecordedObjects[Buffer] = RecordedObjects()
+        self._daemon_sets: RecordedObjects[DaemonSet] = RecordedObjects()
+        self._storage = Storage()
+
+    def lines(self, news: ClusterSnapshotChanges) -> Iterator[ChangesLine]:
+        """What is to be written, in the order in which a snapshot is told."""
+        if news.namespaces or news.storage is not None:
+            yield ChangesLine(news.namespaces, self._stored(news.storage) if news.storage is not None else None)
+        for nodes in _pieces(self._nodes.seen(("", name), each) for name, each in news.nodes.items()):
+            yield ChangesLine(nodes=nodes)
+        for pods in _pieces(self._pods.seen(key, each) for key, each in news.pods.items()):
+            yield ChangesLine(pods=pods)
+        for buffers in _pieces(self._buffers.seen(key, trim_buffer(each)) for key, each in news.buffers.items()):
+            yield ChangesLine(buffers=buffers)
+        for sets in _pieces(
+            self._daemon_sets.seen(key, trim_daemon_set(each)) for key, each in news.daemon_sets.items()
+        ):
+            yield ChangesLine(daemon_sets=sets)
+
+    def _stored(self, now: Storage) -> StorageLine:
+        before, self._storage = self._storage, now
+        return StorageLine(
+            diff_objects(before.claims, now.claims),
+            diff_objects(_by_key(before.volumes), _by_key(now.volumes)),
+            diff_objects(_by_key(before.classes), _by_key(now.classes)),
+        )
+
+
+class ChangesReader:
+    """Knows what was read last."""
+
+    def __init__(self) -> None:
+        self._nodes: RecordedObjects[Node] = RecordedObjects()
+        self._pods: RecordedObjects[Pod] = RecordedObjects()
+        self._buffers: RecordedObjects[Buffer] = RecordedObjects()
+        self._daemon_sets: RecordedObjects[DaemonSet] = RecordedObjects()
+        self._claims: ObjectStore[PersistentVolumeClaim] = ObjectStore()
+        self._volumes: ObjectStore[PersistentVolume] = ObjectStore()
+        self._classes: ObjectStore[StorageClass] = ObjectStore()
+
+    def news(self, line: ChangesLine) -> ClusterSnapshotChanges:
+        """What was new; raises `InvalidRecording`."""
+        return ClusterSnapshotChanges(
+            namespaces=line.namespaces,
+            nodes={each.key[1]: self._nodes.found(each) for each in line.nodes},
+            pods={each.key: self._pods.found(each) for each in line.pods},
+            buffers={each.key: self._buffers.found(each) for each in line.buffers},
+            daemon_sets={each.key: self._daemon_sets.found(each) for each in line.daemon_sets},
+            storage=self._stored(line.storage) if line.storage is not None else None,
+        )
+
+    def _stored(self, line: StorageLine) -> Storage:
+        apply_changes(self._claims, line.claims.gone, line.claims.put)
+        apply_changes(self._volumes, line.volumes.gone, line.volumes.put)
+        apply_changes(self._classes, line.classes.gone, line.classes.put)
+        return Storage(
+            claims=self._claims.snapshot().objects,
+            volumes={each.metadata.name: each for each in self._volumes.snapshot()},
+            classes={each.metadata.name: each for each in self._classes.snapshot()},
+        )
+
+
+def _by_key(named: Mapping[str, K]) -> dict[ObjectKey, K]:
+    return {("", name): each for name, each in named.items()}
+
+
+def _pieces(found: Iterable[ObjectLine[Any]]) -> Iterator[tuple[ObjectLine[Any], ...]]:
+    rest = iter(found)
+    while piece := tuple(islice(rest, _MOST)):
+        yield piece

@@ -1,0 +1,53 @@
+"""Lines of the Buffer controller's recording with its observations of headroom.
+
+The lines of kind `news` are those of the node autoscaler's recordings. A line of kind `observer` starts anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from trellis.core.nodes.buffers.headroom import ObservedHeadroom
+from trellis.core.nodes.settings import ScaleUpSettings
+from trellis.core.recording.nodes.plans import changed_entries, without_current_time
+
+OBSERVER: Final = "observer"
+OBSERVING: Final = "observing"
+OBSERVED: Final = "observed"
+
+
+class HeadroomRecordingStart(msgspec.Struct, frozen=True):
+    """By which figures headroom is observed from here on."""
+
+    settings: ScaleUpSettings
+
+
+class HeadroomInputLine(msgspec.Struct, frozen=True):
+    """Headroom is observed, at that time."""
+
+    now: float
+
+
+class HeadroomLine(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What was found that is not what was found before; None for Buffers of which nothing is said any more."""
+
+    buffers: Mapping[str, Any] = {}
+    on_top: Mapping[str, int | None] = {}
+
+
+class HeadroomRecorder:
+    """Makes of observations what is to be written; remembers what was."""
+
+    def __init__(self) -> None:
+        self._buffers: Mapping[str, Any] = {}
+        self._on_top: Mapping[str, int] = {}
+
+    def of(self, observed: ObservedHeadroom, now: float) -> HeadroomLine:
+        """What is to be compared of one."""
+        buffers = {"/".join(each.key): without_current_time(each, now) for each in observed.buffers}
+        found = HeadroomLine(changed_entries(self._buffers, buffers), changed_entries(self._on_top, observed.on_top))
+        self._buffers, self._on_top = buffers, observed.on_top
+        return found

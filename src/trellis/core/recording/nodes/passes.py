@@ -1,0 +1,204 @@
+"""Lines of a recording with the settings, the input of each pass, and the boosts that a plan asked about.
+
+A cluster has a hundred thousand pods, and little of it changes from pass to pass: only what has changed is written, of
+objects, groups, budgets, memory and decisions. Memory is what the last plans left, except for the results of executing
+them, so only fields that differ are written. Each line continues from the ones before it. A line of kind `began` starts
+anew: the planner has forgotten everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from trellis.api.kube.pods import Pod
+from trellis.api.kube.policies import PodDisruptionBudget
+from trellis.base.errors import InvalidRecording
+from trellis.base.json_lines import decode_payload, encode_payload
+from trellis.core.cluster.store import ObjectKey, ObjectStore, key_of
+from trellis.core.fit.resources import ResourceCounts
+from trellis.core.nodes.autoscaler_pass import AutoscalerMemory, PassInput, PassPlans
+from trellis.core.nodes.node_groups import GroupState, Instance, NodeGroup
+from trellis.core.nodes.scale_down.memory import ScaleDownMemory
+from trellis.core.nodes.scale_down.replacement_pods import StartupBoosts
+from trellis.core.nodes.scale_up.memory import ScaleUpMemory
+from trellis.core.nodes.settings import ScaleDownSettings, ScaleUpSettings
+from trellis.core.recording.format import ObjectChanges, apply_changes, diff_objects
+
+BOOSTED: Final = "boosted"
+
+
+class NodesRecordingStart(msgspec.Struct, frozen=True):
+    """By which figures plans are made from here on."""
+
+    up: ScaleUpSettings
+    down: ScaleDownSettings
+    expendable_below: int
+
+
+class BoostsLine(msgspec.Struct, frozen=True):
+    """With how much CPU the successors of pods would start, where that is not what it was before."""
+
+    starts: tuple[tuple[ObjectKey, ResourceCounts], ...]
+
+
+class RecordedBoosts:
+    """What was last answered about the successors of pods. The same for who writes and who reads."""
+
+    def __init__(self) -> None:
+        self._known: dict[ObjectKey, ResourceCounts] = {}
+        self._new: dict[ObjectKey, ResourceCounts] = {}
+
+    def asking(self, starts: StartupBoosts) -> StartupBoosts:
+        """The same answers, noted."""
+
+        def ask(pod: Pod) -> ResourceCounts:
+            found, key = starts(pod), key_of(pod)
+            if found != self._known.get(key, {}):
+                self._known[key] = self._new[key] = found
+            return found
+
+        return ask
+
+    def taken(self) -> BoostsLine | None:
+        """What has been answered otherwise than before, since this was last asked."""
+        new, self._new = self._new, {}
+        return BoostsLine(tuple(new.items())) if new else None
+
+    def put(self, line: BoostsLine) -> None:
+        """Know what was answered."""
+        self._known.update(line.starts)
+
+    def answer(self, pod: Pod) -> ResourceCounts:
+        """What was answered about a pod; about others nobody asked."""
+        return self._known.get(key_of(pod), {})
+
+    def forget(self, key: ObjectKey) -> None:
+        """A pod is gone."""
+        self._known.pop(key, None)
+
+
+M = TypeVar("M", ScaleUpMemory, ScaleDownMemory)
+
+
+class GroupLine(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A group: its declaration if that is new, and what became of its instances."""
+
+    name: str
+    target: int
+    group: NodeGroup | None = None
+    gone: tuple[ObjectKey, ...] = ()
+    put: tuple[Instance, ...] = ()
+
+
+class MemoryLine(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is remembered otherwise than the last plans left it, by field; None is for what is forgotten."""
+
+    up: Mapping[str, Any] = {}
+    down: Mapping[str, Any] = {}
+
+
+class PassLine(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Plans are made, at that time. None is for what is as before; all groups are there if any is not."""
+
+    now: float
+    groups: tuple[GroupLine, ...] | None = None
+    budgets: ObjectChanges[PodDisruptionBudget] | None = None
+    memory: MemoryLine | None = None
+
+
+class PassInputWriter:
+    """Remembers what was written last."""
+
+    def __init__(self) -> None:
+        self._groups: tuple[GroupState, ...] = ()
+        self._budgets: Mapping[ObjectKey, PodDisruptionBudget] = {}
+        self._memory = AutoscalerMemory()
+
+    def line(self, asked: PassInput) -> PassLine:
+        """What is to be written of a question."""
+        budgets = {key_of(each): each for each in asked.budgets}
+        changed = diff_objects(self._budgets, budgets)
+        self._budgets = budgets
+        return PassLine(asked.now, self._grouped(asked.groups), changed or None, self._remembered(asked.memory))
+
+    def planned(self, plans: PassPlans) -> None:
+        """What the next question is most likely to remember."""
+        self._memory = AutoscalerMemory(plans.up.memory, plans.down.memory)
+
+    def _grouped(self, groups: Sequence[GroupState]) -> tuple[GroupLine, ...] | None:
+        before, self._groups = self._groups, tuple(groups)
+        if before == self._groups:
+            return None
+        known = {each.group.name: each for each in before}
+        return tuple(_group_line(known.get(each.group.name), each) for each in self._groups)
+
+    def _remembered(self, now: AutoscalerMemory) -> MemoryLine | None:
+        known = self._memory
+        return None if now == known else MemoryLine(_changed(known.up, now.up), _changed(known.down, now.down))
+
+
+class PassInputReader:
+    """Knows what was read last."""
+
+    def __init__(self) -> None:
+        self._groups: tuple[GroupState, ...] = ()
+        self._budgets: ObjectStore[PodDisruptionBudget] = ObjectStore()
+        self._memory = AutoscalerMemory()
+
+    def question(self, line: PassLine, starts: StartupBoosts) -> PassInput:
+        """What was asked; raises `InvalidRecording`."""
+        if line.budgets is not None:
+            apply_changes(self._budgets, line.budgets.gone, line.budgets.put)
+        if line.groups is not None:
+            known = {each.group.name: each for each in self._groups}
+            self._groups = tuple(_group(known.get(each.name), each) for each in line.groups)
+        memory, changed = self._memory, line.memory
+        if changed is not None:
+            memory = AutoscalerMemory(_with_changes(memory.up, changed.up), _with_changes(memory.down, changed.down))
+        return PassInput(self._groups, tuple(self._budgets.snapshot()), memory, line.now, starts)
+
+    def planned(self, plans: PassPlans) -> None:
+        """What the next question goes on from: what is remembered now, which may be other than it was then."""
+        self._memory = AutoscalerMemory(plans.up.memory, plans.down.memory)
+
+
+def _group_line(before: GroupState | None, now: GroupState) -> GroupLine:
+    known = before.by_id() if before is not None else {}
+    # Providers list them anew each time.
+    listed = [known[each.id] if known.get(each.id) == each else each for each in now.instances]
+    became = diff_objects(_by_key(known.values()), _by_key(listed))
+    declared = None if before is not None and before.group == now.group else now.group
+    return GroupLine(now.group.name, now.target, declared, became.gone, became.put)
+
+
+def _group(before: GroupState | None, line: GroupLine) -> GroupState:
+    declared = line.group or (before.group if before is not None else None)
+    if declared is None:
+        raise InvalidRecording(line.name, "is a group that no line before declares")
+    instances = _by_key(before.instances if before is not None else ())
+    for key in line.gone:
+        instances.pop(key, None)
+    instances.update(_by_key(line.put))
+    return GroupState(declared, line.target, tuple(instances.values()))
+
+
+def _by_key(instances: Iterable[Instance]) -> dict[ObjectKey, Instance]:
+    return {("", each.id): each for each in instances}
+
+
+def _changed(known: M, now: M) -> dict[str, Any]:
+    names = [name for name in now.__struct_fields__ if getattr(known, name) != getattr(now, name)]
+    none, values = type(now)(), {name: getattr(now, name) for name in names}
+    return {name: None if value == getattr(none, name) else value for name, value in values.items()}
+
+
+def _with_changes(known: M, changed: Mapping[str, Any]) -> M:
+    # What is not named is as if nothing were known.
+    found = decode_payload(
+        encode_payload({name: value for name, value in changed.items() if value is not None}), type(known)
+    )
+    return replace(known, **{name: getattr(found, name) for name in changed if name in known.__struct_fields__})

@@ -1,0 +1,121 @@
+"""Lines of a recording with both plans of a pass: actions, and decisions that differ from the last ones.
+
+Reasons are written as codes: another wording is no other decision. In most passes most nodes, pods and Buffers get the
+decision that they had: only changed ones are written, and None for those without a decision any more. Memory is not
+written; where it differs, so does what is decided from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from trellis.base.detailed_reason import DetailedReason
+from trellis.base.reasons import Reason
+from trellis.core.nodes.autoscaler_pass import PassPlans
+from trellis.core.nodes.scale_down.decisions import DrainPod, NodeDecision
+from trellis.core.nodes.scale_up.decisions import (
+    BufferDecision,
+    GroupsRefusal,
+    NodeOrder,
+    PendingPodsDecision,
+    ReleaseFailedInstance,
+)
+
+_APART: Final = frozenset({"memory", "notes", "nodes", "pods", "buffers"})
+
+# Kinds are written under the names they had in the first recordings.
+_RECORDED_KINDS: Final[Mapping[type, str]] = {
+    NodeOrder: "Order",
+    ReleaseFailedInstance: "GiveBack",
+    GroupsRefusal: "GroupsRefused",
+    DrainPod: "EvictPod",
+    PendingPodsDecision: "PodsVerdict",
+    BufferDecision: "BufferVerdict",
+    NodeDecision: "NodeVerdict",
+}
+
+EntriesByName = Mapping[str, Any]
+
+
+class PlansLine(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Both plans. `pods` has the code of what each pod is told, `alike` the rest, by the first of those alike."""
+
+    up: EntriesByName
+    down: EntriesByName
+    nodes: EntriesByName = {}
+    pods: EntriesByName = {}
+    alike: EntriesByName = {}
+    buffers: EntriesByName = {}
+    notes: EntriesByName = {}
+    problems: EntriesByName = {}
+
+
+class PlansRecorder:
+    """Makes of plans what is to be written; remembers who was told what."""
+
+    def __init__(self) -> None:
+        self._told: dict[str, EntriesByName] = {}
+
+    def of(self, plans: PassPlans, now: float) -> PlansLine:
+        """What is to be compared of both plans."""
+        up, down = plans.up, plans.down
+        codes = {"/".join(key): each.said.reason.code for each in up.pods for key in each.pods}
+        problems = {f"{kind} {'/'.join(key)}": said for (kind, key), said in plans.problems.items()}
+        return PlansLine(
+            up=_plan_actions(up),
+            down=_plan_actions(down),
+            nodes=self._new("nodes", {each.node: each for each in down.nodes}),
+            pods=self._new("pods", codes),
+            alike=self._new("alike", {"/".join(each.pods[0]): _counted(each) for each in up.pods}),
+            buffers=self._new("buffers", {"/".join(each.key): without_current_time(each, now) for each in up.buffers}),
+            notes=self._new("notes", up.notes),
+            problems=self._new("problems", problems),
+        )
+
+    def _new(self, kind: str, told: EntriesByName) -> EntriesByName:
+        before, self._told[kind] = self._told.get(kind, {}), told
+        return changed_entries(before, told)
+
+
+def changed_entries(before: EntriesByName, told: EntriesByName) -> EntriesByName:
+    """Who is told something else than before, with reasons by their codes; None for who is told nothing any more."""
+    new = {about: _by_code(each) for about, each in told.items() if before.get(about) != each}
+    return new | {about: None for about in before if about not in told}
+
+
+def _plan_actions(plan: msgspec.Struct) -> EntriesByName:
+    """All of a plan but what stands apart."""
+    return {name: _by_code(getattr(plan, name)) for name in plan.__struct_fields__ if name not in _APART}
+
+
+def _counted(verdict: PendingPodsDecision) -> EntriesByName:
+    """Who they are is told one by one."""
+    return {**_by_code(replace(verdict, pods=())), "pods": len(verdict.pods)}
+
+
+def without_current_time(verdict: BufferDecision, now: float) -> BufferDecision:
+    """A Buffer that has all its room has it at this moment, which would make its verdict a new one in each pass."""
+    return replace(verdict, full_at=None) if verdict.full_at == now else verdict
+
+
+def _by_code(value: Any) -> Any:
+    match value:
+        case DetailedReason(reason=reason, details=details):
+            return [reason.code, details]
+        case Reason():
+            return value.code
+        case msgspec.Struct():
+            # Its kind, because actions of several kinds stand in one list.
+            fields = {name: _by_code(getattr(value, name)) for name in value.__struct_fields__}
+            kind = type(value)
+            return {"kind": _RECORDED_KINDS.get(kind, kind.__name__), **fields}
+        case tuple() | list():
+            return [_by_code(each) for each in value]
+        case Mapping():
+            return {name: _by_code(each) for name, each in value.items()}
+        case _:
+            return value

@@ -1,0 +1,316 @@
+"""The recording of a recommender: every step of its passes with its input, and what was decided.
+
+A step that decides something is followed by a line of kind `decided`. Replaying the steps must give the same lines.
+A snapshot of the cluster is written as the changes since the snapshot before: `SnapshotRecorder` turns snapshots into
+lines, `SnapshotReplayer` turns the lines into the same snapshots.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from trellis.api.feature_gates import FeatureGates
+from trellis.api.kinds.hvpa import Hvpa
+from trellis.api.kinds.vpa import VerticalPodAutoscaler
+from trellis.api.kube.observed_pods import ObservedPod
+from trellis.api.kube.observed_workloads import ObservedCronJob, ObservedReplicationController, ObservedWorkload
+from trellis.base.json_lines import decode_payload, encode_payload
+from trellis.core.cluster.oom_kills import OomKill
+from trellis.core.cluster.owners import ScaleInfo, TargetRef
+from trellis.core.cluster.store import BY_NAMESPACE, ObjectKey, ObjectStore, Snapshot, index_by_namespace
+from trellis.core.recommend.engine import PendingHistory, RecommenderScope
+from trellis.core.recommend.publish.hvpa_totals import HvpaTotals
+from trellis.core.recommend.recommendation_pass import PassResult
+from trellis.core.recommend.settings import DefaultSettings, PipelineSettings
+from trellis.core.recommend.state.snapshot import PodOomKill, RecommenderSnapshot, SnapshotChanges
+from trellis.core.recording.format import apply_changes, diff_objects
+from trellis.core.recording.usage_rows import UsageRowLine
+from trellis.core.usage.columns import FloatColumn, RowKey
+from trellis.core.usage.samples import Samples
+from trellis.core.usage.settings import UsageSettings
+
+SETUP: Final = "setup"
+HOSTS: Final = "hosts"
+SEEN: Final = "seen"
+VPAS: Final = "vpas"
+RESTORE: Final = "restore"
+PODS: Final = "pods"
+USAGE: Final = "usage"
+COLLECT: Final = "collect"
+RECOMMEND: Final = "recommend"
+PUBLISH: Final = "publish"
+TOTALS: Final = "totals"
+DUE: Final = "due"
+SAVE: Final = "save"
+DECIDED: Final = "decided"
+
+# What stands in the place of a reason for a recommender that is installed apart, and so cannot be replayed.
+INSTALLED: Final = "installed"
+
+
+class RecommenderSetup(msgspec.Struct, frozen=True):
+    """What a recommender starts with; the presets are by recommender and parameter."""
+
+    usage: UsageSettings
+    pipeline: PipelineSettings
+    default: DefaultSettings
+    gates: FeatureGates
+    names: tuple[str, ...]
+    presets: dict[str, dict[str, str]] = {}
+
+
+class HostedRecommendersLine(msgspec.Struct, frozen=True):
+    """Names that are not answered to by what comes with Trellis, with the reason, or `INSTALLED`."""
+
+    others: dict[str, str]
+
+
+class VpasLine(msgspec.Struct, frozen=True):
+    """VPAs are taken in."""
+
+    recommenders: tuple[str, ...]
+    namespace: str
+    ignored: tuple[str, ...]
+    all_of_them: bool
+    can_boost: bool
+    totals: bool = False
+
+    @property
+    def scope(self) -> RecommenderScope:
+        """Whom it serves."""
+        return RecommenderScope(frozenset(self.recommenders), self.namespace, frozenset(self.ignored), self.totals)
+
+
+class PodsLine(msgspec.Struct, frozen=True):
+    """Pods are taken in. Without `scales` they are those of the line before."""
+
+    now: float
+    fetching: tuple[ObjectKey, ...]
+    without: tuple[ObjectKey, ...]
+    problem: str
+    scales: tuple[tuple[TargetRef, ScaleInfo], ...] | None
+
+    @property
+    def waiting(self) -> PendingHistory:
+        """Who waits for its history."""
+        return PendingHistory(frozenset(self.fetching), frozenset(self.without), self.problem)
+
+
+class RestoreLine(msgspec.Struct, frozen=True):
+    """History is taken in."""
+
+    now: float
+    stored: bool
+    rows: tuple[UsageRowLine, ...]
+
+
+class UsageLine(msgspec.Struct, frozen=True):
+    """Usage is taken in, and the kills of what was seen."""
+
+    now: float
+    namespaces: list[str]
+    pods: list[str]
+    containers: list[str]
+    times: FloatColumn
+    cpu: FloatColumn
+    memory: FloatColumn
+
+    @classmethod
+    def of(cls, samples: Samples, now: float) -> UsageLine:
+        """To be written."""
+        columns = (samples.times, samples.cpu, samples.memory)
+        return cls(now, samples.namespaces, samples.pods, samples.containers, *columns)
+
+    def samples(self) -> Samples:
+        """As they were."""
+        return Samples(self.namespaces, self.pods, self.containers, self.times, self.cpu, self.memory)
+
+
+class TimeLine(msgspec.Struct, frozen=True):
+    """A step that is told nothing but the time."""
+
+    now: float
+
+
+class PublishLine(msgspec.Struct, frozen=True):
+    """Which of the statuses were written, by their place among those that were decided, and the version of each."""
+
+    now: float
+    written: tuple[tuple[int, str], ...]
+
+
+class DueLine(msgspec.Struct, frozen=True):
+    """So many checkpoints may be written."""
+
+    now: float
+    limit: int
+
+
+class SaveLine(msgspec.Struct, frozen=True):
+    """Checkpoints were written."""
+
+    now: float
+    keys: tuple[RowKey, ...]
+
+
+class DecidedStatus(msgspec.Struct, frozen=True):
+    """A status that is to be written, and why."""
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    status: dict[str, Any]
+    first: bool
+    reasons: tuple[str, ...]
+
+
+class DecidedTotals(msgspec.Struct, frozen=True):
+    """What an Hvpa is to know of its workload."""
+
+    namespace: str
+    name: str
+    cpu: str | None
+    memory: str | None
+
+
+def list_decided_statuses(result: PassResult) -> list[DecidedStatus]:
+    """What is to be compared of a pass."""
+    return [
+        DecidedStatus(
+            write.namespace,
+            write.name,
+            write.uid,
+            write.resource_version,
+            write.status,
+            write.first,
+            tuple(reason.code for reason in write.reasons),
+        )
+        for write in result.writes
+    ]
+
+
+def list_decided_totals(totals: Sequence[HvpaTotals]) -> list[DecidedTotals]:
+    """What is to be compared of totals."""
+    return [
+        DecidedTotals(each.hvpa.metadata.namespace, each.hvpa.metadata.name, each.cpu, each.memory) for each in totals
+    ]
+
+
+def build_pods_line(
+    now: float,
+    waiting: PendingHistory,
+    scales: Mapping[TargetRef, ScaleInfo],
+    known: Mapping[TargetRef, ScaleInfo] | None,
+) -> PodsLine:
+    """To be written, without the answers of scales if they are those that are known."""
+    told = None if scales == known else tuple(scales.items())
+    return PodsLine(now, tuple(sorted(waiting.fetching)), tuple(sorted(waiting.without)), waiting.problem, told)
+
+
+_VPA: Final = "VerticalPodAutoscaler"
+_POD: Final = "Pod"
+_HVPA: Final = "Hvpa"
+_WORKLOADS: Final[Mapping[str, type[Any]]] = {
+    "Deployment": ObservedWorkload,
+    "ReplicaSet": ObservedWorkload,
+    "StatefulSet": ObservedWorkload,
+    "DaemonSet": ObservedWorkload,
+    "Job": ObservedWorkload,
+    "CronJob": ObservedCronJob,
+    "ReplicationController": ObservedReplicationController,
+}
+_KINDS: Final[Mapping[str, type[Any]]] = {_VPA: VerticalPodAutoscaler, _POD: ObservedPod, _HVPA: Hvpa, **_WORKLOADS}
+
+
+class KindChangesLine(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What became of one kind."""
+
+    gone: tuple[ObjectKey, ...] = ()
+    put: tuple[msgspec.Raw, ...] = ()
+
+
+class KillLine(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One container killed for its memory; without bytes where nobody knows them."""
+
+    namespace: str
+    pod: str
+    uid: str
+    container: str
+    time: float
+    memory: float | None = None
+    shown: ObservedPod | None = None
+    old_limit: bool = False
+
+    @classmethod
+    def of(cls, kill: PodOomKill) -> KillLine:
+        """To be written."""
+        what = kill.what
+        memory = None if math.isnan(what.memory) else what.memory
+        return cls(what.namespace, what.pod, what.uid, what.container, what.time, memory, kill.pod, what.old_limit)
+
+    def kill(self) -> PodOomKill:
+        """As it was."""
+        memory = math.nan if self.memory is None else self.memory
+        what = OomKill(self.namespace, self.pod, self.uid, self.container, self.time, memory, self.old_limit)
+        return PodOomKill(what, self.shown)
+
+
+class SnapshotLine(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What became of each kind since the line before, and the news."""
+
+    objects: dict[str, KindChangesLine] = {}
+    vpas: tuple[ObjectKey, ...] = ()
+    namespaces: tuple[str, ...] = ()
+    kills: tuple[KillLine, ...] = ()
+
+
+class SnapshotRecorder:
+    """Remembers what was written last."""
+
+    def __init__(self) -> None:
+        self._written: dict[str, Mapping[ObjectKey, Any]] = {}
+
+    def line(self, seen: RecommenderSnapshot) -> SnapshotLine:
+        """What is to be written of this; nothing is written twice."""
+        kinds: dict[str, Snapshot[Any]] = {_VPA: seen.vpas, _POD: seen.pods, _HVPA: seen.hvpas, **seen.workloads}
+        steps = {kind: diff_objects(self._written.get(kind, {}), snapshot.objects) for kind, snapshot in kinds.items()}
+        self._written = {kind: snapshot.objects for kind, snapshot in kinds.items()}
+        news = seen.news
+        return SnapshotLine(
+            {
+                kind: KindChangesLine(each.gone, tuple(msgspec.Raw(encode_payload(found)) for found in each.put))
+                for kind, each in steps.items()
+                if each
+            },
+            tuple(sorted(news.vpas)),
+            tuple(sorted(news.namespaces)),
+            tuple(map(KillLine.of, news.kills)),
+        )
+
+
+class SnapshotReplayer:
+    """The cluster as it was seen."""
+
+    def __init__(self) -> None:
+        self._stores: dict[str, ObjectStore[Any]] = {
+            kind: ObjectStore({BY_NAMESPACE: index_by_namespace}) for kind in _KINDS
+        }
+
+    def look(self, line: SnapshotLine) -> RecommenderSnapshot:
+        """What was seen when this line was written; raises `InvalidRecording`."""
+        for kind, each in line.objects.items():
+            apply_changes(self._stores[kind], each.gone, (decode_payload(found, _KINDS[kind]) for found in each.put))
+        return RecommenderSnapshot(
+            vpas=self._stores[_VPA].snapshot(),
+            pods=self._stores[_POD].snapshot(),
+            hvpas=self._stores[_HVPA].snapshot(),
+            workloads={kind: self._stores[kind].snapshot() for kind in _WORKLOADS},
+            news=SnapshotChanges(
+                frozenset(line.vpas), frozenset(line.namespaces), tuple(each.kill() for each in line.kills)
+            ),
+        )

@@ -1,0 +1,156 @@
+"""The progress of a survey, so that an interrupted survey can continue: the rows of each namespace that was read.
+
+A file that was written with other settings is refused: half of a survey at one resolution and half at another cannot
+be compared.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from trellis.base.errors import InvalidRecording
+from trellis.base.json_lines import (
+    FORMAT_VERSION,
+    HEADER,
+    RecordingHeader,
+    decode_payload,
+    encode_line,
+    read_header,
+    read_lines,
+)
+from trellis.core.advice.survey.model import ResourceAmount, WorkloadUsage
+from trellis.core.advice.survey.usage import SurveyedUsage
+from trellis.core.recording.usage_rows import UsageRowLine
+
+SURVEY: Final = "survey"
+_BEGIN: Final = "begin"
+_NAMESPACE: Final = "namespace"
+
+
+class _SurveyStartLine(msgspec.Struct, frozen=True):
+    time: float
+
+
+class _SurveyedUsageLine(msgspec.Struct, frozen=True):
+    row: UsageRowLine
+    highest: tuple[float | None, float | None]
+    kills: int
+    last_kill: float | None
+
+    @classmethod
+    def of(cls, used: SurveyedUsage) -> _SurveyedUsageLine:
+        highest = (_number(used.highest.cpu), _number(used.highest.memory))
+        return cls(UsageRowLine.of(used.row), highest, used.kills, _number(used.last_kill))
+
+    def used(self) -> SurveyedUsage:
+        return SurveyedUsage(
+            self.row.saved(), ResourceAmount(*map(_nan, self.highest)), self.kills, _nan(self.last_kill)
+        )
+
+
+class _WorkloadUsageLine(msgspec.Struct, frozen=True):
+    """Whole millicores and bytes, and -1 where nobody measured."""
+
+    start: float
+    step: float
+    pods: tuple[int, ...]
+    cpu: tuple[int, ...]
+    memory: tuple[int, ...]
+
+    @classmethod
+    def of(cls, totals: WorkloadUsage) -> _WorkloadUsageLine:
+        cpu, memory = (
+            tuple(np.where(np.isnan(each), -1, np.rint(each)).astype(np.int64).tolist())
+            for each in (totals.cpu, totals.memory)
+        )
+        return cls(totals.start, totals.step, tuple(totals.pods.tolist()), cpu, memory)
+
+    def totals(self) -> WorkloadUsage:
+        cpu, memory = (np.array(each, dtype=np.float64) for each in (self.cpu, self.memory))
+        pods = np.array(self.pods, dtype=np.int64)
+        return WorkloadUsage(
+            self.start, self.step, pods, np.where(cpu < 0, np.nan, cpu), np.where(memory < 0, np.nan, memory)
+        )
+
+
+class _NamespaceLine(msgspec.Struct, frozen=True):
+    namespace: str
+    rows: tuple[_SurveyedUsageLine, ...]
+    samples: int
+    series: int
+    totals: dict[str, _WorkloadUsageLine] = {}
+
+
+class SavedNamespace(msgspec.Struct, frozen=True):
+    """A namespace of which all was read: its rows, and how many samples of how many series they took.
+
+    `totals` are by the keys of workloads.
+    """
+
+    namespace: str
+    rows: tuple[SurveyedUsage, ...]
+    samples: int = 0
+    series: int = 0
+    totals: Mapping[str, WorkloadUsage] = {}
+
+
+class SavedSurvey(msgspec.Struct, frozen=True):
+    """A survey as far as it has come; `time` is when it began, and what it is a survey of."""
+
+    time: float
+    namespaces: Mapping[str, SavedNamespace]
+
+
+def encode_survey_start(time: float, figures: Mapping[str, str], release: str) -> bytes:
+    """How a file begins: the figures by which usage is read and counted."""
+    return encode_line(HEADER, RecordingHeader(FORMAT_VERSION, SURVEY, release, figures)) + encode_line(
+        _BEGIN, _SurveyStartLine(time)
+    )
+
+
+def encode_namespace(found: SavedNamespace) -> bytes:
+    """What is written when all of a namespace was read."""
+    rows = tuple(map(_SurveyedUsageLine.of, found.rows))
+    totals = {key: _WorkloadUsageLine.of(each) for key, each in found.totals.items()}
+    return encode_line(_NAMESPACE, _NamespaceLine(found.namespace, rows, found.samples, found.series, totals))
+
+
+def read_saved_survey(lines: bytes | Iterable[bytes], figures: Mapping[str, str]) -> SavedSurvey:
+    """What a file has of a survey by the same figures; raises `InvalidRecording`."""
+    time = math.nan
+    found: dict[str, SavedNamespace] = {}
+    for kind, data in read_lines(lines):
+        if kind == HEADER:
+            _refuse(read_header(kind, data), figures)
+        elif kind == _BEGIN:
+            time = decode_payload(data, _SurveyStartLine).time
+        elif kind == _NAMESPACE:
+            line = decode_payload(data, _NamespaceLine)
+            rows = tuple(each.used() for each in line.rows)
+            totals = {key: each.totals() for key, each in line.totals.items()}
+            found[line.namespace] = SavedNamespace(line.namespace, rows, line.samples, line.series, totals)
+    if math.isnan(time):
+        raise InvalidRecording("", "does not say when the survey began: whoever wrote it was stopped")
+    return SavedSurvey(time, found)
+
+
+def _refuse(header: RecordingHeader, figures: Mapping[str, str]) -> None:
+    if header.component != SURVEY:
+        raise InvalidRecording(header.component, "wrote this, and only a survey can be gone on with")
+    for name in sorted(header.settings.keys() | figures.keys()):
+        before, now = header.settings.get(name, ""), figures.get(name, "")
+        if before != now:
+            raise InvalidRecording(before, f"was the {name} of this survey, and now it is {now!r}: begin a new one")
+
+
+def _number(value: float) -> float | None:
+    return None if math.isnan(value) else value
+
+
+def _nan(value: float | None) -> float:
+    return math.nan if value is None else value

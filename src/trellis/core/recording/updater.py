@@ -1,0 +1,267 @@
+"""Lines of a recording of the updater: all inputs of its state, in order, and all decisions.
+
+The inputs are the calls of `WorkloadCache` and `UpdateMemory`; the same calls in the same order lead to the same
+decisions. Reasons are given by their codes: another wording is no other decision. Decisions are in the order of the
+plans, and nothing is in an order that only one process has.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from trellis.api.kube.meta import KubeObject
+from trellis.api.kube.nodes import Node
+from trellis.api.kube.pods import Pod
+from trellis.api.kube.policies import LimitRange
+from trellis.api.kube.scaling import HorizontalPodAutoscaler
+from trellis.api.kube.slices import NOTHING, Labels
+from trellis.api.kube.workloads import (
+    CronJob,
+    DaemonSet,
+    Deployment,
+    Job,
+    ReplicaSet,
+    ReplicationController,
+    StatefulSet,
+)
+from trellis.core.cluster.owners import ScaleInfo, TargetRef
+from trellis.core.cluster.store import ObjectKey
+from trellis.core.resize.planner import PlanResult
+from trellis.core.resize.pod_decisions import Action, PodDecision
+from trellis.core.resize.settings import UpdateSettings
+from trellis.core.resize.state.attempts import ActionResult
+from trellis.core.resize.state.ownership import WorkloadKey
+from trellis.core.sizing.governors import Governor
+
+
+class RecordedPodDecision(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A verdict."""
+
+    pod: str
+    uid: str
+    way: str
+    reason: str
+    need: str = ""
+    difference: float = 0.0
+    details: str = ""
+    warnings: tuple[str, ...] = ()
+    look: float | None = None
+
+    @classmethod
+    def of(cls, verdict: PodDecision) -> RecordedPodDecision:
+        """The same, by its codes."""
+        pod, need = verdict.pod, verdict.need
+        return cls(
+            pod.name,
+            pod.uid,
+            verdict.way.value,
+            verdict.reason.code,
+            need.reason.code if need is not None else "",
+            need.difference if need is not None else 0.0,
+            verdict.details,
+            tuple(each.code for each in verdict.warnings),
+            verdict.look,
+        )
+
+
+class RecordedUpdatePlan(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A plan, or the kind of error that came instead of it."""
+
+    workload: WorkloadKey
+    verdicts: tuple[RecordedPodDecision, ...] = ()
+    actions: tuple[Action, ...] = ()
+    look: float | None = None
+    error: str = ""
+
+    @classmethod
+    def of(cls, planned: PlanResult) -> RecordedUpdatePlan:
+        """What was decided about a workload."""
+        made, error = planned.plan, planned.error
+        return cls(
+            planned.gathered.workload,
+            tuple(map(RecordedPodDecision.of, made.verdicts)),
+            made.actions,
+            made.next_look,
+            type(error).__name__ if error is not None else "",
+        )
+
+
+class UpdatesDecided(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The last plans, as they are carried out; `sized` is what `Memory.settled` was told."""
+
+    sized: bool
+    plans: tuple[RecordedUpdatePlan, ...]
+
+    @classmethod
+    def of(cls, plans: Iterable[PlanResult], *, sized: bool) -> UpdatesDecided:
+        """What was decided about several workloads."""
+        return cls(sized, tuple(map(RecordedUpdatePlan.of, plans)))
+
+
+WORKLOAD_KINDS: Final[Mapping[str, type[KubeObject]]] = {
+    each.__name__: each
+    for each in (CronJob, DaemonSet, Deployment, Job, ReplicaSet, ReplicationController, StatefulSet)
+}
+
+
+class _UpdaterLine(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The base of what a line says."""
+
+
+class UpdaterStarted(_UpdaterLine, frozen=True):
+    """By which figures; `rooms` is whether it is known what is taken on nodes."""
+
+    settings: UpdateSettings
+    rooms: bool
+
+
+class PutGovernor(_UpdaterLine, frozen=True):
+    """An object as it was compiled; without a governor it sizes no pods. JSON has no NaN, which is `undated`."""
+
+    kind: str
+    key: ObjectKey
+    governor: Governor | None = None
+    annotations: Labels = NOTHING
+    undated: bool = False
+
+    @classmethod
+    def of(cls, kind: str, key: ObjectKey, governor: Governor | None, annotations: Labels) -> PutGovernor:
+        """What is told of an object."""
+        if governor is None or not math.isnan(governor.claim.created):
+            return cls(kind, key, governor, annotations)
+        return cls(kind, key, _created(governor, 0.0), annotations, undated=True)
+
+    @property
+    def compiled(self) -> Governor | None:
+        """The governor that was told of."""
+        return _created(self.governor, math.nan) if self.governor is not None and self.undated else self.governor
+
+
+class PutPod(_UpdaterLine, frozen=True):
+    """A pod; `old` is told only of one that is gone, because it may be newer than what was last put."""
+
+    key: ObjectKey
+    new: Pod | None = None
+    old: Pod | None = None
+
+
+class PutWorkload(_UpdaterLine, frozen=True):
+    """A controller, as JSON of an object of its kind or null; `old` as that of a pod."""
+
+    kind: str
+    key: ObjectKey
+    new: msgspec.Raw
+    old: msgspec.Raw
+
+
+class PutLimits(_UpdaterLine, frozen=True):
+    """All LimitRanges of a namespace."""
+
+    namespace: str
+    ranges: tuple[LimitRange, ...] = ()
+
+
+class PutNode(_UpdaterLine, frozen=True):
+    """A node."""
+
+    name: str
+    node: Node | None = None
+
+
+class PutNamespace(_UpdaterLine, frozen=True):
+    """What is written on a namespace."""
+
+    name: str
+    annotations: Labels = NOTHING
+
+
+class PutHpa(_UpdaterLine, frozen=True):
+    """An HPA; `old` as that of a pod."""
+
+    key: ObjectKey
+    new: HorizontalPodAutoscaler | None = None
+    old: HorizontalPodAutoscaler | None = None
+
+
+class PutFreeze(_UpdaterLine, frozen=True):
+    """The ConfigMap that freezes the cluster."""
+
+    data: Mapping[str, str] | None = None
+
+
+class PutScales(_UpdaterLine, frozen=True):
+    """All answers of scales."""
+
+    answers: tuple[tuple[TargetRef, ScaleInfo], ...] = ()
+
+
+class PodEvicted(_UpdaterLine, frozen=True):
+    """A pod was evicted, or perhaps; then `until` says when its end will have been seen."""
+
+    uid: str
+    until: float | None = None
+
+
+class PodWritten(_UpdaterLine, frozen=True):
+    """A pod was changed, and has this version since."""
+
+    uid: str
+    resource_version: str
+
+
+class UpdatesPlanned(_UpdaterLine, frozen=True):
+    """Plans are made for these, at that time."""
+
+    workloads: tuple[WorkloadKey, ...]
+    now: float
+
+
+class HeadroomCounted(_UpdaterLine, frozen=True):
+    """Some of the pods that had changed were counted on their nodes."""
+
+
+class ActionEnded(_UpdaterLine, frozen=True):
+    """An action is over, or was not tried."""
+
+    action: Action
+    now: float
+    done: bool
+
+
+class PlanExecuted(_UpdaterLine, frozen=True):
+    """A plan has been carried out."""
+
+    workload: WorkloadKey
+    outcomes: tuple[ActionResult, ...]
+    now: float
+
+
+# What each line is called.
+LINE_TYPES: Final[Mapping[str, type[Any]]] = {
+    "began": UpdaterStarted,
+    "governor": PutGovernor,
+    "pod": PutPod,
+    "workload": PutWorkload,
+    "limits": PutLimits,
+    "node": PutNode,
+    "namespace": PutNamespace,
+    "hpa": PutHpa,
+    "switch": PutFreeze,
+    "scales": PutScales,
+    "evicted": PodEvicted,
+    "written": PodWritten,
+    "looked": UpdatesPlanned,
+    "counted": HeadroomCounted,
+    "ended": ActionEnded,
+    "carried": PlanExecuted,
+    "decided": UpdatesDecided,
+}
+LINE_NAMES: Final[Mapping[type[Any], str]] = {kind: name for name, kind in LINE_TYPES.items()}
+
+
+def _created(governor: Governor, at: float) -> Governor:
+    return msgspec.structs.replace(governor, claim=msgspec.structs.replace(governor.claim, created=at))

@@ -1,0 +1,1 @@
+"""In-place resizes: their status on a pod, the change that could be written, and the table of what to do."""

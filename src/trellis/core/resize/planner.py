@@ -1,0 +1,109 @@
+"""Makes plans for many workloads: builds the view of each and calls `plan`.
+
+It works on frozen values, and may run in a thread of its own. A workload whose plan fails is left alone, and the plans
+of the others are made all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from trellis.api.kube.nodes import Node
+from trellis.api.kube.pods import Pod
+from trellis.core.cluster.store import ObjectKey
+from trellis.core.recommend.amounts import ResourceAmounts
+from trellis.core.resize.hourly_budget import HourlyLedger
+from trellis.core.resize.plan import UpdatePlan, plan_updates
+from trellis.core.resize.settings import UpdateSettings
+from trellis.core.resize.state.attempts import WorkloadAttempts
+from trellis.core.resize.state.headroom import NodeHeadroom
+from trellis.core.resize.state.ownership import WorkloadKey
+from trellis.core.resize.state.workload_cache import WorkloadSnapshot
+from trellis.core.resize.view import PodView, WorkloadView
+
+
+class PlanningBatch(msgspec.Struct, frozen=True):
+    """Workloads to plan for, each with what is remembered of it, and what has changed since the last batch.
+
+    Of those that are `unknown` nothing can be told: nobody governs them, or nobody knows their pods.
+    """
+
+    gathered: Sequence[tuple[WorkloadSnapshot, WorkloadAttempts]]
+    nodes: Mapping[str, ResourceAmounts]
+    changed_nodes: Mapping[str, Node | None]
+    changed_pods: Mapping[ObjectKey, Pod | None]
+    ledger: HourlyLedger
+    now: float
+    unknown: tuple[WorkloadKey, ...] = ()
+
+
+class PlanResult(msgspec.Struct, frozen=True):
+    """The plan for one workload, or the error that came instead of it.
+
+    `without_room` says that it might be another plan if there were more room on nodes.
+    """
+
+    gathered: WorkloadSnapshot
+    plan: UpdatePlan
+    error: Exception | None = None
+    without_room: bool = False
+
+
+class UpdatePlanner:
+    """Makes plans. Of pods that have not changed what was read of them is kept."""
+
+    def __init__(self, settings: UpdateSettings, rooms: NodeHeadroom | None) -> None:
+        self._settings = settings
+        self._rooms = rooms
+        self._views: dict[str, PodView] = {}
+        self._without_room = False
+
+    def plan_all(self, batch: PlanningBatch) -> list[PlanResult]:
+        """One plan for each, in the order given."""
+        if self._rooms is not None:
+            self._rooms.update(batch.changed_nodes, batch.changed_pods)
+        return [self._planned(gathered, attempts, batch) for gathered, attempts in batch.gathered]
+
+    def forget(self, pods: Iterable[Pod]) -> None:
+        """Keep nothing of other pods than these."""
+        living = {pod.metadata.uid for pod in pods}
+        self._views = {uid: view for uid, view in self._views.items() if uid in living}
+
+    def count_rooms(self) -> bool:
+        """Count some of the pods that have changed, for those who ask later; whether any are left."""
+        return self._rooms is not None and self._rooms.count()
+
+    def _planned(self, gathered: WorkloadSnapshot, attempts: WorkloadAttempts, batch: PlanningBatch) -> PlanResult:
+        self._without_room = False
+        try:
+            view = WorkloadView(
+                governor=gathered.governor,
+                pods=tuple(map(self._view, gathered.pods)),
+                configured=gathered.configured,
+                limits=gathered.limits,
+                attempts=attempts,
+                frozen=gathered.frozen,
+                hpa=gathered.hpa,
+                left=batch.ledger.left(gathered.workload[0]),
+                nodes=batch.nodes,
+                fits=self._fits if self._rooms is not None else None,
+                missed=gathered.missed,
+            )
+            made = plan_updates(view, batch.now, self._settings)
+        except Exception as error:  # noqa: BLE001 - an error of ours must not keep others from their plans
+            return PlanResult(gathered, UpdatePlan((), ()), error)
+        batch.ledger.spend(made)
+        return PlanResult(gathered, made, without_room=self._without_room)
+
+    def _fits(self, pod: Pod, wanted: Mapping[str, ResourceAmounts]) -> bool | None:
+        found = self._rooms.fits(pod, wanted) if self._rooms is not None else None
+        self._without_room |= found is False
+        return found
+
+    def _view(self, pod: Pod) -> PodView:
+        known = self._views.get(pod.metadata.uid)
+        if known is None or known.pod is not pod:
+            known = self._views[pod.metadata.uid] = PodView.of(pod)
+        return known

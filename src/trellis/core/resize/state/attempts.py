@@ -1,0 +1,176 @@
+"""Results of earlier attempts on the pods of a workload, and what follows from them for the next attempt.
+
+Attempts on a pod are kept by its uid, so that a pod of the same name starts afresh. Evictions are kept by controller
+too, because the pod itself is gone (`eviction_loops`).
+
+The API server answers alike when the tests of a patch fail and when it will never take the patch. So the first such
+answer counts as a lost race, and only the second for the same requests as a refusal.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from trellis.base.reasons import Reason
+from trellis.core.cluster.json_patches import PatchOp
+from trellis.core.cluster.write_results import WriteResult
+from trellis.core.recommend.amounts import ResourceAmounts
+from trellis.core.resize.pod_decisions import Action, ControllerKey, EvictPod, ResizePod, UnmarkPod
+from trellis.core.resize.settings import UpdateSettings, backoff
+from trellis.core.resize.state.eviction_loops import ContainerRequests, EvictionRecord, record_eviction
+
+BACKING_OFF = Reason("BackingOff", "The last attempt failed, and it is too early for another.")
+
+_NOBODY: Final[ContainerRequests] = {}
+_NO_NODE: Final[ResourceAmounts] = {}
+
+# After these a resize is decided upon anew, with another result, so that there is nothing to wait for.
+_DECIDED_ANEW: Final = (WriteResult.INFEASIBLE, WriteResult.INVALID)
+
+
+class ActionResult(msgspec.Struct, frozen=True):
+    """An action and what became of it; `retry_after` is what the server asks for, in seconds, `why` its own words."""
+
+    action: Action
+    told: WriteResult
+    retry_after: float | None = None
+    why: str = ""
+
+
+class PodAttempts(msgspec.Struct, frozen=True):
+    """What is remembered of a pod: how often in a row it failed, when it may be tried again, and what was refused.
+
+    `resized_at` and `written_at` are when it last was resized, and changed in any way; `written` is that last change,
+    and `asked` the requests it should show. An eviction changes a pod too, and is written as nothing.
+    """
+
+    failures: int = 0
+    not_before: float = -math.inf
+    resized_at: float | None = None
+    written_at: float = -math.inf
+    written: tuple[PatchOp, ...] = ()
+    asked: ContainerRequests = _NOBODY
+    doubted: ContainerRequests = _NOBODY
+    refused: ContainerRequests = _NOBODY
+    node: ResourceAmounts = _NO_NODE
+    why: str = ""
+
+    def is_fresh(self, now: float, settings: UpdateSettings) -> bool:
+        """Whether what was written last may not be seen yet."""
+        return now < self.written_at + settings.catch_up
+
+    def is_unseen(self, requests: ContainerRequests, now: float, settings: UpdateSettings) -> bool:
+        """Whether a pod that shows these requests in its spec does not show yet what it was resized to."""
+        return self.is_fresh(now, settings) and any(
+            requests.get(name, _NO_NODE).get(resource) != amount
+            for name, amounts in self.asked.items()
+            for resource, amount in amounts.items()
+        )
+
+    def was_evicted(self, now: float, settings: UpdateSettings) -> bool:
+        """Whether the pod is going, although it may not be seen yet."""
+        return not self.written and self.is_fresh(now, settings)
+
+    def repeats(self, patch: Collection[PatchOp], now: float, settings: UpdateSettings) -> bool:
+        """Whether a patch would write once more what was written last."""
+        return self.is_fresh(now, settings) and all(op in self.written for op in patch)
+
+    def is_refused(self, wanted: ContainerRequests, node: ResourceAmounts) -> bool:
+        """Whether a wish would be refused again: it is nowhere lower, and the node is what it was."""
+        if not self.refused or node != self.node:
+            return False
+        lower = (
+            amount < self.refused.get(name, {}).get(resource, 0)
+            for name, amounts in wanted.items()
+            for resource, amount in amounts.items()
+        )
+        return not any(lower)
+
+
+class WorkloadAttempts(msgspec.Struct, frozen=True):
+    """What is remembered of one workload.
+
+    `without_policy` is when a boost of a pod was first observed to have no policy, by uid.
+    """
+
+    pods: Mapping[str, PodAttempts] = {}
+    groups: Mapping[ControllerKey, tuple[EvictionRecord, ...]] = {}
+    without_policy: Mapping[str, float] = {}
+
+    def kept(self, pods: Collection[str], groups: Collection[ControllerKey]) -> WorkloadAttempts:
+        """The same without pods and controllers that are gone."""
+        return WorkloadAttempts(
+            {uid: each for uid, each in self.pods.items() if uid in pods},
+            {key: each for key, each in self.groups.items() if key in groups},
+            self.without_policy,
+        )
+
+    def observed_without_policy(self, pods: Iterable[str], now: float) -> WorkloadAttempts:
+        """The same when these and no other pods have a boost without a policy."""
+        since = {uid: self.without_policy.get(uid, now) for uid in pods}
+        return self if since == self.without_policy else msgspec.structs.replace(self, without_policy=since)
+
+
+def record_result(
+    attempts: WorkloadAttempts, outcome: ActionResult, now: float, settings: UpdateSettings
+) -> WorkloadAttempts:
+    """What is remembered after an action."""
+    action = outcome.action
+    if outcome.told is WriteResult.SKIPPED:
+        return attempts
+    if outcome.told is WriteResult.GONE:
+        rest = {uid: each for uid, each in attempts.pods.items() if uid != action.pod.uid}
+        return msgspec.structs.replace(attempts, pods=rest)
+    before = attempts.pods.get(action.pod.uid, PodAttempts())
+    pods = {**attempts.pods, action.pod.uid: _after(before, outcome, now, settings)}
+    if isinstance(action, EvictPod) and outcome.told is WriteResult.APPLIED:
+        again = record_eviction(attempts.groups.get(action.group, ()), action, now)
+        return msgspec.structs.replace(attempts, pods=pods, groups={**attempts.groups, action.group: again})
+    return msgspec.structs.replace(attempts, pods=pods)
+
+
+def _after(before: PodAttempts, outcome: ActionResult, now: float, settings: UpdateSettings) -> PodAttempts:
+    action, told = outcome.action, outcome.told
+    if told is WriteResult.APPLIED:
+        return _applied(before, action, now, settings)
+    if told is WriteResult.REFUSED:
+        pause = max(settings.budget_retry, outcome.retry_after or 0.0)
+        return msgspec.structs.replace(before, not_before=now + pause, why=outcome.why)
+    changed = msgspec.structs.replace(before, failures=before.failures + 1, why=outcome.why)
+    if isinstance(action, ResizePod) and not action.unboosts:
+        changed = _judged(changed, action, told)
+    return msgspec.structs.replace(changed, not_before=now + _pause(changed, outcome, settings))
+
+
+def _applied(before: PodAttempts, action: Action, now: float, settings: UpdateSettings) -> PodAttempts:
+    """A success makes everything before it forgotten, but for what is not seen yet."""
+    if isinstance(action, EvictPod):
+        return PodAttempts(written_at=now)
+    written = action.patch + (before.written if before.is_fresh(now, settings) else ())
+    if isinstance(action, UnmarkPod):
+        # A resize of the same pod may have failed at the same time, and keeps its pause.
+        return msgspec.structs.replace(before, written_at=now, written=written)
+    return PodAttempts(resized_at=now, written_at=now, written=written, asked=action.wanted)
+
+
+def _judged(before: PodAttempts, action: ResizePod, told: WriteResult) -> PodAttempts:
+    """Whether a resize was refused for what it asks."""
+    again = told is WriteResult.INVALID and before.doubted == action.wanted
+    if told is WriteResult.INFEASIBLE or again:
+        return msgspec.structs.replace(before, refused=action.wanted, node=action.node, doubted=_NOBODY)
+    return msgspec.structs.replace(before, doubted=action.wanted) if told is WriteResult.INVALID else before
+
+
+def _pause(attempt: PodAttempts, outcome: ActionResult, settings: UpdateSettings) -> float:
+    action, told = outcome.action, outcome.told
+    if isinstance(action, UnmarkPod) or (isinstance(action, ResizePod) and action.unboosts):
+        pause = backoff(attempt.failures, settings.unboost_retry, settings.longest_unboost_retry)
+    elif told is WriteResult.CONFLICT or (isinstance(action, ResizePod) and told in _DECIDED_ANEW):
+        return 0.0
+    else:
+        pause = backoff(attempt.failures, settings.retry, settings.longest_retry)
+    return max(pause, outcome.retry_after or 0.0)

@@ -1,0 +1,126 @@
+"""What the updater remembers of workloads from one plan to the next.
+
+Results of earlier attempts, disruptions within the hour, and workloads whose last plan had no actions: as long as
+nothing changes about those, another plan would be the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from trellis.core.boost.phases import lacks_policy
+from trellis.core.recommend.amounts import ResourceAmounts
+from trellis.core.resize.admission_lease import plans_evictions, withhold_evictions
+from trellis.core.resize.hourly_budget import HourlyDisruptions
+from trellis.core.resize.planner import PlanningBatch, PlanResult
+from trellis.core.resize.pod_decisions import Action
+from trellis.core.resize.settings import UpdateSettings
+from trellis.core.resize.state.attempts import ActionResult, WorkloadAttempts, record_result
+from trellis.core.resize.state.ownership import WorkloadKey
+from trellis.core.resize.state.workload_cache import WorkloadCache, WorkloadSnapshot
+
+_NOTHING: Final = WorkloadAttempts()
+
+
+class UpdateMemory:
+    """Of all workloads. One turn is a `batch`, plans for it, `settled`, `decided` for each, and `carried`."""
+
+    def __init__(self, gathering: WorkloadCache, settings: UpdateSettings) -> None:
+        self._gathering = gathering
+        self._settings = settings
+        self._hourly = HourlyDisruptions(settings)
+        self._attempts: dict[WorkloadKey, WorkloadAttempts] = {}
+        # Whose last plan had nothing to do, and what nodes offered then if that may have been why.
+        self._at_rest: dict[WorkloadKey, Mapping[str, ResourceAmounts] | None] = {}
+        self._nodes: Mapping[str, ResourceAmounts] = {}
+
+    def changed(self, workload: WorkloadKey) -> None:
+        """Something about a workload has changed, or it could not be looked at."""
+        self._at_rest.pop(workload, None)
+
+    def all_changed(self) -> None:
+        """Anything may have changed about anyone."""
+        self._at_rest.clear()
+
+    def restless(self, workloads: Iterable[WorkloadKey]) -> list[WorkloadKey]:
+        """Those of them for which another plan might not be the last one again."""
+        return [each for each in workloads if not self._rests(each)]
+
+    def batch(self, workloads: Iterable[WorkloadKey], now: float) -> PlanningBatch:
+        """What plans are made of for these. Whoever waits for what we wrote to be seen is left out."""
+        wanted = self._gathering.plannable(workloads)
+        found = {workload: self._gathering.gather(workload, now) for workload in wanted}
+        unknown = tuple(workload for workload, gathered in found.items() if gathered is None)
+        for workload in unknown:
+            self._attempts.pop(workload, None)
+            if workload in self._gathering.governed:
+                self._at_rest[workload] = None
+            else:
+                self._at_rest.pop(workload, None)
+        gathered = (each for each in found.values() if each is not None and not self._gathering.is_awaited(each))
+        known = [(each, self._remembered(each, now)) for each in gathered]
+        nodes, pods = self._gathering.take_changes()
+        self._nodes = self._gathering.nodes
+        return PlanningBatch(known, self._nodes, nodes, pods, self._hourly.ledger(now), now, unknown)
+
+    def settled(self, plans: Iterable[PlanResult], *, sized: bool) -> list[PlanResult]:
+        """Plans as they may be carried out: unless somebody would have new pods `sized`, nothing is evicted."""
+        return list(plans) if sized else [_without_evictions(each) for each in plans]
+
+    def decided(self, planned: PlanResult) -> None:
+        """Such a plan is carried out now, or the workload is at rest."""
+        if planned.error is not None:
+            return
+        if planned.plan.actions:
+            self._hourly.begin(planned.plan)
+        elif not planned.without_room:
+            needy = any(verdict.need is not None for verdict in planned.plan.verdicts)
+            self._at_rest[planned.gathered.workload] = self._nodes if needy else None
+
+    def ended(self, action: Action, now: float, *, done: bool) -> None:
+        """An action of a plan is over, or was not tried."""
+        self._hourly.end(action, now, done=done)
+
+    def carried(self, workload: WorkloadKey, outcomes: Iterable[ActionResult], now: float) -> None:
+        """A plan has been carried out."""
+        attempts = self._attempts.get(workload, _NOTHING)
+        for outcome in outcomes:
+            attempts = record_result(attempts, outcome, now, self._settings)
+        if attempts != _NOTHING:
+            self._attempts[workload] = attempts
+
+    def _remembered(self, gathered: WorkloadSnapshot, now: float) -> WorkloadAttempts:
+        attempts = self._attempts.get(gathered.workload)
+        without_policy = _boosted_without_policy(gathered)
+        if attempts is None and not without_policy:
+            return _NOTHING
+        kept = (attempts or _NOTHING).kept({pod.metadata.uid for pod in gathered.pods}, gathered.groups)
+        kept = kept.observed_without_policy(without_policy, now)
+        self._attempts[gathered.workload] = kept
+        return kept
+
+    def _rests(self, workload: WorkloadKey) -> bool:
+        """Whether another plan would be the last one again."""
+        if workload not in self._at_rest:
+            return False
+        nodes = self._at_rest[workload]
+        return nodes is None or nodes is self._gathering.nodes
+
+
+def _boosted_without_policy(gathered: WorkloadSnapshot) -> list[str]:
+    """The uids of pods with a boost that the object over them does not give any more."""
+    vpa = gathered.governor.vpa
+    return [
+        pod.metadata.uid
+        for pod in gathered.pods
+        if pod.metadata.annotations and lacks_policy(pod.metadata.annotations, vpa)
+    ]
+
+
+def _without_evictions(planned: PlanResult) -> PlanResult:
+    if not plans_evictions(planned.plan):
+        return planned
+    return msgspec.structs.replace(planned, plan=withhold_evictions(planned.plan))

@@ -1,0 +1,195 @@
+"""Indexes of ownership: the object that governs a workload, and the controllers and pods below it.
+
+Of several objects that name a workload as their target, the most senior governs it, in whatever order they came.
+Governors are compiled when an object changes; the indexes go by the workload that is their target.
+
+From a target the owner index leads down to its pods, and from a pod up to the targets that it may belong to, without a
+walk past pods of other owners.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator
+from typing import Any, Final, TypeAlias, TypeVar
+
+import msgspec
+
+from trellis.api.kube.meta import KubeObject, OwnerReference
+from trellis.api.kube.pods import Pod
+from trellis.api.kube.slices import NOTHING, Labels
+from trellis.core.cluster.owners import TargetRef
+from trellis.core.sizing.governors import Governor
+
+# Namespace, kind and name of a target or of any other controller. The version is not in it: people write any that the
+# kind ever had.
+WorkloadKey: TypeAlias = tuple[str, str, str]
+
+
+class AnnotatedGovernor(msgspec.Struct, frozen=True):
+    """A governor and the annotations of its object."""
+
+    governor: Governor
+    annotations: Labels = NOTHING
+
+
+class WorkloadGovernors:
+    """All workloads that something governs."""
+
+    def __init__(self) -> None:
+        # By kind, namespace and name of the object.
+        self._objects: dict[tuple[str, str, str], AnnotatedGovernor] = {}
+        self._by_target: dict[WorkloadKey, tuple[AnnotatedGovernor, ...]] = {}
+        self._by_namespace: dict[str, dict[WorkloadKey, None]] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_target)
+
+    def __contains__(self, workload: WorkloadKey) -> bool:
+        return workload in self._by_target
+
+    def workloads(self) -> tuple[WorkloadKey, ...]:
+        """All of them."""
+        return tuple(self._by_target)
+
+    def find(self, workload: WorkloadKey) -> AnnotatedGovernor | None:
+        """Who governs a workload."""
+        rivals = self._by_target.get(workload)
+        return rivals[0] if rivals else None
+
+    def in_namespace(self, namespace: str) -> Collection[WorkloadKey]:
+        """The governed workloads there."""
+        return tuple(self._by_namespace.get(namespace, ()))
+
+    def names(self) -> set[tuple[str, str]]:
+        """Name and namespace of each object."""
+        return {(name, namespace) for _, namespace, name in self._objects}
+
+    def counts(self) -> Counter[str]:
+        """How many objects there are of each kind."""
+        return Counter(kind for kind, _, _ in self._objects)
+
+    def scaled_targets(self) -> set[TargetRef]:
+        """Targets whose selector only their scale can tell."""
+        targets = (each[0].governor.claim.target for each in self._by_target.values())
+        return {target for target in targets if not target.is_well_known and target.name}
+
+    def targets(self) -> set[TargetRef]:
+        """All targets."""
+        return {each[0].governor.claim.target for each in self._by_target.values()}
+
+    def put(self, kind: str, namespace: str, name: str, governing: AnnotatedGovernor | None) -> tuple[WorkloadKey, ...]:
+        """An object is new, has changed or, without a governor, governs nothing; the answer is whom that concerns."""
+        old = self._objects.pop((kind, namespace, name), None)
+        if old is not None and governing is not None and self._takes_over(old, governing):
+            self._objects[kind, namespace, name] = governing
+            return (target_workload_key(governing),)
+        concerned: dict[WorkloadKey, None] = {}
+        if old is not None:
+            concerned[target_workload_key(old)] = None
+            self._leave(old)
+        if governing is not None:
+            self._objects[kind, namespace, name] = governing
+            workload = target_workload_key(governing)
+            rivals = (*self._by_target.get(workload, ()), governing)
+            # The first governs.
+            self._by_target[workload] = tuple(sorted(rivals, key=lambda each: each.governor.claim.seniority))
+            self._by_namespace.setdefault(namespace, {})[workload] = None
+            concerned[workload] = None
+        return tuple(concerned)
+
+    def _takes_over(self, old: AnnotatedGovernor, new: AnnotatedGovernor) -> bool:
+        """Whether one that is alone with its target only says something else now: that is nearly every change."""
+        workload = target_workload_key(old)
+        if new.governor.claim != old.governor.claim or len(self._by_target[workload]) > 1:
+            return False
+        self._by_target[workload] = (new,)
+        return True
+
+    def _leave(self, old: AnnotatedGovernor) -> None:
+        workload = target_workload_key(old)
+        rest = tuple(each for each in self._by_target[workload] if each is not old)
+        if rest:
+            self._by_target[workload] = rest
+            return
+        del self._by_target[workload]
+        there = self._by_namespace[workload[0]]
+        del there[workload]
+        if not there:
+            del self._by_namespace[workload[0]]
+
+
+def target_workload_key(governing: AnnotatedGovernor) -> WorkloadKey:
+    """What an object names as its target."""
+    target = governing.governor.claim.target
+    return target.namespace, target.kind, target.name
+
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+# A chain of controllers is never this long, unless it is a circle.
+_DEEPEST: Final = 10
+
+
+class OwnerIndex:
+    """All pods and workloads; `find` finds a workload of a kind that is watched."""
+
+    def __init__(self, find: Callable[[WorkloadKey], KubeObject | None]) -> None:
+        self._find = find
+        self._pods: dict[WorkloadKey, dict[str, Pod]] = {}
+        self._children: dict[WorkloadKey, dict[WorkloadKey, None]] = {}
+
+    def put_pod(self, name: str, old: Pod | None, new: Pod | None) -> None:
+        """A pod is new, has changed or is gone."""
+        if old is not None and old.metadata.controller is not None:
+            remove_member(self._pods, _controller(old), name)
+        if new is not None and new.metadata.controller is not None:
+            self._pods.setdefault(_controller(new), {})[name] = new
+
+    def put_workload(self, itself: WorkloadKey, old: KubeObject | None, new: KubeObject | None) -> None:
+        """A workload is new, has changed or is gone."""
+        if old is not None and old.metadata.controller is not None:
+            remove_member(self._children, _controller(old), itself)
+        if new is not None and new.metadata.controller is not None:
+            self._children.setdefault(_controller(new), {})[itself] = None
+
+    def pods_of(self, workload: WorkloadKey) -> Iterator[Pod]:
+        """The pods that it controls itself, in the order in which they came."""
+        return iter(self._pods.get(workload, {}).values())
+
+    def below(self, workload: WorkloadKey) -> Iterator[WorkloadKey]:
+        """A controller and all that it controls."""
+        passed = {workload}
+        waiting = [workload]
+        while waiting:
+            at = waiting.pop()
+            yield at
+            for child in self._children.get(at, ()):
+                if child not in passed:
+                    passed.add(child)
+                    waiting.append(child)
+
+    def above(self, namespace: str, controller: OwnerReference | None) -> Iterator[WorkloadKey]:
+        """A controller and all that control it."""
+        for _ in range(_DEEPEST):
+            if controller is None:
+                return
+            at = (namespace, controller.kind, controller.name)
+            yield at
+            found = self._find(at)
+            controller = found.metadata.controller if found is not None else None
+
+
+def remove_member(index: dict[WorkloadKey, dict[K, V]], where: WorkloadKey, what: K) -> None:
+    """Take one out of a group, and the group out of the index if it was the last."""
+    members = index.get(where)
+    if members is not None:
+        members.pop(what, None)
+        if not members:
+            del index[where]
+
+
+def _controller(found: Any) -> WorkloadKey:
+    controller = found.metadata.controller
+    return found.metadata.namespace, controller.kind, controller.name

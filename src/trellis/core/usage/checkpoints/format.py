@@ -1,0 +1,180 @@
+"""The format of checkpoints, version "v3": saved rows to statuses, and checkpoints back to saved rows.
+
+Everything that upstream writes is read. A checkpoint that no component could have written in good faith is refused as a
+whole, with the field that gives it away: half of a history is worse than none, as it does not show that the rest is
+missing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from trellis.api.kinds.checkpoint import (
+    CHECKPOINT_VERSION,
+    CheckpointStatus,
+    HistogramCheckpoint,
+    VerticalPodAutoscalerCheckpoint,
+)
+from trellis.base.errors import InvalidCheckpoint, InvalidTime
+from trellis.base.times import format_time, parse_time
+from trellis.core.usage.columns import RowKey
+from trellis.core.usage.histograms.bank import SavedHistogram
+from trellis.core.usage.histograms.bins import CPU_BINS, CPU_TOTAL_BINS, MEMORY_BINS, MEMORY_TOTAL_BINS, BinLayout
+
+# Says of a copy which checkpoint it is a copy of; a checkpoint with it is nobody's history.
+KEPT_FROM_ANNOTATION = "trellis.x-k8s.io/kept-from"
+_NAME_LENGTH = 253
+_DECIMAL = re.compile(r"0|[1-9][0-9]{0,8}")
+_LARGEST_WEIGHT = 2**32 - 1  # upstream keeps weights in 32 bits, and writes 10000 at most
+_LARGEST_TOTAL = 1e100  # a sample weighs less than 2^100, so a row would need 10^70 of them
+_LARGEST_COUNT = 2**63 - 1
+_LATEST = 366 * 86_400.0  # seconds; a reference is ahead of the clock by a memory window and half a half-life at most
+
+
+class SavedRow(msgspec.Struct, frozen=True):
+    """One row as it is stored. Times are NaN where there is none; the totals are None where none are kept."""
+
+    key: RowKey
+    first: float
+    last: float
+    count: int
+    updated: float
+    cpu: SavedHistogram
+    memory: SavedHistogram
+    cpu_total: SavedHistogram | None = None
+    memory_total: SavedHistogram | None = None
+    history: str = ""
+    runs: str = ""
+    peaks: str = ""
+
+
+def build_checkpoint_name(vpa: str, container: str) -> str:
+    """What the checkpoint of a row is called: as upstream calls it, unless no object can have so long a name."""
+    name = f"{vpa}-{container}"
+    if len(name) <= _NAME_LENGTH:
+        return name
+    digest = hashlib.sha256(name.encode()).hexdigest()[:16]
+    return f"{name[: _NAME_LENGTH - 17].rstrip('-.')}-{digest}"
+
+
+def build_checkpoint_status(saved: SavedRow) -> dict[str, Any]:
+    """The status of a row's checkpoint, as JSON has it."""
+    status = CheckpointStatus(
+        last_update_time=_text(saved.updated),
+        version=CHECKPOINT_VERSION,
+        cpu_histogram=_written(saved.cpu),
+        memory_histogram=_written(saved.memory),
+        cpu_total_histogram=_written(saved.cpu_total) if saved.cpu_total else None,
+        memory_total_histogram=_written(saved.memory_total) if saved.memory_total else None,
+        first_sample_start=_text(saved.first),
+        last_sample_start=_text(saved.last),
+        total_samples_count=saved.count,
+        history=saved.history,
+        runs=saved.runs,
+        peaks=saved.peaks,
+    )
+    found: dict[str, Any] = msgspec.to_builtins(status)
+    return found
+
+
+def read_checkpoint(found: VerticalPodAutoscalerCheckpoint, now: float = math.nan) -> SavedRow:
+    """The row that a checkpoint holds; raises `InvalidCheckpoint`.
+
+    Without `now`, times are compared with when the checkpoint says it was written, which may be wrong itself.
+    """
+    for field, name in (
+        ("metadata.namespace", found.metadata.namespace),
+        ("spec.vpaObjectName", found.spec.vpa_object_name),
+        ("spec.containerName", found.spec.container_name),
+    ):
+        if not name:
+            raise InvalidCheckpoint(field, name, "must not be empty: nobody can tell whose history it is")
+    status = found.status or CheckpointStatus()
+    if status.version != CHECKPOINT_VERSION:
+        raise InvalidCheckpoint("status.version", status.version, f'must be "{CHECKPOINT_VERSION}"')
+    count = status.total_samples_count or 0
+    if not 0 <= count <= _LARGEST_COUNT:
+        raise InvalidCheckpoint("status.totalSamplesCount", count, f"must be from 0 to {_LARGEST_COUNT}")
+    updated = _time("lastUpdateTime", status.last_update_time, now + _LATEST)
+    latest = (updated if math.isnan(now) else now) + _LATEST
+    cpu_total, memory_total = status.cpu_total_histogram, status.memory_total_histogram
+    return SavedRow(
+        key=RowKey(found.metadata.namespace, found.spec.vpa_object_name, found.spec.container_name),
+        first=_time("firstSampleStart", status.first_sample_start, latest),
+        last=_time("lastSampleStart", status.last_sample_start, latest),
+        count=count,
+        updated=updated,
+        cpu=_read("cpuHistogram", status.cpu_histogram or HistogramCheckpoint(), CPU_BINS, latest),
+        memory=_read("memoryHistogram", status.memory_histogram or HistogramCheckpoint(), MEMORY_BINS, latest),
+        cpu_total=_read("cpuTotalHistogram", cpu_total, CPU_TOTAL_BINS, latest) if cpu_total else None,
+        memory_total=_read("memoryTotalHistogram", memory_total, MEMORY_TOTAL_BINS, latest) if memory_total else None,
+        history=status.history,
+        runs=status.runs,
+        peaks=status.peaks,
+    )
+
+
+def _written(saved: SavedHistogram) -> HistogramCheckpoint:
+    return HistogramCheckpoint(
+        reference_timestamp=_text(saved.reference),
+        bucket_weights={str(bucket): weight for bucket, weight in saved.weights.items()},
+        total_weight=saved.total,
+    )
+
+
+def _read(name: str, found: HistogramCheckpoint, layout: BinLayout, latest: float) -> SavedHistogram:
+    reference = _time(f"{name}.referenceTimestamp", found.reference_timestamp, latest)
+    total = found.total_weight or 0.0
+    if not 0 <= total <= _LARGEST_TOTAL:  # NaN is refused with the rest
+        raise InvalidCheckpoint(f"status.{name}.totalWeight", total, f"must be from 0 to {_LARGEST_TOTAL:g}")
+    weights = {
+        _bucket(f"status.{name}.bucketWeights", key, layout): _weight(f"status.{name}.bucketWeights[{key}]", weight)
+        for key, weight in (found.bucket_weights or {}).items()
+    }
+    if math.isnan(reference) and total and any(weights.values()):
+        field = f"status.{name}.referenceTimestamp"
+        raise InvalidCheckpoint(
+            field, found.reference_timestamp, "must be there: nobody can tell how old the weights are"
+        )
+    return SavedHistogram(reference, weights, total)
+
+
+def _bucket(field: str, key: str, layout: BinLayout) -> int:
+    if not _DECIMAL.fullmatch(key) or int(key) >= layout.buckets:
+        raise InvalidCheckpoint(
+            field, key, f"must have bucket indexes in decimal, from 0 to {layout.buckets - 1}, as keys"
+        )
+    return int(key)
+
+
+def _weight(field: str, weight: int) -> int:
+    if not 0 <= weight <= _LARGEST_WEIGHT:
+        raise InvalidCheckpoint(field, weight, f"must be from 0 to {_LARGEST_WEIGHT}")
+    return weight
+
+
+def _time(name: str, text: str | None, latest: float = math.nan) -> float:
+    """Seconds since the epoch. Go's zero time is none, however it is written."""
+    if text is None:
+        return math.nan
+    try:
+        moment = parse_time(text)
+    except InvalidTime as error:
+        raise InvalidCheckpoint(f"status.{name}", text, f"is {error.rule}") from error
+    if moment.year == 1:
+        return math.nan
+    seconds = moment.timestamp()
+    if seconds > latest:
+        # New samples would weigh nothing beside it, so that the row would never learn anything again.
+        raise InvalidCheckpoint(f"status.{name}", text, "must not be more than a year ahead of its writing and of now")
+    return seconds
+
+
+def _text(seconds: float) -> str | None:
+    return None if math.isnan(seconds) else format_time(datetime.fromtimestamp(seconds, UTC))

@@ -1,0 +1,238 @@
+"""Saves rows of the usage model for checkpoints, and merges restored rows into the model, once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+from trellis.base.errors import InvalidCheckpoint
+from trellis.core.usage.checkpoints import encoding
+from trellis.core.usage.checkpoints.format import SavedRow
+from trellis.core.usage.columns import FloatColumn, IntColumn, RowKey
+from trellis.core.usage.histograms.bank import HistogramBank, SavedHistogram
+from trellis.core.usage.history.hours import HOUR, HourSummaries, Ring
+from trellis.core.usage.history.long_peaks import CELL_HOURS, Peaks
+from trellis.core.usage.history.runs import StoredRun
+from trellis.core.usage.peaks import PEAK_WEIGHT
+from trellis.core.usage.state import UsageState
+
+
+def save_rows(state: UsageState, rows: IntColumn, now: float) -> list[SavedRow]:
+    """Rows as checkpoints have them."""
+    table, slots = state.rows, state.slots
+    cpu = state.cpu.save(rows)
+    running = _find_open_windows(state, rows, now)
+    memory = _save_without(running, state.memory, rows, slots.memory_peak, slots.oom_peak)
+    counted = np.flatnonzero(table.total[rows] >= 0)
+    totals = table.total[rows[counted]]
+    cpu_total = dict(zip(counted.tolist(), state.cpu_total.save(totals), strict=True))
+    running = _find_open_windows(state, rows[counted], now)
+    whole = _save_without(running, state.memory_total, totals, slots.total_peak, slots.total_oom_peak)
+    memory_total = dict(zip(counted.tolist(), whole, strict=True))
+    facts = zip(table.first[rows].tolist(), table.last[rows].tolist(), table.count[rows].tolist(), strict=True)
+    histories, runs = table.history[rows].tolist(), table.runs[rows].tolist()
+    return [
+        SavedRow(
+            key=key,
+            first=first,
+            last=last,
+            count=count,
+            updated=now,
+            cpu=cpu[number],
+            memory=memory[number],
+            cpu_total=cpu_total.get(number),
+            memory_total=memory_total.get(number),
+            history=encoding.encode_history(*state.history.recorded(histories[number]))
+            if histories[number] >= 0
+            else "",
+            runs=encoding.encode_runs(state.runs.recorded(runs[number])) if runs[number] >= 0 else "",
+            peaks=encoding.encode_peaks(*state.history.recorded_peaks(histories[number]))
+            if histories[number] >= 0
+            else "",
+        )
+        for number, (key, (first, last, count)) in enumerate(zip(table.keys(rows.tolist()), facts, strict=True))
+    ]
+
+
+class _OpenWindows(NamedTuple):
+    """Windows that are not over, of followed containers of some rows: `places` are those of the rows."""
+
+    places: IntColumn
+    slots: IntColumn
+    ends: FloatColumn
+
+
+def _find_open_windows(state: UsageState, rows: IntColumn, now: float) -> _OpenWindows:
+    place = np.full(state.rows.capacity, -1)
+    place[rows] = np.arange(len(rows))
+    slots = np.flatnonzero(state.slots.live & (state.slots.window_end > now))
+    places = place[state.slots.row[slots]]
+    slots = slots[places >= 0]
+    return _OpenWindows(places[places >= 0], slots, state.slots.window_end[slots])
+
+
+def _save_without(
+    running: _OpenWindows, bank: HistogramBank, rows: IntColumn, peaks: FloatColumn, oom_peaks: FloatColumn
+) -> list[SavedHistogram]:
+    """Rows of a bank without the peaks of windows that are not over.
+
+    The next process begins a window with the next sample of a container, and would count its peak twice. Nobody tells
+    it about an OOM kill again, so the peak of one is kept, where upstream loses it.
+    """
+    mine = peaks[running.slots]
+    counted = np.flatnonzero((mine >= 0) & ~(oom_peaks[running.slots] > mine))
+    copy = bank.copied(rows)
+    copy.subtract(running.places[counted], running.ends[counted], mine[counted], PEAK_WEIGHT)
+    return copy.save(np.arange(len(rows)))
+
+
+_ONE_PER_MINUTE = 60  # what a stored hour weighs beside late samples: nobody stores how many it had
+_MOST_SAMPLES = 2**62  # half of what a column can count, so that new samples always fit
+
+_Hours: TypeAlias = tuple[int, Ring]  # the newest, and what is known of it and those before
+_Cells: TypeAlias = tuple[int, Peaks]  # the newest, and the peaks up to it
+
+
+def restore_checkpoints(state: UsageState, saved: Sequence[SavedRow]) -> dict[RowKey, InvalidCheckpoint]:
+    """Merge checkpoints into their rows; those that make no sense are left out and said why.
+
+    A row whose checkpoint was read or written before is left as it is: that checkpoint is known.
+    """
+    refused: dict[RowKey, InvalidCheckpoint] = {}
+    fresh: list[SavedRow] = []
+    histories: list[_Hours | None] = []
+    runs: list[list[StoredRun]] = []
+    peaks: list[_Cells | None] = []
+    rows: list[int] = []
+    for each in saved:
+        try:
+            history, ran, highest = _read_history(each), _read_runs(each), _read_peaks(each)
+        except InvalidCheckpoint as error:
+            refused[each.key] = error
+            continue
+        row = state.row(each.key)
+        if not state.rows.stored[row]:
+            state.rows.stored[row] = True
+            fresh.append(each)
+            histories.append(history)
+            runs.append(ran)
+            peaks.append(highest)
+            rows.append(row)
+    if fresh:
+        _restore_rows(state, np.array(rows), fresh)
+        _restore_totals(state, np.array(rows), fresh)
+        _restore_histories(state, np.array(rows), histories)
+        _restore_peaks(state, np.array(rows), peaks)
+        _restore_runs(state, np.array(rows), runs)
+    return refused
+
+
+def _restore_rows(state: UsageState, rows: IntColumn, saved: Sequence[SavedRow]) -> None:
+    table = state.rows
+    table.restored[rows] = [each.updated for each in saved]
+    table.first[rows] = np.fmin(table.first[rows], [each.first for each in saved])
+    table.last[rows] = np.fmax(table.last[rows], [each.last for each in saved])
+    table.count[rows] += [min(each.count, _MOST_SAMPLES) for each in saved]
+    _merge(state.cpu, rows, [each.cpu for each in saved])
+    _merge(state.memory, rows, [each.memory for each in saved])
+
+
+def _restore_totals(state: UsageState, rows: IntColumn, saved: Sequence[SavedRow]) -> None:
+    kept = [number for number, each in enumerate(saved) if each.cpu_total or each.memory_total]
+    if not kept:
+        return
+    rows = rows[kept]
+    state.give_totals(rows[state.rows.total[rows] < 0])
+    totals = state.rows.total[rows]
+    _merge(state.cpu_total, totals, [saved[number].cpu_total or SavedHistogram() for number in kept])
+    _merge(state.memory_total, totals, [saved[number].memory_total or SavedHistogram() for number in kept])
+
+
+def _restore_histories(state: UsageState, rows: IntColumn, histories: Sequence[_Hours | None]) -> None:
+    kept = [(row, hours) for row, hours in zip(rows.tolist(), histories, strict=True) if hours is not None]
+    if not kept:
+        return
+    rows = np.array([row for row, _ in kept])
+    state.give_history(rows[state.rows.history[rows] < 0])
+    found = [_summaries(int(state.rows.history[row]), *hours) for row, hours in kept]
+    state.history.merge(
+        HourSummaries(
+            np.concatenate([each.series for each in found]),
+            np.concatenate([each.hours for each in found]),
+            np.concatenate([each.values for each in found]),
+            np.concatenate([each.counts for each in found]),
+        )
+    )
+
+
+def _restore_peaks(state: UsageState, rows: IntColumn, peaks: Sequence[_Cells | None]) -> None:
+    """Merge long peaks, after the hours: where both have a cell, the higher counts."""
+    for row, cells in zip(rows.tolist(), peaks, strict=True):
+        if cells is None:
+            continue
+        if state.rows.history[row] < 0:
+            state.give_history(np.array([row]))
+        newest, values = cells
+        known = np.flatnonzero(~np.isnan(values))
+        numbers = np.full(len(known), state.rows.history[row])
+        state.history.merge_peaks(numbers, newest - (len(values) - 1) + known, values[known].astype(np.float64))
+
+
+def _restore_runs(state: UsageState, rows: IntColumn, runs: Sequence[list[StoredRun]]) -> None:
+    kept = [number for number, each in enumerate(runs) if each]
+    if not kept:
+        return
+    mine = rows[kept]
+    state.give_runs(mine[state.rows.runs[mine] < 0])
+    numbers = np.repeat(state.rows.runs[mine], [len(runs[number]) for number in kept])
+    state.runs.merge(numbers, [run for number in kept for run in runs[number]])
+
+
+def _read_runs(saved: SavedRow) -> list[StoredRun]:
+    runs = encoding.decode_runs(saved.runs) if saved.runs else []
+    latest = np.fmax(saved.updated, saved.last) + HOUR
+    if not all(run.begin <= latest and run.last <= latest for run in runs):
+        # It would be the newest for ever.
+        raise InvalidCheckpoint("status.runs", saved.runs, "must not be ahead of status.lastUpdateTime")
+    return runs
+
+
+def _read_history(saved: SavedRow) -> _Hours | None:
+    if not saved.history:
+        return None
+    newest, values = encoding.decode_history(saved.history)
+    if not newest <= np.fmax(saved.updated, saved.last) / HOUR + 1:
+        # The ring would turn to that hour, and all that is to come would be older than it reaches.
+        raise InvalidCheckpoint("status.history", saved.history, "must not be ahead of status.lastUpdateTime")
+    return newest, values
+
+
+def _read_peaks(saved: SavedRow) -> _Cells | None:
+    if not saved.peaks:
+        return None
+    newest, values = encoding.decode_peaks(saved.peaks)
+    if not newest * CELL_HOURS <= np.fmax(saved.updated, saved.last) / HOUR + 1:
+        # As with hours: all that is to come would be older than the ring reaches.
+        raise InvalidCheckpoint("status.peaks", saved.peaks, "must not be ahead of status.lastUpdateTime")
+    return newest, values
+
+
+def _merge(bank: HistogramBank, rows: IntColumn, saved: Sequence[SavedHistogram]) -> None:
+    loaded = HistogramBank(bank.layout, bank.half_life, len(rows))
+    loaded.reserve(len(rows))
+    everyone = np.arange(len(rows))
+    loaded.load_all(everyone, saved)
+    bank.merge(rows, loaded, everyone)
+
+
+def _summaries(number: int, newest: int, values: Ring) -> HourSummaries:
+    """What a stored history has of each hour."""
+    resource, place = np.nonzero(~np.isnan(values[:, 0]))
+    return HourSummaries(
+        series=2 * number + resource,
+        hours=newest - (values.shape[-1] - 1) + place,
+        values=values[resource, :, place].astype(np.float64),
+        counts=np.full(len(place), _ONE_PER_MINUTE),
+    )

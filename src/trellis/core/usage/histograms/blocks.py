@@ -1,0 +1,176 @@
+"""Storage for the weights of histogram bins, and the sweep that finds percentiles in it.
+
+Blocks of (bins, rows) float64, bin-major: the weights of one bin of all rows lie side by side, so that a percentile of
+all rows is one sweep over the bins. A block is appended to grow and nothing is ever copied. Pages that no sample has
+touched cost no memory, which is why nothing here writes outside the bins in use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from trellis.core.usage.columns import FloatColumn, IntColumn
+
+
+class WeightBlock:
+    """The weights of some rows, the first of them row `begin`. Outside `low`..`high` - 1 no bucket was ever written."""
+
+    def __init__(self, begin: int, buckets: int, rows: int) -> None:
+        self.weights: FloatColumn = np.zeros((buckets, rows))
+        self.rows = slice(begin, begin + rows)
+        self.low = buckets
+        self.high = 0
+        self._width = rows
+        self._flat = self.weights.reshape(-1)
+
+    @property
+    def used(self) -> FloatColumn:
+        """The buckets that have been written, of all rows."""
+        return self.weights[self.low : self.high]
+
+    def add(self, buckets: IntColumn, columns: IntColumn, weights: FloatColumn) -> FloatColumn:
+        """Add to some buckets, which may repeat; what they weigh afterwards."""
+        index = self._index(buckets, columns)
+        np.add.at(self._flat, index, weights)
+        return self._flat[index]
+
+    def subtract(self, buckets: IntColumn, columns: IntColumn, weights: FloatColumn, epsilon: float) -> None:
+        """Take from some buckets, which may repeat; what then weighs less than `epsilon` weighs nothing."""
+        subtract_weights(self._flat, self._index(buckets, columns), weights, epsilon)
+
+    def walked(self, buckets: IntColumn, columns: IntColumn, step: int, epsilon: float) -> IntColumn:
+        """From each bucket on, up or down, the first that weighs `epsilon` or more; else the very last one."""
+        end = len(self.weights) - 1 if step > 0 else 0
+        found = buckets.copy()
+        walking = np.arange(len(found))
+        while len(walking):
+            at = found[walking]
+            light = self._flat[at * self._width + columns[walking]] < epsilon
+            walking, at = walking[light], at[light] + step
+            over = (at >= self.high) if step > 0 else (at < self.low)
+            found[walking] = np.where(over, end, at)
+            walking = walking[~over]
+        return found
+
+    def _index(self, buckets: IntColumn, columns: IntColumn) -> IntColumn:
+        """Where the buckets lie that are about to be written."""
+        self.low = min(self.low, int(buckets.min()))
+        self.high = max(self.high, int(buckets.max()) + 1)
+        return buckets * self._width + columns
+
+
+class BlockPart(NamedTuple):
+    """What of a batch of rows lies in one block: `positions` in the batch, `columns` in the block."""
+
+    block: WeightBlock
+    positions: IntColumn | slice
+    columns: IntColumn
+
+
+class WeightBlocks:
+    """All blocks of a bank."""
+
+    def __init__(self, buckets: int, rows_per_block: int) -> None:
+        self._buckets = buckets
+        self._width = rows_per_block
+        self._blocks: list[WeightBlock] = []
+
+    @property
+    def capacity(self) -> int:
+        """Rows there is room for."""
+        return len(self._blocks) * self._width
+
+    @property
+    def nbytes(self) -> int:
+        """What the blocks take up once every page of them is in use."""
+        return sum(block.weights.nbytes for block in self._blocks)
+
+    def reserve(self, rows: int) -> None:
+        """Make room for rows 0 to `rows` - 1."""
+        while self.capacity < rows:
+            self._blocks.append(WeightBlock(self.capacity, self._buckets, self._width))
+
+    def parts(self, rows: IntColumn) -> Iterator[BlockPart]:
+        """A batch, block by block."""
+        if not len(rows):
+            return
+        numbers, columns = np.divmod(rows, self._width)
+        if (numbers == numbers[0]).all():
+            yield BlockPart(self._blocks[numbers[0]], slice(None), columns)
+            return
+        order = np.argsort(numbers.astype(np.uint16), kind="stable")  # fast for 16 bits, and no bank has 65,536 blocks
+        begin = 0
+        for number, size in enumerate(np.bincount(numbers).tolist()):
+            if size:
+                positions = order[begin : begin + size]
+                yield BlockPart(self._blocks[number], positions, columns[positions])
+                begin += size
+
+    def gathered(self, rows: IntColumn) -> FloatColumn:
+        """A copy of some rows, (buckets, rows)."""
+        copy = self.copied(rows)
+        return copy._blocks[0].weights if len(rows) else np.zeros((self._buckets, 0))
+
+    def copied(self, rows: IntColumn) -> WeightBlocks:
+        """Some rows, in the order given, in one block of their own; none if there are none."""
+        copy = WeightBlocks(self._buckets, max(len(rows), 1))
+        copy.reserve(len(rows))
+        for block, here, columns in self.parts(rows):
+            mine = copy._blocks[0]
+            mine.weights[block.low : block.high, here] = block.used[:, columns]
+            mine.low, mine.high = min(mine.low, block.low), max(mine.high, block.high)
+        return copy
+
+
+def subtract_weights(column: FloatColumn, index: IntColumn, weights: FloatColumn, epsilon: float) -> None:
+    """Take weights from a column, whose indexes may repeat; what is then less than `epsilon` is nothing."""
+    np.subtract.at(column, index, weights)
+    left = column[index]
+    column[index] = np.where(left < epsilon, 0.0, left)
+
+
+def trim_weights(weights: FloatColumn, epsilon: float) -> FloatColumn:
+    """The same array with nothing left below the first and above the last bucket that weighs `epsilon` or more."""
+    counts = weights >= epsilon
+    inside = np.maximum.accumulate(counts)
+    inside &= np.maximum.accumulate(counts[::-1])[::-1]
+    weights[~inside] = 0
+    return weights
+
+
+def find_percentile_bins(
+    weights: FloatColumn,
+    columns: IntColumn | None,
+    totals: FloatColumn,
+    within: tuple[IntColumn, IntColumn],
+    fractions: FloatColumn,
+) -> IntColumn:
+    """The bucket of each fraction and row, (fractions, rows), from some columns, or all, of weights (buckets, rows).
+
+    `within` are the lowest and the highest bucket of each row. The weights are added up from the lowest on; the first
+    bucket whose sum reaches `fraction * total` is it, the highest at the latest. What an empty row gets, with a highest
+    bucket below its lowest, means nothing.
+    """
+    lowest, highest = within
+    first, last = int(lowest.min()), int(highest.max())
+    thresholds = fractions[:, None] * totals
+    sums = np.zeros(len(totals))
+    below = np.zeros(thresholds.shape, dtype=np.bool_)
+    # Counting up in bytes is an eighth of the memory to go through.
+    buckets = np.zeros(thresholds.shape, dtype=np.uint8 if len(weights) <= 255 else np.uint16)
+    order = np.argsort(lowest.astype(np.uint16), kind="stable")
+    begins = np.concatenate(([0], np.cumsum(np.bincount(lowest, minlength=len(weights)))))
+    for bucket in range(first, last):
+        beginning = order[begins[bucket] : begins[bucket + 1]]
+        if len(beginning):  # what lies below their lowest bucket is too little to count
+            sums[beginning] = 0
+            buckets[:, beginning] = bucket
+        sums += weights[bucket] if columns is None else weights[bucket].take(columns)
+        np.less(sums, thresholds, out=below)
+        np.add(buckets, below.view(np.uint8), out=buckets)
+    unswept = order[begins[max(first, last)] :]
+    buckets[:, unswept] = lowest[unswept]
+    return np.minimum(buckets, highest)

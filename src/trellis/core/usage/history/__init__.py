@@ -1,0 +1,1 @@
+"""Usage over time, for recommenders that look for rhythms and phases: hourly summaries, long peaks, runs."""

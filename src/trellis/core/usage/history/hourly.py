@@ -1,0 +1,187 @@
+"""Hourly summaries of the last weeks, per row and resource.
+
+For recommenders that look for a rhythm, and only for the rows they serve: 35 days are 18.5 KB a row and resource.
+Samples come in any order: a late one is merged into the hour it belongs to, an hour without samples stays unknown, and
+what is older than the ring is left out. Beside it a coarser ring has the peaks of memory of the last 280 days.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from trellis.core.usage.columns import ColumnTable, FloatColumn, IntColumn
+from trellis.core.usage.history.hours import (
+    HOUR,
+    MAXIMUM,
+    MEASURES,
+    HourSummaries,
+    Ring,
+    Rings,
+    RunningHours,
+    mix_summaries,
+    summarise_hours,
+)
+from trellis.core.usage.history.long_peaks import CELL_HOURS, LongPeaks, Peaks
+
+CPU_SERIES, MEMORY_SERIES = 0, 1
+
+
+class HourlyHistory:
+    """The history of all rows that have one, by the number that a row was given here."""
+
+    def __init__(self, days: int) -> None:
+        self._numbers = ColumnTable()
+        self._running = RunningHours()
+        self._rings = Rings(24 * days)
+        self._peaks = LongPeaks()
+
+    @property
+    def hours(self) -> int:
+        """How many hours it reaches back."""
+        return self._rings.hours
+
+    @property
+    def size(self) -> int:
+        """How many rows have one."""
+        return self._numbers.size
+
+    @property
+    def nbytes(self) -> int:
+        """What all of it occupies."""
+        return self._running.nbytes + self._rings.nbytes + self._peaks.nbytes
+
+    def take(self, count: int) -> IntColumn:
+        """Numbers for so many more rows."""
+        numbers = self._numbers.take(count)
+        series = 2 * self._numbers.reach
+        self._rings.reserve(series)
+        self._peaks.reserve(self._numbers.reach)
+        self._running.take(series - self._running.size)
+        return numbers
+
+    def release(self, numbers: IntColumn) -> None:
+        """Forget rows."""
+        series = _series(numbers)
+        self._running.begin(series, np.full(len(series), -1))
+        self._rings.clear(series)
+        self._peaks.clear(numbers)
+        self._numbers.release(numbers)
+
+    def add(self, numbers: IntColumn, resource: int, times: FloatColumn, values: FloatColumn) -> None:
+        """Take in samples, in any order; rows may repeat."""
+        series = 2 * numbers + resource
+        hours = np.floor(times / HOUR).astype(np.int64)
+        running = hours == self._running.hour[series]
+        self._running.add(series[running], values[running])
+        newest = self._running.hour.copy()
+        np.maximum.at(newest, series, hours)
+        self._close(np.flatnonzero(newest > self._running.hour), newest)
+        begun = ~running & (hours == newest[series])
+        self._running.add(series[begun], values[begun])
+        late = ~running & ~begun
+        if late.any():
+            self.merge(summarise_hours(series[late], hours[late], values[late]))
+
+    def close(self, now: float) -> None:
+        """Sum up hours that are over and get no more samples."""
+        quiet = np.flatnonzero((self._running.hour >= 0) & (self._running.hour < now // HOUR - 1))
+        if len(quiet):
+            self._close(quiet, np.full(self._running.capacity, -1))
+
+    def merge(self, found: HourSummaries) -> None:
+        """Take in hours that are summed up already; the series of number n are 2n for CPU and 2n + 1 for memory."""
+        self._rings.merge(found)
+        memory = np.flatnonzero(found.series % 2 == MEMORY_SERIES)
+        if len(memory):
+            cells = found.hours[memory] // CELL_HOURS
+            self._peaks.add(found.series[memory] // 2, cells, found.values[memory, MAXIMUM])
+
+    def merge_peaks(self, numbers: IntColumn, cells: IntColumn, values: FloatColumn) -> None:
+        """Take in peaks of memory that were stored: cells of `CELL_HOURS` hours since the epoch."""
+        self._peaks.add(numbers, cells, values)
+        for number in np.unique(numbers).tolist():
+            self._rings.touch(2 * number + MEMORY_SERIES)
+
+    def peaks(self, numbers: IntColumn, until: float) -> Peaks:
+        """(rows, cells): the peaks of memory up to the cell in which a time is, oldest first; NaN where unknown.
+
+        An hour that is not closed yet is left out: `summaries` has it.
+        """
+        return self._peaks.read(numbers, int(until // HOUR) // CELL_HOURS)
+
+    def recorded_peaks(self, number: int) -> tuple[int, Peaks]:
+        """The peaks of one row and the cell of the newest."""
+        newest = self._peaks.newest(number)
+        return newest, self._peaks.read(np.array([number]), newest)[0]
+
+    def raise_maximum(self, numbers: IntColumn, resource: int, times: FloatColumn, values: FloatColumn) -> None:
+        """Note that more was needed than was ever sampled: an OOM kill."""
+        all_series, hours = 2 * numbers + resource, np.floor(times / HOUR).astype(np.int64)
+        for series, hour, value in zip(all_series.tolist(), hours.tolist(), values.tolist(), strict=True):
+            if resource == MEMORY_SERIES:
+                self._peaks.add(np.array([series // 2]), np.array([hour // CELL_HOURS]), np.array([value]))
+            if self._running.hour[series] == hour:
+                self._running.highest[series] = max(self._running.highest[series], value)
+                self._rings.touch(series)
+            elif self._rings.knows(series, hour):
+                self._rings.raise_maximum(series, hour, value)
+            else:
+                needed = np.full((1, len(MEASURES)), value)
+                self._rings.merge(HourSummaries(np.array([series]), np.array([hour]), needed, np.array([1])))
+
+    def summaries(self, numbers: IntColumn, until: float) -> Ring:
+        """(rows, resources, measures, hours): the whole hours before a time, oldest first; NaN where nothing is known.
+
+        17 KB a row and resource: ask for a few thousand rows at a time.
+        """
+        last = int(until // HOUR) - 1
+        return self._read(_series(numbers), last).reshape(len(numbers), 2, len(MEASURES), self.hours)
+
+    def revisions(self, numbers: IntColumn, until: float) -> IntColumn:
+        """(rows, resources): numbers that are others whenever `summaries` of these rows may be others."""
+        series = _series(numbers)
+        # An hour that is over and not summed up yet is read as it stands, and a late sample may still change it.
+        waiting = (self._running.hour[series] >= 0) & (self._running.hour[series] < until // HOUR)
+        counts = np.where(waiting, self._running.count[series], 0)
+        found: IntColumn = (self._rings.revisions(series) << 32) + counts
+        return found.reshape(len(numbers), 2)
+
+    def copied(self, numbers: IntColumn) -> HourlyHistory:
+        """Some rows in a history of their own, where they are numbered from 0 on."""
+        copy = HourlyHistory(self.hours // 24)
+        copy._numbers.take(len(numbers))
+        series = _series(numbers)
+        copy._rings = self._rings.copied(series)
+        copy._peaks = self._peaks.copied(numbers)
+        copy._running = self._running.copied(series)
+        return copy
+
+    def recorded(self, number: int) -> tuple[int, Ring]:
+        """Everything of one row, as `summaries` and up to the newest hour; the running hour as far as it has come."""
+        series = _series(np.array([number]))
+        newest = int(max(self._rings.newest(series).max(), self._running.hour[series].max()))
+        return newest, self._read(series, newest)
+
+    def _read(self, series: IntColumn, last: int) -> Ring:
+        """(series, measures, hours) up to an hour; one that is not closed yet is as good as one that is."""
+        values, counts = self._rings.read(series, last)
+        first = last - self.hours + 1
+        hour = self._running.hour[series]
+        at = np.flatnonzero((hour >= first) & (hour <= last) & (self._running.count[series] > 0))
+        running = self._running.summed_up(series[at])
+        place = running.hours - first
+        share = running.counts / (counts[at, place] + running.counts)
+        values[at, :, place] = mix_summaries(values[at, :, place], running.values, share)
+        counts[at, place] += running.counts
+        return np.where(counts[:, np.newaxis] > 0, values, np.float32(np.nan))
+
+    def _close(self, series: IntColumn, hours: IntColumn) -> None:
+        """Sum up the running hours of some series, and begin others; `hours` are those of all series."""
+        self.merge(self._running.summed_up(series))
+        self._running.begin(series, hours[series])
+
+
+def _series(numbers: IntColumn) -> IntColumn:
+    """The series of rows: CPU and memory of each in turn."""
+    series: IntColumn = (2 * numbers[:, np.newaxis] + np.array([CPU_SERIES, MEMORY_SERIES])).reshape(-1)
+    return series

@@ -1,0 +1,381 @@
+"""What the last runs of a workload used, each from its start on.
+
+For recommenders that look for phases in what is run again and again, and only for the rows they serve: hours are too
+long for that, and phases begin when a pod does and not on the hour. A run is a start of pods: those of a Job that start
+at about the same moment are one, in which the highest of them counts, each by the time since its own start. The last
+twelve runs are kept, the running ones among them, in places of a minute; a run that lasts longer has places of two,
+four, eight minutes and so on. It takes 21 KB a row, however many pods, samples and hours there are.
+
+A cell is one run of one row: 96 places for each resource, each with the mean and the highest of its samples, and with
+the number of samples it is made of: none means that nothing is known of it. When a run outgrows its places, they are
+joined in pairs, so that each lasts twice as long. A cell takes 1.7 KB.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from trellis.core.usage.columns import BoolColumn, ColumnTable, FloatColumn, IntColumn, split_into_rounds
+
+PLACES = 96
+MEAN, HIGHEST = 0, 1
+
+CellValues: TypeAlias = npt.NDArray[np.float32]  # (cells, resources, measures, places)
+CellCounts: TypeAlias = npt.NDArray[np.uint8]  # (cells, resources, places)
+
+_CELLS_PER_BLOCK = 1536  # 2.7 MB
+_MOST_SAMPLES = 255  # a place with more weighs no more: 8 bits
+
+
+class CellStretches(NamedTuple):
+    """What is known of places of cells, no place twice. One that `counts` nothing only raises the highest."""
+
+    cells: IntColumn
+    resources: IntColumn
+    places: IntColumn
+    means: FloatColumn
+    highest: FloatColumn
+    counts: IntColumn
+
+
+class _CellBlock:
+    def __init__(self, cells: int) -> None:
+        self.values: CellValues = np.zeros((cells, 2, 2, PLACES), dtype=np.float32)
+        self.counts: CellCounts = np.zeros((cells, 2, PLACES), dtype=np.uint8)
+
+
+class RunCells:
+    """The places of all runs, by the number of the cell."""
+
+    def __init__(self, per_block: int = _CELLS_PER_BLOCK) -> None:
+        self._per_block = per_block
+        self._blocks: list[_CellBlock] = []
+
+    @property
+    def nbytes(self) -> int:
+        """What all of it occupies."""
+        return sum(block.values.nbytes + block.counts.nbytes for block in self._blocks)
+
+    def reserve(self, cells: int) -> None:
+        """Make room for so many."""
+        while len(self._blocks) * self._per_block < cells:
+            self._blocks.append(_CellBlock(self._per_block))
+
+    def clear(self, cells: IntColumn) -> None:
+        """Forget what is known of some cells."""
+        for block, where, _ in self._parts(cells):
+            block.counts[where] = 0
+
+    def merge(self, found: CellStretches) -> None:
+        """Work in what is new of some places."""
+        for block, where, positions in self._parts(found.cells):
+            resource, place = found.resources[positions], found.places[positions]
+            old = block.counts[where, resource, place]
+            counts = np.maximum(found.counts[positions], old == 0)
+            share = counts / (old + counts)
+            highest = found.highest[positions]
+            mean, top = block.values[where, resource, MEAN, place], block.values[where, resource, HIGHEST, place]
+            known = old > 0
+            mixed = mean + (found.means[positions] - mean) * share
+            block.values[where, resource, MEAN, place] = np.where(known, mixed, found.means[positions])
+            block.values[where, resource, HIGHEST, place] = np.where(known, np.maximum(top, highest), highest)
+            block.counts[where, resource, place] = np.minimum(old + counts, _MOST_SAMPLES)
+
+    def widen(self, cells: IntColumn) -> None:
+        """Join places in pairs; no cell comes twice."""
+        for block, where, _ in self._parts(cells):
+            block.values[where], block.counts[where] = halve_cells(block.values[where], block.counts[where])
+
+    def read(self, cells: IntColumn) -> tuple[CellValues, CellCounts]:
+        """Copies of some cells; what is in a place without samples means nothing."""
+        values = np.empty((len(cells), 2, 2, PLACES), dtype=np.float32)
+        counts = np.empty((len(cells), 2, PLACES), dtype=np.uint8)
+        for block, where, positions in self._parts(cells):
+            values[positions], counts[positions] = block.values[where], block.counts[where]
+        return values, counts
+
+    def copied(self, cells: IntColumn) -> RunCells:
+        """Some cells by themselves, numbered from 0 on."""
+        copy = RunCells(max(len(cells), 1))
+        copy.reserve(len(cells))
+        if len(cells):
+            copy._blocks[0].values, copy._blocks[0].counts = self.read(cells)
+        return copy
+
+    def _parts(self, cells: IntColumn) -> Iterator[tuple[_CellBlock, IntColumn, IntColumn]]:
+        """A batch block by block: the block, where in it the cells are, and where in the batch."""
+        numbers, where = np.divmod(cells, self._per_block)
+        for number in np.unique(numbers).tolist():
+            positions = np.flatnonzero(numbers == number)
+            yield self._blocks[number], where[positions], positions
+
+
+def halve_cells(values: CellValues, counts: CellCounts) -> tuple[CellValues, CellCounts]:
+    """The same with places of twice the length: half as many, and the rest unknown."""
+    pairs = values.reshape(*values.shape[:-1], PLACES // 2, 2)
+    weights = counts.reshape(*counts.shape[:-1], PLACES // 2, 2).astype(np.float32)
+    both = weights.sum(axis=-1)
+    half_values, half_counts = np.zeros_like(values), np.zeros_like(counts)
+    half_values[:, :, MEAN, : PLACES // 2] = (pairs[:, :, MEAN] * weights).sum(axis=-1) / np.maximum(both, 1.0)
+    half_values[:, :, HIGHEST, : PLACES // 2] = np.where(weights > 0, pairs[:, :, HIGHEST], 0.0).max(axis=-1)
+    half_counts[:, :, : PLACES // 2] = np.minimum(both, _MOST_SAMPLES)
+    return half_values, half_counts
+
+
+RUNS = 12
+FIRST_WIDTH = 60.0  # seconds
+TOGETHER = 30.0  # seconds between the starts of pods of one run; a CronJob can start one every minute
+MOST_DOUBLINGS = 24  # three thousand years
+
+_MOST_WEIGHT = 255
+
+
+class RecentRuns(NamedTuple):
+    """Runs of rows, newest first: `values` is (rows, runs, resources, measures, places), NaN where nothing is known.
+
+    The measures are mean and highest. A place is so many seconds wide, for all runs of a row. `begin` and `last`, when
+    a run started and when it was last sampled, are (rows, runs), NaN where there is no run.
+    """
+
+    begin: FloatColumn
+    last: FloatColumn
+    width: FloatColumn
+    values: CellValues
+
+
+class StoredRun(NamedTuple):
+    """One run: `doublings` is how often its places were joined, `values` (resources, measures, places)."""
+
+    begin: float
+    last: float
+    doublings: int
+    values: CellValues
+
+
+class RunHistory:
+    """The runs of all rows that have such a memory, by the number that a row was given here."""
+
+    def __init__(self) -> None:
+        self._numbers = ColumnTable()
+        self._cells = RunCells()
+        self._begin: FloatColumn = np.zeros((0, RUNS))
+        self._last: FloatColumn = np.zeros((0, RUNS))
+        self._doublings: IntColumn = np.zeros((0, RUNS), dtype=np.int64)
+        self._revisions: IntColumn = np.zeros(0, dtype=np.int64)
+
+    @property
+    def size(self) -> int:
+        """How many rows have one."""
+        return self._numbers.size
+
+    @property
+    def nbytes(self) -> int:
+        """What all of it occupies."""
+        columns = (self._begin, self._last, self._doublings, self._revisions)
+        return self._cells.nbytes + sum(column.nbytes for column in columns)
+
+    def take(self, count: int) -> IntColumn:
+        """Numbers for so many more rows."""
+        numbers = self._numbers.take(count)
+        more = self._numbers.capacity - len(self._begin)
+        if more > 0:
+            self._begin = np.append(self._begin, np.full((more, RUNS), np.nan), axis=0)
+            self._last = np.append(self._last, np.full((more, RUNS), np.nan), axis=0)
+            self._doublings = np.append(self._doublings, np.zeros((more, RUNS), dtype=np.int64), axis=0)
+            self._revisions = np.append(self._revisions, np.zeros(more, dtype=np.int64))
+        self._cells.reserve(RUNS * self._numbers.reach)
+        return numbers
+
+    def release(self, numbers: IntColumn) -> None:
+        """Forget rows."""
+        self._begin[numbers] = np.nan
+        self._last[numbers] = np.nan
+        self._revisions[numbers] += 1
+        self._cells.clear(_cells(numbers))
+        self._numbers.release(numbers)
+
+    def add(
+        self, numbers: IntColumn, resource: int, started: FloatColumn, times: FloatColumn, values: FloatColumn
+    ) -> None:
+        """Take in samples of pods that started at given times, in any order; those of an unknown start are left out."""
+        self._put(numbers, resource, started, times, values, weight=1)
+
+    def raise_highest(
+        self, numbers: IntColumn, resource: int, started: FloatColumn, times: FloatColumn, values: FloatColumn
+    ) -> None:
+        """Note that more was needed than was ever sampled: an OOM kill."""
+        self._put(numbers, resource, started, times, values, weight=0)
+
+    def merge(self, numbers: IntColumn, runs: list[StoredRun]) -> None:
+        """Take in runs that were stored, one for each number; numbers may repeat."""
+        begin = np.array([run.begin for run in runs])
+        cells = self._cells_of(numbers, begin)
+        kept = np.flatnonzero(cells >= 0)
+        for turn in split_into_rounds(cells[kept]):
+            here = kept[turn]
+            self._merge(cells[here], [runs[at] for at in here.tolist()])
+        self._revisions[numbers] += 1
+
+    def seen(self, numbers: IntColumn, longest: float = math.inf, most: int = RUNS) -> RecentRuns:
+        """The newest runs of rows, at most so many, and of them those that lasted no longer than so many seconds.
+
+        18 KB a row: ask for a few thousand at a time.
+        """
+        newest = np.argsort(-self._begin[numbers], axis=1, kind="stable")[:, :most]  # those that are not there last
+        begin = np.take_along_axis(self._begin[numbers], newest, axis=1)
+        last = np.take_along_axis(self._last[numbers], newest, axis=1)
+        doublings = np.take_along_axis(self._doublings[numbers], newest, axis=1)
+        there = last - begin <= longest
+        begin, last = np.where(there, begin, np.nan), np.where(there, last, np.nan)
+        most_doublings = np.where(there, doublings, 0).max(axis=1, initial=0)
+        values, counts = self._cells.read((RUNS * numbers[:, np.newaxis] + newest).reshape(-1))
+        missing = np.where(there, most_doublings[:, np.newaxis] - doublings, 0).reshape(-1)
+        values, counts = _widened(values, counts, missing)
+        known = (counts > 0) & there.reshape(-1)[:, np.newaxis, np.newaxis]
+        values[~np.broadcast_to(known[:, :, np.newaxis], values.shape)] = np.nan
+        shape = (len(numbers), newest.shape[1], *values.shape[1:])
+        return RecentRuns(begin, last, FIRST_WIDTH * np.exp2(most_doublings), values.reshape(shape))
+
+    def revisions(self, numbers: IntColumn) -> IntColumn:
+        """A number for each row that is another one whenever anything of its runs has changed."""
+        return self._revisions[numbers]
+
+    def copied(self, numbers: IntColumn) -> RunHistory:
+        """Some rows in a memory of their own, where they are numbered from 0 on."""
+        copy = RunHistory()
+        copy.take(len(numbers))
+        mine = slice(len(numbers))
+        copy._begin[mine], copy._last[mine] = self._begin[numbers], self._last[numbers]
+        copy._doublings[mine], copy._revisions[mine] = self._doublings[numbers], self._revisions[numbers]
+        copy._cells = self._cells.copied(_cells(numbers))
+        return copy
+
+    def recorded(self, number: int) -> list[StoredRun]:
+        """Everything of one row, oldest first."""
+        order = np.argsort(self._begin[number])
+        order = order[~np.isnan(self._begin[number, order])]
+        values, counts = self._cells.read(RUNS * number + order)
+        values[~np.broadcast_to((counts > 0)[:, :, np.newaxis], values.shape)] = np.nan
+        return [
+            StoredRun(
+                float(self._begin[number, at]), float(self._last[number, at]), int(self._doublings[number, at]), run
+            )
+            for at, run in zip(order.tolist(), values, strict=True)
+        ]
+
+    def _put(
+        self,
+        numbers: IntColumn,
+        resource: int,
+        started: FloatColumn,
+        times: FloatColumn,
+        values: FloatColumn,
+        *,
+        weight: int,
+    ) -> None:
+        cells = np.full(len(numbers), -1)
+        placed = np.flatnonzero(~np.isnan(started))
+        cells[placed] = self._cells_of(numbers[placed], started[placed])
+        kept = np.flatnonzero(cells >= 0)
+        if not len(kept):
+            return
+        cells, values = cells[kept], values[kept]
+        np.fmax.at(self._last.reshape(-1), cells, times[kept])
+        minutes = np.floor(np.maximum(times[kept] - started[kept], 0.0) / FIRST_WIDTH).astype(np.int64)
+        self._widen(cells, count_doublings(minutes))
+        places = minutes >> self._doublings.reshape(-1)[cells]
+        unique, inverse, counts = np.unique(cells * PLACES + places, return_inverse=True, return_counts=True)
+        highest = np.full(len(unique), -np.inf)
+        np.maximum.at(highest, inverse, values)
+        means = np.bincount(inverse, weights=values, minlength=len(unique)) / counts
+        which = np.full(len(unique), resource)
+        self._cells.merge(CellStretches(unique // PLACES, which, unique % PLACES, means, highest, counts * weight))
+        self._revisions[numbers[kept]] += 1
+
+    def _merge(self, cells: IntColumn, runs: list[StoredRun]) -> None:
+        """Work stored runs into their cells, of which none comes twice."""
+        np.fmax.at(self._last.reshape(-1), cells, np.array([run.last for run in runs]))
+        doublings = np.array([run.doublings for run in runs])
+        self._widen(cells, doublings)
+        missing = self._doublings.reshape(-1)[cells] - doublings
+        values = np.stack([run.values for run in runs])
+        known = ~np.isnan(values[:, :, MEAN])
+        # Nobody stores how many samples a place had: as many as there would be if one came every minute.
+        weight = np.minimum(np.exp2(doublings), _MOST_WEIGHT)[:, np.newaxis, np.newaxis]
+        values, counts = _widened(np.nan_to_num(values), np.where(known, weight, 0).astype(np.uint8), missing)
+        at, resource, place = np.nonzero(counts)
+        found = values[at, resource, :, place].astype(np.float64)
+        self._cells.merge(
+            CellStretches(
+                cells[at],
+                resource,
+                place,
+                found[:, MEAN],
+                found[:, HIGHEST],
+                counts[at, resource, place].astype(np.int64),
+            )
+        )
+
+    def _cells_of(self, numbers: IntColumn, started: FloatColumn) -> IntColumn:
+        """The cell of the run that each pod belongs to, made if there is none; -1 if it is too long ago.
+
+        The newest are made first, so that there are never more turns than a row has runs.
+        """
+        waiting = np.flatnonzero(self._near(numbers, started) < 0)
+        while len(waiting):
+            newest = np.full(len(self._begin), -np.inf)
+            np.maximum.at(newest, numbers[waiting], started[waiting])
+            waiting = waiting[self._begin_runs(newest)[numbers[waiting]]]
+            waiting = waiting[self._near(numbers[waiting], started[waiting]) < 0]
+        # Only now: a run that begins may have taken the place of one that was there.
+        return self._near(numbers, started)
+
+    def _near(self, numbers: IntColumn, started: FloatColumn) -> IntColumn:
+        distance = np.nan_to_num(np.abs(self._begin[numbers] - started[:, np.newaxis]), nan=np.inf)
+        nearest = distance.argmin(axis=1) if len(numbers) else np.zeros(0, dtype=np.int64)
+        near = np.take_along_axis(distance, nearest[:, np.newaxis], axis=1)[:, 0] <= TOGETHER
+        found: IntColumn = np.where(near, RUNS * numbers + nearest, -1)
+        return found
+
+    def _begin_runs(self, starts: FloatColumn) -> BoolColumn:
+        """Begin a run in each row that has a start, in place of its oldest; which have begun one."""
+        oldest = np.nan_to_num(self._begin, nan=-np.inf)
+        place = oldest.argmin(axis=1)
+        begun: BoolColumn = starts > oldest[np.arange(len(place)), place]
+        numbers = np.flatnonzero(begun)
+        at = place[numbers]
+        self._begin[numbers, at], self._last[numbers, at] = starts[numbers], np.nan
+        self._doublings[numbers, at] = 0
+        self._cells.clear(RUNS * numbers + at)
+        return begun
+
+    def _widen(self, cells: IntColumn, doublings: IntColumn) -> None:
+        """See to it that cells have been doubled so often at least."""
+        mine = self._doublings.reshape(-1)
+        while len(short := np.unique(cells[mine[cells] < doublings])):
+            self._cells.widen(short)
+            mine[short] += 1
+
+
+def count_doublings(minutes: IntColumn) -> IntColumn:
+    """How often places must be doubled until so many minutes have one."""
+    found: IntColumn = np.frexp((minutes // PLACES).astype(np.float64))[1].astype(np.int64)
+    return found
+
+
+def _widened(values: CellValues, counts: CellCounts, times: IntColumn) -> tuple[CellValues, CellCounts]:
+    """Cells with places joined so many times each."""
+    for turn in range(int(times.max(initial=0))):
+        more = np.flatnonzero(times > turn)
+        values[more], counts[more] = halve_cells(values[more], counts[more])
+    return values, counts
+
+
+def _cells(numbers: IntColumn) -> IntColumn:
+    cells: IntColumn = (RUNS * numbers[:, np.newaxis] + np.arange(RUNS)).reshape(-1)
+    return cells

@@ -1,0 +1,219 @@
+"""The pods whose usage is tracked, and the slot of each of their containers.
+
+Containers and native sidecars are tracked, each with its requests. Init containers are left out: they are gone before
+there is anything to size. Pod-level resources are left out too, because they bound the pod as a whole: a container
+without a request of its own has none here, whatever its pod has.
+
+A pod is known by namespace and name, and samples name no more than that; another UID under the same name is another
+pod. A pod that is no longer tracked keeps its slots for a while: the report that it ran out of memory may come late,
+and one that comes back (its target was missing for a moment) must not have its peaks counted twice.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from itertools import islice, repeat
+from typing import TypeAlias
+
+import msgspec
+import numpy as np
+
+from trellis.api.kube.observed_pods import ObservedAmounts, ObservedPod
+from trellis.core.cluster.pod_resources import parse_cpu_millicores, parse_memory_bytes, read_current_resources
+from trellis.core.usage.columns import IntColumn
+from trellis.core.usage.row_tables import SlotTable
+
+
+class TrackedContainer(msgspec.Struct, frozen=True, gc=False):
+    """A container whose usage is recorded, and what it requests, in bytes and millicores; NaN if it does not."""
+
+    name: str
+    memory_request: float = math.nan
+    cpu_request: float = math.nan
+
+
+class TrackedPod(msgspec.Struct, frozen=True, gc=False):
+    """A pod, and the autoscaler whose rows its usage feeds. `started` is in seconds since the epoch, NaN if unknown."""
+
+    namespace: str
+    name: str
+    uid: str
+    vpa: str
+    ready: bool
+    containers: tuple[TrackedContainer, ...]
+    started: float = math.nan
+
+
+def track_pod(pod: ObservedPod, vpa: str) -> TrackedPod:
+    """The pod as it is followed for the autoscaler that governs it."""
+    metadata = pod.metadata
+    containers = tuple(
+        _track_container(each.name, read_current_resources(pod, each.name).requests) for each in pod.spec.running
+    )
+    # Where a pod has to wait for room, it was made long before anything in it could run.
+    started = pod.status.start_time or metadata.creation_timestamp
+    return TrackedPod(
+        metadata.namespace,
+        metadata.name,
+        metadata.uid,
+        vpa,
+        pod.status.ready,
+        containers,
+        started.timestamp() if started is not None else math.nan,
+    )
+
+
+def _track_container(name: str, requests: ObservedAmounts) -> TrackedContainer:
+    return TrackedContainer(name, parse_memory_bytes(requests.memory), parse_cpu_millicores(requests.cpu))
+
+
+Slots: TypeAlias = tuple[int, ...]
+_SlotKey: TypeAlias = tuple[str, str, str]  # namespace, pod, container
+_PodKey: TypeAlias = tuple[str, str, str]  # namespace, name, UID
+
+# Names are looked up in one go, without a line of Python in between at which another thread would have its turn.
+_LOOKED_UP_AT_ONCE = 8_192
+
+
+class _TrackedSlots(msgspec.Struct, frozen=True, gc=False):
+    pod: TrackedPod
+    slots: Slots
+
+    def feeds_what(self, pod: TrackedPod) -> bool:
+        """Whether a pod can go on with these slots: the same one, feeding the same rows."""
+        mine = self.pod
+        return (
+            mine.uid == pod.uid
+            and mine.vpa == pod.vpa
+            and [container.name for container in mine.containers] == [container.name for container in pod.containers]
+        )
+
+
+class TrackedPods:
+    """The followed pods and their slots."""
+
+    def __init__(self, table: SlotTable) -> None:
+        self._table = table
+        self._slots: dict[_SlotKey, int] = {}
+        self._live: dict[str, dict[str, _TrackedSlots]] = {}
+        self._departed: dict[_PodKey, _TrackedSlots] = {}  # in the order in which they went
+        self._replaced: list[int] = []
+        self._parted: list[int] = []
+
+    @property
+    def namespaces(self) -> list[str]:
+        """Where there are followed pods."""
+        return list(self._live)
+
+    @property
+    def size(self) -> int:
+        """How many names are kept, of pods that are followed or departed."""
+        return len(self._slots) + len(self._departed) + sum(map(len, self._live.values()))
+
+    def lookup(self, namespaces: Sequence[str], pods: Sequence[str], containers: Sequence[str]) -> IntColumn:
+        """The slot of each sample; -1 for a container that is not followed."""
+        names = zip(namespaces, pods, containers, strict=True)
+        found = np.empty(len(pods), dtype=np.int64)
+        for begin in range(0, len(found), _LOOKED_UP_AT_ONCE):
+            part = found[begin : begin + _LOOKED_UP_AT_ONCE]
+            part[:] = np.fromiter(map(self._slots.get, islice(names, len(part)), repeat(-1)), np.int64, len(part))
+        return found
+
+    def find(self, namespace: str, pod: str, uid: str, container: str) -> int:
+        """The slot of one container, also if its pod has departed; -1 if there is none."""
+        tracked = self._live.get(namespace, {}).get(pod)
+        if tracked is None or (uid and tracked.pod.uid != uid):
+            tracked = self._departed.get((namespace, pod, uid))
+        if tracked is None:
+            return -1
+        for followed, slot in zip(tracked.pod.containers, tracked.slots, strict=True):
+            if followed.name == container:
+                return slot
+        return -1
+
+    def follow(self, namespace: str, pods: Iterable[TrackedPod], now: float) -> list[tuple[TrackedPod, Slots]]:
+        """Follow exactly these pods of a namespace. Answers with those that got new slots: they feed no row yet."""
+        wanted = {pod.name: pod for pod in pods}
+        live = self._live.setdefault(namespace, {})
+        for name in [name for name in live if name not in wanted]:
+            self._depart(namespace, live.pop(name), now)
+        changed = [
+            pod
+            for name, pod in wanted.items()
+            if (known := live.get(name)) is None or (known.pod is not pod and known.pod != pod)
+        ]
+        new = [pod for pod in changed if not self._goes_on(live, namespace, pod, now)]
+        numbers = iter(self._table.take(sum(len(pod.containers) for pod in new)).tolist())
+        for pod in new:
+            self._enter(live, namespace, _TrackedSlots(pod, tuple(next(numbers) for _ in pod.containers)))
+        self._describe([live[pod.name] for pod in changed])
+        if not live:
+            del self._live[namespace]
+        return [(pod, live[pod.name].slots) for pod in new]
+
+    def parted(self) -> IntColumn:
+        """The slots of pods that departed since this was last asked."""
+        slots, self._parted = np.array(self._parted, dtype=np.int64), []
+        return slots
+
+    def release(self, before: float) -> IntColumn:
+        """Forget the pods that departed up to a time, and give back their slots; which these were."""
+        freed, self._replaced = self._replaced, []
+        for key, tracked in list(self._departed.items()):
+            if tracked.slots and self._table.departed[tracked.slots[0]] > before:
+                break
+            del self._departed[key]
+            freed.extend(tracked.slots)
+        slots = np.array(freed, dtype=np.int64)
+        self._table.release(slots)
+        return slots
+
+    def _goes_on(self, live: dict[str, _TrackedSlots], namespace: str, pod: TrackedPod, now: float) -> bool:
+        """Whether a pod goes on with slots that it has, or had until just now."""
+        tracked = live.get(pod.name)
+        if tracked is not None and tracked.feeds_what(pod):
+            live[pod.name] = _TrackedSlots(pod, tracked.slots)
+            return True
+        earlier = self._departed.get((namespace, pod.name, pod.uid))
+        comes_back = earlier is not None and earlier.feeds_what(pod)
+        if comes_back:
+            del self._departed[namespace, pod.name, pod.uid]
+        if tracked is not None:
+            self._depart(namespace, live.pop(pod.name), now)
+        if earlier is not None and comes_back:
+            self._enter(live, namespace, _TrackedSlots(pod, earlier.slots))
+        return comes_back
+
+    def _enter(self, live: dict[str, _TrackedSlots], namespace: str, tracked: _TrackedSlots) -> None:
+        pod = tracked.pod
+        live[pod.name] = tracked
+        for container, slot in zip(pod.containers, tracked.slots, strict=True):
+            self._slots[namespace, pod.name, container.name] = slot
+
+    def _depart(self, namespace: str, tracked: _TrackedSlots, now: float) -> None:
+        pod, slots = tracked.pod, tracked.slots
+        for container in pod.containers:
+            self._slots.pop((namespace, pod.name, container.name), None)
+        self._table.departed[list(slots)] = now
+        self._parted.extend(slots)
+        self._table.ready[list(slots)] = False
+        key = (namespace, pod.name, pod.uid)
+        replaced = self._departed.pop(key, None)
+        if replaced is not None:  # the same pod, that had gone from one VPA to another before
+            self._replaced.extend(replaced.slots)
+        self._departed[key] = tracked
+
+    def _describe(self, changed: Sequence[_TrackedSlots]) -> None:
+        """Put what pods say about themselves into the columns."""
+        slots = [slot for tracked in changed for slot in tracked.slots]
+        self._table.departed[slots] = np.nan
+        self._table.leader[slots] = [tracked.slots[0] for tracked in changed for _ in tracked.slots]
+        self._table.ready[slots] = [tracked.pod.ready for tracked in changed for _ in tracked.slots]
+        self._table.request[slots] = [
+            container.memory_request for tracked in changed for container in tracked.pod.containers
+        ]
+        self._table.cpu_request[slots] = [
+            container.cpu_request for tracked in changed for container in tracked.pod.containers
+        ]
+        self._table.started[slots] = [tracked.pod.started for tracked in changed for _ in tracked.slots]

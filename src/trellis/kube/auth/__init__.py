@@ -1,0 +1,1 @@
+"""Connections and credentials: kubeconfig, service account, tokens, certificates and exec plug-ins."""

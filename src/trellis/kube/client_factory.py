@@ -1,0 +1,49 @@
+"""Finds the cluster that a program talks to, and opens a client for it.
+
+The order is that of kubectl, with a pod's own cluster before the kubeconfig in the home directory.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from trellis.kube.auth.connection import Connection
+from trellis.kube.auth.in_cluster import SERVICE_ACCOUNT, connection_in_cluster, is_in_cluster
+from trellis.kube.auth.kubeconfig import connection_from_kubeconfig
+from trellis.kube.client import Client
+from trellis.kube.transport.aiohttp_transport import AiohttpTransport
+
+
+def find_connection(
+    environment: Mapping[str, str],
+    *,
+    kubeconfig: Path | None = None,
+    context: str = "",
+    home: Path | None = None,
+    service_account: Path = SERVICE_ACCOUNT,
+) -> Connection:
+    """A file or context that was named, then `KUBECONFIG`, then the pod's own cluster, then `~/.kube/config`.
+
+    The pod comes before the home directory, so that a controller does not follow a file that an image happens to
+    contain; whoever sets `KUBECONFIG` in a pod means it.
+    """
+    told = kubeconfig or context or environment.get("KUBECONFIG")
+    if not told and is_in_cluster(environment, service_account):
+        return connection_in_cluster(environment, service_account)
+    return connection_from_kubeconfig(environment, file=kubeconfig, context=context, home=home)
+
+
+@asynccontextmanager
+async def open_client(kubeconfig: str, field_manager: str, warn: Callable[[str], None]) -> AsyncIterator[Client]:
+    """A client while the context is open; `warn` is told what is odd about the way to the cluster."""
+    connection = find_connection(os.environ, kubeconfig=Path(kubeconfig) if kubeconfig else None)
+    for warning in connection.warnings:
+        warn(warning)
+    client = Client(AiohttpTransport(connection), field_manager)
+    try:
+        yield client
+    finally:
+        await client.close()

@@ -1,0 +1,73 @@
+"""Flow control: exponential backoff with jitter, and a token-bucket rate limiter. Times are arguments.
+
+The default backoff is that of client-go's reflector: 0.8 s, doubling up to 30 s, each wait stretched by up to as much
+again, so that a thousand clients that lost one API server do not all come back in the same second. `Retry-After` of
+the server is a lower bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import msgspec
+
+from trellis.base.errors import InvalidInput
+
+# Draws a number from 0 to less than 1; `random.Random().random` is one.
+Draw: TypeAlias = Callable[[], float]
+
+
+class RetryBackoff(msgspec.Struct, frozen=True):
+    """Waits in seconds; `jitter` is the largest share by which one is stretched."""
+
+    first: float = 0.8
+    most: float = 30.0
+    factor: float = 2.0
+    jitter: float = 1.0
+
+    def wait(self, failures: int, draw: Draw, retry_after: float | None = None) -> float:
+        """After so many failures in a row, the first of which counts as 1."""
+        # Past the hundredth doubling a float overflows, long after the most has been reached.
+        grown = min(self.most, self.first * self.factor ** min(failures - 1, 100))
+        return max(grown * (1 + self.jitter * draw()), retry_after or 0.0)
+
+
+class Rate(msgspec.Struct, frozen=True):
+    """`burst` at once, then `per_second`."""
+
+    per_second: float
+    burst: int = 1
+
+    def __post_init__(self) -> None:
+        if self.per_second <= 0 or self.burst < 1:
+            raise InvalidInput(f"{self.per_second:g}/s, burst {self.burst}", "a rate is above 0 and a burst at least 1")
+
+
+class TokenBucket:
+    """Tokens come back at the rate and are spent one at a time."""
+
+    __slots__ = ("_at", "_rate", "_tokens")
+
+    def __init__(self, rate: Rate, now: float) -> None:
+        self._rate = rate
+        self._tokens = float(rate.burst)
+        self._at = now
+
+    def take(self, now: float) -> bool:
+        """Spend a token if there is one."""
+        self._refill(now)
+        if self._tokens < 1:
+            return False
+        self._tokens -= 1
+        return True
+
+    def reserve(self, now: float) -> float:
+        """Spend a token, in advance if need be. Returns how many seconds to wait: those who ask first go first."""
+        self._refill(now)
+        self._tokens -= 1
+        return max(0.0, -self._tokens / self._rate.per_second)
+
+    def _refill(self, now: float) -> None:
+        self._tokens = min(float(self._rate.burst), self._tokens + max(0.0, now - self._at) * self._rate.per_second)
+        self._at = now

@@ -1,0 +1,224 @@
+"""Leader election among replicas, by a Lease with client-go's fields, so that it works with replicas of either kind.
+
+| | default | meaning |
+|---|---|---|
+| `duration` | 15 s | a lease that has not been renewed for so long is free |
+| `renew_deadline` | 10 s | a leader that could not renew for so long stops writing |
+| `retry_period` | 2 s | how often a leader renews and the candidates check |
+
+Two rules make sure that there is never more than one leader, whatever the clocks say:
+
+- A candidate counts how long *it* has observed the record unchanged, on its event loop's clock. The times in the record
+  are for people and are never compared with a clock.
+- A leader may write until `renew_deadline` after it *sent* its last successful renewal. That is checked before each
+  write, so a process that was stopped for a minute is fenced when it wakes, before it learns that it was deposed. The
+  clock does not count a machine's sleep; what is then still written fails on its resource version.
+
+A record that names this candidate but that it did not write belongs to another process with the same name: it is
+respected.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from trellis.api.kube.coordination import LeaseSpec
+from trellis.base.errors import InvalidInput, KubeError, NotFound, UnreadableObject
+from trellis.kube.client import Client
+from trellis.kube.flow_control import Draw
+from trellis.kube.lease_records import (
+    LeaseObservation,
+    LeaseWriter,
+    acquired_record,
+    free_at,
+    observe_lease,
+    record_document,
+    released_record,
+    renewed_record,
+)
+from trellis.kube.resources import LEASES
+from trellis.kube.write.actions import CreateObject, Target
+from trellis.kube.write.outcomes import WriteOutcome
+from trellis.kube.write.writer import Writer
+
+# By how much candidates stretch their retries, as client-go: from once to 2.2 times.
+_JITTER: Final = 1.2
+
+# A shutdown takes a second; a lease that is not given back within it runs out by itself.
+_RELEASE_SECONDS: Final = 1.0
+
+
+class LeaseTimes(msgspec.Struct, frozen=True):
+    """Seconds. A leader must have time to retry before its deadline, and be silent before its lease is free."""
+
+    duration: float = 15.0
+    renew_deadline: float = 10.0
+    retry_period: float = 2.0
+
+    def __post_init__(self) -> None:
+        if not self.duration > self.renew_deadline > self.retry_period * _JITTER > 0:
+            rule = f"a lease must outlast its renewal deadline, and that {_JITTER} retry periods"
+            raise InvalidInput(f"{self.duration:g} s, {self.renew_deadline:g} s, {self.retry_period:g} s", rule)
+
+
+class Election:
+    """One candidate. `run` in a task of its own; ask `may_write` before each write.
+
+    The writer is one without a fence: whoever is not leading must still be able to take the lease. With a read-only
+    one nobody ever leads, because nothing is written.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        writer: Writer,
+        *,
+        name: str,
+        namespace: str,
+        identity: str,
+        now: Callable[[], datetime],
+        draw: Draw,
+        times: LeaseTimes = LeaseTimes(),  # noqa: B008 - frozen
+        on_change: Callable[[bool], None] | None = None,
+    ) -> None:
+        self.identity = identity
+        self.trouble = ""
+        self._client = client
+        self._writer = writer
+        self._writes = LeaseWriter(client, writer)
+        self._lease = Target(LEASES, name, namespace)
+        self._now = now
+        self._draw = draw
+        self._times = times
+        self._on_change = on_change
+        self._leading = asyncio.Event()
+        self._seen: LeaseObservation | None = None
+        # Records that we have written or tried to: the answer to one may have been lost on the way.
+        self._ours: deque[LeaseSpec] = deque(maxlen=16)
+        self._renewed_at = 0.0
+
+    @property
+    def leading(self) -> bool:
+        """Whether this candidate holds the lease, as far as it knows."""
+        return self._leading.is_set()
+
+    @property
+    def holder(self) -> str:
+        """Who leads, as last seen; empty if nobody does."""
+        return self._seen.spec.holder_identity if self._seen else ""
+
+    def may_write(self) -> bool:
+        """Whether nobody else can be leading at this moment."""
+        return self.leading and _clock() < self._renewed_at + self._times.renew_deadline
+
+    async def wait_until_leading(self) -> None:
+        """Return once this candidate leads."""
+        await self._leading.wait()
+
+    async def run(self) -> None:
+        """Stand for election until cancelled; what is held then is given back."""
+        try:
+            while True:
+                await self._acquire()
+                self._set_leading(True)
+                try:
+                    await self._hold()
+                finally:
+                    self._set_leading(False)
+        finally:
+            await self._release()
+
+    async def _acquire(self) -> None:
+        while not await self._try():
+            wait = self._times.retry_period * (1 + _JITTER * self._draw())
+            if self._seen is not None:
+                left = free_at(self._seen, self._times.duration) - _clock()
+                wait = min(wait, left) if left > 0 else wait
+            await asyncio.sleep(wait)
+
+    async def _hold(self) -> None:
+        """Renew until that fails for too long, or somebody else is seen to lead."""
+        while True:
+            await asyncio.sleep(self._times.retry_period)
+            try:
+                async with asyncio.timeout_at(self._renewed_at + self._times.renew_deadline):
+                    while not await self._renew():
+                        if self._seen is not None and not self._is_ours(self._seen):
+                            return
+                        await asyncio.sleep(self._times.retry_period)
+            except TimeoutError:
+                self.trouble = f"the lease could not be renewed for {self._times.renew_deadline:g} s; {self.trouble}"
+                return
+
+    async def _try(self) -> bool:
+        """Look at the lease, and take it if that is allowed."""
+        try:
+            lease = await self._client.get(LEASES, self._lease.name, self._lease.namespace)
+        except NotFound:
+            self._seen = None
+            return await self._write(acquired_record(None, self.identity, self._times.duration, self._now()))
+        except (KubeError, UnreadableObject) as error:
+            self.trouble = str(error)
+            return False
+        self._seen = seen = observe_lease(self._seen, lease, _clock())
+        if self._is_ours(seen):
+            return await self._write(renewed_record(seen.spec, self._now()))
+        if _clock() < free_at(seen, self._times.duration):
+            return False
+        return await self._write(acquired_record(seen.spec, self.identity, self._times.duration, self._now()))
+
+    async def _renew(self) -> bool:
+        """Renew on the record that we know; only if that has changed, look."""
+        if self._seen is not None and await self._write(renewed_record(self._seen.spec, self._now())):
+            return True
+        return await self._try()
+
+    async def _write(self, spec: LeaseSpec) -> bool:
+        sent = _clock()
+        self._ours.append(spec)
+        outcome = await self._put(spec)
+        if outcome.applied:
+            self._seen = LeaseObservation(spec, outcome.resource_version, _clock())
+            self._renewed_at = sent
+            self.trouble = ""
+        else:
+            self.trouble = outcome.message
+        return outcome.applied
+
+    async def _release(self) -> None:
+        if self._seen is None or not self._is_ours(self._seen):
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_RELEASE_SECONDS):
+                await self._put(released_record(self._seen.spec, self._now()))
+
+    async def _put(self, spec: LeaseSpec) -> WriteOutcome:
+        """Write the record, on condition that it is still the one that was seen."""
+        if self._seen is None:
+            metadata = {"name": self._lease.name, "namespace": self._lease.namespace}
+            lease = {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": metadata}
+            return await self._writer.write(CreateObject(self._lease, lease | {"spec": record_document(spec)}))
+        target = msgspec.structs.replace(self._lease, resource_version=self._seen.resource_version)
+        return await self._writes.write(target, record_document(spec))
+
+    def _is_ours(self, seen: LeaseObservation) -> bool:
+        return seen.spec in self._ours
+
+    def _set_leading(self, leading: bool) -> None:
+        if leading:
+            self._leading.set()
+        else:
+            self._leading.clear()
+        if self._on_change:
+            self._on_change(leading)
+
+
+def _clock() -> float:
+    return asyncio.get_running_loop().time()

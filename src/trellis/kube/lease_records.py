@@ -1,0 +1,171 @@
+"""Records of Leases: their content, the writer that updates them, and an observer of other components' Leases.
+
+The fields and their changes are client-go's (`leaderelection`, `resourcelock`): taking a lease counts a transition
+and sets `acquireTime`, renewing sets `renewTime` alone, releasing it empties the holder and shortens the duration to
+a second.
+
+Our roles grant `patch` on Leases and upstream's grant `update`, so the writer falls back: where the patch is
+forbidden, it reads the Lease, replaces its record, leaves the rest as it is, and does so from then on.
+
+The observer serves components that yield to another one while it runs. As in an election, no clock is compared with
+the times in the record: a holder is gone once the record has been observed unchanged for its duration.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+
+from trellis.api.kube.coordination import Lease, LeaseSpec
+from trellis.base.errors import Conflict, Forbidden, KubeError, NotFound, UnreadableObject
+from trellis.base.times import format_micro_time, in_utc
+from trellis.kube.client import Client
+from trellis.kube.resources import LEASES
+from trellis.kube.transport.requests import build_get
+from trellis.kube.write.actions import PatchObject, ReplaceObject, Target
+from trellis.kube.write.outcomes import Result, WriteOutcome, outcome_of
+from trellis.kube.write.patches import merge_patch
+from trellis.kube.write.writer import Writer
+
+
+class LeaseObservation(msgspec.Struct, frozen=True):
+    """A record as a candidate saw it; `since` is when it first saw it so, on its own clock."""
+
+    spec: LeaseSpec
+    resource_version: str
+    since: float
+
+
+def observe_lease(seen: LeaseObservation | None, lease: Lease, now: float) -> LeaseObservation:
+    """What was seen, brought up to date: only another record starts the wait anew, not another label on the Lease."""
+    unchanged = seen is not None and seen.spec == lease.spec
+    since = seen.since if seen is not None and unchanged else now
+    return LeaseObservation(lease.spec, lease.metadata.resource_version, since)
+
+
+def free_at(seen: LeaseObservation, duration: float) -> float:
+    """From when on the lease may be taken. The holder's own duration counts: it renews by that, not by ours."""
+    if not seen.spec.holder_identity:
+        return seen.since
+    return seen.since + (seen.spec.lease_duration_seconds or duration)
+
+
+def acquired_record(old: LeaseSpec | None, identity: str, duration: float, now: datetime) -> LeaseSpec:
+    """The record of a new leader."""
+    transitions = 0 if old is None else old.lease_transitions + 1
+    return LeaseSpec(identity, math.ceil(duration), in_utc(now), in_utc(now), transitions)
+
+
+def renewed_record(old: LeaseSpec, now: datetime) -> LeaseSpec:
+    """The record of a leader that goes on."""
+    return msgspec.structs.replace(old, renew_time=in_utc(now))
+
+
+def released_record(old: LeaseSpec, now: datetime) -> LeaseSpec:
+    """The record of nobody: the next candidate that looks may take it."""
+    return LeaseSpec("", 1, in_utc(now), in_utc(now), old.lease_transitions)
+
+
+def record_document(spec: LeaseSpec) -> dict[str, Any]:
+    """The record on the wire. Go wants all six places of a `MicroTime`, and no holder is null, not empty."""
+    return {
+        "holderIdentity": spec.holder_identity or None,
+        "leaseDurationSeconds": spec.lease_duration_seconds,
+        "acquireTime": spec.acquire_time and format_micro_time(spec.acquire_time),
+        "renewTime": spec.renew_time and format_micro_time(spec.renew_time),
+        "leaseTransitions": spec.lease_transitions,
+    }
+
+
+class LeaseWriter:
+    """Writes records into Leases, in the way that is allowed."""
+
+    def __init__(self, client: Client, writer: Writer) -> None:
+        self._client = client
+        self._writer = writer
+        self._replaces = False
+
+    async def write(self, target: Target, record: Mapping[str, Any]) -> WriteOutcome:
+        """Set these fields of the record, on condition that the Lease is the one that the target describes."""
+        outcome = await self._attempt(target, record)
+        self._writer.record(outcome)
+        return outcome
+
+    async def _attempt(self, target: Target, record: Mapping[str, Any]) -> WriteOutcome:
+        if not self._replaces:
+            outcome = await self._writer.attempt(PatchObject(target, merge_patch({"spec": record})))
+            if outcome.result is not Result.FORBIDDEN:
+                return outcome
+        outcome = await self._replace(target, record)
+        # Two refusals say nothing about which of the two is the way: a server that has just started forbids everything.
+        self._replaces = outcome.result is not Result.FORBIDDEN
+        return outcome
+
+    async def _replace(self, target: Target, record: Mapping[str, Any]) -> WriteOutcome:
+        action = ReplaceObject(target, {})
+        try:
+            response = await self._client.send(build_get(target.resource, target.name, target.namespace))
+            document: dict[str, Any] = msgspec.json.decode(response.body, type=dict[str, Any])
+        except KubeError as error:
+            return outcome_of(action, error)
+        version = document.get("metadata", {}).get("resourceVersion", "")
+        if target.resource_version and version != target.resource_version:
+            message = f"the version is {version}, and not {target.resource_version} any more"
+            return outcome_of(action, Conflict(409, "Conflict", message))
+        document["spec"] = {**document.get("spec", {}), **record}
+        return await self._writer.attempt(ReplaceObject(target, document))
+
+
+# A record without a duration is believed for as long as Kubernetes' own leases last.
+_DURATION: Final = 15.0
+# Candidates look every 2 s, stretched by up to 2.2: a lease that is free for longer has none.
+_GRACE_SECONDS: Final = 5.0
+
+
+class LeaseObserver:
+    """One Lease. `is_held` is None until the API server has answered; `trouble` is why it has not."""
+
+    def __init__(self, client: Client, namespace: str, name: str) -> None:
+        self.is_held: bool | None = None
+        self.trouble = ""
+        self._client = client
+        self._namespace = namespace
+        self._name = name
+        self._seen: LeaseObservation | None = None
+        self._free_since: float | None = None
+
+    async def poll(self) -> None:
+        """Read the record. Without an answer the last one stands, until the record it was about has run out."""
+        clock = asyncio.get_running_loop().time
+        try:
+            lease = await self._client.get(LEASES, self._name, self._namespace)
+        except NotFound:
+            self._seen, self.trouble = None, ""
+            self._note(is_free=True)
+            return
+        except Forbidden as error:
+            # Without the right to read the Lease, the other writer may run: do not write beside it.
+            self.trouble = str(error)
+            self._note(is_free=False)
+            return
+        except (KubeError, UnreadableObject) as error:
+            self.trouble = str(error)
+            return
+        self._seen = observe_lease(self._seen, lease, clock())
+        self.trouble = ""
+        self._note(is_free=clock() >= free_at(self._seen, _DURATION))
+
+    def _note(self, *, is_free: bool) -> None:
+        """A lease that has just become free may be taken by the next candidate at any moment."""
+        now = asyncio.get_running_loop().time()
+        if not is_free:
+            self._free_since, self.is_held = None, True
+            return
+        self._free_since = now if self._free_since is None else self._free_since
+        if now - self._free_since >= _GRACE_SECONDS:
+            self.is_held = False

@@ -1,0 +1,1 @@
+"""HTTP requests and responses of the API server as values, and the transport that moves them."""

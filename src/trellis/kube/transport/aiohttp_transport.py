@@ -1,0 +1,237 @@
+"""The transport to a real API server, on aiohttp.
+
+One session for everything. The pool of connections has no limit of its own: watches hold theirs for minutes, and the
+writer bounds how much is written at once. Nothing is retried here but a request whose credentials were refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import ssl
+import zlib
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote, urlencode
+
+import aiohttp
+from yarl import URL
+
+from trellis import __version__
+from trellis.base.errors import BadKubeconfig, ServerFault, Unauthorized, Unreachable
+from trellis.kube.auth.connection import ClientCertificate, Connection, Login
+from trellis.kube.auth.credentials import Credentials, FixedCredentials, Identity, TokenFile
+from trellis.kube.auth.exec_plugin import ExecPlugin
+from trellis.kube.transport.protocol import Stream
+from trellis.kube.transport.proxies import proxy_from
+from trellis.kube.transport.requests import Request
+from trellis.kube.transport.responses import Response
+from trellis.kube.transport.sessions import NETWORK_FAILURES, close_session, describe_failure
+from trellis.kube.transport.tls import make_tls_context
+from trellis.kube.watch.watch_events import LineSplitter
+
+CONNECT_SECONDS: Final = 10.0
+# For a response as a whole, and for the first bytes of a stream: half of what the API server gives a request.
+ANSWER_SECONDS: Final = 30.0
+# Go's idle time. aiohttp's own 15 s would make a new TLS connection for each lap of a slow loop.
+KEEP_ALIVE_SECONDS: Final = 90.0
+
+# zlib's way to say: with the header and checksum of gzip.
+_GZIP: Final = 31
+
+
+def wall_clock() -> datetime:
+    """The time of day, for credentials that expire at one."""
+    return datetime.now(UTC)
+
+
+def credentials_for(login: Login, now: Callable[[], datetime] = wall_clock) -> Credentials:
+    """The source of identities that a login describes."""
+    if login.token_file:
+        return TokenFile(Path(login.token_file), login.certificate)
+    if login.plugin:
+        return ExecPlugin(login.plugin, now)
+    return FixedCredentials(Identity(login.token, login.certificate))
+
+
+class AiohttpTransport:
+    """HTTP/1.1 over TLS to the server of one connection. To be made and used within one event loop."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        credentials: Credentials | None = None,
+        *,
+        environment: Mapping[str, str] = os.environ,
+        connect_seconds: float = CONNECT_SECONDS,
+        answer_seconds: float = ANSWER_SECONDS,
+    ) -> None:
+        self._connection = connection
+        self._credentials = credentials or credentials_for(connection.login)
+        self._proxy = connection.proxy or proxy_from(environment, connection.server)
+        self._connect_seconds = connect_seconds
+        self._answer_seconds = answer_seconds
+        self._session: aiohttp.ClientSession | None = None
+        # At once, so that a certificate that cannot be used is found when the program starts.
+        self._tls = (connection.login.certificate, make_tls_context(connection, connection.login.certificate))
+
+    async def send(self, request: Request) -> Response:
+        """The whole response, decompressed."""
+        seconds = request.timeout or self._answer_seconds
+        try:
+            async with await self._open(request, seconds, seconds) as response:
+                headers = _lowered(response.headers)
+                return Response(response.status, headers, _unpacked(await response.read(), headers))
+        except NETWORK_FAILURES as error:
+            raise self._unreachable(error, seconds) from error
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncIterator[Stream]:
+        """The response as it arrives. `request.timeout` bounds it to its end; its head comes soon or never."""
+        try:
+            response = await self._open(request, self._answer_seconds, request.timeout)
+        except NETWORK_FAILURES as error:
+            raise self._unreachable(error, self._answer_seconds) from error
+        line = _line_of(response)
+        if line:
+            _notice_silence(line)
+        try:
+            yield _AiohttpStream(response, self._connection.server)
+        finally:
+            _drop(response)
+
+    async def close(self) -> None:
+        """Close every connection, streams included, and without a goodbye: nobody is left to wait for the answer."""
+        session, self._session = self._session, None
+        if session is not None:
+            await close_session(session)
+
+    async def _open(self, request: Request, head: float, total: float | None) -> aiohttp.ClientResponse:
+        """The response's head, within `head` seconds. Credentials that were refused are renewed and tried once more."""
+        identity = await self._credentials.identity()
+        response = await self._ask(request, identity, head, total)
+        if response.status == 401 and await self._credentials.renew(identity):
+            response.release()
+            response = await self._ask(request, await self._credentials.identity(), head, total)
+        return response
+
+    async def _ask(
+        self, request: Request, identity: Identity, head: float, total: float | None
+    ) -> aiohttp.ClientResponse:
+        query = f"?{urlencode(request.query, quote_via=quote)}" if request.query else ""
+        headers = [*request.headers.items(), *self._connection.impersonation.headers()]
+        if identity.token:
+            headers.append(("Authorization", f"Bearer {identity.token}"))
+        async with asyncio.timeout(head):
+            return await self._opened().request(
+                request.method,
+                URL(f"{self._connection.server}{request.path}{query}", encoded=True),
+                headers=headers,
+                data=request.body,
+                ssl=self._tls_for(identity.certificate),
+                server_hostname=self._connection.tls_server_name or None,
+                proxy=self._proxy or None,
+                timeout=aiohttp.ClientTimeout(total=total, sock_connect=self._connect_seconds),
+                # The API server sends nobody elsewhere, and a token must not follow whoever does.
+                allow_redirects=False,
+            )
+
+    def _opened(self) -> aiohttp.ClientSession:
+        """Made with the first request, because it belongs to the event loop that runs then."""
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_SECONDS),
+                headers={"User-Agent": f"trellis/{__version__}", "Accept-Encoding": "identity"},
+                cookie_jar=aiohttp.DummyCookieJar(),
+                # In one piece it takes two thirds of the time: see `_unpacked`.
+                auto_decompress=False,
+            )
+        return self._session
+
+    def _tls_for(self, certificate: ClientCertificate | None) -> ssl.SSLContext:
+        """One context per certificate. Connections are pooled by it, so a new certificate means new connections."""
+        if self._tls[0] != certificate:
+            try:
+                self._tls = (certificate, make_tls_context(self._connection, certificate))
+            except BadKubeconfig as error:
+                # Only a plug-in brings another certificate than the one we began with. It may do better next time.
+                raise Unauthorized(0, "NoCredentials", str(error)) from error
+        return self._tls[1]
+
+    def _unreachable(self, error: Exception, seconds: float) -> Unreachable:
+        return Unreachable(f"{self._connection.server} {describe_failure(error, seconds)}")
+
+
+class _AiohttpStream:
+    """The lines of one response."""
+
+    def __init__(self, response: aiohttp.ClientResponse, server: str) -> None:
+        self.status = response.status
+        self.headers = _lowered(response.headers)
+        self._content = response.content
+        self._server = server
+
+    async def lines(self) -> AsyncIterator[bytes]:
+        """Whole lines of any length."""
+        splitter = LineSplitter()
+        try:
+            while chunk := await self._content.readany():
+                for line in splitter.feed(chunk):
+                    yield line
+        except NETWORK_FAILURES as error:
+            raise Unreachable(f"{self._server} {describe_failure(error, None)} in the middle of a stream") from error
+        rest = splitter.rest()
+        if rest and self.status == 200:
+            raise Unreachable(f"{self._server} ended the stream in the middle of a line")
+        if rest:
+            yield rest
+
+
+def _line_of(response: aiohttp.ClientResponse) -> asyncio.Transport | None:
+    """The connection under a response; none if the response has been read to its end."""
+    return response.connection.transport if response.connection else None
+
+
+def _drop(response: aiohttp.ClientResponse) -> None:
+    """End the connection, unless the response is at its end and the connection back in the pool.
+
+    Without a goodbye: the API server is in the middle of a watch and would not answer one, and TLS would wait for that
+    answer beyond the end of the program.
+    """
+    line = _line_of(response)
+    response.close()
+    if line:
+        line.abort()
+
+
+def _notice_silence(line: asyncio.Transport) -> None:
+    """Have the kernel ask a quiet peer for a sign of life: one that is gone without a word is noticed within 30 s.
+
+    Otherwise a watch whose other end lost its power looks for minutes like a cluster in which nothing happens.
+    """
+    found: socket.socket | None = line.get_extra_info("socket")
+    if found is None or found.family not in (socket.AF_INET, socket.AF_INET6):
+        return
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    # Idle for 15 s, then three probes 5 s apart. macOS has no name for the first.
+    for option, value in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
+        if hasattr(socket, option):
+            found.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+
+
+def _unpacked(body: bytes, headers: Mapping[str, str]) -> bytes:
+    """The body without its compression. A page of pods grows to twelve times its size, so that much room is made."""
+    if headers.get("content-encoding") != "gzip" or not body:
+        return body
+    try:
+        return zlib.decompress(body, wbits=_GZIP, bufsize=len(body) * 12)
+    except zlib.error as error:
+        raise ServerFault(0, "BrokenBody", f"the answer's compression is broken: {error}") from error
+
+
+def _lowered(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name.lower(): value for name, value in headers.items()}

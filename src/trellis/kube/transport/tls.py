@@ -1,0 +1,53 @@
+"""TLS contexts: the authorities that a connection trusts, and the certificate it presents."""
+
+from __future__ import annotations
+
+import ssl
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from trellis.base.errors import BadKubeconfig
+from trellis.kube.auth.connection import ClientCertificate, Connection
+
+
+def make_tls_context(connection: Connection, certificate: ClientCertificate | None) -> ssl.SSLContext:
+    """A context for one server and one identity."""
+    try:
+        authority = connection.authority.decode("ascii") if connection.authority else None
+        context = ssl.create_default_context(cadata=authority)
+    except (ssl.SSLError, UnicodeDecodeError, ValueError) as error:
+        raise BadKubeconfig(connection.source, f"the certificate authority is not PEM: {error}") from error
+    # Python 3.13 turns this on. Cluster authorities made by older tools lack an identifier that strict RFC 5280 asks
+    # for; Go does not ask, and a cluster every other client accepts should not be refused by ours.
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    if connection.insecure:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if certificate:
+        _show(context, certificate, connection.source)
+    return context
+
+
+def _show(context: ssl.SSLContext, certificate: ClientCertificate, source: str) -> None:
+    try:
+        load_certificate_chain(context, certificate.certificate, certificate.key)
+    except (ssl.SSLError, OSError, ValueError) as error:
+        raise BadKubeconfig(source, f"the client certificate and its key cannot be used: {error}") from error
+
+
+def load_certificate_chain(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
+    """Show this certificate. OpenSSL takes it and its key from files only; raises what OpenSSL does."""
+    with _nameless(certificate) as chain, _nameless(key) as private:
+        # A key with a passphrase would ask for it at the terminal; an empty one fails instead.
+        context.load_cert_chain(chain, private, password="")
+
+
+@contextmanager
+def _nameless(content: bytes) -> Iterator[str]:
+    """A file that has no name in any directory and is gone with its descriptor, so that no key is left behind."""
+    with tempfile.TemporaryFile() as file:
+        file.write(content)
+        file.flush()
+        file.seek(0)
+        yield f"/dev/fd/{file.fileno()}"

@@ -1,0 +1,1 @@
+"""List and watch: reflectors, informers and their caches."""

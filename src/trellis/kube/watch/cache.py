@@ -1,0 +1,201 @@
+"""The cache of an informer: lists and watch events become a state, and handlers get its changes. No I/O.
+
+- A list is filled into a store of its own and takes over whole, so that no snapshot shows half of it. An object of the
+  same version keeps the one that is there: after a broken watch only what has changed is held twice.
+- An object that cannot be read is recorded as rejected. It exists, so its last known state stays.
+- A handler's error is recorded, and the next handler runs. A handler that could end the watch would blind all others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final, Generic, TypeAlias
+
+import msgspec
+
+from trellis.api.kube.decoder import DecodedList, Rejected
+from trellis.base.errors import Forbidden, KubeError, UnreadableObject
+from trellis.core.cluster.store import IndexFunction, ObjectKey, ObjectStore, Snapshot, T, key_of
+from trellis.kube.watch.incidents import Incident, IncidentKind, IncidentLog, ServerContact
+from trellis.kube.watch.watch_events import EventKind, WatchEvent
+
+
+class ObjectChange(msgspec.Struct, Generic[T], frozen=True):
+    """`old` is None for an object that was not known, `new` for one that is gone.
+
+    Between two looks there is one change: a list after a broken watch brings the last state and none before it.
+    """
+
+    key: ObjectKey
+    old: T | None
+    new: T | None
+
+
+def diff_snapshots(before: Snapshot[T], after: Snapshot[T]) -> Iterator[ObjectChange[T]]:
+    """Every change from one state to the other: first what is gone, so that a name is free before it is used again."""
+    for key, old in before.objects.items():
+        new = after.objects.get(key)
+        if new is None or new.metadata.uid != old.metadata.uid:
+            yield ObjectChange(key, old, None)
+    for key, new in after.objects.items():
+        known = before.objects.get(key)
+        if known is new:
+            continue
+        same = known is not None and known.metadata.uid == new.metadata.uid
+        yield ObjectChange(key, known if same else None, new)
+
+
+Handler: TypeAlias = Callable[[ObjectChange[T]], None]
+
+# Others get their turn after so many: 100,000 pods at once would keep the event loop for a third of a second.
+_CHANGES_IN_A_ROW: Final = 1_000
+
+
+class InformerCache(Generic[T]):
+    """The sink behind an informer."""
+
+    def __init__(
+        self,
+        indexes: Mapping[str, IndexFunction[T]] | None,
+        log: IncidentLog,
+        slim: Callable[[T], T] | None = None,
+    ) -> None:
+        self.store: ObjectStore[T] = ObjectStore(indexes)
+        self.handlers: list[Handler[T]] = []
+        self.contact = ServerContact()
+        self.synced = asyncio.Event()
+        self.lists = 0
+        self.events = 0
+        self._log = log
+        self._slim = slim
+        self._listed: ObjectStore[T] = self.store.emptied()
+        self._nameless = 0
+        self._forbidden = False
+
+    def list_began(self) -> None:
+        """Whatever an earlier list brought and did not finish is void."""
+        self._listed = self.store.emptied()
+        self._nameless = 0
+
+    def page_came(self, page: DecodedList[T], at: float) -> None:
+        """Fill in a part of the list."""
+        self._heard(at)
+        put, known = self._listed.put, self.store.get
+        for found in page.items:
+            kept = self._slim(found) if self._slim else found
+            key = key_of(kept)
+            put(key, _same_or(kept, known(key)))
+        for rejected in page.rejected:
+            self._reject(self._listed, rejected, at)
+
+    async def list_ended(self, resource_version: str) -> None:
+        """Let the list take over, and tell what that changed."""
+        self._keep_what_may_exist()
+        before = self.store.snapshot()
+        self.store, self._listed = self._listed, self.store.emptied()
+        self.store.resource_version = resource_version
+        self.lists += 1
+        # Whoever subscribes meanwhile is told of everything there is, and not of these changes as well.
+        handlers = tuple(self.handlers)
+        for count, change in enumerate(diff_snapshots(before, self.store.snapshot()), 1):
+            self._tell(change, handlers)
+            if count % _CHANGES_IN_A_ROW == 0:
+                await asyncio.sleep(0)
+        self.synced.set()
+
+    def watch_opened(self, at: float) -> None:
+        """From here on silence means that nothing happens."""
+        self._heard(at)
+        self.contact.connected = True
+        if self._forbidden:
+            self._forbidden = False
+            self._log.note(Incident(IncidentKind.GRANTED, "was forbidden, and is watched from now on", at))
+
+    def event_came(self, event: WatchEvent[T], at: float) -> None:
+        """One change, or a bookmark."""
+        self.contact.heard(at, event=event.kind is not EventKind.BOOKMARK)
+        self.store.resource_version = event.resource_version or self.store.resource_version
+        if event.object is not None:
+            self.events += 1
+            found = self._slim(event.object) if self._slim else event.object
+            self._tell(self._change(event.kind, found), self.handlers)
+        elif event.rejected is not None:
+            self.events += 1
+            self._take_rejected(event.kind, event.rejected, at)
+
+    def failed(self, error: KubeError | UnreadableObject, wait: float, at: float) -> None:
+        """No list, or no watch any more."""
+        self.contact.lost()
+        self._forbidden |= isinstance(error, Forbidden)
+        message = f"{error}; next attempt in {wait:.1f} s"
+        self._log.note(Incident(IncidentKind.TROUBLE, message, at, error=error))
+
+    def tell_all(self, handler: Handler[T]) -> None:
+        """Tell a handler of everything there is."""
+        for key, found in self.store.snapshot().objects.items():
+            self._tell(ObjectChange(key, None, found), (handler,))
+
+    def _change(self, kind: EventKind, found: T) -> ObjectChange[T]:
+        key = key_of(found)
+        if kind is EventKind.DELETED:
+            # The last state comes with the deletion, and may be newer than the one known.
+            self.store.remove(key)
+            return ObjectChange(key, found, None)
+        return ObjectChange(key, self.store.put(key, found), found)
+
+    def _take_rejected(self, kind: EventKind, rejected: Rejected, at: float) -> None:
+        key = (rejected.namespace, rejected.name)
+        if kind is not EventKind.DELETED:
+            self._reject(self.store, rejected, at)
+        elif (old := self.store.remove(key)) is not None:
+            # What it was is known well enough to say that it is gone.
+            self._tell(ObjectChange(key, old, None), self.handlers)
+
+    def _reject(self, store: ObjectStore[T], rejected: Rejected, at: float) -> None:
+        key = (rejected.namespace, rejected.name)
+        if not rejected.name:
+            self._nameless += 1
+        else:
+            known = self.store.get(key)
+            if known is not None and store is not self.store:
+                store.put(key, known)
+            store.reject(key, rejected.message)
+        self._log.note(Incident(IncidentKind.REJECTED, rejected.message, at, key if rejected.name else None))
+
+    def _keep_what_may_exist(self) -> None:
+        """An object whose very name cannot be read may be any of those that are missing: none of them is deleted."""
+        if not self._nameless:
+            return
+        why = f"not in the last list, in which {self._nameless} objects could not even be named"
+        for key, known in self.store.snapshot().objects.items():
+            if self._listed.get(key) is None:
+                self._listed.put(key, known)
+                self._listed.reject(key, why)
+
+    def _heard(self, at: float) -> None:
+        gap = self.contact.heard(at)
+        if gap is not None:
+            message = f"in contact again, after {gap:.1f} s without"
+            self._log.note(Incident(IncidentKind.RECOVERED, message, at, seconds=gap))
+
+    def _tell(self, change: ObjectChange[T], handlers: Sequence[Handler[T]]) -> None:
+        for handler in handlers:
+            try:
+                handler(change)
+            except Exception as error:  # noqa: BLE001 - anything at all: a handler is not ours, and the watch goes on
+                message = f"a handler failed on {'/'.join(change.key)}: {error!r}"
+                self._log.note(Incident(IncidentKind.HANDLER, message, _now(), change.key, error=error))
+
+
+def _same_or(found: T, known: T | None) -> T:
+    """The object that is held already, if it is the same version of the same object; without a version none is."""
+    if known is None:
+        return found
+    old, new = known.metadata, found.metadata
+    same = new.resource_version and old.resource_version == new.resource_version and old.uid == new.uid
+    return known if same else found
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,259 @@
+"""Actions on the cluster, as data: the object, as it was observed, and the change to make.
+
+A decision returns actions and the writer executes them. Each names its object together with what must still be true
+of it, so that a decision made on an old view fails instead of undoing the change of another client:
+
+- `uid`: it is the same object, not one of the same name that was created after it was deleted.
+- `resource_version`: it has not changed since. Leave it out where later changes do not matter to the decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+import msgspec
+
+from trellis.core.cluster.store import AnyObject
+from trellis.kube.resources import PODS, Resource
+from trellis.kube.transport.requests import (
+    Preconditions,
+    Request,
+    build_create,
+    build_delete,
+    build_eviction,
+    build_get,
+    build_patch,
+    build_replace,
+)
+from trellis.kube.write.patches import JSON_PATCH, Patch, merge_patch
+
+# Who owns the fields that Trellis sets, as `managedFields` shows it.
+FIELD_MANAGER = "trellis"
+
+
+class Target(msgspec.Struct, frozen=True):
+    """One object, as it was seen. What is empty is not checked."""
+
+    resource: Resource[Any]
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+
+    def __str__(self) -> str:
+        place = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        return f"{self.resource.full_name} {place}"
+
+
+class PatchObject(msgspec.Struct, frozen=True):
+    """Change an object, or one of its subresources.
+
+    `field_manager` is for those who share a status by apply; the others are known by the name of their client.
+    """
+
+    target: Target
+    patch: Patch
+    subresource: str = ""
+    field_manager: str = ""
+
+
+class PatchStatus(msgspec.Struct, frozen=True):
+    """Set fields of an object's status; lists are replaced, null removes."""
+
+    target: Target
+    status: Mapping[str, Any]
+
+
+class ResizePod(msgspec.Struct, frozen=True):
+    """Change the resources of a running pod, through `pods/resize` (Kubernetes 1.33)."""
+
+    target: Target
+    patch: Patch
+
+
+class EvictPod(msgspec.Struct, frozen=True):
+    """Ask for a pod to go, disruption budgets permitting. None leaves the pod its own grace period."""
+
+    target: Target
+    grace_period_seconds: int | None = None
+
+
+class SetScale(msgspec.Struct, frozen=True):
+    """Set the replicas of anything that has a `scale`."""
+
+    target: Target
+    replicas: int
+
+
+class CreateObject(msgspec.Struct, frozen=True):
+    """Make an object; the document needs `apiVersion`, `kind` and a name or `generateName`."""
+
+    target: Target
+    document: Mapping[str, Any]
+
+
+class ReplaceObject(msgspec.Struct, frozen=True):
+    """Put a whole object in the place of the one that was read, for those who may not patch.
+
+    The version in the document is what must still be true.
+    """
+
+    target: Target
+    document: Mapping[str, Any]
+
+
+class DeleteObject(msgspec.Struct, frozen=True):
+    """Delete an object. `propagation` is Background, Foreground or Orphan, and the kind's own if empty."""
+
+    target: Target
+    grace_period_seconds: int | None = None
+    propagation: str = ""
+
+
+Action: TypeAlias = (
+    PatchObject | PatchStatus | ResizePod | EvictPod | SetScale | CreateObject | ReplaceObject | DeleteObject
+)
+
+
+def target_of(resource: Resource[Any], seen: AnyObject, *, at_this_version: bool = True) -> Target:
+    """The object that was seen; without the version if the decision holds whatever else has changed."""
+    metadata = seen.metadata
+    version = metadata.resource_version if at_this_version else ""
+    return Target(resource, metadata.name, metadata.namespace, metadata.uid, version)
+
+
+def describe_action(action: Action) -> str:
+    """One line for logs: what would be done to which object."""
+    match action:
+        case PatchObject(target=target, subresource=sub):
+            return f"patch {target}{f' ({sub})' if sub else ''}"
+        case PatchStatus(target=target):
+            return f"patch the status of {target}"
+        case ResizePod(target=target):
+            return f"resize {target}"
+        case EvictPod(target=target):
+            return f"evict {target}"
+        case SetScale(target=target, replicas=replicas):
+            return f"scale {target} to {replicas}"
+        case CreateObject(target=target):
+            return f"create {target}"
+        case ReplaceObject(target=target):
+            return f"replace {target}"
+        case DeleteObject(target=target):
+            return f"delete {target}"
+
+
+def build_request(action: Action, *, dry_run: bool = False, field_manager: str = FIELD_MANAGER) -> Request:
+    """The one request that carries an action out, its preconditions included."""
+    target = action.target
+    noted = _WriteOptions(field_manager, dry_run)
+    match action:
+        case PatchObject(patch=patch, subresource=subresource, field_manager=own):
+            return _patching(target, patch, subresource, _WriteOptions(own or field_manager, dry_run))
+        case PatchStatus(status=status):
+            return _setting(target, {"status": status}, "status", noted)
+        case ResizePod(patch=patch):
+            return _patching(target, patch, "resize", noted)
+        case SetScale(replicas=replicas):
+            return _setting(target, {"spec": {"replicas": replicas}}, "scale", noted)
+        case EvictPod(grace_period_seconds=grace):
+            return build_eviction(
+                PODS,
+                target.name,
+                target.namespace,
+                preconditions=_preconditions(target),
+                grace_period_seconds=grace,
+                dry_run=dry_run,
+            )
+        case CreateObject(document=document):
+            return build_create(
+                target.resource, document, target.namespace, field_manager=field_manager, dry_run=dry_run
+            )
+        case ReplaceObject(document=document):
+            return build_replace(
+                target.resource, target.name, document, target.namespace, field_manager=field_manager, dry_run=dry_run
+            )
+        case DeleteObject(grace_period_seconds=grace, propagation=propagation):
+            return build_delete(
+                target.resource,
+                target.name,
+                target.namespace,
+                preconditions=_preconditions(target),
+                grace_period_seconds=grace,
+                propagation=propagation,
+                dry_run=dry_run,
+            )
+
+
+class _WriteOptions(msgspec.Struct, frozen=True):
+    """Under which name a write is noted, unless it is a dry run."""
+
+    field_manager: str
+    dry_run: bool
+
+
+def _setting(target: Target, document: dict[str, object], subresource: str, noted: _WriteOptions) -> Request:
+    """A merge patch of our own: preconditions go in before it becomes bytes, because a pass makes thousands of them."""
+    preconditions = _preconditions(target)
+    if preconditions != Preconditions():
+        document = {**document, "metadata": preconditions}
+    return _unguarded(target, merge_patch(document), subresource, noted)
+
+
+def _patching(target: Target, patch: Patch, subresource: str, noted: _WriteOptions) -> Request:
+    return _unguarded(target, with_preconditions(patch, _preconditions(target)), subresource, noted)
+
+
+def _unguarded(target: Target, patch: Patch, subresource: str, noted: _WriteOptions) -> Request:
+    return build_patch(
+        target.resource,
+        target.name,
+        patch,
+        target.namespace,
+        subresource=subresource,
+        field_manager=noted.field_manager,
+        dry_run=noted.dry_run,
+    )
+
+
+def _preconditions(target: Target) -> Preconditions:
+    return Preconditions(target.uid, target.resource_version)
+
+
+def build_precondition_read(action: Action) -> Request | None:
+    """What must be read before an action, because the server would not check the UID that the action names.
+
+    The server keeps the metadata that is stored when a subresource such as `status` or `scale` is written, and so it
+    overlooks another UID in a patch (seen with custom resources on 1.36). It does check versions, and what is read here
+    gives one. With a version in the target nothing has to be read.
+    """
+    target = action.target
+    if not target.uid or target.resource_version:
+        return None
+    match action:
+        case PatchStatus() | PatchObject(subresource="status"):
+            return build_get(target.resource, target.name, target.namespace)
+        case SetScale() | PatchObject(subresource="scale"):
+            # Not the object: whoever scales other people's kinds may have no right to read more than this.
+            return build_get(target.resource, target.name, target.namespace, "scale")
+        case _:
+            return None
+
+
+def with_preconditions(patch: Patch, preconditions: Preconditions) -> Patch:
+    """The patch that also sets UID and version to what they must be: the server takes other values for a conflict.
+
+    A JSON patch could `test` them, but the server answers a test that fails with 422 and a sentence that does not say
+    which one, so that a lost race could not be told from a patch that is wrong.
+    """
+    if preconditions == Preconditions():
+        return patch
+    metadata: dict[str, str] = msgspec.to_builtins(preconditions)
+    if patch.content_type == JSON_PATCH:
+        checks = [{"op": "replace", "path": f"/metadata/{name}", "value": value} for name, value in metadata.items()]
+        operations = [*checks, *msgspec.json.decode(patch.body, type=list[Any])]
+        return msgspec.structs.replace(patch, body=msgspec.json.encode(operations))
+    document = msgspec.json.decode(patch.body, type=dict[str, Any])
+    document["metadata"] = document.get("metadata", {}) | metadata
+    return msgspec.structs.replace(patch, body=msgspec.json.encode(document))

@@ -1,0 +1,143 @@
+"""Reads the node groups that a ConfigMap declares.
+
+Every entry of it is a file: one document or several, YAML or JSON, each a KwokNodeGroup. They are validated as
+`trellis check` validates them. A document that is refused costs its own group alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from trellis.api.kinds.kwok_node_group import (
+    DEFAULT_BOOT_TIME,
+    DEFAULT_PODS,
+    GROUP_LABEL,
+    KWOK_KEY,
+    GroupFailure,
+    KwokNodeGroup,
+    KwokNodeGroupSpec,
+)
+from trellis.api.kube.coordination import ConfigMap
+from trellis.api.kube.decoder import convert_object
+from trellis.api.kube.nodes import Node
+from trellis.api.problems import DUPLICATE, INVALID, ValidationProblem
+from trellis.api.registry import KWOK_NODE_GROUP
+from trellis.api.validation import validate
+from trellis.base.detailed_reason import DetailedReason
+from trellis.base.durations import parse_span
+from trellis.base.prices import EXAMPLE_PRICES
+from trellis.base.quantities import Quantity
+from trellis.base.reasons import Reason, Severity
+from trellis.core.cluster.node_manifest import build_node_manifest
+from trellis.core.lint.findings import Finding
+from trellis.core.lint.kinds import recognise_kind
+from trellis.core.lint.manifests import Manifest, ManifestSource, read_manifests
+from trellis.core.nodes.node_groups import NodeGroup
+from trellis.providers.kwok.instances import KWOK_VALUE
+from trellis.providers.protocol import GroupProblem
+
+GROUP_REFUSED = Reason("NodeGroupRefused", "What declares a group of nodes cannot be used.", Severity.ERROR)
+NO_GROUPS = Reason("NoNodeGroups", "Nothing declares groups of nodes.", Severity.WARNING)
+
+# Which machine a node says it is. The first version whose API server asks nodes what they can do.
+_KUBELET: Final = "v1.36.0"
+_FEATURES: Final = ("InPlacePodLevelResourcesVerticalScaling", "InPlacePodVerticalScalingInitContainers")
+
+
+class DeclaredGroup(msgspec.Struct, frozen=True):
+    """A group as it was declared: what others see of it, the Node that is made for it, and how it fails.
+
+    `other_document` is the Node that is made instead where nodes come up with another shape.
+    """
+
+    group: NodeGroup
+    document: dict[str, Any]
+    other_document: dict[str, Any]
+    fails: GroupFailure | None = None
+
+
+class Declarations(msgspec.Struct, frozen=True):
+    """All groups of a ConfigMap by name, and what is wrong with the rest of it."""
+
+    groups: Mapping[str, DeclaredGroup]
+    problems: tuple[GroupProblem, ...] = ()
+
+
+def read_declarations(config: ConfigMap | None, where: str) -> Declarations:
+    """The groups of a ConfigMap; `where` is its namespace and name, for who looks for it."""
+    if config is None:
+        return Declarations({}, (GroupProblem("", DetailedReason(NO_GROUPS, f"there is no ConfigMap {where}")),))
+    groups: dict[str, DeclaredGroup] = {}
+    problems: list[GroupProblem] = []
+    for file, text in sorted(config.data.items()):
+        manifests, broken = read_manifests(ManifestSource(file, text.encode(errors="surrogatepass")))
+        problems += [_refusal("", [finding]) for finding in broken]
+        for written in manifests:
+            manifest, findings = _validate(written, groups)
+            wrong = [finding for finding in findings if finding.is_error]
+            if wrong:
+                problems.append(_refusal(manifest.name, wrong))
+            else:
+                groups[manifest.name] = _build_group(msgspec.convert(manifest.value, KwokNodeGroup))
+    if not groups and not problems:
+        problems.append(GroupProblem("", DetailedReason(NO_GROUPS, f"the ConfigMap {where} declares no group")))
+    return Declarations(groups, tuple(problems))
+
+
+def _node_document(spec: KwokNodeGroupSpec, group: str, resources: Mapping[str, str | int] | None) -> dict[str, Any]:
+    """A Node without a name; it is ready, as a node is once it is up."""
+    offered = {"pods": DEFAULT_PODS} | {name: str(amount) for name, amount in (resources or {}).items()}
+    labels = dict(spec.labels or {}) | {GROUP_LABEL: group, KWOK_KEY: KWOK_VALUE}
+    document = build_node_manifest(offered, labels, spec.taints, _KUBELET)
+    document["status"]["declaredFeatures"] = list(_FEATURES)
+    return document
+
+
+def _build_group(written: KwokNodeGroup) -> DeclaredGroup:
+    spec, name = written.spec, written.metadata.name
+    document = _node_document(spec, name, spec.resources)
+    group = NodeGroup(
+        name=name,
+        template=convert_object(document, Node),
+        max_size=spec.max_size or 0,
+        min_size=spec.min_size or 0,
+        price=_price(spec),
+        boot_seconds=parse_span(spec.boot_time or DEFAULT_BOOT_TIME),
+        priority=spec.priority or 0,
+    )
+    other = spec.fails.resources if spec.fails is not None else None
+    return DeclaredGroup(group, document, _node_document(spec, name, other or spec.resources), spec.fails)
+
+
+def _price(spec: KwokNodeGroupSpec) -> float:
+    if spec.price is not None:
+        return spec.price
+    cores, bytes_ = (float(Quantity.parse((spec.resources or {})[name]).exact()) for name in ("cpu", "memory"))
+    return EXAMPLE_PRICES.hourly(cores, bytes_)
+
+
+def _validate(written: Manifest, others: Collection[str]) -> tuple[Manifest, list[Finding]]:
+    """The document as it was meant, and what is wrong with it; of two groups with one name the first counts."""
+    manifest, kind, findings = recognise_kind(written)
+    if kind is not KWOK_NODE_GROUP:
+        wanted = f"must be {KWOK_NODE_GROUP.name} of {KWOK_NODE_GROUP.api_version}"
+        return manifest, [*findings, manifest.problem(ValidationProblem(("kind",), INVALID, wanted, manifest.kind))]
+    findings += [manifest.problem(problem) for problem in validate(kind, manifest.value)]
+    if manifest.name in others:
+        twice = ValidationProblem(
+            ("metadata", "name"), DUPLICATE, "there is a group of this name already", manifest.name
+        )
+        findings.append(manifest.problem(twice))
+    return manifest, findings
+
+
+def _refusal(group: str, findings: Iterable[Finding]) -> GroupProblem:
+    return GroupProblem(group, DetailedReason(GROUP_REFUSED, "; ".join(map(_line, findings))))
+
+
+def _line(finding: Finding) -> str:
+    path = f" {finding.path}:" if finding.path else ""
+    return f"{finding.file}:{finding.line}:{finding.column}{path} {finding.message}"

@@ -1,0 +1,223 @@
+"""The report of advised requests as JSON, YAML and CSV; the entry point of all its formats.
+
+Sizes are text as manifests have them; differences are numbers of cores and bytes for all pods together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from trellis.base.times import format_time
+from trellis.core.advice.hpa_scale_points import HpaScalePoint
+from trellis.core.advice.manifests import convert_quantity
+from trellis.core.advice.policy import RESOURCES, select_resource
+from trellis.core.advice.results import AdviceTotals, ContainerAdvice, SurveyAdvice, WorkloadAdvice
+from trellis.core.advice.sizes import ResourceAdvice
+from trellis.core.advice.survey.model import ResourceAmount
+from trellis.reports.advice.manifests import Emitted, Files, manifest_files
+from trellis.reports.advice.page import as_html
+from trellis.reports.advice.text import as_markdown, as_text
+from trellis.reports.advice.wording import workload_name
+from trellis.reports.formats import CsvCell, encode_csv, output_formats
+from trellis.reports.formats import encode_yaml as yaml_of
+
+AdviceDocument = dict[str, Any]
+
+_COLUMNS = (
+    "namespace",
+    "kind",
+    "workload",
+    "container",
+    "severity",
+    "reason",
+    "pods",
+    *(
+        f"{resource}_{what}"
+        for resource in RESOURCES
+        for what in ("reason", "request_before", "request", "limit_before", "limit", "difference")
+    ),
+    "money_month",
+    "days",
+    "samples",
+    "confidence",
+    "kills",
+    *(f"{resource}_capped_by" for resource in RESOURCES),
+)
+
+
+def as_json(advised: SurveyAdvice) -> bytes:
+    """Indented, because people read it too. The keys are part of the interface."""
+    return msgspec.json.format(msgspec.json.encode(build_document(advised)), indent=2) + b"\n"
+
+
+def as_yaml(advised: SurveyAdvice) -> str:
+    """The same as YAML."""
+    return yaml_of([build_document(advised)])
+
+
+def as_csv(advised: SurveyAdvice) -> str:
+    """A row for each container, what matters most first; CPU in cores, memory in bytes."""
+    return encode_csv(_COLUMNS, _rows(advised))
+
+
+def build_document(advised: SurveyAdvice) -> AdviceDocument:
+    """Everything; what is not known is null."""
+    surveyed = advised.surveyed
+    order = {id(row.workload): number for number, row in reversed(list(enumerate(advised.rows)))}
+    ranked = sorted(advised.workloads, key=lambda each: order.get(id(each), len(order)))
+    prices = advised.prices
+    return {
+        "kind": "Advice",
+        "formatVersion": 1,
+        "time": format_time(datetime.fromtimestamp(advised.now, UTC)),
+        "source": surveyed.source,
+        "recommender": surveyed.recommender,
+        "parameters": dict(advised.parameters),
+        "limits": {resource: str(advised.policy.limits.rule(resource)) for resource in RESOURCES},
+        "prices": {"currency": prices.currency, "coreHour": prices.core_hour, "gibHour": prices.gib_hour},
+        "partial": surveyed.is_partial,
+        "total": _totals(advised.total),
+        "namespaces": [{"namespace": name, **_totals(total)} for name, total in advised.namespaces],
+        "workloads": [_workload(each) for each in ranked],
+        "missing": [{"what": each.what, "where": each.where, "why": each.why} for each in surveyed.missing],
+        "notes": list(surveyed.notes),
+        "effort": {
+            "queries": surveyed.effort.queries,
+            "repeated": surveyed.effort.repeated,
+            "samples": surveyed.effort.samples,
+            "queriesOneByOne": surveyed.effort.one_by_one,
+        },
+    }
+
+
+def _totals(total: AdviceTotals) -> AdviceDocument:
+    return {
+        "workloads": total.workloads,
+        "containers": total.containers,
+        "pods": total.pods,
+        "before": _amounts(total.before) | {"money": _number(total.money_before, 2)},
+        "after": _amounts(total.after) | {"money": _number(total.money_after, 2)},
+        "saved": _amounts(total.saved) | {"money": _number(total.money_saved, 2)},
+        "short": _amounts(total.short) | {"money": _number(total.money_short, 2)},
+        "savedShare": _number(total.saved_share, 4),
+        "reasons": dict(total.reasons),
+    }
+
+
+def _amounts(amount: ResourceAmount) -> AdviceDocument:
+    return {resource: _plain(resource, select_resource(amount, resource)) for resource in RESOURCES}
+
+
+def _plain(resource: str, value: float) -> float | int | None:
+    """Cores or whole bytes."""
+    if math.isnan(value):
+        return None
+    return round(value / 1000, 6) if resource == "cpu" else round(value)
+
+
+def _number(value: float, places: int) -> float | None:
+    return None if math.isnan(value) else round(value, places)
+
+
+def _workload(advice: WorkloadAdvice) -> AdviceDocument:
+    each = advice.surveyed
+    identity = {"namespace": each.namespace, "apiVersion": each.api_version, "kind": each.kind, "name": each.name}
+    group = {"group": each.group, "members": each.members} if each.group else {}
+    return {
+        **identity,
+        **group,
+        "pods": advice.pods,
+        "verticalPodAutoscalers": list(each.vpas),
+        "containers": [_container(container) for container in advice.containers],
+        "scalePoints": [_scale_point(point) for point in advice.scale_points],
+    }
+
+
+def _container(advice: ContainerAdvice) -> AdviceDocument:
+    surveyed = advice.surveyed
+    return {
+        "name": surveyed.name,
+        "severity": str(advice.reason.severity),
+        "reason": advice.reason.code,
+        "cpu": _change("cpu", advice.cpu, advice.difference.cpu),
+        "memory": _change("memory", advice.memory, advice.difference.memory),
+        "moneyMonth": _number(advice.money, 2),
+        "days": _number(surveyed.days, 2),
+        "samples": surveyed.samples,
+        "confidence": _number(surveyed.estimate.confidence, 3),
+        "kills": surveyed.kills,
+        "highest": {resource: _text(resource, select_resource(surveyed.highest, resource)) for resource in RESOURCES},
+        "podsOfOtherSizes": surveyed.differing,
+        "said": _said(surveyed.estimate.said),
+    }
+
+
+def _said(said: Mapping[str, float | str]) -> AdviceDocument:
+    return {name: _number(value, 6) if isinstance(value, float) else value for name, value in said.items()}
+
+
+def _change(resource: str, change: ResourceAdvice, difference: float) -> AdviceDocument:
+    return {
+        "reason": change.reason.code,
+        "request": _step(resource, change.request_before, change.request),
+        "limit": _step(resource, change.limit_before, change.limit),
+        "difference": _plain(resource, difference),
+        "found": _text(resource, change.found),
+        "cappedBy": _capped(change),
+    }
+
+
+def _capped(change: ResourceAdvice) -> str | None:
+    return change.capped.code if change.capped is not None else None
+
+
+def _step(resource: str, before: float, after: float) -> AdviceDocument:
+    return {"from": _text(resource, before), "to": _text(resource, after)}
+
+
+def _text(resource: str, value: float) -> str | None:
+    return None if math.isnan(value) else str(convert_quantity(resource, value))
+
+
+def _scale_point(point: HpaScalePoint) -> AdviceDocument:
+    return {
+        "reason": point.reason.code,
+        "hpa": point.hpa,
+        "resource": point.resource,
+        "container": point.container or None,
+        "utilization": point.utilization,
+        "usage": _step(point.resource, point.before, point.after),
+        "keptByUtilization": _number(point.keeps, 0),
+    }
+
+
+def _rows(advised: SurveyAdvice) -> Iterator[list[CsvCell]]:
+    for row in advised.rows:
+        workload, advice = row.workload.surveyed, row.container
+        cells: list[CsvCell] = [workload.namespace, workload.kind, workload.name, advice.surveyed.name]
+        cells += [str(advice.reason.severity), advice.reason.code, row.workload.pods]
+        for resource in RESOURCES:
+            change = advice.of(resource)
+            amounts = (change.request_before, change.request, change.limit_before, change.limit)
+            cells += [change.reason.code, *(_plain(resource, value) for value in amounts)]
+            cells.append(_plain(resource, select_resource(advice.difference, resource)))
+        surveyed = advice.surveyed
+        cells += [_number(advice.money, 2), _number(surveyed.days, 2), surveyed.samples]
+        cells += [_number(surveyed.estimate.confidence, 3), surveyed.kills]
+        yield [*cells, *(_capped(advice.of(resource)) for resource in RESOURCES)]
+
+
+__all__ = ["FORMATS", "Emitted", "Files", "as_text", "manifest_files", "render_advice", "workload_name"]
+
+
+FORMATS = output_formats(text=as_text, json=as_json, yaml=as_yaml, csv=as_csv, html=as_html, markdown=as_markdown)
+
+
+def render_advice(advised: SurveyAdvice, form: str, width: int = 100, top: int = 0) -> str:
+    """The advice in one of the forms."""
+    return FORMATS[form](advised, width, top)

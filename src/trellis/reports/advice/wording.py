@@ -1,0 +1,293 @@
+"""Amounts and sentences of advised requests, the same in all formats and short enough for a table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from trellis.base.reasons import Severity
+from trellis.base.wording import RESOURCE_WORDS, pluralize
+from trellis.core.advice.hpa_scale_points import SCALE_POINT_MISSING, HpaScalePoint
+from trellis.core.advice.policy import RESOURCES, LimitRule, LimitRules, select_resource
+from trellis.core.advice.results import AdviceRow, AdviceTotals, ContainerAdvice, SurveyAdvice, WorkloadAdvice
+from trellis.core.advice.sizes import (
+    LOW_CONFIDENCE,
+    MEMORY_AT_RISK,
+    NO_REQUEST,
+    NO_USAGE_KNOWN,
+    REQUEST_UNKNOWN,
+    UNDER_REQUESTED,
+    ResourceAdvice,
+)
+from trellis.core.advice.survey.model import SurveyEffort
+from trellis.reports.text.numbers import (
+    GIB,
+    NO_VALUE,
+    format_count,
+    format_gib,
+    format_money,
+    format_share,
+    format_significant,
+    format_span,
+)
+from trellis.reports.text.phrases import join_words
+
+NO_AMOUNT = "none"
+UNKNOWN = "?"
+_UNITS = ((2.0**40, "Ti"), (2.0**30, "Gi"), (2.0**20, "Mi"), (2.0**10, "Ki"))
+_CENT = 0.01
+
+
+def format_amount(resource: str, value: float) -> str:
+    """Of one container, as Kubernetes writes it and short: `320m`, `1.25`, `512Mi`."""
+    if math.isnan(value):
+        return NO_AMOUNT
+    if resource == "cpu":
+        return f"{value:.0f}m" if value < 1000 else _short(value / 1000)
+    for size, unit in _UNITS:
+        if value >= size:
+            return f"{_short(value / size)}{unit}"
+    return f"{value:.0f}"
+
+
+def _short(value: float) -> str:
+    return f"{value:.3g}" if value < 100 else f"{value:.0f}"
+
+
+def format_request_change(resource: str, change: ResourceAdvice) -> str:
+    """A request from what it is to what it should be: `500m -> 320m`, or only what it is where that stays."""
+    before, after = format_current_request(resource, change), format_amount(resource, change.request)
+    return before if before == after else f"{before} -> {after}"
+
+
+def format_current_request(resource: str, change: ResourceAdvice) -> str:
+    """What is requested now, where that is known."""
+    return UNKNOWN if change.reason is REQUEST_UNKNOWN else format_amount(resource, change.request_before)
+
+
+def format_difference(resource: str, value: float) -> str:
+    """Of all pods together: `-0.72` cores, `+2.8Gi`; nothing where there is none."""
+    if not value:
+        return ""
+    sign = "+" if value > 0 else "-"
+    if resource == "cpu":
+        return f"{sign}{format_significant(abs(value) / 1000)}"
+    for size, unit in _UNITS:
+        if abs(value) >= size:
+            return f"{sign}{format_significant(abs(value) / size)}{unit}"
+    return f"{sign}{abs(value):.0f}"
+
+
+def format_signed_money(value: float) -> str:
+    """What more or less costs: `+12.30`, `-1,234`."""
+    return f"{'-' if value < 0 else '+'}{format_money(abs(value))}" if abs(value) >= _CENT / 2 else "0"
+
+
+def format_history(container: ContainerAdvice) -> str:
+    """How much history there is."""
+    days = container.surveyed.days
+    if math.isnan(container.surveyed.first):
+        return NO_VALUE
+    return f"{days:.0f} d" if days >= 2 else f"{days * 24:.0f} h"
+
+
+def request_totals(resource: str, total: AdviceTotals) -> tuple[float, float]:
+    """Requests before and after, in cores or GiB."""
+    unit = 1000.0 if resource == "cpu" else GIB
+    return select_resource(total.before, resource) / unit, select_resource(total.after, resource) / unit
+
+
+def are_requests_unknown(total: AdviceTotals) -> bool:
+    """Whether nobody could see what any of the containers requests now."""
+    return 0 < total.containers == total.reasons.get(REQUEST_UNKNOWN.code, 0)
+
+
+def format_totals(resource: str, total: AdviceTotals) -> tuple[str, str, str]:
+    """Requests before and after, in cores or GiB, and how far they are apart."""
+    before, after = request_totals(resource, total)
+    if are_requests_unknown(total):
+        return UNKNOWN, format_significant(after), ""
+    return format_significant(before), format_significant(after), format_relative_change(before, after)
+
+
+def format_cost_difference(total: AdviceTotals) -> str:
+    """What all requests would cost more or less."""
+    return "" if are_requests_unknown(total) else format_signed_money(total.money_after - total.money_before)
+
+
+def format_relative_change(before: float, after: float) -> str:
+    """How far one sum is off the other, in per cent."""
+    if not before or math.isclose(before, after):
+        return "" if before else "new" if after else ""
+    return f"{'-' if after < before else '+'}{format_share(abs(after / before - 1))}"
+
+
+_NAMED = 3  # in a sentence
+_NOTHING = 0.005  # cores or GiB that are none, in a sum
+_RULES = {
+    LimitRule.NONE: "none",
+    LimitRule.REQUEST: "as requested",
+    LimitRule.KEEP: "as they are",
+    LimitRule.KEEP_RATIO: "in proportion",
+}
+
+
+def workload_name(workload: WorkloadAdvice) -> str:
+    """As people call it: `shop/web`."""
+    each = workload.surveyed
+    return printable_name(f"{each.namespace}/{each.name}" if each.namespace else each.name)
+
+
+def printable_name(name: str) -> str:
+    """A name from a file or a metric may be anything; in a table it has one line."""
+    return name if name.isprintable() else "".join(each if each.isprintable() else "?" for each in name)
+
+
+def severity_mark(container: ContainerAdvice) -> str:
+    """How much it matters, for who sees no colours."""
+    if container.reason in {LOW_CONFIDENCE, NO_USAGE_KNOWN}:
+        return "?"
+    return {Severity.ERROR: "!!", Severity.WARNING: "!", Severity.INFO: ""}[container.reason.severity]
+
+
+def list_facts(advised: SurveyAdvice) -> list[str]:
+    """What was looked at and how, a few words each."""
+    surveyed, total = advised.surveyed, advised.total
+    told = [
+        pluralize(total.workloads, "workload"),
+        pluralize(total.containers, "container"),
+        pluralize(total.pods, "pod"),
+    ]
+    days = sorted(row.container.surveyed.days for row in advised.rows if row.container.surveyed.samples)
+    if days:
+        told.append(f"{format_span(days[len(days) // 2] * 86_400)} of history")
+    parameters = ", ".join(f"{name}={value}" for name, value in advised.parameters.items())
+    told.append(f"recommender {surveyed.recommender}" + (f" ({parameters})" if parameters else ""))
+    return [*told, f"from {surveyed.source}", describe_limits(advised.policy.limits)]
+
+
+def describe_limits(limits: LimitRules) -> str:
+    """What becomes of limits."""
+    if limits.cpu is limits.memory:
+        return f"limits {_RULES[limits.cpu]}"
+    return f"CPU limits {_RULES[limits.cpu]}, memory limits {_RULES[limits.memory]}"
+
+
+def partial_notice(advised: SurveyAdvice) -> str:
+    """What a reader must know first, if something could not be seen."""
+    missing = advised.surveyed.missing
+    if not missing:
+        return ""
+    what = "1 thing that is" if len(missing) == 1 else f"{len(missing)} things that are"
+    return f"Partial: {what} listed below could not be looked at."
+
+
+def answer_sentences(advised: SurveyAdvice) -> Iterator[str]:
+    """What it comes to: what can be saved, what is missing, and what is at risk."""
+    total = advised.total
+    if not total.containers:
+        yield "There is nothing to size."
+        return
+    unknown = total.reasons.get(REQUEST_UNKNOWN.code, 0)
+    if unknown:
+        needed = join_words([text for text in (_cores(total.after.cpu), _gib(total.after.memory)) if text])
+        whose = "" if unknown == total.containers else f" of {pluralize(unknown, 'container')}"
+        yield f"{needed or 'Nothing'} are needed in all; what is requested now{whose} could not be seen."
+    early = sum(total.reasons.get(each.code, 0) for each in (LOW_CONFIDENCE, NO_USAGE_KNOWN))
+    if unknown != total.containers:
+        yield from _sums(advised, is_judged=early < total.containers)
+    if early:
+        yield f"Of {pluralize(early, 'container')} there is too little history to say more."
+
+
+def _sums(advised: SurveyAdvice, *, is_judged: bool) -> Iterator[str]:
+    total = advised.total
+    if _is_some(total, "saved"):
+        cost = ""
+        if total.money_before > 0:
+            paid = f"{format_money(total.money_saved)} of {format_money(total.money_before)}"
+            cost = f", {advised.prices.currency} {paid} a month"
+        saved = join_words([text for text in (_cores(total.saved.cpu), _gib(total.saved.memory)) if text])
+        yield f"{saved} are requested and not needed{cost} ({format_share(total.saved_share)})."
+    elif is_judged:
+        yield "Nothing is requested that is not needed."
+    if _is_some(total, "short"):
+        short = join_words([text for text in (_cores(total.short.cpu), _gib(total.short.memory)) if text])
+        who = sum(total.reasons.get(each.code, 0) for each in (MEMORY_AT_RISK, UNDER_REQUESTED, NO_REQUEST))
+        cost = (
+            f" ({advised.prices.currency} {format_money(total.money_short)} a month)" if total.money_short > 0 else ""
+        )
+        yield f"{short}{cost} are needed and not requested, by {pluralize(who, 'container')}."
+    risky = total.reasons.get(MEMORY_AT_RISK.code, 0)
+    if risky:
+        yield f"{pluralize(risky, 'container')} {'is' if risky == 1 else 'are'} at risk for lack of memory."
+
+
+def _is_some(total: AdviceTotals, what: str) -> bool:
+    found = total.saved if what == "saved" else total.short
+    return found.cpu >= 1000 * _NOTHING or found.memory >= _NOTHING * GIB
+
+
+def _cores(milli: float) -> str:
+    return f"{format_significant(milli / 1000)} cores" if milli >= 1000 * _NOTHING else ""
+
+
+def _gib(bytes_: float) -> str:
+    return f"{format_gib(bytes_)} GiB" if bytes_ >= _NOTHING * GIB else ""
+
+
+def scale_point_sentences(advised: SurveyAdvice) -> Iterator[str]:
+    """A sentence for each HPA that a new request would make act otherwise."""
+    for workload in advised.workloads:
+        for point in workload.scale_points:
+            yield f"{workload_name(workload)}: {scale_point_sentence(point)}"
+
+
+def scale_point_sentence(point: HpaScalePoint) -> str:
+    """What happens to one target of an HPA."""
+    of = f"the {RESOURCE_WORDS[point.resource]} request" + (f" of {point.container}" if point.container else "")
+    target = f"HPA {point.hpa} keeps usage at {point.utilization:g} % of {of}"
+    if point.reason is SCALE_POINT_MISSING:
+        return f"{target}, and cannot act as long as a container has none."
+    before, after = (format_amount(point.resource, value) for value in (point.before, point.after))
+    moved = f"{'-' if point.moves_by < 0 else '+'}{format_share(abs(point.moves_by))}"
+    return f"{target}: {before} a pod now, {after} then ({moved}). A target of {point.keeps:.0f} % keeps it."
+
+
+def list_remarks(advised: SurveyAdvice) -> Iterator[str]:
+    """What could not be seen, what whoever looked had to say, and who else has a say in sizes."""
+    for missing in advised.surveyed.missing:
+        yield f"Not seen: {missing}"
+    for note in advised.surveyed.notes:
+        yield f"Note: {note}"
+    governed = [each for each in advised.workloads if each.is_change and each.surveyed.vpas]
+    if governed:
+        rest = f" and {len(governed) - _NAMED} more" if len(governed) > _NAMED else ""
+        names = ", ".join(workload_name(each) for each in governed[:_NAMED])
+        yield f"Note: VerticalPodAutoscalers may set other requests: {names}{rest}"
+    for row in advised.rows:
+        yield from _bounds(row)
+    mixed = sum(row.container.surveyed.differing > 0 for row in advised.rows)
+    if mixed:
+        yield f"Note: {pluralize(mixed, 'container')} with pods of several sizes; most of the pods count"
+
+
+def _bounds(row: AdviceRow) -> Iterator[str]:
+    for resource in RESOURCES:
+        change = row.container.of(resource)
+        if change.capped is not None:
+            found, left = format_amount(resource, change.found), format_amount(resource, change.request)
+            container = printable_name(row.container.surveyed.name)
+            what = f"{workload_name(row.workload)} {container}: {RESOURCE_WORDS[resource]}"
+            yield f"Note: {what} of {found} is needed, {left} is allowed ({change.capped.code})"
+
+
+def describe_effort(used: SurveyEffort) -> str:
+    """How many questions it took; empty if nobody was asked."""
+    if not used.queries:
+        return f"{format_count(used.samples)} samples read." if used.samples else ""
+    beside = f" (one for each container would have been {format_count(used.one_by_one)})" if used.one_by_one else ""
+    again = f", {format_count(used.repeated)} repeated" if used.repeated else ""
+    took = f" in {used.seconds:.1f} s" if used.seconds else ""
+    queries = "1 query" if used.queries == 1 else f"{format_count(used.queries)} queries"
+    return f"{queries}{again}{beside}, {format_count(used.samples)} samples{took}."

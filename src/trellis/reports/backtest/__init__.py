@@ -1,0 +1,1 @@
+"""The report of a backtest: terminal text, HTML page, JSON and CSV."""

@@ -1,0 +1,96 @@
+"""The answer of a backtest in sentences: which recommender requests less than the first, and at what risk."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from trellis.reports.text.numbers import format_days, format_share, format_span
+from trellis.reports.text.phrases import join_words
+from trellis.sim.backtest.results import BacktestResult, OverallScore, VariantScore
+
+_SAME = 0.005
+
+
+def list_facts(result: BacktestResult) -> list[str]:
+    """What was replayed, a few words each."""
+    told = [f"{len(result.facts)} series"]
+    if result.facts:
+        lengths = sorted(each.end - each.begin for each in result.facts)
+        middle = lengths[len(lengths) // 2]
+        told.append(
+            f"{format_days(middle)} each" if lengths[0] > 0.9 * lengths[-1] else f"{format_days(middle)} in the middle"
+        )
+    told.append(f"a decision every {format_span(result.step)}")
+    if result.warm_up > 0:
+        told.append(f"the first {format_days(result.warm_up)} not scored")
+    if result.threshold > 0:
+        told.append(f"changes below {result.threshold * 100:g} % not applied")
+    return told
+
+
+def partial_notice(result: BacktestResult) -> str:
+    """What a reader must know of a backtest that was stopped."""
+    return (
+        "Partial: it was stopped before its end; the scores are those of what was finished." if result.partial else ""
+    )
+
+
+def compare_all(result: BacktestResult) -> Iterator[str]:
+    """Two for each variant after the first."""
+    for variant in result.variants[1:]:
+        yield " ".join(compare_variant(variant, result.variants[0]))
+
+
+def compare_variant(variant: VariantScore, first: VariantScore) -> tuple[str, str]:
+    """What a variant requests against the first, and what it risks."""
+    both = (("CPU", variant.cpu, first.cpu), ("memory", variant.memory, first.memory))
+    requests = [f"{_ratio(each.footprint)} {name}" for name, each, _ in both if each is not None]
+    risks = [f"{name} {_risk(each, other)}" for name, each, other in both if each is not None]
+    if not requests:
+        return f"{variant.name} has nothing to be scored on.", ""
+    risk = "; ".join(risks)
+    return (
+        f"{variant.name} requests {join_words(requests)} {_than(requests)} {first.name}.",
+        f"Over its request: {risk}.",
+    )
+
+
+def no_better_sentence(first: VariantScore) -> str:
+    """What to say where `best` finds nobody."""
+    if first.cpu is None and first.memory is None:
+        return "Nothing could be scored."
+    resource = "memory" if first.cpu is None else "CPU"
+    return f"No other requests less {resource} than {first.name} without more time over its request."
+
+
+def _ratio(ratio: float) -> str:
+    if abs(ratio - 1) < _SAME:
+        return "as much"
+    return f"{format_share(abs(ratio - 1))} {'less' if ratio < 1 else 'more'}"
+
+
+def _than(requests: list[str]) -> str:
+    return "as" if requests[-1].startswith("as much") else "than"
+
+
+def _risk(each: OverallScore, other: OverallScore | None) -> str:
+    over = format_share(each.figures.time_over)
+    before = format_share(other.figures.time_over) if other is not None else over
+    return f"{over} of the time" + ("" if over == before else f" (against {before})")
+
+
+def find_best(result: BacktestResult) -> int:
+    """The variant that requests least CPU of those with no more time over than the first; 0 if that is the first.
+
+    Where there is no CPU it is memory that counts.
+    """
+    found, least = 0, 1.0 - _SAME
+    for number, variant in enumerate(result.variants):
+        each = variant.cpu or variant.memory
+        if each is None or not math.isfinite(each.footprint):
+            continue
+        safe = not (each.time_over > 1.0 + _SAME)  # NaN: the first has none, and neither is compared
+        if safe and each.footprint < least:
+            found, least = number, each.footprint
+    return found

@@ -1,0 +1,99 @@
+"""Measures of a recommender in a backtest, overall and per series."""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+from trellis.reports.measures import ComparisonMode, Measure
+from trellis.reports.text.numbers import NO_VALUE, format_factor, format_rate, format_share
+from trellis.sim.backtest.results import BacktestResult, OverallScore, ResourceScore, VariantScore
+
+FOOTPRINT = Measure[ResourceScore](
+    "footprint",
+    "requested per used",
+    "",
+    "How many times as much as is used is requested; over all series the geometric mean",
+    lambda figures: figures.footprint,
+    format_factor,
+)
+TIME_OVER = Measure[ResourceScore](
+    "time_over",
+    "time over",
+    "",
+    "Share of time in which more is used than requested",
+    lambda figures: figures.time_over,
+    format_share,
+    ComparisonMode.IN_POINTS,
+)
+OVERRUN = Measure[ResourceScore](
+    "overrun",
+    "overrun",
+    "",
+    "How much more that is, as a share of all that is used",
+    lambda figures: figures.overrun,
+    format_share,
+    ComparisonMode.IN_POINTS,
+)
+CHANGES = Measure[ResourceScore](
+    "changes", "changes a day", "", "How often the request changes", lambda figures: figures.changes, format_rate
+)
+KILLS = Measure[ResourceScore](
+    "kills",
+    "OOM kills a week",
+    "",
+    "How often the memory used exceeds a limit in proportion to the request",
+    lambda figures: figures.kills,
+    format_rate,
+)
+OF_CPU = (FOOTPRINT, TIME_OVER, OVERRUN, CHANGES)
+OF_MEMORY = (FOOTPRINT, TIME_OVER, CHANGES, KILLS)
+
+
+class ScoredVariant(msgspec.Struct, frozen=True):
+    """A variant's score for one resource, ready to be shown: what it requests against the first, and its measures."""
+
+    variant: int
+    name: str
+    ratio: float
+    against: str
+    verdict: int
+    values: list[str]
+    numbers: list[float]
+
+
+def score_variants(result: BacktestResult, resource: str) -> list[ScoredVariant]:
+    """Every variant that was scored on a resource."""
+    measures = measures_for(resource)
+    told = []
+    for number, variant in enumerate(result.variants):
+        each = overall_score(variant, resource)
+        if each is None:
+            continue
+        numbers = [measure.read(each.figures) for measure in measures]
+        shown = [measure.show(value) for measure, value in zip(measures, numbers, strict=True)]
+        verdict = FOOTPRINT.verdict(each.footprint, 1.0)
+        told.append(
+            ScoredVariant(
+                number, variant.name, each.footprint, format_footprint_ratio(each.footprint), verdict, shown, numbers
+            )
+        )
+    return told
+
+
+def measures_for(resource: str) -> tuple[Measure[ResourceScore], ...]:
+    """CPU kills nobody, and memory is never a little short."""
+    return OF_CPU if resource == "cpu" else OF_MEMORY
+
+
+def overall_score(variant: VariantScore, resource: str) -> OverallScore | None:
+    """Of one resource."""
+    return variant.cpu if resource == "cpu" else variant.memory
+
+
+def format_footprint_ratio(ratio: float) -> str:
+    """What is requested against the first variant, of which it is 1."""
+    if not math.isfinite(ratio):
+        return NO_VALUE
+    return FOOTPRINT.difference(ratio, 1.0)

@@ -1,0 +1,138 @@
+"""Proposes buckets for each surveyed workload, or the reason why there are none.
+
+Translates what a survey knows into the input of `core.hvpa`, which decides.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import msgspec
+import numpy as np
+
+from trellis.base.prices import choose_weights
+from trellis.base.reasons import Reason
+from trellis.core.advice.policy import RESOURCES, select_resource
+from trellis.core.advice.results import SurveyAdvice
+from trellis.core.advice.survey.model import SurveyedHpa, SurveyedWorkload
+from trellis.core.hvpa.suggest.suggestion import (
+    ObservedHpa,
+    ReplayCost,
+    Suggestion,
+    SuggestionRules,
+    WorkloadHistory,
+    WorkloadUsageHistory,
+    suggest,
+)
+
+# Of the largest node that one replica may take: others have to fit beside it.
+_OF_A_NODE = 0.5
+_NO_USAGE = WorkloadUsageHistory(1.0, np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros(0))
+
+
+class WorkloadProposal(msgspec.Struct, frozen=True):
+    """A workload and what is proposed for it."""
+
+    workload: SurveyedWorkload
+    suggestion: Suggestion
+
+    @property
+    def saves(self) -> float:
+        """Money in a month, by prices that are never nothing; less than none if it costs more."""
+        now, then = self.suggestion.now, self.suggestion.by_buckets
+        return now.money - then.money if now is not None and then is not None else 0.0
+
+
+class WorkloadProposals(msgspec.Struct, frozen=True):
+    """Workloads with buckets, those that save most first, and the others by name."""
+
+    advised: SurveyAdvice
+    rules: SuggestionRules
+    proposed: tuple[WorkloadProposal, ...]
+    others: tuple[WorkloadProposal, ...]
+
+    def money(self, outcome: ReplayCost) -> float:
+        """What it costs in a month, which is nothing where nothing costs anything."""
+        return 0.0 if self.advised.prices.are_free else outcome.money
+
+    @property
+    def reasons(self) -> list[tuple[Reason, int]]:
+        """Why there are no buckets, and for how many workloads."""
+        counts = Counter(each.suggestion.reason for each in self.others)
+        return [(reason, many) for reason, many in counts.most_common() if reason is not None]
+
+
+def proposals_for(advised: SurveyAdvice, rules: SuggestionRules = SuggestionRules()) -> WorkloadProposals:  # noqa: B008 -- frozen
+    """What is proposed for everything that was surveyed."""
+    prices = choose_weights(advised.prices)
+    workloads = advised.surveyed.workloads
+    taken = Counter((each.namespace, name) for each in workloads for name in _names(each))
+    found = []
+    for each in workloads:
+        is_shared = taken[each.namespace, each.name] > 1
+        name = f"{each.name}-{each.kind.lower()}" if is_shared else each.name
+        found.append(WorkloadProposal(each, suggest(workload_history(each, advised, name), rules, prices)))
+    proposed = [each for each in found if each.suggestion.manifest]
+    proposed.sort(key=lambda each: (-each.saves, each.workload.namespace, each.workload.name))
+    return WorkloadProposals(
+        advised, rules, tuple(proposed), tuple(each for each in found if not each.suggestion.manifest)
+    )
+
+
+def _names(workload: SurveyedWorkload) -> Iterator[str]:
+    """Names of objects that an Hvpa of the same name would be in the way of: its own HPA and VPA are called like it."""
+    yield workload.name
+    yield from (each.name for each in workload.hpas)
+    yield from workload.vpas
+
+
+def workload_history(workload: SurveyedWorkload, advised: SurveyAdvice, name: str = "") -> WorkloadHistory:
+    """A workload as a proposal wants to know it; `name` is what to call an Hvpa for it."""
+    totals = workload.totals
+    usage = (
+        WorkloadUsageHistory(totals.step, totals.pods, totals.cpu, totals.memory) if totals is not None else _NO_USAGE
+    )
+    cpu, memory = (
+        _sum([select_resource(each.request, resource) for each in workload.containers]) for resource in RESOURCES
+    )
+    most_cpu, most_memory = (_largest(workload, advised, resource) for resource in RESOURCES)
+    return WorkloadHistory(
+        namespace=workload.namespace,
+        api_version=workload.api_version,
+        kind=workload.kind,
+        name=workload.name,
+        usage=usage,
+        replicas=workload.wanted if workload.wanted >= 0 else workload.pods,
+        request=(cpu, memory),
+        largest=(most_cpu, most_memory),
+        hpa=_hpa(workload.hpas[0]) if workload.hpas else None,
+        hvpa=name,
+    )
+
+
+def _sum(amounts: Sequence[float]) -> float:
+    """What containers request together; those count that request anything."""
+    known = [each for each in amounts if not math.isnan(each)]
+    return math.fsum(known) if known else math.nan
+
+
+def _largest(workload: SurveyedWorkload, advised: SurveyAdvice, resource: str) -> float:
+    """The most that one replica may request: by nodes, by LimitRanges, and by what the user has said."""
+    containers = max(1, len(workload.containers))
+    limits = workload.limits
+    bounds = [
+        _OF_A_NODE * select_resource(advised.surveyed.largest_node, resource),
+        containers * select_resource(advised.policy.most, resource),
+        float(limits.pod.most.get(resource, 0)) or math.nan,
+        containers * float(limits.container.most.get(resource, 0)) or math.nan,
+    ]
+    return min((each for each in bounds if not math.isnan(each)), default=math.inf)
+
+
+def _hpa(hpa: SurveyedHpa) -> ObservedHpa:
+    shares = [each.utilization / 100 for each in hpa.targets if each.resource == "cpu" and not each.container]
+    known = [each for each in shares if not math.isnan(each)]
+    others = len(hpa.targets) + hpa.others - len(known[:1])
+    return ObservedHpa(hpa.name, max(hpa.least, 1), max(hpa.most, 1), known[0] if known else math.nan, others)

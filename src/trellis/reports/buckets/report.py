@@ -1,0 +1,158 @@
+"""The report of proposed buckets as JSON, CSV and manifests to apply; the entry point of all its formats."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from trellis.base.times import format_time
+from trellis.core.advice.results import SurveyAdvice
+from trellis.core.hvpa.suggest.suggestion import BucketProposal, ReplayCost
+from trellis.reports.buckets.page import as_html
+from trellis.reports.buckets.proposals import WorkloadProposal, WorkloadProposals, proposals_for
+from trellis.reports.buckets.text import as_markdown, as_text
+from trellis.reports.buckets.wording import answer_sentence, proposal_name, reason_sentences
+from trellis.reports.formats import CsvCell, encode_csv, output_formats
+from trellis.reports.formats import encode_yaml as yaml_of
+
+BucketDocument = dict[str, Any]
+
+_WAYS = ("now", "hpa", "buckets")
+_FIGURES = ("core_hours", "gib_hours", "money_month", "cpu_short", "memory_short", "changes")
+_COLUMNS = (
+    "namespace",
+    "kind",
+    "workload",
+    "reason",
+    "days",
+    "fewest",
+    "most",
+    "cpu_largest",
+    "memory_largest",
+    *(f"{way}_{figure}" for way in _WAYS for figure in _FIGURES),
+)
+_WIDTH = 100
+
+
+def as_json(proposals: WorkloadProposals) -> bytes:
+    """Indented, because people read it too. The keys are part of the interface."""
+    return msgspec.json.format(msgspec.json.encode(build_document(proposals)), indent=2) + b"\n"
+
+
+def as_yaml(proposals: WorkloadProposals) -> str:
+    """Hvpas to apply, each below the reasons for it."""
+    if not proposals.proposed:
+        return f"# {answer_sentence(proposals)}\n"
+    return "".join(_explained(each) for each in proposals.proposed)
+
+
+def as_csv(proposals: WorkloadProposals) -> str:
+    """A row for each workload; CPU in cores, memory in bytes, and shares of the time."""
+    return encode_csv(_COLUMNS, (_row(each, proposals) for each in (*proposals.proposed, *proposals.others)))
+
+
+def build_document(proposals: WorkloadProposals) -> BucketDocument:
+    """Everything; what is not known is null."""
+    surveyed, prices = proposals.advised.surveyed, proposals.advised.prices
+    return {
+        "kind": "BucketAdvice",
+        "formatVersion": 1,
+        "time": format_time(datetime.fromtimestamp(proposals.advised.now, UTC)),
+        "source": surveyed.source,
+        "prices": {"currency": prices.currency, "coreHour": prices.core_hour, "gibHour": prices.gib_hour},
+        "partial": surveyed.is_partial,
+        "workloads": [_workload(each, proposals) for each in (*proposals.proposed, *proposals.others)],
+        "missing": [{"what": each.what, "where": each.where, "why": each.why} for each in surveyed.missing],
+        "notes": list(surveyed.notes),
+    }
+
+
+def _explained(proposal: WorkloadProposal) -> str:
+    told = [
+        line
+        for each in (f"{proposal_name(proposal)}:", *reason_sentences(proposal))
+        for line in textwrap.wrap(each, _WIDTH)
+    ]
+    begin, _, rest = yaml_of([proposal.suggestion.manifest]).partition("\n")
+    return "\n".join([begin, *(f"# {line}" for line in told), rest])
+
+
+def _workload(proposal: WorkloadProposal, proposals: WorkloadProposals) -> BucketDocument:
+    workload, suggestion = proposal.workload, proposal.suggestion
+    return {
+        "namespace": workload.namespace,
+        "apiVersion": workload.api_version,
+        "kind": workload.kind,
+        "name": workload.name,
+        "reason": suggestion.reason.code if suggestion.reason is not None else None,
+        "days": round(suggestion.days, 2),
+        "hvpa": suggestion.manifest or None,
+        "why": list(reason_sentences(proposal)),
+        "seen": _seen(suggestion.rungs),
+        "outcomes": {
+            way: _outcome(found, proposals)
+            for way, found in zip(_WAYS, (suggestion.now, suggestion.by_hpa, suggestion.by_buckets), strict=True)
+        },
+    }
+
+
+def _seen(found: BucketProposal | None) -> BucketDocument | None:
+    if found is None:
+        return None
+    return {
+        "lowestCores": round(found.quiet / 1000, 6),
+        "highestCores": round(found.peak / 1000, 6),
+        "highestBytes": round(found.memory_peak),
+        "baseBytes": round(found.base.memory),
+        "baseIsKnown": found.base.is_known,
+        "fewestBy": str(found.fewest_by),
+        "largestBy": str(found.largest_by),
+    }
+
+
+def _outcome(found: ReplayCost | None, proposals: WorkloadProposals) -> BucketDocument | None:
+    if found is None:
+        return None
+    return {
+        "replicas": {"fewest": found.fewest, "most": found.most},
+        "coreHours": round(found.core_hours, 3),
+        "gibHours": round(found.gib_hours, 3),
+        "moneyMonth": round(proposals.money(found), 2),
+        "cpuShort": round(found.cpu_over, 6),
+        "memoryShort": round(found.memory_over, 6),
+        "changes": found.changes,
+    }
+
+
+def _row(proposal: WorkloadProposal, proposals: WorkloadProposals) -> list[CsvCell]:
+    workload, suggestion = proposal.workload, proposal.suggestion
+    reason = suggestion.reason.code if suggestion.reason is not None else ""
+    cells: list[CsvCell] = [workload.namespace, workload.kind, workload.name, reason, round(suggestion.days, 2)]
+    found = suggestion.rungs
+    cells += [None] * 4 if found is None else [found.fewest, found.most, found.largest[0] / 1000, found.largest[1]]
+    for way in (suggestion.now, suggestion.by_hpa, suggestion.by_buckets):
+        cells += _figures(way, proposals)
+    return cells
+
+
+def _figures(way: ReplayCost | None, proposals: WorkloadProposals) -> Iterator[CsvCell]:
+    if way is None:
+        yield from [None] * len(_FIGURES)
+        return
+    yield from (round(way.core_hours, 3), round(way.gib_hours, 3), round(proposals.money(way), 2))
+    yield from (round(way.cpu_over, 6), round(way.memory_over, 6), way.changes)
+
+
+__all__ = ["FORMATS", "as_text", "proposals_for", "render_buckets"]
+
+
+FORMATS = output_formats(text=as_text, json=as_json, yaml=as_yaml, csv=as_csv, html=as_html, markdown=as_markdown)
+
+
+def render_buckets(advised: SurveyAdvice, form: str, width: int = 100, top: int = 0) -> str:
+    """Buckets for what was surveyed, in one of the forms."""
+    return FORMATS[form](proposals_for(advised), width, top)

@@ -1,0 +1,153 @@
+"""Sentences and table cells of proposed buckets: why these counts and sizes, and what they cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from trellis.base.wording import pluralize
+from trellis.core.hvpa.suggest.suggestion import BucketProposal, FewestReason, LargestReason, ReplayCost
+from trellis.reports.advice.wording import format_amount, printable_name
+from trellis.reports.buckets.proposals import WorkloadProposal, WorkloadProposals
+from trellis.reports.text.numbers import format_count, format_money, format_share, format_significant, format_span
+
+_HEADS = ("", "replicas", "core-hours", "GiB-hours")
+_DAY = 86_400.0
+
+
+def proposal_name(proposal: WorkloadProposal) -> str:
+    """As people call it: `shop/web`."""
+    return printable_name(f"{proposal.workload.namespace}/{proposal.workload.name}")
+
+
+def answer_sentence(proposals: WorkloadProposals) -> str:
+    """What it comes to."""
+    many = len(proposals.proposed)
+    everything = pluralize(many + len(proposals.others), "workload")
+    if not many:
+        return f"There are no buckets to propose for {everything}."
+    now, then = _money(proposals)
+    prices = proposals.advised.prices
+    told = f"Buckets for {many} of {everything}"
+    if prices.are_free:
+        return f"{told}."
+    return f"{told}: {prices.currency} {format_money(then)} a month instead of {format_money(now)}."
+
+
+def _money(proposals: WorkloadProposals) -> tuple[float, float]:
+    pairs = [(each.suggestion.now, each.suggestion.by_buckets) for each in proposals.proposed]
+    return (
+        sum(now.money for now, _ in pairs if now is not None),
+        sum(then.money for _, then in pairs if then is not None),
+    )
+
+
+def reason_sentences(proposal: WorkloadProposal) -> Iterator[str]:
+    """Sentences: what was seen, and what follows from it."""
+    suggestion, found = proposal.suggestion, proposal.suggestion.rungs
+    if found is None:
+        return
+    cores = format_from_to(format_significant(found.quiet / 1000), format_significant(found.peak / 1000))
+    memory, time = format_amount("memory", found.memory_peak), format_span(suggestion.days * _DAY)
+    yield f"All pods together used {cores} cores and at most {memory} of memory in {time}."
+    yield _fewest(proposal, found)
+    yield _largest(proposal, found)
+    if found.most > found.fewest:
+        times = found.most * found.largest[0] * suggestion.utilization / found.peak
+        at = format_share(suggestion.utilization)
+        yield f"{found.most} replicas of that size hold {times:.1f} times the most that was used, at {at} of their CPU."
+    base = format_amount("memory", found.base.memory)
+    if found.base.is_known:
+        yield f"Each replica has {base} of memory in any case; the fewest can hold what all of them have."
+    else:
+        yield f"The number of pods hardly changed: the {base} that one had at the least are taken for its base usage."
+    yield from _others(proposal)
+
+
+def _fewest(proposal: WorkloadProposal, found: BucketProposal) -> str:
+    few = pluralize(found.fewest, "replica")
+    if found.fewest_by is FewestReason.HPA:
+        return f"At least {few}: HPA {proposal.workload.hpas[0].name} has no fewer."
+    if found.fewest_by is FewestReason.MEMBERS:
+        return f"At least {few}, as now: members of a {proposal.workload.kind} may need one another."
+    if found.fewest_by is FewestReason.AVAILABILITY:
+        return f"At least {few}: there were never fewer, and one alone would be gone while it is replaced."
+    return f"At least {few}: there was no more at some times."
+
+
+def _largest(proposal: WorkloadProposal, found: BucketProposal) -> str:
+    size = _cores(found.largest[0])
+    told = f"Replicas grow to {size} before there are more of them"
+    if found.largest_by is LargestReason.REQUEST:
+        return f"{told}: it is what one requests now."
+    if found.largest_by is LargestReason.HPA:
+        return f"{told}: the {proposal.workload.hpas[0].most} of HPA {proposal.workload.hpas[0].name} are then enough."
+    if found.largest_by is LargestReason.BOUND:
+        memory = format_amount("memory", found.largest[1])
+        return f"Replicas grow to {size} and {memory}: no more is allowed, or fits twice on the largest node."
+    return f"{told}: it is what a pod needs at the busiest times."
+
+
+def _cores(milli: float) -> str:
+    return format_amount("cpu", milli) if milli < 1000 else f"{milli / 1000:.3g} core{'s' * (milli != 1000)}"
+
+
+def _others(proposal: WorkloadProposal) -> Iterator[str]:
+    """Who else scales or sizes it."""
+    workload = proposal.workload
+    if workload.hpas:
+        hpa = workload.hpas[0]
+        percent = format_share(proposal.suggestion.utilization)
+        yield f"Delete HPA {hpa.name} when you apply this: the Hvpa has one of its own, at {percent} of CPU."
+        if len(hpa.targets) + hpa.others > 1:
+            yield f"HPA {hpa.name} goes by other metrics too, which are not in the proposal."
+    for vpa in workload.vpas:
+        yield f"Set VerticalPodAutoscaler {vpa} to mode Off, or delete it: the Hvpa gives way to one that acts."
+
+
+def list_outcomes(proposal: WorkloadProposal) -> Iterator[tuple[str, ReplayCost]]:
+    """Ways of scaling, with what each comes to."""
+    suggestion = proposal.suggestion
+    ways = (("as now", suggestion.now), ("HPA alone", suggestion.by_hpa), ("buckets", suggestion.by_buckets))
+    yield from ((name, found) for name, found in ways if found is not None)
+
+
+def cost_headers(proposals: WorkloadProposals) -> list[str]:
+    """Over the columns of `cost_cells`."""
+    prices = proposals.advised.prices
+    priced = [] if prices.are_free else [f"{prices.currency}/month"]
+    return [*_HEADS, *priced, "CPU short", "memory short", "changes"]
+
+
+def cost_cells(name: str, found: ReplayCost, proposals: WorkloadProposals) -> list[str]:
+    """One way of scaling: how many replicas, what it cost, and for how much of the time it was too little."""
+    priced = [] if proposals.advised.prices.are_free else [format_money(proposals.money(found))]
+    hours = [format_significant(found.core_hours), format_significant(found.gib_hours)]
+    short = [format_share(found.cpu_over), format_share(found.memory_over)]
+    return [
+        name,
+        format_from_to(format_count(found.fewest), format_count(found.most)),
+        *hours,
+        *priced,
+        *short,
+        format_count(found.changes),
+    ]
+
+
+def bucket_cells(proposal: WorkloadProposal) -> Iterator[list[str]]:
+    """A row for each bucket: replicas, what one may have, and what all of them hold."""
+    found = proposal.suggestion.rungs
+    for each in found.buckets if found is not None else ():
+        sizes = [
+            format_from_to(format_amount(name, low), format_amount(name, high))
+            for name, low, high in zip(("cpu", "memory"), each.least, each.largest, strict=True)
+        ]
+        holds = [_cores(each.last * each.largest[0]), format_amount("memory", each.last * each.largest[1])]
+        yield [format_from_to(str(each.first), str(each.last)), *sizes, ", ".join(holds)]
+
+
+BUCKET_HEADERS = ["replicas", "CPU of one", "memory of one", "hold at most"]
+
+
+def format_from_to(low: str, high: str) -> str:
+    """A range, or one figure if there is no more to it."""
+    return low if low == high else f"{low} to {high}"

@@ -1,0 +1,1 @@
+"""The text of `trellis explain`: one module per kind of object."""

@@ -1,0 +1,174 @@
+"""Draws where a workload stands in its buckets: replica counts as steps over the total of a resource, with marks.
+
+Every count is drawn equally wide: what counts hold in total grows much faster than the counts do, and drawn to scale
+the lower ones, where most workloads are, could not be told apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from typing import Final
+
+import msgspec
+
+from trellis.base.quantities import Quantity
+from trellis.base.wording import pluralize
+from trellis.core.explain.explanation.hvpa import CountCapacityPart, DemandPart, HvpaPart
+from trellis.reports.text.quantities import format_bucket_quantity, format_short_quantity, resource_word
+
+# The narrowest and the widest that a count is drawn: the edges are written below.
+_NARROWEST, _WIDEST = 8, 14
+
+
+class _DrawingCharacters(msgspec.Struct, frozen=True):
+    """What lines and marks are drawn with."""
+
+    line: str
+    rise: str
+    turn: str
+    side: str
+    corner: str
+    tick: str
+    kept: str
+    now: str
+    decided: str
+    both: str
+    asked: str
+
+
+_FINE: Final = _DrawingCharacters("─", "╭", "╯", "┤", "└", "┴", "╌", "○", "●", "◉", "◇")
+_PLAIN: Final = _DrawingCharacters("-", ".", "'", "|", "+", "+", "~", "o", "*", "@", "x")
+
+
+def draw_buckets(hvpa: HvpaPart, demand: DemandPart, width: int, *, plain: bool) -> Iterator[str]:
+    """The lines of a drawing, no wider than this if there is room for three counts."""
+    pens = _PLAIN if plain else _FINE
+    edge = len(str(max(each.count for each in hvpa.rungs[demand.resource]))) + 2
+    stairs = _BucketStairs(hvpa, demand, width - edge - 1)
+    rows = stairs.rows(pens)
+    yield f"Replicas by {resource_word(demand.resource)} in total, each count equally wide:"
+    for rung, row in reversed(list(zip(stairs.rungs, rows, strict=True))):
+        yield f"{rung.count:>{edge - 2}} {pens.side}{''.join(row).rstrip()}"
+    ticks = "".join(pens.line * (stairs.wide - 1) + pens.tick for _ in stairs.rungs)
+    yield f"{'':>{edge - 1}}{pens.corner}{pens.line}{ticks}"
+    lowest = format_short_quantity(demand.resource, stairs.edges[0], hvpa.binary)
+    labels = "".join(
+        f"{format_short_quantity(demand.resource, each, hvpa.binary):>{stairs.wide}}" for each in stairs.edges[1:]
+    )
+    yield f"{lowest:>{edge + 1}}{labels}"
+    yield from _legend(stairs, pens, width)
+
+
+class _BucketStairs:
+    """The counts that are shown, and where totals are on them."""
+
+    def __init__(self, hvpa: HvpaPart, demand: DemandPart, room: int) -> None:
+        self.hvpa, self.demand = hvpa, demand
+        rungs = hvpa.rungs[demand.resource]
+        matter = {hvpa.replicas, hvpa.count, demand.count}
+        places = {each.count: at for at, each in enumerate(rungs) if each.count in matter}
+        shown = _shown(rungs, list(places.values()), places.get(hvpa.count, 0), room // _NARROWEST)
+        self.rungs = rungs[shown.start : shown.stop]
+        before = rungs[shown.start - 1].total if shown.start else "0"
+        self.edges = [_exact(before), *(_exact(each.total) for each in self.rungs)]
+        self.wide = max(min(room // len(self.rungs), _WIDEST), _NARROWEST)
+
+    def rows(self, pens: _DrawingCharacters) -> list[list[str]]:
+        """A row for each count, from the lowest, without labels."""
+        size, wide = len(self.rungs), self.wide
+        rows = [[" "] * (size * wide + 1) for _ in range(size)]
+        for at, row in enumerate(rows):
+            row[at * wide : (at + 1) * wide + 1] = pens.line * (wide + 1)
+            if at:
+                row[at * wide] = pens.rise
+            if at + 1 < size:
+                row[(at + 1) * wide] = pens.turn
+        self._keep(rows, pens)
+        for mark, total, count in self.marks(pens):
+            found = self.row_of(count)
+            if found is not None:
+                rows[found][self.column(total)] = mark
+        return rows
+
+    def marks(self, pens: _DrawingCharacters) -> Iterator[tuple[str, Fraction, int]]:
+        """What is marked: a sign, a total and a count."""
+        hvpa, demand = self.hvpa, self.demand
+        asked, total, has = (_exact(text) for text in (demand.asked, demand.total, demand.has))
+        if self.is_held:
+            total = has
+        if asked != total:
+            held = next((each.count for each in self.rungs if asked <= _exact(each.total)), self.rungs[-1].count)
+            yield pens.asked, asked, held
+        here = self.column(total) == self.column(has) and hvpa.replicas == hvpa.count
+        if not here and hvpa.replicas is not None:
+            yield pens.now, has, hvpa.replicas
+        yield pens.both if here else pens.decided, total, hvpa.count
+
+    @property
+    def is_held(self) -> bool:
+        """Whether more is needed than the decided count can hold, so that it is no count for that."""
+        return self.hvpa.count < self.demand.count
+
+    def row_of(self, count: int) -> int | None:
+        """Which row is that of a count; None if it is not shown."""
+        return next((at for at, each in enumerate(self.rungs) if each.count == count), None)
+
+    def column(self, total: Fraction) -> int:
+        """Where a total is."""
+        last = len(self.rungs) * self.wide
+        for at, (low, high) in enumerate(zip(self.edges, self.edges[1:], strict=False)):
+            if total <= high:
+                part = (total - low) / (high - low) if high > low else Fraction(1)
+                return at * self.wide + max(round(part * self.wide), 0)
+        return last
+
+    def _keep(self, rows: list[list[str]], pens: _DrawingCharacters) -> None:
+        """Where the decided count would be kept, beside the steps."""
+        at = self.row_of(self.hvpa.count)
+        if at and self.demand.kept_above:
+            first, end = self.column(_exact(self.demand.kept_above)), at * self.wide
+            rows[at][first:end] = pens.kept * (end - first)
+
+
+def _legend(stairs: _BucketStairs, pens: _DrawingCharacters, width: int) -> Iterator[str]:
+    """What the marks mean, in as few lines as they need."""
+    hvpa, demand = stairs.hvpa, stairs.demand
+
+    def told(text: str) -> str:
+        return format_bucket_quantity(demand.resource, text, hvpa.binary)
+
+    total = told(demand.has if stairs.is_held else demand.total)
+    hidden = "" if stairs.row_of(hvpa.replicas or 0) is not None else " (not drawn)"
+    texts = {
+        pens.decided: f"decided: {pluralize(hvpa.count, 'replica')} for {total}",
+        pens.both: f"as decided: {pluralize(hvpa.count, 'replica')} for {total}",
+        pens.now: f"now: {pluralize(hvpa.replicas or 0, 'replica')} with {told(demand.has)}{hidden}",
+        pens.asked: f"asked for: {told(demand.asked)}",
+    }
+    found = [f"{mark} {texts[mark]}" for mark, _, _ in stairs.marks(pens)]
+    if demand.kept_above and stairs.row_of(hvpa.count):
+        found.append(f"{pens.kept} kept above {told(demand.kept_above)}")
+    line = ""
+    for each in found:
+        if line and len(line) + len(each) + 3 > width:
+            yield line
+            line = ""
+        line = f"{line}   {each}" if line else each
+    yield line
+
+
+def _shown(rungs: Sequence[CountCapacityPart], matter: Sequence[int], decided: int, room: int) -> range:
+    """As many counts as there is room for, around those that matter; the one that is decided is always among them."""
+    first, last = min(matter, default=0), max(matter, default=0)
+    size = min(max(room, 3), len(rungs))
+    if last - first + 1 > size:
+        first = min(last - size + 1, decided)
+        last = first + size - 1
+    spare = size - (last - first + 1)
+    start = max(min(first - spare // 2, len(rungs) - size), 0)
+    return range(start, start + size)
+
+
+def _exact(text: str) -> Fraction:
+    return Quantity.parse(text).exact()

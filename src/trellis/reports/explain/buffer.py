@@ -1,0 +1,231 @@
+"""Explains in sentences how many chunks a Buffer stands for, what they look like, and where they fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from trellis.base.durations import parse_duration
+from trellis.base.wording import pluralize
+from trellis.core.buffers.translate import BUFFER_READY
+from trellis.core.explain.explanation.buffer import (
+    BufferPart,
+    CapacityPart,
+    ChunkContainerPart,
+    ChunkPart,
+    HeadroomPart,
+    SchedulePart,
+)
+from trellis.core.explain.explanation.values import ObstaclePart, ReasonPart
+from trellis.reports.text.numbers import format_trimmed
+from trellis.reports.text.phrases import as_clause, format_duration, join_words
+from trellis.reports.text.quantities import format_moment, format_quantities
+
+
+def count_lines(buffer: BufferPart) -> Iterator[str]:
+    """How the number of chunks comes about, in the order in which it is made."""
+    if buffer.asked is not None:
+        yield _asked(buffer, buffer.asked)
+    if buffer.filled_by:
+        what = (
+            f", which request {format_quantities(buffer.filled)}"
+            if buffer.filled
+            else "; there are none that request anything"
+        )
+        yield f"Pods that match {buffer.filled_by} fill it{what}."
+    if buffer.schedule is not None and not buffer.schedule.open:
+        yield "Outside its schedule it counts for nothing."
+    if buffer.limited_by:
+        yield f"Quotas of the namespace leave less: {join_words(buffer.limited_by)}."
+    if buffer.wanted != buffer.chunks:
+        yield f"So it stands for {pluralize(buffer.chunks, 'chunk')} of {buffer.wanted}."
+    yield _counting(buffer)
+
+
+def _asked(buffer: BufferPart, asked: CapacityPart) -> str:
+    match asked.way:
+        case "exactly":
+            return f"Its capacity asks for exactly {asked.count}."
+        case "percent":
+            bounds = [f"at least {asked.least}"] if asked.least else []
+            bounds += [f"at most {asked.most}"] if asked.most is not None else []
+            within = f", {join_words(bounds)}" if bounds else ""
+            if asked.replicas is None:
+                return f"{asked.percent} % of the replicas of {buffer.target}{within}; how many they are is not known."
+            return f"{asked.percent} % of {pluralize(asked.replicas, 'replica')}, rounded up{within}: {asked.count}."
+        case "nodeClass":
+            return _of_class(asked)
+        case _:
+            return f"Its capacity asks for {pluralize(asked.count, 'pod')} of the given spec."
+
+
+def _of_class(asked: CapacityPart) -> str:
+    up_to = f"Up to {format_quantities(asked.totals)} in all"
+    if not asked.count:
+        return f"{up_to} is asked for."
+    if asked.chunk:
+        return f"{up_to}, in chunks of {format_quantities(asked.chunk)}: {asked.count} exceed neither total."
+    if not asked.nodes:
+        return f"{up_to}, in as few equal chunks as fit a small node: {asked.count}."
+    which = f"the smallest of its {asked.nodes} nodes" if asked.nodes > 1 else "its only node"
+    smallest = f"{which}, which leaves {format_quantities(asked.smallest)} for pods"
+    return f"{up_to}, in as few equal chunks as fit {smallest}: {asked.count}."
+
+
+def _counting(buffer: BufferPart) -> str:
+    if buffer.filled_by:
+        return f"{buffer.strategy}: pods that match fill the room, and none is added; other pods fill nothing."
+    if buffer.on_top:
+        return f"{buffer.strategy}: the room is kept on top of what runs; when pods fill it, new room is made."
+    return f"{buffer.strategy}: the room counts whether it is used or not; when pods fill it, none is added."
+
+
+_NO_ROOM: Final = "It keeps no room now."
+
+
+def summary_lines(buffer: BufferPart, now: str) -> Iterator[str]:
+    """What is to be known first."""
+    if buffer.alone is not None:
+        yield f"It is left alone, and so is its status. {_told(buffer.alone)}"
+        return
+    yield _keeps(buffer)
+    if buffer.ready is not None and buffer.ready.reason.code != BUFFER_READY.code:
+        until = buffer.schedule.next_change if buffer.schedule is not None and not buffer.schedule.open else ""
+        at = f" The next window opens at {format_moment(until, now)}." if until else ""
+        yield f"{_told(buffer.ready)}{at}"
+    if buffer.limited is not None:
+        yield _told(buffer.limited)
+    yield from map(_told, buffer.notes)
+    if buffer.chunks and buffer.room is not None:
+        yield _found_room(buffer, buffer.room)
+    if buffer.cost is not None:
+        price = f"{format_trimmed(buffer.cost.hourly)} {buffer.cost.currency}"
+        rates = f"{buffer.cost.core_hour:g} for a core and {buffer.cost.gib_hour:g} for a GiB"
+        yield f"Room of this size costs {price} an hour at {buffer.cost.prices} prices ({rates})."
+
+
+def chapters(buffer: BufferPart, now: str) -> Iterator[tuple[str, Iterator[str]]]:
+    """All else, by titles."""
+    if buffer.alone is not None:
+        return
+    yield "HOW MANY", count_lines(buffer)
+    if buffer.chunk is not None:
+        yield "WHAT A CHUNK LOOKS LIKE", _shape_lines(buffer.chunk)
+    if buffer.schedule is not None:
+        yield "WHEN", _schedule_lines(buffer.schedule, now)
+    if buffer.room is not None:
+        yield "ROOM ON NODES", _room_lines(buffer, buffer.room)
+
+
+def _shape_lines(chunk: ChunkPart) -> Iterator[str]:
+    """What a chunk looks like."""
+    like = f" ({chunk.like})" if chunk.like else ""
+    yield f"{chunk.source.code}: {as_clause(chunk.source.meaning)}{like}."
+    if chunk.governor:
+        yield f"{chunk.governor} sizes the pods that will come, and so the chunk."
+    for container in chunk.containers:
+        yield _container(container)
+    placement = list(_placement(chunk.placement))
+    if placement:
+        yield f"Where it may run is bound by {join_words(placement)}."
+    if chunk.requests:
+        yield f"In all it requests {format_quantities(chunk.requests)}."
+
+
+def _schedule_lines(schedule: SchedulePart, now: str) -> Iterator[str]:
+    """When it counts."""
+    for window in schedule.windows:
+        long = format_duration(parse_duration(window["duration"]))
+        yield f"A window opens at {window['start']} ({window['timeZone']}), for {long}."
+    change = format_moment(schedule.next_change, now) if schedule.next_change else ""
+    if schedule.open:
+        yield f"One is open now{f', until {change}' if change else ''}."
+    else:
+        yield f"None is open now{f'; the next opens at {change}' if change else ''}."
+
+
+def _room_lines(buffer: BufferPart, room: HeadroomPart) -> Iterator[str]:
+    """Whether the nodes there are have room."""
+    yield f"{room.takes} of {pluralize(room.nodes, 'node')} would take a chunk if nothing else ran there."
+    if room.chunks is not None:
+        on = f", on {pluralize(room.on, 'node')}" if room.chunks else ""
+        yield f"{_beside(buffer)} there is room for {room.chunks} of {pluralize(buffer.chunks, 'chunk')}{on}."
+        yield "Other Buffers are placed beside it, as their status has them."
+    if room.kept_on_top is not None:
+        kept = pluralize(room.kept_on_top, "chunk")
+        yield f"As a CapacityBuffer, which is kept on top of what runs, it stands for {kept}: the rest is used by pods."
+    if room.obstacles:
+        yield f"No further chunk fits {join_words(list(map(_obstacle, room.obstacles)))}."
+
+
+def stored_lines(buffer: BufferPart, now: str) -> Iterator[str]:
+    """What the status has beside conditions."""
+    if buffer.stored_chunks is None:
+        yield "No pods are in its status yet."
+    elif not buffer.is_stored:
+        yield f"Its status has {pluralize(buffer.stored_chunks, 'chunk')}, and is not what this answer comes to."
+    if buffer.last_full:
+        yield f"All of it last had room at {format_moment(buffer.last_full, now)}."
+
+
+def _keeps(buffer: BufferPart) -> str:
+    if not buffer.chunks or buffer.chunk is None:
+        return _NO_ROOM
+    way = buffer.asked.way if buffer.asked is not None else ""
+    each = (
+        f"{format_quantities(buffer.chunk.requests)} each, {format_quantities(buffer.totals)} in all"
+        if buffer.totals
+        else "of no size"
+    )
+    match way:
+        case "nodeClass":
+            where = f"nodes of {buffer.target}" if buffer.target else "nodes with its labels"
+            return f"It keeps {pluralize(buffer.chunks, 'chunk')} of room on {where}: {each}."
+        case "pods":
+            return f"It keeps room for {pluralize(buffer.chunks, 'pod')} of the given spec: {each}."
+        case _:
+            return f"It keeps room for {pluralize(buffer.chunks, 'further pod')} of {buffer.target}: {each}."
+
+
+def _found_room(buffer: BufferPart, room: HeadroomPart) -> str:
+    if not room.takes:
+        return "No node that there is would take a chunk, however empty it were."
+    if room.chunks is None:
+        return f"{room.takes} of {pluralize(room.nodes, 'node')} would take a chunk if nothing else ran there."
+    if room.chunks >= buffer.chunks:
+        return f"{_beside(buffer)} the nodes that there are have room for all of it."
+    if not room.chunks:
+        return f"{_beside(buffer)} the nodes that there are have room for none of it; it wants new nodes."
+    some = f"{room.chunks} of {pluralize(buffer.chunks, 'chunk')}"
+    return f"{_beside(buffer)} the nodes that there are have room for {some}; the rest wants new nodes."
+
+
+def _container(container: ChunkContainerPart) -> str:
+    has = format_quantities(container.requests) or "nothing"
+    was = f", and {format_quantities(container.shown)} in what shows the shape" if container.shown else ""
+    boosted = "; its CPU is raised for the start, when a node is sought" if container.boosted else ""
+    return f"{container.name} requests {has}{was}{boosted}."
+
+
+def _placement(placement: Mapping[str, Any]) -> Iterable[str]:
+    """The fields that bind a chunk to nodes; priority, scheduler and overhead do not."""
+    selector = placement.get("nodeSelector", {})
+    if selector:
+        yield f"nodeSelector {', '.join(f'{key}={value}' for key, value in selector.items())}"
+    for field in ("affinity", "topologySpreadConstraints", "hostNetwork"):
+        if placement.get(field):
+            yield field
+
+
+def _beside(buffer: BufferPart) -> str:
+    return "Beside all that runs now" if buffer.on_top else "If no pods ran but those of DaemonSets,"
+
+
+def _obstacle(obstacle: ObstaclePart) -> str:
+    resource = f" ({obstacle.resource})" if obstacle.resource else ""
+    return f"{pluralize(obstacle.nodes, 'node')}, {obstacle.reason.code}{resource}"
+
+
+def _told(told: ReasonPart) -> str:
+    details = told.details or as_clause(told.reason.meaning)
+    return f"{told.reason.code}: {details.removesuffix('.')}."

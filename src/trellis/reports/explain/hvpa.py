@@ -1,0 +1,231 @@
+"""Explains in sentences the replica count and the pod size of an Hvpa's workload."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from trellis.base.wording import pluralize
+from trellis.core.explain.explanation.hvpa import (
+    DemandPart,
+    HeldStepPart,
+    HpaSourcePart,
+    HvpaContainerPart,
+    HvpaPart,
+    ScaleRequestPart,
+    VpaSourcePart,
+)
+from trellis.core.explain.explanation.values import QuantityTexts
+from trellis.core.hvpa.demand.hpa import HPA_BOUNDS
+from trellis.core.hvpa.steps import STABILIZATION_WINDOW
+from trellis.reports.explain.bucket_drawing import draw_buckets
+from trellis.reports.text.numbers import format_share
+from trellis.reports.text.phrases import as_clause, join_words
+from trellis.reports.text.quantities import format_bucket_quantity, format_moment, resource_word
+
+_SOURCES: Final = {"hpa": "the HPA", "vpa": "the VPA"}
+_WISH: Final = "a count written to its scale"
+_SIZINGS: Final = {
+    "Share": "its share counts",
+    "AtLeastRecommended": "the larger of its share and the VPA's target counts",
+}
+_DECIDED: Final = "Decided: "
+
+
+def summary_lines(hvpa: HvpaPart, now: str) -> Iterator[str]:
+    """What is to be known first."""
+    if hvpa.problem is not None:
+        yield f"It leaves {hvpa.target} alone. {hvpa.problem.code}: {hvpa.problem_details or hvpa.problem.meaning}"
+    if hvpa.verdict is None or hvpa.replicas is None:
+        return
+    pods = "" if hvpa.ready == hvpa.pods == hvpa.replicas else f"; {pluralize(hvpa.pods, 'pod')}, {hvpa.ready} Ready"
+    yield f"It scales {hvpa.target}, which has {pluralize(hvpa.replicas, 'replica')}{pods}."
+    told = _decision(hvpa) if hvpa.demands else "All is left as it is."
+    yield f"{told} {hvpa.verdict.code}: {as_clause(hvpa.verdict.meaning)}."
+    if hvpa.rivals:
+        yield f"It yields to {join_words(hvpa.rivals)}."
+    for note in hvpa.notes:
+        yield f"{note.code}: {as_clause(note.meaning)}."
+    for held in hvpa.blocked:
+        yield _blocked_step(held, now)
+
+
+def mention_hvpa(hvpa: HvpaPart) -> str:
+    """One sentence about the Hvpa of a pod or of a VPA."""
+    if not hvpa.demands:
+        why = hvpa.yields or hvpa.problem or hvpa.verdict
+        return f"Hvpa {hvpa.name} leaves {hvpa.target} alone{f': {as_clause(why.meaning)}' if why is not None else ''}."
+    told = _decision(hvpa).removeprefix(_DECIDED)
+    return f"Hvpa {hvpa.name} decides how many pods {hvpa.target} has and how big each is: {told}"
+
+
+def source_lines(hvpa: HvpaPart, now: str) -> Iterator[str]:
+    """Where demand comes from."""
+    if hvpa.vpa is not None:
+        yield from _vpa(hvpa, hvpa.vpa)
+    if hvpa.hpa is not None:
+        yield from _hpa(hvpa, hvpa.hpa, now)
+    if hvpa.wished is not None:
+        yield from _scale_request(hvpa, hvpa.wished, now)
+    elif hvpa.hpa is None and hvpa.wish is not None and hvpa.wish != hvpa.replicas:
+        yield f"spec.replicas says {hvpa.wish}: a wish that the controller has not answered yet."
+    if hvpa.vpa is None and hvpa.hpa is None:
+        yield "Neither an HPA pointed at it nor a VPA in mode Off on its target is there."
+
+
+def count_lines(hvpa: HvpaPart, width: int, *, plain: bool) -> Iterator[str]:
+    """How the count follows from the totals."""
+    for demand in hvpa.demands:
+        yield _count(hvpa, demand)
+    yield from _deciding_count(hvpa)
+    for demand in hvpa.demands:
+        yield ""
+        yield from draw_buckets(hvpa, demand, width, plain=plain)
+    if hvpa.turns:
+        yield ""
+    for turn in hvpa.turns:
+        totals = [
+            f"{resource_word(name)} {format_bucket_quantity(name, text, hvpa.binary)}"
+            for name, text in turn.totals.items()
+        ]
+        when = f"above {join_words(totals, 'or')}" if turn.upwards else f"at or below {join_words(totals)}"
+        yield f"It would be {pluralize(turn.count, 'replica')} {when} in total."
+
+
+def size_lines(hvpa: HvpaPart) -> Iterator[str]:
+    """How the size follows from the count, and what containers get of it."""
+    for demand in hvpa.demands:
+        yield _size(hvpa, demand)
+    for portion in hvpa.containers:
+        yield _container_share(hvpa, portion)
+
+
+def stored_lines(hvpa: HvpaPart) -> Iterator[str]:
+    """What the controller itself says of steps that it holds back."""
+    for each in hvpa.stored_blocked:
+        told = str(each.get("message", "")).removesuffix(".")
+        way, code = str(each.get("direction", "")).lower(), each["reason"]
+        yield f"The controller holds a step {way} back, {code}{f': {told}' if told else ''}."
+
+
+def _decision(hvpa: HvpaPart) -> str:
+    each = f" of {_amounts(hvpa, hvpa.size)} each" if hvpa.size else ""
+    return f"{_DECIDED}{pluralize(hvpa.count, 'replica')}{each}."
+
+
+def _blocked_step(held: HeldStepPart, now: str) -> str:
+    step = f" ({held.details})" if held.details else ""
+    # The windows of the controller may have begun earlier.
+    latest = ", at the latest" if held.reason.code == STABILIZATION_WINDOW.code else ""
+    until = f"; until {format_moment(held.until, now)}{latest}" if held.until else ""
+    return f"Held back, {held.direction.lower()}{step}: {held.reason.code}: {as_clause(held.reason.meaning)}{until}."
+
+
+def _vpa(hvpa: HvpaPart, vpa: VpaSourcePart) -> Iterator[str]:
+    whose = _whose(vpa)
+    if not vpa.target:
+        yield f"VPA {vpa.name}, {whose}, recommends nothing yet."
+        return
+    yield f"VPA {vpa.name}, {whose}, recommends {_amounts(hvpa, vpa.target)} for a pod."
+    yield f"  For the whole workload that is {_amounts(hvpa, vpa.totals)} in total."
+    if vpa.scaled_by:
+        yield f"  That is the history of the whole workload, scaled by the target of recommender {vpa.scaled_by}."
+    if vpa.held:
+        what = join_words([resource_word(each) for each in vpa.held])
+        yield f"  Of {what} no total is published: it is held at the target times the count of the first pass."
+
+
+def _scale_request(hvpa: HvpaPart, wished: ScaleRequestPart, now: str) -> Iterator[str]:
+    since = f", since {format_moment(wished.since, now)}" if wished.since else ""
+    yield f"A count written to its scale asks for {_amounts(hvpa, wished.totals)} in total{since}."
+    if wished.said:
+        yield f"  {wished.said}"
+
+
+def _whose(source: HpaSourcePart | VpaSourcePart) -> str:
+    if source.owned:
+        return "its own"
+    return f"that of Hvpa {source.owner}" if source.owner else "yours"
+
+
+def _hpa(hvpa: HvpaPart, hpa: HpaSourcePart, now: str) -> Iterator[str]:
+    whose = _whose(hpa)
+    metrics = join_words(hpa.metrics) or "no metric that is known"
+    at = f", at {format_share(hpa.ratio)} of its target" if hpa.ratio is not None else ", and has seen nothing yet"
+    between = f"between {hpa.min_replicas} and {hpa.max_replicas} replicas"
+    yield f"HPA {hpa.name}, {whose}, looks at {metrics}{at}; it may ask for {between}."
+    if hpa.totals:
+        since = f", since {format_moment(hpa.since, now)}" if hpa.since else ""
+        yield f"  It asks for {_amounts(hvpa, hpa.totals)} in total{since}."
+    if hvpa.wish is not None and hvpa.wish != hvpa.replicas:
+        bound = any(note.code == HPA_BOUNDS.code for note in hvpa.notes)
+        what = "its own bound and no wish" if bound else "a wish that the controller has not answered yet"
+        yield f"  It wrote {hvpa.wish} into spec.replicas, which is {what}."
+
+
+def _count(hvpa: HvpaPart, demand: DemandPart) -> str:
+    name = demand.resource
+    asked, total = (format_bucket_quantity(name, text, hvpa.binary) for text in (demand.asked, demand.total))
+    sources = {**_SOURCES, "hpa": _WISH} if hvpa.hpa is None else _SOURCES
+    who = f" by {join_words([sources[each] for each in demand.by])}" if demand.by else ""
+    held = f", and {total} counts until a window is over" if total != asked else ""
+    holds = format_bucket_quantity(name, demand.up_to, hvpa.binary)
+    if demand.limited:
+        most = f"That is more than the {holds} that {demand.count} hold."
+        return f"{resource_word(name)}: {asked} asked for{who}{held}. {most}"
+    fewer = f"fewer hold up to {format_bucket_quantity(name, demand.above, hvpa.binary)}, " if demand.above else ""
+    takes = f"takes {pluralize(demand.count, 'replica')}: {fewer}{demand.count} up to {holds}"
+    return f"{resource_word(name)}: {asked} asked for{who}{held}. It {takes}."
+
+
+def _deciding_count(hvpa: HvpaPart) -> Iterator[str]:
+    if not hvpa.demands:
+        return
+    needed = max(each.count for each in hvpa.demands)
+    if len({each.count for each in hvpa.demands}) > 1:
+        yield f"The higher count wins: {needed}."
+    if hvpa.count > needed:
+        keeps = [each for each in hvpa.demands if each.keeps]
+        for each in keeps:
+            edge = format_bucket_quantity(each.resource, each.kept_above, hvpa.binary)
+            below = f"{hvpa.overlap_percent} % below what fewer hold"
+            yield f"{hvpa.count} are kept: {resource_word(each.resource)} is above {edge}, which is {below}."
+        if not keeps:
+            yield f"{hvpa.count} stay for now: the step down is held back."
+    elif hvpa.count < needed:
+        yield f"{hvpa.count} stay for now: the step up is held back."
+
+
+def _size(hvpa: HvpaPart, demand: DemandPart) -> str:
+    name = demand.resource
+    part, size = (
+        format_bucket_quantity(name, demand.share, hvpa.binary),
+        format_bucket_quantity(name, demand.size or "0", hvpa.binary),
+    )
+    target = (
+        f", and the VPA's target is {format_bucket_quantity(name, demand.target, hvpa.binary)}" if demand.target else ""
+    )
+    total = format_bucket_quantity(name, demand.total, hvpa.binary)
+    bounds = ""
+    if demand.most:
+        low, high = (format_bucket_quantity(name, text, hvpa.binary) for text in (demand.least, demand.most))
+        bounds = f"; at this count a share is {low} to {high}"
+    told = f"{total} over {pluralize(hvpa.count, 'replica')} is {part} for each{target}"
+    if demand.held:
+        return f"{resource_word(name)}: {told}. It stays {size} for now: a step is held back."
+    return f"{resource_word(name)}: {told}. With {demand.sizing} {_SIZINGS[demand.sizing]}: {size}{bounds}."
+
+
+def _container_share(hvpa: HvpaPart, portion: HvpaContainerPart) -> str:
+    if not portion.scaled:
+        return f"{portion.container} is not scaled: its policy has another mode than Auto."
+    if not portion.gets:
+        return f"{portion.container} keeps what its template says."
+    requests = f", and requests {_amounts(hvpa, portion.requests)} now" if portion.requests != portion.gets else ""
+    return f"{portion.container} gets {_amounts(hvpa, portion.gets)} of it{requests}."
+
+
+def _amounts(hvpa: HvpaPart, found: QuantityTexts) -> str:
+    return join_words(
+        [f"{resource_word(name)} {format_bucket_quantity(name, text, hvpa.binary)}" for name, text in found.items()]
+    )

@@ -1,0 +1,124 @@
+"""Explains in sentences how the recommendation for a container comes about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from trellis.core.explain.explanation.document import AmountChangePart, ContainerRecommendationPart, UsageCurvePart
+from trellis.reports.text.numbers import format_count, format_share, format_trimmed
+from trellis.reports.text.phrases import as_clause
+from trellis.reports.text.quantities import (
+    draw_sparkline,
+    format_elapsed,
+    format_moment,
+    format_quantities,
+    format_quantity,
+    resource_word,
+)
+
+_SOURCES: Final = {
+    "checkpoint": "from its checkpoint and what is used now",
+    "series": "from the series that were collected",
+    "now": "from what is used now alone: it has no checkpoint",
+}
+_CURVES: Final = {
+    "series": "usage",
+    "hours": "the highest of each hour",
+    "histogram": "how often how much",
+}
+
+
+def container_lines(
+    container: ContainerRecommendationPart, parameters: Mapping[str, Any], now: str, *, plain: bool
+) -> Iterator[str]:
+    """One container, the result first."""
+    decided = container.decided
+    yield from _result(decided)
+    yield from _history(container, now)
+    for curve in container.usage:
+        yield _curve(curve, plain=plain)
+    yield from _said(decided, parameters)
+    for step in container.steps:
+        yield f"  {step_sentence(step)}"
+    for name, shadow in decided.get("shadows", {}).items():
+        found = shadow["found"].get("target")
+        told = shadow["failure"] or (
+            f"would have found {format_quantities(found)}" if found else "would have found nothing"
+        )
+        yield f"  {name} {told}"
+
+
+def _result(decided: Mapping[str, Any]) -> Iterator[str]:
+    recommended, published = (decided[name].get("target", {}) for name in ("recommended", "published"))
+    if not recommended:
+        yield f"Nothing is recommended: {as_clause(decided['meaning'])}."
+    elif recommended == published:
+        yield f"Recommended and published: {format_quantities(recommended)}."
+    else:
+        yield f"Recommended now: {format_quantities(recommended)}."
+    if published and recommended != published:
+        yield f"Published: {format_quantities(published)}, which is what pods are sized by."
+    low, high = (decided["recommended"].get(name, {}) for name in ("lowerBound", "upperBound"))
+    ranges = [
+        f"{resource_word(name)} {format_quantity(name, low[name])} to {format_quantity(name, high[name])}"
+        for name in low
+        if name in high
+    ]
+    if recommended and ranges:
+        yield f"Bounds, outside of which a pod is changed at once: {', '.join(ranges)}."
+
+
+def _history(container: ContainerRecommendationPart, now: str) -> Iterator[str]:
+    decided = container.decided
+    first, last = decided["firstSample"], decided["lastSample"]
+    confidence = decided["confidence"]
+    told = f"{format_count(decided['samples'])} CPU samples {_SOURCES[container.history]}"
+    if first and last:
+        told += f", the first at {format_moment(first, now)}, the last at {format_moment(last, now)}"
+    yield f"{told}."
+    if confidence is not None and decided["samples"]:
+        wide = ": below 1, bounds are wider than a longer history would have them" if confidence < 1 else ""
+        yield f"Confidence {format_trimmed(confidence)}{wide}."
+
+
+def _curve(curve: UsageCurvePart, *, plain: bool) -> str:
+    drawn = draw_sparkline(curve.values, plain=plain)
+    ends = f"{format_quantity(curve.resource, curve.least)} to {format_quantity(curve.resource, curve.most)}"
+    when = f" over {format_elapsed(curve.since, curve.until)}" if curve.since else ""
+    return f"  {resource_word(curve.resource):6}  {drawn}  {ends}, {_CURVES[curve.source]}{when}"
+
+
+def _said(decided: Mapping[str, Any], parameters: Mapping[str, Any]) -> Iterator[str]:
+    """What the recommender says for itself: in sentences where it is a percentile with a margin, else as it says it."""
+    said = dict(decided["explanation"])
+    found = decided["found"].get("target", {})
+    margin = parameters.get("recommendation-margin-fraction")
+    for resource in found:
+        fraction = parameters.get(f"target-{resource}-percentile")
+        used, least = said.get(f"{resource}-used"), said.get(f"least-{resource}")
+        if fraction is None or margin is None or not isinstance(used, float) or not isinstance(least, float):
+            continue
+        del said[f"{resource}-used"], said[f"least-{resource}"]
+        unit = "m" if resource == "cpu" else ""
+        most, small = (format_quantity(resource, f"{value:.0f}{unit}") for value in (used, least))
+        yield (
+            f"  {resource_word(resource)}: {format_share(fraction)} of its usage is at most {most}; "
+            f"with a margin of {format_share(margin)}, "
+            f"and at least {small} as its share of a small pod, {decided['recommender']} found "
+            f"{format_quantity(resource, found[resource])}"
+        )
+    rest = [f"{name}: {_value(value)}" for name, value in sorted(said.items()) if value is not None]
+    if found and rest:
+        yield f"  {decided['recommender']} found {format_quantities(found)} ({', '.join(rest)})"
+
+
+def _value(value: float | str) -> str:
+    return value if isinstance(value, str) else format_trimmed(value)
+
+
+def step_sentence(step: AmountChangePart) -> str:
+    """One step: `memory 422Mi -> 256Mi, CappedToMaxAllowed: the recommendation was ...`."""
+    changed = f"{format_quantity(step.resource, step.before)} -> {format_quantity(step.resource, step.after)}"
+    shown = format_quantity(step.resource, step.after) if step.before == step.after else changed
+    return f"{resource_word(step.resource)} {shown}, {step.reason.code}: {as_clause(step.reason.meaning)}"

@@ -1,0 +1,218 @@
+"""The text and JSON of an explanation: the summary first, then everything else in chapters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from trellis.base.wording import pluralize
+from trellis.core.explain.explanation.document import MissingEvidencePart, ObjectExplanation, VpaPart
+from trellis.core.explain.explanation.hvpa import HvpaPart
+from trellis.core.resize.in_place.decision_table import DecisionKind
+from trellis.reports.explain import buffer, node
+from trellis.reports.explain.hvpa import (
+    count_lines,
+    mention_hvpa,
+    size_lines,
+    source_lines,
+    stored_lines,
+    summary_lines,
+)
+from trellis.reports.explain.node import placement_lines, placement_sentence
+from trellis.reports.explain.pods import new_pod_lines, pod_groups, pod_lines, pod_title, summarize_pods
+from trellis.reports.explain.recommendation import container_lines
+from trellis.reports.explain.related_objects import BUDGET, related_object_sentence
+from trellis.reports.text.phrases import as_clause, join_words
+from trellis.reports.text.quantities import format_moment
+from trellis.reports.text.tables import wrap_text
+
+_KINDS: Final = {
+    "vpa": "VerticalPodAutoscaler",
+    "hvpa": "Hvpa",
+    "buffer": "Buffer",
+    "node": "Node",
+    "pod": "Pod",
+    "recommendation": "Recommendation of",
+}
+_MODES: Final = {
+    "Off": "it recommends, and changes no pod",
+    "Initial": "new pods get what is recommended, and running pods are left alone",
+    "Recreate": "running pods that are too far off are evicted, and come back as recommended",
+    "InPlaceOrRecreate": "running pods are resized in place, and evicted where that fails",
+    "InPlace": "running pods are resized in place, and never evicted",
+}
+_INDENT: Final = "  "
+_POD: Final = "pod"
+_HVPA: Final = "hvpa"
+_BUFFER: Final = "buffer"
+
+
+def as_text(explained: ObjectExplanation, width: int = 100, *, plain: bool = False) -> Iterator[str]:
+    """The lines of an explanation; `plain` draws with characters that every terminal has."""
+    for depth, line in _lines(explained, width, plain=plain):
+        inner = len(line) - len(line.lstrip(" "))
+        indent = _INDENT * depth + " " * inner
+        if "  " in line.strip() or not line:
+            yield f"{indent}{line.strip()}".rstrip()  # a drawing
+            continue
+        yield from (f"{indent}{each}" for each in wrap_text(line.strip(), max(width - len(indent), 20)))
+
+
+def as_json(explained: ObjectExplanation) -> bytes:
+    """The explanation itself, as JSON."""
+    return msgspec.json.format(msgspec.json.encode(explained), indent=2) + b"\n"
+
+
+def _lines(explained: ObjectExplanation, width: int, *, plain: bool) -> Iterator[tuple[int, str]]:
+    now, vpa = explained.time, explained.vpa
+    where = f"{explained.namespace}/" if explained.namespace else ""
+    yield 0, f"{_KINDS[explained.kind]} {where}{explained.name}, at {now}"
+    if explained.partial:
+        yield 0, "This answer is partial: the end says what could not be seen."
+    yield 0, ""
+    yield from ((0, line) for line in _first_lines(explained))
+    # What was asked about comes first.
+    if explained.kind == _POD:
+        yield from _pods(explained)
+    if explained.kind == _HVPA and explained.hvpa is not None:
+        yield from _hvpa_chapters(explained.hvpa, now, width - len(_INDENT), plain=plain)
+    for title, lines in _titled(explained):
+        yield from _chapter(title)
+        yield from ((1, line) for line in lines)
+    for container in explained.containers:
+        yield from _chapter(f"RECOMMENDATION FOR CONTAINER {container.name}")
+        parameters = vpa.parameters if vpa is not None else {}
+        yield from ((1, line) for line in container_lines(container, parameters, now, plain=plain))
+    if explained.kind != _POD:
+        yield from _pods(explained)
+    for new in explained.new_pods:
+        yield from _chapter(f"A NEW POD OF {new.workload}")
+        yield from ((1, line) for line in new_pod_lines(new))
+    yield from _around(explained)
+
+
+def _first_lines(explained: ObjectExplanation) -> Iterator[str]:
+    """What is to be known first."""
+    now = explained.time
+    if explained.vpa is not None:
+        yield from _vpa_lines(explained.vpa, explained.kind)
+    if explained.hvpa is not None:
+        yield from summary_lines(explained.hvpa, now) if explained.kind == _HVPA else (mention_hvpa(explained.hvpa),)
+    if explained.buffer is not None:
+        yield from buffer.summary_lines(explained.buffer, now)
+    if explained.node is not None:
+        yield from node.summary_lines(explained.node, now)
+    if explained.kind == _POD and explained.placing is not None:
+        yield f"The pod has no node. {placement_sentence(explained.placing)}"
+    yield from summarize_pods(explained.pods, alone=explained.kind == _POD)
+    yield from _refused(explained)
+
+
+def _titled(explained: ObjectExplanation) -> Iterator[tuple[str, Iterator[str]]]:
+    """Chapters about a Buffer or a node, and about nodes for whoever wants them."""
+    if explained.buffer is not None:
+        yield from buffer.chapters(explained.buffer, explained.time)
+    if explained.node is not None:
+        yield from node.chapters(explained.node, explained.time)
+    if explained.placing is not None:
+        yield "NODES FOR IT", placement_lines(explained.placing, "chunk" if explained.kind == _BUFFER else "pod")
+
+
+def _hvpa_chapters(hvpa: HvpaPart, now: str, width: int, *, plain: bool) -> Iterator[tuple[int, str]]:
+    if hvpa.verdict is None:
+        return
+    yield from _chapter("WHERE DEMAND COMES FROM")
+    yield from ((1, line) for line in source_lines(hvpa, now))
+    if hvpa.demands:
+        yield from _chapter("HOW MANY")
+        yield from ((1, line) for line in count_lines(hvpa, width, plain=plain))
+        yield from _chapter("HOW BIG")
+        yield from ((1, line) for line in size_lines(hvpa))
+
+
+def _refused(explained: ObjectExplanation) -> Iterator[str]:
+    """Budgets under which the API server does not let a pod go that the updater wants to evict."""
+    if any(pod.way == DecisionKind.EVICT.value for pod in explained.pods):
+        for say in explained.says:
+            if say.kind == BUDGET and not say.values["disruptionsAllowed"]:
+                yield f"But PodDisruptionBudget {say.name} allows no disruption now: the API server refuses evictions."
+
+
+def _pods(explained: ObjectExplanation) -> Iterator[tuple[int, str]]:
+    if explained.pods:
+        yield from _chapter("THE POD" if explained.kind == _POD else "PODS")
+    for group in pod_groups(explained.pods):
+        yield 1, pod_title(group)
+        yield from ((2, line) for line in pod_lines(group[0], explained.time))
+
+
+def _around(explained: ObjectExplanation) -> Iterator[tuple[int, str]]:
+    now, vpa = explained.time, explained.vpa
+    if vpa is not None and (vpa.conditions or vpa.stored_conditions):
+        yield from _chapter("CONDITIONS")
+        yield from ((1, line) for line in _conditions(vpa.conditions or vpa.stored_conditions, vpa.stored_conditions))
+    elif explained.kind == _HVPA and explained.hvpa is not None and explained.hvpa.conditions:
+        yield from _chapter("CONDITIONS")
+        yield from ((1, line) for line in _conditions(explained.hvpa.conditions))
+        yield from ((1, line) for line in stored_lines(explained.hvpa))
+    elif explained.buffer is not None and explained.buffer.alone is None:
+        yield from _chapter("ITS STATUS")
+        yield from ((1, line) for line in buffer.stored_lines(explained.buffer, now))
+        yield from ((1, line) for line in _conditions(explained.buffer.conditions))
+    if explained.says:
+        yield from _chapter("WHO ELSE HAS A SAY")
+        yield from ((1, related_object_sentence(say, now)) for say in explained.says)
+    if explained.events:
+        yield from _chapter("WHAT HAPPENED LATELY")
+        for event in explained.events:
+            times = f" ({event.count} times)" if event.count > 1 else ""
+            yield 1, f"{format_moment(event.time, now)}: {event.about}, {event.reason}{times}: {event.message}"
+    if explained.unseen:
+        yield from _chapter("WHAT COULD NOT BE SEEN")
+        yield from ((1, line) for line in _unseen_lines(explained.unseen))
+
+
+def _unseen_lines(unseen: Sequence[MissingEvidencePart]) -> Iterator[str]:
+    """A line for each reason: whoever may read little would have dozens that differ in a word."""
+    for reason in {each.reason.code: each.reason for each in unseen}.values():
+        by_why: dict[str, list[str]] = {}
+        for each in unseen:
+            if each.reason == reason and each.details:
+                what, _, why = each.details.rpartition(": ")
+                by_why.setdefault(why if what else "", []).append(what or why)
+        details = "; ".join(f"{', '.join(what)}{f': {why}' if why else ''}" for why, what in by_why.items())
+        yield f"{reason.code}: {as_clause(reason.meaning)}{f' ({details})' if details else ''}."
+
+
+def _chapter(title: str) -> Iterator[tuple[int, str]]:
+    yield 0, ""
+    yield 0, title
+
+
+def _vpa_lines(vpa: VpaPart, kind: str) -> Iterator[str]:
+    who = "It" if kind != _POD else f"VerticalPodAutoscaler {vpa.name}"
+    if vpa.problem:
+        yield f"Its target cannot be used. {vpa.problem}."
+    yield f"{who} governs {pluralize(vpa.pods, 'pod')} of {vpa.target} in mode {vpa.mode}: {_MODES[vpa.mode]}."
+    if vpa.is_answered:
+        yield f"The recommender {vpa.recommender} says what they should request."
+    else:
+        yield f"The recommender {vpa.recommender} is none that can be asked here."
+    if vpa.rivals:
+        rivals = join_words(vpa.rivals)
+        yield f"Pods that it matches are governed by {rivals}: older, or acting while this one does not."
+    if vpa.shadows_not_running:
+        yield f"No recommender answers to the names of these shadows: {join_words(vpa.shadows_not_running)}."
+    if vpa.failure:
+        yield f"Its recommender failed: {vpa.failure}."
+
+
+def _conditions(found: Sequence[Mapping[str, Any]], known: Sequence[Mapping[str, Any]] = ()) -> Iterator[str]:
+    stored = {each["type"]: each for each in known}
+    for each in found:
+        why = ": ".join(text for text in (each.get("reason", ""), each.get("message", "")) if text)
+        kept = stored.get(each["type"])
+        differs = "" if kept is None or kept["status"] == each["status"] else f" (the status says {kept['status']})"
+        yield f"{each['type']} is {each['status']}{differs}{f', {why}' if why else ''}"

@@ -1,0 +1,98 @@
+"""Encodes results as JSON, CSV and YAML, and names the output formats of a command.
+
+JSON keys are part of the interface; what is not known is null in JSON and empty in CSV. YAML is written the way
+people write manifests: block style, no anchors.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias, TypeVar
+
+import msgspec
+import yaml
+
+CsvCell = str | float | int | None
+_WHOLE = 1e6  # from here on fractions are of no use
+
+
+def encode_json(kind: str, result: msgspec.Struct) -> bytes:
+    """Keys as elsewhere in Kubernetes; what is not known is null. The keys are part of the interface."""
+    return msgspec.json.encode({"kind": kind, "formatVersion": 1, **_to_document(result)}) + b"\n"
+
+
+def _to_document(value: Any) -> Any:
+    if isinstance(value, msgspec.Struct):
+        found = {name: getattr(value, name) for name in value.__struct_fields__}
+        return {_camel(name): _to_document(each) for name, each in found.items() if each is not msgspec.UNSET}
+    if isinstance(value, list) and value and not isinstance(value[0], (int, float, str)):
+        return [_to_document(each) for each in value]
+    return value
+
+
+def _camel(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(part.capitalize() for part in others)
+
+
+def encode_csv(columns: Sequence[str], rows: Iterable[Sequence[CsvCell]]) -> str:
+    """A heading and rows; what is not known is empty."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows([_cell(value) for value in row] for row in rows)
+    return text.getvalue()
+
+
+def _cell(value: CsvCell) -> str:
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+        return ""
+    if isinstance(value, float):
+        return f"{value:.0f}" if abs(value) >= _WHOLE else f"{value:.10g}"
+    return str(value)
+
+
+class _ManifestDumper(yaml.SafeDumper):
+    """Block style, no anchors, list items indented like their key's siblings."""
+
+    def ignore_aliases(self, _data: Any) -> bool:
+        """Nobody wants to read `*id001` in a manifest."""
+        return True
+
+
+def encode_yaml(objects: Iterable[Mapping[str, Any]]) -> str:
+    """One document per object, keys in the order they have."""
+    documents = (
+        yaml.dump(dict(item), Dumper=_ManifestDumper, sort_keys=False, width=110, allow_unicode=True)
+        for item in objects
+    )
+    return "---\n" + "---\n".join(documents)
+
+
+T = TypeVar("T")
+
+# What is reported, the width of a line and how many rows in; the last two matter to people only.
+OutputFormat: TypeAlias = Callable[[T, int, int], str]
+
+
+def output_formats(
+    *,
+    text: Callable[[T, int, int], Sequence[str]],
+    json: Callable[[T], bytes],
+    yaml: Callable[[T], str],
+    csv: Callable[[T], str],
+    html: Callable[[T], str],
+    markdown: Callable[[T, int], str],
+) -> Mapping[str, OutputFormat[T]]:
+    """All of them."""
+    return {
+        "table": lambda what, width, top: "\n".join(text(what, width, top)) + "\n",
+        "json": lambda what, _width, _top: json(what).decode(),
+        "yaml": lambda what, _width, _top: yaml(what),
+        "csv": lambda what, _width, _top: csv(what),
+        "html": lambda what, _width, _top: html(what),
+        "markdown": lambda what, _width, top: markdown(what, top),
+    }

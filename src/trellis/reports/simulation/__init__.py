@@ -1,0 +1,1 @@
+"""The report of a simulation: terminal text, HTML page, JSON and CSV."""

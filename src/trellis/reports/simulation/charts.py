@@ -1,0 +1,184 @@
+"""Data and drawings of the charts on a simulation's page.
+
+The page's script draws usage and requests from columns; the number of nodes over time is an SVG that needs no script.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from html import escape
+from typing import Any
+
+import msgspec
+
+from trellis.reports.html.chart_columns import ChartColumns
+from trellis.reports.simulation.comparison import has_scaling
+from trellis.reports.simulation.headline import align_workloads, find_cheapest, rank_by_cost, variant_title
+from trellis.reports.text.numbers import format_significant
+from trellis.sim.results import FleetChart, ResourceChart, RunResult, WorkloadChart, WorkloadResult
+
+_FAR_ABOVE = 1.8  # times the highest request: what nodes offer would press all else to the ground
+
+
+class WordPool:
+    """Words told once each, by number."""
+
+    def __init__(self) -> None:
+        self.told: dict[str, int] = {}
+
+    def add(self, word: str) -> int:
+        """The number of a word."""
+        return self.told.setdefault(word, len(self.told))
+
+
+def build_chart_data(result: RunResult) -> dict[str, Any]:
+    """Everything that the page's script reads."""
+    columns, words = ChartColumns(), WordPool()
+    workloads = [_workload(same, result.begin, columns, words) for same in align_workloads(result)]
+    ranked = rank_by_cost(result, 1)
+    names = [workload["name"] for workload in workloads]
+    return {
+        "begin": result.begin,
+        "end": result.end,
+        "scoredFrom": result.scored_from,
+        "variants": [variant_title(variant) for variant in result.variants],
+        "shown": find_cheapest(result),
+        **({"scales": True} if has_scaling(result) else {}),
+        "chosen": names.index(workload_path(ranked[0].workloads[0])) if ranked else 0,
+        "fleet": _fleet([variant.chart for variant in result.variants], columns),
+        "workloads": workloads,
+        "words": list(words.told),
+        "columns": columns.told,
+    }
+
+
+def workload_path(workload: WorkloadResult) -> str:
+    """A workload's name for people."""
+    return f"{workload.namespace}/{workload.name}"
+
+
+def _fleet(charts: list[FleetChart], columns: ChartColumns) -> dict[str, Any]:
+    """The fleet's columns. A variant that was stopped early has a shorter one, and the longest has the times."""
+    if not charts:
+        return {}
+    longest = max(charts, key=lambda chart: len(chart.times))
+
+    def resource(used: list[float], offered: list[float], requested: list[list[float]]) -> dict[str, Any]:
+        top = max((max(column, default=0.0) for column in requested), default=0.0)
+        near = max(offered, default=0.0) <= _FAR_ABOVE * top
+        return {
+            "used": columns.add(used),
+            "offered": columns.add(offered) if near else None,
+            "requested": [columns.add(column) for column in requested],
+        }
+
+    first = charts[0]
+    return {
+        "times": columns.add_times(longest.times),
+        "cpu": resource(first.used_cpu, first.offered_cpu, [chart.requested_cpu for chart in charts]),
+        "memory": resource(first.used_memory, first.offered_memory, [chart.requested_memory for chart in charts]),
+    }
+
+
+def _workload(same: list[WorkloadResult], begin: float, columns: ChartColumns, words: WordPool) -> dict[str, Any]:
+    first = same[0]
+    told = [first.kind, *([first.label] if first.label else [])]
+    pods = max((max(each.chart.pods, default=0.0) for each in same if each.chart is not None), default=0.0)
+    return {
+        "name": workload_path(first),
+        "told": f"{', '.join(told)}, {format_significant(pods) if pods % 1 else round(pods)} pods at most.",
+        "charts": [each.chart and _chart(each.chart, begin, columns, words) for each in same],
+    }
+
+
+def _chart(chart: WorkloadChart, begin: float, columns: ChartColumns, words: WordPool) -> dict[str, Any]:
+    return {
+        "times": columns.add_times(chart.times),
+        "pods": columns.add(chart.pods),
+        "lines": [_line(line, columns) for line in chart.lines],
+        "marks": [
+            [round(mark.time - begin), words.add(mark.what), words.add(mark.why), words.add(mark.text)]
+            for mark in chart.marks
+        ],
+        "left": chart.marks_left_out,
+    }
+
+
+def _line(line: ResourceChart, columns: ChartColumns) -> dict[str, Any]:
+    return {
+        "container": line.container,
+        "resource": line.resource,
+        "used": columns.add(line.used),
+        "peak": columns.add(line.peak),
+        "requested": columns.add(line.requested),
+        "target": columns.add(line.target),
+        "lower": columns.add(line.lower),
+        "upper": columns.add(line.upper),
+    }
+
+
+_WIDTH, _HEIGHT = 1140, 240
+_LEFT, _RIGHT, _TOP, _BOTTOM = 48, 12, 28, 28
+_GRID = 'stroke="currentColor" stroke-opacity="0.15"'
+_WORDS = 'fill="currentColor" fill-opacity="0.75" font-size="12"'
+_TICKS = 6
+
+
+def draw_node_chart(result: RunResult) -> str:
+    """The SVG; nothing where nodes neither come nor go."""
+    charts = [(number, each) for number, each in enumerate(result.variants) if each.chart.nodes is not msgspec.UNSET]
+    if not charts:
+        return ""
+    top = _rounded(max((max(each.chart.nodes or [0.0], default=0.0) for _, each in charts), default=0.0))
+    body = [*_axes(result, top)]
+    body += [_node_line(result, each.chart.times, each.chart.nodes or [], top, number) for number, each in charts]
+    names = ", ".join(variant_title(each) for _, each in charts)
+    style = "width:100%;height:auto;display:block;margin-top:1rem"
+    return (
+        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" style="{style}" '
+        f'aria-label="Nodes over time: {escape(names)}">{"".join(body)}</svg>'
+    )
+
+
+def _node_line(result: RunResult, times: Sequence[float], nodes: Sequence[float], top: int, number: int) -> str:
+    """Steps: so many nodes from one point to the next."""
+    path = ""
+    for at, (time, count) in enumerate(zip(times, nodes, strict=True)):
+        across, up = _across(result, time), _up(count, top)
+        path += f"H{across:.1f}V{up:.1f}" if at else f"M{across:.1f} {up:.1f}"
+    path += f"H{_across(result, times[-1] + _span(times)):.1f}" if times else ""
+    return f'<path d="{path}" fill="none" stroke="var(--v{number % 8})" stroke-width="1.6"/>'
+
+
+def _span(times: Sequence[float]) -> float:
+    """How long a point lasts: a run that was stopped ends before the others."""
+    return times[1] - times[0] if len(times) > 1 else 0.0
+
+
+def _axes(result: RunResult, top: int) -> Iterator[str]:
+    yield f'<text x="{_LEFT}" y="14" {_WORDS}>Nodes</text>'
+    for count in range(0, top + 1, max(top // 4, 1)):
+        up = _up(count, top)
+        yield f'<line x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{up:.1f}" y2="{up:.1f}" {_GRID}/>'
+        yield f'<text x="{_LEFT - 8}" y="{up + 4:.1f}" text-anchor="end" {_WORDS}>{count}</text>'
+    for tick in range(_TICKS + 1):
+        time = result.begin + (result.end - result.begin) * tick / _TICKS
+        moment = datetime.fromtimestamp(time, UTC)
+        anchor = "start" if not tick else "end" if tick == _TICKS else "middle"
+        where = f'x="{_across(result, time):.1f}" y="{_HEIGHT - 8}" text-anchor="{anchor}"'
+        yield f"<text {where} {_WORDS}>{moment.day} {moment:%b %H:%M}</text>"
+
+
+def _across(result: RunResult, time: float) -> float:
+    share = (time - result.begin) / max(result.end - result.begin, 1.0)
+    return _LEFT + share * (_WIDTH - _LEFT - _RIGHT)
+
+
+def _up(count: float, top: int) -> float:
+    return _HEIGHT - _BOTTOM - count / top * (_HEIGHT - _TOP - _BOTTOM)
+
+
+def _rounded(most: float) -> int:
+    """A whole number of four equal steps, with room above the highest line."""
+    return 4 * max(int(-(-most // 4)), 1)

@@ -1,0 +1,109 @@
+"""Compares the variants of a simulation: every measure of the fleet, side by side and against the first."""
+
+from __future__ import annotations
+
+import msgspec
+
+from trellis.reports.measures import ComparisonMode, Measure
+from trellis.reports.simulation.measures import (
+    ALWAYS,
+    COST,
+    DISRUPTION,
+    FOOTPRINTS,
+    IF_ANY,
+    IN_FULL,
+    MONEY_UNIT,
+    NODES,
+    OVERLOAD,
+    OVERRUNS,
+    REPLICAS,
+    RISK,
+    SCALINGS,
+    SELDOM,
+    STARTS,
+    has_nodes,
+)
+from trellis.sim.results import RunResult, SimulationTotals, VariantResult
+
+
+class MeasureRow(msgspec.Struct, frozen=True):
+    """One measure in all variants, ready to be shown; differences and verdicts are against the first."""
+
+    title: str
+    meaning: str
+    values: list[str]
+    differences: list[str]
+    verdicts: list[int]
+    relative: bool
+
+    def percent(self, number: int) -> str:
+        """The difference where it is one in per cent: of shares and counts the figures themselves tell enough."""
+        return self.differences[number] if self.relative and number else ""
+
+
+class MeasureGroup(msgspec.Struct, frozen=True):
+    """Rows that answer one question."""
+
+    title: str
+    rows: list[MeasureRow]
+
+
+def build_node_row(measure: Measure[VariantResult], result: RunResult) -> MeasureRow:
+    """A measure of nodes in each variant."""
+    return _row(measure, [measure.read(variant) for variant in result.variants], result.currency)
+
+
+def build_row(measure: Measure[SimulationTotals], totals: list[SimulationTotals], currency: str) -> MeasureRow:
+    """A measure of the same thing in each variant."""
+    return _row(measure, [measure.read(each) for each in totals], currency)
+
+
+def _row(measure: Measure[SimulationTotals] | Measure[VariantResult], values: list[float], currency: str) -> MeasureRow:
+    return MeasureRow(
+        measure.titled(currency if measure.unit == MONEY_UNIT else ""),
+        measure.meaning,
+        [measure.show(value) for value in values],
+        [measure.difference(value, values[0]) for value in values],
+        [measure.verdict(value, values[0]) for value in values],
+        measure.compared is ComparisonMode.RELATIVELY,
+    )
+
+
+def has_scaling(result: RunResult) -> bool:
+    """Whether the count of pods changes in any variant, and is told of in all."""
+    return any(variant.fleet.scaling is not msgspec.UNSET for variant in result.variants)
+
+
+def compare_variants(result: RunResult, everything: bool) -> list[MeasureGroup]:
+    """The fleet in each variant. What is nought in all of them is left out, if a reader would not miss it."""
+    fleets = [variant.fleet for variant in result.variants]
+    counts, overload, changes = ((REPLICAS,), (OVERLOAD,), (SCALINGS,)) if has_scaling(result) else ((), (), ())
+
+    def rows(
+        always: tuple[Measure[SimulationTotals], ...], more: tuple[Measure[SimulationTotals], ...] = ()
+    ) -> list[MeasureRow]:
+        told = [each for each in more if any(each.read(totals) > 0 for totals in fleets)]
+        return [build_row(each, fleets, result.currency) for each in (*always, *told)]
+
+    shown = NODES if everything and not has_nodes(result) else ()
+    nodes = [each for each in shown if any(each.read(variant) > 0 for variant in result.variants)]
+    cost = rows((*COST, *counts), FOOTPRINTS if everything else ())
+    cost += [build_node_row(each, result) for each in nodes]
+    return [
+        *_nodes(result, everything),
+        MeasureGroup("Cost", cost),
+        MeasureGroup("Risk", rows((*RISK, *overload), (*SELDOM, *OVERRUNS) if everything else SELDOM)),
+        MeasureGroup("Disruption", rows((*changes, *DISRUPTION), STARTS if everything else ())),
+    ]
+
+
+def _nodes(result: RunResult, everything: bool) -> list[MeasureGroup]:
+    """What nodes cost and how long pods waited for one, where nodes come and go."""
+    if not has_nodes(result):
+        return []
+    more = (
+        each
+        for each in (*IF_ANY, *(IN_FULL if everything else ()))
+        if any(each.read(variant) > 0 for variant in result.variants)
+    )
+    return [MeasureGroup("Nodes", [build_node_row(each, result) for each in (*ALWAYS, *more)])]

@@ -1,0 +1,224 @@
+"""The answer of a simulation in sentences: each variant's cost and risk against the first, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from trellis.base.wording import pluralize
+from trellis.reports.simulation.measures import CPU_OVER, CPU_REQUESTED, MEMORY_OVER, MEMORY_REQUESTED, has_nodes
+from trellis.reports.text.numbers import (
+    format_count,
+    format_days,
+    format_money,
+    format_share,
+    format_significant,
+    format_span,
+)
+from trellis.reports.text.phrases import join_words
+from trellis.sim.results import RunResult, ScalingTotals, SimulationTotals, VariantResult, WorkloadResult
+
+# Above the list of what of a dump is not played.
+NOT_PLAYED = "Not played as in the cluster:"
+
+_SAME_COST = 0.005  # a difference that is not worth a word
+
+
+class RankedWorkload(msgspec.Struct, frozen=True):
+    """One workload in all variants, and how much of what it is ranked by it has."""
+
+    workloads: list[WorkloadResult]
+    weight: float
+
+
+def variant_title(variant: VariantResult) -> str:
+    """How a variant is spoken of."""
+    return variant.title or variant.name
+
+
+def list_facts(result: RunResult) -> list[str]:
+    """What was simulated, a few words each."""
+    workloads = max((len(variant.workloads) for variant in result.variants), default=0)
+    scored = result.end - result.scored_from
+    warm_up = result.scored_from - result.begin
+    told = [pluralize(workloads, "workload"), f"{format_days(scored)} scored"]
+    if warm_up > 0:
+        told.append(f"after {format_days(warm_up)} of warm-up")
+    return [*told, f"usage every {format_span(result.step)}"]
+
+
+def select_comparable(result: RunResult) -> RunResult:
+    """The variants that got farthest: of less time sums are smaller, whatever was done in it.
+
+    Of a run that was stopped before anything was scored none are left.
+    """
+    reached = [_reached(variant, result) for variant in result.variants]
+    farthest = max(reached, default=0.0)
+    kept = [variant for variant, end in zip(result.variants, reached, strict=True) if end == farthest]
+    return msgspec.structs.replace(result, variants=kept if farthest > result.scored_from else [])
+
+
+def describe_stopped(result: RunResult) -> Iterator[str]:
+    """What became of each variant that was stopped before its end."""
+    kept = {variant.name for variant in select_comparable(result).variants}
+    for variant in result.variants:
+        if variant.partial_until is not None:
+            done = (variant.partial_until - result.begin) / max(result.end - result.begin, 1.0)
+            left_out = "" if variant.name in kept else ", too little to be compared"
+            yield f"{variant_title(variant)} got to {format_share(done)} of the time{left_out}."
+
+
+def list_not_played(result: RunResult) -> Iterator[tuple[str, str]]:
+    """What of a dump is not played as it is in the cluster, with its count, and why."""
+    for each in () if result.not_played is msgspec.UNSET else result.not_played:
+        yield (pluralize(each.count, each.kind) if each.count else each.kind), each.reason
+
+
+def _reached(variant: VariantResult, result: RunResult) -> float:
+    return result.end if variant.partial_until is None else variant.partial_until
+
+
+def compare_all(result: RunResult) -> Iterator[str]:
+    """Two for each variant after the first."""
+    if result.variants:
+        for variant in result.variants[1:]:
+            yield " ".join(compare_variant(variant, result.variants[0], result.currency))
+
+
+def compare_variant(variant: VariantResult, first: VariantResult, currency: str) -> tuple[str, str]:
+    """What a variant costs against the first, and what that does to the workloads."""
+    return _cost(variant, first, currency), _risk(variant, first)
+
+
+def find_cheapest(result: RunResult) -> int:
+    """The number of the variant that costs least, or requests the fewest cores where nothing has a price."""
+    priced = any(variant.fleet.money > 0 for variant in result.variants)
+    costs = [variant.fleet.money if priced else variant.fleet.requested.cpu for variant in result.variants]
+    if has_nodes(result):
+        costs = [variant.node_money for variant in result.variants]
+    return costs.index(min(costs)) if costs else 0
+
+
+def _cost(variant: VariantResult, first: VariantResult, currency: str) -> str:
+    """Its price against the first's, or its requests where nothing has a price."""
+    mine, theirs = variant.fleet, first.fleet
+    if first.nodes is not msgspec.UNSET:
+        return _node_cost(variant, first, currency)
+    if theirs.money > 0:
+        return f"{_price_difference(variant, first, (mine.money, theirs.money), currency)}."
+    requests = [
+        f"{measure.show(measure.read(mine))} {unit} instead of {measure.show(measure.read(theirs))}"
+        for measure, unit in ((CPU_REQUESTED, "cores"), (MEMORY_REQUESTED, "GiB"))
+    ]
+    return f"{variant_title(variant)} requests {join_words(requests)}."
+
+
+def _price_difference(
+    variant: VariantResult, first: VariantResult, money: tuple[float, float], currency: str, of_what: str = ""
+) -> str:
+    """What a variant costs more or less than the first, in per cent and in money."""
+    mine, theirs = money
+    apart = mine / theirs - 1 if theirs > 0 else 0.0
+    price = f"{currency} {format_money(mine)}{of_what}"
+    if abs(apart) < _SAME_COST:
+        return f"{variant_title(variant)} costs the same as {variant_title(first)} ({price})"
+    prices = f"{price} instead of {format_money(theirs)}"
+    difference = f"{format_share(abs(apart))} {_way(apart)}"
+    return f"{variant_title(variant)} costs {difference} than {variant_title(first)} ({prices})"
+
+
+def _node_cost(variant: VariantResult, first: VariantResult, currency: str) -> str:
+    """What its nodes cost against the first's, and how long pods wait."""
+    cost = _price_difference(variant, first, (variant.node_money, first.node_money), currency, " for nodes")
+    waits, others = variant.fleet.waited, first.fleet.waited
+    figures = ((waits.mean, others.mean), (waits.p95, others.p95), (waits.most, others.most))
+    mean, high, most = (f"{format_span(own)}{_against(format_span(own), format_span(other))}" for own, other in figures)
+    return f"{cost}; pods wait {mean} for a node, 95 of 100 at most {high}, the longest {most}."
+
+
+def _way(apart: float) -> str:
+    return "less" if apart < 0 else "more"
+
+
+def _risk(variant: VariantResult, first: VariantResult) -> str:
+    """What it does to the workloads, with the first's figure where that differs."""
+    mine, theirs = variant.fleet, first.fleet
+    cpu, memory = ((format_share(read(mine)), format_share(read(theirs))) for read in (CPU_OVER.read, MEMORY_OVER.read))
+    over = f"Over the CPU request {cpu[0]} of the time{_against(*cpu)}, "
+    over += f"over the memory request {memory[0]}{_against(*memory)}"
+    told = [f"{_counted(mine.oom_kills, 'OOM kill')}{_against(mine.oom_kills, theirs.oom_kills)}"]
+    if mine.evictions or theirs.evictions:
+        told.append(f"{_counted(mine.evictions, 'eviction')}{_against(mine.evictions, theirs.evictions)}")
+    if mine.resizes:
+        told.append(f"{_counted(mine.resizes, 'resize')} in place")
+    if mine.scaling is not msgspec.UNSET:
+        told += _scaling(mine.scaled, theirs.scaled)
+    return f"{over}; {join_words(told)}."
+
+
+def _scaling(mine: ScalingTotals, theirs: ScalingTotals) -> list[str]:
+    lacking, others = format_significant(mine.overload), format_significant(theirs.overload)
+    changes = f"{_counted(mine.scalings, 'change')} of the count{_against(mine.scalings, theirs.scalings)}"
+    return [changes, f"{lacking} core-hours of overload{_against(lacking, others)}"]
+
+
+def _against(mine: float | str, theirs: float | str) -> str:
+    return "" if mine == theirs else f" (against {theirs if isinstance(theirs, str) else format_count(theirs)})"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{format_count(number) if number else 'no'} {noun}{'' if number == 1 else 's'}"
+
+
+def rank_by_cost(result: RunResult, most: int) -> list[RankedWorkload]:
+    """The workloads whose price differs most between variants; by requested cores where nothing has a price."""
+    priced = any(variant.fleet.money > 0 for variant in result.variants)
+    return _ranked(result, most, lambda totals: totals.money if priced else totals.requested.cpu, _range)
+
+
+def rank_by_risk(result: RunResult, most: int) -> list[RankedWorkload]:
+    """The workloads that suffer most in any variant: kills first, then evictions and time over requests."""
+    return _ranked(result, most, harm_score, max)
+
+
+def rank_by_scalings(result: RunResult, most: int) -> list[RankedWorkload]:
+    """The workloads whose count changes most often in any variant."""
+    return _ranked(result, most, lambda totals: totals.scaled.scalings, max)
+
+
+def harm_score(totals: SimulationTotals) -> float:
+    """A kill outweighs evictions, and an eviction a tenth of the time over a request; only the order matters.
+
+    So does an hour of a core that was wanted and not had outweigh an eviction.
+    """
+    return (
+        totals.scaled.overload
+        + 10 * totals.oom_kills
+        + totals.evictions
+        + 10 * (totals.time_over.cpu + totals.time_over.memory)
+    )
+
+
+def _range(values: list[float]) -> float:
+    return max(values) - min(values)
+
+
+def _ranked(
+    result: RunResult, most: int, read: Callable[[SimulationTotals], float], weigh: Callable[[list[float]], float]
+) -> list[RankedWorkload]:
+    found = []
+    for same in align_workloads(result):
+        weight = weigh([read(each.totals) for each in same])
+        if weight > 0:
+            found.append(RankedWorkload(same, weight))
+    found.sort(key=lambda each: (-each.weight, each.workloads[0].namespace, each.workloads[0].name))
+    return found[:most]
+
+
+def align_workloads(result: RunResult) -> Iterator[list[WorkloadResult]]:
+    """Each workload that is in all variants: one that was stopped early may lack some."""
+    tables = [{(each.namespace, each.name): each for each in variant.workloads} for variant in result.variants]
+    for key in tables[0] if tables else ():
+        if all(key in table for table in tables):
+            yield [table[key] for table in tables]

@@ -1,0 +1,1 @@
+"""Numbers, quantities, phrases and tables in plain text, the same in every report."""

@@ -1,0 +1,94 @@
+"""Formats numbers with three significant digits, and shares, money, counts and time spans.
+
+Text is plain ASCII; pages put a real minus and a dash in its place. NaN is written as `-`.
+"""
+
+from __future__ import annotations
+
+import math
+
+GIB = 2.0**30
+NO_VALUE = "-"
+_SMALLEST_SHARE = 0.0001  # of one: below that a share is only known to be small
+_UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"))
+
+
+def format_significant(value: float) -> str:
+    """Three digits, with thousands set apart: `0.0123`, `1.2`, `41.2`, `1,234`."""
+    if not math.isfinite(value):
+        return NO_VALUE
+    if value == 0:
+        return "0"
+    places = 2 - math.floor(math.log10(abs(value)))
+    if places <= 0 or abs(round(value, 1)) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.{min(places, 6)}f}"
+
+
+def format_gib(value: float) -> str:
+    """Bytes as a number of GiB."""
+    return format_significant(value / GIB)
+
+
+def format_share(value: float) -> str:
+    """A share of one, in per cent: `41 %`, `1.2 %`, `0.05 %`."""
+    if not math.isfinite(value):
+        return NO_VALUE
+    return f"{_percent(abs(value))} %" if value >= 0 else f"-{_percent(abs(value))} %"
+
+
+def _percent(value: float) -> str:
+    if value == 0:
+        return "0"
+    if value < _SMALLEST_SHARE:
+        return "<0.01"
+    places = 2 if value < 0.00995 else 1 if value < 0.0995 else 0
+    return f"{value * 100:,.{places}f}"
+
+
+def format_money(value: float) -> str:
+    """With cents while they matter."""
+    if not math.isfinite(value):
+        return NO_VALUE
+    return f"{value:,.2f}" if abs(value) < 99.995 else f"{value:,.0f}"
+
+
+def format_count(value: float) -> str:
+    """A whole number."""
+    return f"{value:,.0f}" if math.isfinite(value) else NO_VALUE
+
+
+def format_rate(value: float) -> str:
+    """So many times in some span of time: one place is plenty."""
+    if not math.isfinite(value):
+        return NO_VALUE
+    return "0" if value == 0 else "<0.1" if 0 < value < 0.05 else f"{value:,.1f}"
+
+
+def format_factor(value: float) -> str:
+    """So many times as much: `1.31x`."""
+    return f"{value:.2f}x" if math.isfinite(value) else NO_VALUE
+
+
+def format_span(seconds: float) -> str:
+    """Seconds in the unit that suits them: `12 s`, `5 min`, `14 d`."""
+    if not math.isfinite(seconds):
+        return NO_VALUE
+    for size, unit in _UNITS:
+        if seconds >= size:
+            return f"{format_trimmed(seconds / size)} {unit}"
+    return f"{format_trimmed(seconds)} s"
+
+
+def format_trimmed(value: float) -> str:
+    """Three digits at most, without noughts at the end."""
+    text = format_significant(value)
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def format_days(seconds: float) -> str:
+    """A long span in words: days, or hours where it is short."""
+    if seconds < 2 * 86400 and seconds % 86400:
+        return f"{format_trimmed(seconds / 3600)} h"
+    number = format_trimmed(seconds / 86400)
+    return f"{number} day" if number == "1" else f"{number} days"

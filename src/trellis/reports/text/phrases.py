@@ -1,0 +1,79 @@
+"""Phrases for sentences: number words, lists, durations, times of day, ranges."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+from trellis.base.durations import Duration
+from trellis.base.quantities import Quantity
+from trellis.base.times import TimeOfDay
+
+_NUMBERS = (
+    "no",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+    "eleven",
+    "twelve",
+)
+
+
+def spell_number(count: int) -> str:
+    """Small numbers as words."""
+    return _NUMBERS[count] if 0 <= count < len(_NUMBERS) else str(count)
+
+
+def spell_factor(factor: int) -> str:
+    """A factor: twice, three times."""
+    return "twice" if factor == 2 else f"{spell_number(factor)} times"
+
+
+def join_words(items: Sequence[str], last: str = "and") -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    if len(items) < 2:
+        return "".join(items)
+    return f"{', '.join(items[:-1])} {last} {items[-1]}"
+
+
+def format_duration(duration: Duration) -> str:
+    """A duration as people write it: `10 s`, `5 min`, `1 h 30 min`."""
+    seconds = Fraction(duration.nanos, 10**9)
+    parts = []
+    for size, unit in ((3600, "h"), (60, "min")):
+        whole, seconds = divmod(seconds, size)
+        if whole:
+            parts.append(f"{whole} {unit}")
+    if seconds or not parts:
+        parts.append(f"{float(seconds):g} s")
+    return " ".join(parts)
+
+
+def format_time_of_day(time: TimeOfDay) -> str:
+    """A time of day: `22:00 UTC`, `06:30 UTC+05:30`."""
+    hours, minutes = divmod(abs(time.offset_minutes), 60)
+    sign = "-" if time.offset_minutes < 0 else "+"
+    seconds = f":{time.second:02}" if time.second else ""
+    offset = f"{sign}{hours:02}:{minutes:02}" if time.offset_minutes else ""
+    return f"{time.hour:02}:{time.minute:02}{seconds} UTC{offset}"
+
+
+def format_bounds(least: Quantity | None, most: Quantity | None) -> str:
+    """A range that may be open at either end."""
+    if least is not None and most is not None:
+        return f"between {least} and {most}"
+    return f"at least {least}" if least is not None else f"at most {most}"
+
+
+def as_clause(text: str) -> str:
+    """A meaning as a part of a longer sentence: without its full stop, and beginning small."""
+    short = text.removesuffix(".")
+    head, _, _ = short.partition(" ")
+    return short if head[1:] != head[1:].lower() else short[:1].lower() + short[1:]

@@ -1,0 +1,254 @@
+"""Optional kinds: those that a component may not read, and CRDs that come and go while it runs.
+
+Unreadable kinds: a user who changes upstream's images for ours and keeps upstream's roles has no rule for the kinds
+that upstream does not read. A component works without each of them: it reports that once, with the missing rule, and
+retries every half a minute or so until the rule is there, without a restart. An API server that has just started
+forbids everything for a moment, so a refusal counts only while VPAs are being watched, and only if another one came
+before it.
+
+    unreadable = UnreadableKinds(metrics, log)
+    optional = OptionalKind("HPAs are not taken into account")
+    hpas = Informer(client, HPAS, report=unreadable.reporting(HPAS, optional), ...)
+    unreadable.after(vpas)
+    await unreadable.wait_for(hpas)
+
+Optional CRDs: a kind that is not served is looked for once a minute, and followed from then on in the best version
+there is. When a list or a watch does not find a kind any more, discovery is asked. If the API server serves it no
+longer, its cache is emptied and nothing waits for it; a single 404 proves nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from trellis.base.errors import Forbidden, KubeError, NotFound, UnreadableObject
+from trellis.kube.client import Client
+from trellis.kube.discovery import Served
+from trellis.kube.resources import Resource
+from trellis.kube.watch.incidents import Incident, IncidentKind
+from trellis.kube.watch.informer import Informer
+from trellis.runtime.telemetry.cluster_metrics import UNREADABLE
+from trellis.runtime.telemetry.logs import Logger
+from trellis.runtime.telemetry.metrics import Metrics
+
+# Between the first refusal that counts and the one that is believed. Less than between an informer's second attempt and
+# its third, so that nobody waits for more than three.
+_SURE_SECONDS: Final = 1.5
+
+_GOOD: Final = (IncidentKind.RECOVERED, IncidentKind.GRANTED)
+_ABOUT_CONTACT: Final = (IncidentKind.TROUBLE, IncidentKind.RECOVERED)
+
+
+class OptionalKind(msgspec.Struct, frozen=True):
+    """What does not work without a kind, as a sentence, and the one object of it that is read if it is only one."""
+
+    without: str
+    namespace: str = ""
+    name: str = ""
+
+
+class UnreadableKinds:
+    """Which kinds one component goes on without. To be used on the event loop of its informers."""
+
+    def __init__(self, metrics: Metrics, log: Logger) -> None:
+        self._metrics = metrics
+        self._log = log
+        self._essential: Informer[Any] | None = None
+        self._dispensable: dict[str, OptionalKind] = {}
+        self._refused: dict[str, float] = {}
+        self._lacking: dict[str, str] = {}
+        self._changed = asyncio.Event()
+
+    def after(self, essential: Informer[Any]) -> None:
+        """Believe no refusal before this one is being watched."""
+        self._essential = essential
+
+    def reporting(self, resource: Resource[Any], dispensable: OptionalKind | None = None) -> Callable[[Incident], None]:
+        """What an informer of this kind reports to. One that is not dispensable is only logged."""
+        if dispensable is not None:
+            self._dispensable[resource.full_name] = dispensable
+        return lambda incident: self._note(resource, incident)
+
+    def is_lacking(self, informer: Informer[Any]) -> bool:
+        """Whether the component goes on without it at the moment."""
+        return informer.resource.full_name in self._lacking
+
+    def not_yet_seen(self, informers: Iterable[Informer[Any]]) -> list[str]:
+        """The kinds of which not everything has been seen, and that are not done without."""
+        return [each.resource.full_name for each in informers if not each.synced and not self.is_lacking(each)]
+
+    async def wait_for(self, informer: Informer[Any]) -> None:
+        """Return once it has seen everything, or is done without."""
+        if informer.resource.full_name not in self._dispensable:
+            await informer.wait_until_synced()
+            return
+        synced = asyncio.create_task(informer.wait_until_synced())
+        try:
+            while not synced.done() and not self.is_lacking(informer):
+                changed = asyncio.create_task(self._changed.wait())
+                try:
+                    await asyncio.wait({synced, changed}, return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    changed.cancel()
+        finally:
+            synced.cancel()
+
+    def remarks(self) -> list[str]:
+        """What probes are told of it, each as a line."""
+        return [f"{name} unseen: {without}" for name, without in self._lacking.items()]
+
+    def came(self, resource: Resource[Any]) -> None:
+        """A kind that was not there has been installed."""
+        self._log.info("a kind has been installed and is seen from now on", what=resource.full_name)
+
+    def went(self, resource: Resource[Any]) -> None:
+        """A kind that was there has been removed."""
+        self._log.warning("going on without a kind that has been removed", what=resource.full_name)
+
+    def _note(self, resource: Resource[Any], incident: Incident) -> None:
+        name = resource.full_name
+        if incident.kind is IncidentKind.GRANTED:
+            self._refused.pop(name, None)
+            if self._lacking.pop(name, None) is not None:
+                self._metrics.set(UNREADABLE, 0.0, name)
+                self._log.info("a kind that could not be read is seen from now on", what=name)
+                return
+        elif incident.kind in _ABOUT_CONTACT and name in self._lacking:
+            return
+        elif isinstance(incident.error, Forbidden) and name in self._dispensable:
+            if self._is_refused_for_good(name, incident.at):
+                self._do_without(resource, self._dispensable[name])
+            else:
+                self._log.detail(4, "a kind is refused for now", what=name, why=incident.message)
+            return
+        log = self._log.info if incident.kind in _GOOD else self._log.warning
+        log("watching", what=name, incident=incident.kind.value, why=incident.message)
+
+    def _is_refused_for_good(self, name: str, at: float) -> bool:
+        if self._essential is None or not self._essential.staleness().connected:
+            self._refused.pop(name, None)
+            return False
+        return at - self._refused.setdefault(name, at) >= _SURE_SECONDS
+
+    def _do_without(self, resource: Resource[Any], dispensable: OptionalKind) -> None:
+        name = resource.full_name
+        self._lacking[name] = dispensable.without
+        self._metrics.set(UNREADABLE, 1.0, name)
+        rule = rule_for(resource, dispensable)
+        self._log.warning("going on without a kind that may not be read", what=name, lacks=rule, so=dispensable.without)
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+
+def rule_for(resource: Resource[Any], dispensable: OptionalKind) -> str:
+    """The rule that lets a role read a kind, as YAML has it."""
+    named = f", resourceNames: [{dispensable.name}]" if dispensable.name else ""
+    group = resource.group or '""'
+    rule = f"{{apiGroups: [{group}], resources: [{resource.plural}]{named}, verbs: [get, list, watch]}}"
+    return f"{rule} in namespace {dispensable.namespace}" if dispensable.namespace else rule
+
+
+_ABSENT_SECONDS: Final = 60.0
+# So often a kind is asked after that was not found, though it should be there.
+_DOUBT_SECONDS: Final = 5.0
+
+
+class OptionalCrds:
+    """All informers of a component: those that are `followed`, and those whose kind is `absent`."""
+
+    def __init__(self, client: Client, unseen: UnreadableKinds) -> None:
+        self.followed: list[Informer[Any]] = []
+        self.absent: list[Informer[Any]] = []
+        self._client = client
+        self._unseen = unseen
+        # Of those that may come and go, the versions that will do, the best one first.
+        self._versions: dict[Informer[Any], Sequence[Resource[Any]]] = {}
+        # For how long a kind must not be served before it counts as gone, and since when it has not been found.
+        self._patience: dict[Informer[Any], float] = {}
+        self._doubted: dict[Informer[Any], float] = {}
+        self._doubt = asyncio.Event()
+        self._tasks: dict[Informer[Any], asyncio.Task[None]] = {}
+
+    def add(
+        self,
+        informer: Informer[Any],
+        served: bool | None,
+        versions: Sequence[Resource[Any]],
+        gone_after: float = 0.0,
+    ) -> None:
+        """One more; it may come and go if it is known to be served or not."""
+        if served is not None:
+            self._versions[informer] = versions
+            self._patience[informer] = gone_after
+        (self.absent if served is False else self.followed).append(informer)
+
+    def note(self, informer: Informer[Any], incident: Incident) -> None:
+        """Something went wrong with an informer."""
+        if isinstance(incident.error, NotFound) and informer in self._versions and informer not in self._doubted:
+            self._doubted[informer] = asyncio.get_running_loop().time()
+            self._doubt.set()
+
+    def sees(self, informer: Informer[Any]) -> bool:
+        """Whether the kind is there, and all of it has been seen."""
+        return informer in self.followed and informer.synced and informer not in self._doubted
+
+    async def run(self) -> None:
+        """Let them run until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for informer in self.followed:
+                self._begin(informer, group)
+            while self._versions:
+                await self._wait_for_doubt()
+                try:
+                    served = await self._client.discover()
+                except (KubeError, UnreadableObject):
+                    continue
+                for informer in tuple(self._doubted):
+                    await self._judge(informer, served)
+                for informer in tuple(self.absent):
+                    self._look_for(informer, served, group)
+
+    def _begin(self, informer: Informer[Any], group: asyncio.TaskGroup) -> None:
+        name = f"watch {informer.resource.full_name}"
+        self._tasks[informer] = group.create_task(informer.run(), name=name)
+
+    async def _wait_for_doubt(self) -> None:
+        """Until a kind is not found any more, or it is time to ask again."""
+        seconds = _DOUBT_SECONDS if self._doubted else _ABSENT_SECONDS if self.absent else None
+        try:
+            async with asyncio.timeout(seconds):
+                await self._doubt.wait()
+        except TimeoutError:
+            pass
+        self._doubt.clear()
+
+    async def _judge(self, informer: Informer[Any], served: Served) -> None:
+        """Give up a kind that is not there any more. A group whose server does not answer proves nothing."""
+        missed = asyncio.get_running_loop().time() - self._doubted[informer]
+        if informer.staleness().connected:
+            del self._doubted[informer]
+        elif missed < self._patience[informer]:
+            return
+        elif not served.serves(informer.resource) and informer.resource.api_version not in served.stale:
+            del self._doubted[informer]
+            task = self._tasks.pop(informer)
+            task.cancel()
+            await asyncio.wait({task})
+            self.followed.remove(informer)
+            self.absent.append(informer)
+            self._unseen.went(informer.resource)
+            await informer.empty()
+
+    def _look_for(self, informer: Informer[Any], served: Served, group: asyncio.TaskGroup) -> None:
+        """Follow a kind that is there now."""
+        found = next((each for each in self._versions[informer] if served.serves(each)), None)
+        if found is not None:
+            informer.resource = found
+            self.absent.remove(informer)
+            self.followed.append(informer)
+            self._unseen.came(found)
+            self._begin(informer, group)

@@ -1,0 +1,103 @@
+"""Parses and formats `--feature-gates`, with upstream's names.
+
+`CPUStartupBoost=false,AllBeta=true` is read as Kubernetes reads it: a gate that is named wins over `AllAlpha` and
+`AllBeta`, wherever it stands, and of two values for one gate the last counts. Unlike upstream, Trellis enables every
+gate by default; `AllAlpha=false` gives upstream's defaults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from trellis.api.feature_gates import FeatureGates
+from trellis.base.errors import InvalidInput
+from trellis.base.names import suggest_name
+
+# What Go's strconv.ParseBool takes, and with it every flag of upstream that is true or false.
+BOOLEANS: Final = {
+    **dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True),
+    **dict.fromkeys(("0", "f", "F", "false", "FALSE", "False"), False),
+}
+
+
+class FeatureStage(StrEnum):
+    """How ripe a feature is upstream; `AllAlpha` and `AllBeta` go by it."""
+
+    ALPHA = "Alpha"
+    BETA = "Beta"
+
+
+class FeatureGate(msgspec.Struct, frozen=True):
+    """One gate: its name, the field of `Gates` it sets, its stage upstream, and what it lets in."""
+
+    name: str
+    field: str
+    stage: FeatureStage
+    meaning: str
+
+
+FEATURE_GATES: Final = (
+    FeatureGate(
+        "CPUStartupBoost", "cpu_startup_boost", FeatureStage.ALPHA, "A VPA may raise the CPU of containers that start."
+    ),
+    FeatureGate("InPlace", "in_place", FeatureStage.ALPHA, "A VPA may have the update mode `InPlace`."),
+    FeatureGate(
+        "PerVPAConfig",
+        "per_vpa_config",
+        FeatureStage.ALPHA,
+        "A VPA may set the handling of OOMs and memory peaks itself.",
+    ),
+)
+_BY_NAME: Final = tuple(gate.name for gate in FEATURE_GATES)
+_BY_STAGE: Final = tuple(f"All{stage}" for stage in FeatureStage)
+# Gates of earlier releases that users may still pass: why they can go.
+_GONE: Final = {"InPlaceOrRecreate": "is always on since VPA 1.6; remove it"}
+
+
+def parse_gates(value: object) -> FeatureGates:
+    """The gates that text or a map describes; those that it does not mention are on."""
+    asked: dict[str, bool] = {}
+    for name, text in _pairs_of(value):
+        if name not in _BY_NAME and name not in _BY_STAGE:
+            raise InvalidInput(name, _why_unknown(name))
+        if text not in BOOLEANS:
+            raise InvalidInput(f"{name}={text}", "a feature gate is true or false")
+        asked[name] = BOOLEANS[text]
+    by_stage = {gate.field: asked[f"All{gate.stage}"] for gate in FEATURE_GATES if f"All{gate.stage}" in asked}
+    by_name = {gate.field: asked[gate.name] for gate in FEATURE_GATES if gate.name in asked}
+    return FeatureGates(**{**by_stage, **by_name})
+
+
+def format_gates(gates: FeatureGates) -> str:
+    """The gates as one would write them in a flag, all of them."""
+    return ",".join(f"{gate.name}={str(getattr(gates, gate.field)).lower()}" for gate in FEATURE_GATES)
+
+
+def _pairs_of(value: object) -> Iterable[tuple[str, str]]:
+    if isinstance(value, Mapping):
+        for name, on in value.items():
+            yield str(name), str(on).lower() if isinstance(on, bool) else str(on)
+        return
+    if not isinstance(value, str):
+        raise InvalidInput(value, "feature gates are written like CPUStartupBoost=true,InPlace=false")
+    for part in value.split(","):
+        name, equals, text = part.partition("=")
+        if not part.strip():
+            continue
+        if not equals:
+            raise InvalidInput(part.strip(), "a feature gate is written like InPlace=true")
+        yield name.strip(), text.strip()
+
+
+def _why_unknown(name: str) -> str:
+    if name in _GONE:
+        return _GONE[name]
+    names = [*_BY_NAME, *_BY_STAGE]
+    guess = suggest_name(name, names)
+    return (
+        f"is no feature gate (did you mean {guess}?)" if guess else f"is no feature gate; there are {', '.join(names)}"
+    )

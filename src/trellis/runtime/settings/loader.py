@@ -1,0 +1,166 @@
+"""Loads settings from flags, environment and a file, in this order of precedence, then checks every rule.
+
+`load_settings(settings, from_flags(...), from_environment(...), from_file(...))`. Each source is read in its own
+spelling, and its values keep their origin. All errors are reported at once, each with the value, where it stands, and
+the rule it breaks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, Generic, TypeVar
+
+import msgspec
+
+from trellis.base.errors import InvalidInput, format_value
+from trellis.base.names import suggest_name
+from trellis.runtime.settings.declarations import SettingDeclaration, Settings, declared_settings
+
+# Kubernetes tells every pod of the services around it: one named trellis-webhook sets TRELLIS_WEBHOOK_PORT to this.
+_SERVICE_LINK: Final = re.compile(r"(tcp|udp|sctp)://.*")
+
+
+class WrittenValue(msgspec.Struct, frozen=True):
+    """A value as somebody wrote it, and where, in words that name the setting."""
+
+    value: object
+    origin: str
+
+
+def from_flags(settings: type[Settings], parameters: Mapping[str, object]) -> dict[str, WrittenValue]:
+    """What was given on the command line, from the parameters that click found."""
+    found: dict[str, WrittenValue] = {}
+    for each in declared_settings(settings):
+        value = parameters.get(each.parameter)
+        if isinstance(value, tuple):
+            value = ",".join(value) if value else None
+        if isinstance(value, str) and each.about.letter:
+            value = value.removeprefix("=")  # What click makes of `-v=4`.
+        if value is not None:
+            found[each.name] = WrittenValue(value, f"flag --{each.name}")
+    return found
+
+
+def from_environment(settings: type[Settings], environment: Mapping[str, str]) -> dict[str, WrittenValue]:
+    """What variables say. Those that are no settings are ignored: Kubernetes adds some of its own for every service."""
+    found: dict[str, WrittenValue] = {}
+    for each in declared_settings(settings):
+        for variable in (each.variable, each.about.variable):
+            value = environment.get(variable)
+            if value is None or (variable.endswith("_PORT") and _SERVICE_LINK.fullmatch(value)):
+                continue
+            found[each.name] = WrittenValue(value, f"environment variable {variable}")
+            break
+    return found
+
+
+def from_file(settings: type[Settings], path: Path) -> dict[str, WrittenValue]:
+    """What a YAML or JSON file says: one map from the names of settings, those of the flags, to values."""
+    from trellis.base.yaml.documents import BrokenDocument, read_documents  # noqa: PLC0415 - most processes read no file
+
+    try:
+        text = path.read_bytes()
+    except OSError as error:
+        raise InvalidInput(path.name, f"the file of settings {path} cannot be read: {error.strerror}") from error
+    documents = read_documents(text)
+    if not documents:
+        return {}
+    document = documents[0]
+    if isinstance(document, BrokenDocument):
+        first = document.errors[0]
+        raise InvalidInput(first.value, f"{path}, line {first.line}: {first.rule}") from first
+    if len(documents) > 1 or not isinstance(document.value, dict):
+        raise InvalidInput(path.name, f"a file of settings is one map from names to values, and {path} is not")
+    names = [each.name for each in declared_settings(settings)]
+    found: dict[str, WrittenValue] = {}
+    for name, value in document.value.items():
+        place = f"{path}, line {document.position((name,))[0]}"
+        if name not in names:
+            guess = suggest_name(name, names)
+            raise InvalidInput(name, f"{place}: is no setting" + (f" (did you mean {guess}?)" if guess else ""))
+        found[name] = WrittenValue(value, f"{name} in {place}")
+    return found
+
+
+S = TypeVar("S", bound=Settings)
+
+
+class LoadedSettings(msgspec.Struct, Generic[S], frozen=True):
+    """Settings that are sound, and for each that is not at its default where it comes from."""
+
+    settings: S
+    origins: Mapping[str, str]
+
+
+def load_settings(settings: type[S], *sources: Mapping[str, WrittenValue]) -> LoadedSettings[S]:
+    """Settings from these sources, of which the first wins."""
+    refused: list[tuple[object, str]] = []
+    origins: dict[str, str] = {}
+    values: dict[tuple[str, ...], Any] = {}
+    for each in declared_settings(settings):
+        written = next((source[each.name] for source in sources if each.name in source), None)
+        if written is None:
+            continue
+        origins[each.name] = written.origin
+        try:
+            values[each.path] = each.read(written.value)
+        except InvalidInput as error:
+            value = "(hidden)" if each.about.secret else written.value
+            refused.append((value, f"{written.origin}: {_rule(error, written.value)}"))
+    _refuse(refused)
+    made = _replaced(settings(), values)
+    _refuse(list(_conflicts(made, declared_settings(settings), origins)))
+    return LoadedSettings(made, origins)
+
+
+def setting_values(settings: Settings) -> dict[str, str]:
+    """Every setting and its value as text, for a log or a page; secrets are hidden."""
+    return {each.name: each.show(_value(settings, each)) for each in declared_settings(type(settings))}
+
+
+def _rule(error: InvalidInput, value: object) -> str:
+    """The rule, with the part of the value that breaks it if that is not all of it."""
+    return error.rule if error.value == value else f"{format_value(error.value)} {error.rule}"
+
+
+def _replaced(base: S, values: Mapping[tuple[str, ...], Any]) -> S:
+    """The struct with the given fields changed, in groups too."""
+    changed: dict[str, Any] = {path[0]: value for path, value in values.items() if len(path) == 1}
+    for group in {path[0] for path in values if len(path) > 1}:
+        inner = {path[1:]: value for path, value in values.items() if path[0] == group}
+        changed[group] = _replaced(getattr(base, group), inner)
+    return msgspec.structs.replace(base, **changed)
+
+
+def _conflicts(
+    settings: Settings, known: Sequence[SettingDeclaration], origins: Mapping[str, str]
+) -> Iterator[tuple[object, str]]:
+    by_name = {each.name: each for each in known}
+    for group in _groups(settings):
+        for conflict in group.conflicts():
+            each = by_name[conflict.setting]
+            origin = origins.get(each.name, f"default of {each.name}")
+            yield each.show(_value(settings, each)), f"{origin}: {conflict.rule}"
+
+
+def _groups(settings: Settings) -> Iterator[Settings]:
+    yield settings
+    for field in settings.__struct_fields__:
+        value = getattr(settings, field)
+        if isinstance(value, Settings):
+            yield from _groups(value)
+
+
+def _value(settings: Settings, each: SettingDeclaration) -> Any:
+    value: Any = settings
+    for step in each.path:
+        value = getattr(value, step)
+    return value
+
+
+def _refuse(refused: Sequence[tuple[object, str]]) -> None:
+    if refused:
+        (value, rule), *others = refused
+        raise InvalidInput(value, "; ".join([rule, *(f"{format_value(value)}: {rule}" for value, rule in others)]))

@@ -1,0 +1,87 @@
+"""Command-line options and reference tables, made from the declarations of settings.
+
+Click is imported on demand, so that a process that is configured otherwise never loads it. An option passes on the
+text as it was written: flags, variables and files are parsed in one place.
+
+The spellings are upstream's: `--flag` and `--flag=false` for a switch, `-v=4` beside `--v=4`, underscores for dashes.
+There is no `--no-flag`, because upstream has none.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from trellis.runtime.settings.declarations import SettingDeclaration, Settings, declared_settings
+
+if TYPE_CHECKING:
+    import click
+
+
+def _with_dashes(name: str) -> str:
+    return name.replace("_", "-")
+
+
+# What a command with these options needs as its context settings.
+CLICK_CONTEXT: Final[dict[str, Any]] = {
+    "help_option_names": ["-h", "--help"],
+    "token_normalize_func": _with_dashes,
+}
+
+
+def click_options(settings: type[Settings]) -> list[click.Option]:
+    """One option for each setting, in the order of declaration."""
+    import click  # noqa: PLC0415 - see above
+
+    return [click.Option(_flags(each), **_attributes(each)) for each in declared_settings(settings)]
+
+
+def _flags(each: SettingDeclaration) -> list[str]:
+    letters = [f"-{each.about.letter}"] if each.about.letter else []
+    return [*letters, f"--{each.name}", each.parameter]
+
+
+def _attributes(each: SettingDeclaration) -> dict[str, Any]:
+    attributes: dict[str, Any] = {
+        "type": str,
+        "metavar": (each.about.unit or each.kind.name.replace("`", "")).upper(),
+        "help": help_text(each),
+        "hidden": each.about.obsolete,
+        "multiple": each.kind.repeatable,
+    }
+    if each.kind.switch:
+        attributes.update(is_flag=False, flag_value="true")
+    return attributes
+
+
+def help_text(each: SettingDeclaration) -> str:
+    """What a setting means, with its default."""
+    default = each.show(each.default)
+    return f"{each.about.meaning} [default: {default}]" if default else each.about.meaning
+
+
+def reference_table(settings: type[Settings], defaults: Settings | None = None) -> str:
+    """One row for each setting that has an effect; a component may have defaults of its own for a shared group."""
+    rows = ["| flag | value | default | meaning |", "|---|---|---|---|"]
+    rows += [_row(each) for each in declared_settings(settings, defaults) if not each.about.obsolete]
+    return "\n".join(rows) + "\n"
+
+
+def _row(each: SettingDeclaration) -> str:
+    unit = f", {each.about.unit}" if each.about.unit else ""
+    default = each.show(each.default)
+    cells = [
+        f"`--{each.name}`",
+        each.kind.name + unit + _limits(each),
+        f"`{default}`" if default else "none",
+        f"{each.about.meaning} {each.about.why}",
+    ]
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _limits(each: SettingDeclaration) -> str:
+    least, most = each.about.minimum, each.about.maximum
+    if least is not None and most is not None:
+        return f", {each.kind.show(least)} to {each.kind.show(most)}"
+    if least is not None:
+        return f", at least {each.kind.show(least)}"
+    return f", at most {each.kind.show(most)}" if most is not None else ""

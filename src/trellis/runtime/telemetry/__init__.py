@@ -1,0 +1,1 @@
+"""Telemetry of a component: logs, metrics, probes and Events."""

@@ -1,0 +1,95 @@
+"""Metrics of informers (synced, connected, stale) and of writes, and the log of writes that went wrong.
+
+metrics = Metrics([*CLUSTER_METRICS, ...])
+writer = Writer(client, record=write_reporter(metrics, log))
+observe_informer(metrics, pods)          # once a pass, and before each scrape if there are no passes
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Final
+
+from trellis.kube.watch.informer import Informer
+from trellis.kube.write.outcomes import Result, WriteOutcome
+from trellis.runtime.telemetry.logs import Logger
+from trellis.runtime.telemetry.metrics import CounterSpec, GaugeSpec, Metrics, Spec
+
+_OF: Final = ("resource",)
+
+SYNCED: Final = GaugeSpec("trellis_informer_synced", "1 once everything has been seen, else 0.", _OF)
+CONNECTED: Final = GaugeSpec("trellis_informer_connected", "1 while a watch is open, else 0.", _OF)
+CONTACT_AGE: Final = GaugeSpec(
+    "trellis_informer_contact_age_seconds",
+    "Seconds since the API server was last heard; a bookmark comes about once a minute. NaN before the first time.",
+    _OF,
+)
+EVENT_AGE: Final = GaugeSpec(
+    "trellis_informer_event_age_seconds", "Seconds since something last changed. NaN before the first time.", _OF
+)
+OBJECTS: Final = GaugeSpec("trellis_informer_objects", "Objects that are known.", _OF)
+REJECTED: Final = GaugeSpec("trellis_informer_rejected_objects", "Objects that exist and cannot be read.", _OF)
+LISTS: Final = GaugeSpec("trellis_informer_lists", "Lists it took; more than one means a watch was not resumed.", _OF)
+UNREADABLE: Final = GaugeSpec(
+    "trellis_unseen_resources", "1 while a kind is done without because it may not be read, 0 once it may.", _OF
+)
+WRITES: Final = CounterSpec(
+    "trellis_writes_total", "Writes by kind of object, action and result.", ("resource", "action", "result")
+)
+CLUSTER_METRICS: Final[tuple[Spec, ...]] = (
+    SYNCED,
+    CONNECTED,
+    CONTACT_AGE,
+    EVENT_AGE,
+    OBJECTS,
+    REJECTED,
+    LISTS,
+    UNREADABLE,
+    WRITES,
+)
+
+
+def observe_informer(metrics: Metrics, informer: Informer[Any]) -> None:
+    """Say how the informer is doing now. To be called on its event loop."""
+    resource = informer.resource.full_name
+    staleness, snapshot = informer.staleness(), informer.snapshot()
+    values: dict[GaugeSpec, float | None] = {
+        SYNCED: staleness.synced,
+        CONNECTED: staleness.connected,
+        CONTACT_AGE: staleness.contact_age,
+        EVENT_AGE: staleness.event_age,
+        OBJECTS: len(snapshot),
+        REJECTED: len(snapshot.rejected),
+        LISTS: informer.lists,
+    }
+    for spec, value in values.items():
+        metrics.set(spec, math.nan if value is None else float(value), resource)
+
+
+def count_write(metrics: Metrics, outcome: WriteOutcome) -> None:
+    """Count what became of one write."""
+    action = outcome.action
+    metrics.add(WRITES, 1, action.target.resource.full_name, type(action).__name__, outcome.result)
+
+
+# Somebody else was faster, or it is gone: the next look sees it.
+_USUAL: Final = frozenset({Result.APPLIED, Result.CONFLICT, Result.GONE, Result.SKIPPED})
+
+
+def is_usual(outcome: WriteOutcome) -> bool:
+    """Whether there is nothing about it that anybody has to read."""
+    return outcome.result in _USUAL
+
+
+def write_reporter(
+    metrics: Metrics, log: Logger, is_usual: Callable[[WriteOutcome], bool] = is_usual
+) -> Callable[[WriteOutcome], None]:
+    """What a writer reports to."""
+
+    def report(outcome: WriteOutcome) -> None:
+        count_write(metrics, outcome)
+        if not is_usual(outcome):
+            log.warning("not written", what=outcome.action.target, result=outcome.result, why=outcome.message)
+
+    return report

@@ -1,0 +1,83 @@
+"""The queue in front of the Event recorder: Events wait until no other write waits, and for a few seconds at most.
+
+A thousand evictions are two thousand Events, and on a small API server each of them takes the place of an eviction.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import deque
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+from trellis.api.kube.meta import ObjectReference
+from trellis.base.reasons import Reason
+from trellis.kube.events import EventRecorder
+from trellis.kube.write.outcomes import WriteOutcome
+from trellis.runtime.telemetry.cluster_metrics import is_usual
+from trellis.runtime.telemetry.logs import Logger
+
+# What waits at most; what came first is dropped first.
+_MOST: Final = 10_000
+_AT_ONCE: Final = 100
+_PATIENCE_SECONDS: Final = 10.0
+_LOOK_SECONDS: Final = 0.25
+_RETRY_SECONDS: Final = 5.0
+_SILENT_SECONDS: Final = 60.0
+
+EventSink: TypeAlias = Callable[[ObjectReference, Reason, str], None]
+
+
+class EventFailureLog:
+    """Says that Events cannot be written: once in a while, however many they are."""
+
+    def __init__(self, log: Logger) -> None:
+        self._log = log
+        self._unsaid = 0
+        self._silent_until = -math.inf
+
+    def note(self, outcome: WriteOutcome) -> None:
+        """Take note of what became of an Event."""
+        # A name that is taken, and a series that the API server has forgotten, are tried again at once.
+        if is_usual(outcome):
+            return
+        self._unsaid += 1
+        now = asyncio.get_running_loop().time()
+        if now >= self._silent_until:
+            failed = self._unsaid
+            self._log.warning("events cannot be written", failed=failed, result=outcome.result, why=outcome.message)
+            self._unsaid, self._silent_until = 0, now + _SILENT_SECONDS
+
+
+class EventQueue:
+    """Holds Events back. `record` from the event loop; `run` in a task of its own."""
+
+    def __init__(self, recorder: EventRecorder, is_busy: Callable[[], bool]) -> None:
+        self._recorder = recorder
+        self._is_busy = is_busy
+        self._waiting: deque[tuple[ObjectReference, Reason, str]] = deque(maxlen=_MOST)
+        self._news = asyncio.Event()
+
+    def record(self, about: ObjectReference, reason: Reason, message: str) -> None:
+        """Say that something happened."""
+        self._waiting.append((about, reason, message))
+        self._news.set()
+
+    async def run(self) -> None:
+        """Post until cancelled."""
+        while True:
+            await self._news.wait()
+            await self._until_quiet()
+            for _ in range(min(len(self._waiting), _AT_ONCE)):
+                self._recorder.record(*self._waiting.popleft())
+            if not await self._recorder.flush():
+                await asyncio.sleep(_RETRY_SECONDS)
+            elif not self._waiting:
+                self._news.clear()
+
+    async def _until_quiet(self) -> None:
+        clock = asyncio.get_running_loop().time
+        latest = clock() + _PATIENCE_SECONDS
+        while self._is_busy() and clock() < latest:  # noqa: ASYNC110 - a line tells nobody that it is empty
+            await asyncio.sleep(_LOOK_SECONDS)

@@ -1,0 +1,140 @@
+"""The HTTP server on `--address`: probes, metrics for Prometheus, and further pages of the component."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+import traceback
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Annotated, NamedTuple, TypeAlias
+
+from aiohttp import web
+
+from trellis.base.errors import InvalidInput
+from trellis.runtime.addresses import Address, parse_address, why_not_address
+from trellis.runtime.settings.declarations import Setting, Settings
+from trellis.runtime.telemetry.exposition import CONTENT_TYPE
+from trellis.runtime.telemetry.health import Activity, HealthCheck, ProbeResponse, Remarks, health_check, run_checks
+from trellis.runtime.telemetry.metrics import Metrics
+from trellis.runtime.threads import DaemonThreads
+
+_Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class PageRequest(NamedTuple):
+    """What a page is asked: the parts of the path that vary, and what stands after the question mark."""
+
+    path: Mapping[str, str]
+    query: Mapping[str, str]
+
+
+Page: TypeAlias = Callable[[PageRequest], Awaitable[ProbeResponse]]
+
+
+class HealthSettings(Settings, frozen=True):
+    """What of the server can be set. Each component has an address of its own by default."""
+
+    address: Annotated[
+        str,
+        Setting(
+            "Where to answer probes and serve metrics.",
+            why="A port of its own for every component; upstream's, where upstream has the component.",
+            check=why_not_address,
+        ),
+    ] = ":8940"
+    profiling: Annotated[
+        bool,
+        Setting(
+            "Show what every thread and task is doing, at /debug/threads.", why="Stacks are nobody else's business."
+        ),
+    ] = False
+
+
+@asynccontextmanager
+async def serve_health(
+    settings: HealthSettings,
+    *,
+    metrics: Metrics,
+    activity: Activity,
+    alive: Mapping[str, HealthCheck],
+    ready: Mapping[str, HealthCheck],
+    remarks: Remarks = tuple,
+    pages: Mapping[str, Page] = {},
+) -> AsyncIterator[Address]:
+    """Serve while the context is open; the value is the address, with the port that was found for port 0.
+
+    `remarks` stand in the full answer to whether it is ready, and change nothing about it. `pages` are the component's
+    own, by their paths, such as `/pods/{namespace}/{name}`.
+    """
+    asked = parse_address(settings.address)
+    try:
+        listening = asked.listen()
+    except OSError as error:
+        raise InvalidInput(settings.address, f"cannot listen on --address: {error.strerror}") from error
+    scraping = DaemonThreads("metrics")
+    application = web.Application()
+    application.add_routes(
+        [
+            web.get("/health-check", _answering(lambda _: health_check(activity))),
+            web.get("/healthz", _answering(lambda verbose: run_checks("healthz", alive, verbose=verbose))),
+            web.get("/livez", _answering(lambda verbose: run_checks("livez", alive, verbose=verbose))),
+            web.get(
+                "/readyz",
+                _answering(lambda verbose: run_checks("readyz", ready, verbose=verbose, remarks=remarks())),
+            ),
+            web.get("/metrics", _scraping(metrics, scraping)),
+        ]
+    )
+    application.add_routes([web.get(path, _paging(page)) for path, page in pages.items()])
+    if settings.profiling:
+        application.add_routes([web.get("/debug/threads", _threads)])
+    # Nobody waits for probes to finish: the process ends within a second.
+    runner = web.AppRunner(application, handle_signals=False, access_log=None, shutdown_timeout=0.1)
+    try:
+        await runner.setup()
+        await web.SockSite(runner, listening).start()
+        yield Address(asked.host, listening.getsockname()[1])
+    finally:
+        await runner.cleanup()
+        listening.close()
+        scraping.shutdown(wait=False)
+
+
+def _answering(answer: Callable[[bool], ProbeResponse]) -> _Handler:
+    async def handle(request: web.Request) -> web.Response:
+        found = answer("verbose" in request.query)
+        return web.Response(status=found.status, text=found.text)
+
+    return handle
+
+
+def _paging(page: Page) -> _Handler:
+    async def handle(request: web.Request) -> web.Response:
+        found = await page(PageRequest(request.match_info, request.query))
+        return web.Response(status=found.status, text=found.text, content_type=found.kind)
+
+    return handle
+
+
+def _scraping(metrics: Metrics, threads: DaemonThreads) -> _Handler:
+    async def handle(_request: web.Request) -> web.Response:
+        metrics.gather()
+        # Ten thousand series are 50 ms of work: probes and leases do not wait for them.
+        body = await asyncio.get_running_loop().run_in_executor(threads, metrics.text)
+        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
+
+    return handle
+
+
+async def _threads(_request: web.Request) -> web.Response:
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    parts = [
+        f"thread {names.get(ident, ident)}\n{''.join(traceback.format_stack(frame))}"
+        for ident, frame in sys._current_frames().items()
+    ]
+    for task in sorted(asyncio.all_tasks(), key=lambda each: each.get_name()):
+        where = "".join(f"  {frame.f_code.co_filename}:{frame.f_lineno}\n" for frame in task.get_stack())
+        parts.append(f"task {task.get_name()}\n{where}")
+    return web.Response(text="\n".join(parts))

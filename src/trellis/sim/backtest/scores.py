@@ -1,0 +1,105 @@
+"""Scores of a variant on some series: replayed step by step, and scored at every margin.
+
+The rules for kills and for changes are those of the replay, and the recommenders decide as they do in a cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from trellis.core.recommend.evaluation.margin_curves import MARGIN_FACTORS
+from trellis.core.recommend.evaluation.replay import RecommenderRule, ReplayClock, ReplayResult, SizingRule, replay_rule
+from trellis.core.recommend.evaluation.replay import ReplaySettings as ReplayTerms
+from trellis.core.recommend.evaluation.scores import compute_scores, score_margins
+from trellis.core.recommend.registry import apply_preset
+from trellis.core.usage.columns import FloatColumn
+from trellis.sim.backtest.layout import SeriesBlock
+from trellis.sim.backtest.request import BacktestTerms, BacktestVariant
+
+_PROGRESS_STEPS: Final = 24  # steps
+_WEEK_DAYS: Final = 7.0
+_MEASURES: Final = 5
+
+# Told which part is done.
+OnPartDone = Callable[[float], None]
+
+
+class BatchScores(msgspec.Struct, frozen=True):
+    """One variant on all series of a batch. `cpu` is (measures, factors, series) and `memory` (measures, series).
+
+    The measures are footprint, time over, overrun, changes a day, and kills a week. `used` is the mean usage in the
+    scored time, (CPU, memory; series). NaN where nothing was measured.
+    """
+
+    cpu: FloatColumn
+    memory: FloatColumn
+    used: FloatColumn
+
+    @classmethod
+    def nothing(cls, count: int) -> BatchScores:
+        """So many series of which nothing is known yet."""
+        shapes = ((_MEASURES, len(MARGIN_FACTORS), count), (_MEASURES, count), (2, count))
+        return cls(*(np.full(shape, np.nan) for shape in shapes))
+
+    def at(self, places: Sequence[int]) -> BatchScores:
+        """Some of the series."""
+        return BatchScores(self.cpu[..., places], self.memory[..., places], self.used[..., places])
+
+
+class _ProgressRule(msgspec.Struct, frozen=True):
+    """A rule that says how far it is."""
+
+    rule: SizingRule
+    steps: int
+    tell: OnPartDone
+
+    def decide(self, step: int, now: float, /) -> FloatColumn:
+        if step % _PROGRESS_STEPS == 0:
+            self.tell(step / self.steps)
+        return self.rule.decide(step, now)
+
+    def observe(self, step: int, used: FloatColumn, needed: FloatColumn, /) -> None:
+        self.rule.observe(step, used, needed)
+
+
+def replay_block(block: SeriesBlock, asked: BacktestVariant, terms: BacktestTerms, tell: OnPartDone) -> ReplayResult:
+    """What became of all series of a block: CPU, and after that memory."""
+    recommender = apply_preset(asked.made(), asked.parameters)
+    clock = ReplayClock(block.usage.begin, block.usage.step)
+    rule = RecommenderRule(recommender, block.names, clock)
+    killed = np.arange(2 * len(block)) >= len(block)
+    how = ReplayTerms(threshold=terms.threshold, killed=killed)
+    return replay_rule(block.usage, _ProgressRule(rule, block.usage.steps, tell), how)
+
+
+def score_block(into: BatchScores, block: SeriesBlock, done: ReplayResult) -> None:
+    """Score a block, and put it where its series belong."""
+    count = len(block)
+    cpu, memory = (
+        ReplayResult(done.targets[:, part], done.changes[:, part], done.kills[:, part])
+        for part in (slice(count), slice(count, None))
+    )
+    for resource, scores in (
+        (0, score_margins(block.part(0), cpu, MARGIN_FACTORS, block.scored)),
+        (1, compute_scores(block.part(1), memory, block.scored)),
+    ):
+        measures = np.stack(
+            [scores.footprint, scores.time_over, scores.overrun, scores.changes, scores.kills * _WEEK_DAYS]
+        )
+        (into.cpu, into.memory)[resource][..., block.places] = measures
+        into.used[resource, block.places] = _used(block, resource)
+
+
+def _used(block: SeriesBlock, resource: int) -> FloatColumn:
+    usage = block.part(resource)
+    counts, sums = np.zeros(len(block)), np.zeros(len(block))
+    for values, scored in zip(usage.values, block.scored, strict=True):
+        known = ~np.isnan(values) & scored
+        counts += known.sum(axis=0)
+        sums += np.where(known, values, 0.0).sum(axis=0)
+    with np.errstate(invalid="ignore"):
+        return sums / counts

@@ -1,0 +1,340 @@
+"""The API server of the model cluster: evictions, resizes, annotations, scale subresources, and workloads by name.
+
+JSON patches follow RFC 6902 as far as patches of pods use it: test, add, replace, remove. A test that fails, or a path
+that does not exist, refuses the patch as a whole, as the API server does.
+
+Workloads have scales of their own, and any other kind can be registered with its own:
+
+    scales = ScaleRegistry(cluster)
+    scales.register("Hvpa", hvpas)
+    scale = scales.get("shop", "Hvpa", "web")
+    scales.put("shop", "Hvpa", "web", 3, version=scale.metadata.resource_version)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from trellis.api.kube.meta import RESIZE, KubeObject, ObjectMeta, PodMeta, SubresourceWrite
+from trellis.api.kube.pods import Container, Pod, PodSpec
+from trellis.api.kube.policies import PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus
+from trellis.api.kube.scaling import Scale, ScaleSpec, ScaleStatus
+from trellis.base.errors import InvalidInput
+from trellis.base.selectors import parse_selector, selector_from_object
+from trellis.core.cluster.json_patches import PatchOp
+from trellis.core.cluster.write_results import WriteResult
+from trellis.core.recommend.amounts import RESOURCES, parse_amounts
+from trellis.core.resize.pod_decisions import PodRef
+from trellis.core.sizing.shapes import PodShape
+from trellis.sim.cluster.kubelet.resizes import PodResizes
+from trellis.sim.cluster.pod_lifecycle import PodLifecycle
+from trellis.sim.cluster.pod_state import ModelPod
+from trellis.sim.cluster.pods import FAILED, PENDING, SUCCEEDED, api_time
+from trellis.sim.cluster.state import ModelState
+from trellis.sim.cluster.telemetry import PodEvent
+
+
+def apply_patch(pod: Pod, patch: Iterable[PatchOp]) -> Pod:
+    """The pod after all operations on its metadata and spec; raises `InvalidInput` if one of them is refused."""
+    document = msgspec.to_builtins({"metadata": pod.metadata, "spec": pod.spec}, builtin_types=(datetime,))
+    for operation in patch:
+        _apply_operation(document, operation)
+    try:
+        metadata = msgspec.convert(document["metadata"], PodMeta)
+        spec = msgspec.convert(document["spec"], PodSpec)
+    except msgspec.ValidationError as error:
+        raise InvalidInput(pod.metadata.name, f"the patch makes no pod of it: {error}") from error
+    return msgspec.structs.replace(pod, metadata=metadata, spec=spec)
+
+
+def _apply_operation(document: dict[str, Any], operation: PatchOp) -> None:
+    *parents, last = [part.replace("~1", "/").replace("~0", "~") for part in operation.path.split("/")[1:]]
+    place: Any = document
+    for part in parents:
+        place = _child(place, part, operation)
+    match operation.op:
+        case "test":
+            if _child(place, last, operation) != operation.value:
+                raise InvalidInput(operation.path, f"is not {operation.value!r}")
+        case "add" if isinstance(place, dict):
+            # A patch may be applied to many pods, and what it adds is filled by what follows.
+            place[last] = dict(operation.value) if isinstance(operation.value, dict) else operation.value
+        case "replace" if isinstance(place, dict):
+            _child(place, last, operation)
+            place[last] = operation.value
+        case "remove" if isinstance(place, dict):
+            _child(place, last, operation)
+            del place[last]
+        case _:
+            raise InvalidInput(operation.path, f'"{operation.op}" is not possible there')
+
+
+def _child(place: Any, part: str, operation: PatchOp) -> Any:
+    try:
+        return place[int(part)] if isinstance(place, list | tuple) else place[part]
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        raise InvalidInput(operation.path, f'there is no "{part}"') from error
+
+
+class WorkloadLookup:
+    """Workloads by namespace, kind and name."""
+
+    def __init__(self, state: ModelState) -> None:
+        self._state = state
+        self._numbers = {
+            (each.namespace, each.kind, each.name): number for number, each in enumerate(state.fleet.workloads)
+        }
+
+    def find(self, namespace: str, kind: str, name: str) -> KubeObject | None:
+        """The object; None if there is none."""
+        number = self._numbers.get((namespace, kind, name))
+        return self._state.objects[number] if number is not None else None
+
+    def pods_of(self, namespace: str, kind: str, name: str) -> Iterator[Pod]:
+        """The pods that it has."""
+        number = self._numbers.get((namespace, kind, name))
+        return (each.pod for each in self._state.mates[number].values()) if number is not None else iter(())
+
+    def budgets(self) -> Iterator[PodDisruptionBudget]:
+        """The disruption budgets of all workloads, with what they allow now."""
+        state = self._state
+        for number, each in enumerate(state.fleet.workloads):
+            if each.max_unavailable is None:
+                continue
+            healthy = sum(pod.ready for pod in state.mates[number].values())
+            needed = max(state.replicas[number] - each.max_unavailable, 0)
+            yield PodDisruptionBudget(
+                ObjectMeta(name=each.name, namespace=each.namespace),
+                PodDisruptionBudgetSpec(
+                    selector=state.templates[number].selector, max_unavailable=each.max_unavailable
+                ),
+                PodDisruptionBudgetStatus(
+                    disruptions_allowed=max(healthy - needed, 0),
+                    current_healthy=healthy,
+                    desired_healthy=needed,
+                    expected_pods=state.replicas[number],
+                ),
+            )
+
+
+_SCALED: Final = ("Deployment", "StatefulSet")
+
+
+class WorkloadScales:
+    """The API server, as far as it serves `/scale` of workloads. What is written there, controllers see to."""
+
+    def __init__(self, state: ModelState) -> None:
+        self._state = state
+        self._numbers = {
+            (each.namespace, each.kind, each.name): number
+            for number, each in enumerate(state.fleet.workloads)
+            if each.kind in _SCALED
+        }
+        self._by_namespace: dict[str, list[int]] = {}
+        self._by_label: dict[tuple[str, str, str], list[int]] = {}
+        for number, (each, template) in enumerate(zip(state.fleet.workloads, state.templates, strict=True)):
+            self._by_namespace.setdefault(each.namespace, []).append(number)
+            for label, value in template.metadata.labels.items():
+                self._by_label.setdefault((each.namespace, label, value), []).append(number)
+        self._selectors = [str(selector_from_object(each.selector.match_labels)) for each in state.templates]
+
+    def scale(self, namespace: str, kind: str, name: str) -> Scale | None:
+        """The count asked for, and the pods there are; None if there is no such workload."""
+        state, number = self._state, self._numbers.get((namespace, kind, name))
+        found = state.objects[number] if number is not None else None
+        if number is None or found is None:
+            return None
+        status = ScaleStatus(int(state.present[number]), self._selectors[number])
+        return Scale(found.metadata, ScaleSpec(state.replicas[number]), status)
+
+    def selected(self, namespace: str, selector: str) -> tuple[int, ...]:
+        """The numbers of workloads whose pods a selector means."""
+        read = parse_selector(selector)
+        first = next(iter(read.wanted), None)
+        if first is None:
+            found: Iterable[int] = self._by_namespace.get(namespace, ())
+        else:
+            found = (each for value in first.values for each in self._by_label.get((namespace, first.key, value), ()))
+        return tuple(each for each in found if read.matches(self._state.templates[each].metadata.labels))
+
+    def set_scale(self, namespace: str, kind: str, name: str, replicas: int, version: str) -> WriteResult:
+        """Ask for another count; with a `version`, only if the workload is still of that one."""
+        state, number = self._state, self._numbers.get((namespace, kind, name))
+        found: Any = state.objects[number] if number is not None else None
+        if number is None or found is None:
+            return WriteResult.GONE
+        if replicas < 0:
+            return WriteResult.INVALID
+        metadata = found.metadata
+        if version and version != metadata.resource_version:
+            return WriteResult.CONFLICT
+        if replicas == state.replicas[number]:
+            return WriteResult.APPLIED
+        state.replicas[number] = replicas
+        state.tally.scalings[number] += 1
+        newer = msgspec.structs.replace(metadata, resource_version=state.version(), generation=metadata.generation + 1)
+        spec = msgspec.structs.replace(found.spec, replicas=replicas)
+        state.publish(number, msgspec.structs.replace(found, metadata=newer, spec=spec))
+        state.wake(number)
+        return WriteResult.APPLIED
+
+
+class PodWriteApi:
+    """Takes writes to pods, and answers as outcomes are told."""
+
+    def __init__(self, state: ModelState, making: PodLifecycle, resizing: PodResizes) -> None:
+        self._state = state
+        self._making = making
+        self._resizing = resizing
+
+    def evict(self, ref: PodRef) -> WriteResult:
+        """Have a pod go, if its disruption budget permits."""
+        living = self._find(ref)
+        if living is None:
+            return WriteResult.GONE
+        if living.going:
+            return WriteResult.APPLIED
+        if living.pod.status.phase != PENDING and not self._may_go(living):
+            return WriteResult.REFUSED
+        self._state.tally.evictions[living.workload] += 1
+        self._state.happened(living, PodEvent.EVICTED)
+        self._making.delete(living)
+        return WriteResult.APPLIED
+
+    def move(self, ref: PodRef) -> WriteResult:
+        """Have a pod go because its node does, if its disruption budget permits."""
+        living = self._find(ref)
+        if living is None:
+            return WriteResult.GONE
+        if living.pod.status.phase != PENDING and not living.going and not self._may_go(living):
+            return WriteResult.REFUSED
+        if not living.going:
+            self._state.happened(living, PodEvent.MOVED)
+            self._making.delete(living)
+        return WriteResult.APPLIED
+
+    def resize(self, ref: PodRef, patch: tuple[PatchOp, ...]) -> tuple[WriteResult, str]:
+        """Change what the containers of a pod ask for; with a refusal, why."""
+        living = self._find(ref)
+        if living is None:
+            return WriteResult.GONE, ""
+        try:
+            new = apply_patch(living.pod, patch)
+        except InvalidInput as error:
+            return WriteResult.INVALID, str(error)
+        problem = next(_problems(living.pod, new), "")
+        if problem:
+            return WriteResult.INVALID, problem
+        if new.spec != living.pod.spec:
+            metadata = msgspec.structs.replace(
+                new.metadata,
+                generation=new.metadata.generation + 1,
+                managed_fields=(SubresourceWrite(api_time(self._state.now), RESIZE),),
+            )
+            self._state.put(living, msgspec.structs.replace(new, metadata=metadata), resized=True)
+            if living.units:
+                self._resizing.asked(living)
+            else:
+                self._state.kick()
+        return WriteResult.APPLIED, ""
+
+    def annotate(self, ref: PodRef, patch: tuple[PatchOp, ...]) -> WriteResult:
+        """Change the annotations of a pod."""
+        living = self._find(ref)
+        if living is None:
+            return WriteResult.GONE
+        try:
+            new = apply_patch(living.pod, patch)
+        except InvalidInput:
+            return WriteResult.INVALID
+        if new.spec != living.pod.spec:
+            return WriteResult.INVALID
+        if new.metadata != living.pod.metadata:
+            self._state.put(living, msgspec.structs.replace(living.pod, metadata=new.metadata))
+        return WriteResult.APPLIED
+
+    def _find(self, ref: PodRef) -> ModelPod | None:
+        living = self._state.pods.get((ref.namespace, ref.name))
+        return living if living is not None and living.pod.metadata.uid == ref.uid else None
+
+    def _may_go(self, living: ModelPod) -> bool:
+        """Whether the workload's PodDisruptionBudget permits it; a pod that is not Ready goes if the others suffice."""
+        workload = self._state.fleet.workloads[living.workload]
+        if workload.max_unavailable is None:
+            return True
+        healthy = sum(each.ready for each in self._state.mates[living.workload].values())
+        needed = self._state.replicas[living.workload] - workload.max_unavailable
+        return healthy - living.ready >= needed
+
+
+def _problems(old: Pod, new: Pod) -> Iterator[str]:
+    """What the API server has against a resize."""
+    if old.status.phase in (SUCCEEDED, FAILED):
+        yield "a pod that has ended cannot be resized"
+    if new.metadata != old.metadata or _bare(new) != _bare(old):
+        yield "only the resources of containers may be changed"
+    for container in (*new.spec.containers, *new.spec.init_containers):
+        yield from _container_problems(container)
+    if PodShape.of(new.spec).qos is not PodShape.of(old.spec).qos:
+        yield "the class of the pod (QoS) must not change"
+
+
+def _bare(pod: Pod) -> object:
+    """A spec without what a resize may change."""
+    spec = pod.spec
+    return msgspec.structs.replace(
+        spec,
+        containers=tuple(map(_without_resources, spec.containers)),
+        init_containers=tuple(_without_resources(each) if each.is_sidecar else each for each in spec.init_containers),
+    )
+
+
+def _without_resources(container: Container) -> tuple[object, ...]:
+    resources = container.resources
+    others = [
+        {name: text for name, text in written.items() if name not in RESOURCES}
+        for written in (resources.requests, resources.limits)
+    ]
+    named = [sorted(set(written) & set(RESOURCES)) for written in (resources.requests, resources.limits)]
+    return others, named, msgspec.structs.replace(container, resources=type(resources)(claims=resources.claims))
+
+
+def _container_problems(container: Container) -> Iterator[str]:
+    requests, limits = parse_amounts(container.resources.requests), parse_amounts(container.resources.limits)
+    for resource, limit in limits.items():
+        if requests.get(resource, 0) > limit:
+            yield f"container {container.name}: the request of {resource} is above its limit"
+
+
+class ScaleServer(Protocol):
+    """Whoever has objects with a scale: the model cluster is one."""
+
+    def scale(self, namespace: str, kind: str, name: str, /) -> Scale | None:
+        """None if there is no such object, or nobody has given it a count yet."""
+
+    def set_scale(self, namespace: str, kind: str, name: str, replicas: int, /, *, version: str = "") -> WriteResult:
+        """Ask for another count; with a `version`, only if the object is still of that one."""
+
+
+class ScaleRegistry:
+    """Every scale, by whom serves the kind; the workloads' own for all the rest."""
+
+    def __init__(self, workloads: ScaleServer) -> None:
+        self._workloads = workloads
+        self._kinds: dict[str, ScaleServer] = {}
+
+    def register(self, kind: str, serves: ScaleServer) -> None:
+        """Have the scales of a kind served by somebody."""
+        self._kinds[kind] = serves
+
+    def get(self, namespace: str, kind: str, name: str) -> Scale | None:
+        """What a scale says; None if there is none."""
+        return self._kinds.get(kind, self._workloads).scale(namespace, kind, name)
+
+    def put(self, namespace: str, kind: str, name: str, replicas: int, *, version: str = "") -> WriteResult:
+        """Ask for another count; with a `version`, only if the object is still of that one."""
+        return self._kinds.get(kind, self._workloads).set_scale(namespace, kind, name, replicas, version=version)

@@ -1,0 +1,140 @@
+"""The containers of all placed pods, in columns: stage, requests and limits of each.
+
+One row for each container of a pod that has a node, from when it is placed until it is gone. Rows change with events
+alone; usage reads them all at once, step by step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from trellis.base.errors import InternalError
+from trellis.core.usage.columns import BoolColumn, ColumnTable, FloatColumn, IntColumn
+
+if TYPE_CHECKING:
+    from trellis.sim.cluster.pod_state import ModelContainer
+
+
+class ContainerStage(IntEnum):
+    """How far a container is: down, waiting for what nothing shortens, working on its start, up."""
+
+    DOWN = 0
+    WAITING = 1
+    STARTING = 2
+    UP = 3
+
+
+class ModelContainerTable(ColumnTable):
+    """The containers of all placed pods. Amounts are cores and bytes, as they are in force.
+
+    `version` grows with every change, so that what was read from the columns can be kept until then.
+    """
+
+    fills = {
+        "workload": -1,
+        "series": -1,
+        "node": -1,
+        "pod": -1,
+        "stage": int(ContainerStage.DOWN),
+        "ready": False,
+        "going": False,
+        "bound": np.nan,
+        "turned": np.nan,
+        "started": np.nan,
+        "cpu_request": 0.0,
+        "cpu_limit": np.inf,
+        "memory_request": 0.0,
+        "memory_limit": np.inf,
+        "asked_cpu": 0.0,
+        "asked_memory": 0.0,
+        "factor": 1.0,
+    }
+
+    workload: IntColumn
+    """The number of its workload in the fleet."""
+    series: IntColumn
+    """The number of its workload and container together: that of `Cluster.series`."""
+    node: IntColumn
+    """The number of its node."""
+    pod: IntColumn
+    """The row of the first container of its pod: what containers of one pod have in common."""
+    stage: IntColumn
+    """How far it is."""
+    ready: BoolColumn
+    """Whether its pod is Ready and not going: such pods share the load."""
+    going: BoolColumn
+    """Whether its pod has been told to go."""
+    bound: FloatColumn
+    """Since when its pod has a node."""
+    turned: FloatColumn
+    """Since when its pod is Ready, or is not; unknown before it runs."""
+    started: FloatColumn
+    """Since when it runs, as seconds since 1970."""
+    cpu_request: FloatColumn
+    """Zero if it has none."""
+    cpu_limit: FloatColumn
+    """Infinite if it has none, as is the next but one."""
+    memory_request: FloatColumn
+    """Zero if it has none."""
+    memory_limit: FloatColumn
+    """Infinite if it has none."""
+    asked_cpu: FloatColumn
+    """The request in the pod's spec, which a resize changes before it is in force; zero if it has none."""
+    asked_memory: FloatColumn
+    """The same of memory."""
+    factor: FloatColumn
+    """By how much it differs from others of its series."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.version = 0
+        self._units: list[ModelContainer | None] = []
+        # Namespace, pod and container of each row: columns too, because scaling changes rows all the time.
+        self._names = np.empty((3, 0), dtype=np.object_)
+
+    def place(self, unit: ModelContainer, workload: int, series: int, node: int, factor: float) -> int:
+        """A row for a container."""
+        row = self._take()
+        self._units.extend([None] * (row + 1 - len(self._units)))
+        self._units[row] = unit
+        if row >= self._names.shape[1]:
+            self._names = np.concatenate([self._names, np.empty((3, self.capacity), dtype=np.object_)], axis=1)
+        self._names[:, row] = (*unit.living.key, unit.name)
+        self.workload[row], self.series[row], self.node[row], self.factor[row] = workload, series, node, factor
+        self.version += 1
+        return row
+
+    def remove(self, rows: Iterable[int]) -> None:
+        """Give rows back."""
+        numbers = np.array(list(rows), dtype=np.int64)
+        for number in numbers.tolist():
+            self._units[number] = None
+        self.release(numbers)
+        self.version += 1
+
+    def unit(self, row: int) -> ModelContainer:
+        """The container of a row in use."""
+        found = self._units[row]
+        if found is None:
+            raise InternalError(f"row {row} is not in use")
+        return found
+
+    def halted(self) -> IntColumn:
+        """Containers that have run and do not run now: they wait to be started again, and have their room meanwhile."""
+        some = slice(self.reach)
+        return np.flatnonzero(
+            self.used[some] & (self.stage[some] == ContainerStage.DOWN) & ~np.isnan(self.started[some])
+        )
+
+    def holds(self, unit: ModelContainer) -> bool:
+        """Whether a container still has its row."""
+        return 0 <= unit.row < len(self._units) and self._units[unit.row] is unit
+
+    def names(self, rows: IntColumn) -> tuple[list[str], list[str], list[str]]:
+        """Namespace, pod and container of rows in use, in columns."""
+        namespaces, pods, containers = self._names[:, rows]
+        return namespaces.tolist(), pods.tolist(), containers.tolist()

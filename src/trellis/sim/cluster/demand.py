@@ -1,0 +1,228 @@
+"""Demand of each container, and how the CPU of a full node is shared.
+
+Demand lies in columns by step, one for each series: a container of a workload. It is read for all series at once, a
+block of steps at a time, and spread over the rows: as it is, or as a share of what the whole workload wants.
+
+CPU is shared as the kernel does it: each container gets its part by the weight of its request, none more than it wants,
+and what one leaves goes to the others by the same weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from trellis.core.usage.columns import BoolColumn, FloatColumn, IntColumn
+from trellis.sim.cluster.container_table import ContainerStage, ModelContainerTable
+from trellis.sim.cluster.pods import WorkloadTemplate
+from trellis.sim.fleet import ContainerDemand, Fleet
+
+# Steps that are laid out side by side; with 5,000 series they take 5 MB for each resource.
+_BLOCK: Final = 128
+
+
+class DemandSeries(msgspec.Struct, frozen=True):
+    """A container of a workload: the workload's number in the fleet, and the container's name."""
+
+    workload: int
+    container: str
+
+
+class RunningContainers(msgspec.Struct, frozen=True):
+    """What the rows of running containers say, gathered once for as long as no row changes.
+
+    `share` is the part of its workload's load that a row gets. The next to last four are positions; `idle` are series
+    that share a load, and of which no row is Ready.
+    """
+
+    rows: IntColumn
+    workload: IntColumn
+    series: IntColumn
+    node: IntColumn
+    up: BoolColumn
+    factor: FloatColumn
+    share: FloatColumn
+    started: FloatColumn
+    cpu_request: FloatColumn
+    cpu_limit: FloatColumn
+    memory_limit: FloatColumn
+    shared: IntColumn
+    aged: IntColumn
+    waiting: IntColumn
+    starting: IntColumn
+    idle: IntColumn
+
+
+class FleetDemand:
+    """The demand of a fleet. Series are numbered by workload, then by container as the template has them."""
+
+    def __init__(self, fleet: Fleet, templates: Sequence[WorkloadTemplate]) -> None:
+        self.series: list[DemandSeries] = []
+        self.first: list[int] = []
+        self._demands: list[ContainerDemand | None] = []
+        for number, (workload, template) in enumerate(zip(fleet.workloads, templates, strict=True)):
+            demands = {each.container: each for each in workload.demand}
+            self.first.append(len(self.series))
+            for name in template.containers:
+                self.series.append(DemandSeries(number, name))
+                self._demands.append(demands.get(name))
+        self._owners: IntColumn = np.array([each.workload for each in self.series], dtype=np.int64)
+        self._nothing = np.zeros(len(fleet.workloads))
+        self._step = fleet.clock.step
+        self._starting = np.array([fleet.workloads[each.workload].start.cores for each in self.series])
+        some = [each if each is not None else _NOTHING for each in self._demands]
+        self.spread = np.array([each.spread for each in some])
+        self._shared = np.array([each.shared for each in some], dtype=np.bool_)
+        self._own_memory = np.array([each.own_memory for each in some], dtype=np.bool_)
+        self._aged = np.array([each.by_age for each in some], dtype=np.bool_)
+        self._base = np.array([[each.base_cpu for each in some], [each.base_memory for each in some]])
+        self._leak = np.array([each.leak for each in some])
+        self._leaks = bool(self._leak.any())
+        self._based = bool(self._base.any())
+        self._block = np.zeros((2, 0, len(some)))
+        self._begin = 0
+        self._lengths = np.array([len(each.cpu) for each in some], dtype=np.int64)
+        aged = [each if each.by_age else _NOTHING for each in some]
+        self._offsets = np.concatenate(([0], np.cumsum([len(each.cpu) for each in aged])))[:-1].astype(np.int64)
+        self._by_age = np.array(
+            [np.concatenate([each.cpu for each in aged]), np.concatenate([each.memory for each in aged])]
+            if aged
+            else np.zeros((2, 0))
+        )
+
+    def gathered(self, rows: ModelContainerTable) -> RunningContainers:
+        """What the rows say now."""
+        reach = rows.reach
+        stage = rows.stage[:reach]
+        numbers = np.flatnonzero(rows.used[:reach] & (stage > ContainerStage.DOWN))
+        series, stage, factor = rows.series[numbers], stage[numbers], rows.factor[numbers]
+        weight = np.where(rows.ready[numbers], factor, 0.0)
+        total = np.bincount(series, weight, minlength=len(self.series))
+        share = np.divide(weight, total[series], out=np.zeros(len(numbers)), where=weight > 0)
+        return RunningContainers(
+            numbers,
+            rows.workload[numbers],
+            series,
+            rows.node[numbers],
+            stage == ContainerStage.UP,
+            factor,
+            share,
+            rows.started[numbers],
+            rows.cpu_request[numbers],
+            rows.cpu_limit[numbers],
+            rows.memory_limit[numbers],
+            np.flatnonzero(self._shared[series]),
+            np.flatnonzero(self._aged[series]),
+            np.flatnonzero(stage == ContainerStage.WAITING),
+            np.flatnonzero(stage == ContainerStage.STARTING),
+            np.flatnonzero(self._shared & ~self._aged & (total <= 0.0)),
+        )
+
+    def wanted(self, columns: RunningContainers, number: int, now: float) -> tuple[FloatColumn, FloatColumn]:
+        """Cores and bytes that each row wants from now on."""
+        series = columns.series
+        cpu_now, memory_now = self._at(number)
+        cpu, memory = cpu_now[series], memory_now[series]
+        if len(aged := columns.aged):
+            cpu[aged], memory[aged] = self._of_age(series[aged], now - columns.started[aged])
+        factor = columns.factor
+        if len(shared := columns.shared):
+            factor = factor.copy()
+            factor[shared] = columns.share[shared]
+        cpu *= factor
+        memory *= np.where(self._own_memory[series], columns.factor, factor) if len(shared) else factor
+        if self._based:
+            cpu += self._base[0][series]
+            memory += self._base[1][series]
+        if self._leaks:
+            memory += self._leak[series] * np.maximum(now - columns.started, 0.0)
+        cpu[columns.waiting] = 0.0
+        cpu[columns.starting] = self._starting[series[columns.starting]]
+        return cpu, memory
+
+    def unserved(self, columns: RunningContainers, number: int) -> FloatColumn:
+        """Cores of loads that nobody takes from now on, by workload."""
+        idle = columns.idle
+        if not len(idle):
+            return self._nothing
+        cores = np.bincount(self._owners[idle], self._at(number)[0][idle], minlength=len(self._nothing))
+        return cores.astype(np.float64, copy=False)
+
+    def memory_of(self, rows: ModelContainerTable, row: int, number: int, now: float) -> float:
+        """The bytes that one row wants; the same, for one that has just come up."""
+        series = int(rows.series[row])
+        demand = self._demands[series]
+        if demand is None:
+            return 0.0
+        age = max(now - float(rows.started[row]), 0.0)
+        at = int(age // self._step) if demand.by_age else number
+        memory = _finite(float(demand.memory[min(at, len(demand.memory) - 1)])) if len(demand.memory) else 0.0
+        factor = float(rows.factor[row])
+        if demand.shared and not demand.own_memory:
+            mates = (rows.series[: rows.reach] == series) & rows.ready[: rows.reach]
+            total = float(rows.factor[: rows.reach][mates].sum())
+            factor = factor / total if rows.ready[row] and total > 0 else 0.0
+        return memory * factor + demand.base_memory + demand.leak * age
+
+    def _at(self, number: int) -> tuple[FloatColumn, FloatColumn]:
+        """The demand of every series in one step; the last one goes on for ever."""
+        place = number - self._begin
+        if not 0 <= place < self._block.shape[1]:
+            self._begin, place = number, 0
+            self._block = self._laid_out(number)
+        return self._block[0, place], self._block[1, place]
+
+    def _laid_out(self, begin: int) -> FloatColumn:
+        block = np.zeros((2, _BLOCK, len(self.series)))
+        for number, demand in enumerate(self._demands):
+            if demand is None or demand.by_age or not len(demand.cpu):
+                continue
+            for resource, column in enumerate((demand.cpu, demand.memory)):
+                part = column[begin : begin + _BLOCK]
+                block[resource, : len(part), number] = part
+                block[resource, len(part) :, number] = column[-1]
+        # Where a trace has a gap, nothing is known to be wanted.
+        return np.nan_to_num(block, copy=False)
+
+    def _of_age(self, series: IntColumn, age: FloatColumn) -> tuple[FloatColumn, FloatColumn]:
+        steps = np.minimum((age // self._step).astype(np.int64), self._lengths[series] - 1)
+        found = self._by_age[:, self._offsets[series] + np.maximum(steps, 0)]
+        return np.nan_to_num(found[0]), np.nan_to_num(found[1])
+
+
+_NOTHING: Final = ContainerDemand("", np.zeros(0), np.zeros(0))
+
+
+def _finite(amount: float) -> float:
+    return amount if amount == amount else 0.0  # noqa: PLR0124 - NaN alone differs from itself
+
+
+# Two shares of 1,024: what a container without a request is given.
+LEAST_WEIGHT: Final = 0.002
+
+
+def share_cpu(
+    wanted: FloatColumn, requested: FloatColumn, node: IntColumn, capacity: FloatColumn, full: BoolColumn
+) -> FloatColumn:
+    """What each container gets; on nodes that are not `full` that is what it wants.
+
+    A round settles at least one container of each node, and mostly nearly all of them.
+    """
+    given = wanted.copy()
+    open_ = np.flatnonzero(full[node])
+    left = capacity.copy()
+    weight = np.maximum(requested, LEAST_WEIGHT)
+    while len(open_):
+        where = node[open_]
+        weights = np.bincount(where, weight[open_], minlength=len(capacity))
+        part = weight[open_] * (left / np.where(weights > 0, weights, 1.0))[where]
+        content = wanted[open_] <= part
+        # On a node where nobody is content with its part, that is what everybody gets.
+        settled = np.bincount(where, content, minlength=len(capacity))[where] == 0
+        given[open_[settled]] = part[settled]
+        left -= np.bincount(where, np.where(content, wanted[open_], 0.0), minlength=len(capacity))
+        open_ = open_[~content & ~settled]
+    return given

@@ -1,0 +1,1 @@
+"""The kubelets of the model cluster: how pods start, use resources, are resized and end."""

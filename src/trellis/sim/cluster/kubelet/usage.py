@@ -1,0 +1,118 @@
+"""Usage of all containers in one step, with throttling, out-of-memory kills and evictions under memory pressure.
+
+All rows at once. CPU is held back by limits, and by the node where it is full. A container that wants more memory than
+its limit is killed; where a node's memory is full, the pod that is furthest above its request is evicted.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from trellis.core.usage.columns import BoolColumn, FloatColumn
+from trellis.sim.cluster.demand import FleetDemand, RunningContainers, share_cpu
+from trellis.sim.cluster.kubelet.starts import PodStarts
+from trellis.sim.cluster.kubelet.terminations import Terminations
+from trellis.sim.cluster.pod_state import ModelPod
+from trellis.sim.cluster.state import ModelState
+from trellis.sim.cluster.telemetry import StepUsage
+
+# Less than this share of what is wanted is no throttling but rounding.
+_ROUNDING: Final = 1e-9
+
+
+class StepUsageModel:
+    """Works out one step after the other."""
+
+    def __init__(self, state: ModelState, wishes: FleetDemand, starting: PodStarts, ending: Terminations) -> None:
+        self._state = state
+        self._wishes = wishes
+        self._starting = starting
+        self._ending = ending
+        self._columns: RunningContainers | None = None
+        self._version = -1
+
+    def step(self, number: int) -> StepUsage:
+        """The usage from now on until the next step."""
+        state, clock = self._state, self._state.fleet.clock
+        columns = self._gathered()
+        self._ending.step = number
+        cpu, memory = self._wishes.wanted(columns, number, state.now)
+        used_cpu = self._given(columns, np.minimum(cpu, columns.cpu_limit))
+        used_memory = np.minimum(memory, columns.memory_limit)
+        usage = StepUsage(
+            number,
+            clock.begin + number * clock.step,
+            clock.step,
+            columns.rows,
+            columns.workload,
+            columns.series,
+            cpu,
+            used_cpu,
+            memory,
+            used_memory,
+            used_cpu < cpu * (1 - _ROUNDING),
+            self._wishes.unserved(columns, number),
+        )
+        self._pace(columns, used_cpu)
+        self._kill(columns, memory > columns.memory_limit)
+        self._press(columns, used_memory)
+        return usage
+
+    def _gathered(self) -> RunningContainers:
+        rows = self._state.rows
+        if self._columns is None or self._version != rows.version:
+            self._columns, self._version = self._wishes.gathered(rows), rows.version
+        return self._columns
+
+    def _by_node(self, columns: RunningContainers, amounts: FloatColumn) -> FloatColumn:
+        return np.bincount(columns.node, amounts, minlength=len(self._state.nodes)).astype(np.float64, copy=False)
+
+    def _given(self, columns: RunningContainers, wanted: FloatColumn) -> FloatColumn:
+        nodes = self._state.nodes
+        load = self._by_node(columns, wanted)
+        full = load > nodes.cores * (1 + _ROUNDING)
+        given = share_cpu(wanted, columns.cpu_request, columns.node, nodes.cores, full) if full.any() else wanted
+        if full.any() or len(columns.starting):
+            load = self._by_node(columns, np.where(columns.up, given, 0.0))
+        self._starting.load = load
+        return given
+
+    def _pace(self, columns: RunningContainers, given: FloatColumn) -> None:
+        """Have starts go on at the pace that they get now."""
+        rows = self._state.rows
+        for place in columns.starting.tolist():
+            unit = rows.unit(int(columns.rows[place]))
+            self._starting.pace(unit, float(given[place]))
+
+    def _kill(self, columns: RunningContainers, too_much: BoolColumn) -> None:
+        rows = self._state.rows
+        for place in np.flatnonzero(too_much & columns.up).tolist():
+            self._ending.kill_soon(rows.unit(int(columns.rows[place])))
+
+    def _press(self, columns: RunningContainers, used: FloatColumn) -> None:
+        nodes = self._state.nodes
+        load = self._by_node(columns, used)
+        for node in np.flatnonzero(load > nodes.bytes).tolist():
+            self._relieve(columns, used, node, float(load[node] - nodes.bytes[node]))
+
+    def _relieve(self, columns: RunningContainers, used: FloatColumn, node: int, excess: float) -> None:
+        """Evict the pods that are furthest above what they request, until the rest has room."""
+        rows = self._state.rows
+        above: dict[ModelPod, float] = {}
+        total: dict[ModelPod, float] = {}
+        offending: dict[ModelPod, dict[str, float]] = {}
+        for place in np.flatnonzero(columns.node == node).tolist():
+            row = int(columns.rows[place])
+            unit = rows.unit(row)
+            more = float(used[place] - rows.memory_request[row])
+            above[unit.living] = above.get(unit.living, 0.0) + more
+            total[unit.living] = total.get(unit.living, 0.0) + float(used[place])
+            if more > 0:
+                offending.setdefault(unit.living, {})[unit.name] = float(used[place])
+        for living in sorted(above, key=lambda each: (-above[each], each.key)):
+            if excess <= 0:
+                break
+            excess -= total[living]
+            self._ending.press_out_soon(living, offending.get(living, {}))

@@ -1,0 +1,135 @@
+"""Nodes that join, leave, fail and come back.
+
+A machine boots for a time and is a node then; pods on a node that leaves are lost. When a node is off, its containers
+stop at once and its pods are not Ready. After five minutes they are lost, and made anew elsewhere; if the node is back
+before, they start again where they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+import msgspec
+
+from trellis.api.kube.nodes import Node, Taint
+from trellis.core.nodes.state.pods import is_daemon_or_mirror_pod
+from trellis.sim.cluster.kubelet.terminations import Terminations
+from trellis.sim.cluster.nodes import build_node
+from trellis.sim.cluster.pod_lifecycle import PodLifecycle
+from trellis.sim.cluster.state import ModelState
+from trellis.sim.faults import NODE_DOWN, is_affected
+from trellis.sim.fleet import Fault
+from trellis.sim.kernel import Priority, Ticket
+
+
+class NodeMembership:
+    """The machines of the cluster, as far as there are more or fewer of them."""
+
+    def __init__(self, state: ModelState, making: PodLifecycle) -> None:
+        self._state = state
+        self._making = making
+        self._boots: dict[str, Ticket] = {}
+
+    def boot(self, template: Node, name: str, price: float, seconds: float, up: Callable[[], None]) -> None:
+        """Begin with a machine; `up` is told when it is a node. It is paid for from now on."""
+        state = self._state
+
+        def join() -> None:
+            del state.nodes.booting[name], self._boots[name]
+            node = build_node(template, name, state.now)
+            number = state.nodes.add(node, price)
+            state.watcher.node(None, node)
+            up()
+            state.on_room(number)
+            state.on_nodes()
+            state.kick()
+
+        state.nodes.booting[name] = price
+        self._boots[name] = state.kernel.after(seconds, join)
+
+    def remove(self, name: str) -> None:
+        """A machine is given back, whether it is up or not."""
+        state = self._state
+        if name in self._boots:
+            self._boots.pop(name).cancel()
+            del state.nodes.booting[name]
+            return
+        number = state.nodes.table.find(name)
+        if number < 0:
+            return
+        for living in list(state.nodes.pods[number].values()):
+            if is_daemon_or_mirror_pod(living.pod):
+                # It belongs to the node, so that nothing is lost with it.
+                self._making.forget(living)
+            else:
+                self._making.lose(living, f"node {name} is gone")
+        state.watcher.node(state.nodes.remove(number), None)
+        state.on_nodes()
+
+    def taint(self, name: str, taints: tuple[Taint, ...]) -> None:
+        """Give a node these taints and no others. Who is there stays, whatever they say."""
+        state = self._state
+        number = state.nodes.table.find(name)
+        if number >= 0:
+            old = state.nodes.objects[number]
+            new = msgspec.structs.replace(old, spec=msgspec.structs.replace(old.spec, taints=taints))
+            state.nodes.replace(number, new)
+            state.watcher.node(old, new)
+            state.on_nodes()
+            state.kick()
+
+
+_LOST_AFTER: Final = 300.0
+
+
+class NodeOutages:
+    """Turns nodes off and on as the faults say."""
+
+    def __init__(self, state: ModelState, making: PodLifecycle, ending: Terminations) -> None:
+        self._state = state
+        self._making = making
+        self._ending = ending
+
+    def begin(self) -> None:
+        """Have all outages come in time."""
+        kernel = self._state.kernel
+        for fault in self._state.faults.of(NODE_DOWN):
+            if fault.end > kernel.now:
+                kernel.at(max(fault.begin, kernel.now), partial(self._switch, fault), Priority.FAULT)
+                kernel.at(fault.end, partial(self._switch, fault), Priority.FAULT)
+
+    def _switch(self, fault: Fault) -> None:
+        """Look at the nodes that a fault is about: others may keep them off."""
+        state = self._state
+        for number, node in list(state.nodes.objects.items()):
+            name = node.metadata.name
+            up = not state.faults.holds(NODE_DOWN, state.now, name)
+            if is_affected(fault, name) and up != bool(state.nodes.up[number]):
+                self._turn(number, up)
+
+    def _turn(self, number: int, up: bool) -> None:
+        state = self._state
+        state.watcher.node(*state.nodes.switch(number, up, state.now))
+        if up:
+            self._ending.switch_on(number)
+            state.on_room(number)
+            state.on_nodes()
+            state.kick()
+        else:
+            self._ending.switch_off(number)
+            since = state.now
+            state.kernel.after(_LOST_AFTER, lambda: self._lose(number, since))
+
+    def _lose(self, number: int, since: float) -> None:
+        state = self._state
+        node = state.nodes.objects.get(number)
+        changed = node.status.conditions[0].last_transition_time if node is not None else None
+        if node is None or state.nodes.up[number] or changed is None or changed.timestamp() > since:
+            return
+        for living in list(state.nodes.pods[number].values()):
+            # Pods of DaemonSets tolerate a node that is unreachable for as long as that lasts.
+            if is_daemon_or_mirror_pod(living.pod):
+                continue
+            self._making.lose(living, f"node {node.metadata.name} is off")

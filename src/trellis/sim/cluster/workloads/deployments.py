@@ -1,0 +1,149 @@
+"""The Deployment controller of the model cluster, rollouts included.
+
+Kubernetes' rules: a quarter more pods than wanted may exist and a quarter fewer than wanted may be Ready, the one
+rounded up and the other down. What is old and not Ready goes first. With fewer wanted, those go first that serve least:
+without a node, not Ready, beside most others of their own, newest.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from itertools import count
+from typing import Final
+
+import msgspec
+
+from trellis.api.kube.meta import ObjectMeta, OwnerReference
+from trellis.api.kube.pods import PodTemplateSpec
+from trellis.api.kube.workloads import Deployment, DeploymentSpec, ReplicaSet, ReplicatedSpec
+from trellis.sim.cluster.pod_lifecycle import PodLifecycle
+from trellis.sim.cluster.pod_state import ModelPod
+from trellis.sim.cluster.pods import api_time, name_suffix
+from trellis.sim.cluster.state import ModelState
+
+_SHARE: Final = 0.25
+_HASH: Final = "pod-template-hash"
+_APPS: Final = "apps/v1"
+
+
+class DeploymentController:
+    """Keeps the pods of one Deployment."""
+
+    def __init__(self, state: ModelState, making: PodLifecycle, workload: int) -> None:
+        self._state = state
+        self._making = making
+        self._workload = workload
+        self._revision = 0
+        self._sets: dict[int, ReplicaSet] = {}
+        self._pods: dict[int, list[ModelPod]] = {}
+        self._names = count()
+        self._uid = state.uid()
+
+    def begin(self) -> None:
+        """Make the Deployment and its pods."""
+        state, template = self._state, self._state.templates[self._workload]
+        metadata = state.metadata(self._workload, self._uid)
+        spec = DeploymentSpec(self._wanted, template.selector, PodTemplateSpec(template.metadata, template.spec))
+        state.publish(self._workload, Deployment(metadata, spec))
+        self._add_set(self._wanted)
+        self.reconcile()
+
+    def roll_out(self) -> None:
+        """Begin with a new version."""
+        self._revision += 1
+        self._add_set(0)
+        self.reconcile()
+
+    def reconcile(self) -> None:
+        """Make what is missing, and delete what is too much."""
+        for revision in self._pods:
+            self._pods[revision] = [each for each in self._pods[revision] if self._lives(each)]
+        new = self._pods[self._revision]
+        old = [each for revision, pods in self._pods.items() if revision != self._revision for each in pods]
+        surge = math.ceil(self._wanted * _SHARE) if old else 0
+        missing = min(self._wanted - len(new), self._wanted + surge - len(new) - len(old))
+        for _ in range(missing):
+            self._make()
+        if len(new) > self._wanted:
+            self._shrink(len(new) - self._wanted)
+        if old:
+            self._retire(old)
+        self._scale_sets()
+
+    @property
+    def _wanted(self) -> int:
+        return self._state.replicas[self._workload]
+
+    def _lives(self, living: ModelPod) -> bool:
+        return not living.going and self._state.pods.get(living.key) is living
+
+    def _make(self) -> None:
+        owner = self._sets[self._revision]
+        reference = OwnerReference(_APPS, "ReplicaSet", owner.metadata.name, owner.metadata.uid, controller=True)
+        name = f"{owner.metadata.name}-{name_suffix(next(self._names), 5)}"
+        labels = {_HASH: owner.metadata.labels[_HASH]}
+        made = self._making.make(self._workload, name, reference, labels=labels, revision=self._revision)
+        self._pods[self._revision].append(made)
+
+    def _shrink(self, by: int) -> None:
+        """Delete so many of the newest version."""
+        new = self._pods[self._revision]
+        beside = Counter(each.node for each in new if each.ready)
+        newest = list(reversed(new))
+        ranked = sorted(newest, key=lambda each: (each.node >= 0, each.ready, -beside[each.node]))
+        for each in ranked[:by]:
+            self._making.delete(each)
+        self._pods[self._revision] = [each for each in new if not each.going]
+
+    def _retire(self, old: list[ModelPod]) -> None:
+        new = self._pods[self._revision]
+        least = self._wanted - math.floor(self._wanted * _SHARE)
+        unready = sum(not each.ready for each in new)
+        spare = len(old) + len(new) - least - unready
+        available = sum(each.ready for each in (*old, *new))
+        for each in sorted(old, key=lambda each: each.ready):
+            if spare <= 0 or (each.ready and available <= least):
+                break
+            available -= each.ready
+            spare -= 1
+            self._pods[each.revision].remove(each)
+            self._making.delete(each)
+
+    def _add_set(self, replicas: int) -> None:
+        state, mine = self._state, self._state.fleet.workloads[self._workload]
+        template = state.templates[self._workload]
+        hash_ = name_suffix(self._workload * 1009 + self._revision, 8)
+        labels = {**template.metadata.labels, _HASH: hash_}
+        selector = msgspec.structs.replace(template.selector, match_labels=labels)
+        metadata = ObjectMeta(
+            name=f"{mine.name}-{hash_}",
+            namespace=mine.namespace,
+            uid=state.uid(),
+            resource_version=state.version(),
+            creation_timestamp=api_time(state.now),
+            labels=labels,
+            owner_references=(OwnerReference(_APPS, "Deployment", mine.name, self._uid, controller=True),),
+        )
+        pods = PodTemplateSpec(msgspec.structs.replace(template.metadata, labels=labels), template.spec)
+        made = ReplicaSet(metadata, ReplicatedSpec(replicas, selector, pods))
+        self._sets[self._revision] = made
+        self._pods[self._revision] = []
+        state.watcher.workload("ReplicaSet", None, made)
+
+    def _scale_sets(self) -> None:
+        """Have each ReplicaSet say how many pods it should have; an old one without any is removed."""
+        state = self._state
+        for revision, old in list(self._sets.items()):
+            replicas = len(self._pods[revision])
+            if not replicas and revision != self._revision:
+                del self._sets[revision], self._pods[revision]
+                state.watcher.workload("ReplicaSet", old, None)
+            elif old.spec.replicas != replicas:
+                new = msgspec.structs.replace(
+                    old,
+                    metadata=msgspec.structs.replace(old.metadata, resource_version=state.version()),
+                    spec=msgspec.structs.replace(old.spec, replicas=replicas),
+                )
+                self._sets[revision] = new
+                state.watcher.workload("ReplicaSet", old, new)

@@ -1,0 +1,72 @@
+"""The StatefulSet controller of the model cluster: numbered pods, made in order, each after those before it are Ready.
+
+A pod is made again under its name once the old one is gone. Where there are too many, the last goes first, and the next
+when it is gone. A new version comes in one by one from the last to the first. All that waits for what is not Ready.
+"""
+
+from __future__ import annotations
+
+from trellis.api.kube.meta import OwnerReference
+from trellis.api.kube.pods import PodTemplateSpec
+from trellis.api.kube.workloads import StatefulSet, StatefulSetSpec
+from trellis.sim.cluster.pod_lifecycle import PodLifecycle
+from trellis.sim.cluster.pod_state import ModelPod
+from trellis.sim.cluster.state import ModelState
+
+
+class StatefulSetController:
+    """Keeps the pods of one StatefulSet."""
+
+    def __init__(self, state: ModelState, making: PodLifecycle, workload: int) -> None:
+        self._state = state
+        self._making = making
+        self._workload = workload
+        self._mine = state.fleet.workloads[workload]
+        self._revision = 0
+        self._uid = state.uid()
+
+    def begin(self) -> None:
+        """Make the StatefulSet and its first pod."""
+        state, template = self._state, self._state.templates[self._workload]
+        metadata = state.metadata(self._workload, self._uid)
+        pods = PodTemplateSpec(template.metadata, template.spec)
+        spec = StatefulSetSpec(state.replicas[self._workload], template.selector, pods)
+        state.publish(self._workload, StatefulSet(metadata, spec))
+        self.reconcile()
+
+    def roll_out(self) -> None:
+        """Begin with a new version."""
+        self._revision += 1
+        self.reconcile()
+
+    def reconcile(self) -> None:
+        """Make the first that is missing, or delete the last that is too much or old; one at a time."""
+        wanted = self._state.replicas[self._workload]
+        pods = [self._pod(ordinal) for ordinal in range(wanted)]
+        for ordinal, living in enumerate(pods):
+            if living is None:
+                self._make(ordinal)
+                return
+            if not living.ready:
+                return
+        mates = self._state.mates[self._workload].values()
+        last = max((each for each in mates if each.ordinal >= wanted), key=lambda each: each.ordinal, default=None)
+        if last is not None:
+            self._making.delete(last)
+            return
+        for living in reversed(pods):
+            if living is not None and living.revision != self._revision:
+                self._making.delete(living)
+                return
+
+    def _pod(self, ordinal: int) -> ModelPod | None:
+        return self._state.pods.get((self._mine.namespace, self._name(ordinal)))
+
+    def _name(self, ordinal: int) -> str:
+        return f"{self._mine.name}-{ordinal}"
+
+    def _make(self, ordinal: int) -> None:
+        owner = OwnerReference("apps/v1", "StatefulSet", self._mine.name, self._uid, controller=True)
+        name = self._name(ordinal)
+        labels = {"apps.kubernetes.io/pod-index": str(ordinal), "statefulset.kubernetes.io/pod-name": name}
+        self._making.make(self._workload, name, owner, labels=labels, revision=self._revision, ordinal=ordinal)

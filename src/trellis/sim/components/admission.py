@@ -1,0 +1,100 @@
+"""The admission controller in a simulation: the core's decision, called by the model's API server for each new pod."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from functools import partial
+from typing import Final
+
+from trellis.api.kube.meta import KubeObject
+from trellis.api.kube.nodes import Node
+from trellis.api.kube.pods import Pod
+from trellis.api.kube.policies import LimitRange
+from trellis.api.kube.slices import Labels
+from trellis.core.admission.decisions import PodAdmitter
+from trellis.core.admission.governor_index import GovernorIndex
+from trellis.core.admission.starting_cpu import compute_starting_boosts, find_cpu_ceiling, remove_boost
+from trellis.core.boost.boosted_size import CpuCeiling
+from trellis.core.cluster.owners import WELL_KNOWN_KINDS, Owners, TargetRef, build_controller_ref
+from trellis.core.cluster.store import ObjectKey
+from trellis.core.fit import NodeTable
+from trellis.core.recommend.amounts import ResourceAmounts
+from trellis.core.recommend.capping import NamespaceLimits, read_limit_ranges
+from trellis.core.sizing.governors import Governor
+from trellis.sim.cluster.api_server import apply_patch
+from trellis.sim.components.settings import SimulationSettings
+
+_UNLIMITED: Final = NamespaceLimits()
+
+
+class SimulatedAdmission:
+    """Sizes and boosts new pods."""
+
+    def __init__(self, limits: Iterable[LimitRange], figures: SimulationSettings) -> None:
+        self._governors = GovernorIndex()
+        self._nodes = NodeTable()
+        self._must_fit = figures.updates.require_fit
+        self._boosts = figures.boosts
+        self._workloads: dict[str, dict[ObjectKey, KubeObject]] = {kind: {} for kind in WELL_KNOWN_KINDS}
+        by_namespace: defaultdict[str, list[LimitRange]] = defaultdict(list)
+        for each in limits:
+            by_namespace[each.metadata.namespace].append(each)
+        self._limits = {namespace: read_limit_ranges(ranges) for namespace, ranges in by_namespace.items()}
+        self._owners = Owners({kind: partial(self._named, kind) for kind in WELL_KNOWN_KINDS}, {})
+        self._decisions = PodAdmitter(self._governors, self.limits_of, figures.boosts, self._ceiling)
+
+    def put_governor(self, kind: str, key: ObjectKey, governor: Governor | None) -> None:
+        """An object that sizes pods."""
+        self._governors.put(kind, *key, governor)
+
+    def workload(self, kind: str, key: ObjectKey, new: KubeObject | None) -> None:
+        """A controller changed."""
+        if new is not None:
+            self._workloads[kind][key] = new
+        else:
+            self._workloads[kind].pop(key, None)
+        self._governors.target_changed(kind, *key)
+
+    def node(self, name: str, new: Node | None) -> None:
+        """A node changed."""
+        if new is not None:
+            self._nodes.update(new)
+        else:
+            self._nodes.remove(name)
+
+    def admit(self, pod: Pod) -> Pod:
+        """The pod as it is stored."""
+        namespace = pod.metadata.namespace
+        controller = build_controller_ref(namespace, pod.metadata.controller)
+        if controller is None or not self._governors.rules_in(namespace):
+            return pod
+        chain = self._owners.follow(controller)
+        verdict = self._decisions.decide(pod, namespace, chain, self._owners)
+        return apply_patch(pod, verdict.patch) if verdict.patch else pod
+
+    def governor_of(self, target: TargetRef, labels: Labels) -> Governor | None:
+        """What sizes pods of a target that have these labels."""
+        if not self._governors.rules_in(target.namespace):
+            return None
+        found = self._governors.find(self._owners.follow(target).topmost or target, labels, self._owners)
+        return found if isinstance(found, Governor) else None
+
+    def starts(self, pod: Pod) -> ResourceAmounts:
+        """By container, the millicores with which the successor of a pod would start, if it would be boosted."""
+        namespace = pod.metadata.namespace
+        controller = build_controller_ref(namespace, pod.metadata.controller)
+        governor = self.governor_of(controller, pod.metadata.labels) if controller is not None else None
+        if governor is None:
+            return {}
+        return compute_starting_boosts(remove_boost(pod).spec, governor, self.limits_of(namespace), self._boosts)
+
+    def limits_of(self, namespace: str) -> NamespaceLimits:
+        """What bounds the pods of a namespace."""
+        return self._limits.get(namespace, _UNLIMITED)
+
+    def _named(self, kind: str, namespace: str, name: str) -> KubeObject | None:
+        return self._workloads[kind].get((namespace, name))
+
+    def _ceiling(self, pod: Pod) -> CpuCeiling | None:
+        return find_cpu_ceiling(self._nodes, pod, must_fit=self._must_fit)

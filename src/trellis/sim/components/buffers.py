@@ -1,0 +1,195 @@
+"""The Buffer controller in a simulation: the core's translations, and how well Buffers kept their capacity."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from trellis.api.kinds.buffer import Buffer, BufferStatus
+from trellis.api.kinds.parts import TargetReference
+from trellis.api.kube.nodes import Node
+from trellis.api.kube.pods import Pod
+from trellis.api.resolve import EffectiveBuffer, FixedReplicas, NodeClassTotals, PercentOfReplicas, resolve_buffer
+from trellis.base.selectors import Selector
+from trellis.core.admission.starting_cpu import compute_starting_boosts, remove_boost
+from trellis.core.boost.boosted_size import BoostSettings
+from trellis.core.buffers import (
+    BufferSettings,
+    DetailedReason,
+    TargetFacts,
+    Translation,
+    TranslationFacts,
+    build_status,
+    find_class_labels,
+    find_newest_live,
+    find_skip_reason,
+    observe_node_class,
+    sum_filling_pods,
+    translate,
+)
+from trellis.core.buffers.target_kinds import not_scalable
+from trellis.core.cluster.owners import TargetRef
+from trellis.core.cluster.store import ObjectKey
+from trellis.core.cluster.target_problems import TARGET_NOT_FOUND, TargetProblem, build_target_problem
+from trellis.core.fit import NodeTable
+from trellis.core.nodes.scale_up.decisions import BufferDecision
+from trellis.core.recommend.capping import NamespaceLimits
+from trellis.core.sizing.governors import Governor
+from trellis.sim.cluster.cluster import ModelCluster
+from trellis.sim.results import BufferFigures
+
+_HOUR = 3600.0
+
+
+class _BufferSums(msgspec.Struct):
+    chunks: float = 0.0
+    full: float = 0.0
+    money: float = 0.0
+    hits: int = 0
+    misses: int = 0
+
+
+class BufferAccounting:
+    """What verdicts say holds from one plan to the next."""
+
+    def __init__(self, scored_from: float) -> None:
+        self._scored_from = scored_from
+        self._since = scored_from
+        self._now: tuple[BufferDecision, ...] = ()
+        self._sums: dict[ObjectKey, _BufferSums] = {}
+
+    @property
+    def chunks(self) -> int:
+        """How many there are to be now."""
+        return sum(each.chunks for each in self._now)
+
+    def told(self, verdicts: Iterable[BufferDecision], now: float) -> None:
+        """A plan was made."""
+        self._advance(now)
+        self._now = tuple(verdicts)
+        if now < self._scored_from:
+            return
+        for each in self._now:
+            sums = self._sums.setdefault(each.key, _BufferSums())
+            sums.hits += each.hits
+            sums.misses += each.misses
+
+    def figures(self, now: float) -> list[BufferFigures]:
+        """All of them, by name."""
+        self._advance(now)
+        whole = max(now - self._scored_from, 1.0)
+        return [
+            BufferFigures(*key, sums.chunks / whole, sums.full / whole, sums.money / _HOUR, sums.hits, sums.misses)
+            for key, sums in sorted(self._sums.items())
+        ]
+
+    def _advance(self, now: float) -> None:
+        seconds = now - self._since
+        if seconds <= 0:
+            return
+        self._since = now
+        for each in self._now:
+            sums = self._sums.setdefault(each.key, _BufferSums())
+            sums.chunks += each.chunks * seconds
+            sums.full += seconds if each.is_provisioned else 0.0
+            sums.money += each.price * seconds
+
+
+_SETTINGS: Final = BufferSettings()
+_WITHOUT_SCALE: Final = ("DaemonSet", "CronJob")
+
+
+class PodSizing(Protocol):
+    """Who sizes the new pods of a target."""
+
+    def governor_of(self, target: TargetRef, labels: Mapping[str, str]) -> Governor | None:
+        """What governs pods of these labels."""
+
+    def limits_of(self, namespace: str) -> NamespaceLimits:
+        """What bounds them."""
+
+
+class _BufferRecord(msgspec.Struct):
+    buffer: Buffer
+    meaning: EffectiveBuffer
+    facts: TranslationFacts | None = None
+    made: Translation | None = None
+
+
+class SimulatedBuffers:
+    """The Buffer controller of a variant. Quotas there are none of."""
+
+    cluster: ModelCluster
+
+    def __init__(self, buffers: Iterable[Buffer], sizing: PodSizing, boosts: BoostSettings) -> None:
+        meant = ((each, resolve_buffer(each)) for each in buffers)
+        self._known = [_BufferRecord(*each) for each in meant if find_skip_reason(each[1], _SETTINGS) is None]
+        self._sizing = sizing
+        self._boosts = boosts
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    @property
+    def next_change(self) -> float | None:
+        """When a window of a schedule opens or closes next."""
+        changes = (each.made.next_change for each in self._known if each.made is not None)
+        return min((each for each in changes if each is not None), default=None)
+
+    def changed(self, table: NodeTable, nodes: Mapping[str, Node], now: float) -> Iterator[Buffer]:
+        """The Buffers that stand for something else now, with a status that says so."""
+        for known in self._known:
+            facts = self._facts(known, table, nodes)
+            made = known.made
+            if made is not None and facts == known.facts and (made.next_change is None or now < made.next_change):
+                continue
+            known.facts = facts
+            found = translate(known.meaning, facts, now, _SETTINGS)
+            if found != made:
+                known.made = found
+                status = msgspec.convert(build_status(found, known.buffer.status, 1, now), BufferStatus)
+                known.buffer = msgspec.structs.replace(known.buffer, status=status)
+                yield known.buffer
+
+    def _facts(self, known: _BufferRecord, table: NodeTable, nodes: Mapping[str, Node]) -> TranslationFacts:
+        meaning, namespace = known.meaning, known.buffer.metadata.namespace
+        filled = sum_filling_pods(self._filling(namespace, meaning.filled_by)) if meaning.filled_by is not None else {}
+        match meaning.capacity:
+            case FixedReplicas() | PercentOfReplicas() if meaning.target is not None:
+                return TranslationFacts(self._target(namespace, meaning.target), filled=filled)
+            case NodeClassTotals():
+                labels = find_class_labels(meaning, _SETTINGS)
+                if not isinstance(labels, DetailedReason):
+                    return TranslationFacts(nodes=observe_node_class(table, nodes, labels), filled=filled)
+        return TranslationFacts(filled=filled)
+
+    def _filling(self, namespace: str, selector: Selector) -> Iterator[Pod]:
+        for pod in self.cluster.pods():
+            if pod.metadata.namespace == namespace and selector.matches(pod.metadata.labels):
+                yield pod
+
+    def _target(self, namespace: str, reference: TargetReference) -> TargetFacts | TargetProblem:
+        kind, name = reference.kind, reference.name
+        found: Any = self.cluster.targets.find(namespace, kind, name)
+        if found is None:
+            return build_target_problem(TARGET_NOT_FOUND, f"there is no {kind} {name}")
+        if kind in _WITHOUT_SCALE:
+            return not_scalable(kind)
+        scale = self.cluster.scale(namespace, kind, name)
+        replicas = scale.status.replicas if scale is not None else getattr(found.spec, "parallelism", None)
+        newest = find_newest_live(self.cluster.targets.pods_of(namespace, kind, name))
+        pod = remove_boost(newest) if newest is not None else None
+        template = found.spec.template if pod is None else None
+        shape = pod if pod is not None else found.spec.template
+        target = TargetRef(namespace, reference.api_version, kind, name)
+        governor, limits = self._sizing.governor_of(target, shape.metadata.labels), self._sizing.limits_of(namespace)
+        return TargetFacts(
+            replicas,
+            pod=pod,
+            template=template,
+            governor=governor,
+            limits=limits,
+            boosts=compute_starting_boosts(shape.spec, governor, limits, self._boosts),
+        )

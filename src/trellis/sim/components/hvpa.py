@@ -1,0 +1,260 @@
+"""The Hvpa controller in a simulation: the core's plans, made when the live controller would make them.
+
+An Hvpa is reconciled when something about it changes, when it is due, and every interval. Actions are executed at once:
+the model's API server has no queue, and nothing else writes a target's count.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Final
+
+import msgspec
+
+from trellis.api.kinds.hvpa import Hvpa, HvpaStatus, ResourceTotals
+from trellis.api.kinds.vpa import PodRecommendation, VerticalPodAutoscaler
+from trellis.api.kube.pods import Pod
+from trellis.api.kube.scaling import HorizontalPodAutoscaler, Scale, ScaleSpec, ScaleStatus
+from trellis.api.registry import HVPA
+from trellis.base.errors import InvalidInput
+from trellis.base.selectors import Selector
+from trellis.core.cluster.store import ObjectKey, key_of
+from trellis.core.cluster.write_results import WriteResult
+from trellis.core.hvpa import (
+    HvpaMemory,
+    HvpaPlan,
+    HvpaSettings,
+    SetScale,
+    WriteBack,
+    build_hpa_demand,
+    build_recommendation,
+    plan_hvpa,
+)
+from trellis.core.hvpa.autoscalers import RelatedAutoscalers
+from trellis.core.hvpa.view import read_hvpa
+from trellis.core.hvpa.view_builder import HvpaPod, build_view, select_live_pods
+from trellis.core.resize.state.ownership import WorkloadKey
+from trellis.sim.cluster.api_server import ScaleRegistry
+from trellis.sim.components.observed_pods import to_hvpa_pod
+from trellis.sim.kernel import Kernel, Priority, Ticket
+
+
+class HvpaRecord:
+    """One Hvpa: the object as it is now, what it means, what is remembered, and when it is looked at next."""
+
+    def __init__(self, hvpa: Hvpa) -> None:
+        meaning, refused = read_hvpa(hvpa)
+        if meaning is None:
+            raise InvalidInput("/".join(key_of(hvpa)), f"this Hvpa is refused: {refused}")
+        self.hvpa = hvpa
+        self.meaning = meaning
+        self.memory = HvpaMemory()
+        self.verdict = ""
+        self.look: Ticket | None = None
+        reference = hvpa.spec.target_ref
+        self.target: WorkloadKey = (hvpa.metadata.namespace, reference.kind, reference.name)
+        # By UID: most pods are the same from look to look.
+        self._pods: dict[str, tuple[Pod, HvpaPod]] = {}
+
+    @property
+    def published(self) -> PodRecommendation | None:
+        """The size in its status."""
+        return self.hvpa.status.recommendation if self.hvpa.status is not None else None
+
+    @property
+    def scale(self) -> Scale | None:
+        """The wish, and what the target has. None before the first look, when nobody has given it a count."""
+        spec, status = self.hvpa.spec, self.hvpa.status
+        if spec.replicas is None or status is None:
+            return None
+        found = ScaleStatus(status.replicas or 0, status.selector or "")
+        return Scale(self.hvpa.metadata, ScaleSpec(spec.replicas), found)
+
+    def wish(self, replicas: int) -> None:
+        """Somebody writes `spec.replicas`."""
+        metadata = self.hvpa.metadata
+        stored = msgspec.structs.replace(metadata, resource_version=str(int(metadata.resource_version) + 1))
+        spec = msgspec.structs.replace(self.hvpa.spec, replicas=replicas)
+        self.hvpa = msgspec.structs.replace(self.hvpa, metadata=stored, spec=spec)
+
+    def total(self, totals: ResourceTotals) -> None:
+        """The recommender writes `status.totals`."""
+        self._write(msgspec.structs.replace(self.hvpa.status or HvpaStatus(), totals=totals))
+
+    def publish(self, made: HvpaPlan, scale: Scale) -> bool:
+        """Write into the status what a plan comes to; whether the size is another one now."""
+        before = self.hvpa.status or HvpaStatus()
+        status = msgspec.structs.replace(
+            before,
+            replicas=scale.status.replicas,
+            selector=scale.status.selector,
+            recommendation=build_recommendation(made),
+            hpa=build_hpa_demand(made),
+        )
+        self._write(status)
+        return status.recommendation != before.recommendation
+
+    def seen(self, pods: Iterable[Pod]) -> list[HvpaPod]:
+        """Pods, as far as an Hvpa looks at them."""
+        before, self._pods = self._pods, {}
+        for pod in pods:
+            same = before.get(pod.metadata.uid)
+            self._pods[pod.metadata.uid] = same if same is not None and same[0] is pod else (pod, to_hvpa_pod(pod))
+        return [seen for _, seen in self._pods.values()]
+
+    def _write(self, status: HvpaStatus) -> None:
+        self.hvpa = msgspec.structs.replace(self.hvpa, status=status)
+
+
+# Pods change in numbers: so long the rest of them is waited for.
+_GATHER_SECONDS: Final = 0.25
+# A write that failed is tried again after so long, and nothing is looked at more often than the next.
+_RETRY_SECONDS: Final = 5.0
+_SOONEST_SECONDS: Final = 0.2
+# Whoever hands over pods knows whose they are.
+_ALL_OF_THEM: Final = Selector.everything()
+
+
+class SimulatedHvpas:
+    """The Hvpas of a variant. `pods` finds those of a workload, and `publish` is told of an Hvpa with another size.
+
+    To an HPA each of them has a scale of its own, where it leaves its wish. `scales` is given once there is a cluster.
+    """
+
+    scales: ScaleRegistry
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        hvpas: Iterable[Hvpa],
+        *,
+        pods: Callable[[WorkloadKey], Sequence[Pod]],
+        publish: Callable[[Hvpa], None],
+        figures: HvpaSettings,
+    ) -> None:
+        self._kernel = kernel
+        self._pods = pods
+        self._publish = publish
+        self._figures = figures
+        self._known = {key_of(each): HvpaRecord(each) for each in hvpas}
+        self._by_target: dict[WorkloadKey, list[HvpaRecord]] = {}
+        for known in self._known.values():
+            self._by_target.setdefault(known.target, []).append(known)
+        # By whom they are about.
+        self._vpas: dict[WorkloadKey, dict[ObjectKey, VerticalPodAutoscaler]] = {}
+        self._hpas: dict[WorkloadKey, dict[ObjectKey, HorizontalPodAutoscaler]] = {}
+        self.verdicts: Counter[str] = Counter()
+        """How often an Hvpa came to say something else."""
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def __contains__(self, workload: object) -> bool:
+        """Whether a workload is the target of any."""
+        return workload in self._by_target
+
+    def look_at_all(self) -> None:
+        """Look at all of them now."""
+        for known in self._known.values():
+            self._wake(known)
+
+    def changed(self, workload: WorkloadKey) -> None:
+        """A workload, or a pod of it, changed."""
+        for known in self._by_target.get(workload, ()):
+            self._wake(known, _GATHER_SECONDS)
+
+    def vpa(self, vpa: VerticalPodAutoscaler) -> None:
+        """A VPA is new, or recommends something else."""
+        target = vpa.spec.target_ref
+        about = (vpa.metadata.namespace, target.kind, target.name)
+        self._vpas.setdefault(about, {})[key_of(vpa)] = vpa
+        for known in self._by_target.get(about, ()):
+            self._wake(known)
+
+    def hpa(self, hpa: HorizontalPodAutoscaler) -> None:
+        """An HPA is new, or has seen something else."""
+        target = hpa.spec.scale_target_ref
+        about = (hpa.metadata.namespace, target.kind, target.name)
+        self._hpas.setdefault(about, {})[key_of(hpa)] = hpa
+        known = self._known.get((about[0], about[2])) if target.kind == HVPA.name else None
+        if known is not None:
+            self._wake(known)
+
+    def totals(self, key: ObjectKey, totals: ResourceTotals) -> None:
+        """The recommender has told what a whole workload needs, whose VPA is the user's."""
+        known = self._known[key]
+        known.total(totals)
+        self._wake(known)
+
+    def scale(self, namespace: str, _kind: str, name: str) -> Scale | None:
+        """The scale of an Hvpa."""
+        known = self._known.get((namespace, name))
+        return known.scale if known is not None else None
+
+    def set_scale(self, namespace: str, _kind: str, name: str, replicas: int, *, version: str = "") -> WriteResult:
+        """Somebody wishes for so many replicas."""
+        known = self._known.get((namespace, name))
+        if known is None:
+            return WriteResult.GONE
+        if version and version != known.hvpa.metadata.resource_version:
+            return WriteResult.CONFLICT
+        known.wish(replicas)
+        self._wake(known)
+        return WriteResult.APPLIED
+
+    def _wake(self, known: HvpaRecord, seconds: float = 0.0) -> None:
+        at = self._kernel.now + seconds
+        if known.look is not None and known.look.waits:
+            if known.look.time <= at:
+                return
+            known.look.cancel()
+        known.look = self._kernel.at(at, partial(self._look, known), Priority.HVPA)
+
+    def _look(self, known: HvpaRecord) -> None:
+        scale = self.scales.get(*known.target)
+        if scale is None:
+            self._wake(known, _RETRY_SECONDS)
+            return
+        now = self._kernel.now
+        view = build_view(
+            known.hvpa,
+            known.meaning,
+            scale,
+            select_live_pods(known.seen(self._pods(known.target)), _ALL_OF_THEM),
+            self._around(known),
+            wish=known.hvpa.spec.replicas,
+            published=known.published,
+            memory=known.memory,
+        )
+        made = plan_hvpa(view, now, self._figures)
+        if not self._carry_out(known, made, scale):
+            self._wake(known, _RETRY_SECONDS)
+            return
+        known.memory = made.memory
+        if made.verdict.reason.code != known.verdict:
+            known.verdict = made.verdict.reason.code
+            self.verdicts[known.verdict] += 1
+        if known.publish(made, scale):
+            self._publish(known.hvpa)
+        if made.next_look is not None:
+            self._wake(known, max(made.next_look - now, _SOONEST_SECONDS))
+
+    def _around(self, known: HvpaRecord) -> RelatedAutoscalers:
+        metadata = known.hvpa.metadata
+        itself = (metadata.namespace, HVPA.name, metadata.name)
+        hpas = [hpa for about in (itself, known.target) for hpa in self._hpas.get(about, {}).values()]
+        others = [each.hvpa for each in self._by_target[known.target]]
+        return RelatedAutoscalers(others, hpas, tuple(self._vpas.get(known.target, {}).values()))
+
+    def _carry_out(self, known: HvpaRecord, made: HvpaPlan, scale: Scale) -> bool:
+        """Do what a plan says; False if the target could not be scaled."""
+        for action in made.actions:
+            if isinstance(action, SetScale):
+                version = scale.metadata.resource_version
+                if self.scales.put(*known.target, action.replicas, version=version) is not WriteResult.APPLIED:
+                    return False
+            elif isinstance(action, WriteBack):
+                known.wish(action.replicas)
+        return True

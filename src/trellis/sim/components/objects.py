@@ -1,0 +1,109 @@
+"""The VPAs, HPAs, Hvpas, Buffers and LimitRanges of a variant, as the API server would hold them at the beginning.
+
+The HPAs and VPAs that Hvpas own are made from their templates, as the live controller would have made them. Where a
+user's object has the name, that one stays and none is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+
+from trellis.api.kinds.buffer import Buffer
+from trellis.api.kinds.hvpa import Hvpa
+from trellis.api.kinds.vpa import VerticalPodAutoscaler
+from trellis.api.kube.decoder import convert_object
+from trellis.api.kube.policies import LimitRange
+from trellis.api.kube.scaling import HorizontalPodAutoscaler
+from trellis.api.registry import BUFFER, HVPA, VPA
+from trellis.api.resolve import resolve_hvpa
+from trellis.base.errors import InvalidInput
+from trellis.core.cluster.store import ObjectKey, key_of
+from trellis.core.hvpa.autoscalers import build_hpa_spec, build_vpa_spec
+
+_KINDS: Final[Mapping[str, type[Any]]] = {
+    VPA.name: VerticalPodAutoscaler,
+    "LimitRange": LimitRange,
+    "HorizontalPodAutoscaler": HorizontalPodAutoscaler,
+    HVPA.name: Hvpa,
+    BUFFER.name: Buffer,
+}
+
+
+class VariantObjects(msgspec.Struct, frozen=True):
+    """What sizes pods, what bounds that, and what keeps room for them."""
+
+    vpas: tuple[VerticalPodAutoscaler, ...] = ()
+    limits: tuple[LimitRange, ...] = ()
+    hpas: tuple[HorizontalPodAutoscaler, ...] = ()
+    hvpas: tuple[Hvpa, ...] = ()
+    buffers: tuple[Buffer, ...] = ()
+
+
+def read_objects(documents: Iterable[Mapping[str, Any]], begin: float) -> VariantObjects:
+    """The objects of manifests, made at `begin`; `InvalidInput` for a kind that has no say, or one object twice."""
+    found: dict[type[Any], dict[ObjectKey, Any]] = {kind: {} for kind in _KINDS.values()}
+    for document in documents:
+        kind = _KINDS.get(str(document.get("kind", "")))
+        if kind is None:
+            raise InvalidInput(document.get("kind"), f"must be one of {', '.join(_KINDS)}")
+        made = _as_stored(convert_object(document, kind), begin)
+        if key_of(made) in found[kind]:
+            raise InvalidInput("/".join(key_of(made)), f"there are two objects of kind {kind.__name__} with this name")
+        found[kind][key_of(made)] = made
+    return VariantObjects(*(tuple(found[kind].values()) for kind in _KINDS.values()))
+
+
+def _as_stored(found: Any, begin: float) -> Any:
+    """An object as the API server stores it."""
+    metadata = found.metadata
+    namespace = metadata.namespace or "default"
+    stored = msgspec.structs.replace(
+        metadata,
+        namespace=namespace,
+        uid=metadata.uid or f"{type(found).__name__}/{namespace}/{metadata.name}",
+        resource_version="1",
+        generation=1,
+        creation_timestamp=datetime.fromtimestamp(begin, UTC),
+    )
+    return msgspec.structs.replace(found, metadata=stored)
+
+
+def add_owned_autoscalers(policies: VariantObjects, begin: float) -> VariantObjects:
+    """The objects of a variant, and those that its Hvpas make at the beginning."""
+    made = read_objects(_documents(policies.hvpas), begin)
+    vpas, hpas = (set(map(key_of, found)) for found in (policies.vpas, policies.hpas))
+    return msgspec.structs.replace(
+        policies,
+        vpas=(*policies.vpas, *(each for each in made.vpas if key_of(each) not in vpas)),
+        hpas=(*policies.hpas, *(each for each in made.hpas if key_of(each) not in hpas)),
+    )
+
+
+def _documents(hvpas: Iterable[Hvpa]) -> list[dict[str, Any]]:
+    found = []
+    for hvpa in hvpas:
+        meaning = resolve_hvpa(hvpa)
+        if meaning.deploys_vpa:
+            found.append(_document(hvpa, VPA.api_version, VPA.name, build_vpa_spec(hvpa, meaning)))
+        if meaning.deploys_hpa:
+            found.append(_document(hvpa, "autoscaling/v2", "HorizontalPodAutoscaler", build_hpa_spec(hvpa, meaning)))
+    return found
+
+
+def _document(hvpa: Hvpa, api_version: str, kind: str, spec: dict[str, Any]) -> dict[str, Any]:
+    metadata = hvpa.metadata
+    owner = {"apiVersion": HVPA.api_version, "kind": HVPA.name, "name": metadata.name, "uid": metadata.uid}
+    return {
+        "apiVersion": api_version,
+        "kind": kind,
+        "metadata": {
+            "name": metadata.name,
+            "namespace": metadata.namespace,
+            "ownerReferences": [{**owner, "controller": True}],
+        },
+        "spec": spec,
+    }

@@ -1,0 +1,180 @@
+"""The updater in a simulation: the core's plans, made when the live updater would make them.
+
+A change is handled a moment later, together with all others of that moment; a plan says when the next one is due; and a
+full pass covers everything that is not at rest. Writes are executed at once: the model's API server has no queue.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Final, Protocol
+
+from trellis.core.cluster.json_patches import PatchOp
+from trellis.core.cluster.write_results import WriteResult
+from trellis.core.resize.plan import UpdatePlan
+from trellis.core.resize.planner import PlanResult, UpdatePlanner
+from trellis.core.resize.pod_decisions import Action, EvictPod, PodDecision, PodRef, ResizePod
+from trellis.core.resize.settings import REQUEUE_AFTER_CHANGE_SECONDS, SHORTEST_REQUEUE_SECONDS, requeue_delay
+from trellis.core.resize.state.attempts import ActionResult
+from trellis.core.resize.state.headroom import NodeHeadroom
+from trellis.core.resize.state.memory import UpdateMemory
+from trellis.core.resize.state.ownership import WorkloadKey
+from trellis.core.resize.state.workload_cache import WorkloadCache
+from trellis.sim.components.settings import SimulationSettings
+from trellis.sim.kernel import Kernel, Priority, Ticket
+
+# The live one asks every few seconds whether somebody sizes new pods again; so often would be most of a simulation.
+_ABSENT_SECONDS: Final = 60.0
+
+
+class PodWriter(Protocol):
+    """What an updater can do to a cluster."""
+
+    def evict(self, ref: PodRef) -> WriteResult:
+        """Ask for a pod to go."""
+
+    def resize(self, ref: PodRef, patch: tuple[PatchOp, ...]) -> tuple[WriteResult, str]:
+        """Change the resources of a pod that runs; what came of it, and the words of who refused."""
+
+    def annotate(self, ref: PodRef, patch: tuple[PatchOp, ...]) -> WriteResult:
+        """Change the annotations of a pod."""
+
+
+class ComponentPresence(Protocol):
+    """Who is there, at the kernel's time."""
+
+    def updates(self) -> bool:
+        """Whether the updater runs."""
+
+    def admits(self) -> bool:
+        """Whether the admission controller does."""
+
+
+class SimulatedUpdater:
+    """The updater of a variant. `because` is told why something is about to happen to a pod.
+
+    `writes` is given once there is a cluster.
+    """
+
+    writes: PodWriter
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        presence: ComponentPresence,
+        figures: SimulationSettings,
+        because: Callable[[str, str, str], None],
+    ) -> None:
+        self._kernel = kernel
+        self._presence = presence
+        self._figures = figures
+        self._because = because
+        self.gathering = WorkloadCache()
+        self.gathering.on_change = self.changed
+        self.verdicts: Counter[str] = Counter()
+        """How many pods were told what, each as often as it was told something else."""
+        self._told: dict[str, str] = {}
+        self._memory = UpdateMemory(self.gathering, figures.updates)
+        self._planner = UpdatePlanner(figures.updates, NodeHeadroom(must_know=figures.updates.require_fit))
+        self._looks: dict[WorkloadKey, Ticket] = {}
+        self._settling: dict[WorkloadKey, None] = {}
+        self._settles = False
+
+    def full_pass(self) -> None:
+        """Look at everything that is not at rest."""
+        if not self._presence.updates():
+            # When it comes back it knows nothing of before.
+            self._memory = UpdateMemory(self.gathering, self._figures.updates)
+            return
+        known = (*self.gathering.governed.workloads(), *self.gathering.ungoverned())
+        self._look_at(self._memory.restless(known))
+        while self._planner.count_rooms():
+            pass
+
+    def gone(self, uid: str) -> None:
+        """A pod is no more."""
+        self._told.pop(uid, None)
+
+    def changed(self, workload: WorkloadKey) -> None:
+        """Something about a workload has changed: look at it in a moment."""
+        self._memory.changed(workload)
+        if not self._settles:
+            self._settles = True
+            self._kernel.after(REQUEUE_AFTER_CHANGE_SECONDS, self._settled, Priority.UPDATER)
+        self._settling[workload] = None
+
+    def _settled(self) -> None:
+        self._settles = False
+        workloads, self._settling = list(self._settling), {}
+        self._look_at(workloads)
+
+    def _look_later(self, workload: WorkloadKey, time: float) -> None:
+        """Look at a workload at a time, or sooner if somebody has asked for that."""
+        known = self._looks.get(workload)
+        if known is not None:
+            if known.waits and known.time <= time:
+                return
+            known.cancel()
+        self._looks[workload] = self._kernel.at(time, partial(self._look_at, (workload,)), Priority.UPDATER)
+
+    def _look_at(self, workloads: Iterable[WorkloadKey]) -> None:
+        workloads = list(workloads)
+        for workload in workloads:
+            self._settling.pop(workload, None)
+            ticket = self._looks.pop(workload, None)
+            if ticket is not None:
+                ticket.cancel()
+        if not workloads or not self._presence.updates():
+            return
+        now = self._kernel.now
+        plans = self._planner.plan_all(self._memory.batch(workloads, now))
+        sized = not self._figures.admission.is_heeded or self._presence.admits()
+        for made, planned in zip(plans, self._memory.settled(plans, sized=sized), strict=True):
+            if planned.error is not None:
+                raise planned.error
+            if planned is not made:
+                self._look_later(planned.gathered.workload, now + _ABSENT_SECONDS)
+            self._memory.decided(planned)
+            self._decided(planned, now)
+
+    def _decided(self, planned: PlanResult, now: float) -> None:
+        plan, workload = planned.plan, planned.gathered.workload
+        for verdict in plan.verdicts:
+            uid, code = verdict.pod.uid, verdict.reason.code
+            if self._told.get(uid) != code:
+                self._told[uid] = code
+                self.verdicts[code] += 1
+        if plan.next_look is not None:
+            self._look_later(workload, max(plan.next_look, now + SHORTEST_REQUEUE_SECONDS))
+        if plan.actions:
+            self._carry(workload, plan, now)
+
+    def _carry(self, workload: WorkloadKey, plan: UpdatePlan, now: float) -> None:
+        verdicts = {verdict.pod.uid: verdict for verdict in plan.verdicts}
+        outcomes = []
+        again: list[float] = []
+        for action in plan.actions:
+            outcome = self._carry_out(action, verdicts.get(action.pod.uid))
+            self._memory.ended(action, now, done=outcome.told is WriteResult.APPLIED)
+            outcomes.append(outcome)
+            pause = requeue_delay(outcome.told)
+            if pause is not None:
+                again.append(max(pause, SHORTEST_REQUEUE_SECONDS))
+        self._memory.carried(workload, outcomes, now)
+        if again:
+            self._look_later(workload, now + min(again))
+
+    def _carry_out(self, action: Action, verdict: PodDecision | None) -> ActionResult:
+        if verdict is not None:
+            reason = verdict.need.reason if verdict.need is not None else verdict.reason
+            self._because(action.pod.uid, reason.code, verdict.details)
+        why = ""
+        if isinstance(action, EvictPod):
+            told = self.writes.evict(action.pod)
+        elif isinstance(action, ResizePod):
+            told, why = self.writes.resize(action.pod, action.patch)
+        else:
+            told = self.writes.annotate(action.pod, action.patch)
+        return ActionResult(action, told, why=why)

@@ -1,0 +1,164 @@
+"""Settings of the components of a dumped cluster, as far as their flags were collected.
+
+A flag that cannot be read stands for its default, and is named.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import msgspec
+
+from trellis.api.feature_gates import FeatureGates
+from trellis.base.durations import parse_duration
+from trellis.base.errors import InvalidInput
+from trellis.core.buffers import BufferSettings
+from trellis.core.cluster.state import ClusterState
+from trellis.core.explain.component_decisions.settings import CollectedSettings
+from trellis.core.recommend.registry import read_presets
+from trellis.sim.components.settings import FLAGS, read_flags
+
+_GATES: Final = {"CPUStartupBoost": "cpu_startup_boost", "InPlace": "in_place", "PerVPAConfig": "per_vpa_config"}
+_SERVER: Final = re.compile(r"v?(\d+)\.(\d+)")
+# From this version on a memory limit may be lowered without a restart.
+_LOWERS_MEMORY_LIMITS: Final = (1, 34)
+_NEWEST: Final = (99, 0)
+_BUFFERS: Final = "buffers"
+_HVPA: Final = "hvpa"
+_OTHERS: Final = (_BUFFERS, "nodes")
+# The parts of the figures that the node autoscaler goes by.
+_OF_NODES: Final = ("up", "down")
+_PATIENCE: Final = "ready-patience"
+
+
+def read_components(collected: ClusterState) -> CollectedSettings:
+    """What their flags say, and what the API server can do."""
+    flags = _flags(collected)
+    known, problems = select_known_flags(collected)
+    figures, gates = read_flags(known), _gates(flags.get("feature-gates", ""))
+    about = collected.about
+    names = tuple(name for name in flags.get("recommender-name", "").split(",") if name)
+    buffers, unread = _buffers(collected)
+    presets, odd = _presets(flags.get("set", ""), names or ("default",))
+    standard = CollectedSettings()
+    namespace, name = standard.admission_lease
+    return CollectedSettings(
+        usage=figures.usage,
+        estimates=figures.estimates,
+        pipeline=figures.pipeline,
+        updates=msgspec.structs.replace(
+            figures.updates,
+            resizes=about.resizes_pods,
+            lowers_memory_limits=_version(about.server) >= _LOWERS_MEMORY_LIMITS,
+            in_place=gates.in_place,
+            startup_boost=gates.cpu_startup_boost,
+            per_vpa_config=gates.per_vpa_config,
+        ),
+        boosts=msgspec.structs.replace(figures.boosts, enabled=gates.cpu_startup_boost and about.resizes_pods),
+        buffers=buffers,
+        hvpas=figures.hvpas,
+        gates=gates,
+        names=names,
+        presets=presets,
+        heeds_admission=figures.admission.is_heeded,
+        admission_lease=(
+            flags.get("admission-controller-status-lease-namespace", namespace),
+            flags.get("admission-controller-status-lease-name", name),
+        ),
+        admission_timeout=_seconds(
+            flags.get("admission-controller-status-lease-timeout", ""), standard.admission_timeout
+        ),
+        seen=tuple(each.component for each in collected.components),
+        problems=(*problems, *odd, *unread),
+    )
+
+
+def with_ready_patience(components: CollectedSettings, text: str) -> CollectedSettings:
+    """The same for an Hvpa controller that was told so; raises `InvalidInput`."""
+    try:
+        hvpas = read_flags({_PATIENCE: text}).hvpas
+    except InvalidInput as error:
+        raise InvalidInput(text, f"flag --{_PATIENCE}: {error.rule.removeprefix(_PATIENCE).strip()}") from error
+    return msgspec.structs.replace(components, hvpas=hvpas, seen=(*components.seen, _HVPA))
+
+
+def select_known_flags(collected: ClusterState) -> tuple[dict[str, str], list[str]]:
+    """Flags of components that change a decision and can be read, and what is wrong with those that cannot."""
+    known: dict[str, str] = {}
+    problems: list[str] = []
+    for name, value in _flags(collected).items():
+        if name not in FLAGS:
+            continue
+        try:
+            read_flags({name: value})
+            known[name] = value
+        except InvalidInput as error:
+            problems.append(f"--{name}: {error}")
+    return known, problems
+
+
+def select_simulated_flags(collected: ClusterState) -> dict[str, str]:
+    """The same for simulations of a cluster: with those of the node autoscaler, without those that cannot be read."""
+    found, _ = select_known_flags(collected)
+    component = collected.component("nodes")
+    for name, value in component.flags.items() if component is not None else ():
+        if name in FLAGS and FLAGS[name][0] in _OF_NODES:
+            try:
+                read_flags({name: value})
+            except InvalidInput:
+                continue
+            found[name] = value
+    return found
+
+
+def _flags(collected: ClusterState) -> dict[str, str]:
+    """Those of the components that size pods or count them; what others call alike is their own."""
+    sizing = (each for each in collected.components if each.component not in _OTHERS)
+    return {name: value for each in sizing for name, value in each.flags.items()}
+
+
+def _buffers(collected: ClusterState) -> tuple[BufferSettings, list[str]]:
+    component = collected.component(_BUFFERS)
+    flags = component.flags if component is not None else {}
+    standard, problems = BufferSettings(), []
+    most = flags.get("max-chunks-per-buffer", "")
+    if most and not most.isdecimal():
+        problems.append(f'--max-chunks-per-buffer: "{most}" is no number')
+    labels = dict(each.split("=", 1) for each in _parts(flags.get("node-class-labels", "")) if "=" in each)
+    settings = BufferSettings(
+        most_chunks=int(most) if most.isdecimal() else standard.most_chunks,
+        node_class_labels=labels or standard.node_class_labels,
+        set_aside=frozenset(_parts(flags.get("set-aside-target-kinds", ""))),
+    )
+    return settings, problems
+
+
+def _parts(text: str) -> list[str]:
+    return [each.strip() for each in text.split(",") if each.strip()]
+
+
+def _gates(text: str) -> FeatureGates:
+    given = dict(each.split("=", 1) for each in text.split(",") if "=" in each)
+    changed = {_GATES[name]: value.lower() == "true" for name, value in given.items() if name in _GATES}
+    return msgspec.structs.replace(FeatureGates(), **changed)
+
+
+def _presets(text: str, names: tuple[str, ...]) -> tuple[dict[str, dict[str, str]], list[str]]:
+    try:
+        return read_presets([each for each in text.split(",") if each], names), []
+    except InvalidInput as error:
+        return {}, [f"--set: {error}"]
+
+
+def _seconds(text: str, default: float) -> float:
+    try:
+        return parse_duration(text).total_seconds() if text else default
+    except InvalidInput:
+        return default
+
+
+def _version(server: str) -> tuple[int, int]:
+    """Of the API server; one that does not say is taken for a new one."""
+    found = _SERVER.match(server)
+    return (int(found[1]), int(found[2])) if found else _NEWEST

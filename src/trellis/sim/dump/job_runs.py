@@ -1,0 +1,100 @@
+"""Runs of the Jobs and CronJobs of a dump, within the time that is simulated.
+
+How long a run takes is known from Jobs that have ended, or from how long usage of their pods was measured.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import numpy as np
+
+from trellis.api.kube.workloads import CronJob, Job, JobSpec
+from trellis.core.cluster.dump_format import ContainerHistory
+from trellis.sim.fleet import CronRules, SimulationClock
+from trellis.sim.scenario.workloads import ALLOW, list_firings
+
+JobRuns = tuple[tuple[float, float], ...]
+
+# How long a run is assumed to take where nothing is known of any.
+ASSUMED_SECONDS: Final = 600.0
+_SHORTEST: Final = 1.0
+_MACROS: Final = {
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+    "@monthly": "0 0 1 * *",
+    "@weekly": "0 0 * * 0",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@hourly": "0 * * * *",
+}
+_ZONES: Final = ("TZ=", "CRON_TZ=")
+_FAILED: Final = "Failed"
+
+
+def read_cron_rules(cron_job: CronJob) -> CronRules:
+    """What a CronJob says, its schedule in five fields; without a time zone it goes by UTC."""
+    spec, zone, schedule = cron_job.spec, cron_job.spec.time_zone, cron_job.spec.schedule
+    if schedule.startswith(_ZONES):
+        prefix, _, schedule = schedule.partition(" ")
+        zone = prefix.partition("=")[2]
+    schedule = _MACROS.get(schedule.strip(), schedule)
+    return CronRules(schedule, zone, spec.concurrency_policy or ALLOW, spec.starting_deadline_seconds)
+
+
+def list_cron_times(rules: CronRules, clock: SimulationClock) -> tuple[float, ...]:
+    """The times of a schedule within the time that is played; raises `InvalidSchedule`."""
+    return tuple(list_firings(rules.schedule, rules.time_zone or "UTC", clock))
+
+
+def draw_cron_runs(times: Sequence[float], lengths: Sequence[float], draw: np.random.Generator) -> JobRuns:
+    """Runs at these times, each of a length drawn from those that are known."""
+    drawn = draw.choice(lengths or (ASSUMED_SECONDS,), len(times))
+    return tuple(zip(times, drawn.tolist(), strict=True))
+
+
+def find_job_run(job: Job, clock: SimulationClock, now: float) -> JobRuns:
+    """The one run of a Job, as far as it is within the time; one that still runs does so until the end."""
+    began = job.status.start_time
+    if began is None:
+        return ()
+    ended = find_end(job)
+    begin, end = max(began.timestamp(), clock.begin), now if ended is None else ended
+    if begin >= clock.end or end <= clock.begin:
+        return ()
+    return ((begin, max((end - begin) / count_waves(job.spec), _SHORTEST)),)
+
+
+def measure_run_lengths(jobs: Iterable[Job], spec: JobSpec, series: Iterable[ContainerHistory]) -> list[float]:
+    """How long each pod of a run took: by Jobs that have ended well, else by how long pods were measured."""
+    spans = [
+        job.status.completion_time.timestamp() - job.status.start_time.timestamp()
+        for job in jobs
+        if job.status.completion_time is not None and job.status.start_time is not None
+    ]
+    if spans:
+        return [max(each / count_waves(spec), _SHORTEST) for each in spans]
+    return [float(each.times[-1] - each.times[0]) + _apart(each) for each in series if len(each) > 1]
+
+
+def find_end(job: Job) -> float | None:
+    """When a Job was over, well or not; None while it runs."""
+    if job.status.completion_time is not None:
+        return job.status.completion_time.timestamp()
+    for each in job.status.conditions:
+        if each.type == _FAILED and each.status == "True" and each.last_transition_time is not None:
+            return each.last_transition_time.timestamp()
+    return None
+
+
+def count_waves(spec: JobSpec) -> int:
+    """How many pods run one after the other."""
+    parallelism = 1 if spec.parallelism is None else spec.parallelism
+    completions = parallelism if spec.completions is None else spec.completions
+    return max(math.ceil(completions / max(parallelism, 1)), 1)
+
+
+def _apart(series: ContainerHistory) -> float:
+    return float(np.median(np.diff(series.times)))

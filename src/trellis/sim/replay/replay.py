@@ -1,0 +1,117 @@
+"""Replays a recording, of whichever component, and reports the decisions that differ.
+
+A difference says that the code, or what it depends on, decides otherwise than the release that was recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
+from typing import Any, Final
+
+import msgspec
+
+from trellis.base.errors import InvalidRecording, format_value
+from trellis.base.json_lines import read_header, read_lines
+from trellis.core.recording.format import BUFFERS, HVPA, NODES, RECOMMENDER, UPDATER
+from trellis.sim.replay.buffers import replay_buffers
+from trellis.sim.replay.decisions import ReplayedDecision
+from trellis.sim.replay.hvpa import replay_hvpa
+from trellis.sim.replay.nodes import replay_nodes
+from trellis.sim.replay.recommender import replay_recommender
+from trellis.sim.replay.updater import replay_updater
+
+_NOTHING: Final = object()
+_LONGEST: Final = 200
+# Of more differences than these the number is enough.
+_MOST: Final = 20
+
+_REPLAYS: Final[Mapping[str, Callable[[Iterable[tuple[str, msgspec.Raw]]], Iterator[ReplayedDecision]]]] = {
+    RECOMMENDER: replay_recommender,
+    UPDATER: replay_updater,
+    HVPA: replay_hvpa,
+    BUFFERS: replay_buffers,
+    NODES: replay_nodes,
+}
+
+
+class DecisionDifference(msgspec.Struct, frozen=True):
+    """A decision that is not the same: its number from 1, where in it, and what was and is decided there."""
+
+    number: int
+    path: str
+    recorded: str
+    decided: str
+    about: str = ""
+
+    def __str__(self) -> str:
+        which = f"decision {self.number}{f' ({self.about})' if self.about else ''}"
+        return f"{which} differs at {self.path}: {self.recorded} was recorded, {self.decided} is decided"
+
+
+class ReplayReport(msgspec.Struct, frozen=True):
+    """How many decisions a recording has, how many are made otherwise now, and those of them that came first."""
+
+    component: str
+    release: str
+    decisions: int
+    different: int
+    differences: tuple[DecisionDifference, ...] = ()
+
+    @property
+    def first(self) -> DecisionDifference | None:
+        """The first of them; in many recordings the others follow from it."""
+        return self.differences[0] if self.differences else None
+
+    def __str__(self) -> str:
+        if self.first is None:
+            return f"{self.decisions} decisions, all the same"
+        return f"{self.decisions} decisions, {self.different} not the same; {self.first}"
+
+
+def replay(data: bytes | Iterable[bytes]) -> ReplayReport:
+    """Replay the lines of a recording, of whichever component; raises `InvalidRecording`."""
+    lines = read_lines(data)
+    kind, first = next(lines)
+    header = read_header(kind, first)
+    component = _REPLAYS.get(header.component)
+    if component is None:
+        raise InvalidRecording(header.component, f"is no component that can be replayed; {', '.join(_REPLAYS)} can")
+    decisions = different = 0
+    found: list[DecisionDifference] = []
+    for each in component(chain([(kind, first)], lines)):
+        decisions += 1
+        if not each.is_same:
+            different += 1
+            if different <= _MOST:
+                found.append(find_difference(each, decisions))
+    return ReplayReport(header.component, header.release, decisions, different, tuple(found))
+
+
+def find_difference(replayed: ReplayedDecision, number: int) -> DecisionDifference:
+    """Where two decisions part."""
+    before, now = (msgspec.json.decode(each) if each else None for each in (replayed.recorded, replayed.decided))
+    path, was, is_now = _parting(before, now, "$")
+    return DecisionDifference(number, path, _text(was), _text(is_now), replayed.about)
+
+
+def _parting(was: Any, is_now: Any, path: str) -> tuple[str, Any, Any]:
+    """The first place where they differ; the whole if they differ in nothing but how they are written."""
+    if isinstance(was, dict) and isinstance(is_now, dict):
+        for key in was | is_now:
+            ours, theirs = was.get(key, _NOTHING), is_now.get(key, _NOTHING)
+            if ours != theirs:
+                return _parting(ours, theirs, f"{path}.{key}")
+    if isinstance(was, list) and isinstance(is_now, list):
+        for at, (ours, theirs) in enumerate(zip(was, is_now, strict=False)):
+            if ours != theirs:
+                return _parting(ours, theirs, f"{path}[{at}]")
+        if len(was) != len(is_now):
+            at = min(len(was), len(is_now))
+            ours, theirs = (each[at] if at < len(each) else _NOTHING for each in (was, is_now))
+            return f"{path}[{at}]", ours, theirs
+    return path, was, is_now
+
+
+def _text(value: Any) -> str:
+    return "nothing" if value is _NOTHING else format_value(value, _LONGEST)

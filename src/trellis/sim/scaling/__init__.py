@@ -1,1 +1,0 @@
-"""How many pods: what reads and writes scales in a simulation."""

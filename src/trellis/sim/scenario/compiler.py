@@ -1,0 +1,126 @@
+"""Compiles a scenario into a fleet, or into all problems with it.
+
+The scenario is sound by itself: its fields and rules have been validated. What is found here is what only shows when it
+meets the rest: a trace that cannot be read, a target that is not there, a parameter that a recommender does not have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NoReturn
+
+import msgspec
+
+from trellis.api.problems import DUPLICATE, INVALID, Path, ValidationProblem
+from trellis.api.rules.scenario import DEFAULT_STEP
+from trellis.api.scenario.spec import Scenario, ScenarioFault, ScenarioPrices, ScenarioSpec
+from trellis.base.errors import InvalidInput, InvalidScenario
+from trellis.base.prices import EXAMPLE_PRICES, Prices
+from trellis.base.times import parse_time
+from trellis.sim.fleet import Fault, Fleet, Intervals, SimulatedWorkload, SimulationClock
+from trellis.sim.scenario.nodes import compile_nodes, compile_pools, find_unschedulable_pods
+from trellis.sim.scenario.usage import TraceReader, UsageLayout, parse_seconds
+from trellis.sim.scenario.variants import FileReader, PolicyManifests, compile_variants
+from trellis.sim.scenario.workload_mix import draw_workloads
+from trellis.sim.scenario.workloads import compile_workload
+from trellis.sources.series.series import Series
+
+DEFAULT_SEED = 1
+DEFAULT_START = "2026-06-01T00:00:00Z"
+
+
+def no_files(name: str) -> NoReturn:
+    """For scenarios that name no files."""
+    raise InvalidInput(name, "cannot be read here")
+
+
+def no_traces(name: str, _series: str | None) -> Series:
+    """For scenarios that name no traces."""
+    return no_files(name)
+
+
+def read_scenario(document: Mapping[str, Any]) -> Scenario:
+    """A document without errors as a scenario. A field that says null is not there, as in any manifest."""
+    return msgspec.convert(_without_nulls(document), Scenario)
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_nulls(below) for name, below in value.items() if below is not None}
+    return [_without_nulls(below) for below in value] if isinstance(value, list) else value
+
+
+def compile_scenario(scenario: Scenario, *, traces: TraceReader = no_traces, files: FileReader = no_files) -> Fleet:
+    """The fleet; raises `InvalidScenario` with every problem, paths counted from the object's top."""
+    spec = scenario.spec
+    seed = DEFAULT_SEED if spec.seed is None else spec.seed
+    clock, prices = _clock(spec), _prices(spec.prices, scenario.metadata.name)
+    usage = UsageLayout(seed, traces)
+    workloads = [
+        compile_workload(each, clock, seed, usage, ("workloads", number))
+        for number, each in enumerate(spec.workloads or ())
+    ]
+    drawn = draw_workloads(spec.fleet, seed) if spec.fleet is not None else ()
+    workloads += [compile_workload(each, clock, seed, usage, ("fleet",)) for each in drawn]
+    policies = PolicyManifests(workloads, files, keeps_room=bool(spec.node_groups))
+    variants = compile_variants(spec, policies)
+    found = (*_workload_problems(spec, workloads), *usage.problems, *policies.problems)
+    problems = [problem.below(("spec",)) for problem in found]
+    if problems:
+        raise InvalidScenario(scenario.metadata.name, problems)
+    return Fleet(
+        name=scenario.metadata.name,
+        seed=seed,
+        clock=clock,
+        intervals=_intervals(spec),
+        nodes=() if spec.node_groups and not spec.nodes else compile_nodes(spec.nodes, workloads, prices),
+        pools=compile_pools(spec.node_groups, prices),
+        workloads=tuple(workloads),
+        variants=variants,
+        faults=tuple(_fault(each, clock) for each in spec.faults or ()),
+        prices=prices,
+        scales=any(each.scales for each in variants),
+    )
+
+
+def _workload_problems(spec: ScenarioSpec, workloads: Sequence[SimulatedWorkload]) -> Iterator[ValidationProblem]:
+    """What is wrong with workloads when they meet the nodes and one another."""
+    written = len(spec.workloads or ())
+    drawn = {(each.namespace, each.name) for each in workloads[written:]}
+    for number, each in enumerate(workloads[:written]):
+        if (each.namespace, each.name) in drawn:
+            rule = f"the fleet draws a workload {each.namespace}/{each.name} too"
+            yield ValidationProblem(("workloads", number, "name"), DUPLICATE, rule, each.name)
+    for number, told in find_unschedulable_pods(spec.nodes, spec.node_groups, workloads):
+        place: Path = ("workloads", number) if number < written else ("fleet",)
+        yield ValidationProblem(place, INVALID, told, workloads[number].name)
+
+
+def _clock(spec: ScenarioSpec) -> SimulationClock:
+    begin = parse_time(spec.start or DEFAULT_START).timestamp()
+    step, duration = parse_seconds(spec.step or DEFAULT_STEP), parse_seconds(spec.duration)
+    return SimulationClock(begin, step, round(duration / step), begin + parse_seconds(spec.warm_up))
+
+
+def _intervals(spec: ScenarioSpec) -> Intervals:
+    if spec.intervals is None:
+        return Intervals()
+    said, usual = spec.intervals, Intervals()
+    return Intervals(
+        recommender=parse_seconds(said.recommender, usual.recommender),
+        updater=parse_seconds(said.updater, usual.updater),
+        hpa=parse_seconds(said.hpa, usual.hpa),
+        hvpa=parse_seconds(said.hvpa, usual.hvpa),
+        nodes=parse_seconds(said.nodes, usual.nodes),
+    )
+
+
+def _prices(prices: ScenarioPrices | None, scenario: str) -> Prices:
+    if prices is None:
+        return EXAMPLE_PRICES
+    return Prices(prices.name or scenario, prices.currency or "USD", prices.core_hour or 0.0, prices.gib_hour or 0.0)
+
+
+def _fault(fault: ScenarioFault, clock: SimulationClock) -> Fault:
+    begin = clock.begin + parse_seconds(fault.begin)
+    return Fault(fault.kind, begin, begin + parse_seconds(fault.length), fault.about or "*")

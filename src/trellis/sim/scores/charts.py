@@ -1,0 +1,227 @@
+"""Charts of a variant: columns over time, marks of what happened, and the recommendations in force.
+
+Columns are thinned out while they are made, so that a year takes no more memory than a day: a point spans as many steps
+as it takes to have no more points than a chart can show. The recommendation shown is that of the VPA, or the size that
+an Hvpa publishes where one decides.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from trellis.core.cluster.owners import TargetRef
+from trellis.core.recommend.amounts import (
+    CPU,
+    LARGEST_AMOUNT,
+    LOWER_BOUND,
+    MILLICORES_PER_CORE,
+    RESOURCES,
+    TARGET,
+    UPPER_BOUND,
+)
+from trellis.core.sizing.governors import Governor
+from trellis.core.usage.columns import FloatColumn
+from trellis.sim.components.recommender import PublishedStatus
+from trellis.sim.fleet import Fleet, SimulationClock
+from trellis.sim.results import ChartMark, FleetChart, ResourceChart, WorkloadChart
+from trellis.sim.scores.accounting import REQUESTED, USED, ContainerNumbers, StepSums
+
+MOST_POINTS: Final = 336
+
+# What is kept of a recommendation, the first axis of `Charting.advice`.
+_BOUNDS: Final = 3
+
+
+class ChartBuilder:
+    """The points of all charts of a run. `advice` is what is recommended now, as (bound, resource, place)."""
+
+    def __init__(self, clock: SimulationClock, places: ContainerNumbers, *, tells_nodes: bool = False) -> None:
+        self._clock = clock
+        self._tells_nodes = tells_nodes
+        self._places = places
+        self._span = -(-clock.steps // MOST_POINTS)
+        self._points = -(-clock.steps // self._span)
+        shape = (self._points, 2, len(places))
+        self.advice = np.full((_BOUNDS, 2, len(places)), np.nan)
+        self._sums = np.zeros((2, *shape))
+        self._peaks = np.full(shape, np.nan)
+        self._containers = np.zeros((self._points, len(places)))
+        self._advice = np.full((self._points, _BOUNDS, 2, len(places)), np.nan)
+        self._steps = np.zeros(self._points)
+        # Pods that wait for a node; what nodes offer, and what is held by who waits for a restart: cores and bytes.
+        self._beside = np.zeros((self._points, 5))
+        # How many nodes there are, and how many pods Buffers keep room for.
+        self._nodes = np.zeros((self._points, 2))
+
+    def add(
+        self, number: int, sums: StepSums, pending: int, offered: FloatColumn, nodes: tuple[int, int] = (0, 0)
+    ) -> None:
+        """One step; `nodes` is how many there are, and for how many pods Buffers keep room."""
+        at = number // self._span
+        containers = sums.containers
+        self._steps[at] += 1
+        self._containers[at] += containers
+        self._sums[0, at] += sums.amounts[USED]
+        self._sums[1, at] += sums.amounts[REQUESTED]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            np.fmax(self._peaks[at], sums.amounts[USED] / containers, out=self._peaks[at])
+        self._advice[at] = self.advice
+        self._beside[at, 0] += pending
+        self._nodes[at] += nodes
+        self._beside[at, 1:3] += offered
+        self._beside[at, 3:] += sums.held.sum(axis=1)
+
+    def of_workload(
+        self, workload: int, pods: Sequence[str], marks: Sequence[ChartMark], left_out: int
+    ) -> WorkloadChart:
+        """The chart of one workload; `pods` are the containers by which its pods are counted."""
+        places = self._places.of(workload)
+        counted = [place for place in places if self._places.names[place] in pods]
+        steps = self._known_steps()
+        per_pod = self._containers[: len(steps), counted].max(axis=1, initial=0.0) / steps
+        lines = [self._line(place, resource) for place in places for resource in range(2)]
+        return WorkloadChart(self._times(), per_pod.tolist(), lines, list(marks), left_out)
+
+    def of_fleet(self, first_containers: Sequence[int]) -> FleetChart:
+        """The chart of all workloads; pods are counted by their first containers."""
+        steps = self._known_steps()
+        sums = self._sums[:, : len(steps)].sum(axis=3) / steps[:, None]
+        beside = self._beside[: len(steps)] / steps[:, None]
+        pods = self._containers[: len(steps), list(first_containers)].sum(axis=1) / steps
+        return FleetChart(
+            times=self._times(),
+            used_cpu=sums[0, :, 0].tolist(),
+            requested_cpu=(sums[1, :, 0] + beside[:, 3]).tolist(),
+            used_memory=sums[0, :, 1].tolist(),
+            requested_memory=(sums[1, :, 1] + beside[:, 4]).tolist(),
+            offered_cpu=beside[:, 1].tolist(),
+            offered_memory=beside[:, 2].tolist(),
+            pods=pods.tolist(),
+            pending=beside[:, 0].tolist(),
+            nodes=(self._nodes[: len(steps), 0] / steps).tolist() if self._tells_nodes else msgspec.UNSET,
+            chunks=(self._nodes[: len(steps), 1] / steps).tolist() if self._tells_nodes else msgspec.UNSET,
+        )
+
+    def _known_steps(self) -> FloatColumn:
+        """How many steps each point has, of the points that there are: a run may have been stopped."""
+        return self._steps[self._steps > 0]
+
+    def _times(self) -> list[float]:
+        known = int(np.count_nonzero(self._steps))
+        times: list[float] = (self._clock.begin + np.arange(known) * self._span * self._clock.step).tolist()
+        return times
+
+    def _line(self, place: int, resource: int) -> ResourceChart:
+        known = int(np.count_nonzero(self._steps))
+        containers = self._containers[:known, place]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            used, requested = self._sums[:, :known, resource, place] / containers
+        target, lower, upper = self._advice[:known, :, resource, place].T
+        return ResourceChart(
+            container=self._places.names[place],
+            resource=RESOURCES[resource],
+            used=used.tolist(),
+            peak=self._peaks[:known, resource, place].tolist(),
+            requested=requested.tolist(),
+            target=target.tolist(),
+            lower=lower.tolist(),
+            upper=upper.tolist(),
+        )
+
+
+# More than these nobody would see apart in a chart.
+MOST_MARKS: Final = 200
+# A workload that is changed or killed without end must not take all memory.
+_MOST_NOTED: Final = 20_000
+
+
+class ChartMarks:
+    """The marks of all workloads, and the reasons by pod for what is still to happen to it."""
+
+    def __init__(self, workloads: int) -> None:
+        self._marks: list[list[ChartMark]] = [[] for _ in range(workloads)]
+        self._unnoted = [0] * workloads
+        self._because: dict[str, tuple[str, str]] = {}
+
+    def because(self, uid: str, why: str, text: str) -> None:
+        """What happens to a pod from now on happens for this reason."""
+        self._because[uid] = (why, text)
+
+    def gone(self, uid: str) -> None:
+        """A pod is no more."""
+        self._because.pop(uid, None)
+
+    def mark(self, workload: int, time: float, what: str, uid: str = "", text: str = "") -> None:
+        """Something happened; with a pod's uid for the reason that was given last."""
+        marks = self._marks[workload]
+        if len(marks) >= _MOST_NOTED:
+            self._unnoted[workload] += 1
+            return
+        why, said = self._because.get(uid, ("", ""))
+        marks.append(ChartMark(time, what, why, text or said))
+
+    def of_workload(self, workload: int) -> tuple[list[ChartMark], int]:
+        """As many marks as fit, and how many more there were."""
+        marks = self._marks[workload]
+        kept = _thinned(marks) if len(marks) > MOST_MARKS else marks
+        return kept, len(marks) - len(kept) + self._unnoted[workload]
+
+
+def _thinned(marks: list[ChartMark]) -> list[ChartMark]:
+    """What is rare is kept; of what is frequent some are, spread over all the time."""
+    kinds: defaultdict[str, list[int]] = defaultdict(list)
+    for position, mark in enumerate(marks):
+        kinds[mark.what].append(position)
+    kept: list[int] = []
+    rarest_first = sorted(kinds.values(), key=len)
+    for number, positions in enumerate(rarest_first):
+        room = (MOST_MARKS - len(kept)) // (len(rarest_first) - number)
+        count = min(len(positions), room)
+        kept += [positions[each * len(positions) // count] for each in range(count)]
+    return [marks[position] for position in sorted(kept)]
+
+
+# What charts show of a recommendation, in their order.
+_DRAWN: Final = [TARGET, LOWER_BOUND, UPPER_BOUND]
+
+# Told of containers, each by the number of its workload (-1 for another) and its name, what is recommended now: cores
+# and bytes as (target, lower and upper bound; resource; container).
+OnRecommendation = Callable[[Sequence[tuple[int, str]], FloatColumn], None]
+
+
+class RecommendationCharts:
+    """Tells what is recommended. `sized` says whether an Hvpa decides about a workload."""
+
+    def __init__(self, fleet: Fleet, advised: OnRecommendation, sized: Callable[[tuple[str, str, str]], bool]) -> None:
+        self._advised = advised
+        self._sized = sized
+        self._workloads = {
+            (each.namespace, each.kind, each.name): number for number, each in enumerate(fleet.workloads)
+        }
+
+    def vpas(self, written: Sequence[PublishedStatus]) -> None:
+        """VPAs recommend something else."""
+        amounts = np.concatenate([write.amounts for _, write in written], axis=2)[_DRAWN]
+        drawn = np.where(amounts < LARGEST_AMOUNT, amounts, np.nan)
+        drawn[:, CPU] /= MILLICORES_PER_CORE
+        containers: list[tuple[int, str]] = []
+        for vpa, write in written:
+            target = vpa.spec.target_ref
+            workload = (vpa.metadata.namespace, target.kind, target.name)
+            number = -1 if self._sized(workload) else self._workloads.get(workload, -1)
+            containers += [(number, name) for name in write.containers]
+        self._advised(containers, drawn)
+
+    def hvpa(self, governor: Governor) -> None:
+        """An Hvpa says another size. It has no range: what is worth a change is decided with it."""
+        target: TargetRef = governor.claim.target
+        number = self._workloads.get((target.namespace, target.kind, target.name), -1)
+        sizes = [[each.target.get(name, np.nan) for each in governor.advice] for name in RESOURCES]
+        amounts = np.array(sizes, dtype=np.float64)
+        amounts[CPU] /= MILLICORES_PER_CORE
+        self._advised([(number, each.container) for each in governor.advice], np.stack([amounts] * len(_DRAWN)))

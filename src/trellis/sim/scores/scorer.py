@@ -1,0 +1,182 @@
+"""Collects the scores of a variant while it runs, and makes its result of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from trellis.api.kube.meta import KubeObject
+from trellis.api.kube.pods import Pod
+from trellis.api.kube.workloads import Deployment, StatefulSet
+from trellis.core.boost.annotation import is_boosted
+from trellis.core.usage.columns import FloatColumn, IntColumn
+from trellis.sim.cluster.cluster import ModelCluster
+from trellis.sim.cluster.pods import WorkloadTemplate
+from trellis.sim.cluster.telemetry import PendingTimes, PodEvent, StepUsage
+from trellis.sim.fleet import Fleet, SimulatedWorkload, Variant
+from trellis.sim.results import NodeFigures, SimulationTotals, VariantResult, WorkloadResult
+from trellis.sim.scores.accounting import ContainerNumbers, ReplicaAccounting, StepAmounts, UsageAccounting, sum_step
+from trellis.sim.scores.charts import ChartBuilder, ChartMarks
+
+_HOUR: Final = 3600.0
+# A chart for each of more workloads nobody would look at; those that request the most have one.
+MOST_CHARTS: Final = 300
+
+_BOOSTED: Final = "boosted"
+_SCALED: Final = "scaled"
+_COUNTED: Final = (Deployment, StatefulSet)
+# What is neither said in totals alone, nor the usual course of a pod's life.
+_MARKED: Final = frozenset(
+    {
+        PodEvent.KILLED,
+        PodEvent.EVICTED,
+        PodEvent.PRESSED_OUT,
+        PodEvent.RESIZED,
+        PodEvent.RESIZE_DEFERRED,
+        PodEvent.RESIZE_INFEASIBLE,
+        PodEvent.LOST,
+    }
+)
+
+
+class Scorer:
+    """Everything that is written down of one variant. It begins before anything has happened in the cluster."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+        self._places = ContainerNumbers([WorkloadTemplate.of(each).containers for each in fleet.workloads])
+        self._accounting = UsageAccounting(fleet, self._places)
+        self._charting = ChartBuilder(fleet.clock, self._places, tells_nodes=bool(fleet.pools))
+        self._counting = ReplicaAccounting(self._places.begin[:-1].tolist())
+        self.marking = ChartMarks(len(fleet.workloads))
+        self._numbers = {(each.namespace, each.kind, each.name): number for number, each in enumerate(fleet.workloads)}
+        self._boosts = np.zeros(len(fleet.workloads), dtype=np.int64)
+        self._before: dict[str, FloatColumn | IntColumn] = {}
+        self._node_hours = self._node_money = 0.0
+
+    def advised(self, containers: Sequence[tuple[int, str]], amounts: FloatColumn) -> None:
+        """What is recommended for containers from now on: cores and bytes as (bound, resource, container)."""
+        places = np.array([self._places.find(*each) for each in containers], dtype=np.int64)
+        known = places >= 0
+        self._charting.advice[:, :, places[known]] = amounts[:, :, known]
+
+    def happened(self, now: float, workload: int, what: PodEvent, pod: Pod, text: str) -> None:
+        """Something happened to a pod."""
+        if what in _MARKED:
+            self.marking.mark(workload, now, what.value, pod.metadata.uid, text)
+        elif what is PodEvent.MADE and is_boosted(pod.metadata.annotations):
+            self._boosts[workload] += 1
+            self.marking.mark(workload, now, _BOOSTED)
+
+    def changed(self, now: float, kind: str, old: KubeObject, new: KubeObject) -> None:
+        """A workload changed: if it is to have another number of pods, that is marked."""
+        if isinstance(old, _COUNTED) and isinstance(new, _COUNTED) and old.spec.replicas != new.spec.replicas:
+            number = self._numbers[new.metadata.namespace, kind, new.metadata.name]
+            self.marking.mark(number, now, _SCALED, text=f"{old.spec.replicas} to {new.spec.replicas} pods")
+
+    def step(self, usage: StepUsage, cluster: ModelCluster, chunks: int = 0) -> None:
+        """One step of usage; `chunks` is for how many pods Buffers keep room."""
+        clock, nodes = self._fleet.clock, cluster.nodes
+        sums = sum_step(_amounts(usage, cluster), len(self._places))
+        offered: FloatColumn = np.array((nodes.cores[nodes.up].sum(), nodes.bytes[nodes.up].sum()))
+        self._charting.add(usage.number, sums, cluster.pending, offered, (int(nodes.up.sum()), chunks))
+        if usage.time < clock.scored_from:
+            return
+        if usage.number and not self._accounting.seconds:
+            # What has happened until now is not scored.
+            self._before = self._counted(cluster)
+        self._accounting.add(sums)
+        self._counting.add(usage, cluster.rows, sums.containers)
+        self._node_hours += (float(nodes.up.sum()) + len(nodes.booting)) * clock.step / _HOUR
+        self._node_money += (float(nodes.prices[nodes.up].sum()) + sum(nodes.booting.values())) * clock.step / _HOUR
+
+    def result(
+        self,
+        variant: Variant,
+        cluster: ModelCluster,
+        verdicts: dict[str, int],
+        partial_until: float | None,
+        nodes: NodeFigures | msgspec.UnsetType,
+    ) -> VariantResult:
+        """What came of it so far."""
+        numbers = range(len(self._fleet.workloads))
+        counted = self._counted(cluster)
+        for name, column in self._before.items():
+            counted[name] = counted[name] - column
+        scalings = counted.pop("scalings")
+        counts = [
+            SimulationTotals(**{name: column[number].item() for name, column in counted.items()}) for number in numbers
+        ]
+        totals = [self._accounting.of_workload(number, counts[number]) for number in numbers]
+        fleet = self._accounting.of_fleet(
+            SimulationTotals(**{name: column.sum().item() for name, column in counted.items()})
+        )
+        if self._fleet.scales or variant.scales:
+            fleet = msgspec.structs.replace(fleet, scaling=self._counting.of_fleet(scalings.sum().item()))
+            totals = [
+                msgspec.structs.replace(
+                    totals[number], scaling=self._counting.of_workload(number, scalings[number].item())
+                )
+                for number in numbers
+            ]
+        waited = cluster.waited
+        if waited is not None:
+            fleet, totals = self._with_waits(waited, fleet, totals)
+        charted = set(sorted(numbers, key=lambda number: (-totals[number].money, number))[:MOST_CHARTS])
+        return VariantResult(
+            name=variant.name,
+            title=variant.title,
+            fleet=fleet,
+            chart=self._charting.of_fleet(self._places.begin[:-1].tolist()),
+            workloads=[self._workload(number, totals[number], number in charted) for number in numbers],
+            node_hours=self._node_hours,
+            node_money=self._node_money,
+            verdicts=dict(sorted(verdicts.items())),
+            partial_until=partial_until,
+            nodes=nodes,
+        )
+
+    def _with_waits(
+        self, waited: PendingTimes, fleet: SimulationTotals, totals: list[SimulationTotals]
+    ) -> tuple[SimulationTotals, list[SimulationTotals]]:
+        balloons = [number for number, each in enumerate(self._fleet.workloads) if _priority(each) < 0]
+        of_fleet, of_each = waited.told(self._fleet.clock.scored_from, len(totals), balloons)
+        return (
+            msgspec.structs.replace(fleet, waits=of_fleet),
+            [msgspec.structs.replace(each, waits=waits) for each, waits in zip(totals, of_each, strict=True)],
+        )
+
+    def _workload(self, number: int, totals: SimulationTotals, is_charted: bool) -> WorkloadResult:
+        about = self._fleet.workloads[number]
+        marks, left_out = self.marking.of_workload(number)
+        first = self._places.names[int(self._places.begin[number])]
+        chart = self._charting.of_workload(number, (first,), marks, left_out) if is_charted else None
+        return WorkloadResult(about.namespace, about.name, about.kind, about.label, totals, chart)
+
+    def _counted(self, cluster: ModelCluster) -> dict[str, FloatColumn | IntColumn]:
+        """What has happened so far, by what `Totals` calls it; who still waits for a node has waited until now."""
+        tally = cluster.tally.copy()
+        counted = {name: getattr(tally, name) for name in tally.__struct_fields__}
+        counted["pending_seconds"] = tally.pending_seconds + cluster.pending_seconds()
+        return {**counted, "boosts": self._boosts.copy()}
+
+
+def _priority(workload: SimulatedWorkload) -> int:
+    return WorkloadTemplate.of(workload).spec.priority or 0
+
+
+def _amounts(usage: StepUsage, cluster: ModelCluster) -> StepAmounts:
+    rows = cluster.rows
+    halted = rows.halted()
+    return StepAmounts(
+        places=usage.series,
+        requested=np.stack((rows.cpu_request[usage.rows], rows.memory_request[usage.rows])),
+        wanted=np.stack((usage.wanted_cpu, usage.wanted_memory)),
+        used=np.stack((usage.used_cpu, usage.used_memory)),
+        throttled=usage.throttled,
+        halted=rows.series[halted],
+        held=np.stack((rows.cpu_request[halted], rows.memory_request[halted])),
+    )

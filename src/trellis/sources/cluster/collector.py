@@ -1,0 +1,280 @@
+"""Collects a cluster's objects as lines of a dump, in one order whichever list answers first.
+
+What is forbidden is named, and the rest goes on. Only a server that does not answer at all is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import aclosing
+from functools import partial
+from typing import Any, Final
+
+from trellis.api.kube.coordination import Event
+from trellis.api.kube.workloads import ReplicaSet
+from trellis.base.errors import KubeError, NotFound, UnreadableObject
+from trellis.core.cluster.dump_format import NODE_GROUPS, DumpedComponent, DumpInfo, MissingData
+from trellis.core.cluster.state import ClusterState
+from trellis.core.resize.freeze import CLUSTER_FREEZE_CONFIG_MAP
+from trellis.kube.client import Client
+from trellis.kube.resources import (
+    BUFFERS,
+    CHECKPOINTS,
+    CONFIG_MAPS,
+    CRON_JOBS,
+    DAEMON_SETS,
+    DEPLOYMENTS,
+    EVENTS,
+    HPAS,
+    HVPAS,
+    JOBS,
+    LEASES,
+    LIMIT_RANGES,
+    NAMESPACES,
+    NODES,
+    PDBS,
+    POD_METRICS,
+    PODS,
+    REPLICA_SETS,
+    REPLICATION_CONTROLLERS,
+    RESOURCE_QUOTAS,
+    STATEFUL_SETS,
+    STORAGE_CLASSES,
+    VOLUME_CLAIMS,
+    VOLUMES,
+    VPAS,
+    Resource,
+)
+from trellis.kube.scales import ScaleLookups
+from trellis.sources.cluster import components
+from trellis.sources.cluster.dump_writer import DumpWriter
+from trellis.sources.cluster.lists import (
+    UNREADABLE,
+    CollectionScope,
+    NamespaceScope,
+    PutLines,
+    ReadList,
+    ReportLists,
+    describe_error,
+    list_pages,
+    read_in_namespaces,
+    read_in_order,
+    resolve_namespaces,
+)
+from trellis.sources.cluster.redaction import is_relevant_event
+from trellis.sources.cluster.scale_targets import ScaleReplicas, ScaleTargets
+from trellis.sources.metrics_api import MetricsApi
+
+# In this order they are in a dump: what explains a decision stands before the many that it is about.
+_NAMESPACED: Final[tuple[Resource[Any], ...]] = (
+    VPAS,
+    HVPAS,
+    BUFFERS,
+    CHECKPOINTS,
+    HPAS,
+    PDBS,
+    LIMIT_RANGES,
+    RESOURCE_QUOTAS,
+    DEPLOYMENTS,
+    STATEFUL_SETS,
+    DAEMON_SETS,
+    CRON_JOBS,
+    JOBS,
+    REPLICATION_CONTROLLERS,
+    REPLICA_SETS,
+    PODS,
+    EVENTS,
+)
+# What decides about nodes: what is in namespaces, and what is in none.
+_DECIDING_ABOUT_NODES: Final[tuple[Resource[Any], ...]] = (BUFFERS, PDBS, DAEMON_SETS, VOLUME_CLAIMS, PODS)
+_STORAGE: Final[tuple[Resource[Any], ...]] = (VOLUMES, STORAGE_CLASSES)
+# Where a cluster keeps Events about what is in no namespace.
+_NO_NAMESPACE: Final = NamespaceScope(("default",), ("default",))
+_CLUSTER: Final = NamespaceScope((), ("",))
+# Of the node autoscaler: which ConfigMap declares groups.
+_GROUPS_FLAG: Final = "kwok-node-groups"
+
+
+def _ignore_progress(_done: int, _total: int) -> None:
+    """For those who need not know how far it is."""
+
+
+async def collect_state(
+    client: Client, wanted: CollectionScope, now: float, tell: ReportLists = _ignore_progress
+) -> ClusterState:
+    """What is in a cluster, ready to work with; raises `KubeError` if nobody answers."""
+    writing = DumpWriter()
+    return ClusterState.of([*[line async for line in collect_lines(client, wanted, writing, now, tell)], writing.end()])
+
+
+async def collect_lines(
+    client: Client, wanted: CollectionScope, writing: DumpWriter, now: float, tell: ReportLists = _ignore_progress
+) -> AsyncGenerator[bytes, None]:
+    """The lines of a dump from its header on, but for the last; raises `KubeError` if nobody answers."""
+    version = await client.version()
+    places = await resolve_namespaces(client, wanted)
+    missing = list(places.missing)
+    try:
+        resizes = (await client.discover()).resizes_pods
+    except (KubeError, UnreadableObject) as error:
+        resizes = True
+        missing.append(MissingData("kinds that are served", "", describe_error(error)))
+    about = DumpInfo(
+        now,
+        version.git_version,
+        resizes,
+        places.names,
+        wanted.patterns,
+        everywhere=not wanted.patterns,
+        all_pods=wanted.all_pods or bool(wanted.node_groups),
+    )
+    for line in writing.begin(about):
+        yield line
+    for each in missing:
+        yield writing.lacks(each)
+    for namespace in places.objects:
+        yield writing.object(namespace, "v1", "Namespace")
+    reading = _ClusterReader(client, writing)
+    async with aclosing(read_in_order(list(_lists(reading, wanted, places)), tell)) as lists:
+        async for line in lists:
+            yield line
+    async for line in reading.scales():
+        yield line
+    async for line in reading.components(wanted.node_groups):
+        yield line
+
+
+def _lists(reading: _ClusterReader, wanted: CollectionScope, places: NamespaceScope) -> Iterator[ReadList]:
+    """All that is read in lists, in the order of a dump."""
+    whole = _DECIDING_ABOUT_NODES if wanted.node_groups else (PODS,) if wanted.all_pods else ()
+    yield partial(reading.objects, NODES, _CLUSTER)
+    if wanted.node_groups:
+        yield from (partial(reading.objects, resource, _CLUSTER) for resource in _STORAGE)
+        if places.asked != _CLUSTER.asked:
+            yield partial(reading.objects, NAMESPACES, _CLUSTER)
+        yield partial(reading.everywhere, VOLUME_CLAIMS, places)
+    for resource in _NAMESPACED:
+        if resource in whole:
+            yield partial(reading.everywhere, resource, places)
+        elif not wanted.nodes_alone:
+            yield partial(reading.objects, resource, places)
+        elif resource is EVENTS:
+            yield partial(reading.objects, resource, _NO_NAMESPACE)
+    if not wanted.nodes_alone:
+        yield partial(reading.usage, places)
+
+
+class _ClusterReader:
+    """Asks the server for one thing after the other, and has it written."""
+
+    def __init__(self, client: Client, writing: DumpWriter) -> None:
+        self._client = client
+        self._writing = writing
+        self._targets = ScaleTargets()
+        self._replicas = ScaleReplicas(client)
+
+    async def objects(self, resource: Resource[Any], places: NamespaceScope, put: PutLines) -> None:
+        """All objects of one kind, where they are wanted."""
+        await self._objects(resource, places, put)
+
+    async def everywhere(self, resource: Resource[Any], places: NamespaceScope, put: PutLines) -> None:
+        """All of one kind in the cluster; where they may not be read, those that are wanted at least."""
+        if places.asked == _CLUSTER.asked or await self._objects(resource, _CLUSTER, put):
+            await self._objects(resource, places, put)
+
+    async def _objects(self, resource: Resource[Any], places: NamespaceScope, put: PutLines) -> list[MissingData]:
+        writing = self._writing
+
+        async def read(place: str) -> str:
+            try:
+                async for page in list_pages(self._client, resource, place):
+                    lines = []
+                    for each in filter(_is_relevant, page.items):
+                        self._targets.see(each)
+                        lines.append(writing.object(each, resource.api_version, resource.kind))
+                    for unread in page.rejected:
+                        what = f"{resource.kind} {unread.name}"
+                        lines.append(
+                            writing.lacks(MissingData(what, unread.namespace, f"{UNREADABLE}: {unread.message}"))
+                        )
+                    await put(lines)
+            except (KubeError, UnreadableObject) as error:
+                return describe_error(error, resource)
+            return ""
+
+        missing = await read_in_namespaces(resource.kind, places, read)
+        await put([writing.lacks(each) for each in missing])
+        return missing
+
+    async def usage(self, places: NamespaceScope, put: PutLines) -> None:
+        """What is used now, as metrics.k8s.io has it."""
+
+        async def read(place: str) -> str:
+            try:
+                batch = await MetricsApi(self._client, place).fetch()
+            except KubeError as error:
+                return describe_error(error, POD_METRICS)
+            await put([self._writing.usage(batch.samples)])
+            return ""
+
+        await put([self._writing.lacks(each) for each in await read_in_namespaces(POD_METRICS.kind, places, read)])
+
+    async def scales(self) -> AsyncIterator[bytes]:
+        """What the scales of kinds say that are not well known, and those of their controllers."""
+        lookups = ScaleLookups(self._client, draw=lambda: 0.0)
+        while unasked := self._targets.take_unasked():
+            answers = await lookups.find_all(unasked)
+            for target in unasked:
+                self._targets.see_controller(target.namespace, answers[target].controller)
+                replicas = await self._replicas.find(target) if target in self._targets.counted else None
+                yield self._writing.scale(target, answers[target], replicas)
+
+    async def components(self, node_groups: str) -> AsyncIterator[bytes]:
+        """The components themselves: how they run, who leads, whether somebody has stopped them; and groups of nodes.
+
+        Groups are declared in the ConfigMap that the node autoscaler is told of, or else where they usually are.
+        """
+        namespace, where = components.NAMESPACE, node_groups
+        try:
+            found = await self._client.list_all(components.COMPONENT_DEPLOYMENTS, namespace)
+        except (KubeError, UnreadableObject) as error:
+            yield self._writing.lacks(MissingData("Deployments of components", namespace, describe_error(error)))
+        else:
+            for each in components.find_components(found.items):
+                where = _node_groups_flag(each) or where
+                yield self._writing.component(each)
+        named: list[tuple[Resource[Any], str]] = [(LEASES, name) for name in components.LEASES]
+        for resource, name in (*named, (CONFIG_MAPS, CLUSTER_FREEZE_CONFIG_MAP)):
+            async for line in self._one(resource, namespace, name, f"{resource.kind} {name}"):
+                yield line
+        if node_groups:
+            place, _, name = where.partition("/")
+            async for line in self._one(CONFIG_MAPS, place, name, NODE_GROUPS):
+                yield line
+
+    async def _one(self, resource: Resource[Any], namespace: str, name: str, what: str) -> AsyncIterator[bytes]:
+        """One object, if there is one."""
+        try:
+            got = await self._client.get(resource, name, namespace)
+        except NotFound:
+            return
+        except (KubeError, UnreadableObject) as error:
+            yield self._writing.lacks(MissingData(what, namespace, describe_error(error)))
+        else:
+            yield self._writing.object(got, resource.api_version, resource.kind)
+
+
+def _node_groups_flag(component: DumpedComponent) -> str:
+    """Where the node autoscaler is told that groups are declared; nothing of others."""
+    return component.flags.get(_GROUPS_FLAG, "") if component.component == "nodes" else ""
+
+
+def _is_relevant(found: Any) -> bool:
+    match found:
+        case Event():
+            return is_relevant_event(found)
+        case ReplicaSet():
+            # A Deployment keeps ten without pods, and they decide nothing.
+            return bool(found.spec.replicas or found.status.replicas)
+        case _:
+            return True

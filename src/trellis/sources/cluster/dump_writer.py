@@ -1,0 +1,134 @@
+"""Encodes collected objects as lines of a dump: redacted, anonymized if requested, and counted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, Final
+
+import msgspec
+
+from trellis import __version__
+from trellis.api.kube.meta import OwnerReference
+from trellis.base.json_lines import FORMAT_VERSION, HEADER, RecordingHeader, encode_line, encode_payload
+from trellis.core.cluster import dump_format
+from trellis.core.cluster.dump_format import (
+    DUMP,
+    ContainerHistory,
+    DumpedComponent,
+    DumpedScale,
+    DumpEnd,
+    DumpInfo,
+    MissingData,
+    UsageColumns,
+)
+from trellis.core.cluster.owners import ScaleInfo, TargetRef
+from trellis.core.usage.samples import Samples
+from trellis.sources.cluster.anonymization import Anonymizer
+from trellis.sources.cluster.lists import FORBIDDEN, NOT_SERVED, NOT_THERE, UNREADABLE
+from trellis.sources.cluster.redaction import redact
+
+# What may be said of why something is missing in a dump that names nothing; what follows may be a name.
+_REASONS: Final = (FORBIDDEN, NOT_SERVED, UNREADABLE, NOT_THERE)
+
+# What components are called in registries of many.
+_IMAGES: Final = ("trellis", "vpa-admission-controller", "vpa-recommender", "vpa-updater")
+
+USAGE: Final = "usage"
+HISTORY: Final = "history"
+
+
+class DumpWriter:
+    """Makes lines. What they came to is counted meanwhile: objects by kind, samples, and what is missing."""
+
+    def __init__(self, mask: Anonymizer | None = None) -> None:
+        self._mask = mask
+        self.counts: Counter[str] = Counter()
+        self.missing: list[MissingData] = []
+
+    def begin(self, about: DumpInfo) -> tuple[bytes, bytes]:
+        """The first two lines."""
+        if self._mask is not None:
+            namespaces = tuple(map(self._mask.namespace, about.namespaces))
+            about = msgspec.structs.replace(about, namespaces=namespaces, patterns=(), anonymous=True)
+        return encode_line(HEADER, RecordingHeader(FORMAT_VERSION, DUMP, __version__)), encode_line(
+            dump_format.ABOUT, about
+        )
+
+    def end(self) -> bytes:
+        """The last line."""
+        return encode_line(dump_format.END, DumpEnd(dict(sorted(self.counts.items()))))
+
+    def object(self, found: Any, api_version: str, kind: str) -> bytes:
+        """An object of any kind."""
+        # Only ours say themselves of which kind they are.
+        document = {"apiVersion": api_version, "kind": kind} | msgspec.json.decode(encode_payload(found))
+        redact(document, kind)
+        self.counts[kind] += 1
+        return encode_line(dump_format.OBJECT, document if self._mask is None else self._mask.document(document))
+
+    def lacks(self, missing: MissingData) -> bytes:
+        """Something that is not there; who collects is told in full, even where the dump names nothing."""
+        self.missing.append(missing)
+        if self._mask is not None:
+            why = next((each for each in _REASONS if missing.why.startswith(each)), "")
+            missing = MissingData(missing.what.partition(" ")[0], self._mask.namespace(missing.where), why)
+        return encode_line(dump_format.MISSING, missing)
+
+    def scale(self, target: TargetRef, answer: ScaleInfo, replicas: int | None = None) -> bytes:
+        """What a scale says, and how many replicas it has if somebody needs that."""
+        mask = self._mask
+        if mask is not None:
+            namespace, name = mask.namespace(target.namespace), mask.name(target.name)
+            target = TargetRef(namespace, mask.api_version(target.api_version), mask.kind(target.kind), name)
+            answer = ScaleInfo(
+                mask.selector(answer.selector),
+                None if answer.controller is None else _anonymize_controller(mask, answer.controller),
+                None if answer.problem is None else msgspec.structs.replace(answer.problem, message=""),
+            )
+        return encode_line(dump_format.SCALE, DumpedScale(target, answer, replicas))
+
+    def component(self, component: DumpedComponent) -> bytes:
+        """A component; of its image and its flags a masked dump has what says nothing about where it is from."""
+        self.counts[dump_format.COMPONENT] += 1
+        if self._mask is not None:
+            flags = {name: value for name, value in component.flags.items() if _is_figure(value)}
+            base, _, tag = component.image.rpartition("/")[2].partition(":")
+            image = f"{base}:{tag}" if base in _IMAGES else ""
+            name = self._mask.name(component.name)
+            component = msgspec.structs.replace(component, name=name, image=image, flags=flags)
+        return encode_line(dump_format.COMPONENT, component)
+
+    def usage(self, samples: Samples) -> bytes:
+        """What containers use now."""
+        self.counts[USAGE] += len(samples)
+        names = samples.namespaces, samples.pods, samples.containers
+        if self._mask is not None:
+            masks = (self._mask.namespace, self._mask.name, self._mask.name)
+            names = (
+                [masks[0](each) for each in names[0]],
+                [masks[1](each) for each in names[1]],
+                [masks[2](each) for each in names[2]],
+            )
+        return encode_line(dump_format.USAGE, UsageColumns(*names, samples.times, samples.cpu, samples.memory))
+
+    def history(self, history: ContainerHistory) -> bytes:
+        """What one container used over time."""
+        self.counts[HISTORY] += len(history)
+        if self._mask is not None:
+            history = msgspec.structs.replace(
+                history,
+                namespace=self._mask.namespace(history.namespace),
+                pod=self._mask.name(history.pod),
+                container=self._mask.name(history.container),
+            )
+        return encode_line(dump_format.HISTORY, history)
+
+
+def _anonymize_controller(mask: Anonymizer, controller: OwnerReference) -> OwnerReference:
+    document = mask.document({"ownerReferences": [msgspec.to_builtins(controller)]})
+    return msgspec.convert(document["ownerReferences"][0], OwnerReference)
+
+
+def _is_figure(value: str) -> bool:
+    """Whether the value of a flag is a number, a duration, a quantity or a yes or no, and so no name."""
+    return value in ("true", "false") or value[:1].isdecimal()

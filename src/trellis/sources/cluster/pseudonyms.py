@@ -1,0 +1,112 @@
+"""Replaces names by pseudonyms, the same one for the same name.
+
+Pseudonyms follow from a secret that is drawn for one dump and stored nowhere. Names of pods, ReplicaSets and Jobs
+begin with those of their controllers, by which past pods are recognised: names are therefore replaced part by part
+between their dashes, and random suffixes become other suffixes of that form.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Final
+
+from trellis.base.errors import InvalidSelector
+from trellis.base.selectors import LabelRequirement, Selector, parse_selector
+from trellis.core.cluster.dump_format import DUMPED_KINDS
+from trellis.sources.cluster.public_fields import PUBLIC_LABELS, PUBLIC_NAMES, is_public_group, is_public_key
+
+# Kubernetes draws endings from these, which spell no words.
+_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
+_DRAWN: Final = re.compile(f"[{_LETTERS}]{{5,10}}")
+_WORD: Final = 5
+_ORDINAL: Final = re.compile("[0-9]{1,3}")
+_DIGITS: Final = "0123456789"
+_HOST_NAME: Final = "kubernetes.io/hostname"
+# How a volume that is in several zones writes them in one label.
+_BETWEEN_ZONES: Final = "__"
+
+
+class Pseudonyms:
+    """Other names for everything, by one secret."""
+
+    def __init__(self, secret: bytes) -> None:
+        self._secret = secret
+        self._known: dict[tuple[str, str], str] = {}
+        self._taken: set[tuple[str, str]] = set()
+
+    def name(self, text: str) -> str:
+        """A name, part by part; the number at the end of a StatefulSet's pod stays."""
+        if text in PUBLIC_NAMES:
+            return text
+        parts = text.split("-")
+        masked = [self._part(part) for part in parts]
+        if len(parts) > 1 and _ORDINAL.fullmatch(parts[-1]):
+            masked[-1] = parts[-1]
+        return "-".join(masked)
+
+    def namespace(self, text: str) -> str:
+        """A namespace, as a whole."""
+        return text if text in PUBLIC_NAMES else self._whole("ns", text)
+
+    def node(self, text: str) -> str:
+        """A node, as a whole: its name is often its address."""
+        return self._whole("node", text)
+
+    def key(self, text: str) -> str:
+        """The key of a label, or of a resource that somebody added; by its slash a scheduler knows that it counts."""
+        if not text or is_public_key(text):
+            return text
+        masked = self._whole("key", text)
+        return f"{masked}/x" if "/" in text else masked
+
+    def label(self, key: str, value: str) -> str:
+        """The value of a label."""
+        if key == _HOST_NAME:
+            return self.node(value)
+        return value if key in PUBLIC_LABELS else _BETWEEN_ZONES.join(map(self.name, value.split(_BETWEEN_ZONES)))
+
+    def kind(self, text: str) -> str:
+        """A kind that only this cluster may have."""
+        return text if text in DUMPED_KINDS or text in PUBLIC_NAMES else self._whole("Kind", text)
+
+    def api_version(self, text: str) -> str:
+        """The group of such a kind."""
+        group, slash, version = text.rpartition("/")
+        return text if is_public_group(group) else f"{self._whole('group', group)}{slash}{version}"
+
+    def selector(self, text: str) -> str:
+        """A selector in its text form; one that cannot be read selects nothing, whatever it says."""
+        try:
+            requirements = parse_selector(text).requirements
+        except InvalidSelector:
+            return ""
+        return str(Selector(tuple(map(self._requirement, requirements))))
+
+    def _requirement(self, found: LabelRequirement) -> LabelRequirement:
+        values = tuple(sorted(self.label(found.key, value) for value in found.values))
+        return LabelRequirement(self.key(found.key), found.operator, values)
+
+    def _part(self, text: str) -> str:
+        if not text:
+            return text
+        if text.isdecimal():
+            return self._drawn("digits", text, _DIGITS, max(len(text), _WORD))
+        length = len(text) if _DRAWN.fullmatch(text) else _WORD
+        return self._drawn("part", text, _LETTERS, length)
+
+    def _whole(self, prefix: str, text: str) -> str:
+        return f"{prefix}-{self._drawn(prefix, text, _LETTERS, 8)}" if text else text
+
+    def _drawn(self, family: str, text: str, letters: str, length: int) -> str:
+        """Letters that follow from the text and the secret alone, unless another text has them already."""
+        known = self._known.get((family, text))
+        if known is None:
+            tries = 0
+            while known is None or (family, known) in self._taken:
+                digest = hashlib.blake2b(f"{family}/{tries}/{text}".encode(), key=self._secret).digest()
+                known = "".join(letters[byte % len(letters)] for byte in digest[:length])
+                tries += 1
+            self._known[family, text] = known
+            self._taken.add((family, known))
+        return known

@@ -1,0 +1,65 @@
+"""Reads the newest sample of each container, with the time it was taken.
+
+The time of a response is that of the query, and would make a new sample of an old one each time. So Prometheus is
+also asked when it last heard of a container; the same time again is the same sample again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Collection, Sequence
+
+import numpy as np
+
+from trellis.base.errors import PrometheusTooMuch
+from trellis.core.usage.samples import Samples
+from trellis.sources.prometheus.client import PrometheusClient
+from trellis.sources.prometheus.queries import (
+    container_labels,
+    cpu_query,
+    memory_query,
+    memory_time_query,
+    namespace_groups,
+)
+from trellis.sources.prometheus.responses import QueryResult
+from trellis.sources.prometheus.samples import join_results
+from trellis.sources.prometheus.settings import PrometheusSettings
+
+
+async def read_newest(
+    client: PrometheusClient, settings: PrometheusSettings, namespaces: Collection[str] | None, now: float
+) -> Samples:
+    """One sample of each container of these namespaces, of all namespaces if None; raises `PrometheusError`."""
+    groups: Sequence[tuple[str, ...] | None] = [None]
+    if namespaces is not None:
+        groups = namespace_groups(namespaces, settings.prometheus_namespaces_per_query)
+    waiting, found = deque(groups), []
+    while waiting:
+        group = waiting.popleft()
+        try:
+            found.append(await _read_group(client, settings, group, now))
+        except PrometheusTooMuch:
+            if group is None or len(group) < 2:
+                raise
+            middle = len(group) // 2
+            waiting.extendleft((group[middle:], group[:middle]))
+    return Samples.joined(found)
+
+
+async def _read_group(
+    client: PrometheusClient, settings: PrometheusSettings, namespaces: tuple[str, ...] | None, now: float
+) -> Samples:
+    queries = (
+        cpu_query(settings, namespaces, settings.prometheus_live_window),
+        memory_query(settings, namespaces),
+        memory_time_query(settings, namespaces),
+    )
+    answers = [await client.query(query, now) for query in queries]
+    return await asyncio.to_thread(_joined, answers, container_labels(settings), now)
+
+
+def _joined(answers: Sequence[QueryResult], labels: tuple[str, str, str], now: float) -> Samples:
+    joined = join_results(answers, labels, now, 1.0)
+    cpu, memory, measured = joined.columns
+    return joined.samples(np.where(np.isnan(measured), now, measured), cpu, memory)

@@ -1,0 +1,71 @@
+"""Joins responses about CPU and about memory into samples, by container and time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+
+from trellis.core.usage.columns import FloatColumn, IntColumn
+from trellis.core.usage.samples import Samples
+from trellis.sources.prometheus.responses import QueryResult
+
+
+class JoinedSeries(msgspec.Struct, frozen=True):
+    """Several answers side by side: an entry for each container and time of which any of them knows something.
+
+    They are ordered by container, and by time for each of them. `rows` says which of `containers` an entry is of,
+    `ticks` how many steps after the start. `unread` counts the series that do not say whose they are.
+    """
+
+    containers: Sequence[tuple[str, str, str]]
+    rows: IntColumn
+    ticks: IntColumn
+    columns: Sequence[FloatColumn]
+    unread: int
+
+    @property
+    def size(self) -> int:
+        """How many values there are in all columns."""
+        return sum(int(np.count_nonzero(~np.isnan(column))) for column in self.columns)
+
+    def samples(self, times: FloatColumn, cpu: FloatColumn, memory: FloatColumn) -> Samples:
+        """The entries under the names of their containers."""
+        names = [np.array(part, dtype=object) for part in zip(*self.containers, strict=True)] or [self.rows] * 3
+        namespaces, pods, containers = (part[self.rows].tolist() for part in names)
+        return Samples(namespaces, pods, containers, times, cpu, memory)
+
+
+def join_results(
+    answers: Sequence[QueryResult], labels: tuple[str, str, str], start: float, step: float
+) -> JoinedSeries:
+    """Answers whose times all lie a whole number of steps after the start; NaN where one of them says nothing."""
+    known: dict[tuple[str, str, str], int] = {}
+    owners = [_rows(answer, labels, known) for answer in answers]
+    ticks = [np.rint((answer.times - start) / step).astype(np.int64) for answer in answers]
+    # No matter how far apart: rows are small numbers, and so are steps.
+    stride = max((int(each.max()) for each in ticks if len(each)), default=0) + 1
+    codes = [rows[answer.owners] * stride + tick for answer, rows, tick in zip(answers, owners, ticks, strict=True)]
+    usable = [(tick >= 0) & (code >= 0) for tick, code in zip(ticks, codes, strict=True)]
+    entries = np.unique(np.concatenate([code[mask] for code, mask in zip(codes, usable, strict=True)]))
+    columns = []
+    for answer, code, mask in zip(answers, codes, usable, strict=True):
+        column = np.full(len(entries), np.nan)
+        column[np.searchsorted(entries, code[mask])] = answer.values[mask]
+        columns.append(column)
+    something = np.logical_or.reduce([~np.isnan(column) for column in columns])
+    rows, tick = np.divmod(entries[something], stride)
+    unread = int(sum(np.count_nonzero(each < 0) for each in owners))
+    return JoinedSeries(list(known), rows, tick, [column[something] for column in columns], unread)
+
+
+def _rows(answer: QueryResult, labels: tuple[str, str, str], known: dict[tuple[str, str, str], int]) -> IntColumn:
+    """For each series the place of its container, -1 if a label is missing."""
+    namespace, pod, container = labels
+    rows = np.full(len(answer.labels), -1, dtype=np.int64)
+    for place, found in enumerate(answer.labels):
+        key = (found.get(namespace, ""), found.get(pod, ""), found.get(container, ""))
+        if all(key):
+            rows[place] = known.setdefault(key, len(known))
+    return rows

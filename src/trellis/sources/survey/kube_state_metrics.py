@@ -1,0 +1,292 @@
+"""Metrics of kube-state-metrics, and the objects that their series were made from.
+
+As far as sizes need it, so that whatever works from a cluster works from this too. What an object has that no metric
+shows, such as the labels of a pod, is left out. An HPA's metric of one container is shown as if it were the pod's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from trellis.api.kube.meta import KubeObject, ObjectMeta, OwnerReference
+from trellis.api.kube.observed_pods import (
+    ObservedAmounts,
+    ObservedContainer,
+    ObservedPod,
+    ObservedPodMeta,
+    ObservedPodSpec,
+    ObservedPodStatus,
+    ObservedResources,
+)
+from trellis.api.kube.scaling import (
+    CrossVersionObjectReference,
+    HorizontalPodAutoscaler,
+    HorizontalPodAutoscalerSpec,
+    HorizontalPodAutoscalerStatus,
+    Metric,
+    MetricSource,
+    MetricTarget,
+)
+from trellis.api.kube.workloads import (
+    CronJob,
+    DaemonSet,
+    DaemonSetStatus,
+    Deployment,
+    DeploymentSpec,
+    StatefulSet,
+    StatefulSetSpec,
+)
+
+Labels: TypeAlias = Mapping[str, str]
+# The labels of a series and its newest value.
+MetricSample: TypeAlias = tuple[Labels, float]
+# Namespace and name of an object.
+ObjectName: TypeAlias = tuple[str, str]
+
+POD_OWNER: Final = "kube_pod_owner"
+REPLICA_SET_OWNER: Final = "kube_replicaset_owner"
+JOB_OWNER: Final = "kube_job_owner"
+PHASE: Final = "kube_pod_status_phase"
+CONTAINER: Final = "kube_pod_container_info"
+SIDECAR: Final = "kube_pod_init_container_info"
+HPA: Final = "kube_horizontalpodautoscaler_info"
+HPA_LEAST: Final = "kube_horizontalpodautoscaler_spec_min_replicas"
+HPA_MOST: Final = "kube_horizontalpodautoscaler_spec_max_replicas"
+HPA_NOW: Final = "kube_horizontalpodautoscaler_status_current_replicas"
+HPA_TARGET: Final = "kube_horizontalpodautoscaler_spec_target_metric"
+
+# Whose owner a metric tells, and which label names that.
+OWNER_METRICS: Final = {
+    POD_OWNER: ("Pod", "pod"),
+    REPLICA_SET_OWNER: ("ReplicaSet", "replicaset"),
+    JOB_OWNER: ("Job", "job_name"),
+}
+RESOURCE_METRICS: Final = {
+    "kube_pod_container_resource_requests": "requests",
+    "kube_pod_container_resource_limits": "limits",
+    "kube_pod_init_container_resource_requests": "requests",
+    "kube_pod_init_container_resource_limits": "limits",
+}
+# What there is one series of for each object of a kind, and which label names that; the value is how many pods it has.
+WORKLOAD_METRICS: Final = {
+    "kube_deployment_spec_replicas": ("Deployment", "deployment"),
+    "kube_statefulset_replicas": ("StatefulSet", "statefulset"),
+    "kube_daemonset_status_desired_number_scheduled": ("DaemonSet", "daemonset"),
+    "kube_cronjob_info": ("CronJob", "cronjob"),
+}
+HPA_METRICS: Final = (HPA, HPA_LEAST, HPA_MOST, HPA_NOW, HPA_TARGET)
+STATE_METRICS: Final = (*OWNER_METRICS, CONTAINER, SIDECAR, *RESOURCE_METRICS, *WORKLOAD_METRICS, *HPA_METRICS)
+
+
+class LabelNames(msgspec.Struct, frozen=True):
+    """What labels are called. Prometheus renames those that it would overwrite, unless told to honor them."""
+
+    prefix: str = ""
+
+    def of(self, labels: Labels, name: str) -> str:
+        """The value of a label of the object itself."""
+        return labels.get(f"{self.prefix}{name}", "")
+
+    def named(self, labels: Labels, name: str) -> ObjectName:
+        """Namespace and name of the object that a label of this kind names."""
+        return self.of(labels, "namespace"), self.of(labels, name) or labels.get(name, "")
+
+
+_UTILIZATION: Final = "utilization"
+
+
+class KubeStateHpas:
+    """Takes in series, and says which HPAs they were made from."""
+
+    def __init__(self, spelling: LabelNames) -> None:
+        self._spelling = spelling
+        self._targets: dict[ObjectName, CrossVersionObjectReference] = {}
+        self._metrics: dict[ObjectName, list[Metric]] = {}
+        self._counts: dict[ObjectName, dict[str, int]] = {}
+
+    def take(self, metric: str, labels: Labels, value: float) -> None:
+        """One series of a metric about HPAs."""
+        name = self._spelling.named(labels, "horizontalpodautoscaler")
+        if metric == HPA:
+            kind, target = labels.get("scaletargetref_kind", ""), labels.get("scaletargetref_name", "")
+            api_version = labels.get("scaletargetref_api_version", "")
+            self._targets[name] = CrossVersionObjectReference(kind, target, api_version)
+        elif metric == HPA_TARGET:
+            self._metrics.setdefault(name, []).append(_metric(labels, value))
+        else:
+            self._counts.setdefault(name, {})[metric] = int(value)
+
+    def found(self) -> list[HorizontalPodAutoscaler]:
+        """Those of which it is known what they scale."""
+        return [
+            _hpa(name, target, tuple(self._metrics.get(name, ())), self._counts.get(name, {}))
+            for name, target in sorted(self._targets.items())
+        ]
+
+
+def _metric(labels: Labels, value: float) -> Metric:
+    if labels.get("metric_target_type") == _UTILIZATION:
+        target = MetricTarget("Utilization", average_utilization=round(value))
+    else:
+        target = MetricTarget("AverageValue", average_value=f"{round(value * 1000)}m")
+    return Metric(type="Resource", resource=MetricSource(name=labels.get("metric_name", ""), target=target))
+
+
+def _hpa(
+    name: ObjectName, target: CrossVersionObjectReference, metrics: tuple[Metric, ...], counts: Mapping[str, int]
+) -> HorizontalPodAutoscaler:
+    spec: dict[str, Any] = {"min_replicas": counts.get(HPA_LEAST), "max_replicas": counts.get(HPA_MOST, 0)}
+    return HorizontalPodAutoscaler(
+        ObjectMeta(name=name[1], namespace=name[0]),
+        HorizontalPodAutoscalerSpec(scale_target_ref=target, metrics=metrics, **spec),
+        HorizontalPodAutoscalerStatus(current_replicas=counts.get(HPA_NOW, 0)),
+    )
+
+
+_API_VERSIONS: Final = {
+    "CronJob": "batch/v1",
+    "DaemonSet": "apps/v1",
+    "Deployment": "apps/v1",
+    "Job": "batch/v1",
+    "Node": "v1",
+    "ReplicaSet": "apps/v1",
+    "ReplicationController": "v1",
+    "Rollout": "argoproj.io/v1alpha1",
+    "StatefulSet": "apps/v1",
+}
+_POD: Final = "Pod"
+_NOBODY: Final = ("", "<none>")
+_ALWAYS: Final = "Always"
+_MOST: Final = 1e18
+
+_OwnersByName = dict[ObjectName, OwnerReference | None]
+
+
+class KubeStateObjects:
+    """Takes in series by the names of their metrics, and says what there is."""
+
+    def __init__(self, spelling: LabelNames) -> None:
+        self._spelling = spelling
+        self._now: _OwnersByName = {}
+        self._past: _OwnersByName = {}
+        self._makers: dict[str, _OwnersByName] = {"ReplicaSet": {}, "Job": {}}
+        self._running: dict[ObjectName, dict[str, str]] = {}
+        self._amounts: dict[ObjectName, dict[str, dict[str, dict[str, str]]]] = {}
+        self._phases: dict[ObjectName, str] = {}
+        self._sets: dict[str, dict[ObjectName, int]] = {}
+        self._hpas = KubeStateHpas(spelling)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nobody told anything."""
+        return not (self._now or self._sets)
+
+    def take_past(self, found: Iterable[Labels]) -> None:
+        """Owners of what there was at any time."""
+        for labels in found:
+            self._owner(labels.get("__name__", ""), labels, self._past)
+
+    def take(self, found: Iterable[MetricSample]) -> None:
+        """What there is now."""
+        for labels, value in found:
+            metric = labels.get("__name__", "")
+            if metric in OWNER_METRICS:
+                self._owner(metric, labels, self._now)
+            elif metric in RESOURCE_METRICS:
+                self._amount(RESOURCE_METRICS[metric], labels, value)
+            elif metric in WORKLOAD_METRICS:
+                kind, label = WORKLOAD_METRICS[metric]
+                self._sets.setdefault(kind, {})[self._spelling.named(labels, label)] = int(value)
+            elif metric in HPA_METRICS:
+                self._hpas.take(metric, labels, value)
+            elif metric == PHASE:
+                self._phases[self._pod_in(labels)] = labels.get("phase", "")
+            elif metric == CONTAINER or (metric == SIDECAR and labels.get("restart_policy") == _ALWAYS):
+                restarts = _ALWAYS if metric == SIDECAR else ""
+                self._running.setdefault(self._pod_in(labels), {})[self._spelling.of(labels, "container")] = restarts
+
+    def pods(self) -> list[ObservedPod]:
+        """Those that there are now."""
+        return [self._pod(name, owner) for name, owner in sorted(self._now.items())]
+
+    def gone(self) -> list[ObservedPod]:
+        """Those that there were."""
+        return [self._pod(name, owner) for name, owner in sorted(self._past.items()) if name not in self._now]
+
+    def workloads(self) -> dict[str, list[KubeObject]]:
+        """What makes pods now, by kind."""
+        return {
+            kind: [_workload_object(kind, *name, replicas) for name, replicas in sorted(sets.items())]
+            for kind, sets in self._sets.items()
+        }
+
+    def makers(self) -> dict[str, list[KubeObject]]:
+        """ReplicaSets and Jobs, with who made them; they may be gone."""
+        return {
+            kind: [
+                KubeObject(ObjectMeta(name=name, namespace=namespace, owner_references=(owner,) if owner else ()))
+                for (namespace, name), owner in sorted(owners.items())
+            ]
+            for kind, owners in self._makers.items()
+        }
+
+    def hpas(self) -> list[HorizontalPodAutoscaler]:
+        """HPAs."""
+        return self._hpas.found()
+
+    def _pod_in(self, labels: Labels) -> ObjectName:
+        return self._spelling.named(labels, "pod")
+
+    def _owner(self, metric: str, labels: Labels, pods: _OwnersByName) -> None:
+        if metric not in OWNER_METRICS:
+            return
+        kind, name = labels.get("owner_kind", ""), labels.get("owner_name", "")
+        is_controlled = labels.get("owner_is_controller", "true") == "true"
+        owner = OwnerReference(_API_VERSIONS.get(kind, ""), kind, name, "", True)
+        of, label = OWNER_METRICS[metric]
+        known, at = pods if of == _POD else self._makers[of], self._spelling.named(labels, label)
+        if all(at):
+            is_owned = is_controlled and kind not in _NOBODY and name not in _NOBODY
+            known[at] = owner if is_owned else known.get(at)
+
+    def _amount(self, what: str, labels: Labels, value: float) -> None:
+        resource, container = labels.get("resource", ""), self._spelling.of(labels, "container")
+        at = self._pod_in(labels)
+        if resource not in ("cpu", "memory") or not (container and all(at)) or not 0 <= value < _MOST:
+            return
+        sizes = self._amounts.setdefault(at, {}).setdefault(container, {"requests": {}, "limits": {}})
+        sizes[what][resource] = f"{round(value * 1000)}m" if resource == "cpu" else str(round(value))
+
+    def _pod(self, name: ObjectName, owner: OwnerReference | None) -> ObservedPod:
+        sizes = self._amounts.get(name, {})
+        found = self._running.get(name) or dict.fromkeys(sizes, "")
+        containers = [
+            ObservedContainer(each, _resources(sizes.get(each, {})), restarts)
+            for each, restarts in sorted(found.items())
+        ]
+        spec = ObservedPodSpec(
+            tuple(each for each in containers if each.is_sidecar),
+            tuple(each for each in containers if not each.is_sidecar),
+        )
+        metadata = ObservedPodMeta(name=name[1], namespace=name[0], owner_references=(owner,) if owner else ())
+        return ObservedPod(metadata, spec, ObservedPodStatus(phase=self._phases.get(name, "Running")))
+
+
+def _resources(sizes: Mapping[str, Mapping[str, str]]) -> ObservedResources:
+    return ObservedResources(ObservedAmounts(**sizes.get("limits", {})), ObservedAmounts(**sizes.get("requests", {})))
+
+
+def _workload_object(kind: str, namespace: str, name: str, replicas: int) -> KubeObject:
+    metadata = ObjectMeta(name=name, namespace=namespace)
+    match kind:
+        case "Deployment":
+            return Deployment(metadata, DeploymentSpec(replicas=replicas))
+        case "StatefulSet":
+            return StatefulSet(metadata, StatefulSetSpec(replicas=replicas))
+        case "DaemonSet":
+            return DaemonSet(metadata, status=DaemonSetStatus(desired_number_scheduled=replicas))
+        case _:
+            return CronJob(metadata)

@@ -1,0 +1,215 @@
+"""Finds the Prometheus of a cluster by the labels of its Service, and asks it through the API server.
+
+Long-term stores are asked first: Thanos, VictoriaMetrics and Mimir usually stand in front of several Prometheus.
+The first that answers and knows containers is the one. It takes the right to `get` the proxy of its Service, and no
+port has to be forwarded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from typing import Final
+
+import msgspec
+
+from trellis.api.kube.meta import KubeObject
+from trellis.api.kube.slices import Slice
+from trellis.base.errors import InvalidInput, KubeError, PrometheusError, PrometheusTooMuch, Unreachable
+from trellis.kube.client import Client
+from trellis.kube.resources import Resource
+from trellis.kube.transport.requests import Request
+from trellis.kube.transport.responses import Response, error_of
+from trellis.sources.prometheus.client import PrometheusClient
+from trellis.sources.prometheus.settings import PrometheusSettings
+
+_FIRST_ERROR: Final = 400
+
+
+class PrometheusServer(msgspec.Struct, frozen=True):
+    """A server that was found: its sort, its Service, and the path through the API server."""
+
+    sort: str
+    namespace: str
+    service: str
+    path: str
+
+    def __str__(self) -> str:
+        return f"{self.sort} {self.namespace}/{self.service}"
+
+
+class ProxiedPrometheus(PrometheusClient):
+    """A Prometheus behind the API server."""
+
+    def __init__(self, settings: PrometheusSettings, client: Client, place: PrometheusServer) -> None:
+        super().__init__(
+            msgspec.structs.replace(settings, prometheus_address=f"http://{place.service}.{place.namespace}")
+        )
+        self._through = client
+        self._place = place
+        # To POST through a proxy takes the right to create, which nobody gives who only wants to be looked at.
+        self._method = "GET"
+
+    async def _request(
+        self, path: str, parameters: Mapping[str, str], _authorization: Mapping[str, str]
+    ) -> tuple[int, Mapping[str, str], bytes]:
+        # The API server keeps credentials to itself, so that there is no use in sending those for Prometheus.
+        request = Request(
+            "GET",
+            f"{self._place.path}{path}",
+            tuple(parameters.items()),
+            self._headers,
+            timeout=self._seconds,
+        )
+        try:
+            answer = await self._through.transport.send(request)
+        except Unreachable as error:
+            raise ConnectionError(error.message) from error
+        if len(answer.body) > self._limit:
+            raise PrometheusTooMuch(f"the answer of {self._place} is longer than {self._limit} bytes", answer.status)
+        return answer.status, answer.headers, _response_body(answer)
+
+
+def _response_body(answer: Response) -> bytes:
+    """The body; where the API server itself said no, what it said, in the form in which Prometheus says it."""
+    if answer.status < _FIRST_ERROR:
+        return answer.body
+    error = error_of(answer)
+    return msgspec.json.encode({"error": error.message, "errorType": error.reason}) if error.reason else answer.body
+
+
+class ServicePort(Slice, frozen=True):
+    """A port of a Service."""
+
+    name: str = ""
+    port: int = 0
+
+
+class ServiceSpec(Slice, frozen=True):
+    """The ports."""
+
+    ports: tuple[ServicePort, ...] = ()
+
+
+class Service(KubeObject, frozen=True):
+    """As much of a Service as reaching it takes."""
+
+    spec: ServiceSpec = ServiceSpec()
+
+
+SERVICES: Final = Resource("", "v1", "services", "Service", True, Service)
+
+
+class ServerType(msgspec.Struct, frozen=True):
+    """One sort of server: the labels of its Services, any of these sets, and below which path its API is."""
+
+    name: str
+    labels: tuple[Mapping[str, str], ...]
+    path: str = ""
+
+
+_NAME, _COMPONENT = "app.kubernetes.io/name", "app.kubernetes.io/component"
+SERVER_TYPES: Final = (
+    ServerType(
+        "Thanos",
+        (
+            {_NAME: "thanos", _COMPONENT: "query-frontend"},
+            {_NAME: "thanos", _COMPONENT: "query"},
+            {_NAME: "thanos-query"},
+            {"app": "thanos-query"},
+            {"app": "thanos-querier"},
+        ),
+    ),
+    ServerType(
+        "VictoriaMetrics",
+        (
+            {_NAME: "vmsingle"},
+            {_NAME: "victoria-metrics-single"},
+            {"app.kubernetes.io/name": "victoria-metrics", "app": "server"},
+        ),
+    ),
+    ServerType(
+        "VictoriaMetrics",
+        ({_NAME: "vmselect"}, {_NAME: "victoria-metrics-cluster", "app": "vmselect"}),
+        "/select/0/prometheus",
+    ),
+    ServerType(
+        "Mimir",
+        (
+            {_NAME: "mimir", _COMPONENT: "query-frontend"},
+            {_NAME: "mimir", _COMPONENT: "nginx"},
+            {_NAME: "mimir", _COMPONENT: "gateway"},
+        ),
+        "/prometheus",
+    ),
+    ServerType(
+        "Prometheus",
+        (
+            {"app": "kube-prometheus-stack-prometheus"},
+            {_NAME: "prometheus", _COMPONENT: "server"},
+            {_NAME: "prometheus", _COMPONENT: "prometheus"},
+            {"app": "prometheus", "component": "server"},
+            {"app": "prometheus-server"},
+            {"app": "prometheus-operator-prometheus"},
+            {"app": "rancher-monitoring-prometheus"},
+            {"app": "prometheus-prometheus"},
+            {_NAME: "prometheus"},
+            {"operated-prometheus": "true"},
+        ),
+    ),
+)
+_PORT_NAMES: Final = ("http-web", "web", "http", "http-query", "http-metric", "http-metrics")
+_HOW: Final = "give its address with --prometheus-url"
+
+
+def find_servers(services: Iterable[Service]) -> list[PrometheusServer]:
+    """The servers among some Services, those first that are to be asked first."""
+    known = sorted(services, key=lambda each: (each.metadata.namespace, each.metadata.name))
+    found: dict[str, PrometheusServer] = {}
+    for sort in SERVER_TYPES:
+        for labels in sort.labels:
+            for each in known:
+                if each.spec.ports and labels.items() <= each.metadata.labels.items():
+                    place = _server_of(sort, each)
+                    found.setdefault(place.path, place)
+    return list(found.values())
+
+
+@asynccontextmanager
+async def find_prometheus(
+    client: Client, settings: PrometheusSettings, now: float
+) -> AsyncIterator[tuple[PrometheusClient, PrometheusServer]]:
+    """The Prometheus of a cluster, while the context is open; raises `InvalidInput` if there is none to be found."""
+    try:
+        services = await client.list_all(SERVICES)
+    except KubeError as error:
+        raise InvalidInput(
+            "services", f"could not be looked through for a Prometheus ({error.message}); {_HOW}"
+        ) from error
+    tried: list[str] = []
+    # Who does not answer now is no candidate; nobody waits until it does.
+    hasty = msgspec.structs.replace(settings, prometheus_retries=0)
+    for place in find_servers(services.items):
+        try:
+            answer = await ProxiedPrometheus(hasty, client, place).query(_count_query(settings), now)
+        except PrometheusError as error:
+            tried.append(f"{place}: {error}")
+            continue
+        if len(answer.values):
+            yield ProxiedPrometheus(settings, client, place), place
+            return
+        tried.append(f"{place} knows no {settings.history_memory_metric}")
+    why = "; ".join(tried) or "no Service has the labels of Prometheus, Thanos, VictoriaMetrics or Mimir"
+    raise InvalidInput("Prometheus", f"was not found in the cluster: {why}; {_HOW}")
+
+
+def _count_query(settings: PrometheusSettings) -> str:
+    return f"count({settings.history_memory_metric})"
+
+
+def _server_of(sort: ServerType, service: Service) -> PrometheusServer:
+    ports = {each.name: each.port for each in service.spec.ports}
+    port = next((ports[name] for name in _PORT_NAMES if name in ports), service.spec.ports[0].port)
+    namespace, name = service.metadata.namespace, service.metadata.name
+    path = f"/api/v1/namespaces/{namespace}/services/http:{name}:{port}/proxy{sort.path}"
+    return PrometheusServer(sort.name, namespace, name, path)

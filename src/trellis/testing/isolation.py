@@ -1,0 +1,74 @@
+"""Detects code that reaches outside: files, sockets, processes and clocks are watched while it runs."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest import mock
+
+_PREFIXES = ("open", "socket.", "subprocess.", "os.", "shutil.", "tempfile.", "urllib.", "sqlite3.", "ctypes.dlopen")
+# What looks at the process alone.
+_HARMLESS = frozenset({"os.putenv", "os.unsetenv"})
+
+
+class ReachedOutside(PermissionError):
+    """What code was about to do that must not."""
+
+
+class _AuditHook:
+    """A hook cannot be taken out again, so that there is one, which mostly looks away."""
+
+    def __init__(self) -> None:
+        self._is_installed = False
+        self._thread = 0
+        self._seen: list[str] = []
+
+    @contextmanager
+    def watching(self) -> Iterator[list[str]]:
+        if not self._is_installed:
+            sys.addaudithook(self._hook)
+            self._is_installed = True
+        self._seen = []
+        self._thread = threading.get_ident()
+        try:
+            yield self._seen
+        finally:
+            self._thread = 0
+
+    def _hook(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if threading.get_ident() != self._thread or not event.startswith(_PREFIXES) or event in _HARMLESS:
+            return
+        what = f"{event}({', '.join(repr(each)[:80] for each in arguments[:2])})"
+        self._seen.append(what)
+        raise ReachedOutside(what)
+
+
+_AUDIT_HOOK = _AuditHook()
+
+
+@contextmanager
+def no_io() -> Iterator[list[str]]:
+    """Inside, this thread opens no file, no socket and no process: that raises, and is noted in the list."""
+    with _AUDIT_HOOK.watching() as seen:
+        yield seen
+
+
+@contextmanager
+def no_clock() -> Iterator[list[str]]:
+    """Inside, nobody reads the time of day through the module `time`: that raises, and is noted in the list."""
+    seen: list[str] = []
+
+    def refused(name: str) -> Any:
+        def read(*_arguments: Any) -> Any:
+            seen.append(f"time.{name}()")
+            raise ReachedOutside(seen[-1])
+
+        return read
+
+    names = ("time", "time_ns", "localtime", "gmtime", "ctime")
+    with mock.patch.multiple(time, **{name: refused(name) for name in names}):
+        yield seen

@@ -1,0 +1,1 @@
+"""Kubeconfigs, certificates, accounts and rights on the control plane."""

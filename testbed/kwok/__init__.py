@@ -1,0 +1,1 @@
+"""The nodes and kubelets that kwok plays."""

@@ -1,0 +1,1 @@
+"""Programs of the control plane and peers, compiled from their Go modules."""

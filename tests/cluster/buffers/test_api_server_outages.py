@@ -1,0 +1,74 @@
+"""Room stays, and follows again, when the API server goes away for a while; and when the controller is killed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.cluster.buffers import Start, buffer, buffer_controllers, chunks_of, status_of
+from support.cluster.vpas import until_passed
+from testbed.cluster import Cluster
+from testbed.control_plane import ControlPlane
+from testbed.keeper import definitions
+from testbed.waiting import until
+from testbed.workloads import deployment
+
+SHOP = "shop"
+AWAY_SECONDS = 4.0
+HALF = {"replicas": {"percent": {"percent": 50}}}
+PATH = f"/apis/apps/v1/namespaces/{SHOP}/deployments/web/status"
+
+
+@pytest.fixture
+def cluster(own_api_server: ControlPlane) -> Cluster:
+    """An API server of this test's own. Nothing counts replicas there but the test."""
+    cluster = own_api_server.cluster
+    cluster.api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SHOP}})
+    cluster.api.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}, SHOP)
+    cluster.install_definitions(definitions())
+    cluster.api.create(deployment("web", replicas=0), SHOP)
+    count(cluster, 4)
+    return cluster
+
+
+@pytest.fixture
+def controller(cluster: Cluster, tmp_path: Path) -> Iterator[Start]:
+    with buffer_controllers(cluster, tmp_path, restarts=True) as start:
+        yield start
+
+
+def count(cluster: Cluster, replicas: int) -> None:
+    """What the Deployment's own controller would say."""
+    cluster.api.patch(PATH, {"status": {"replicas": replicas}})
+
+
+def test_room_outlives_an_api_server_that_goes_away_and_a_controller_that_is_killed(
+    cluster: Cluster, own_api_server: ControlPlane, controller: Start
+) -> None:
+    cluster.api.create(buffer("web", capacity=HALF), SHOP)
+    first = controller(SHOP)
+    until("two chunks", lambda: chunks_of(cluster, SHOP, "web") == 2)
+    until_passed(first, "trellis_buffers")
+    before = status_of(cluster, SHOP, "web")
+    own_api_server.kill("kube-apiserver")
+    gone = time.monotonic()
+    until("some time without it", lambda: time.monotonic() >= gone + AWAY_SECONDS, 2 * AWAY_SECONDS)
+    own_api_server.start("kube-apiserver")
+    own_api_server.wait_until_ready()
+    assert status_of(cluster, SHOP, "web") == before
+    count(cluster, 8)
+    until("four chunks", lambda: chunks_of(cluster, SHOP, "web") == 4)
+    # What happens while nobody looks is seen by whoever comes next.
+    first.process.kill()
+    count(cluster, 10)
+    before = status_of(cluster, SHOP, "web")
+    controller(SHOP)
+    until("five chunks", lambda: chunks_of(cluster, SHOP, "web") == 5)
+    times = [
+        [each["lastTransitionTime"] for each in found["conditions"]]
+        for found in (before, status_of(cluster, SHOP, "web"))
+    ]
+    assert times[0] == times[1]

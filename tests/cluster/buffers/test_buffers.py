@@ -1,0 +1,457 @@
+"""Buffers on a real control plane, under the account that is shipped: what their status says, and how soon."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.cluster.buffers import (
+    Start,
+    buffer,
+    buffer_controllers,
+    buffer_path,
+    chunks_of,
+    condition_of,
+    pods_of,
+    requests_of,
+    status_of,
+)
+from support.cluster.updaters import events
+from support.cluster.vpas import until_passed, until_value, value, vpa, vpa_path
+from testbed.client import APPLY_PATCH, Json
+from testbed.cluster import Cluster
+from testbed.errors import Refused
+from testbed.kwok.nodes import Node, Taint
+from testbed.waiting import until
+from testbed.workloads import container, deployment, job
+
+READY = ("True", "BufferReady")
+# As the kernel's tables of connections say it.
+ESTABLISHED = "01"
+# What is followed all the same is followed at once, and not at the next pass.
+NO_PASSES = "--buffer-interval=10m"
+OFTEN = "--buffer-interval=1s"
+# All of 40 cores and 5120Mi.
+LARGEST = {"cpu": "40", "memory": "5Gi"}
+
+
+@pytest.fixture
+def controller(cluster: Cluster, tmp_path: Path) -> Iterator[Start]:
+    with buffer_controllers(cluster, tmp_path) as start:
+        yield start
+
+
+@pytest.fixture
+def garden(cluster: Cluster) -> Iterator[str]:
+    """A group with a kind that has a scale."""
+    group = f"garden-{secrets.token_hex(4)}.example.com"
+    anything: Json = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    scale = {
+        "specReplicasPath": ".spec.replicas",
+        "statusReplicasPath": ".status.replicas",
+        "labelSelectorPath": ".status.selector",
+    }
+    version = {
+        "name": "v1",
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": anything},
+        "subresources": {"status": {}, "scale": scale},
+    }
+    names = {"kind": "Flower", "plural": "flowers", "singular": "flower"}
+    definition = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"flowers.{group}"},
+        "spec": {"group": group, "scope": "Namespaced", "names": names, "versions": [version]},
+    }
+    cluster.api.create(definition)
+    until("flowers to be served", lambda: "Flower" in str(cluster.api.find(f"/apis/{group}/v1")))
+    yield group
+    cluster.api.delete(cluster.api.path_of(definition))
+
+
+def deployment_path(namespace: str, name: str = "web") -> str:
+    return f"/apis/apps/v1/namespaces/{namespace}/deployments/{name}"
+
+
+def workload(cluster: Cluster, namespace: str, replicas: int, name: str = "web", **spec: Any) -> None:
+    cluster.api.create(deployment(name, container(), replicas=replicas, **spec), namespace)
+    if replicas:
+        cluster.ready_pods(namespace, name, replicas)
+
+
+def bystanders(cluster: Cluster, namespace: str) -> Json:
+    """What a Buffer must not change: workloads, HPAs and all pods of the namespace, and how many of each there are."""
+
+    def stored(document: Json) -> Json:
+        kept = {key: document["metadata"].get(key) for key in ("uid", "generation", "labels", "annotations")}
+        return {**kept, "spec": document["spec"]}
+
+    paths = ("apis/apps/v1", "deployments"), ("apis/autoscaling/v2", "horizontalpodautoscalers"), ("api/v1", "pods")
+    return {
+        plural: {each["metadata"]["name"]: stored(each) for each in found}
+        for group, plural in paths
+        for found in [cluster.api.items(f"/{group}/namespaces/{namespace}/{plural}")]
+    }
+
+
+def percent(percent: int, **bounds: int) -> Json:
+    return {"replicas": {"percent": {"percent": percent, **bounds}}}
+
+
+@pytest.mark.req("BF-07", "BF-12", "BF-15", "BF-23")
+def test_a_buffer_follows_count_and_shape_of_its_target(cluster: Cluster, namespace: str, controller: Start) -> None:
+    workload(cluster, namespace, 10)
+    cluster.api.create(buffer("web", capacity=percent(20)), namespace)
+    controller(namespace, NO_PASSES)
+    until("two chunks", lambda: chunks_of(cluster, namespace, "web") == 2)
+    assert requests_of(cluster, namespace, "web") == {"cpu": "100m", "memory": "128Mi"}
+    # What admission made of the pod, and nothing of what only runs.
+    pod = pods_of(cluster, namespace, "web")["podSpec"]
+    assert (pod["priority"], pod["schedulerName"]) == (0, "default-scheduler")
+    assert not {"nodeName", "volumes", "serviceAccountName"} & pod.keys()
+    assert "image" not in pod["containers"][0]
+    assert pods_of(cluster, namespace, "web")["podLabels"]["app"] == "web"
+    assert condition_of(cluster, namespace, "web") == READY
+
+    cluster.api.patch(deployment_path(namespace), {"spec": {"replicas": 20}})
+    until("twenty", lambda: cluster.api.get(deployment_path(namespace))["status"].get("replicas") == 20)
+    until("four chunks", lambda: chunks_of(cluster, namespace, "web") == 4)
+    bigger = {"spec": {"template": {"spec": {"containers": [container(cpu="200m")]}}}}
+    cluster.api.patch(deployment_path(namespace), bigger)
+    until("the new shape", lambda: requests_of(cluster, namespace, "web")["cpu"] == "200m")
+
+
+@pytest.mark.req("BF-13")
+def test_without_a_pod_the_template_goes_through_admission(cluster: Cluster, namespace: str, controller: Start) -> None:
+    limits = [{"type": "Container", "defaultRequest": {"cpu": "250m"}}]
+    ranges = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "x"}, "spec": {"limits": limits}}
+    cluster.api.create(ranges, namespace)
+    cluster.api.create(deployment("web", container(resources={}), replicas=0), namespace)
+    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    mounted = container(volumeMounts=[{"name": "data", "mountPath": "/data"}])
+    db = deployment("db", mounted, replicas=0)
+    db["spec"] |= {"serviceName": "db", "volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": claim}]}
+    cluster.api.create({**db, "kind": "StatefulSet"}, namespace)
+    cluster.api.create(buffer("web"), namespace)
+    cluster.api.create(buffer("db", "StatefulSet"), namespace)
+    controller(namespace)
+    until("a chunk of web", lambda: chunks_of(cluster, namespace, "web") == 2)
+    assert requests_of(cluster, namespace, "web") == {"cpu": "250m"}
+    until("a chunk of db", lambda: chunks_of(cluster, namespace, "db") == 2)
+    until("the volume to be named", lambda: bool(events(cluster, namespace, "VolumesDropped")))
+    assert not events(cluster, namespace, "TemplateRefused")
+    assert cluster.api.items(f"/api/v1/namespaces/{namespace}/pods") == []
+
+
+def test_a_template_that_is_refused_is_taken_as_written(cluster: Cluster, namespace: str, controller: Start) -> None:
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    cluster.api.patch(f"/api/v1/namespaces/{namespace}", {"metadata": {"labels": labels}})
+    workload(cluster, namespace, 0)
+    cluster.api.create(buffer("web"), namespace)
+    started = controller(namespace)
+    until("two chunks", lambda: chunks_of(cluster, namespace, "web") == 2)
+    assert condition_of(cluster, namespace, "web") == READY
+    until("the refusal", lambda: bool(events(cluster, namespace, "TemplateRefused")))
+    until_value(started, "trellis_buffers_dry_runs_total", 1, result="refused")
+
+
+@pytest.mark.req("BF-24")
+def test_a_job_and_a_kind_of_ones_own_are_targets(
+    cluster: Cluster, namespace: str, controller: Start, garden: str
+) -> None:
+    group = garden
+    made = {"apiVersion": f"{group}/v1", "kind": "Flower", "metadata": {"name": "rose"}}
+    cluster.api.create({**made, "spec": {"replicas": 3}}, namespace)
+    path = f"/apis/{group}/v1/namespaces/{namespace}/flowers/rose"
+    cluster.api.patch(f"{path}/status", {"status": {"replicas": 3, "selector": "app=rose"}})
+    run = job("run", container(cpu="300m"))
+    run["spec"] |= {"parallelism": 5, "completions": 10}
+    cluster.api.create(run, namespace)
+    cluster.api.create(buffer("run", "Job", version="batch/v1", capacity=percent(50)), namespace)
+    cluster.api.create(buffer("rose", "Flower", version=f"{group}/v1", capacity=percent(100)), namespace)
+    controller(namespace)
+    until("three for the Job", lambda: chunks_of(cluster, namespace, "run") == 3)
+    waiting = ("False", "TargetWithoutPods")
+    until("the flower to wait", lambda: condition_of(cluster, namespace, "rose") == waiting)
+    cluster.api.create(
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "rose-1", "labels": {"app": "rose"}},
+            "spec": {"containers": [container(cpu="700m")], "terminationGracePeriodSeconds": 0},
+        },
+        namespace,
+    )
+    until("three for the flower", lambda: chunks_of(cluster, namespace, "rose") == 3)
+    assert requests_of(cluster, namespace, "rose")["cpu"] == "700m"
+    # Scaled to nothing, it keeps its shape.
+    cluster.api.delete(f"/api/v1/namespaces/{namespace}/pods/rose-1")
+    cluster.api.patch(f"{path}/status", {"status": {"replicas": 1}})
+    until("one for the flower", lambda: chunks_of(cluster, namespace, "rose") == 1)
+    assert requests_of(cluster, namespace, "rose")["cpu"] == "700m"
+
+
+def test_a_recommendation_in_force_is_the_size_of_a_chunk(cluster: Cluster, namespace: str, controller: Start) -> None:
+    workload(cluster, namespace, 1)
+    cluster.api.create(vpa("web"), namespace)
+    cluster.api.create(buffer("web"), namespace)
+    controller(namespace, NO_PASSES)
+    until("two chunks", lambda: chunks_of(cluster, namespace, "web") == 2)
+    part = {"containerName": "app", "target": {"cpu": "900m", "memory": "1Gi"}}
+    status = {"recommendation": {"containerRecommendations": [part]}}
+    cluster.api.patch(f"{vpa_path(namespace, 'web')}/status", {"status": status})
+    until("its size", lambda: requests_of(cluster, namespace, "web") == {"cpu": "900m", "memory": "1Gi"})
+
+
+@pytest.mark.req("BF-37", "BF-44")
+def test_the_status_has_two_writers_and_neither_loses_anything(
+    cluster: Cluster, namespace: str, controller: Start
+) -> None:
+    workload(cluster, namespace, 1)
+    cluster.api.create(buffer("web"), namespace)
+    # Some node autoscaler of ours runs.
+    held = {"holderIdentity": "nodes-1", "leaseDurationSeconds": 3600}
+    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "trellis-nodes"}}
+    cluster.api.create({**lease, "spec": held}, namespace)
+    started = controller(namespace)
+    until("two chunks", lambda: chunks_of(cluster, namespace, "web") == 2)
+    told = {"type": "Provisioned", "status": "True", "reason": "AllThere", "message": ""}
+    when = "2026-11-18T12:00:00Z"
+    status = {"conditions": [{**told, "lastTransitionTime": when}], "lastFullyProvisioned": when}
+    made = buffer("web")
+    applied = {each: made[each] for each in ("apiVersion", "kind", "metadata")} | {"status": status}
+    path = buffer_path(namespace, "web")
+    cluster.api.patch(f"{path}/status?fieldManager=trellis-nodes&force=true", applied, APPLY_PATCH)
+    assert condition_of(cluster, namespace, "web") == READY
+
+    cluster.api.patch(path, {"spec": {"capacity": {"replicas": {"exactly": 5}}}})
+    until("five chunks", lambda: chunks_of(cluster, namespace, "web") == 5)
+    assert condition_of(cluster, namespace, "web", "Provisioned") == ("True", "AllThere")
+    assert status_of(cluster, namespace, "web")["lastFullyProvisioned"] == when
+    until_value(started, "trellis_buffers_chunks", 5, namespace=namespace)
+    until_value(started, "trellis_buffers_wanted_chunks", 5, namespace=namespace)
+    until_value(started, "trellis_buffers_last_full_timestamp_seconds", 1_795_003_200, namespace=namespace)
+
+
+@pytest.mark.req("BF-03", "BF-38", "BF-40")
+def test_a_buffer_changes_nothing_else_and_is_written_once(cluster: Cluster, namespace: str, controller: Start) -> None:
+    workload(cluster, namespace, 2)
+    # It may scale nothing by itself: whatever changes is the Buffer's doing.
+    scaler: Json = {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "web"}}
+    reference = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+    scaler["spec"] = {"scaleTargetRef": reference, "minReplicas": 2, "maxReplicas": 2}
+    cluster.api.create(scaler, namespace)
+    before = bystanders(cluster, namespace)
+    assert [len(found) for found in before.values()] == [1, 1, 2]
+    scale = cluster.api.get(f"{deployment_path(namespace)}/scale")
+    cluster.api.create(buffer("web", capacity={"replicas": {"exactly": 1000}}), namespace)
+    first = controller(namespace, OFTEN)
+    until("all chunks", lambda: chunks_of(cluster, namespace, "web") == 1000)
+    until("whether they fit", lambda: condition_of(cluster, namespace, "web", "Provisioned"))
+    version = cluster.api.get(buffer_path(namespace, "web"))["metadata"]["resourceVersion"]
+    # Nothing changes, and so nothing is written. Another one has nothing to say either.
+    second = controller(namespace, OFTEN)
+    for each in (first, second):
+        until_passed(each, "trellis_buffers", 3)
+    assert cluster.api.get(buffer_path(namespace, "web"))["metadata"]["resourceVersion"] == version
+    # Count and selector are what an HPA goes by, and usage is that of the pods.
+    with_buffer = cluster.api.get(f"{deployment_path(namespace)}/scale")
+    assert (with_buffer["spec"], with_buffer["status"]) == (scale["spec"], scale["status"])
+    assert bystanders(cluster, namespace) == before, "created"
+    cluster.api.patch(buffer_path(namespace, "web"), {"spec": {"capacity": {"replicas": {"exactly": 3}}}})
+    until("three chunks", lambda: chunks_of(cluster, namespace, "web") == 3)
+    until_passed(first, "trellis_buffers")
+    assert bystanders(cluster, namespace) == before, "changed"
+    cluster.api.delete(buffer_path(namespace, "web"))
+    until_passed(first, "trellis_buffers")
+    assert bystanders(cluster, namespace) == before, "deleted"
+
+
+def test_quotas_go_to_the_oldest_buffer_first(cluster: Cluster, namespace: str, controller: Start) -> None:
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "few"}, "spec": {"hard": {"pods": "5"}}}
+    cluster.api.create(quota, namespace)
+    workload(cluster, namespace, 2)
+    older = cluster.api.create(buffer("older", target="web"), namespace)
+    until("another second: ages are whole ones", lambda: _made_after(cluster, namespace, older))
+    controller(namespace)
+    until("two for the older", lambda: chunks_of(cluster, namespace, "older") == 2)
+    until("one for the younger", lambda: chunks_of(cluster, namespace, "younger") == 1)
+    limited = ("True", "LimitedByQuotas")
+    until("that to be said", lambda: condition_of(cluster, namespace, "younger", "LimitedByQuotas") == limited)
+    cluster.api.patch(f"/api/v1/namespaces/{namespace}/resourcequotas/few", {"spec": {"hard": {"pods": "20"}}})
+    until("two for the younger", lambda: chunks_of(cluster, namespace, "younger") == 2)
+
+
+def _made_after(cluster: Cluster, namespace: str, older: Json) -> bool:
+    """Whether the other was created in a later second; else it is removed again."""
+    made = cluster.api.create(buffer("younger", target="web"), namespace)
+    if made["metadata"]["creationTimestamp"] > older["metadata"]["creationTimestamp"]:
+        return True
+    cluster.api.delete(buffer_path(namespace, "younger"))
+    return False
+
+
+def test_its_scale_can_be_driven_by_people_and_by_an_hpa(cluster: Cluster, namespace: str, controller: Start) -> None:
+    workload(cluster, namespace, 1)
+    cluster.api.create(buffer("web"), namespace)
+    controller(namespace)
+    until("two chunks", lambda: chunks_of(cluster, namespace, "web") == 2)
+    scale = f"{buffer_path(namespace, 'web')}/scale"
+    cluster.api.patch(scale, {"spec": {"replicas": 3}})
+    until("three chunks", lambda: chunks_of(cluster, namespace, "web") == 3)
+    assert cluster.api.get(scale)["status"]["replicas"] == 3
+    about = {"apiVersion": "autoscaling.x-k8s.io/v1alpha1", "kind": "Buffer", "name": "web"}
+    metric = {"type": "External", "external": {"metric": {"name": "q"}, "target": {"type": "Value", "value": "1"}}}
+    spec = {"scaleTargetRef": about, "minReplicas": 6, "maxReplicas": 9, "metrics": [metric]}
+    hpa = {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "web"}, "spec": spec}
+    cluster.api.create(hpa, namespace)
+    until("six chunks", lambda: chunks_of(cluster, namespace, "web") == 6)
+
+    def inactive() -> str | None:
+        path = f"/apis/autoscaling/v2/namespaces/{namespace}/horizontalpodautoscalers/web"
+        found = cluster.api.get(path).get("status", {}).get("conditions", [])
+        return next((each["reason"] for each in found if each["type"] == "ScalingActive"), None)
+
+    # It lacks the metric, and nothing else.
+    until("the HPA to be asked", lambda: inactive() == "FailedGetExternalMetric")
+
+
+@pytest.mark.req("BF-06", "BF-28")
+def test_shorthands_are_taken_and_a_chunk_larger_than_a_total_is_refused(
+    cluster: Cluster, namespace: str, controller: Start
+) -> None:
+    labels = {"cloud.google.com/compute-class": namespace}
+    # Nobody else's pods go to a node that is about to be removed.
+    apart = (Taint(namespace),)
+    cluster.add_nodes(Node(name=f"{namespace}-n", cpu="7900m", memory="64Gi", labels=labels, taints=apart))
+    try:
+        workload(cluster, namespace, 12, "my-deployment")
+        story_1 = buffer(
+            "one",
+            target="my-deployment",
+            recreationStrategy="keep-empty",
+            replicaBasedBufferSpec={"replicasCountPercentage": 10, "minCount": 1},
+        )
+        totals = {"totalCpu": 40, "totalMem": "5120Mi"}
+        kind = {"kind": "CustomComputeClass", "version": "cloud.google.com/v1", "target": namespace}
+        story_2 = buffer("two", **kind, recreationStrategy="keep-minimum", nodeClassBufferSpec=totals)
+        cluster.api.create(story_1, namespace)
+        cluster.api.create(story_2, namespace)
+        controller(namespace)
+        until("story 1", lambda: chunks_of(cluster, namespace, "one") == 2)
+        until("story 2", lambda: chunks_of(cluster, namespace, "two") == 6)
+        assert requests_of(cluster, namespace, "two")["cpu"] == "6666m"
+        for chunk in ({"cpu": "41", "memory": "1Gi"}, {"cpu": "1", "memory": "6Gi"}):
+            wrong = buffer("three", **kind, capacity={"nodeClass": {**totals, "perChunkResources": chunk}})
+            with pytest.raises(Refused, match="a chunk must not exceed a total"):
+                cluster.api.create(wrong, namespace)
+        whole = buffer("three", **kind, capacity={"nodeClass": {**totals, "perChunkResources": LARGEST}})
+        cluster.api.create(whole, namespace)
+    finally:
+        cluster.remove_nodes(f"{namespace}-n")
+
+
+@pytest.mark.req("BF-19", "BF-45")
+def test_others_buffers_are_left_alone_and_an_edit_is_followed(
+    cluster: Cluster, namespace: str, controller: Start
+) -> None:
+    workload(cluster, namespace, 1)
+    cluster.api.create(buffer("foreign", target="web", type="example.com/other"), namespace)
+    cluster.api.create(buffer("aside", "StatefulSet", target="web"), namespace)
+    cluster.api.create(buffer("web"), namespace)
+    controller(namespace, "--set-aside-target-kinds=StatefulSet")
+    until("two chunks", lambda: chunks_of(cluster, namespace, "web") == 2)
+    assert status_of(cluster, namespace, "foreign") == status_of(cluster, namespace, "aside") == {}
+    path = buffer_path(namespace, "web")
+    spec = {"containers": [container(cpu="3")]}
+    pods = {"targetRef": None, "capacity": {"replicas": None, "pods": {"replicaNum": 4, "podSpec": spec}}}
+    cluster.api.patch(path, {"spec": pods})
+    until("four given pods", lambda: chunks_of(cluster, namespace, "web") == 4)
+    assert requests_of(cluster, namespace, "web")["cpu"] == "3"
+
+
+@pytest.mark.req("BF-04")
+def test_the_owner_of_a_workload_may_manage_its_buffer(cluster: Cluster, namespace: str, controller: Start) -> None:
+    workload(cluster, namespace, 1)
+    controller(namespace)
+    rules = [{"apiGroups": ["autoscaling.x-k8s.io"], "resources": ["buffers"], "verbs": ["create", "get", "delete"]}]
+    rbac, named = "rbac.authorization.k8s.io", {"name": "buffers"}
+    subjects = [{"kind": "ServiceAccount", "name": "owner", "namespace": namespace}]
+    reference = {"apiGroup": rbac, "kind": "Role", "name": "buffers"}
+    for each in (
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "owner"}},
+        {"apiVersion": f"{rbac}/v1", "kind": "Role", "metadata": named, "rules": rules},
+        {
+            "apiVersion": f"{rbac}/v1",
+            "kind": "RoleBinding",
+            "metadata": named,
+            "roleRef": reference,
+            "subjects": subjects,
+        },
+    ):
+        cluster.api.create(each, namespace)
+    owner = cluster.api_for("owner", namespace)
+
+    def created() -> bool:
+        try:
+            return bool(owner.send("POST", f"{buffer_path(namespace, '')[:-1]}", buffer("web")))
+        except Refused:
+            return False
+
+    until("the right to be known", created)
+    until("two chunks", lambda: chunks_of(cluster, namespace, "web") == 2)
+
+
+@pytest.mark.req("BF-09")
+def test_the_controller_can_be_switched_off_or_only_watch(cluster: Cluster, namespace: str, controller: Start) -> None:
+    workload(cluster, namespace, 1)
+    cluster.api.create(buffer("web"), namespace)
+    watching = controller(namespace, "--read-only", OFTEN)
+    until("a look", lambda: value(watching, "trellis_buffers_translations_total") >= 1)
+    assert status_of(cluster, namespace, "web") == {}
+    # Somebody else's translation is nobody's business while ours is not at work.
+    path = buffer_path(namespace, "web")
+    pods = {"replicaNum": 7, "podSpec": {"containers": [{"name": "theirs"}]}}
+    cluster.api.patch(f"{path}/status", {"status": {"podBasedBufferSpec": pods}})
+    until_passed(watching, "trellis_buffers", 3)
+    assert chunks_of(cluster, namespace, "web") == 7
+    controller(namespace, "--leader-elect=true")
+    until("ours", lambda: chunks_of(cluster, namespace, "web") == 2)
+
+
+@pytest.mark.req("BF-42")
+def test_the_controller_talks_to_the_api_server_alone(cluster: Cluster, namespace: str, controller: Start) -> None:
+    workload(cluster, namespace, 1)
+    cluster.api.create(buffer("web"), namespace)
+    started = controller(namespace)
+    until("two chunks", lambda: chunks_of(cluster, namespace, "web") == 2)
+    server = int(cluster.api.url.rpartition(":")[2])
+    probed = int(started.url.rpartition(":")[2])
+    talks = until("its connections", lambda: connections(started.process.pid))
+    assert {port for own, port in talks if own != probed} == {server}
+
+
+def connections(pid: int) -> set[tuple[int, int]] | None:
+    """The local and the remote port of every connection of a process and its children; None if one has just gone."""
+    try:
+        return _connections(pid)
+    except OSError:
+        return None
+
+
+def _connections(pid: int) -> set[tuple[int, int]]:
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    found = {each for child in children for each in _connections(int(child))}
+    sockets = {str(each.readlink()) for each in Path(f"/proc/{pid}/fd").iterdir() if each.is_symlink()}
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == ESTABLISHED and f"socket:[{fields[9]}]" in sockets:
+                found.add((int(fields[1].rpartition(":")[2], 16), int(fields[2].rpartition(":")[2], 16)))
+    return found

@@ -1,0 +1,220 @@
+"""All three components work under accounts that may do what upstream's may, and say what they go on without."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+
+from support.cluster.admission import LEASE, forget, until_asked, until_seen
+from support.cluster.updaters import events, governed, requests, running_pods, two_more_passes
+from support.cluster.vpas import ADVICE, EVERY_SECOND, USAGE, USAGE_SECONDS, series, target_of, until_value, vpa
+from testbed.access.certificates import Authority
+from testbed.access.rights import may
+from testbed.cluster import Cluster
+from testbed.components import ADDRESS
+from testbed.controllers import Controller, running
+from testbed.processes import free_ports
+from testbed.programs.cache import only_one
+from testbed.waiting import until
+from testbed.workloads import container, deployment
+
+Start: TypeAlias = Callable[..., Controller]
+
+READ = "get list watch"
+FREEZE = "trellis.x-k8s.io/freeze"
+NAMESPACE = "kube-system"
+RBAC = "rbac.authorization.k8s.io"
+UNSEEN = "trellis_unseen_resources"
+# What every account may do, and nobody without a role.
+LEASES = {"verb": "create", "group": "coordination.k8s.io", "resource": "leases", "namespace": NAMESPACE}
+# What upstream's manifests grant each account over all of its roles, as `group/resource`: verbs. They never grant
+# `patch` on Leases, and know nothing of Hvpas, HPAs and freezes.
+EVERYBODY = {
+    "autoscaling.k8s.io/verticalpodautoscalers": READ,
+    "/pods /nodes /limitranges /replicationcontrollers": READ,
+    "apps/daemonsets apps/deployments apps/replicasets apps/statefulsets batch/jobs batch/cronjobs": READ,
+    "*/*/scale": "get watch",
+}
+ACTING = {"/events events.k8s.io/events": f"{READ} create patch update"}
+GRANTED = {
+    "recommender": EVERYBODY
+    | ACTING
+    | {
+        "metrics.k8s.io/pods": "get list",
+        "autoscaling.k8s.io/verticalpodautoscalers/status": "get patch",
+        "autoscaling.k8s.io/verticalpodautoscalercheckpoints": f"{READ} create patch delete",
+        "coordination.k8s.io/leases": "create get watch update",
+    },
+    "updater": EVERYBODY
+    | ACTING
+    | {
+        "/pods/eviction": "create",
+        "/pods /pods/resize": "patch",
+        "coordination.k8s.io/leases": f"{READ} create update",
+    },
+    "admission-controller": EVERYBODY
+    | {
+        "/configmaps": READ,
+        "admissionregistration.k8s.io/mutatingwebhookconfigurations": "create delete get list patch",
+        "coordination.k8s.io/leases": f"{READ} create update",
+    },
+}
+
+
+def grant(cluster: Cluster, account: str, role: str, granted: dict[str, str]) -> None:
+    """Let an account do something, everywhere."""
+    rules = []
+    for resources, verbs in granted.items():
+        for each in resources.split():
+            group, _, resource = each.partition("/")
+            rules.append({"apiGroups": [group], "resources": [resource], "verbs": verbs.split()})
+    subject = {"kind": "ServiceAccount", "name": account, "namespace": NAMESPACE}
+    about = {"apiVersion": f"{RBAC}/v1", "metadata": {"name": role}}
+    reference = {"apiGroup": RBAC, "kind": "ClusterRole", "name": role}
+    cluster.api.apply(about | {"kind": "ClusterRole", "rules": rules})
+    cluster.api.apply(about | {"kind": "ClusterRoleBinding", "roleRef": reference, "subjects": [subject]})
+
+
+def revoke(cluster: Cluster, role: str) -> None:
+    for kind in ("clusterrolebindings", "clusterroles"):
+        path = f"/apis/{RBAC}/v1/{kind}/{role}"
+        if cluster.api.find(path):
+            cluster.api.delete(path)
+
+
+def account(component: str) -> str:
+    return f"as-upstreams-{component}"
+
+
+@pytest.fixture
+def start(cluster: Cluster, tmp_path: Path) -> Iterator[Start]:
+    """Start a component for the VPAs of one namespace, with upstream's rights. Its log is shown if the test fails."""
+    started: list[Controller] = []
+    with only_one(cluster.directory / "admission.lock"), ExitStack() as controllers:
+        controllers.callback(forget, cluster)
+
+        def start_one(component: str, namespace: str, *flags: str) -> Controller:
+            name = account(component)
+            metadata = {"name": name, "namespace": NAMESPACE}
+            cluster.api.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})
+            grant(cluster, name, name, GRANTED[component])
+            command = [str(Path(sys.executable).with_name("trellis")), component]
+            own = [f"--vpa-object-namespace={namespace}", "-v=12", *flags]
+            log = tmp_path / f"{component}.log"
+            kubeconfig = cluster.kubeconfig_for(name, NAMESPACE)
+            until("the right to Leases", lambda: may(cluster.api, f"system:serviceaccount:{NAMESPACE}:{name}", LEASES))
+            started.append(controllers.enter_context(running(command, kubeconfig, log, own)))
+            return started[-1]
+
+        yield start_one
+    for controller in started:
+        sys.stdout.write(f"{controller.process.log.name}:\n{controller.logs()}\n")
+        assert "Traceback" not in controller.logs()
+
+
+def webhook_flags(directory: Path) -> list[str]:
+    """Certificates are files, as with upstream: its account may not touch Secrets."""
+    [port] = free_ports(1)
+    authority = Authority.new("webhook")
+    trusted, _ = authority.pair.save(directory, "authority")
+    certificate, key = authority.server("webhook", ADDRESS).save(directory, "webhook")
+    files = [f"--client-ca-file={trusted}", f"--tls-cert-file={certificate}", f"--tls-private-key={key}"]
+    where = ["--register-by-url", f"--webhook-address=https://{ADDRESS}", f"--webhook-port={port}", f"--port={port}"]
+    return [*files, *where, "--webhook-timeout-seconds=30"]
+
+
+def unseen(controller: Controller) -> dict[str, float]:
+    return {labels["resource"]: number for labels, number in series(controller, UNSEEN)}
+
+
+def until_ready(controller: Controller) -> str:
+    """What the probe says in full, once it is content."""
+
+    def ready() -> str | None:
+        status, text = controller.get("/readyz?verbose")
+        return text if status == 200 else None
+
+    return until("it to be ready", ready)
+
+
+def test_the_recommender_writes_recommendations_with_upstreams_rights(
+    cluster: Cluster, namespace: str, start: Start
+) -> None:
+    cluster.api.create(deployment("web", container(), annotations=USAGE), namespace)
+    cluster.api.create(vpa("web"), namespace)
+    lease = ["--leader-elect", f"--leader-elect-resource-namespace={namespace}"]
+    controller = start("recommender", namespace, EVERY_SECOND, *lease)
+    assert "[!]hvpas.autoscaling.x-k8s.io unseen: no totals are written to Hvpas\n" in until_ready(controller)
+    until("the recommendation", lambda: target_of(cluster, namespace, "web") == ADVICE, USAGE_SECONDS)
+    assert unseen(controller) == {"hvpas.autoscaling.x-k8s.io": 1.0}
+    assert controller.logs().count("going on without a kind that may not be read") == 1
+    assert "{apiGroups: [autoscaling.x-k8s.io], resources: [hvpas], verbs: [get, list, watch]}" in controller.logs()
+    assert "lost the lease" not in controller.logs()
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/vpa-recommender-lease"
+    renewed = cluster.api.get(path)["spec"]["renewTime"]
+    until("the lease to be renewed", lambda: cluster.api.get(path)["spec"]["renewTime"] > renewed)
+
+
+def test_pods_are_evicted_resized_and_sized_with_upstreams_rights(
+    cluster: Cluster, namespace: str, start: Start, tmp_path: Path
+) -> None:
+    webhook = start("admission-controller", namespace, *webhook_flags(tmp_path))
+    assert "[!]hvpas.autoscaling.x-k8s.io unseen: Hvpas do not size pods\n" in until_ready(webhook)
+    until_asked(cluster, namespace)
+    before = running_pods(cluster, namespace, "web")
+    kept = running_pods(cluster, namespace, "kept")
+    governed(cluster, namespace, "web", "Recreate")
+    governed(cluster, namespace, "kept", "InPlaceOrRecreate")
+    until_seen(cluster, namespace)
+    # Made before; from now on the Lease must be renewed, or nothing is evicted.
+    made = until("the Lease", lambda: cluster.api.find(LEASE))["spec"]["renewTime"]
+    until("the Lease to be renewed", lambda: cluster.api.get(LEASE)["spec"]["renewTime"] > made)
+    updater = start("updater", namespace, "--updater-interval=500ms")
+    until("all pods to be sized", lambda: requests(cluster, namespace, "web") == ["250m"] * 2)
+    until("all pods to be resized", lambda: requests(cluster, namespace, "kept") == ["250m"] * 2)
+    assert not before.keys() & {each["metadata"]["uid"] for each in cluster.pods(namespace, "web")}
+    assert kept.keys() == {each["metadata"]["uid"] for each in cluster.pods(namespace, "kept")}
+    until_value(updater, "vpa_updater_evicted_pods_total", 2, vpa_name="web")
+    until("the Events", lambda: len(events(cluster, namespace, "EvictedByVPA")) == 2)
+    assert unseen(updater) == dict.fromkeys(
+        (
+            "configmaps",
+            "horizontalpodautoscalers.autoscaling",
+            "hvpas.autoscaling.x-k8s.io",
+            "namespaces",
+        ),
+        1.0,
+    )
+    assert unseen(webhook) == {"hvpas.autoscaling.x-k8s.io": 1.0}
+    told = until_ready(updater)
+    assert "[!]configmaps unseen: the freeze switch in the ConfigMap kube-system/trellis-freeze is not seen\n" in told
+    assert "[!]namespaces unseen: the freeze annotation on namespaces is not seen\n" in told
+    assert updater.logs().count("going on without a kind that may not be read") == 4
+
+
+def test_a_rule_that_is_granted_later_takes_effect_without_a_restart(
+    cluster: Cluster, namespace: str, start: Start
+) -> None:
+    controller = start("updater", namespace, "--updater-interval=1s", "--use-admission-controller-status=false")
+    until_ready(controller)
+    until("namespaces to be missed", lambda: unseen(controller).get("namespaces") == 1.0)
+    cluster.api.annotate(f"/api/v1/namespaces/{namespace}", {FREEZE: "alice"})
+    granted = f"{account('updater')}-sees-namespaces"
+    grant(cluster, account("updater"), granted, {"/namespaces": READ})
+    try:
+        until("namespaces to be seen", lambda: unseen(controller)["namespaces"] == 0.0)
+        seen = "a kind that could not be read is seen from now on"
+        until("a word of it", lambda: seen in controller.logs())
+        running_pods(cluster, namespace, "web")
+        governed(cluster, namespace, "web", "Recreate")
+        until_value(controller, "trellis_updater_pods", 2, reason="Frozen")
+        two_more_passes(controller)
+        assert requests(cluster, namespace, "web") == ["100m"] * 2
+        assert unseen(controller)["configmaps"] == 1.0
+    finally:
+        revoke(cluster, granted)

@@ -1,0 +1,100 @@
+"""What the guide to the updater shows is what a real control plane shows, whoever follows it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from support.cluster.admission import until_asked, until_seen
+from support.cluster.updaters import Start, events, updaters
+from support.cluster.vpas import USAGE_SECONDS, containers_of
+from testbed.access.shipped_accounts import ROOT
+from testbed.cluster import Cluster
+from testbed.controllers import Controller
+from testbed.waiting import until
+
+GUIDE: Final = (ROOT / "docs" / "guides" / "updater.md").read_text()
+SHOWN: Final = re.compile(
+    r"^\$ kubectl get pods -l app=web -o custom-columns=\$SIZES\nNAME .*\n((?:web-.*\n)+)", re.MULTILINE
+)
+USAGE: Final = dict(re.findall(r"(testbed/[\w.-]+)=(\w+)", GUIDE))
+FILES: Final = ROOT / "examples" / "web"
+Sizes = set[tuple[str, ...]]
+
+
+def shown() -> list[Sizes]:
+    """What the guide shows of the pods, one after another, without their names."""
+    return [{tuple(line.split()[1:]) for line in table.splitlines()} for table in SHOWN.findall(GUIDE)]
+
+
+def sizes(cluster: Cluster, namespace: str) -> Sizes:
+    """What kubectl would print."""
+    found = set()
+    for pod in cluster.pods(namespace, "web"):
+        requests = [each["resources"]["requests"] for each in pod["spec"]["containers"]]
+        found.add(tuple(",".join(each[resource] for each in requests) for resource in ("cpu", "memory")))
+    return found
+
+
+def targets(cluster: Cluster, namespace: str) -> Sizes:
+    """What is recommended for each pod, as they would be printed."""
+    found = [each["target"] for each in containers_of(cluster, namespace, "web").values()]
+    return {tuple(",".join(each[resource] for each in found) for resource in ("cpu", "memory"))}
+
+
+def ours(cluster: Cluster, namespace: str, reason: str) -> set[str]:
+    """The messages of the Events of that reason."""
+    return {each["message"] for each in events(cluster, namespace, reason)}
+
+
+@pytest.fixture
+def updater(cluster: Cluster, tmp_path: Path) -> Iterator[Start]:
+    """Start `trellis updater` for the VPAs of one namespace."""
+    with updaters(cluster, tmp_path) as start:
+        yield start
+
+
+def test_pods_are_boosted_unboosted_and_resized_as_the_guide_shows(
+    cluster: Cluster,
+    namespace: str,
+    admission: Start,
+    updater: Start,
+    recommender: Callable[..., Controller],
+) -> None:
+    boosted, plain, recommended = shown()
+    admission(namespace)
+    until_asked(cluster, namespace)
+    cluster.apply_files([FILES / "autoscaling.yaml"], namespace)
+    until_seen(cluster, namespace)
+    cluster.apply_files([FILES / "workload.yaml"], namespace)
+
+    until("boosted pods", lambda: len(cluster.pods(namespace, "web")) == 4 and sizes(cluster, namespace) == boosted)
+    # Not before: it takes boosts back.
+    first = updater(namespace, "--updater-interval=1m")
+    pods = {each["metadata"]["uid"] for each in cluster.pods(namespace, "web")}
+    until("the end of the boost", lambda: sizes(cluster, namespace) == plain)
+    first.process.stop()
+
+    for pod in cluster.pods(namespace, "web"):
+        cluster.api.annotate(f"/api/v1/namespaces/{namespace}/pods/{pod['metadata']['name']}", USAGE)
+    recommender(namespace)
+    # The first samples of a busy machine may be wide of the mark, and a pod is not resized again for so little.
+    until("the targets of the guide", lambda: targets(cluster, namespace) == recommended, 2 * USAGE_SECONDS)
+    updater(namespace, "--updater-interval=1m")
+    until("the sizes of the guide", lambda: sizes(cluster, namespace) == recommended)
+    after = cluster.ready_pods(namespace, "web", 4)
+    assert {each["metadata"]["uid"] for each in after} == pods
+    restarts = [status["restartCount"] for each in after for status in each["status"]["containerStatuses"]]
+    assert restarts == [0] * 8
+    [said] = set(re.findall(r"InPlaceResizedByVPA +Pod/\S+ +(.*)", GUIDE))
+    until("Events of it", lambda: ours(cluster, namespace, "InPlaceResizedByVPA") == {said})
+
+    freeze, who = re.findall(r"kubectl annotate namespace shop (\S+)=(\w+)", GUIDE)[0]
+    cluster.api.annotate(f"/api/v1/namespaces/{namespace}", {freeze: who})
+    [frozen] = set(re.findall(r"Frozen +VerticalPodAutoscaler/web +(4 pods: .*\.) \(", GUIDE))
+    expected = {f"{frozen} (the namespace is frozen by {who})"}
+    until("an Event that says who", lambda: ours(cluster, namespace, "Frozen") == expected)

@@ -1,0 +1,81 @@
+"""What is explained of nodes on a real API server is what the node autoscaler then does there."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from support.cluster.nodes import QUICK, Start, Yard
+from support.cluster.updaters import events
+from testbed.client import Json
+from testbed.cluster import Cluster
+from testbed.waiting import until
+from testbed.workloads import container, pod
+from trellis.cli.dump_reader import read_node_groups
+from trellis.cli.options import connected
+from trellis.core.cluster.state import ClusterState
+from trellis.core.explain import CollectedSettings, ObjectExplanation, build_evidence, explain_node, explain_pod
+from trellis.core.explain.component_decisions.node_plans import run_node_autoscaler
+from trellis.sources.cluster.collector import collect_state
+from trellis.sources.cluster.lists import CollectionScope
+
+SEEN = CollectedSettings(seen=("nodes",))
+
+
+def seen(cluster: Cluster, namespace: str) -> ClusterState:
+    """What is collected for a node, with the groups of a test of many that share the cluster."""
+
+    async def read() -> ClusterState:
+        async with connected(cluster.kubeconfig, "", "trellis-explain") as (client, own):
+            wanted = CollectionScope((), own, node_groups=f"{namespace}/groups", nodes_alone=True)
+            return await collect_state(client, wanted, time.time())
+
+    return asyncio.run(read())
+
+
+def verdict(cluster: Cluster, namespace: str, node: str) -> tuple[str, str]:
+    found = seen(cluster, namespace)
+    explained = explain_node(found, node, read_node_groups(found), SEEN).node
+    assert explained is not None
+    assert explained.told is not None
+    return explained.outcome, explained.told.reason.code
+
+
+def explained_pod(cluster: Cluster, namespace: str, name: str) -> ObjectExplanation:
+    found = seen(cluster, namespace)
+    noded = run_node_autoscaler(found, read_node_groups(found), SEEN, found.time)
+    return explain_pod(build_evidence(found, namespace, SEEN), name, noded)
+
+
+def told(cluster: Cluster, namespace: str) -> list[Json]:
+    return events(cluster, namespace, "NotTriggerScaleUp")
+
+
+def test_what_is_explained_of_nodes_is_what_the_autoscaler_does(
+    cluster: Cluster, namespace: str, yard: Yard, nodes: Start
+) -> None:
+    yard.declare()
+    yard.deploy("web", 1)
+    huge = pod("huge", container(cpu="40", memory="64Mi"), **yard.placement)
+    cluster.api.create(huge, namespace)
+    until("the pods to wait", lambda: len(yard.pods()) == 2)
+    until("the scheduler to look", lambda: all(each["status"].get("conditions") for each in yard.pods()))
+    placing = explained_pod(cluster, namespace, "huge").placing
+    assert placing is not None
+    assert (placing.told.reason.code, [each.groups for each in placing.refused]) == ("NoGroupFits", [(yard.group,)])
+    assert placing.orders == {yard.group: 1}
+
+    controller = nodes(namespace)
+    until("the pod to run", lambda: len(yard.running()) == 1)
+    [node] = yard.nodes()
+    lacking = placing.refused[0].resource
+    # Autoscalers of other tests tell the pod of their own groups.
+    until("the other to be told", lambda: any(lacking in each["message"] for each in told(cluster, namespace)))
+    assert verdict(cluster, namespace, node) == ("Kept", "NoPlaceForPods")
+
+    controller.process.stop()
+    yard.scale("web", 0)
+    until("the pod to go", lambda: len(yard.pods()) == 1)
+    assert verdict(cluster, namespace, node) == ("Unneeded", "NodeUnneeded")
+    nodes(namespace, *QUICK)
+    until("the node to go", lambda: not yard.nodes())

@@ -1,0 +1,72 @@
+"""The node autoscaler's account may do what it does, and nothing else."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.cluster.rights import Account, account_of
+from testbed.cluster import Cluster
+
+NEEDED = [
+    "watch nodes",
+    "create nodes",
+    "patch nodes",
+    "delete nodes",
+    "watch pods",
+    "create pods/eviction",
+    "watch poddisruptionbudgets.policy",
+    "watch buffers.autoscaling.x-k8s.io",
+    "patch buffers.autoscaling.x-k8s.io/status",
+    "watch daemonsets.apps",
+    "watch deployments.apps",
+    "watch replicasets.apps",
+    "watch statefulsets.apps",
+    "watch jobs.batch",
+    "watch cronjobs.batch",
+    "watch replicationcontrollers",
+    "watch limitranges",
+    "watch verticalpodautoscalers.autoscaling.k8s.io",
+    "watch hvpas.autoscaling.x-k8s.io",
+    "watch namespaces",
+    "watch persistentvolumeclaims",
+    "watch persistentvolumes",
+    "watch storageclasses.storage.k8s.io",
+    "watch configmaps kube-system/trellis-kwok-node-groups",
+    "create events",
+    "patch events",
+    "create leases.coordination.k8s.io kube-system/",
+    "patch leases.coordination.k8s.io kube-system/trellis-nodes",
+]
+DENIED = [
+    "get secrets",
+    "watch configmaps",
+    "watch configmaps kube-system/other",
+    "patch configmaps kube-system/trellis-kwok-node-groups",
+    "create pods",
+    "patch pods",
+    "delete pods",
+    "patch nodes/status",
+    "patch buffers.autoscaling.x-k8s.io",
+    "delete buffers.autoscaling.x-k8s.io",
+    "patch daemonsets.apps",
+    "patch deployments.apps",
+    "patch verticalpodautoscalers.autoscaling.k8s.io",
+    "patch persistentvolumeclaims",
+    "patch leases.coordination.k8s.io kube-system/kube-scheduler",
+    "create leases.coordination.k8s.io default/",
+]
+
+
+@pytest.fixture(scope="module")
+def account(cluster: Cluster) -> Account:
+    return account_of(cluster, "nodes", "trellis-nodes")
+
+
+@pytest.mark.parametrize("right", NEEDED)
+def test_the_node_autoscaler_may_do_its_work(account: Account, right: str) -> None:
+    assert account.may(right)
+
+
+@pytest.mark.parametrize("right", DENIED)
+def test_the_node_autoscaler_may_do_nothing_else(account: Account, right: str) -> None:
+    assert not account.may(right)

@@ -1,0 +1,75 @@
+"""What recommenders on a real control plane wrote down gives the same decisions again, byte for byte."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from support.cluster.vpas import (
+    ADVICE,
+    EVERY_SECOND,
+    USAGE,
+    checkpoint_of,
+    memory_target_of,
+    target_of,
+    until_advised,
+    until_passed,
+    value,
+    vpa,
+    vpa_path,
+)
+from testbed.cluster import Cluster
+from testbed.controllers import Controller
+from testbed.kwok import annotations as ask
+from testbed.waiting import until
+from testbed.workloads import container, deployment
+from trellis.base.json_lines import read_lines
+from trellis.core.recording.recommender import RESTORE, SEEN
+from trellis.runtime.recorder import read_recording
+from trellis.sim.replay.replay import ReplayReport, replay
+
+Start = Callable[..., Controller]
+
+
+def replayed(path: Path) -> ReplayReport:
+    report = replay(read_recording(path))
+    assert report.first is None, str(report)
+    return report
+
+
+def lines(path: Path, kind: str) -> list[bytes]:
+    return [bytes(data) for each, data in read_lines(read_recording(path)) if each == kind]
+
+
+def test_a_kill_an_edit_and_a_restart_are_decided_again_as_they_were(
+    cluster: Cluster, namespace: str, recommender: Start, tmp_path: Path
+) -> None:
+    before, after = tmp_path / "before.jsonl.gz", tmp_path / "after.jsonl"
+    for name in ("web", "api"):
+        workload = deployment(name, container("app", memory="400Mi"), replicas=2, annotations=USAGE)
+        cluster.api.create(workload, namespace)
+        cluster.api.create(vpa(name, recommender="seasonal" if name == "api" else ""), namespace)
+    names = "--recommender-name=default,seasonal"
+    first = recommender(namespace, EVERY_SECOND, names, f"--record={before}")
+    until_advised(cluster, namespace, "web")
+    pod = cluster.ready_pods(namespace, "web", 2)[0]["metadata"]["name"]
+    cluster.api.annotate(f"/api/v1/namespaces/{namespace}/pods/{pod}", {ask.OOM_KILLED: "app=1"})
+    until("more memory", lambda: memory_target_of(cluster, namespace, "web") > ADVICE[1])
+    policy = {"containerPolicies": [{"containerName": "*", "maxAllowed": {"cpu": "30m"}}]}
+    cluster.api.patch(vpa_path(namespace, "web"), {"spec": {"resourcePolicy": policy}})
+    until("less CPU", lambda: (target_of(cluster, namespace, "web") or ADVICE)[0] == 30)
+    until("a checkpoint", lambda: bool(checkpoint_of(cluster, namespace, "web-app").get("memoryHistogram")))
+    first.process.kill()
+
+    # The second is asked to stop, and the first had no time to close its file.
+    second = recommender(namespace, EVERY_SECOND, names, f"--record={after}")
+    until("the kill to be known already", lambda: value(second, "trellis_recommender_oom_kills_total") >= 1)
+    until_passed(second, more=6)
+    second.process.stop()
+
+    assert any(b"OOM" in line or b'"kills"' in line for line in lines(before, SEEN))
+    assert any(b'"web","app"' in line for line in lines(after, RESTORE))
+    for path in (before, after):
+        report = replayed(path)
+        assert report.component == "recommender"
+        assert report.decisions >= 20

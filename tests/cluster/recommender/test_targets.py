@@ -1,0 +1,372 @@
+"""Which targets a VPA can have on a real cluster, what it says of those it cannot have, and who governs a pod."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from support.cluster.recommenders import (
+    EVERY_SECOND,
+    MIB,
+    condition_of,
+    steady_memory,
+    true_conditions,
+    wait_for_passes,
+)
+from support.cluster.vpas import (
+    USAGE_SECONDS,
+    checkpoint_of,
+    containers_of,
+    memory_target_of,
+    samples_in,
+    status_of,
+    value,
+    vpa,
+    vpa_path,
+)
+from testbed.client import Json
+from testbed.cluster import Cluster
+from testbed.controllers import Controller
+from testbed.kwok import annotations as ask
+from testbed.waiting import until
+from testbed.workloads import deployment, job, pod
+from trellis.base.quantities import Quantity
+
+Start = Callable[..., Controller]
+
+USAGE = {ask.USAGE_CPU: "200m", ask.USAGE_MEMORY: "300Mi"}
+TARGET = steady_memory(300 * MIB)
+TOPMOST = "a topmost well-known or scalable controller"
+
+
+@pytest.fixture
+def group(cluster: Cluster) -> Iterator[str]:
+    """A group with two kinds that nobody else has: a Flower has a scale, a Stone has none."""
+    group = f"garden-{secrets.token_hex(4)}.example.com"
+    scale = {
+        "specReplicasPath": ".spec.replicas",
+        "statusReplicasPath": ".status.replicas",
+        "labelSelectorPath": ".status.selector",
+    }
+    definitions = [_definition(group, "Flower", {"scale": scale}), _definition(group, "Stone", {})]
+    for definition in definitions:
+        cluster.api.create(definition)
+    until("the kinds to be served", lambda: _kinds(cluster, group) == {"Flower", "Stone"})
+    yield group
+    for definition in definitions:
+        cluster.api.delete(cluster.api.path_of(definition))
+
+
+def _definition(group: str, kind: str, subresources: Json) -> Json:
+    plural = f"{kind.lower()}s"
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {
+        "name": "v1",
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": schema},
+        "subresources": subresources,
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{group}"},
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": {"kind": kind, "plural": plural, "singular": kind.lower()},
+            "versions": [version],
+        },
+    }
+
+
+def _kinds(cluster: Cluster, group: str) -> set[str]:
+    found = cluster.api.find(f"/apis/{group}/v1") or {"resources": []}
+    return {one["kind"] for one in found["resources"] if "/" not in one["name"]}
+
+
+def flower(group: str, name: str, selector: str = "") -> Json:
+    """A custom resource that selects the pods app=<name>, or what it is told."""
+    status = {"replicas": 1, "selector": selector or f"app={name}"}
+    return {
+        "apiVersion": f"{group}/v1",
+        "kind": "Flower",
+        "metadata": {"name": name},
+        "spec": {"replicas": 1},
+        "status": status,
+    }
+
+
+def stone(group: str, name: str) -> Json:
+    return {"apiVersion": f"{group}/v1", "kind": "Stone", "metadata": {"name": name}}
+
+
+def owned(document: Json, owner: Json) -> Json:
+    """The same object under a controller."""
+    reference = {
+        "apiVersion": owner["apiVersion"],
+        "kind": owner["kind"],
+        "name": owner["metadata"]["name"],
+        "uid": owner["metadata"]["uid"],
+        "controller": True,
+    }
+    return {**document, "metadata": {**document["metadata"], "ownerReferences": [reference]}}
+
+
+def template(name: str, **spec: Any) -> Json:
+    found: Json = deployment(name, annotations=USAGE, **spec)["spec"]["template"]
+    return found
+
+
+def of_kind(kind: str, name: str, **spec: Any) -> Json:
+    """A workload of one pod, of a well-known kind."""
+    version = "v1" if kind == "ReplicationController" else "apps/v1"
+    selector: Json = {"app": name} if kind == "ReplicationController" else {"matchLabels": {"app": name}}
+    return {
+        "apiVersion": version,
+        "kind": kind,
+        "metadata": {"name": name},
+        "spec": {"selector": selector, "template": template(name), **spec},
+    }
+
+
+def cron_job(name: str) -> Json:
+    """A CronJob that makes no Job by itself."""
+    pods = template(name, restartPolicy="Never")
+    spec = {"schedule": "0 0 1 1 *", "suspend": True, "jobTemplate": {"spec": {"template": pods}}}
+    return {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": name}, "spec": spec}
+
+
+def next_job(made_by: Json) -> Json:
+    """The Job that a CronJob would make."""
+    name = f"{made_by['metadata']['name']}-1"
+    spec = made_by["spec"]["jobTemplate"]["spec"]
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec}
+
+
+def vpa_of(target: Json, name: str = "", **spec: Any) -> Json:
+    """A VPA for any object."""
+    reference = {key: target[key] for key in ("apiVersion", "kind")} | {"name": target["metadata"]["name"]}
+    return vpa(name or target["metadata"]["name"], targetRef=reference, **spec)
+
+
+def managers(document: Json) -> set[str]:
+    return {one["manager"] for one in document["metadata"].get("managedFields", [])}
+
+
+@pytest.mark.req("CR-20", "CR-21")
+def test_pods_of_every_kind_that_can_be_a_target_are_recommended_for(
+    cluster: Cluster, namespace: str, recommender: Start, group: str
+) -> None:
+    api = cluster.api
+    spot = {"kubernetes.io/hostname": "node-a"}
+    daemons = template("daemon-set", nodeSelector=spot)
+    targets = [
+        deployment("deployment", annotations=USAGE),
+        of_kind("StatefulSet", "stateful-set", serviceName="stateful-set"),
+        of_kind("DaemonSet", "daemon-set", template=daemons),
+        of_kind("ReplicaSet", "replica-set"),
+        of_kind("ReplicationController", "replication-controller"),
+        job("job", annotations=USAGE),
+        cron_job("cron-job"),
+        flower(group, "owning"),
+        flower(group, "selecting"),
+    ]
+    made = {target["metadata"]["name"]: api.create(target, namespace) for target in targets}
+    api.create(owned(next_job(made["cron-job"]), made["cron-job"]), namespace)
+    api.create(owned(pod("owning", annotations=USAGE), made["owning"]), namespace)
+    api.create(pod("selecting", annotations=USAGE), namespace)
+    # Nobody can aim at a Stone, so that a Deployment under one is the topmost that can be aimed at.
+    operator = api.create(stone(group, "operator"), namespace)
+    made["operated"] = api.create(owned(deployment("operated", annotations=USAGE), operator), namespace)
+    for target in made.values():
+        api.create(vpa_of(target), namespace)
+    recommender(namespace, EVERY_SECOND)
+
+    def served() -> dict[str, int]:
+        return {name: memory_target_of(cluster, namespace, name) for name in made}
+
+    until("all to be recommended for", lambda: served() == dict.fromkeys(made, TARGET), USAGE_SECONDS)
+    for name, target in made.items():
+        assert true_conditions(cluster, namespace, name) == {"RecommendationProvided", "LowConfidence"}
+        found = api.get(api.path_of(target, namespace))
+        assert "trellis-recommender" not in managers(found)
+        assert found["spec"].get("replicas") == target["spec"].get("replicas")
+        if target["kind"] == "Flower":
+            assert found["metadata"]["resourceVersion"] == target["metadata"]["resourceVersion"]
+
+
+@pytest.mark.req("CR-20")
+def test_a_target_that_cannot_be_used_is_named_with_the_reason_in_a_condition(
+    cluster: Cluster, namespace: str, recommender: Start, group: str
+) -> None:
+    api = cluster.api
+    api.create(deployment("web"), namespace)
+    cluster.ready_pods(namespace, "web")
+    [listed] = api.items(f"/apis/apps/v1/namespaces/{namespace}/replicasets")
+    replica_set = {"apiVersion": "apps/v1", "kind": "ReplicaSet", **listed}
+    head = api.create(flower(group, "head"), namespace)
+    settings = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}}
+    unsaid = {**flower(group, "unsaid"), "status": {"replicas": 1}}
+    gone = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "gone"}}
+    uprooted = flower(group, "uprooted")
+    stranger = {"apiVersion": f"{group}/v1", "kind": "Weed", "metadata": {"name": "stranger"}}
+    cases = {
+        "missing": (gone, f"Cannot read targetRef. Reason: Deployment {namespace}/gone does not exist"),
+        "missing-scale": (uprooted, f"Cannot read targetRef. Reason: Flower {namespace}/uprooted does not exist"),
+        "below": (
+            replica_set,
+            f"The target apps/v1.ReplicaSet/{replica_set['metadata']['name']} has a parent controller but it should "
+            f"point to {TOPMOST}",
+        ),
+        "operated": (
+            api.create(owned(deployment("operated", replicas=0), head), namespace),
+            f"The target apps/v1.Deployment/operated has a parent controller but it should point to {TOPMOST}",
+        ),
+        "no-scale": (
+            api.create(stone(group, "still"), namespace),
+            f"Cannot read targetRef. Reason: stones.{group} is neither a well-known controller nor has a scale",
+        ),
+        "no-controller": (
+            api.create(settings, namespace),
+            "Cannot read targetRef. Reason: configmaps is neither a well-known controller nor has a scale",
+        ),
+        "unknown-kind": (stranger, f"Cannot read targetRef. Reason: the cluster has no kind Weed in {group}/v1"),
+        "no-selector": (
+            api.create(unsaid, namespace),
+            f"Cannot read targetRef. Reason: resource {namespace}/unsaid has an empty selector for scale sub-resource",
+        ),
+    }
+    for name, (target, _) in cases.items():
+        api.create(vpa_of(target, name), namespace)
+    api.create(vpa("web"), namespace)
+    running = recommender(namespace, EVERY_SECOND)
+
+    def told(name: str) -> str:
+        found = condition_of(cluster, namespace, name, "ConfigUnsupported")
+        return found["message"] if found else ""
+
+    until("all to be told", lambda: all(map(told, cases)))
+    for name, (_, message) in cases.items():
+        assert told(name).startswith(message)
+        assert true_conditions(cluster, namespace, name) == {"ConfigUnsupported", "NoPodsMatched"}
+    assert not told("web")
+
+    def counted(unsupported: str) -> float:
+        return value(running, "vpa_recommender_vpa_objects_count", unsupported_config=unsupported)
+
+    until("all to be counted", lambda: (counted("true"), counted("false")) == (len(cases), 1))
+
+    # Watched kinds are followed at once; a custom resource is asked for again within a minute.
+    api.create(deployment("gone"), namespace)
+    until("the target to be found", lambda: not told("missing"))
+
+
+def test_a_target_that_is_deleted_and_created_again_keeps_its_history(
+    cluster: Cluster, namespace: str, recommender: Start
+) -> None:
+    api = cluster.api
+    web = deployment("web", annotations=USAGE)
+    path = api.path_of(web, namespace)
+    api.create(web, namespace)
+    api.create(vpa("web"), namespace)
+    running = recommender(namespace, EVERY_SECOND)
+    until("a recommendation", lambda: memory_target_of(cluster, namespace, "web") > 0, USAGE_SECONDS)
+    until("a checkpoint", lambda: samples_in(cluster, namespace, "web-app") > 0)
+    known = checkpoint_of(cluster, namespace, "web-app")
+
+    api.delete(path)
+    until("the target to be missed", lambda: condition_of(cluster, namespace, "web", "ConfigUnsupported"))
+    until("its pods to go", lambda: not cluster.pods(namespace, "web"))
+    wait_for_passes(running)
+    assert memory_target_of(cluster, namespace, "web") == TARGET
+
+    api.create(web, namespace)
+    until("the target to be found", lambda: not condition_of(cluster, namespace, "web", "ConfigUnsupported"))
+    cluster.ready_pods(namespace, "web")
+    wait_for_passes(running)
+    assert memory_target_of(cluster, namespace, "web") == TARGET
+    now = checkpoint_of(cluster, namespace, "web-app")
+    assert now["firstSampleStart"] == known["firstSampleStart"]
+    assert now["totalSamplesCount"] >= known["totalSamplesCount"]
+
+
+def test_of_two_vpas_on_one_pod_the_older_governs_and_edits_are_followed(
+    cluster: Cluster, namespace: str, recommender: Start
+) -> None:
+    api = cluster.api
+    api.create(deployment("web", annotations=USAGE), namespace)
+    api.create(deployment("other", annotations=USAGE), namespace)
+    older = api.create(vpa("z-older", target="web"), namespace)
+    # Ages are told in whole seconds.
+    younger = until("another second", lambda: _created_after(cluster, namespace, older, vpa("a-younger", target="web")))
+    api.create(vpa("absurd", target="other", resourcePolicy={"containerPolicies": [ABSURD]}), namespace)
+    api.patch(f"{vpa_path(namespace, 'absurd')}/status", {"status": ABSURD_STATUS})
+    running = recommender(namespace, EVERY_SECOND)
+
+    conflict = until("the younger to say so", lambda: condition_of(cluster, namespace, "a-younger", "ConflictingVPA"))
+    assert conflict["message"].endswith("governed by an older VerticalPodAutoscaler: z-older")
+    until("a recommendation", lambda: memory_target_of(cluster, namespace, "z-older") > 0, USAGE_SECONDS)
+    assert "ConflictingVPA" not in true_conditions(cluster, namespace, "z-older")
+    assert not containers_of(cluster, namespace, "a-younger")
+    assert not samples_in(cluster, namespace, "a-younger-app")
+    until(
+        "the absurd one to be served like any other", lambda: memory_target_of(cluster, namespace, "absurd") == TARGET
+    )
+    assert Quantity.parse(containers_of(cluster, namespace, "absurd")["app"]["target"]["cpu"]) > Quantity.ZERO
+    assert "pass failed" not in running.logs()
+    assert "Warning" not in running.logs()
+
+    cap = {"containerName": "app", "maxAllowed": {"memory": "100Mi"}}
+    edited = api.patch(vpa_path(namespace, "z-older"), {"spec": {"resourcePolicy": {"containerPolicies": [cap]}}})
+
+    def capped() -> Json | None:
+        found = containers_of(cluster, namespace, "z-older")["app"]
+        return found if found["target"]["memory"] == "100Mi" else None
+
+    recommended = until("the edit to be followed", capped)
+    assert recommended["uncappedTarget"]["memory"] == str(TARGET)
+    assert status_of(cluster, namespace, "z-older")["observedGeneration"] == edited["metadata"]["generation"] == 2
+
+    api.delete(vpa_path(namespace, "z-older"))
+    until("the younger to take over", lambda: samples_in(cluster, namespace, "a-younger-app") > 0)
+    name = younger["metadata"]["name"]
+    until("its recommendation", lambda: memory_target_of(cluster, namespace, name) == TARGET)
+    calm = {"RecommendationProvided", "LowConfidence"}
+    until("no more conflict", lambda: true_conditions(cluster, namespace, name) == calm)
+
+
+# What the schema lets through: amounts beyond all machines and below nothing, and figures that no clock reaches.
+ABSURD: Json = {
+    "containerName": "*",
+    "minAllowed": {"cpu": "99999999999999999999E", "memory": "-5"},
+    "maxAllowed": {"cpu": "-1", "memory": "1e-30"},
+    "oomBumpUpRatio": "99999999999999999999E",
+    "oomMinBumpUp": "99999999999999999999E",
+    "memoryAggregationIntervalSeconds": 2**31 - 1,
+    "memoryAggregationIntervalCount": 2**63 - 1,
+}
+ABSURD_STATUS: Json = {
+    "recommendation": {
+        "containerRecommendations": [
+            {"containerName": "app", "target": {"cpu": "99999999999999999999E", "memory": "-1"}},
+            {"containerName": "", "target": {"hugepages-1Gi": "1"}},
+        ]
+    },
+    "conditions": [
+        {"type": "RecommendationProvided", "status": "True", "lastTransitionTime": "0001-01-01T00:00:00Z"},
+    ],
+    "observedGeneration": 2**62,
+}
+
+
+def _created_after(cluster: Cluster, namespace: str, older: Json, manifest: Json) -> Json | None:
+    """The object, if it was created in a later second than the other; else it is removed again."""
+    made = cluster.api.create(manifest, namespace)
+    if made["metadata"]["creationTimestamp"] > older["metadata"]["creationTimestamp"]:
+        return made
+    cluster.api.delete(vpa_path(namespace, made["metadata"]["name"]))
+    return None

@@ -1,0 +1,122 @@
+"""Crashing containers on a control plane whose kubelets lose resizes meanwhile, as kubelet 1.36 does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from support.cluster.updaters import NO_LEASE, Start, advise, by_uid, events, two_more_passes, updaters
+from support.cluster.vpas import value, vpa
+from testbed.client import STRATEGIC_PATCH, Json
+from testbed.cluster import Cluster
+from testbed.kwok import annotations as ask
+from testbed.waiting import until
+from testbed.workloads import container, deployment
+from trellis.cli.main import trellis
+
+SMALL = {"cpu": "100m", "memory": "128Mi"}
+LARGE = {"cpu": "100m", "memory": "512Mi"}
+NUDGED = {"cpu": "101m", "memory": "513Mi"}
+
+
+@pytest.fixture
+def updater(cluster: Cluster, tmp_path: Path) -> Iterator[Start]:
+    """Start `trellis updater` for the VPAs of one namespace."""
+    with updaters(cluster, tmp_path) as start:
+        yield start
+
+
+def crashed(cluster: Cluster, namespace: str, mode: str) -> dict[str, Json]:
+    """Two pods whose containers wait in their back-off, and a VPA that wants them larger."""
+    app = container(resources={"requests": SMALL, "limits": SMALL})
+    cluster.api.create(deployment("web", app, replicas=2), namespace)
+    pods = by_uid(cluster.ready_pods(namespace, "web", 2))
+    for pod in pods.values():
+        cluster.api.annotate(path_of(pod), {ask.CRASHED: "app"})
+    until("the crashes", lambda: all("terminated" in each["state"] for each in statuses(cluster, namespace)))
+    cluster.api.create(vpa("web", updatePolicy={"updateMode": mode}), namespace)
+    return pods
+
+
+def path_of(pod: Json) -> str:
+    metadata = pod["metadata"]
+    return f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}"
+
+
+def statuses(cluster: Cluster, namespace: str) -> list[Json]:
+    return [each["status"]["containerStatuses"][0] for each in cluster.pods(namespace, "web")]
+
+
+def in_cgroup(cluster: Cluster, namespace: str) -> list[Json]:
+    """The limits in the cgroups of the pods, whatever their status says."""
+    found = [each["status"]["conditions"] for each in cluster.pods(namespace, "web")]
+    texts = [each["message"] for conditions in found for each in conditions if each["type"] == ask.CGROUP]
+    return [json.loads(each)["app"] for each in texts]
+
+
+def explained(cluster: Cluster, namespace: str) -> str:
+    [pod, _] = cluster.pods(namespace, "web")
+    command = ["explain", "pod", pod["metadata"]["name"], "-n", namespace, "--kubeconfig", str(cluster.kubeconfig)]
+    found = CliRunner().invoke(trellis, command)
+    assert found.exit_code in (0, 1), (found.output, found.exception)
+    return found.output
+
+
+@pytest.mark.parametrize("mode", ["InPlaceOrRecreate", "InPlace"])
+def test_a_pod_is_resized_when_its_container_runs_again(
+    cluster: Cluster, namespace: str, updater: Start, mode: str
+) -> None:
+    before = crashed(cluster, namespace, mode)
+    advise(cluster, namespace, "web", "100m", "512Mi")
+    controller = updater(namespace, NO_LEASE, "--evict-after-container-down=1h")
+    until("the Event", lambda: events(cluster, namespace, "ContainerDown"))
+    two_more_passes(controller)
+    assert in_cgroup(cluster, namespace) == [SMALL] * 2
+    assert [each["resources"]["limits"] for each in statuses(cluster, namespace)] == [SMALL] * 2
+    assert "ContainerDown" in explained(cluster, namespace)
+    for pod in before.values():
+        cluster.api.annotate(path_of(pod), {ask.CRASHED: None})
+    until("the cgroups to follow", lambda: in_cgroup(cluster, namespace) == [LARGE] * 2)
+    two_more_passes(controller)
+    assert in_cgroup(cluster, namespace) == [LARGE] * 2
+    assert by_uid(cluster.pods(namespace, "web")).keys() == before.keys()
+    assert value(controller, "vpa_updater_evicted_pods_total") == 0
+
+
+def test_a_pod_whose_container_stays_down_is_evicted(cluster: Cluster, namespace: str, updater: Start) -> None:
+    before = crashed(cluster, namespace, "InPlaceOrRecreate")
+    advise(cluster, namespace, "web", "100m", "512Mi")
+    controller = updater(namespace, NO_LEASE, "--evict-after-container-down=2s")
+    until("an eviction", lambda: value(controller, "vpa_updater_evicted_pods_total") >= 1)
+    until("its end", lambda: before.keys() - by_uid(cluster.pods(namespace, "web")).keys())
+    assert value(controller, "vpa_updater_in_place_updated_pods_total") == 0
+
+
+def test_a_resize_that_was_missed_is_written_once_more_also_after_a_restart_of_the_updater(
+    cluster: Cluster, namespace: str, updater: Start
+) -> None:
+    before = crashed(cluster, namespace, "InPlace")
+    for pod in before.values():
+        resources = {"requests": LARGE, "limits": LARGE}
+        patch = {"spec": {"containers": [{"name": "app", "resources": resources}]}}
+        cluster.api.patch(f"{path_of(pod)}/resize", patch, STRATEGIC_PATCH)
+    until("the status", lambda: [each["resources"]["limits"] for each in statuses(cluster, namespace)] == [LARGE] * 2)
+    for pod in before.values():
+        cluster.api.annotate(path_of(pod), {ask.CRASHED: None})
+    cluster.ready_pods(namespace, "web", 2)
+    assert in_cgroup(cluster, namespace) == [SMALL] * 2
+    advise(cluster, namespace, "web", "100m", "512Mi")
+    assert "ResizeMissed" in explained(cluster, namespace)
+    # The updater starts only now: it reads all of it from the pods.
+    controller = updater(namespace, NO_LEASE)
+    until("the cgroups to follow", lambda: in_cgroup(cluster, namespace) == [NUDGED] * 2 or None)
+    assert by_uid(cluster.pods(namespace, "web")).keys() == before.keys()
+    # It recommends what the pods had before the nudge, with bounds that leave no room: it goes back there, once.
+    until("the pods to go back", lambda: in_cgroup(cluster, namespace) == [LARGE] * 2)
+    two_more_passes(controller)
+    assert value(controller, "vpa_updater_in_place_updated_pods_total") == 4
+    assert value(controller, "vpa_updater_evicted_pods_total") == 0

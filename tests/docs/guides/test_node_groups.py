@@ -1,0 +1,33 @@
+"""The guide to groups of nodes: its provider passes the conformance suite, and its tables tell what there is."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, Final
+
+from support.virtual_time import run
+from trellis.api.kinds.kwok_node_group import GROUP_LABEL, KWOK_KEY, STARTING_TAINT, GroupFailureMode
+from trellis.providers.kwok import CONFIG_MAP
+from trellis.testing.providers import failures_of
+
+GUIDE: Final = Path(__file__).resolve().parents[3] / "docs" / "guides" / "node-groups.md"
+
+
+def test_the_provider_in_the_guide_conforms() -> None:
+    blocks = re.findall(r"^```python\n(.*?)^```$", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
+    names: dict[str, Any] = {"__name__": "guide"}
+    exec(compile("\n\n".join(blocks), str(GUIDE), "exec"), names)  # noqa: S102 - our own guide
+    assert failures_of(names["CloudYard"], run) == []
+
+
+def test_every_way_to_fail_is_in_the_guide() -> None:
+    text = GUIDE.read_text()
+    assert all(f"| `{how}` |" in text for how in GroupFailureMode)
+
+
+def test_labels_taints_and_the_config_map_are_called_as_they_are() -> None:
+    text = GUIDE.read_text()
+    namespace, _, name = CONFIG_MAP.partition("/")
+    assert f"create configmap {name} --namespace {namespace}" in text
+    assert all(f"`{key}" in text for key in (GROUP_LABEL, KWOK_KEY, STARTING_TAINT))

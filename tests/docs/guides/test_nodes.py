@@ -1,0 +1,53 @@
+"""The guide to nodes says what the autoscaler does: its reasons, flags and metrics."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import yaml
+
+import pages
+from trellis.core.nodes.scale_down.drainability import DO_NOT_DISRUPT, SAFE_LOCAL_VOLUMES, SAFE_TO_EVICT
+from trellis.core.nodes.state.readiness import LEAVING_TAINT
+
+DOCS = Path(__file__).resolve().parents[3] / "docs"
+PAGE = (DOCS / "guides" / "nodes.md").read_text()
+REFERENCE = (DOCS / "reference" / "nodes-controller.md").read_text()
+BUFFERS = (DOCS / "reference" / "buffers-controller.md").read_text()
+
+
+def test_every_reason_it_names_is_one() -> None:
+    named = set(re.findall(r"^\| `([A-Z]\w+)` \|", PAGE, re.MULTILINE))
+    assert len(named) > 10
+    assert named - set(pages.all_reasons()) == set()
+
+
+def test_every_flag_and_metric_it_names_is_one() -> None:
+    flags = set(re.findall(r"`(?:trellis nodes )?(--[a-z-]+)", PAGE))
+    assert len(flags) > 10
+    assert {flag for flag in flags if f"`{flag}`" not in REFERENCE} == set()
+    assert "`--translate`" in BUFFERS
+    metrics = re.findall(r"`(trellis_nodes_\w+)`", PAGE)
+    assert metrics
+    for name in metrics:
+        assert f"| `{name}` |" in REFERENCE, name
+
+
+def test_taints_and_annotations_are_called_as_they_are() -> None:
+    for name in (LEAVING_TAINT, DO_NOT_DISRUPT, SAFE_TO_EVICT, SAFE_LOCAL_VOLUMES):
+        assert f"`{name}" in PAGE
+
+
+def test_the_patch_for_those_whose_nodes_others_manage_adds_a_flag_to_the_command_that_is_shipped() -> None:
+    [patch] = [json.loads(text) for text in re.findall(r"'(\[\{.*?\}\])'", PAGE)]
+    [step] = patch
+    manifest = (DOCS.parent / "deploy" / "buffers.yaml").read_text()
+    [found] = [each for each in yaml.safe_load_all(manifest) if each["kind"] == "Deployment"]
+    *path, last = step["path"].strip("/").split("/")
+    for key in path:
+        found = found[int(key)] if isinstance(found, list) else found[key]
+    assert (step["op"], last) == ("add", "-")
+    assert found[:2] == ["trellis", "buffers"]
+    assert f"`{step['value']}`" in BUFFERS

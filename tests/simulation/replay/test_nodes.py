@@ -1,0 +1,235 @@
+"""What a node autoscaler wrote down gives the same plans again.
+
+Every world of the controller's tests is replayed when its play is over (`nodes_controller_world`). Here it is shown
+that a replay decides anew, that only what has changed is written, what a recording does not tell, and what is refused.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+from support.controllers.nodes import BOOT, BUFFERS, World, seconds
+from support.worlds.kwok_nodes import group
+from trellis.base.errors import InvalidRecording
+from trellis.base.json_lines import FORMAT_VERSION, HEADER, RecordingHeader, encode_line, read_lines
+from trellis.cli.main import trellis
+from trellis.controllers.nodes.reconcile import NodeController
+from trellis.core.nodes import ScaleDownSettings, ScaleUpSettings
+from trellis.core.recording.format import DECISION_LINE, INPUT_LINE, NODES, START_LINE
+from trellis.core.recording.nodes.changes import NEWS
+from trellis.core.recording.nodes.passes import BOOSTED, GroupLine, NodesRecordingStart, PassLine
+from trellis.sim.replay.nodes import replay_nodes
+from trellis.sim.replay.replay import replay
+
+QUICK = {
+    "scale_down_unneeded_time": seconds(60),
+    "scale_down_delay_after_add": seconds(30),
+    "unremovable_node_recheck_timeout": seconds(10),
+}
+SHOP = "/api/v1/namespaces/shop"
+PRIVATE = "hunter2"
+
+
+@pytest.fixture(scope="module")
+def recording() -> bytes:
+    """Orders, one that is refused, room for a Buffer, a boost, a budget, a claim, a move, removals, a new leader."""
+    broken = group("broken", priority=9, fails={"how": "RefuseOrders"})
+    world = World(broken, group(minSize=1), down=QUICK)
+    world.add_boost("web", factor=4)
+    budget = {"spec": {"selector": {"matchLabels": {"app": "kept"}}}, "status": {"disruptionsAllowed": 0}}
+    world.server.put("/apis/policy/v1/namespaces/shop/poddisruptionbudgets/kept", budget)
+    claim = {"spec": {"storageClassName": "none"}, "status": {"phase": "Pending"}}
+    world.server.put(f"{SHOP}/persistentvolumeclaims/data", claim)
+
+    async def play(controller: NodeController) -> None:
+        world.add_pods(5)
+        world.add_pod("big", cpu="99")
+        world.add_pod("stored", volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}])
+        world.add_buffer(chunks=2)
+        await world.wait(BOOT + 40)
+        for name in list(world.placed())[:3]:
+            world.server.delete(f"{SHOP}/pods/{name}")
+        await world.wait(180)
+        world.server.delete("/apis/autoscaling.k8s.io/v1/namespaces/shop/verticalpodautoscalers/web")
+        world.server.put(f"{SHOP}/persistentvolumeclaims/data", {**claim, "spec": {"storageClassName": "some"}})
+        world.resize_buffer(0)
+        await world.wait(180)
+        world.leads = False
+        await world.wait(30)
+        world.leads = True
+        controller.begin_anew()
+        world.delete_pods()
+        world.server.delete(f"{BUFFERS}/spare")
+        await world.wait(180)
+
+    world.run(play)
+    assert len(world.nodes()) == 1
+    return world.recording.lines
+
+
+def documents(written: bytes) -> list[tuple[str, Any]]:
+    return [(kind, msgspec.json.decode(data)) for kind, data in read_lines(written)]
+
+
+def changed(written: bytes, kind: str, **fields: object) -> bytes:
+    """The same recording with other values in all lines of a kind."""
+    return b"".join(
+        encode_line(name, {**data, **fields} if name == kind else data) for name, data in documents(written)
+    )
+
+
+def test_plans_are_the_same_byte_for_byte_and_are_of_all_kinds(recording: bytes) -> None:
+    report = replay(recording)
+    assert (report.component, report.first) == (NODES, None)
+    assert report.decisions > 20
+    assert {kind for kind, _ in read_lines(recording)} == {HEADER, START_LINE, NEWS, INPUT_LINE, BOOSTED, DECISION_LINE}
+    said = b"".join(each.decided for each in replay_nodes(read_lines(recording)))
+    for word in (
+        *("OrderedForPods", "NodeOrdered", "NoGroupFits", "BufferProvisioned", "NoPlaceForPods"),
+        *("NodeInUse", "NodeUnneeded", "NodeMarked", "SetTaints", "EvictPod", "ReleaseNode"),
+    ):
+        assert word.encode() in said, word
+    remembered = [data["memory"] for kind, data in documents(recording) if kind == INPUT_LINE and "memory" in data]
+    assert any("broken" in each.get("up", {}).get("backoffs", {}) for each in remembered)
+    assert any(each.get("down", {}).get("added", 0) is None for each in remembered)
+
+
+def test_a_replay_decides_anew_and_shows_where_it_differs(recording: bytes) -> None:
+    figures = msgspec.json.decode(msgspec.json.encode(NodesRecordingStart(ScaleUpSettings(), ScaleDownSettings(), -10)))
+    report = replay(changed(recording, START_LINE, up={**figures["up"], "max_nodes_total": 1}))
+    assert report.first is not None
+    assert report.first.path.startswith("$.up.orders")
+    assert "was recorded" in str(report.first)
+    report = replay(changed(recording, START_LINE, down={**figures["down"], "scale_down_enabled": False}))
+    assert report.first is not None
+    assert '"ScaleDownOff" is decided' in str(report.first)
+
+
+def test_a_decision_that_is_another_than_the_recorded_one_is_found_with_its_place(recording: bytes) -> None:
+    lines = documents(recording)
+    at = next(number for number, (kind, data) in enumerate(lines) if kind == DECISION_LINE and data["up"]["orders"])
+    lines[at][1]["up"]["orders"][0]["count"] += 1
+    report = replay(b"".join(encode_line(*each) for each in lines))
+    assert report.different == 1
+    assert report.first is not None
+    number = sum(kind == DECISION_LINE for kind, _ in lines[: at + 1])
+    assert (report.first.number, report.first.path) == (number, "$.up.orders[0].count")
+
+
+def test_a_pass_in_which_nothing_changed_is_no_longer_than_its_time() -> None:
+    world = World()
+
+    async def play(_: NodeController) -> None:
+        world.add_pods(8)
+        world.add_buffer(chunks=4)
+        await world.wait(BOOT + 300)
+
+    world.run(play)
+    lines = documents(world.recording.lines)
+    last = max(number for number, (kind, _) in enumerate(lines) if kind == DECISION_LINE)
+    (looked, about), (_, decided) = lines[last - 1 : last + 1]
+    assert (looked, set(about)) == (INPUT_LINE, {"now"})
+    assert set(decided) == {"up", "down"}
+    told = [each for kind, data in lines if kind == NEWS for each in data.get("pods", ())]
+    # Each as it came, as it was refused and as it was placed.
+    assert 8 <= sum("now" in each for each in told) <= 24
+
+
+def test_an_object_that_is_merely_seen_again_is_written_as_its_version() -> None:
+    world = World()
+    world.add_node("mine")
+
+    async def play(_: NodeController) -> None:
+        await world.wait(30)
+        world.server.put("/api/v1/nodes/mine", world.nodes()["mine"])
+        await world.wait(30)
+
+    world.run(play)
+    first, again = (
+        each for kind, data in documents(world.recording.lines) if kind == NEWS for each in data.get("nodes", ())
+    )
+    assert "now" in first
+    assert again == {"key": ["", "mine"], "version": world.nodes()["mine"]["metadata"]["resourceVersion"]}
+
+
+def test_nothing_is_written_down_that_a_plan_does_not_read() -> None:
+    world = World()
+    container = {"name": "app", "env": [{"name": "PASSWORD", "value": PRIVATE}], "command": [PRIVATE]}
+    template = {"spec": {"containers": [container]}}
+    applied = {"annotations": {"kubectl.kubernetes.io/last-applied-configuration": PRIVATE}}
+    world.server.put(
+        "/apis/apps/v1/namespaces/shop/daemonsets/agent", {"metadata": applied, "spec": {"template": template}}
+    )
+    world.add_buffer("odd")
+    for name, pod in (("even", {"containers": [container]}), ("odd", {"containers": [{**container, "ports": "none"}]})):
+        pods = {"replicaNum": 2, "podSpec": pod}
+        spec = {"capacity": {"pods": pods}}
+        document = {"metadata": applied, "spec": spec, "status": {"podBasedBufferSpec": pods}}
+        world.server.put(f"{BUFFERS}/{name}", document)
+
+    async def play(_: NodeController) -> None:
+        await world.wait(BOOT + 30)
+        assert world.provisioned("even")[0] == "True"
+        assert world.provisioned("odd") == ("False", "ChunksUnreadable")
+
+    world.run(play)
+    written = world.recording.lines
+    assert all(word in written for word in (b"containers", b"agent", b"even", b"ChunksUnreadable"))
+    assert PRIVATE.encode() not in written
+    assert b"PASSWORD" not in written
+
+
+def test_a_recording_that_was_cut_off_is_replayed_as_far_as_it_goes(recording: bytes) -> None:
+    report = replay(recording[: len(recording) // 2])
+    assert report.first is None
+    assert report.decisions > 0
+
+
+def test_the_command_tells_the_difference_and_ends_accordingly(recording: bytes, tmp_path: Path) -> None:
+    same, other = tmp_path / "same.jsonl", tmp_path / "other.jsonl"
+    same.write_bytes(recording)
+    other.write_bytes(changed(recording, DECISION_LINE, down={"actions": [], "next_look": 1.0}))
+    found = CliRunner().invoke(trellis, ["simulate", "--replay", str(same)])
+    assert (found.exit_code, "decisions, all the same" in found.output) == (0, True)
+    found = CliRunner().invoke(trellis, ["simulate", "--replay", str(other)])
+    assert found.exit_code == 1
+    assert "decision 1 differs at $.down.next_look: 1.0 was recorded" in found.output
+
+
+BEGINS = (START_LINE, NodesRecordingStart(ScaleUpSettings(), ScaleDownSettings(), -10))
+AGAIN = {"key": ["shop", "web-1"], "version": "7"}
+
+
+@pytest.mark.parametrize(
+    ("lines", "why"),
+    [
+        ([("weather", {})], "weather.*comes before a line of kind began"),
+        ([BEGINS, ("weather", {})], "weather.*is no line of a recording of the node autoscaler"),
+        ([BEGINS, (DECISION_LINE, {})], "decided.*comes before a line of kind looked"),
+        (
+            [BEGINS, (INPUT_LINE, PassLine(1.0)), (DECISION_LINE, {}), (DECISION_LINE, {})],
+            "decided.*comes before a line of kind looked",
+        ),
+        ([BEGINS, (INPUT_LINE, {"now": "noon"})], "is not what it should be.*now"),
+        ([BEGINS, (NEWS, {"pods": [AGAIN]})], "shop/web-1.*is seen again, and no line before has it"),
+        (
+            [BEGINS, (INPUT_LINE, PassLine(1.0, (GroupLine("small", 1),))), (DECISION_LINE, {})],
+            "small.*is a group that no line before declares",
+        ),
+        (
+            [BEGINS, (INPUT_LINE, {"now": 1.0, "memory": {"up": {"seats": 3}}}), (DECISION_LINE, {})],
+            "is not what it should be",
+        ),
+    ],
+)
+def test_what_is_no_recording_is_refused_with_the_reason(lines: list[tuple[str, object]], why: str) -> None:
+    written = encode_line(HEADER, RecordingHeader(FORMAT_VERSION, NODES)) + b"".join(
+        encode_line(*each) for each in lines
+    )
+    with pytest.raises(InvalidRecording, match=why):
+        replay(written)

@@ -1,0 +1,215 @@
+"""Nodes that come and go in the whole simulator: ordered for pods that wait, given back when nothing needs them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from support.worlds.simulated_cluster import fault, fleet, shape
+from support.worlds.simulated_nodes import BOOT, QUICK, Lived, a_buffer, job, on_nodes, plain, pool, room_for
+from support.worlds.simulated_workloads import vpa
+from trellis.sim.cluster import PodEvent
+from trellis.sim.faults import NODE_DOWN
+from trellis.sim.fleet import Fleet, Variant
+from trellis.sim.run import run_variant, simulate
+
+
+def apart(name: str) -> dict[str, Any]:
+    term = {"labelSelector": {"matchLabels": {"app": name}}, "topologyKey": "kubernetes.io/hostname"}
+    return {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
+
+
+def test_pods_without_room_get_nodes_after_their_boot_time() -> None:
+    lived = Lived(on_nodes(plain(replicas=6), pools=(pool(),))).until(60)
+    assert (lived.groups(), len(lived.waiting())) == ({}, 6)
+    lived.until(BOOT + 5)
+    assert (lived.groups(), lived.waiting()) == ({"pool": 2}, [])
+    assert BOOT <= lived.longest_wait() <= BOOT + 1
+
+
+def test_nodes_that_nothing_needs_are_given_back_down_to_the_minimum() -> None:
+    tasks = job("task", [0.0], 300.0, pods=12)
+    lived = Lived(on_nodes(tasks, pools=(pool(min_size=1, count=1),), steps=60)).until(400)
+    assert lived.groups() == {"pool": 3}
+    lived.until(1200)
+    assert lived.groups() == {"pool": 1}
+    assert lived.figures.ordered == lived.figures.removed == 2
+
+
+def test_pods_are_moved_from_a_node_that_is_hardly_used() -> None:
+    tasks = job("task", [0.0], 300.0, pods=5)
+    lived = Lived(on_nodes(tasks, plain(replicas=2), pools=(pool(),), steps=60)).until(200)
+    assert lived.groups() == {"pool": 2}
+    lived.until(1800)
+    assert lived.groups() == {"pool": 1}
+    assert len(lived.placed("web")) == 2
+    assert lived.figures.moved == len(lived.times(PodEvent.MOVED, "web")) <= 1
+    assert [each.spec.taints for each in lived.nodes.values()] == [()]
+
+
+def test_a_budget_that_allows_nothing_keeps_the_node() -> None:
+    held = plain(replicas=2, max_unavailable=0, spec=apart("web"))
+    small = plain("base", 1, cpu="3")
+    lived = Lived(on_nodes(held, small, pools=(pool(),), steps=60)).until(1800)
+    assert lived.groups() == {"pool": 2}
+    assert lived.figures.moved == 0
+
+
+def test_a_group_never_has_more_nodes_than_it_may() -> None:
+    lived = Lived(on_nodes(plain(replicas=40), pools=(pool(max_size=3),), steps=60)).until(1800)
+    assert lived.groups() == {"pool": 3}
+    assert len(lived.waiting()) == 28
+
+
+def test_pods_that_keep_apart_get_a_node_each() -> None:
+    lived = Lived(on_nodes(plain(replicas=3, cpu="100m", spec=apart("web")), pools=(pool(),))).until(300)
+    assert len(set(lived.placed("web").values())) == 3
+    assert lived.groups() == {"pool": 3}
+
+
+def test_a_group_is_taken_whose_nodes_a_pod_may_use() -> None:
+    taint = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}
+    pools = (pool("cheap", price=0.1, taints=[taint]), pool("plain"))
+    lived = Lived(on_nodes(plain(replicas=1), pools=pools)).until(300)
+    assert lived.groups() == {"plain": 1}
+
+
+@pytest.mark.parametrize(("expander", "group"), [("price", "large"), ("least-waste", "small")])
+def test_an_expander_chooses_between_groups(expander: str, group: str) -> None:
+    pools = (pool("small", "2", price=2.0), pool("large", "16", price=1.0))
+    lived = Lived(on_nodes(plain(cpu="1500m"), pools=pools), expander=expander).until(300)
+    assert lived.groups() == {group: 1}
+
+
+def test_fixed_nodes_are_filled_first_and_never_given_back() -> None:
+    fixed = (shape("4", "16Gi"),)
+    lived = Lived(on_nodes(plain(replicas=3), pools=(pool(),), nodes=fixed, steps=60)).until(1800)
+    assert lived.groups() == {"": 1}
+
+
+def test_pods_of_a_node_that_fails_get_another_one() -> None:
+    found = on_nodes(plain(replicas=3), pools=(pool(),), steps=60, faults=(fault(NODE_DOWN, 300.0, 4000.0, "pool-1"),))
+    lived = Lived(found).until(1500)
+    assert lived.waiting() == []
+    assert "pool-2" in set(lived.placed("web").values())
+
+
+def test_pods_of_higher_priority_take_the_place_of_others_once_these_have_ended() -> None:
+    balloon = plain("balloon", 4, spec={"priority": -5})
+    tasks = job("task", [600.0], 60.0, pods=2)
+    lived = Lived(on_nodes(balloon, tasks, pools=(pool(count=1),), steps=60)).until(599)
+    assert len(lived.placed("balloon")) == 4
+    lived.until(600 + BOOT + 5)
+    assert len(lived.times(PodEvent.PREEMPTED, "balloon")) == lived.figures.preempted == 2
+    assert [time - 600 for time in lived.times(PodEvent.PLACED, "task")] == [2.0, 2.0]
+    assert len(lived.placed("balloon")) == 4, "they get a node of their own, behind the others"
+
+
+def test_no_more_make_way_than_have_to() -> None:
+    balloon = plain("balloon", 3, spec={"priority": -5})
+    tasks = job("task", [600.0], 600.0, pods=1, cpu="1500m")
+    lived = Lived(on_nodes(balloon, tasks, pools=(pool(count=1, max_size=1),), steps=60)).until(900)
+    assert len(lived.times(PodEvent.PREEMPTED, "balloon")) == 1
+    assert len(lived.waiting()) == 1
+
+
+def played(**more: Any) -> Fleet:
+    tasks = job("task", [float(each) for each in range(300, 3000, 450)], 200.0, pods=5)
+    return on_nodes(plain(replicas=5), tasks, pools=(pool(count=1), pool("large", "8", price=1.7)), steps=60, **more)
+
+
+def variants() -> tuple[Variant, ...]:
+    kept = a_buffer(room_for(3))
+    return (Variant("none", settings=QUICK), Variant("kept", objects=(kept,), settings=QUICK))
+
+
+def test_the_same_seed_gives_the_same_bytes_in_one_process_or_several() -> None:
+    found = msgspec.structs.replace(played(), variants=variants())
+    first, again, apart_ = simulate(found), simulate(found), simulate(found, processes=2)
+    assert msgspec.json.encode(first) == msgspec.json.encode(again) == msgspec.json.encode(apart_)
+
+
+def test_node_hours_are_paid_from_the_order_on_and_waits_are_told() -> None:
+    none, kept = (run_variant(played(), each) for each in variants())
+    assert none.nodes is not msgspec.UNSET
+    assert none.chart.nodes is not msgspec.UNSET
+    assert len(none.chart.nodes) == 60
+    assert none.node_hours >= sum(none.chart.nodes) / 60
+    assert none.fleet.waited.pods == none.fleet.pods_made
+    assert kept.fleet.waited.mean < none.fleet.waited.mean
+    assert kept.node_money > none.node_money
+    assert none.workloads[1].totals.waited.most == none.fleet.waited.most > 0
+
+
+def test_a_fleet_without_groups_tells_nothing_of_nodes() -> None:
+    result = run_variant(fleet(plain(), nodes=(shape("4", "16Gi"),)), Variant("only"))
+    assert result.nodes is result.chart.nodes is result.chart.chunks is result.fleet.waits is msgspec.UNSET
+    assert b"waits" not in msgspec.json.encode(result)
+
+
+def test_a_workload_that_a_variant_does_without_has_no_pods_there() -> None:
+    found = on_nodes(plain(), plain("balloon", 4), pools=(pool(),), steps=20)
+    without = run_variant(found, Variant("without", without=frozenset({1})))
+    with_all = run_variant(found, Variant("with"))
+    assert [each.totals.pods_made for each in without.workloads] == [1, 0]
+    assert [each.totals.pods_made for each in with_all.workloads] == [1, 4]
+
+
+def sized() -> dict[str, Any]:
+    return vpa("InPlaceOrRecreate", updatePolicy={"minReplicas": 1})
+
+
+@st.composite
+def lives(draw: st.DrawFn) -> tuple[Fleet, tuple[dict[str, Any], ...]]:
+    """Two groups, a Deployment, tasks that come and go, perhaps balloons, Buffers, a VPA, and a node that fails."""
+    begins = sorted(draw(st.lists(st.integers(0, 2400), max_size=6, unique=True)))
+    spec = draw(st.sampled_from([{}, apart("web")]))
+    budget = draw(st.sampled_from([None, 0, 1]))
+    workloads = [
+        plain(replicas=draw(st.integers(0, 8)), cpu=draw(st.sampled_from(["300m", "1", "2"])), spec=spec,
+              max_unavailable=budget),
+        job("task", [float(each) for each in begins], 200.0, pods=draw(st.integers(1, 9)), cpu="700m"),
+    ]  # fmt: skip
+    if draw(st.booleans()):
+        workloads.append(plain("balloon", draw(st.integers(1, 5)), spec={"priority": -5}))
+    pools = (
+        pool("a", count=draw(st.integers(0, 2)), max_size=draw(st.integers(2, 6))),
+        pool("b", "2", "8Gi", count=1, min_size=1, max_size=4, boot_seconds=30.0, price=0.4),
+    )
+    objects = draw(
+        st.lists(
+            st.sampled_from(
+                [
+                    sized(),
+                    a_buffer(room_for(3), "empty"),
+                    a_buffer(room_for(6), "least", recreationStrategy="KeepMinimum"),
+                    a_buffer({"replicas": {"percent": {"percent": 30}}}, "share", ("Deployment", "web")),
+                ]
+            ),
+            unique_by=lambda each: (each["kind"], each["metadata"]["name"]),
+        )
+    )
+    faults = draw(st.sampled_from([(), (fault(NODE_DOWN, 700.0, 900.0, "b-1"),)]))
+    return on_nodes(*workloads, pools=pools, steps=70, faults=faults), tuple(objects)
+
+
+@given(lives())
+@settings(max_examples=15, deadline=None)
+def test_whatever_happens_groups_stay_within_bounds_and_no_pod_is_lost(found: tuple[Fleet, Any]) -> None:
+    fleet_, objects = found
+    lived = Lived(fleet_, *objects)
+    for minute in range(1, 70):
+        lived.until(60.0 * minute)
+        groups, nodes = lived.groups(), lived.cluster.nodes
+        assert groups.get("a", 0) <= fleet_.pools[0].max_size
+        assert 1 <= groups.get("b", 0) <= 4
+        assert set(lived.placed().values()) <= set(lived.nodes), "no pod is on a node that has gone"
+        assert (nodes.occupancy.free("cpu")[nodes.table.exists] >= 0).all()
+        assert (nodes.set_aside["cpu"][~nodes.table.exists] == 0).all()
+    wanted = fleet_.workloads[0].replicas
+    web = [each for each in lived.pods.values() if each.metadata.labels.get("app") == "web"]
+    assert len([each for each in web if each.metadata.deletion_timestamp is None]) == wanted

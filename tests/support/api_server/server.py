@@ -1,0 +1,221 @@
+"""A small API server in memory, behind the fake transport: lists in pages, watches with history, patches, conflicts.
+
+It keeps to the rules that clients rely on: one version counter for everything, a watch that begins after a version and
+misses nothing, 410 for a version that has been compacted away, 409 for a precondition that does not hold.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from trellis.base.errors import Unreachable
+from trellis.kube.client import Client
+from trellis.kube.transport.requests import Request
+from trellis.kube.transport.responses import Response
+from trellis.testing.scripted_transport import (
+    Answer,
+    ScriptedTransport,
+    StreamScript,
+    answer,
+    bookmark,
+    line,
+    page,
+    refusal,
+)
+
+Document = dict[str, Any]
+
+
+class ModelServer:
+    """`faults` are given instead of the next answers; `requests` has everything that was asked.
+
+    `before` sees each request first, and may answer it. So many `answers_to_lose` are lost on the way back: the write
+    was carried out, and nobody learns of it.
+    """
+
+    def __init__(self) -> None:
+        self.version = 100
+        self.compacted = 0
+        self.objects: dict[str, Document] = {}
+        self.faults: deque[Answer] = deque()
+        self.answers_to_lose = 0
+        self.before: Callable[[Request], Answer | None] = lambda _request: None
+        self.transport = ScriptedTransport(handler=self._answer)
+        self.client = Client(self.transport)
+        self._history: list[tuple[int, str, str, Document]] = []
+        self._watches: list[tuple[StreamScript, str]] = []
+        self._lists: dict[tuple[str, str], list[Document]] = {}
+        self._uids = 0
+
+    @property
+    def requests(self) -> list[Request]:
+        return self.transport.requests
+
+    def put(self, path: str, document: Document) -> Document:
+        """Create or replace the object at `/api/v1/namespaces/<namespace>/<plural>/<name>`."""
+        old = self.objects.get(path)
+        self.version += 1
+        if old is None:
+            self._uids += 1
+        uid = old["metadata"]["uid"] if old else f"uid-{self._uids}"
+        new = copy.deepcopy(document)
+        new["metadata"] = {**_names(path), **new.get("metadata", {}), "uid": uid, "resourceVersion": str(self.version)}
+        self.objects[path] = new
+        self._happened("MODIFIED" if old else "ADDED", path, new)
+        return new
+
+    def delete(self, path: str) -> None:
+        gone = copy.deepcopy(self.objects.pop(path))
+        self.version += 1
+        gone["metadata"]["resourceVersion"] = str(self.version)
+        self._happened("DELETED", path, gone)
+
+    def bookmark(self) -> None:
+        """Tell every watch how far things are, as the server does once a minute."""
+        for stream, _ in self._watches:
+            stream.push(bookmark(str(self.version)))
+
+    def break_watches(self) -> None:
+        """Reset every connection in the middle of a line."""
+        for stream, _ in self._drop():
+            stream.break_off()
+
+    def end_watches(self) -> None:
+        """End every watch in order, as a timeout does."""
+        for stream, _ in self._drop():
+            stream.end()
+
+    def compact(self) -> None:
+        """Forget the past: who resumes from before now gets 410."""
+        self.compacted = self.version
+        self._history.clear()
+
+    def _drop(self) -> list[tuple[StreamScript, str]]:
+        watches, self._watches = self._watches, []
+        return watches
+
+    def _happened(self, kind: str, path: str, document: Document) -> None:
+        self._history.append((self.version, kind, path, copy.deepcopy(document)))
+        for stream, collection in self._watches:
+            if _is_in(path, collection):
+                stream.push(line(kind, document))
+
+    def _answer(self, request: Request) -> Answer:
+        if self.faults:
+            return self.faults.popleft()
+        if (early := self.before(request)) is not None:
+            return early
+        given = self._given(request)
+        if self.answers_to_lose and request.method != "GET":
+            self.answers_to_lose -= 1
+            return Unreachable("the connection was reset before the answer came")
+        return given
+
+    def _given(self, request: Request) -> Answer:
+        query = dict(request.query)
+        match request.method:
+            case "GET" if "watch" in query:
+                return self._watch(request.path, int(query["resourceVersion"]))
+            case "GET" if request.path in self.objects:
+                return answer(self.objects[request.path])
+            case "GET" if _is_collection(request.path):
+                return self._list(request.path, query)
+            case "POST":
+                return self._create(request)
+            case "PUT" if request.path in self.objects:
+                return self._replace(request)
+            case "PATCH" if request.path.removesuffix("/status") in self.objects:
+                return self._patch(request)
+            case "DELETE" if request.path in self.objects:
+                self.delete(request.path)
+                return answer({"kind": "Status", "status": "Success"})
+        return refusal(404, "NotFound", f"{request.path} not found")
+
+    def _watch(self, collection: str, version: int) -> Answer:
+        if version < self.compacted:
+            return refusal(410, "Expired", f"too old resource version: {version} ({self.compacted})")
+        missed = [line(kind, doc) for at, kind, path, doc in self._history if at > version and _is_in(path, collection)]
+        stream = StreamScript(missed)
+        self._watches.append((stream, collection))
+        return stream
+
+    def _list(self, collection: str, query: dict[str, str]) -> Response:
+        limit = int(query.get("limit", 1_000_000))
+        version, start = query.get("continue", f"{self.version}:0").split(":")
+        if not int(start):
+            self._lists[version, collection] = [doc for path, doc in self.objects.items() if _is_in(path, collection)]
+        found = self._lists[version, collection]
+        end = int(start) + limit
+        token = f"{version}:{end}" if end < len(found) else ""
+        return page(found[int(start) : end], resource_version=version, continue_from=token)
+
+    def _create(self, request: Request) -> Response:
+        document = msgspec.json.decode(request.body or b"")
+        path = f"{request.path}/{document['metadata']['name']}"
+        if path in self.objects:
+            return refusal(409, "AlreadyExists", f"{path} already exists")
+        return answer(self.put(path, document), 201)
+
+    def _replace(self, request: Request) -> Response:
+        document = msgspec.json.decode(request.body or b"")
+        if document["metadata"].get("resourceVersion") != self.objects[request.path]["metadata"]["resourceVersion"]:
+            return refusal(409, "Conflict", "the object has been modified")
+        return answer(self.put(request.path, document))
+
+    def _patch(self, request: Request) -> Response:
+        path = request.path.removesuffix("/status")
+        old = self.objects[path]
+        patch = msgspec.json.decode(request.body or b"")
+        if isinstance(patch, list):
+            # Of RFC 6902 as much as is needed: each operation sets a member of the object.
+            patch = {operation["path"].removeprefix("/"): operation["value"] for operation in patch}
+            return answer(self.put(path, {**old, **patch}))
+        wanted = patch.get("metadata", {})
+        for field in ("uid", "resourceVersion"):
+            if wanted.get(field, old["metadata"][field]) != old["metadata"][field]:
+                return refusal(409, "Conflict", f"the object has been modified: {field} in precondition")
+        return answer(self.put(path, _merged(old, patch)))
+
+
+def _merged(old: Any, patch: Any) -> Any:
+    """RFC 7386."""
+    if not isinstance(patch, dict):
+        return patch
+    new = dict(old) if isinstance(old, dict) else {}
+    for key, value in patch.items():
+        new[key] = _merged(new.get(key), value)
+    return {key: value for key, value in new.items() if value is not None}
+
+
+def _names(path: str) -> dict[str, str]:
+    parts = path.split("/")
+    names = {"name": parts[-1]}
+    return {"namespace": parts[-3], **names} if parts[-4] == "namespaces" else names
+
+
+def _is_collection(path: str) -> bool:
+    """`/api/v1/pods`, `/apis/apps/v1/namespaces/shop/deployments`: nothing after the plural."""
+    parts = path.split("/")[3 if path.startswith("/api/") else 4 :]
+    return bool(parts) and len(parts[2:] if parts[0] == "namespaces" and len(parts) > 2 else parts) == 1
+
+
+def _is_in(path: str, collection: str) -> bool:
+    """Whether an object is in `/api/v1/pods` or `/api/v1/namespaces/shop/pods`."""
+    group, _, plural = collection.rpartition("/")
+    own, _, _ = path.rpartition("/")
+    return own == collection or (
+        "namespaces" not in collection and own.startswith(f"{group}/") and own.endswith(f"/{plural}")
+    )
+
+
+def pod_path(name: str, namespace: str = "shop") -> str:
+    return f"/api/v1/namespaces/{namespace}/pods/{name}"
+
+
+def pod(node: str = "node-1", **metadata: object) -> Document:
+    return {"metadata": metadata, "spec": {"nodeName": node}, "status": {"phase": "Running"}}

@@ -1,0 +1,1 @@
+"""Objects, clusters and results for tests."""

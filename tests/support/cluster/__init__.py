@@ -1,0 +1,1 @@
+"""Components on a real control plane: how tests start them and read what they did."""

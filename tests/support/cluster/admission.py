@@ -1,0 +1,156 @@
+"""What does a test do with the webhook on a real control plane? It advises, makes pods, and reads what they got."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import ssl
+from base64 import b64decode
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from itertools import count
+from typing import Any
+from urllib.parse import urlsplit
+
+from support.cluster.vpas import vpa, vpa_path
+from testbed.client import Json
+from testbed.cluster import Cluster
+from testbed.controllers import Controller
+from testbed.errors import Refused
+from testbed.waiting import until
+from testbed.workloads import container, deployment, pod
+
+Start = Callable[..., Controller]
+
+CONFIGURATION = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/vpa-webhook-config"
+SECRET = "/api/v1/namespaces/kube-system/secrets/trellis-admission-certificates"  # noqa: S105 - a path
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/vpa-admission-controller"
+
+OBSERVED, UPDATES, SIZED, BOOST = "vpaObservedContainers", "vpaUpdates", "trellis.x-k8s.io/sized", "vpaCpuStartupBoost/"
+
+_SENTINEL = "sentinel"
+_numbers = count(101)
+
+
+def forget(cluster: Cluster) -> None:
+    """Delete what a webhook leaves behind."""
+    for path in (CONFIGURATION, SECRET, LEASE):
+        if cluster.api.find(path):
+            cluster.api.delete(path)
+
+
+def governed(cluster: Cluster, namespace: str, name: str, advice: Mapping[str, Json], **spec: Any) -> Json:
+    """A VPA on the Deployment of its name, or on the `targetRef` in its spec, with a recommendation by container."""
+    wanted = vpa(name)
+    created = cluster.api.create(wanted | {"spec": wanted["spec"] | spec}, namespace)
+    advise(cluster, namespace, name, advice)
+    return created
+
+
+def advise(cluster: Cluster, namespace: str, name: str, advice: Mapping[str, Json]) -> None:
+    """What a recommender would write."""
+    found = [{"containerName": container, "target": target} for container, target in advice.items()]
+    status = {"recommendation": {"containerRecommendations": found}}
+    cluster.api.patch(f"{vpa_path(namespace, name)}/status", {"status": status})
+
+
+def until_asked(cluster: Cluster, namespace: str) -> None:
+    """Return when the API server asks the webhook: it hears of a new configuration a moment later.
+
+    A VPA without a policy is given one by nobody else.
+    """
+    path = f"{vpa_path(namespace, '').rstrip('/')}?dryRun=All"
+    until(
+        "the API server to ask us",
+        lambda: "updatePolicy" in cluster.api.send("POST", path, vpa("probe"))["spec"],
+    )
+
+
+def until_seen(cluster: Cluster, namespace: str) -> None:
+    """Return when the webhook goes by everything that any VPA says at this moment.
+
+    What it watches comes in order: once it goes by the last change of all, it knows of those before.
+    """
+    path = f"/apis/apps/v1/namespaces/{namespace}/deployments/{_SENTINEL}"
+    if not cluster.api.find(path):
+        cluster.api.create(deployment(_SENTINEL, replicas=0), namespace)
+        # Limits stay, or the namespace's LimitRanges might have a say.
+        only = {"containerPolicies": [{"containerName": "*", "controlledValues": "RequestsOnly"}]}
+        cluster.api.create(vpa(_SENTINEL, resourcePolicy=only), namespace)
+    wanted = f"{next(_numbers)}m"
+    advise(cluster, namespace, _SENTINEL, {"app": {"cpu": wanted}})
+    made = owned(pod("probe"), cluster.api.get(path), _SENTINEL)
+    until("the last recommendation", lambda: cpu(dry_run(cluster, namespace, made)) == wanted)
+
+
+def owned(made: Json, owner: Json, app: str = "") -> Json:
+    """A pod as its controller makes it."""
+    metadata = owner["metadata"]
+    reference = {
+        "apiVersion": owner["apiVersion"],
+        "kind": owner["kind"],
+        "name": metadata["name"],
+        "uid": metadata["uid"],
+        "controller": True,
+    }
+    labels = {"app": app or metadata["name"]}
+    return made | {"metadata": made["metadata"] | {"labels": labels, "ownerReferences": [reference]}}
+
+
+def dry_run(cluster: Cluster, namespace: str, made: Json) -> Json:
+    """What the API server would store."""
+    return cluster.api.send("POST", f"/api/v1/namespaces/{namespace}/pods?dryRun=All", made)
+
+
+def is_refused(cluster: Cluster, namespace: str, made: Json) -> bool:
+    """Whether the API server would not store it."""
+    try:
+        dry_run(cluster, namespace, made)
+    except Refused:
+        return True
+    return False
+
+
+def resources(made: Json) -> dict[str, Json]:
+    """By container, native sidecars included."""
+    spec = made["spec"]
+    return {each["name"]: each.get("resources", {}) for each in (*spec["containers"], *spec.get("initContainers", ()))}
+
+
+def cpu(made: Json, name: str = "app") -> str | None:
+    """The CPU request of a container."""
+    found: str | None = resources(made)[name].get("requests", {}).get("cpu")
+    return found
+
+
+def boosted(made: Json) -> set[str]:
+    """The containers that are marked as boosted."""
+    notes = made["metadata"].get("annotations", {})
+    return {key.removeprefix(BOOST) for key in notes if key.startswith(BOOST)}
+
+
+def plain(name: str = "app", request: str = "500m", limit: str | None = None, memory: str = "128Mi") -> Json:
+    """A container with a CPU request, and a limit if one is given."""
+    limits = {"limits": {"cpu": limit}} if limit else {}
+    return container(name, resources={"requests": {"cpu": request, "memory": memory}, **limits})
+
+
+def reviewer(cluster: Cluster, port: int = 0) -> Callable[[bytes], Json]:
+    """Ask the webhook as the API server does: where its configuration says, or at a port, trusting its bundle alone."""
+    client = cluster.api.get(CONFIGURATION)["webhooks"][0]["clientConfig"]
+    trusted = ssl.create_default_context(cadata=b64decode(client["caBundle"]).decode())
+    address = urlsplit(client["url"])
+
+    def review(body: bytes) -> Json:
+        connection = http.client.HTTPSConnection(
+            address.hostname or "", port or address.port, context=trusted, timeout=30.0
+        )
+        with closing(connection):
+            connection.request("POST", "/?timeout=5s", body, {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+            text = answer.read()
+        assert answer.status == http.client.OK, text
+        found: Json = json.loads(text)["response"]
+        return found
+
+    return review

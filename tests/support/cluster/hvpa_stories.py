@@ -1,0 +1,129 @@
+"""How do several stories run side by side on one control plane? Each is a generator, and all see the same moment.
+
+A story creates its workload, scripts its usage and says what it waits for; between two moments it yields. So five
+minutes are waited once, however many stories there are.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+
+from support.cluster.hvpas import GROUP
+from testbed.client import Json
+from testbed.cluster import Cluster, is_ready
+from testbed.errors import TimedOut
+from testbed.kwok import annotations as ask
+from testbed.waiting import until
+from trellis.base.quantities import Quantity
+
+Story = Iterator[None]
+
+PLURALS = {"Deployment": "deployments", "StatefulSet": "statefulsets"}
+
+
+class Scene:
+    """A namespace as it is at one moment; `look` goes on to the next."""
+
+    def __init__(self, cluster: Cluster, namespace: str) -> None:
+        self.cluster = cluster
+        self.namespace = namespace
+        self.api = cluster.api
+        self._pods: dict[str, list[Json]] = {}
+        self._workloads: dict[tuple[str, str], Json] = {}
+        self._hvpas: dict[str, Json] = {}
+
+    def look(self) -> None:
+        """Read everything anew."""
+        pods = self.api.items(f"/api/v1/namespaces/{self.namespace}/pods")
+        self._pods = {}
+        for each in pods:
+            if "deletionTimestamp" not in each["metadata"]:
+                self._pods.setdefault(each["metadata"]["labels"]["app"], []).append(each)
+        self._workloads = {
+            (kind, each["metadata"]["name"]): each
+            for kind, plural in PLURALS.items()
+            for each in self.api.items(f"/apis/apps/v1/namespaces/{self.namespace}/{plural}")
+        }
+        found = self.api.items(f"{GROUP}/namespaces/{self.namespace}/hvpas")
+        self._hvpas = {each["metadata"]["name"]: each for each in found}
+
+    def wish(self, name: str) -> int | None:
+        """What `spec.replicas` of an Hvpa says."""
+        count: int | None = self._hvpas.get(name, {}).get("spec", {}).get("replicas")
+        return count
+
+    def conditions(self, name: str) -> set[str]:
+        """The types of its conditions."""
+        return {each["type"] for each in self._hvpas.get(name, {}).get("status", {}).get("conditions", ())}
+
+    def shape(self, kind: str, name: str) -> tuple[int, set[int]]:
+        """How many replicas a workload has, and what its pods have in millicores."""
+        pods = self._pods.get(name, ())
+        found = self._workloads.get((kind, name))
+        # A count that its pods have not followed yet is no shape: none of the sizes is that of the missing ones.
+        if found is None or len(pods) != found["spec"]["replicas"]:
+            return 0, set()
+        return len(pods), {requested(each) for each in pods}
+
+    def held(self, name: str) -> int:
+        """What the Ready pods have together."""
+        return sum(requested(each) for each in self._pods.get(name, ()) if is_ready(each))
+
+    def all_ready(self, name: str) -> bool:
+        """Whether every pod is Ready."""
+        return all(map(is_ready, self._pods.get(name, ())))
+
+    def written(self, kind: str, name: str) -> tuple[int, int]:
+        """How often the specs of a workload and of its Hvpa have been written."""
+        both = self._workloads[kind, name], self._hvpas[name]
+        return both[0]["metadata"]["generation"], both[1]["metadata"]["generation"]
+
+    def share(self, name: str, millicores: int) -> None:
+        """All running pods use the same part of this."""
+        pods = [each for each in self._pods.get(name, ()) if each["status"].get("phase") == "Running"]
+        for each in pods:
+            part = f"{millicores // len(pods)}m"
+            if each["metadata"].get("annotations", {}).get(ask.USAGE_CPU) != part:
+                where = f"/api/v1/namespaces/{self.namespace}/pods/{each['metadata']['name']}"
+                self.api.annotate(where, {ask.USAGE_CPU: part})
+
+
+def requested(pod: Json) -> int:
+    """What a pod requests and also has: a resize that is asked for is not there yet."""
+    spec = pod["spec"]["containers"][0]["resources"]["requests"]["cpu"]
+    had = [
+        each.get("resources", {}).get("requests", {}).get("cpu") for each in pod["status"].get("containerStatuses", ())
+    ]
+    return min(Quantity.parse(each).milli for each in (spec, *had) if each)
+
+
+def reaches(what: str, is_so: Callable[[], bool], seconds: float = 300.0) -> Story:
+    """Let moments go by until it is so."""
+    deadline = time.monotonic() + seconds
+    while not is_so():
+        if time.monotonic() > deadline:
+            raise TimedOut(f"waited {seconds:g} s for {what}")
+        yield
+
+
+def holds(is_so: Callable[[], object], seconds: float) -> Story:
+    """What it is now, and not False, it must be at each moment of so many seconds."""
+    before, end = is_so(), time.monotonic() + seconds
+    assert before is not False
+    while time.monotonic() < end:
+        yield
+        assert is_so() == before
+
+
+def play(scene: Scene, stories: Mapping[str, Story], seconds: float) -> None:
+    """All stories to their end, moment by moment."""
+    left = dict(stories)
+
+    def moment() -> bool:
+        scene.look()
+        for name in [name for name, story in left.items() if next(story, left) is left]:
+            del left[name]
+        return not left
+
+    until(f"the end of {', '.join(stories)}", moment, seconds)

@@ -1,0 +1,155 @@
+"""What does a test do with the node autoscaler on a real control plane? It starts it, and reads what came of it.
+
+Tests share a cluster. The nodes of each have a taint of their own, and its pods tolerate it and go nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from support.cluster.buffers import GROUP, condition_of
+from support.cluster.controllers import DENIED, shipped_controllers
+from support.worlds.kwok_nodes import group
+from testbed.access.rights import until_granted
+from testbed.client import Json
+from testbed.cluster import Cluster
+from testbed.controllers import Controller
+from testbed.workloads import container, deployment
+
+Start = Callable[..., Controller]
+
+ACCOUNT = "system:serviceaccount:kube-system:trellis-nodes"
+# Nobody waits ten minutes in a test.
+QUICK = (
+    "--scale-down-unneeded-time=3s",
+    "--scale-down-delay-after-add=1s",
+    "--unremovable-node-recheck-timeout=2s",
+    "--node-delete-delay-after-taint=1s",
+)
+
+
+@contextmanager
+def node_controllers(cluster: Cluster, directory: Path, *, restarts: bool = False) -> Iterator[Start]:
+    """Start `trellis nodes` under the account that Trellis ships. A right that is missing, or a bug, is an error.
+
+    An API server that `restarts` forbids everything for a moment.
+    """
+
+    def usual(namespace: str) -> list[str]:
+        # Tests run side by side: what yields to a node autoscaler is to yield to that of its own test.
+        lease = f"--leader-elect-resource-namespace={namespace}"
+        return [f"--kwok-node-groups={namespace}/groups", "--scan-interval=2s", lease]
+
+    # A namespace of another test that is being deleted takes no Event on its pods, whatever the rights are.
+    never = (f"{DENIED}: user", "traceback", "pass failed")
+    with shipped_controllers(cluster, directory, "nodes", usual, never=never, restarts=restarts) as start:
+        yield start
+
+
+class Yard:
+    """The node groups of one namespace, and pods that go to their nodes alone."""
+
+    def __init__(self, cluster: Cluster, namespace: str) -> None:
+        self.cluster, self.namespace = cluster, namespace
+        self.group = namespace[:40].strip("-")
+        self.tolerations = [{"key": namespace, "operator": "Exists"}]
+        self._let_read()
+
+    def declare(self, *names: str, **spec: Any) -> None:
+        """Groups of nodes with 2 CPU that boot in two seconds; the first is called after the namespace."""
+        usual: Json = {
+            "minSize": 0,
+            "maxSize": 5,
+            "bootTime": "2s",
+            "resources": {"cpu": "2", "memory": "4Gi"},
+            "taints": [{"key": self.namespace, "effect": "NoSchedule"}],
+            "labels": {"yard": self.group},
+        }
+        documents = [group(name, **{**usual, **spec}) for name in names or (self.group,)]
+        data = {"groups.yaml": yaml.safe_dump_all(documents)}
+        config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "groups"}, "data": data}
+        self.cluster.api.apply({**config, "metadata": {"name": "groups", "namespace": self.namespace}})
+
+    def pod_spec(self, cpu: str = "500m") -> Json:
+        """A pod of this yard."""
+        return {"containers": [container(cpu=cpu, memory="64Mi")], **self.placement}
+
+    @property
+    def placement(self) -> Json:
+        return {"tolerations": self.tolerations, "nodeSelector": {"yard": self.group}}
+
+    def deploy(self, name: str, replicas: int, cpu: str = "500m", placement: Json | None = None) -> None:
+        made = deployment(name, container(cpu=cpu, memory="64Mi"), replicas=replicas, **(placement or self.placement))
+        self.cluster.api.create(made, self.namespace)
+
+    def scale(self, name: str, replicas: int) -> None:
+        path = f"/apis/apps/v1/namespaces/{self.namespace}/deployments/{name}"
+        self.cluster.api.patch(path, {"spec": {"replicas": replicas}})
+
+    def nodes(self) -> dict[str, Json]:
+        found = self.cluster.api.items("/api/v1/nodes", labelSelector=f"yard={self.group}")
+        return {node["metadata"]["name"]: node for node in found}
+
+    def ready_nodes(self) -> list[str]:
+        return [name for name, node in self.nodes().items() if _is_ready(node) and len(taints(node)) == 1]
+
+    def pods(self) -> list[Json]:
+        found: list[Json] = self.cluster.api.items(f"/api/v1/namespaces/{self.namespace}/pods")
+        return found
+
+    def running(self) -> list[str]:
+        return [pod["metadata"]["name"] for pod in self.pods() if pod["status"]["phase"] == "Running"]
+
+    def provisioned(self, name: str) -> tuple[str, str] | None:
+        """Status and reason of the condition."""
+        return condition_of(self.cluster, self.namespace, name, "Provisioned")
+
+    def is_whole(self, name: str) -> bool:
+        return self.provisioned(name) == ("True", "BufferProvisioned")
+
+    def close(self) -> None:
+        self.cluster.remove_nodes(*self.nodes())
+
+    def _let_read(self) -> None:
+        """The account may read the ConfigMap and hold the Lease it was told of, as an administrator would see to."""
+        meta = {"name": "read-groups", "namespace": self.namespace}
+        kind = "rbac.authorization.k8s.io"
+        rule = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "watch"]}
+        lease = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create", "get", "patch"]}
+        role = {"apiVersion": f"{kind}/v1", "kind": "Role", "metadata": meta, "rules": [rule, lease]}
+        self.cluster.api.apply(role)
+        self.cluster.api.apply(
+            {
+                "apiVersion": f"{kind}/v1",
+                "kind": "RoleBinding",
+                "metadata": meta,
+                "roleRef": {"apiGroup": kind, "kind": "Role", "name": "read-groups"},
+                "subjects": [{"kind": "ServiceAccount", "name": "trellis-nodes", "namespace": "kube-system"}],
+            }
+        )
+        until_granted(self.cluster.api, ACCOUNT, [role])
+
+
+def translated(name: str, replicas: int, pod_spec: Json, **spec: Any) -> tuple[Json, Json]:
+    """A Buffer of which no controller of ours knows, and the status that somebody else gives it."""
+    capacity = {"pods": {"replicaNum": replicas, "podSpec": pod_spec}}
+    document = {
+        "apiVersion": GROUP.removeprefix("/apis/"),
+        "kind": "Buffer",
+        "metadata": {"name": name},
+        "spec": {"capacity": capacity, **spec},
+    }
+    return document, {"podBasedBufferSpec": {"replicaNum": replicas, "podSpec": pod_spec}}
+
+
+def taints(node: Json) -> list[str]:
+    return [each["key"] for each in node["spec"].get("taints", ())]
+
+
+def _is_ready(node: Json) -> bool:
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in node["status"].get("conditions", ()))

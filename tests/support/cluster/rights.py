@@ -1,0 +1,34 @@
+"""What may a component's account do on a real API server? Rights are written as `kubectl auth can-i` has them.
+
+That is a verb, resource.group/subresource, and where there is one namespace/name.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from testbed.access import shipped_accounts
+from testbed.access.rights import may
+from testbed.cluster import Cluster
+
+
+class Account(msgspec.Struct, frozen=True):
+    """A user on a cluster."""
+
+    cluster: Cluster
+    user: str
+
+    def may(self, right: str) -> bool:
+        """Whether the API server lets it."""
+        verb, what, *where = right.split()
+        named, _, subresource = what.partition("/")
+        resource, _, group = named.partition(".")
+        namespace, _, name = "".join(where).partition("/")
+        attributes = {"verb": verb, "group": group, "resource": resource, "subresource": subresource}
+        return may(self.cluster.api, self.user, attributes | {"namespace": namespace, "name": name})
+
+
+def account_of(cluster: Cluster, component: str, name: str) -> Account:
+    """The account that a component has, with the rights of its manifest in force."""
+    shipped_accounts.account(cluster, component)
+    return Account(cluster, f"system:serviceaccount:kube-system:{name}")

@@ -1,0 +1,1 @@
+"""Controllers with an API server in memory, on a virtual clock."""

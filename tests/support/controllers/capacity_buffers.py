@@ -1,0 +1,180 @@
+"""The Buffer controller's world with upstream's CapacityBuffers in it.
+
+The server keeps to what matters here: generations go up with specs and templates, a status is merged at the version
+that was read, and conditions that were applied belong to whoever applied them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from support.api_server.server import Document
+from support.controllers.buffers import NAMESPACE, World
+from support.worlds.buffers import app
+from trellis.api.kube.meta import ObjectReference
+from trellis.base.reasons import Reason
+from trellis.controllers.buffers.settings import BufferControllerSettings, CapacityBufferSettings
+from trellis.kube.transport.requests import Request
+from trellis.testing.scripted_transport import Answer, answer, refusal
+
+_GROUP = "/apis/autoscaling.x-k8s.io"
+_BUFFERS = f"{_GROUP}/v1alpha1/namespaces/{NAMESPACE}/buffers"
+_TEMPLATES = f"/api/v1/namespaces/{NAMESPACE}/podtemplates"
+
+OF_WEB: Document = {"scalableRef": {"apiGroup": "apps", "kind": "Deployment", "name": "web"}}
+MANAGED = "capacitybuffer-web-pod-template"
+OF_BUFFER = "capacitybuffer-of-web-pod-template"
+
+
+class CapacityWorld(World):
+    """`version` is the one in which CapacityBuffers are served, if any."""
+
+    def __init__(self, *, version: str = "v1beta1", serve: bool = False, translate: bool = False, **more: Any) -> None:
+        super().__init__(**more)
+        self.version = version
+        wanted = CapacityBufferSettings(serve_capacity_buffers=serve, translate=translate)
+        self.settings = BufferControllerSettings(translation=self.settings.translation, elsewhere=wanted)
+        self.told: list[tuple[str, str]] = []
+        self.changes: list[tuple[str, str]] = []
+
+    # What a test puts there.
+
+    def put(self, where: str, document: Document) -> Document:
+        old = self.server.objects.get(where)
+        if old is not None and old.get("template") != document.get("template"):
+            metadata = {**document["metadata"], "generation": old["metadata"]["generation"] + 1}
+            return self.server.put(where, {**document, "metadata": metadata})
+        return super().put(where, document)
+
+    def add_capacity(self, name: str = "web", *, owner: Document | None = None, **spec: Any) -> None:
+        metadata = {"ownerReferences": [owner]} if owner is not None else {}
+        self.put(self.capacity_path(name), {"metadata": metadata, "spec": spec or {**OF_WEB, "replicas": 2}})
+
+    def add_template(self, name: str = "chunk", cpu: str = "2", **metadata: Any) -> None:
+        template = {"metadata": {"labels": {"app": name}}, "spec": {"containers": [app(cpu=cpu, memory="4Gi")]}}
+        self.put(f"{_TEMPLATES}/{name}", {"metadata": metadata, "template": template})
+
+    def edit_capacity(self, name: str = "web", **spec: Any) -> None:
+        where = self.capacity_path(name)
+        self.put(where, {**self.server.objects[where], "spec": spec})
+
+    def remove_kind(self) -> None:
+        """The definition is deleted, and with it all there is of the kind."""
+        mark = "/capacitybuffers"
+        for where in [each for each in self.server.objects if mark in each]:
+            self.server.delete(where)
+        self.version = ""
+        absent = refusal(404, "NotFound", "the server could not find the requested resource")
+        self.fault = lambda request: absent if mark in request.path else None
+        self.server.break_watches()
+
+    def install_kind(self, version: str) -> None:
+        self.version = version
+        self.fault = lambda _request: None
+
+    # What a test reads.
+
+    def capacity_path(self, name: str = "web") -> str:
+        return f"{_GROUP}/{self.version}/namespaces/{NAMESPACE}/capacitybuffers/{name}"
+
+    def template_path(self, name: str = MANAGED) -> str:
+        return f"{_TEMPLATES}/{name}"
+
+    def capacity(self, name: str = "web") -> Document | None:
+        return self.server.objects.get(self.capacity_path(name))
+
+    def told_of(self, name: str = "web") -> Document:
+        """The status of a CapacityBuffer."""
+        found = self.capacity(name)
+        assert found is not None
+        status: Document = found.get("status", {})
+        return status
+
+    def replicas(self, name: str = "web") -> int | None:
+        return self.told_of(name).get("replicas")
+
+    def ready(self, name: str = "web") -> tuple[str, str, str]:
+        found = next(each for each in self.told_of(name)["conditions"] if each["type"] == "ReadyForProvisioning")
+        return found["status"], found["reason"], found["message"]
+
+    def template(self, name: str = MANAGED) -> Document | None:
+        return self.server.objects.get(self.template_path(name))
+
+    def template_requests(self, name: str = MANAGED) -> Document:
+        found = self.template(name)
+        assert found is not None
+        requests: Document = found["template"]["spec"]["containers"][0]["resources"]["requests"]
+        return requests
+
+    def kept(self, name: str = "web") -> tuple[str, str] | None:
+        """What a Buffer says of its CapacityBuffer."""
+        found = self.status(name).get("conditions", [])
+        return next(
+            ((each["status"], each["reason"]) for each in found if each["type"] == "KeptAsCapacityBuffer"), None
+        )
+
+    # The cluster.
+
+    def _before(self, request: Request) -> Answer | None:
+        if (fault := self.fault(request)) is not None:
+            return fault
+        if request.method in ("POST", "PATCH", "DELETE") and "dryRun" not in dict(request.query):
+            self.changes.append((request.method, request.path))
+        if (found := self._discovered(request)) is not None:
+            return found
+        where, _, last = request.path.rpartition("/")
+        if request.method == "POST" and last in ("capacitybuffers", "podtemplates"):
+            return self._create(request)
+        if request.method == "PATCH" and last != "status":
+            return self._change(request)
+        if request.method == "PATCH" and "/capacitybuffers/" in where:
+            return None
+        return super()._before(request)
+
+    def _discovered(self, request: Request) -> Answer | None:
+        if request.path == f"{_GROUP}/{self.version}" and self.version == "v1beta1":
+            return answer({"resources": [_served("capacitybuffers", "CapacityBuffer")]})
+        found = super()._before(request) if request.path in ("/apis", "/api/v1", f"{_GROUP}/v1alpha1") else None
+        if found is None:
+            return None
+        assert not isinstance(found, Exception)
+        document = msgspec.json.decode(found.body)  # type: ignore[union-attr]
+        if request.path == "/api/v1":
+            document["resources"].append(_served("podtemplates", "PodTemplate"))
+        elif request.path == "/apis" and self.version == "v1beta1":
+            version = {"groupVersion": "autoscaling.x-k8s.io/v1beta1", "version": "v1beta1"}
+            document["groups"].append({"versions": [version], "preferredVersion": version})
+        elif self.version == "v1alpha1" and request.path != "/apis":
+            document["resources"].append(_served("capacitybuffers", "CapacityBuffer"))
+        return answer(document)
+
+    def _create(self, request: Request) -> Answer:
+        document = msgspec.json.decode(request.body or b"")
+        where = f"{request.path}/{document['metadata']['name']}"
+        if where in self.server.objects:
+            return refusal(409, "AlreadyExists")
+        return answer(self.put(where, document), 201)
+
+    def _change(self, request: Request) -> Answer:
+        found = self.server.objects.get(request.path)
+        if found is None:
+            return refusal(404, "NotFound")
+        new = dict(found)
+        for each in msgspec.json.decode(request.body or b""):
+            field = each["path"].removeprefix("/")
+            if field in ("metadata/uid", "metadata/resourceVersion"):
+                if found["metadata"][field.partition("/")[2]] != each["value"]:
+                    return refusal(409, "Conflict", "the object has been modified")
+            else:
+                new[field] = each["value"]
+        return answer(found if new == found else self.put(request.path, new))
+
+    def _record(self, about: ObjectReference, reason: Reason, message: str) -> None:
+        self.events.append((reason.code, message))
+        self.told.append((about.kind, reason.code))
+
+
+def _served(name: str, kind: str) -> Document:
+    return {"name": name, "kind": kind, "namespaced": True}

@@ -1,0 +1,317 @@
+"""A node autoscaler with a small API server in memory around it, on a virtual clock.
+
+Everything between the flags and the requests is the real thing. The cluster lives a little: kwok makes its nodes ready,
+a scheduler places pods by their CPU and says which it cannot, and whoever is evicted is made anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import yaml
+
+from support import virtual_time
+from support.api_server.server import Document, pod_path
+from support.controllers.world import ControlledWorld, discovery
+from support.recordings import Recording
+from support.worlds.kwok_nodes import group
+from trellis.api.kube.meta import ObjectReference
+from trellis.base.durations import Duration
+from trellis.base.quantities import Quantity
+from trellis.base.reasons import Reason
+from trellis.base.times import format_time, parse_time
+from trellis.controllers.nodes.informers import NodeInformers
+from trellis.controllers.nodes.metrics import NODE_METRICS
+from trellis.controllers.nodes.reconcile import NodeController
+from trellis.controllers.nodes.settings import NodeControllerSettings
+from trellis.core.recording.format import NODES as NODES_COMPONENT
+from trellis.kube.transport.requests import Request
+from trellis.providers.protocol import Provider
+from trellis.testing.scripted_transport import Answer, answer, refusal
+
+START = 1_800_000_000.0
+NAMESPACE = "shop"
+NODES = "/api/v1/nodes"
+CONFIG = "/api/v1/namespaces/kube-system/configmaps/trellis-kwok-node-groups"
+BUFFERS = f"/apis/autoscaling.x-k8s.io/v1alpha1/namespaces/{NAMESPACE}/buffers"
+BOOT = 30.0
+
+_APPLIED_PARTS = ("conditions", "lastFullyProvisioned")
+_KINDS = {
+    "v1": [("pods", "Pod"), ("pods/resize", "Pod")],
+    "autoscaling.x-k8s.io/v1alpha1": [("buffers", "Buffer")],
+    "autoscaling.k8s.io/v1": [("verticalpodautoscalers", "VerticalPodAutoscaler")],
+}
+
+
+def settings_with(**groups: dict[str, Any]) -> NodeControllerSettings:
+    """Settings with some of them changed, by group."""
+    usual = NodeControllerSettings()
+    changed = {name: msgspec.structs.replace(getattr(usual, name), **fields) for name, fields in groups.items()}
+    return msgspec.structs.replace(usual, **changed)
+
+
+def seconds(number: int) -> Duration:
+    return Duration.from_seconds(number)
+
+
+class World(ControlledWorld):
+    """The cluster as the autoscaler sees it, and the autoscaler."""
+
+    def __init__(self, *groups: Document, **flags: dict[str, Any]) -> None:
+        super().__init__(NODE_METRICS, discovery(_KINDS))
+        self.lives = True
+        self.events: list[tuple[str, str, str, str]] = []
+        self.evicted: list[str] = []
+        self.provider: Callable[[NodeInformers], Provider] | None = None
+        self.settings = settings_with(**flags)
+        self.recording = Recording(NODES_COMPONENT)
+        self.declare(*(groups or (group(),)))
+        self._made = 0
+
+    # What a test puts there.
+
+    def declare(self, *groups: Document) -> None:
+        self.server.put(CONFIG, {"data": {"groups.yaml": yaml.safe_dump_all(groups, sort_keys=False)}})
+
+    def add_node(self, name: str, cpu: str = "4", **spec: Any) -> None:
+        """A node that is ready, of no group."""
+        offered = {"cpu": cpu, "memory": "16Gi", "pods": "110"}
+        status = {"allocatable": offered, "capacity": offered, "conditions": [_ready()]}
+        labels = {"kubernetes.io/hostname": name}
+        self.server.put(f"{NODES}/{name}", {"metadata": {"labels": labels}, "spec": spec, "status": status})
+
+    def add_pod(self, name: str = "", cpu: str = "1", owner: str = "web", **spec: Any) -> str:
+        """A pod that waits to be placed, of a ReplicaSet."""
+        self._made += 1
+        name = name or f"{owner}-{self._made}"
+        owners = [{"kind": "ReplicaSet", "name": owner, "uid": f"rs-{owner}", "controller": True}]
+        containers = [{"name": "app", "resources": {"requests": {"cpu": cpu, "memory": "64Mi"}}}]
+        metadata = {"labels": {"app": owner}, "ownerReferences": owners if owner else []}
+        document = {"metadata": metadata, "spec": {"containers": containers, **spec}, "status": {"phase": "Pending"}}
+        self.server.put(pod_path(name, NAMESPACE), document)
+        return name
+
+    def add_pods(self, count: int, **more: Any) -> None:
+        for _ in range(count):
+            self.add_pod(**more)
+
+    def delete_pods(self) -> None:
+        for path in [*self._pods()]:
+            self.server.delete(path)
+
+    def add_buffer(self, name: str = "spare", chunks: int = 2, cpu: str = "1", **spec: Any) -> None:
+        """A Buffer that somebody has translated."""
+        containers = [{"name": "app", "resources": {"requests": {"cpu": cpu, "memory": "64Mi"}}}]
+        pods = {"replicaNum": chunks, "podSpec": {"containers": containers}}
+        conditions = [{"type": "ReadyForProvisioning", "status": "True", "reason": "BufferReady", "message": ""}]
+        status = {"podBasedBufferSpec": pods, "conditions": conditions}
+        self.server.put(f"{BUFFERS}/{name}", {"metadata": {"generation": 1}, "spec": spec, "status": status})
+
+    def add_boost(self, owner: str, factor: int) -> None:
+        """A VPA that boosts the pods of a ReplicaSet, and sizes none."""
+        selector = {"matchLabels": {"app": owner}}
+        self.server.put(f"/apis/apps/v1/namespaces/{NAMESPACE}/replicasets/{owner}", {"spec": {"selector": selector}})
+        boost = {"cpu": {"type": "Factor", "factor": factor}}
+        target = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": owner}
+        spec = {"targetRef": target, "updatePolicy": {"updateMode": "Off"}, "startupBoost": boost}
+        self.server.put(
+            f"/apis/autoscaling.k8s.io/v1/namespaces/{NAMESPACE}/verticalpodautoscalers/{owner}", {"spec": spec}
+        )
+
+    def edit_buffer(self, name: str = "spare", **changed: Any) -> None:
+        found = self.server.objects[f"{BUFFERS}/{name}"]
+        self.server.put(f"{BUFFERS}/{name}", {**found, **changed})
+
+    def resize_buffer(self, chunks: int, name: str = "spare") -> None:
+        status = self.buffer(name)
+        pods = {**status["podBasedBufferSpec"], "replicaNum": chunks}
+        self.edit_buffer(name, status={**status, "podBasedBufferSpec": pods})
+
+    async def wait(self, seconds: float) -> None:
+        """Let time go by, with the bookmarks that keep a watch alive."""
+        until = self.now() + seconds
+        while (left := until - self.now()) > 0:
+            await asyncio.sleep(min(left, 30.0))
+            self.server.bookmark()
+
+    # What a test reads.
+
+    def nodes(self) -> dict[str, Document]:
+        found = self.server.objects.items()
+        return {path.removeprefix(f"{NODES}/"): each for path, each in found if path.startswith(f"{NODES}/")}
+
+    def taints(self, name: str) -> list[str]:
+        return [each["key"] for each in self.nodes()[name]["spec"].get("taints", ())]
+
+    def waiting(self) -> list[str]:
+        return [each["metadata"]["name"] for each in self._pods().values() if not each["spec"].get("nodeName")]
+
+    def placed(self) -> dict[str, str]:
+        return {
+            each["metadata"]["name"]: each["spec"]["nodeName"]
+            for each in self._pods().values()
+            if each["spec"].get("nodeName")
+        }
+
+    def buffer(self, name: str = "spare") -> Document:
+        status: Document = self.server.objects[f"{BUFFERS}/{name}"].get("status", {})
+        return status
+
+    def provisioned(self, name: str = "spare") -> tuple[str, str]:
+        """Status and reason of the condition; empty if there is none."""
+        for each in self.buffer(name).get("conditions", ()):
+            if each["type"] == "Provisioned":
+                return each["status"], each["reason"]
+        return "", ""
+
+    def told(self, kind: str, name: str = "") -> list[str]:
+        """Codes of the Events about an object, or about all of a kind."""
+        return [code for about, whose, code, _ in self.events if about == kind and name in {"", whose}]
+
+    def metric(self, metric: str, **labels: str) -> float:
+        """The value of a series; 0 if there is none."""
+        for line in self.metrics.text().decode().splitlines():
+            found = re.fullmatch(r"(\w+)(?:\{(.*)\})? (\S+)", line)
+            if found is None or found[1] != metric:
+                continue
+            have = dict(re.findall(r'(\w+)="([^"]*)"', found[2] or ""))
+            if all(have.get(key) == value for key, value in labels.items()):
+                return float(found[3])
+        return 0.0
+
+    def writes(self) -> list[tuple[str, str]]:
+        """Method and path of everything that was written, Events apart."""
+        return [(each.method, each.path) for each in self.server.requests if each.method != "GET"]
+
+    # The cluster.
+
+    def _pods(self) -> dict[str, Document]:
+        return {path: each for path, each in self.server.objects.items() if path.startswith(pod_path("", NAMESPACE))}
+
+    def _before(self, request: Request) -> Answer | None:
+        if (found := super()._before(request)) is not None:
+            return found
+        where, _, last = request.path.rpartition("/")
+        if request.method == "POST" and last == "eviction":
+            return self._evict(where)
+        if request.method == "PATCH" and last == "status" and where.startswith(BUFFERS):
+            return self._apply_status(where, request)
+        return None
+
+    def _evict(self, where: str) -> Answer:
+        found = self.server.objects.get(where)
+        if found is None:
+            return refusal(404, "NotFound")
+        self.evicted.append(found["metadata"]["name"])
+        self.server.delete(where)
+        self.add_pod(cpu=_cpu_text(found), owner=found["metadata"]["ownerReferences"][0]["name"])
+        return answer({"kind": "Status", "status": "Success"}, 201)
+
+    def _apply_status(self, where: str, request: Request) -> Answer:
+        """As server-side apply has it: this writer owns a condition and a time, and all else is another's."""
+        found = self.server.objects.get(where)
+        if found is None:
+            return refusal(404, "NotFound")
+        document = msgspec.json.decode(request.body or b"")
+        assert set(document["status"]) <= set(_APPLIED_PARTS)
+        # As a server has it: of a subresource it checks the version alone.
+        version = found["metadata"]["resourceVersion"]
+        if document["metadata"].get("resourceVersion", version) != version:
+            return refusal(409, "Conflict", "the object has been modified")
+        before = found.get("status", {})
+        others = [each for each in before.get("conditions", ()) if each["type"] != "Provisioned"]
+        kept = {key: value for key, value in before.items() if key != "lastFullyProvisioned"}
+        applied = {**kept, **document["status"]}
+        status = {**applied, "conditions": [*others, *document["status"].get("conditions", ())]}
+        return answer(self.server.put(where, {**found, "status": status}))
+
+    async def _live(self) -> None:
+        """What kwok and the scheduler do."""
+        while True:
+            await asyncio.sleep(1.0)
+            if self.lives:
+                self._make_ready()
+                self._schedule()
+
+    def _make_ready(self) -> None:
+        for name, node in self.nodes().items():
+            its_own = node["metadata"].get("labels", {}).get("kwok.x-k8s.io/node") == "fake"
+            if its_own and not node["status"].get("conditions"):
+                self.server.put(f"{NODES}/{name}", {**node, "status": {**node["status"], "conditions": [_ready()]}})
+
+    def _schedule(self) -> None:
+        free = {
+            name: _millis(node["status"]["allocatable"]["cpu"])
+            for name, node in self.nodes().items()
+            if node["status"].get("conditions") and not node["spec"].get("taints")
+        }
+        for pod in self._pods().values():
+            if (node := pod["spec"].get("nodeName")) in free:
+                free[node] -= _millis(_cpu_text(pod))
+        for path, pod in self._pods().items():
+            if not pod["spec"].get("nodeName"):
+                self._place(path, pod, free)
+
+    def _place(self, path: str, pod: Document, free: dict[str, int]) -> None:
+        asked = _millis(_cpu_text(pod))
+        found = next((name for name, left in free.items() if left >= asked), None)
+        if found is not None:
+            free[found] -= asked
+            status = {"phase": "Running", "conditions": [_ready()]}
+            self.server.put(path, {**pod, "spec": {**pod["spec"], "nodeName": found}, "status": status})
+        elif not pod["status"].get("conditions"):
+            refused = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+            self.server.put(path, {**pod, "status": {**pod["status"], "conditions": [refused]}})
+
+    # The autoscaler.
+
+    @asynccontextmanager
+    async def controlling(self) -> AsyncIterator[NodeController]:
+        """The autoscaler while it works."""
+        with self.recording.recorder() as recorder:
+            given = await self.equipment()
+            controller = NodeController(given, self.settings, provider=self.provider, recorder=recorder)
+            async with virtual_time.working(controller.run(), self._live()):
+                yield controller
+
+    def run(self, play: Callable[[NodeController], Awaitable[None]]) -> None:
+        """Let a play go on while the autoscaler works."""
+
+        async def main() -> None:
+            async with self.controlling() as controller:
+                await asyncio.sleep(2.0)
+                await play(controller)
+
+        virtual_time.run(main(), start=START)
+
+    def _record(self, about: ObjectReference, reason: Reason, message: str) -> None:
+        self.events.append((about.kind, about.name, reason.code, message))
+
+
+def full_at(status: Document) -> float:
+    """When the status says that all chunks last had room."""
+    return parse_time(status["lastFullyProvisioned"]).timestamp()
+
+
+def time_text(at: float) -> str:
+    return format_time(datetime.fromtimestamp(at, UTC))
+
+
+def _ready() -> Document:
+    return {"type": "Ready", "status": "True"}
+
+
+def _cpu_text(pod: Document) -> str:
+    text: str = pod["spec"]["containers"][0]["resources"]["requests"]["cpu"]
+    return text
+
+
+def _millis(text: str) -> int:
+    return int(Quantity.parse(text).exact() * 1000)

@@ -1,0 +1,89 @@
+"""What every controller has around it in a test: a small API server in memory, and the loop's clock as wall clock."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from support.api_server.server import Document, ModelServer
+from trellis.api.kube.meta import ObjectReference
+from trellis.base.reasons import Reason
+from trellis.kube.transport.requests import Request
+from trellis.kube.write.outcomes import WriteOutcome
+from trellis.kube.write.writer import Writer, WriterSettings
+from trellis.runtime.component import ControllerContext
+from trellis.runtime.telemetry.health import Activity
+from trellis.runtime.telemetry.metrics import Metrics, Spec
+from trellis.testing.scripted_transport import Answer, answer
+
+Kinds = Mapping[str, Sequence[tuple[str, str]]]
+
+
+def discovery(kinds: Kinds) -> dict[str, Document]:
+    """What a server says that has these plurals and kinds, by group and version; `v1` is the core."""
+    groups = [_version(each) for each in kinds if each != "v1"]
+    listed = {
+        f"/apis/{group}" if group != "v1" else "/api/v1": {
+            "resources": [{"name": plural, "kind": kind, "namespaced": True} for plural, kind in found]
+        }
+        for group, found in kinds.items()
+    }
+    return {
+        "/api": {"versions": ["v1"]},
+        "/apis": {"groups": [{"versions": [each], "preferredVersion": each} for each in groups]},
+        **listed,
+    }
+
+
+def _version(group: str) -> Document:
+    return {"groupVersion": group, "version": group.partition("/")[2]}
+
+
+class ControlledWorld(ABC):
+    """`fault` sees each request first; `leads` and `read_only` are whether the controller may write."""
+
+    def __init__(self, metrics: Iterable[Spec], served: Mapping[str, Document]) -> None:
+        self.server = ModelServer()
+        self.server.before = self._before
+        self.fault: Callable[[Request], Answer | None] = lambda _request: None
+        self.leads = True
+        self.read_only = False
+        self.outcomes: list[WriteOutcome] = []
+        self.metrics = Metrics(metrics, about_process=False)
+        self._served = served
+
+    def now(self) -> float:
+        """The wall clock, which goes with the loop's."""
+        return asyncio.get_running_loop().time()
+
+    def counted(self, series: str) -> float:
+        """The value of a series, as it is served; those with further labels are added up."""
+        lines = self.metrics.text().decode().splitlines()
+        return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(series))
+
+    async def equipment(self, **writing: Any) -> ControllerContext:
+        """What the controller is given; its writer is as the world says, and further settings of it are these."""
+        client = self.server.client
+        settings = WriterSettings(read_only=self.read_only, **writing)
+        return ControllerContext(
+            client=client,
+            writer=Writer(client, record=self.outcomes.append, may_write=lambda: self.leads, settings=settings),
+            served=await client.discover(),
+            metrics=self.metrics,
+            activity=Activity(300.0, asyncio.get_running_loop().time),
+            record=self._record,
+            may_act=lambda: self.leads,
+            now=self.now,
+            draw=lambda: 0.5,
+        )
+
+    def _before(self, request: Request) -> Answer | None:
+        if (fault := self.fault(request)) is not None:
+            return fault
+        return answer(self._served[request.path]) if request.path in self._served else None
+
+    @abstractmethod
+    def _record(self, about: ObjectReference, reason: Reason, message: str) -> None:
+        """An Event."""

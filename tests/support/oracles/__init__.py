@@ -1,0 +1,1 @@
+"""Slow, obvious implementations that decisions are compared with."""

@@ -1,0 +1,1 @@
+"""Small clusters that live with decisions, on virtual time."""

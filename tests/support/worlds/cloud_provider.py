@@ -1,0 +1,113 @@
+"""A provider that speaks to something else than an API server: a cloud in memory that gives its own ids, later."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trellis.api.kube.meta import ObjectMeta
+from trellis.api.kube.nodes import Node, NodeSpec, NodeStatus
+from trellis.base.detailed_reason import DetailedReason
+from trellis.core.nodes import GroupState, Instance, InstanceState, NodeGroup, why_no_order, why_no_release
+from trellis.providers.protocol import UNKNOWN_GROUP, Groups, Ordered, Released, Steps, Tended
+
+NAME = "pool"
+BOOT = 120.0
+
+
+class Cloud:
+    """Machines by id, each with the time of its order."""
+
+    def __init__(self) -> None:
+        self.machines: dict[str, float] = {}
+        self.given = 0
+
+    def add(self, now: float) -> None:
+        self.given += 1
+        self.machines[f"cloud:///m-{self.given:04}"] = now
+
+
+def template() -> Node:
+    amounts = {"cpu": "2", "memory": "8Gi", "pods": "30"}
+    return Node(metadata=ObjectMeta(labels={"pool": NAME}), status=NodeStatus(amounts, amounts))
+
+
+class CloudProvider:
+    """A sound one: what others break."""
+
+    name = "cloud"
+    group = NodeGroup(NAME, template(), max_size=4, min_size=1, price=0.1, boot_seconds=BOOT)
+
+    def __init__(self, cloud: Cloud) -> None:
+        self.cloud = cloud
+
+    async def groups(self, now: float, /) -> Groups:
+        return Groups((self.state(now),))
+
+    async def order(self, group: str, target: int, now: float, /) -> Ordered:
+        if group != NAME:
+            return Ordered(error=DetailedReason(UNKNOWN_GROUP, group))
+        refused = why_no_order(self.state(now), target)
+        if refused is not None:
+            return Ordered(error=refused)
+        while len(self.cloud.machines) < target:
+            self.cloud.add(now)
+        return Ordered()
+
+    async def release(self, group: str, instances: Sequence[str], now: float, /) -> Released:
+        if group != NAME:
+            return Released(refused=dict.fromkeys(instances, DetailedReason(UNKNOWN_GROUP, group)))
+        refused = why_no_release(self.state(now), instances)
+        gone = tuple(each for each in dict.fromkeys(instances) if each not in refused)
+        for each in gone:
+            del self.cloud.machines[each]
+        return Released(gone, refused=refused)
+
+    async def tend(self, _now: float, /) -> Tended:
+        return Tended()
+
+    def state(self, now: float) -> GroupState:
+        machines = self.cloud.machines
+        return GroupState(
+            self.group, len(machines), tuple(self.instance(each, machines[each], now) for each in machines)
+        )
+
+    def instance(self, machine: str, ordered: float, now: float) -> Instance:
+        if now < ordered + BOOT:
+            return Instance(machine, InstanceState.ORDERED, ordered)
+        return Instance(machine, InstanceState.RUNNING, ordered + BOOT)
+
+
+class CloudYard:
+    """The cloud and a provider of it."""
+
+    hanging = ""
+
+    def __init__(self, make: type[CloudProvider] = CloudProvider) -> None:
+        self.cloud = Cloud()
+        self.make = make
+        self.now = 1_000_000.0
+        self.provider: CloudProvider = make(self.cloud)
+
+    async def carry_out(self, steps: Steps) -> None:
+        assert not steps, "nobody here writes to an API server"
+
+    async def wait(self, seconds: float) -> None:
+        self.now += seconds
+
+    def restarted(self) -> CloudProvider:
+        return self.make(self.cloud)
+
+    async def nodes(self) -> Sequence[Node]:
+        """As they join the cluster: under names that the cloud does not know."""
+        up = [each for each, ordered in self.cloud.machines.items() if self.now >= ordered + BOOT]
+        return [
+            Node(
+                metadata=ObjectMeta(name=f"ip-10-0-0-{at}", labels={"pool": NAME}),
+                spec=NodeSpec(provider_id=machine),
+                status=self.joined(),
+            )
+            for at, machine in enumerate(up)
+        ]
+
+    def joined(self) -> NodeStatus:
+        return template().status

@@ -1,0 +1,264 @@
+"""A cluster with groups of nodes, in which orders are carried out, nodes boot and a scheduler places pods."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from trellis.api.kinds.buffer import Buffer
+from trellis.api.kube.decoder import convert_object
+from trellis.api.kube.nodes import Node
+from trellis.api.kube.pods import Pod
+from trellis.api.kube.workloads import DaemonSet
+from trellis.core.fit import Demand, fits
+from trellis.core.nodes.node_groups import GroupState, Instance, InstanceState, NodeGroup
+from trellis.core.nodes.scale_up.decisions import BufferDecision, ScaleUpPlan
+from trellis.core.nodes.scale_up.memory import ScaleUpMemory
+from trellis.core.nodes.scale_up.plan import plan_scale_up
+from trellis.core.nodes.settings import ScaleUpSettings
+from trellis.core.nodes.state.snapshot import ClusterSnapshot
+
+Document = dict[str, Any]
+
+START = 1_795_003_200.0
+ZONE = "topology.kubernetes.io/zone"
+HOST = "kubernetes.io/hostname"
+SETTINGS = ScaleUpSettings()
+
+
+def a_node(name: str, cpu: str = "4", memory: str = "16Gi", **more: Any) -> Node:
+    """A node that is ready, of no group."""
+    return convert_object(_node_document(name, cpu, memory, **more), Node)
+
+
+def a_group(name: str, cpu: str = "4", memory: str = "16Gi", most: int = 100, **more: Any) -> NodeGroup:
+    figures = {key: more.pop(key) for key in ("price", "priority", "boot_seconds", "min_size") if key in more}
+    labels = {"group": name, **more.pop("labels", {})}
+    template = convert_object(_node_document("", cpu, memory, labels=labels, **more), Node)
+    return NodeGroup(name, template, most, **{"price": 1.0, "boot_seconds": 60.0, **figures})
+
+
+def a_pod(name: str, cpu: str = "1", memory: str = "1Gi", **more: Any) -> Pod:
+    """A pod for which the scheduler has found no node."""
+    metadata = {"name": name, "namespace": more.pop("namespace", "default"), "uid": name}
+    metadata["labels"] = more.pop("labels", {})
+    if "owner" in more:
+        kind, owner = more.pop("owner")
+        metadata["ownerReferences"] = [{"kind": kind, "name": owner, "uid": owner, "controller": True}]
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    status = more.pop("status", {"phase": "Pending", "conditions": [condition]})
+    return convert_object({"metadata": metadata, "spec": a_spec(cpu, memory, **more), "status": status}, Pod)
+
+
+def a_spec(cpu: str = "1", memory: str = "1Gi", **more: Any) -> Document:
+    return {"containers": [{"name": "app", "resources": {"requests": {"cpu": cpu, "memory": memory}}}], **more}
+
+
+def a_buffer(
+    name: str, count: int, spec: Document | None = None, labels: Document | None = None, **more: Any
+) -> Buffer:
+    """A Buffer that somebody has translated; its spec says no more than how it is to be kept."""
+    pods: Document = {"replicaNum": count, "podSpec": spec or a_spec()}
+    if labels:
+        pods["podLabels"] = labels
+    metadata = {"name": name, "namespace": "default", "uid": f"uid-{name}"}
+    return msgspec.convert({"metadata": metadata, "spec": more, "status": {"podBasedBufferSpec": pods}}, Buffer)
+
+
+def a_daemon_set(name: str, cpu: str, **more: Any) -> DaemonSet:
+    document = {"metadata": {"name": name}, "spec": {"template": {"spec": a_spec(cpu, "64Mi", **more)}}}
+    return convert_object(document, DaemonSet)
+
+
+def spread(labels: Document, key: str = ZONE, skew: int = 1) -> Document:
+    """A spec's constraint that such pods lie evenly."""
+    constraint = {"maxSkew": skew, "topologyKey": key, "whenUnsatisfiable": "DoNotSchedule"}
+    return {"topologySpreadConstraints": [{**constraint, "labelSelector": {"matchLabels": labels}}]}
+
+
+def apart(labels: Document, key: str = HOST) -> Document:
+    """A spec's rule that such pods keep away from one another."""
+    term = {"labelSelector": {"matchLabels": labels}, "topologyKey": key}
+    return {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
+
+
+def near(labels: Document, key: str = ZONE) -> Document:
+    """A spec's rule that such pods keep together."""
+    term = {"labelSelector": {"matchLabels": labels}, "topologyKey": key}
+    return {"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
+
+
+class Cluster:
+    """What happens in it is done by its methods; `plan` asks what should be done about nodes, and remembers."""
+
+    def __init__(self, *groups: NodeGroup, settings: ScaleUpSettings = SETTINGS) -> None:
+        self.snapshot = ClusterSnapshot()
+        self.memory = ScaleUpMemory()
+        self.now = START
+        self.settings = settings
+        self.groups = {each.name: each for each in groups}
+        self.instances: dict[str, list[Instance]] = {each.name: [] for each in groups}
+        self.extra: dict[str, int] = {}
+        self.pods: dict[str, Pod] = {}
+        self.last: ScaleUpPlan | None = None
+        self.show_groups()
+
+    # What there is
+
+    def show_groups(self) -> None:
+        self.snapshot.put_groups(self.state(name) for name in self.groups)
+
+    def state(self, name: str) -> GroupState:
+        there = self.instances[name]
+        staying = sum(each.state is not InstanceState.LEAVING for each in there)
+        return GroupState(self.groups[name], staying + self.extra.get(name, 0), tuple(there))
+
+    def nodes(self, *nodes: Node) -> Cluster:
+        for node in nodes:
+            self.snapshot.put_node(node.metadata.name, node)
+        return self
+
+    def have(self, group: str, count: int) -> Cluster:
+        """Nodes of a group that have been up for long."""
+        for _ in range(count):
+            self._come_up(group, self._begin(group, self.now - 3600), self.now - 3500)
+        self.show_groups()
+        return self
+
+    def buffers(self, *buffers: Buffer) -> Cluster:
+        for each in buffers:
+            self.snapshot.put_buffer((each.metadata.namespace, each.metadata.name), each)
+        return self
+
+    def create(self, *pods: Pod) -> Cluster:
+        for pod in pods:
+            self._see(pod)
+        return self
+
+    def create_many(self, count: int, prefix: str = "pod", **more: Any) -> Cluster:
+        return self.create(*(a_pod(f"{prefix}-{number:04}", **more) for number in range(count)))
+
+    def delete(self, *names: str) -> Cluster:
+        for name in names:
+            pod = self.pods.pop(name)
+            self.snapshot.put_pod((pod.metadata.namespace, name), None)
+        return self
+
+    def place(self, pod: Pod, node: str) -> Cluster:
+        """A pod that runs."""
+        spec = msgspec.structs.replace(pod.spec, node_name=node)
+        status = msgspec.structs.replace(pod.status, phase="Running", conditions=())
+        self._see(msgspec.structs.replace(pod, spec=spec, status=status))
+        return self
+
+    # What happens
+
+    def plan(self) -> ScaleUpPlan:
+        self.last = plan_scale_up(self.snapshot, self.memory, self.now, self.settings)
+        self.memory = self.last.memory
+        return self.last
+
+    def ordered(self) -> dict[str, int]:
+        """What the plan orders now, by group."""
+        return {each.group: each.count for each in self.plan().orders}
+
+    def carry_out(self, plan: ScaleUpPlan | None = None) -> Cluster:
+        """Orders and what is given back go to the provider."""
+        plan = plan or self.last
+        assert plan is not None
+        for order in plan.orders:
+            while self.state(order.group).target < order.target:
+                self._begin(order.group, self.now)
+        for back in plan.give_backs:
+            left = [each for each in self.instances[back.group] if each.id != back.instance]
+            self.instances[back.group] = left
+            self.snapshot.put_node(back.instance, None)
+        self.show_groups()
+        return self
+
+    def wait(self, seconds: float) -> Cluster:
+        """Time passes, and nodes whose boot time is over come up."""
+        self.now += seconds
+        for name, group in self.groups.items():
+            for each in list(self.instances[name]):
+                if each.state is InstanceState.ORDERED and self.now - each.since >= group.boot_seconds:
+                    self._come_up(name, each, self.now)
+        self.show_groups()
+        return self
+
+    def schedule(self) -> int:
+        """The scheduler places what fits on nodes that are ready; how many pods that were."""
+        table, running = self.snapshot.table, self.snapshot.running
+        placed = 0
+        for pod in [each for each in self.pods.values() if not each.spec.node_name]:
+            demand = Demand.of(pod.spec, metadata=pod.metadata)
+            found = fits(table, demand, running.used, running.near) & table.ready[: table.reach]
+            if found.any():
+                self.place(pod, table.keys([int(np.flatnonzero(found)[0])])[0])
+                placed += 1
+        return placed
+
+    def settle(self, passes: int = 6) -> Cluster:
+        """Plan, carry out, boot and schedule until nothing is ordered any more."""
+        for _ in range(passes):
+            if not self.plan().orders and not self.waiting:
+                break
+            self.carry_out().wait(120)
+            self.schedule()
+        return self
+
+    def fail(self, group: str, instance: str | None = None) -> None:
+        """Instances that were ordered fail."""
+        self.instances[group] = [
+            msgspec.structs.replace(each, state=InstanceState.FAILED, since=self.now)
+            if each.state is InstanceState.ORDERED and instance in {None, each.id}
+            else each
+            for each in self.instances[group]
+        ]
+        self.show_groups()
+
+    @property
+    def waiting(self) -> list[str]:
+        return [name for name, pod in self.pods.items() if not pod.spec.node_name]
+
+    @property
+    def size(self) -> int:
+        return len(self.snapshot.nodes)
+
+    def buffer(self, name: str) -> BufferDecision:
+        assert self.last is not None
+        return next(each for each in self.last.buffers if each.key[1] == name)
+
+    def _see(self, pod: Pod) -> None:
+        self.pods[pod.metadata.name] = pod
+        self.snapshot.put_pod((pod.metadata.namespace, pod.metadata.name), pod)
+
+    def _begin(self, group: str, at: float) -> Instance:
+        number = 1 + max((int(each.id.rsplit("-", 1)[1]) for each in self.instances[group]), default=0)
+        instance = Instance(f"{group}-{number}", InstanceState.ORDERED, at)
+        self.instances[group].append(instance)
+        return instance
+
+    def _come_up(self, group: str, instance: Instance, at: float) -> None:
+        up = Instance(instance.id, InstanceState.RUNNING, at, instance.id)
+        self.instances[group] = [up if each.id == instance.id else each for each in self.instances[group]]
+        template = self.groups[group].template
+        made = datetime.fromtimestamp(at, UTC)
+        labels = {**template.metadata.labels, HOST: instance.id}
+        metadata = msgspec.structs.replace(template.metadata, name=instance.id, labels=labels, creation_timestamp=made)
+        self.snapshot.put_node(instance.id, msgspec.structs.replace(template, metadata=metadata))
+
+
+def _node_document(name: str, cpu: str, memory: str, **more: Any) -> Document:
+    labels = more.get("labels", {})
+    status: Document = {"allocatable": {"cpu": cpu, "memory": memory, "pods": "110", **more.get("amounts", {})}}
+    if more.get("ready", True):
+        status["conditions"] = [{"type": "Ready", "status": "True"}]
+    return {
+        "metadata": {"name": name, "labels": {**labels, HOST: name} if name else labels},
+        "spec": {"taints": more.get("taints", [])},
+        "status": status,
+    }

@@ -1,0 +1,164 @@
+"""A cluster from which nodes are removed: evictions keep to disruption budgets, and successors wait for a node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from support.worlds.nodes import SETTINGS, Cluster, a_pod
+from trellis.api.kube.decoder import convert_object
+from trellis.api.kube.nodes import Node
+from trellis.api.kube.pods import Pod
+from trellis.api.kube.policies import PodDisruptionBudget
+from trellis.core.fit import Storage
+from trellis.core.nodes.node_groups import InstanceState, NodeGroup
+from trellis.core.nodes.scale_down.decisions import DrainPod, NodeDecision, ReleaseNode, ScaleDownPlan, SetTaints
+from trellis.core.nodes.scale_down.memory import ScaleDownMemory
+from trellis.core.nodes.scale_down.plan import plan_scale_down
+from trellis.core.nodes.scale_down.removal import has_leaving_taint
+from trellis.core.nodes.scale_down.replacement_pods import StartupBoosts, no_boosts
+from trellis.core.nodes.scale_down.view import ScaleDownInput
+from trellis.core.nodes.settings import ScaleDownSettings
+
+DOWN = ScaleDownSettings()
+READY = [{"type": "Ready", "status": "True"}]
+
+
+def a_web_pod(name: str, cpu: str = "1", memory: str = "1Gi", **more: Any) -> Pod:
+    """A pod that a ReplicaSet would make anew, and that is Ready once it runs."""
+    annotations = more.pop("annotations", {})
+    pod = a_pod(name, cpu, memory, owner=more.pop("owner", ("ReplicaSet", "web")), **more)
+    return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, annotations=annotations))
+
+
+def a_budget(name: str, allowed: int, labels: Mapping[str, str], **more: Any) -> PodDisruptionBudget:
+    status = {"disruptionsAllowed": allowed, "observedGeneration": more.pop("observed", 1)}
+    document = {
+        "metadata": {"name": name, "namespace": more.pop("namespace", "default"), "generation": 1},
+        "spec": {"selector": {"matchLabels": dict(labels)}, **more.pop("spec", {})},
+        "status": {**status, **more},
+    }
+    return convert_object(document, PodDisruptionBudget)
+
+
+class Shrinking(Cluster):
+    """`look` asks what should go, `act` carries it out, and `pass_` does both and lets time pass."""
+
+    def __init__(self, *groups: NodeGroup, down: ScaleDownSettings = DOWN) -> None:
+        super().__init__(*groups, settings=SETTINGS)
+        self.down = down
+        self.budgets: list[PodDisruptionBudget] = []
+        self.starts: StartupBoosts = no_boosts
+        self.storage = Storage()
+        self.shrunk = ScaleDownMemory()
+        self.said: dict[str, NodeDecision] = {}
+        self.evicted: list[str] = []
+        self.released: list[str] = []
+        self._successors = 0
+
+    def have(self, group: str, count: int) -> Shrinking:
+        super().have(group, count)
+        return self
+
+    def look(self) -> ScaleDownPlan:
+        view = ScaleDownInput(self.snapshot, self.budgets, self.storage, self.memory.seats, self.starts)
+        plan = plan_scale_down(view, self.shrunk, self.now, self.down)
+        self.shrunk = plan.memory
+        self.said = {each.node: each for each in plan.nodes}
+        assert set(self.said) == set(self.snapshot.nodes)
+        return plan
+
+    def code(self, node: str) -> str:
+        """The reason of the last verdict on a node."""
+        return self.said[node].said.reason.code
+
+    def act(self, plan: ScaleDownPlan) -> None:
+        for action in plan.actions:
+            match action:
+                case SetTaints(node=name, taints=taints):
+                    node = self.snapshot.nodes[name]
+                    self.change(msgspec.structs.replace(node, spec=msgspec.structs.replace(node.spec, taints=taints)))
+                case DrainPod():
+                    self.evict(action)
+                case ReleaseNode(node=name, group=group):
+                    self.release(name, group)
+
+    def evict(self, action: DrainPod) -> None:
+        """The API server lets the pod go, and its controller makes another."""
+        pod = self.pods[action.name]
+        assert pod.metadata.uid == action.uid
+        self.evicted.append(action.name)
+        self.delete(action.name)
+        if pod.metadata.controller is not None:
+            self._successors += 1
+            name = f"{action.name.split('+')[0]}+{self._successors}"
+            metadata = msgspec.structs.replace(pod.metadata, name=name, uid=name)
+            condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+            status = convert_object({"status": {"phase": "Pending", "conditions": [condition]}}, Pod).status
+            spec = msgspec.structs.replace(pod.spec, node_name="")
+            self.create(msgspec.structs.replace(pod, metadata=metadata, spec=spec, status=status))
+
+    def release(self, name: str, group: str) -> None:
+        self.released.append(name)
+        self.instances[group] = [each for each in self.instances[group] if each.id != name]
+        for pod in list(self.snapshot.on(name).values()):
+            self.delete(pod.key[1])
+        self.snapshot.put_node(name, None)
+        self.show_groups()
+
+    def pass_(self, seconds: float = 10.0) -> ScaleDownPlan:
+        """What is decided is done, the scheduler places what waits, and time passes."""
+        plan = self.look()
+        self.act(plan)
+        self.plan()
+        self.schedule()
+        self.wait(seconds)
+        return plan
+
+    def passes(self, seconds: float, every: float = 10.0) -> Shrinking:
+        for _ in range(int(seconds / every)):
+            self.pass_(every)
+        return self
+
+    def change(self, node: Node) -> None:
+        self.snapshot.put_node(node.metadata.name, node)
+
+    def annotate(self, name: str, **annotations: str) -> None:
+        node = self.snapshot.nodes[name]
+        written = {key.replace("__", "/").replace("_", "-"): value for key, value in annotations.items()}
+        self.change(msgspec.structs.replace(node, metadata=msgspec.structs.replace(node.metadata, annotations=written)))
+
+    def unready(self, name: str) -> None:
+        node = self.snapshot.nodes[name]
+        self.change(msgspec.structs.replace(node, status=msgspec.structs.replace(node.status, conditions=())))
+
+    def going(self, pod: str, at: float) -> None:
+        """A pod is being deleted, and should be gone at that time."""
+        found = self.pods[pod]
+        when = datetime.fromtimestamp(at, UTC)
+        self.create(
+            msgspec.structs.replace(found, metadata=msgspec.structs.replace(found.metadata, deletion_timestamp=when))
+        )
+
+    def run(self, node: str, *pods: Pod) -> Shrinking:
+        """Pods that run and are Ready."""
+        status = convert_object({"status": {"phase": "Running", "conditions": READY}}, Pod).status
+        for pod in pods:
+            spec = msgspec.structs.replace(pod.spec, node_name=node)
+            self._see(msgspec.structs.replace(pod, spec=spec, status=status))
+        return self
+
+    def give_back(self, name: str, group: str) -> None:
+        """The provider shows an instance as one that is leaving."""
+        self.instances[group] = [
+            msgspec.structs.replace(each, state=InstanceState.LEAVING) if each.id == name else each
+            for each in self.instances[group]
+        ]
+        self.show_groups()
+
+    @property
+    def marked(self) -> list[str]:
+        return [name for name, node in self.snapshot.nodes.items() if has_leaving_taint(node)]

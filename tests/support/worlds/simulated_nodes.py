@@ -1,0 +1,165 @@
+"""Workloads on nodes that come and go, in the whole simulator: what there is at any time can be looked at."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from support.worlds.simulated_cluster import BEGIN, Document, container, fleet, wants, workload
+from trellis.api.kube.coordination import Event
+from trellis.api.kube.meta import KubeObject
+from trellis.api.kube.nodes import Node
+from trellis.api.kube.pods import Pod
+from trellis.sim.cluster import ModelCluster, PodEvent
+from trellis.sim.cluster.telemetry import PendingTimes
+from trellis.sim.components.control_plane import ControlPlane
+from trellis.sim.fleet import Fleet, NodePool, NodeShape, SimulatedWorkload, Variant
+from trellis.sim.kernel import Kernel, Priority
+from trellis.sim.results import NodeFigures
+
+BOOT = 120.0
+GROUP = "kwok-nodegroup"
+QUICK = {"scale-down-unneeded-time": "2m", "scale-down-delay-after-add": "2m"}
+
+
+def pool(name: str = "pool", cpu: str = "4", memory: str = "16Gi", count: int = 0, **more: Any) -> NodePool:
+    labels = {GROUP: name, **more.pop("labels", {})}
+    document = {
+        "metadata": {"labels": labels},
+        "spec": {"taints": more.pop("taints", [])},
+        "status": {"capacity": {"cpu": cpu, "memory": memory, "pods": "110"}},
+    }
+    figures = {"max_size": 50, "boot_seconds": BOOT, "price": 1.0, **more}
+    return NodePool(name, count, document, **figures)
+
+
+def plain(name: str = "web", replicas: int = 1, cpu: str = "1", **more: Any) -> SimulatedWorkload:
+    """A workload that hardly uses anything; its pods are up a second after they have a node."""
+    more.setdefault("demand", (wants(0.01, 1e6, steps=600),))
+    return workload(name, replicas, container(cpu=cpu, memory="64Mi"), **more)
+
+
+def job(
+    name: str, begins: list[float], seconds: float, pods: int = 1, cpu: str = "1", **more: Any
+) -> SimulatedWorkload:
+    """Runs that begin so many seconds after the beginning."""
+    runs = tuple((BEGIN + each, seconds) for each in begins)
+    demand = (wants(0.01, 1e6, steps=600, by_age=True),)
+    return plain(name, pods, cpu, kind="Job", runs=runs, demand=demand, **more)
+
+
+def room_for(count: int, cpu: str = "1", **spec: Any) -> Document:
+    """A capacity of pods written out."""
+    requests = {"cpu": cpu, "memory": "64Mi"}
+    written = {"containers": [{"name": "app", "resources": {"requests": requests}}], **spec}
+    return {"pods": {"replicaNum": count, "podSpec": written}}
+
+
+def a_buffer(capacity: Document, name: str = "spare", target: tuple[str, str] | None = None, **spec: Any) -> Document:
+    """A Buffer; `target` is a kind and a name."""
+    versions = {"Deployment": "apps/v1", "StatefulSet": "apps/v1", "Job": "batch/v1"}
+    if target is not None:
+        version = versions.get(target[0], "example.com/v1")
+        spec["targetRef"] = {"apiVersion": version, "kind": target[0], "name": target[1]}
+    return {
+        "apiVersion": "autoscaling.x-k8s.io/v1alpha1",
+        "kind": "Buffer",
+        "metadata": {"name": name, "namespace": "shop"},
+        "spec": {"capacity": capacity, **spec},
+    }
+
+
+def on_nodes(*workloads: SimulatedWorkload, pools: tuple[NodePool, ...], **more: Any) -> Fleet:
+    nodes: tuple[NodeShape, ...] = more.pop("nodes", ())
+    return msgspec.structs.replace(fleet(*workloads, nodes=nodes, **more), pools=pools)
+
+
+class Lived:
+    """A variant under way."""
+
+    def __init__(self, found: Fleet, *objects: Document, **settings: str) -> None:
+        self.fleet = found
+        self.kernel = Kernel(found.clock.begin)
+        self.pods: dict[str, Pod] = {}
+        self.nodes: dict[str, Node] = {}
+        self.log: list[tuple[float, PodEvent, str]] = []
+        variant = Variant("only", objects=objects, settings={**QUICK, **settings})
+        self.deciding = ControlPlane(found, variant, self.kernel, advised=lambda *_: None, because=lambda *_: None)
+        self.cluster = ModelCluster(found, self.kernel, self.deciding.admit, np.random.default_rng(found.seed), self)
+        self.deciding.begin(self.cluster)
+        self.cluster.begin()
+        for number in range(found.clock.steps):
+            time = found.clock.begin + number * found.clock.step
+            self.kernel.at(time, lambda number=number: self._step(number), Priority.USAGE)  # type: ignore[misc]
+
+    def until(self, seconds: float) -> Lived:
+        """Let time go by until so long after the beginning."""
+        self.kernel.run_until(BEGIN + seconds)
+        return self
+
+    # What the cluster tells.
+
+    def pod(self, old: Pod | None, new: Pod | None) -> None:
+        self.deciding.pod(old, new)
+        if new is None:
+            assert old is not None
+            del self.pods[old.metadata.name]
+        else:
+            self.pods[new.metadata.name] = new
+
+    def workload(self, kind: str, old: KubeObject | None, new: KubeObject | None) -> None:
+        self.deciding.workload(kind, old, new)
+
+    def node(self, old: Node | None, new: Node | None) -> None:
+        self.deciding.node(old, new)
+        if new is None:
+            assert old is not None
+            del self.nodes[old.metadata.name]
+        else:
+            self.nodes[new.metadata.name] = new
+
+    def event(self, event: Event) -> None:
+        self.deciding.event(event)
+
+    def happened(self, workload: int, what: PodEvent, pod: Pod, text: str) -> None:
+        del workload, text
+        self.log.append((self.kernel.now - BEGIN, what, pod.metadata.name))
+
+    # What tests ask.
+
+    def groups(self) -> dict[str, int]:
+        """How many nodes there are of each group."""
+        return dict(Counter(each.metadata.labels.get(GROUP, "") for each in self.nodes.values()))
+
+    def placed(self, name: str = "") -> dict[str, str]:
+        """The node of each pod that has one."""
+        found = {key: pod.spec.node_name for key, pod in self.pods.items() if key.startswith(name)}
+        return {key: node for key, node in found.items() if node}
+
+    def waiting(self) -> list[str]:
+        return sorted(key for key, pod in self.pods.items() if not pod.spec.node_name)
+
+    def longest_wait(self, since: float = 0.0) -> float:
+        """The longest that a pod made since then has waited for its node."""
+        waited = self.cluster.waited
+        assert isinstance(waited, PendingTimes)
+        return waited.told(BEGIN + since, len(self.fleet.workloads), ())[0].most
+
+    def times(self, what: PodEvent, name: str = "") -> list[float]:
+        return [time for time, which, pod in self.log if which is what and pod.startswith(name)]
+
+    @property
+    def chunks(self) -> int:
+        return self.deciding.chunks
+
+    @property
+    def figures(self) -> NodeFigures:
+        found = self.deciding.node_figures
+        assert isinstance(found, NodeFigures)
+        return found
+
+    def _step(self, number: int) -> None:
+        self.deciding.measured(self.cluster.step(number), self.cluster.rows)

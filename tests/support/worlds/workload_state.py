@@ -1,0 +1,74 @@
+"""A Deployment with two pods that a VPA governs, told to `Gathering` piece by piece."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from support.worlds.resizes import NOW, Document, governor, running
+from trellis.api.kube.pods import Pod
+from trellis.api.kube.workloads import Deployment, ReplicaSet
+from trellis.core.resize.state.ownership import WorkloadKey
+from trellis.core.resize.state.workload_cache import WorkloadCache, WorkloadSnapshot
+from trellis.core.sizing.governors import Governor
+
+WEB: WorkloadKey = ("shop", "Deployment", "web")
+SELECTOR = {"selector": {"matchLabels": {"app": "web"}}}
+
+
+def in_shop(**spec: Any) -> Governor:
+    """What governs there."""
+    found = governor(**spec)
+    target = msgspec.structs.replace(found.claim.target, namespace="shop")
+    return msgspec.structs.replace(found, claim=msgspec.structs.replace(found.claim, namespace="shop", target=target))
+
+
+def owned(kind: str, name: str) -> Document:
+    return {"ownerReferences": [{"apiVersion": "apps/v1", "kind": kind, "name": name, "controller": True}]}
+
+
+def deployment() -> Deployment:
+    return msgspec.convert({"metadata": {"name": "web", "namespace": "shop"}, "spec": SELECTOR}, Deployment)
+
+
+def replica_set(name: str = "web-1", replicas: int = 2) -> ReplicaSet:
+    metadata = {"name": name, "namespace": "shop", **owned("Deployment", "web")}
+    return msgspec.convert({"metadata": metadata, "spec": {**SELECTOR, "replicas": replicas}}, ReplicaSet)
+
+
+def pod(name: str = "web-1-a", **metadata: Any) -> Pod:
+    document = running(name)
+    document["metadata"] |= {"labels": {"app": "web"}, "resourceVersion": "5", **metadata}
+    return msgspec.convert(document, Pod)
+
+
+class Told:
+    """What is known, and who was told of changes."""
+
+    def __init__(self) -> None:
+        self.known = WorkloadCache()
+        self.concerned: list[WorkloadKey] = []
+        self.known.on_change = self.concerned.append
+
+    def put_all(self) -> Told:
+        for put in self.puts():
+            put()
+        self.concerned.clear()
+        return self
+
+    def puts(self) -> list[Callable[[], None]]:
+        known = self.known
+        return [
+            lambda: known.put_governor("VerticalPodAutoscaler", ("shop", "web"), in_shop()),
+            lambda: known.put_workload("Deployment", ("shop", "web"), None, deployment()),
+            lambda: known.put_workload("ReplicaSet", ("shop", "web-1"), None, replica_set()),
+            lambda: known.put_pod(("shop", "web-1-a"), None, pod()),
+            lambda: known.put_pod(("shop", "web-1-b"), None, pod("web-1-b")),
+        ]
+
+    def gathered(self) -> WorkloadSnapshot:
+        found = self.known.gather(WEB, NOW)
+        assert found is not None
+        return found

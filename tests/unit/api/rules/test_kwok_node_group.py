@@ -1,0 +1,158 @@
+"""What a group of kwok nodes may say: every fault has one line with its field, its value and the rule."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from support.worlds.kwok_nodes import failing, group
+from trellis.api.kinds.kwok_node_group import GROUP_LABEL
+from trellis.api.registry import FILE_KINDS, KWOK_NODE_GROUP, find_kind
+from trellis.api.schema.crds import build_crds
+from trellis.api.validation import validate
+from trellis.core.buffers.facts import NODE_CLASS_LABELS
+from trellis.core.lint.check import check
+from trellis.core.lint.manifests import ManifestSource
+
+
+def told(document: dict[str, Any]) -> list[str]:
+    return [str(problem) for problem in validate(KWOK_NODE_GROUP, document)]
+
+
+def resources(**more: Any) -> dict[str, Any]:
+    given = {"cpu": "4", "memory": "16Gi", **more}
+    return group(resources={name.replace("_", "-"): amount for name, amount in given.items() if amount is not None})
+
+
+FULL = group(
+    resources={
+        "cpu": "3.92",
+        "memory": "14Gi",
+        "pods": 58,
+        "ephemeral-storage": "80Gi",
+        "hugepages-2Mi": "1Gi",
+        "example.com/gpu": "1",
+    },
+    labels={"topology.kubernetes.io/zone": "a", "example.com/spot": ""},
+    taints=[
+        {"key": "dedicated", "value": "batch", "effect": "NoSchedule"},
+        {"key": "dedicated", "effect": "NoExecute"},
+    ],
+    minSize=2,
+    price=0.21,
+    bootTime="1m30s",
+    priority=-5,
+    fails={"how": "OtherShape", "after": 3, "resources": {"cpu": "1", "memory": "1Gi"}},
+)
+
+
+@pytest.mark.parametrize("document", [group(), FULL], ids=["smallest", "fullest"])
+def test_a_group_that_is_right_has_no_problem(document: dict[str, Any]) -> None:
+    assert told(document) == []
+
+
+def test_a_group_is_a_document_of_ours_and_no_crd() -> None:
+    assert find_kind("nodes.trellis.x-k8s.io/v1alpha1", "KwokNodeGroup") is KWOK_NODE_GROUP
+    assert KWOK_NODE_GROUP in FILE_KINDS
+    assert not any(crd["spec"]["names"]["kind"] == "KwokNodeGroup" for crd in build_crds())
+
+
+def test_buffers_find_the_nodes_of_a_group_by_the_label_that_it_gives_them() -> None:
+    assert NODE_CLASS_LABELS["KwokNodeGroup"] == GROUP_LABEL
+
+
+@pytest.mark.parametrize(
+    ("document", "expected"),
+    [
+        (group(maxSize=None), "spec.maxSize: Required value: maxSize must be given"),
+        (group(maxSize=-1), "spec.maxSize: Invalid value: -1: must be greater than or equal to 0"),
+        (group(maxSize="ten"), 'spec.maxSize: Invalid value: "ten": must be of type integer, not string'),
+        (group(minSize=11), "spec.minSize: Invalid value: 11: must not be above maxSize, which is 10"),
+        (
+            group(maxsize=3),
+            'spec.maxsize: Unknown field: there is no field "maxsize" here (did you mean "maxSize"?)',
+        ),
+        (group(resources=None), "spec.resources: Required value: resources must be given"),
+        (resources(cpu=None), "spec.resources[cpu]: Required value: cpu must be given"),
+        (resources(memory=0), "spec.resources[memory]: Invalid value: 0: must be above zero"),
+        (
+            resources(cpu="-4"),
+            'spec.resources[cpu]: Invalid value: "-4": must be a quantity such as 500m or 1.5Gi, not negative',
+        ),
+        (resources(pods="1.5"), 'spec.resources[pods]: Invalid value: "1.5": must be a whole number'),
+        (
+            resources(gpu="1"),
+            'spec.resources[gpu]: Invalid value: "gpu": must be one of cpu, memory, pods, ephemeral-storage, '
+            "hugepages-<size>, or have a domain, as in example.com/gpu",
+        ),
+        (
+            group(labels={GROUP_LABEL: "other"}),
+            "spec.labels[kwok-nodegroup]: Forbidden: is set on each node and must not be given",
+        ),
+        (
+            group(labels={"-bad": "x"}),
+            "spec.labels[-bad]: Invalid value: \"-bad\": the name must consist of letters, digits, '-', '_' and "
+            "'.', and start and end with a letter or digit",
+        ),
+        (
+            group(taints=[{"key": "a", "effect": "NoSchedule"}] * 2),
+            'spec.taints[1]: Duplicate value: "a": there is a taint a with effect NoSchedule already',
+        ),
+        (
+            group(taints=[{"key": "a", "effect": "Never"}]),
+            'spec.taints[0].effect: Unsupported value: "Never": supported values: "NoSchedule", "PreferNoSchedule", '
+            '"NoExecute"',
+        ),
+        (
+            group(taints=[{"key": "trellis.x-k8s.io/starting", "effect": "NoSchedule"}]),
+            "spec.taints[0].key: Forbidden: is set while a node starts and must not be given",
+        ),
+        (
+            group(bootTime="soon"),
+            'spec.bootTime: Invalid value: "soon": must be a span such as 90s, 10m, 36h or 14d',
+        ),
+        (group(bootTime="25h"), 'spec.bootTime: Invalid value: "25h": must be at most 1d'),
+        (group(price=-1), "spec.price: Invalid value: -1: must be greater than or equal to 0"),
+        (
+            failing("Explode"),
+            'spec.fails.how: Unsupported value: "Explode": supported values: "RefuseOrders", "LoseOrders", "Hang", '
+            '"NeverComeUp", "FailToStart", "OtherShape"',
+        ),
+        (failing("OtherShape"), "spec.fails.resources: Required value: must be given with how: OtherShape"),
+        (
+            failing("OtherShape", resources={"cpu": "1"}),
+            "spec.fails.resources[memory]: Required value: memory must be given",
+        ),
+        (
+            failing("Hang", resources={"cpu": "1"}),
+            "spec.fails.resources: Forbidden: goes with how: OtherShape alone",
+        ),
+        (
+            group("a" * 56),
+            f'metadata.name: Invalid value: "{"a" * 56}": must have at most 55 characters, because the names of nodes '
+            "begin with it",
+        ),
+        (
+            group("a.b"),
+            "metadata.name: Invalid value: \"a.b\": must consist of a-z, 0-9 and '-', and start and end with a letter "
+            "or digit",
+        ),
+        (
+            {**group(), "metadata": {"generateName": "x-"}},
+            "metadata.name: Required value: name must be given: nodes are called after it",
+        ),
+        ({**group(), "metadata": {}}, "metadata.name: Required value: name or generateName is required"),
+    ],
+)
+def test_what_is_wrong_is_said_once_with_its_field_and_the_rule(document: dict[str, Any], expected: str) -> None:
+    assert told(document) == [expected]
+
+
+def test_trellis_check_knows_the_documents() -> None:
+    text = b"apiVersion: nodes.trellis.x-k8s.io/v1alpha1\nkind: KwokNodeGroups\nmetadata: {name: a}\n"
+    [finding] = check([ManifestSource("groups.yaml", text)]).findings
+    assert (finding.line, finding.message) == (
+        2,
+        'there is no kind "KwokNodeGroups" in nodes.trellis.x-k8s.io (did you mean "KwokNodeGroup"?)',
+    )

@@ -1,0 +1,213 @@
+"""`trellis explain` as a user runs it, from a dump."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from support.builders.collected_clusters import Cluster, search
+from support.worlds.resizes import NOW, container, time
+from trellis.base.errors import InvalidInput, InvalidRecording
+from trellis.cli.main import trellis
+from trellis.core.cluster.dump_format import DumpedComponent, MissingData
+
+
+def dumped(path: Path, cluster: Cluster | None = None) -> Path:
+    """A cluster with a pod that is too small, as a file."""
+    if cluster is None:
+        cluster = Cluster()
+        cluster.add_workload()
+        cluster.add_vpa("web", {"app": {"cpu": "2", "memory": "2Gi"}})
+        cluster.add_checkpoint()
+        cluster.use("web-1-0")
+    file = path / "dump.jsonl.gz"
+    file.write_bytes(gzip.compress(b"".join(cluster.lines())))
+    return file
+
+
+def explain(*arguments: object) -> Result:
+    return CliRunner().invoke(trellis, ["explain", *map(str, arguments)])
+
+
+def test_a_vpa_a_pod_and_a_recommendation_are_explained(tmp_path: Path) -> None:
+    file = dumped(tmp_path)
+    for kind, name, told in (
+        ("vpa", "web", "It governs 2 pods of Deployment web in mode Recreate"),
+        ("pod", "shop/web-1-0", "EvictToRecreate"),
+        ("recommendation", "web", "RECOMMENDATION FOR CONTAINER app"),
+    ):
+        result = explain(kind, name, "--dump", file)
+        assert (result.exit_code, told in result.output) == (0, True), result.output
+
+
+def test_an_hvpa_is_explained_with_a_drawing(tmp_path: Path) -> None:
+    result = explain("hvpa", "search", "--dump", dumped(tmp_path, search()))
+    assert result.exit_code == 0, result.output
+    assert "Decided: 3 replicas of CPU 8 and memory 5G each." in result.output
+    assert "decided: 3 replicas for 24" in result.output
+    found = json.loads(explain("hvpa", "shop/search", "--json", "--dump", dumped(tmp_path, search())).output)
+    assert (found["kind"], found["hvpa"]["count"]) == ("hvpa", 3)
+
+
+def test_a_namespace_that_has_an_hvpa_alone_is_found(tmp_path: Path) -> None:
+    cluster = Cluster()
+    cluster.add_hvpa("web")
+    result = explain("hvpa", "web", "--dump", dumped(tmp_path, cluster))
+    assert "TargetNotFound" in result.output
+
+
+def test_json_is_the_structure(tmp_path: Path) -> None:
+    result = explain("vpa", "web", "-n", "shop", "--dump", dumped(tmp_path), "--json")
+    found = json.loads(result.output)
+    assert result.exit_code == 0
+    assert (found["kind"], found["vpa"]["mode"], len(found["pods"])) == ("vpa", "Recreate", 2)
+
+
+def test_the_flags_of_the_components_count(tmp_path: Path) -> None:
+    cluster = Cluster()
+    cluster.add_workload()
+    cluster.add_vpa("web", {"app": {"cpu": "2", "memory": "2Gi"}})
+    cluster.use("web-1-0")
+    cluster.components = [DumpedComponent("updater", "kube-system", "updater", flags={"min-replicas": "3"})]
+    result = explain("pod", "web-1-0", "--dump", dumped(tmp_path, cluster))
+    assert "TooFewReplicas" in result.output
+
+
+@pytest.mark.parametrize(
+    ("given", "flag", "decided"),
+    [
+        ((), {}, "3 replicas of CPU 8"),
+        (("--ready-patience", "10s"), {}, "2 replicas of CPU 4.5"),
+        ((), {"ready-patience": "10s"}, "2 replicas of CPU 4.5"),
+        (("--ready-patience", "1m"), {"ready-patience": "10s"}, "3 replicas of CPU 8"),
+    ],
+)
+def test_the_patience_of_the_hvpa_controller_counts(
+    tmp_path: Path, given: tuple[str, ...], flag: dict[str, str], decided: str
+) -> None:
+    """The count moved half a minute ago: until its patience is over, an HPA's metrics are not believed."""
+    cluster = recently_scaled()
+    cluster.components.append(DumpedComponent("hvpa", "kube-system", "hvpa", flags=flag))
+    result = explain("hvpa", "web", *given, "--dump", dumped(tmp_path, cluster))
+    assert decided in result.output
+    assert "FlagsUnseen" not in result.output
+
+
+def recently_scaled() -> Cluster:
+    """Three replicas of 8 cores, of which the HPA sees 9 used."""
+    cluster = Cluster()
+    cluster.add_workload("web", 3, container(cpu="8", memory="2G"))
+    down = {"stabilizationWindow": "0s"}
+    status = {"lastScaleTime": time(NOW - 30), "hpa": {"total": {"cpu": "24"}, "time": time(NOW - 90)}}
+    cluster.add_hvpa("web", vpa={"deploy": False}, hpa={"deploy": True}, scaleDown=down, status=status)
+    cluster.add_hvpa_hpa("web", percent=100, used="3")
+    return cluster
+
+
+@pytest.mark.parametrize("span", ["0s", "-1d", "soon"])
+@pytest.mark.parametrize(
+    "command", [("explain", "vpa", "web"), ("dump",), ("backtest", "usage.csv"), ("recommend", "usage.csv")]
+)
+def test_a_history_that_is_no_span_is_refused_by_every_command(command: tuple[str, ...], span: str) -> None:
+    with pytest.raises(InvalidInput, match=f'^"{span}": flag --history: must be'):
+        CliRunner().invoke(trellis, [*command, f"--history={span}"], catch_exceptions=False)
+
+
+def test_a_patience_that_is_none_is_refused(tmp_path: Path) -> None:
+    file = dumped(tmp_path, search())
+    for text in ("-1s", "soon"):
+        arguments = ["explain", "hvpa", "search", f"--ready-patience={text}", "--dump", str(file)]
+        with pytest.raises(InvalidInput, match=f'^"{text}": flag --ready-patience: '):
+            CliRunner().invoke(trellis, arguments, catch_exceptions=False)
+
+
+def test_a_partial_answer_is_marked_and_tells_by_its_exit_status(tmp_path: Path) -> None:
+    cluster = Cluster()
+    cluster.add_workload()
+    cluster.add_vpa()
+    cluster.use("web-1-0")
+    cluster.missing = [MissingData("Event", "shop", "is forbidden")]
+    result = explain("vpa", "web", "--dump", dumped(tmp_path, cluster))
+    assert result.exit_code == 1
+    assert "This answer is partial" in result.output
+    assert "Event in shop: is forbidden" in result.output
+
+
+def test_an_unknown_name_is_answered_with_the_nearest(tmp_path: Path) -> None:
+    result = explain("vpa", "wbe", "--dump", dumped(tmp_path))
+    assert isinstance(result.exception, InvalidInput)
+    assert 'did you mean "web"' in str(result.exception)
+
+
+def test_of_several_namespaces_one_has_to_be_chosen(tmp_path: Path) -> None:
+    cluster = Cluster()
+    cluster.add_workload()
+    cluster.add_vpa()
+    cluster.put("Pod", "lonely", namespace="cellar")
+    file = dumped(tmp_path, cluster)
+    result = explain("vpa", "web", "--dump", file)
+    assert result.exit_code == 2
+    assert "the dump has cellar, shop" in result.output
+    assert "governs" in explain("vpa", "shop/web", "--dump", file).output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("vpa", "web", "--container", "app"), "--container goes with a recommendation"),
+        (("vpa", "web", "--ready-patience", "1m"), "--ready-patience goes with an Hvpa"),
+        (("vpa", "shop/web", "-n", "other"), "in another namespace than -n other"),
+        (("vpa", "web", "--prometheus-url", "http://p"), "a dump has its history with it"),
+        (("nodes", "n1"), "is not one of"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(tmp_path: Path, arguments: tuple[str, ...], told: str) -> None:
+    result = explain(*arguments, "--dump", dumped(tmp_path))
+    assert (result.exit_code, told in result.output) == (2, True), result.output
+
+
+def test_a_workload_instead_of_a_pod_leads_to_a_pod_of_it_and_kinds_may_be_large(tmp_path: Path) -> None:
+    refused = explain("Pod", "web", "-n", "shop", "--dump", dumped(tmp_path)).exception
+    assert 'there is no Pod of that name in namespace shop (did you mean "web-1-0"?)' in str(refused)
+
+
+def test_a_file_that_is_no_dump_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "notes.txt"
+    file.write_text("hello\n")
+    refused = explain("vpa", "web", "--dump", file).exception
+    assert isinstance(refused, InvalidRecording)
+    assert str(refused).startswith(f'"{file}": "hello": line 1 is no line of a recording')
+
+
+def test_a_file_that_may_be_anything_is_refused_with_no_more_than_how_it_begins(tmp_path: Path) -> None:
+    file = tmp_path / "notes.txt"
+    file.write_bytes(b"begins" + bytes(range(128, 256)) * 1000)
+    refused = explain("vpa", "web", "--dump", file).exception
+    assert isinstance(refused, InvalidRecording)
+    said = str(refused).removeprefix(f'"{file}": ')
+    assert said.startswith('"begins')
+    assert "is no line of a recording or a dump" in said
+    assert len(said) < 200
+
+
+def test_a_compressed_dump_is_read_whatever_it_is_called(tmp_path: Path) -> None:
+    renamed = tmp_path / "renamed.jsonl"
+    renamed.write_bytes(dumped(tmp_path).read_bytes())
+    assert explain("vpa", "web", "-n", "shop", "--dump", renamed).output == (
+        explain("vpa", "web", "-n", "shop", "--dump", dumped(tmp_path)).output
+    )
+
+
+def test_an_answer_from_a_dump_that_is_cut_off_is_partial(tmp_path: Path) -> None:
+    lines = gzip.decompress(dumped(tmp_path).read_bytes()).splitlines(keepends=True)
+    file = tmp_path / "cut.jsonl"
+    file.write_bytes(b"".join(lines[:-1]))
+    result = explain("vpa", "web", "--dump", file)
+    assert result.exit_code == 1
+    assert "DumpCutOff: the dump is cut off: what came after its last line is missing." in result.output
+    file.write_bytes(b"".join(lines[:2]))
+    assert "in namespace shop (the dump is cut off)" in str(explain("vpa", "shop/web", "--dump", file).exception)

@@ -1,0 +1,148 @@
+"""`trellis explain node` as a user runs it, and what nodes have to do with Buffers and pods."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from support.api_server.server import ModelServer
+from support.builders.collected_node_groups import Pools, pools
+from trellis.cli.dump_reader import read_node_groups, with_node_settings
+from trellis.cli.main import trellis
+from trellis.core.cluster.dump_format import DumpedComponent, MissingData
+from trellis.core.explain import CollectedSettings
+from trellis.kube.client import Client
+
+
+def explain(cluster: Pools, folder: Path, *arguments: str) -> Result:
+    file = folder / "dump.jsonl"
+    file.write_bytes(b"".join(cluster.lines()))
+    return CliRunner(env={"COLUMNS": "100"}).invoke(trellis, ["explain", *arguments, "--dump", str(file)])
+
+
+def with_flags(**flags: str) -> Pools:
+    cluster = pools()
+    named = {name.replace("_", "-"): value for name, value in flags.items()}
+    cluster.components = [each for each in cluster.components if each.component != "nodes"]
+    cluster.components.append(DumpedComponent("nodes", "kube-system", "trellis-nodes", flags=named))
+    return cluster
+
+
+def served(cluster: Pools) -> ModelServer:
+    """The same cluster, to be asked."""
+    server = ModelServer()
+    server.objects["/version"] = {"major": "1", "minor": "36", "gitVersion": "v1.36.2"}
+    server.objects |= {"/api": {"versions": ["v1"]}, "/apis": {"groups": []}, "/api/v1": {"resources": []}}
+    for (kind, (namespace, name)), document in cluster.objects.items():
+        version = document["apiVersion"]
+        root = f"/apis/{version}" if "/" in version else f"/api/{version}"
+        where = f"/namespaces/{namespace}" if namespace else ""
+        server.put(f"{root}{where}/{kind.lower()}s/{name}", document)
+    server.put("/api/v1/namespaces/kube-system", {})
+    return server
+
+
+def ask(server: ModelServer, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Result:
+    @asynccontextmanager
+    async def connected(*_access: object) -> AsyncIterator[tuple[Client, str]]:
+        yield server.client, "shop"
+
+    monkeypatch.setattr("trellis.cli.commands.explain.connected", connected)
+    return CliRunner().invoke(trellis, ["explain", *arguments])
+
+
+def test_a_cluster_answers_like_a_dump(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = served(pools())
+    result = ask(server, monkeypatch, "node", "small-3")
+    assert "PodNotReplicated" in result.output, result.output
+    assert not [
+        each.path for each in server.requests if each.path.endswith(("/verticalpodautoscalers", "/replicasets"))
+    ]
+    assert "2 for which nodes of large would be ordered" in ask(server, monkeypatch, "buffer", "builds").output
+    assert "The pod has no node. NoGroupFits" in ask(server, monkeypatch, "pod", "import-2").output
+
+
+def test_of_a_pod_that_has_a_node_the_cluster_is_asked_nothing_about_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = served(pools())
+    assert "NODES FOR IT" not in ask(server, monkeypatch, "pod", "web-1-1").output
+    assert not [each.path for each in server.requests if "persistentvolumes" in each.path]
+
+
+def test_a_node_is_explained(tmp_path: Path) -> None:
+    result = explain(pools(), tmp_path, "node", "small-2")
+    assert result.exit_code == 0, result.output
+    assert "It is not needed, and still there. NodeUnneeded" in result.output
+
+
+def test_json_is_the_structure(tmp_path: Path) -> None:
+    found = json.loads(explain(pools(), tmp_path, "node", "small-3", "--json").output)
+    assert (found["kind"], found["node"]["told"]["reason"]["code"]) == ("node", "PodNotReplicated")
+
+
+def test_buffers_and_pods_that_wait_tell_of_nodes(tmp_path: Path) -> None:
+    assert "2 for which nodes of large would be ordered" in explain(pools(), tmp_path, "buffer", "builds").output
+    result = explain(pools(), tmp_path, "pod", "import-2")
+    assert (result.exit_code, "The pod has no node. NoGroupFits" in result.output) == (0, True)
+
+
+def test_without_groups_buffers_and_pods_tell_nothing_of_them(tmp_path: Path) -> None:
+    cluster = pools()
+    del cluster.objects["ConfigMap", ("kube-system", "trellis-kwok-node-groups")]
+    for arguments in (("buffer", "builds"), ("pod", "import-2")):
+        result = explain(cluster, tmp_path, *arguments)
+        assert (result.exit_code, "NODES FOR IT" in result.output) == (0, False)
+
+
+def test_what_may_not_be_read_makes_a_partial_answer(tmp_path: Path) -> None:
+    cluster = pools()
+    cluster.missing = [MissingData("StorageClass", "", "may not be read")]
+    result = explain(cluster, tmp_path, "node", "small-2")
+    assert (result.exit_code, "StorageClass: may not be read" in result.output) == (1, True)
+
+
+def test_flags_of_the_autoscaler_count(tmp_path: Path) -> None:
+    cluster = with_flags(scale_down_utilization_threshold="0.8", scale_down_unneeded_time="5m")
+    assert "up to 80 % a node is underused" in explain(cluster, tmp_path, "node", "small-1").output
+    assert "at 08:05 UTC, in 5 min" in explain(cluster, tmp_path, "node", "small-2").output
+
+
+@pytest.mark.parametrize(
+    ("flag", "value"),
+    [("scale_down_utilization_threshold", "much"), ("expander", "cheapest"), ("max_drain_parallelism", "0")],
+)
+def test_a_flag_that_cannot_be_read_stands_for_its_default_and_is_named(flag: str, value: str, tmp_path: Path) -> None:
+    result = explain(with_flags(**{flag: value}), tmp_path, "node", "small-2")
+    assert (result.exit_code, "FlagUnreadable" in result.output) == (1, True)
+    assert "up to 50 % a node is underused" in result.output
+
+
+def test_flags_that_can_be_read_keep_their_meaning_beside_others() -> None:
+    cluster = with_flags(expander="price", max_nodes_total="many", expendable_pods_priority_cutoff="5")
+    components = with_node_settings(CollectedSettings(), cluster.collected())
+    assert (components.nodes_up.expanders, components.expendable_below) == (("price",), 5)
+    assert components.nodes_up.max_nodes_total == 0
+    assert len(components.problems) == 1
+
+
+def test_where_the_autoscaler_cannot_be_seen_its_defaults_are_named_as_such(tmp_path: Path) -> None:
+    cluster = pools()
+    cluster.components = []
+    result = explain(cluster, tmp_path, "node", "small-2")
+    assert (result.exit_code, "FlagsUnseen" in result.output) == (0, True)
+
+
+def test_groups_have_the_nodes_that_say_so() -> None:
+    groups = read_node_groups(pools().collected())
+    assert {each.group.name: each.target for each in groups.states} == {"small": 3, "large": 0}
+    assert groups.declared
+
+
+@pytest.mark.parametrize("option", [["-n", "shop"], ["--prometheus-url", "http://prometheus"]])
+def test_options_that_make_no_sense_for_a_node_are_refused(option: list[str]) -> None:
+    result = CliRunner().invoke(trellis, ["explain", "node", "small-2", *option])
+    assert (result.exit_code, "a node is in no namespace" in result.output) == (2, True)

@@ -1,0 +1,150 @@
+"""The command line as a whole."""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import json
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from trellis import __version__
+from trellis.api.registry import KINDS
+from trellis.base.errors import InvalidQuantity
+from trellis.cli.main import COMMANDS, main, trellis
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_list_of_commands_says_what_each_commands_own_help_says(name: str) -> None:
+    module, summary = COMMANDS[name]
+    command = importlib.import_module(module).command
+    assert command.name == name
+    assert command.get_short_help_str(limit=200) == summary
+
+
+def test_help_lists_every_command_and_needs_no_argument() -> None:
+    result = CliRunner().invoke(trellis, ["--help"])
+    assert result.exit_code == 0
+    for name, (_, summary) in COMMANDS.items():
+        assert f"{name} " in result.output
+        assert summary in " ".join(result.output.split())
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_fits_into_a_terminal_of_80_columns(name: str) -> None:
+    result = CliRunner().invoke(trellis, [name, "--help"], terminal_width=80)
+    assert result.exit_code == 0
+    assert [line for line in result.output.splitlines() if len(line) > 80] == []
+
+
+def test_version_is_the_packages() -> None:
+    assert CliRunner().invoke(trellis, ["--version"]).output == f"trellis {__version__}\n"
+
+
+def test_an_unknown_command_is_a_usage_error() -> None:
+    result = CliRunner().invoke(trellis, ["chekc"])
+    assert result.exit_code == 2
+    assert 'there is no command "chekc" (did you mean "check"?)' in result.output
+    assert CliRunner().invoke(trellis, ["frobnicate"]).exit_code == 2
+
+
+def test_an_error_of_ours_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def refuse(**_: object) -> None:
+        raise InvalidQuantity("1Kg", "must be a quantity")
+
+    monkeypatch.setattr(importlib.import_module("trellis.cli.commands.crds").command, "callback", refuse)
+    with pytest.raises(SystemExit) as stopped:
+        main(["crds"])
+    assert stopped.value.code == 2
+    assert capsys.readouterr().err == 'trellis: "1Kg": must be a quantity\n'
+
+
+def test_a_file_that_may_not_be_touched_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(**_: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", "locked/report.html")
+
+    monkeypatch.setattr(importlib.import_module("trellis.cli.commands.crds").command, "callback", refuse)
+    with pytest.raises(SystemExit) as stopped:
+        main(["crds"])
+    assert stopped.value.code == 2
+    assert capsys.readouterr().err == "trellis: locked/report.html: Permission denied\n"
+
+
+def test_a_command_that_is_stopped_says_so_and_never_shows_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(**_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(importlib.import_module("trellis.cli.commands.crds").command, "callback", stop)
+    result = CliRunner().invoke(trellis, ["crds"])
+    assert (result.exit_code, result.stderr) == (130, "\ntrellis: stopped\n")
+
+
+def test_ctrl_c_while_the_command_is_imported_ends_it_without_a_word() -> None:
+    pressed = """if True:
+        import os, signal, sys
+        from trellis.__main__ import main
+
+        class Pressing:
+            def find_spec(self, name, path=None, target=None):
+                if name == "click":
+                    os.kill(os.getpid(), signal.SIGINT)
+
+        # Also where whoever runs the tests has Ctrl-C ignored, as a shell does for what runs in the background.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        sys.meta_path.insert(0, Pressing())
+        sys.argv = ["trellis", "--version"]
+        main()
+    """
+    stopped = subprocess.run([sys.executable, "-c", pressed], capture_output=True, text=True, check=False)
+    assert (stopped.returncode, stopped.stdout, stopped.stderr) == (130, "", "")
+
+
+def test_ctrl_c_before_the_command_is_known_ends_it_without_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*_: object) -> list[str]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(trellis, "parse_args", stop)
+    result = CliRunner().invoke(trellis, ["crds"])
+    assert (result.exit_code, result.output) == (130, "")
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["crds"], ["crds", "--help"]], ids=" ".join)
+def test_output_to_a_full_disk_is_one_line_about_it(arguments: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "trellis", *arguments]
+        ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert ended.stderr == "trellis: the output could not be written: No space left on device\n"
+    assert ended.returncode == 2
+
+
+def test_the_installed_command_and_the_module_are_one() -> None:
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
+    assert project["scripts"] == {"trellis": "trellis.__main__:main"}
+    shown = subprocess.run([sys.executable, "-m", "trellis", "--version"], capture_output=True, text=True, check=False)
+    assert (shown.returncode, shown.stdout) == (0, f"trellis {__version__}\n")
+
+
+def test_crds_prints_one_document_per_kind() -> None:
+    result = CliRunner().invoke(trellis, ["crds"])
+    documents = list(yaml.safe_load_all(result.output))
+    assert [document["spec"]["names"]["kind"] for document in documents] == [kind.name for kind in KINDS]
+
+
+def test_crds_prints_the_kinds_asked_for_by_any_name() -> None:
+    result = CliRunner().invoke(trellis, ["crds", "-o", "json", "hvpa", "Buffers"])
+    items = json.loads(result.output)["items"]
+    assert [item["spec"]["names"]["kind"] for item in items] == ["Hvpa", "Buffer"]
+
+
+def test_crds_of_an_unknown_kind_are_refused_with_the_ones_there_are() -> None:
+    result = CliRunner().invoke(trellis, ["crds", "pod"])
+    assert result.exit_code == 2
+    assert 'there is no kind "pod"; there are VerticalPodAutoscaler' in result.output

@@ -1,0 +1,383 @@
+"""A CapacityBuffer for each Buffer, where somebody else manages nodes."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.api_server.server import Document, pod_path
+from support.controllers.buffers import TWO_OF_WEB, path
+from support.controllers.capacity_buffers import OF_BUFFER, OF_WEB, CapacityWorld
+from support.worlds.buffers import a_spec, app
+from trellis.controllers.buffers.process import BufferController
+from trellis.controllers.buffers.settings import BufferControllerSettings, CapacityBufferSettings, TranslationSettings
+from trellis.kube.transport.requests import Request
+from trellis.testing.scripted_transport import Answer, refusal
+
+KEPT = ("True", "KeptElsewhere")
+
+
+def translating(**more: object) -> CapacityWorld:
+    world = CapacityWorld(translate=True, **more)  # type: ignore[arg-type]
+    world.add_workload(replicas=10, pods=1)
+    world.add_buffer()
+    return world
+
+
+def spec_of(world: CapacityWorld) -> Document:
+    found = world.capacity()
+    assert found is not None
+    spec: Document = found["spec"]
+    return spec
+
+
+def owner_in(found: Document | None) -> tuple[str, str, bool]:
+    assert found is not None
+    [owner] = found["metadata"]["ownerReferences"]
+    return owner["kind"], owner["name"], owner["controller"]
+
+
+def test_a_buffer_is_kept_as_a_capacity_buffer_with_its_template() -> None:
+    world = translating()
+
+    async def play(_: BufferController) -> None:
+        assert spec_of(world) == {
+            "provisioningStrategy": "buffer.x-k8s.io/active-capacity",
+            "podTemplateRef": {"name": OF_BUFFER},
+            "replicas": 2,
+        }
+        assert world.template_requests(OF_BUFFER) == {"cpu": "500m", "memory": "1Gi"}
+        assert owner_in(world.capacity()) == owner_in(world.template(OF_BUFFER)) == ("Buffer", "web", True)
+        assert world.kept() == KEPT
+        assert world.events == [], "that all is well is no news"
+        assert world.message("KeptAsCapacityBuffer") == "kept as CapacityBuffer web"
+        assert world.condition() == ("True", "BufferReady")
+        assert world.told_of() == {}, "its status is for whoever serves it"
+
+    world.run(play)
+
+
+def test_a_scale_a_recommendation_and_a_schedule_are_followed() -> None:
+    world = translating()
+    closed = {"windows": [{"start": "0 0 1 1 *", "duration": "1h"}]}
+
+    async def play(_: BufferController) -> None:
+        world.edit("buffers", "web", capacity={"replicas": {"percent": {"percent": 10}}})
+        world.scale(40)
+        await world.wait(1.0)
+        assert spec_of(world)["replicas"] == 4
+        world.add_vpa("2")
+        await world.wait(1.0)
+        assert world.template_requests(OF_BUFFER)["cpu"] == "2"
+        world.edit("buffers", "web", schedule=closed)
+        await world.wait(1.0)
+        assert spec_of(world)["replicas"] == 0
+        assert world.kept() == KEPT
+
+    world.run(play)
+
+
+@pytest.mark.req("BF-35")
+def test_of_a_minimum_the_capacity_buffer_keeps_what_pods_leave_of_it() -> None:
+    world = CapacityWorld(translate=True)
+    world.nodes_run = False
+    world.add_buffer(
+        capacity={"pods": {"replicaNum": 3, "podSpec": {"containers": [app(cpu="1", memory="1Gi")]}}},
+        recreationStrategy="KeepMinimum",
+    )
+
+    async def play(_: BufferController) -> None:
+        await world.wait(8.0)
+        assert spec_of(world)["replicas"] == 3, "no node: nodes are added for all of it"
+        assert world.kept() == ("True", "MinimumKeptElsewhere")
+        assert world.condition("Provisioned") == ("False", "BufferNotProvisioned")
+        world.add_node("a", "4")
+        await world.wait(3.0)
+        assert world.condition("Provisioned") == ("True", "BufferProvisioned")
+        assert spec_of(world)["replicas"] == 3
+        ordinary = {"nodeName": "a", "containers": [app(cpu="1", memory="1Gi")]}
+        pods = [world.add_pod("other", ordinary) for _ in range(2)]
+        await world.wait(3.0)
+        assert spec_of(world)["replicas"] == 1, "pods use two of the three"
+        pods += [world.add_pod("other", ordinary) for _ in range(2)]
+        await world.wait(3.0)
+        assert spec_of(world)["replicas"] == 0, "pods may fill all of it, and no node is added"
+        assert world.condition("Provisioned") == ("True", "BufferProvisioned")
+        for pod in pods[:2]:
+            world.server.delete(pod_path(pod))
+        await world.wait(12.0)
+        assert spec_of(world)["replicas"] == 1
+        world.edit("buffers", "web", recreationStrategy="KeepEmpty")
+        await world.wait(3.0)
+        assert (spec_of(world)["replicas"], world.kept()) == (3, KEPT)
+
+    world.run(play)
+
+
+def test_a_minimum_whose_use_cannot_be_observed_is_refused_with_a_condition() -> None:
+    world = CapacityWorld(translate=True)
+    world.fault = lambda request: refusal(403, "Forbidden") if _is_of_all_pods(request) else None
+    world.add_buffer(capacity={"pods": {"replicaNum": 3, "podSpec": a_spec()}}, recreationStrategy="KeepMinimum")
+
+    async def play(_: BufferController) -> None:
+        await world.wait(60.0)
+        assert world.kept() == ("False", "MinimumNotObserved")
+        assert world.capacity() is None, "nothing else is kept instead"
+
+    world.run(play)
+
+
+def _is_of_all_pods(request: Request) -> bool:
+    """Whether all unfinished pods are asked for, with their specs: what an observation begins with."""
+    return request.path == "/api/v1/pods" and "fieldSelector" in dict(request.query)
+
+
+def test_the_condition_is_known_to_be_about_the_present_spec() -> None:
+    world = translating()
+
+    async def play(_: BufferController) -> None:
+        world.edit("buffers", "web", recreationStrategy="KeepEmpty")
+        await world.wait(1.0)
+        generations = {each["type"]: each.get("observedGeneration") for each in world.status()["conditions"]}
+        assert generations["KeptAsCapacityBuffer"] == 2
+
+    world.run(play)
+
+
+def test_nothing_is_written_when_nothing_has_changed() -> None:
+    world = translating()
+
+    async def play(controller: BufferController) -> None:
+        world.changes.clear()
+        await world.wait(600.0)
+        controller.begin_anew()
+        await world.wait(2.0)
+        assert world.changes == []
+
+    world.run(play)
+
+
+def test_a_buffer_that_stands_for_nothing_has_an_empty_one_or_none() -> None:
+    world = translating()
+    world.add_buffer("lost", targetRef={"kind": "Deployment", "name": "lost"}, capacity={"replicas": {"exactly": 1}})
+
+    async def play(_: BufferController) -> None:
+        assert world.capacity("lost") is None
+        assert world.kept("lost") == ("False", "NothingKeptElsewhere")
+        world.server.delete(path("deployments", "web"))
+        await world.wait(1.0)
+        assert spec_of(world)["replicas"] == 0
+        assert world.kept() == ("False", "NothingKeptElsewhere")
+        world.add_workload(replicas=10, pods=0)
+        await world.wait(1.0)
+        assert spec_of(world)["replicas"] == 2
+        assert world.kept() == KEPT
+
+    world.run(play)
+
+
+def test_a_capacity_buffer_of_somebody_elses_is_left_as_it_is() -> None:
+    world = translating()
+    world.add_capacity(**OF_WEB, replicas=7)
+
+    async def play(_: BufferController) -> None:
+        assert spec_of(world) == {**OF_WEB, "replicas": 7}
+        assert world.template(OF_BUFFER) is None
+        assert world.kept() == ("False", "OwnedNameTaken")
+        assert world.said("OwnedNameTaken") == 1
+        world.server.delete(world.capacity_path())
+        await world.wait(1.0)
+        assert spec_of(world)["replicas"] == 2
+        assert world.kept() == KEPT
+
+    world.run(play)
+
+
+def test_an_edit_of_what_is_kept_is_undone() -> None:
+    world = translating()
+
+    async def play(_: BufferController) -> None:
+        world.edit_capacity(podTemplateRef={"name": OF_BUFFER}, replicas=50)
+        await world.wait(1.0)
+        assert spec_of(world)["replicas"] == 2
+        world.server.delete(world.capacity_path())
+        world.server.delete(world.template_path(OF_BUFFER))
+        await world.wait(1.0)
+        assert spec_of(world)["replicas"] == 2
+        assert world.template(OF_BUFFER) is not None
+
+    world.run(play)
+
+
+def test_a_buffer_of_another_type_has_none() -> None:
+    world = translating()
+
+    async def play(_: BufferController) -> None:
+        assert world.capacity() is not None
+        world.edit("buffers", "web", type="buffer.example.com/other")
+        await world.wait(1.0)
+        assert (world.capacity(), world.template(OF_BUFFER), world.kept()) == (None, None, None)
+
+    world.run(play)
+
+
+def test_what_was_kept_goes_though_nobody_saw_the_type_change() -> None:
+    world = translating()
+
+    async def first(_: BufferController) -> None:
+        assert world.capacity() is not None
+
+    async def then(_: BufferController) -> None:
+        assert (world.capacity(), world.template(OF_BUFFER), world.kept()) == (None, None, None)
+        assert world.chunks() == 2, "the rest of its status is for whoever serves the type"
+        world.edit("buffers", "web", type="buffer.x-k8s.io/active-capacity")
+        await world.wait(1.0)
+        assert (spec_of(world)["replicas"], world.kept()) == (2, KEPT)
+
+    world.run(first)
+    world.edit("buffers", "web", type="buffer.example.com/other")
+    world.run(then)
+
+
+def test_what_was_kept_goes_when_the_kind_of_target_is_set_aside_for_another_controller() -> None:
+    world = translating()
+
+    async def first(_: BufferController) -> None:
+        assert world.capacity() is not None
+
+    async def then(_: BufferController) -> None:
+        assert (world.capacity(), world.template(OF_BUFFER), world.kept()) == (None, None, None)
+
+    world.run(first)
+    apart = TranslationSettings(set_aside_target_kinds=("Deployment",))
+    world.settings = BufferControllerSettings(translation=apart, elsewhere=world.settings.elsewhere)
+    world.run(then)
+
+
+@pytest.mark.parametrize("version", ["v1beta1", "v1alpha1"])
+def test_what_was_kept_goes_when_it_is_no_longer_asked_for(version: str) -> None:
+    world = translating(version=version)
+
+    async def first(_: BufferController) -> None:
+        assert world.capacity() is not None
+
+    async def then(_: BufferController) -> None:
+        assert (world.capacity(), world.template(OF_BUFFER), world.kept()) == (None, None, None)
+        assert world.condition() == ("True", "BufferReady")
+        world.changes.clear()
+        await world.wait(200.0)
+        assert world.changes == []
+
+    world.run(first)
+    world.settings = BufferControllerSettings()
+    world.run(then)
+
+
+def test_what_somebody_else_has_made_under_the_name_stays_when_translating_ends() -> None:
+    world = translating()
+
+    async def first(_: BufferController) -> None:
+        world.server.delete(world.capacity_path())
+        await world.wait(1.0)
+
+    async def then(_: BufferController) -> None:
+        assert spec_of(world) == {**OF_WEB, "replicas": 7}
+        assert world.kept() is None
+
+    world.run(first)
+    world.server.delete(world.capacity_path())
+    world.add_capacity(**OF_WEB, replicas=7)
+    world.settings = BufferControllerSettings()
+    world.run(then)
+
+
+def test_a_cluster_without_the_kind_is_told_until_it_has_it() -> None:
+    world = translating(version="")
+
+    async def play(_: BufferController) -> None:
+        assert world.kept() == ("False", "CapacityBuffersNotServed")
+        assert world.chunks() == 2
+        world.version = "v1beta1"
+        await world.wait(130.0)
+        assert world.kept() == KEPT
+
+    world.run(play)
+
+
+def test_a_kind_that_is_removed_or_changes_its_version_stops_no_buffer() -> None:
+    world = translating()
+
+    async def play(_: BufferController) -> None:
+        assert world.kept() == KEPT
+        world.remove_kind()
+        await world.wait(10.0)
+        world.add_buffer("new", **TWO_OF_WEB, capacity={"replicas": {"exactly": 3}})
+        await world.wait(10.0)
+        assert (world.chunks("new"), world.chunks()) == (3, 2)
+        assert world.kept("new") == ("False", "CapacityBuffersNotServed")
+        await world.wait(70.0)
+        assert world.kept() == ("False", "CapacityBuffersNotServed")
+        world.install_kind("v1alpha1")
+        await world.wait(130.0)
+        assert (world.kept(), world.kept("new")) == (KEPT, KEPT)
+        assert world.capacity() is not None
+
+    world.run(play)
+
+
+def test_a_refusal_is_told_and_tried_again() -> None:
+    world = translating()
+    refused = [True]
+
+    def fault(request: Request) -> Answer | None:
+        posted = request.method == "POST" and request.path.endswith("/capacitybuffers")
+        return refusal(403, "Forbidden", "not in this namespace") if posted and refused else None
+
+    world.fault = fault
+
+    async def play(_: BufferController) -> None:
+        assert world.kept() == ("False", "OwnedObjectRefused")
+        assert "not in this namespace" in world.message("KeptAsCapacityBuffer")
+        assert world.condition() == ("True", "BufferReady")
+        refused.clear()
+        await world.wait(61.0)
+        assert world.kept() == KEPT
+
+    world.run(play)
+
+
+def test_who_does_not_lead_keeps_nothing() -> None:
+    world = translating()
+    world.leads = False
+
+    async def play(_: BufferController) -> None:
+        await world.wait(70.0)
+        assert (world.capacity(), world.template(OF_BUFFER)) == (None, None)
+
+    world.run(play)
+
+
+def test_who_makes_them_does_not_serve_them() -> None:
+    both = CapacityBufferSettings(serve_capacity_buffers=True, translate=True)
+    assert [each.setting for each in both.conflicts()] == ["translate"]
+    assert not list(CapacityBufferSettings(serve_capacity_buffers=True).conflicts())
+    assert not list(CapacityBufferSettings(translate=True).conflicts())
+
+
+def test_without_the_right_to_read_them_buffers_go_on_without() -> None:
+    world = translating()
+
+    def fault(request: Request) -> Answer | None:
+        return refusal(403, "Forbidden", "no") if request.path.endswith("/podtemplates") else None
+
+    world.fault = fault
+
+    async def play(_: BufferController) -> None:
+        await world.wait(10.0)
+        assert world.chunks() == 2
+        assert world.kept() == ("False", "CapacityBuffersNotServed")
+        assert world.capacity() is None
+        world.fault = lambda _request: None
+        await world.wait(120.0)
+        assert world.kept() == KEPT
+
+    world.run(play)

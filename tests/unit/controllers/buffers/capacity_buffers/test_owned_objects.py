@@ -1,0 +1,78 @@
+"""Whether a stored PodTemplate holds a chunk, whatever the API server has made of its spelling."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from support.builders.manifests import replica_buffer
+from support.worlds.buffers import Document, a_spec, app, found, translated
+from trellis.api.kube.decoder import convert_object
+from trellis.api.kube.pods import PodTemplate
+from trellis.controllers.buffers.capacity_buffers.owned_objects import template_matches
+from trellis.core.buffers import build_pod_template
+
+SPEC = a_spec(
+    app(cpu="0.5", memory="1024Mi"),
+    initContainers=[{**app("side", cpu="100m"), "restartPolicy": "Always"}],
+    nodeSelector={"disk": "1"},
+    tolerations=[{"key": "spot", "operator": "Exists"}],
+    priority=7,
+    priorityClassName="high",
+)
+
+
+def wanted(spec: Document = SPEC) -> Document:
+    template: Document = build_pod_template("t", translated(replica_buffer(exactly=1), found(spec=spec)))["template"]
+    return template
+
+
+def stored(template: Document) -> Document:
+    """What the API server keeps of it: amounts in its own spelling, and what it fills in."""
+    new = copy.deepcopy(template)
+    for each in (*new["spec"]["containers"], *new["spec"]["initContainers"]):
+        requests = each["resources"]["requests"]
+        each["resources"]["requests"] = {name: _SPELLED.get(text, text) for name, text in requests.items()}
+        each |= {"terminationMessagePath": "/dev/termination-log", "imagePullPolicy": "Always"}
+    new["spec"] |= {"schedulerName": "default-scheduler", "restartPolicy": "Always", "dnsPolicy": "ClusterFirst"}
+    return new
+
+
+_SPELLED = {"0.5": "500m", "1024Mi": "1Gi"}
+
+
+def held(template: Document, by: Document) -> bool:
+    return template_matches(convert_object({"template": by}, PodTemplate).template, template)
+
+
+def test_what_the_api_server_makes_of_a_chunk_is_no_difference() -> None:
+    assert stored(wanted()) != wanted()
+    assert held(wanted(), by=stored(wanted()))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"nodeSelector": {"disk": "1.0"}},
+        {"nodeSelector": {}},
+        {"tolerations": []},
+        {"priorityClassName": "low"},
+        {"schedulerName": "other"},
+        {"hostNetwork": True},
+        {"containers": [{"name": "app", "resources": {"requests": {"cpu": "501m", "memory": "1Gi"}}}]},
+        {"initContainers": []},
+        {"overhead": {"cpu": "1m"}},
+    ],
+)
+def test_what_scheduling_reads_is_one(change: dict[str, Any]) -> None:
+    found_there = stored(wanted())
+    found_there["spec"] |= change
+    assert not held(wanted(), by=found_there)
+
+
+def test_a_label_is_one() -> None:
+    found_there = stored(wanted())
+    found_there["metadata"]["labels"] = {"app": "other"}
+    assert not held(wanted(), by=found_there)

@@ -1,0 +1,146 @@
+"""The Buffer controller notices what makes a difference, also where nothing else about an object has changed."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.api_server.server import Document, pod_path
+from support.controllers.buffers import World, path
+from support.worlds.buffers import app
+from trellis.base.errors import Unreachable
+from trellis.controllers.buffers.process import BufferController
+from trellis.kube.transport.requests import Request
+from trellis.testing.scripted_transport import Answer, refusal
+
+ROLLOUT: Document = {"targetRef": {"apiVersion": "example.com/v1", "kind": "Rollout", "name": "web"}}
+TWO: Document = {"capacity": {"replicas": {"exactly": 2}}}
+
+
+def world_with() -> World:
+    world = World()
+    world.add_workload()
+    world.add_buffer()
+    return world
+
+
+def edit_pod(world: World, name: str, **changes: Document) -> None:
+    found = world.server.objects[pod_path(name)]
+    metadata = {**found["metadata"], **changes.pop("metadata", {})}
+    world.put(pod_path(name), {**found, **changes, "metadata": metadata})
+
+
+def test_a_newest_pod_that_has_finished_shows_the_shape_no_longer() -> None:
+    world = world_with()
+    newest = world.add_pod("web", {"containers": [app(cpu="4")]})
+
+    async def play(_: BufferController) -> None:
+        assert world.requests()["cpu"] == "4"
+        edit_pod(world, newest, status={"phase": "Succeeded"})
+        await world.wait(1.0)
+        assert world.requests()["cpu"] == "500m"
+
+    world.run(play)
+
+
+def test_a_label_that_the_newest_pod_is_given_is_one_of_the_chunk() -> None:
+    world = world_with()
+    newest = world.add_pod("web")
+
+    async def play(_: BufferController) -> None:
+        edit_pod(world, newest, metadata={"labels": {"app": "web", "track": "canary"}})
+        await world.wait(1.0)
+        assert world.pods_of()["podLabels"] == {"app": "web", "track": "canary"}
+
+    world.run(play)
+
+
+def test_annotations_of_a_template_are_there_when_its_pod_is_tried() -> None:
+    world = World()
+    tried: list[Document] = []
+
+    def admit(pod: Document) -> Document:
+        tried.append(pod["metadata"])
+        return pod
+
+    world.admit = admit
+    metadata = {"labels": {"app": "web"}, "annotations": {"sidecar.example.com/inject": "true"}}
+    world.add_workload(replicas=0, template={"metadata": metadata, "spec": {"containers": [app(cpu="1")]}})
+    world.add_buffer()
+
+    async def play(_: BufferController) -> None:
+        assert [each["annotations"] for each in tried] == [{"sidecar.example.com/inject": "true"}]
+        assert [each["labels"] for each in tried] == [{"app": "web"}]
+
+    world.run(play)
+
+
+def test_what_admission_made_of_a_template_stands_while_nobody_can_say_more() -> None:
+    world = World()
+    world.admit = lambda pod: {**pod, "spec": {**pod["spec"], "priority": 7}}
+    world.add_workload(replicas=0)
+    world.add_buffer()
+
+    def fault(request: Request) -> Answer | None:
+        asks = request.method == "POST" and request.path.endswith("/pods")
+        return refusal(500, "InternalError", "webhook.example.com timed out") if fails and asks else None
+
+    fails, world.fault = False, fault
+
+    async def play(_: BufferController) -> None:
+        nonlocal fails
+        assert world.pods_of()["podSpec"]["priority"] == 7
+        fails = True
+        await world.wait(1_500.0)
+        assert world.pods_of()["podSpec"]["priority"] == 7
+        assert "webhook.example.com" not in world.message()
+
+    world.run(play)
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [(Unreachable("no answer"), "TargetUnreachable"), (refusal(403, "Forbidden", "no"), "TargetForbidden")],
+)
+def test_a_buffer_without_room_says_at_once_that_its_target_cannot_be_read(fault: Answer, reason: str) -> None:
+    world = World()
+    world.fault = lambda request: fault if request.path.endswith("/scale") else None
+    world.put(path("rollouts", "web"), {"spec": {}, "status": {"replicas": 3, "selector": "app=web"}})
+    world.add_buffer(**ROLLOUT, **TWO)
+
+    async def play(_: BufferController) -> None:
+        assert world.condition() == ("False", reason)
+
+    world.run(play)
+
+
+def test_the_same_verdict_about_another_spec_is_no_news() -> None:
+    world = World()
+    world.add_buffer()
+
+    async def play(_: BufferController) -> None:
+        world.edit("buffers", "web", capacity={"replicas": {"exactly": 3}})
+        await world.wait(1.0)
+        assert world.condition() == ("False", "TargetNotFound")
+        assert (world.status()["observedGeneration"], world.said("TargetNotFound")) == (2, 1)
+
+    world.run(play)
+
+
+def test_who_sizes_the_pods_of_an_owned_workload_is_asked_again_in_every_pass() -> None:
+    world = World()
+    owner = {"apiVersion": "example.com/v1", "kind": "Rollout", "name": "rose", "uid": "u", "controller": True}
+    world.add_workload(replicas=1)
+    found = world.server.objects[path("deployments", "web")]
+    world.put(path("deployments", "web"), {**found, "metadata": {**found["metadata"], "ownerReferences": [owner]}})
+    world.add_vpa("3")
+    world.put(path("rollouts", "rose"), {"spec": {}, "status": {"replicas": 1, "selector": "app=web"}})
+    world.add_buffer()
+
+    async def play(_: BufferController) -> None:
+        assert world.requests()["cpu"] == "500m"
+        # Nobody tells of a kind that is not followed: what was learned of it is forgotten after a while.
+        world.server.delete(path("rollouts", "rose"))
+        await world.wait(520.0)
+        assert world.requests()["cpu"] == "3"
+
+    world.run(play)

@@ -1,0 +1,88 @@
+"""What a change costs the Buffer controller depends on what it is about, not on how much there is beside it."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.controllers.buffers import World, path
+from support.worlds.buffers import app
+from trellis.controllers.buffers.process import BufferController
+from trellis.testing.isolation import no_io
+
+FEW, MANY = 4, 24
+
+
+def world_of(apps: int) -> World:
+    """So many workloads with a Buffer each, all in one namespace."""
+    world = World()
+    for number in range(apps):
+        world.add_workload(f"app-{number}")
+        target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": f"app-{number}"}
+        world.add_buffer(f"app-{number}", targetRef=target, capacity={"replicas": {"exactly": 2}})
+    return world
+
+
+def looked_at(controller: BufferController, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Whom the controller looks at from now on."""
+    found: list[str] = []
+    look = controller._looking.look
+
+    async def noted(key: tuple[str, str]) -> float | None:
+        found.append(key[1])
+        return await look(key)
+
+    monkeypatch.setattr(controller._looking, "look", noted)
+    return found
+
+
+@pytest.mark.parametrize("apps", [FEW, MANY])
+def test_a_change_calls_for_a_look_at_whom_it_concerns(apps: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = world_of(apps)
+
+    async def play(controller: BufferController) -> None:
+        found = looked_at(controller, monkeypatch)
+        world.add_pod("app-1", {"containers": [app(cpu="2")]})
+        await world.wait(1.0)
+        world.scale(3, "app-2")
+        await world.wait(1.0)
+        world.add_vpa("1", "app-3", "app-3")
+        await world.wait(1.0)
+        # Each once, and once more when the status that was written comes back.
+        assert set(found) == {"app-1", "app-2", "app-3"}
+        assert len(found) <= 6
+
+    world.run(play)
+
+
+def test_a_pass_looks_at_nobody_of_whom_nothing_can_be_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = world_of(FEW)
+    about = {"apiVersion": "example.com/v1", "kind": "Rollout", "name": "rose"}
+    world.put(path("rollouts", "rose"), {"spec": {}, "status": {"replicas": 1, "selector": "app=rose"}})
+    world.add_pod("rose")
+    world.add_buffer("rose", targetRef=about, capacity={"replicas": {"exactly": 1}})
+
+    async def play(controller: BufferController) -> None:
+        found = looked_at(controller, monkeypatch)
+        await world.wait(300.0)
+        # Nobody tells of a scale.
+        assert set(found) == {"rose"}
+        await world.wait(600.0)
+        assert set(found) == {"rose", *(f"app-{number}" for number in range(FEW))}
+        assert world.writes == FEW + 1
+
+    world.run(play)
+
+
+@pytest.mark.req("BF-42")
+def test_a_look_reads_the_cluster_and_reaches_nowhere_else() -> None:
+    world = world_of(FEW)
+
+    async def play(_: BufferController) -> None:
+        with no_io() as seen:
+            world.add_pod("app-1", {"containers": [app(cpu="2")]})
+            world.edit("buffers", "app-2", capacity={"replicas": {"exactly": 7}})
+            await world.wait(1.0)
+        assert seen == []
+        assert (world.requests("app-1")["cpu"], world.chunks("app-2")) == ("2", 7)
+
+    world.run(play)

@@ -1,0 +1,437 @@
+"""What the node autoscaler makes of providers that hang, refuse or lie, of kills, and of objects that break."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import msgspec
+import pytest
+
+from support import virtual_time
+from support.controllers.nodes import BOOT, BUFFERS, NODES, START, World, seconds
+from support.worlds.kwok_nodes import failing, group
+from trellis.base.errors import Unreachable
+from trellis.controllers.nodes.executor import NodeExecutor, NodePlanResult
+from trellis.controllers.nodes.informers import NodeInformers
+from trellis.controllers.nodes.reconcile import NodeController
+from trellis.core.nodes.autoscaler_pass import NodePlanner, PassInput, PassPlans
+from trellis.core.nodes.state.snapshot import ClusterSnapshotChanges
+from trellis.kube.transport.requests import Request
+from trellis.providers.kwok import KwokProvider
+from trellis.providers.protocol import Groups
+from trellis.testing.scripted_transport import Answer, refusal
+
+MARK = "trellis.x-k8s.io/leaving"
+QUICK = {
+    "scale_down_unneeded_time": seconds(60),
+    "scale_down_delay_after_add": seconds(0),
+    "unremovable_node_recheck_timeout": seconds(10),
+}
+
+
+def in_processes(world: World, *plays: Callable[[NodeController], Awaitable[None]]) -> None:
+    """Each play has a process of its own; between two of them the process before is killed."""
+
+    async def main() -> None:
+        for play in plays:
+            async with world.controlling() as controller:
+                await asyncio.sleep(2.0)
+                await play(controller)
+
+    virtual_time.run(main(), start=START)
+
+
+def test_a_group_that_hangs_holds_nobody_up_and_is_left_alone() -> None:
+    world = World(failing("Hang"), group("slow", priority=-1))
+    world.add_buffer()
+
+    async def play(_: NodeController) -> None:
+        await world.wait(20)
+        # Its order is not answered yet, and the Buffer has its status all the same.
+        assert world.provisioned()[0] == "False"
+        await world.wait(60)
+        assert [node["metadata"]["labels"]["kwok-nodegroup"] for node in world.nodes().values()] == ["slow"]
+
+    world.run(play)
+    assert world.metric("trellis_nodes_provider_failures_total", call="order", reason="ProviderSilent") == 1
+    assert world.metric("trellis_nodes_failed_orders_total", group="small") == 1
+
+
+def test_a_group_that_refuses_is_left_alone_for_a_while_and_the_pod_is_told() -> None:
+    world = World(failing("RefuseOrders"))
+
+    async def play(_: NodeController) -> None:
+        world.add_pod("web")
+        await world.wait(290)
+        assert world.metric("trellis_nodes_failed_orders_total", group="small") == 1
+        await world.wait(60)
+        assert world.metric("trellis_nodes_failed_orders_total", group="small") == 2
+
+    world.run(play)
+    assert not world.nodes()
+    [message] = [each[3] for each in world.events if each[2] == "NotTriggerScaleUp"][:1]
+    assert "GroupBackedOff" in message
+
+
+def test_a_group_that_loses_orders_is_waited_for_once_and_then_another_is_taken() -> None:
+    world = World(failing("LoseOrders"), group("sound", priority=-1), up={"max_node_provision_time": seconds(120)})
+
+    async def play(_: NodeController) -> None:
+        world.add_pod()
+        await world.wait(100)
+        assert not world.nodes()
+        await world.wait(30 + BOOT)
+        assert list(world.nodes()) == ["sound-1"]
+        assert not world.waiting()
+
+    world.run(play)
+    assert world.metric("trellis_nodes_ordered_total", group="small") == 1
+    assert world.metric("trellis_nodes_failed_orders_total", group="small") == 1
+
+
+class Boasting(KwokProvider):
+    """It counts a node that it never shows."""
+
+    async def groups(self, now: float, /) -> Groups:
+        told = await super().groups(now)
+        return Groups(tuple(msgspec.structs.replace(each, target=each.target + 1) for each in told.states))
+
+
+def test_an_order_that_stays_lost_counts_once() -> None:
+    world = World(up={"max_node_provision_time": seconds(120)})
+    world.provider = lambda watching: Boasting(watching.kwok_objects)
+
+    async def play(_: NodeController) -> None:
+        await world.wait(100)
+        assert world.metric("trellis_nodes_failed_orders_total", group="small") == 0
+        await world.wait(200)
+        assert world.metric("trellis_nodes_failed_orders_total", group="small") == 1
+
+    world.run(play)
+
+
+@pytest.mark.parametrize("how", ["NeverComeUp", "FailToStart"])
+def test_a_node_that_does_not_come_up_is_given_back(how: str) -> None:
+    world = World(failing(how), group("sound", priority=-1), up={"max_node_provision_time": seconds(120)})
+
+    async def play(_: NodeController) -> None:
+        world.add_pod()
+        await world.wait(10)
+        assert list(world.nodes()) == ["small-1"]
+        await world.wait(120 + BOOT)
+        assert list(world.nodes()) == ["sound-1"]
+        assert not world.waiting()
+
+    world.run(play)
+    assert world.metric("trellis_nodes_released_total", group="small") == 1
+
+
+def test_nodes_of_another_shape_are_seen_as_they_are_and_do_not_multiply_for_ever() -> None:
+    shape = {"cpu": "500m", "memory": "1Gi"}
+    world = World(group(maxSize=3, fails={"how": "OtherShape", "resources": shape}))
+
+    async def play(_: NodeController) -> None:
+        world.add_buffer(chunks=2)
+        await world.wait(600)
+        assert len(world.nodes()) <= 3
+        assert world.provisioned()[0] == "False"
+
+    world.run(play)
+
+
+def test_a_process_that_is_killed_while_nodes_boot_orders_none_twice() -> None:
+    world = World()
+
+    async def orders(_: NodeController) -> None:
+        world.add_pods(7)
+        await world.wait(2)
+        assert len(world.nodes()) == 2
+
+    async def goes_on(_: NodeController) -> None:
+        await world.wait(BOOT + 10)
+        assert len(world.nodes()) == 2
+        assert not world.waiting()
+
+    in_processes(world, orders, goes_on)
+
+
+def test_an_order_that_was_cut_off_in_the_middle_is_completed_and_not_repeated() -> None:
+    world = World()
+    created: list[str] = []
+
+    def cut_off(request: Request) -> Answer | None:
+        """The second Node is refused, and the answer to the first is lost."""
+        if request.method == "POST" and request.path == NODES:
+            created.append(request.path)
+            if len(created) == 2:
+                return Unreachable("the connection was refused")
+        return None
+
+    world.fault = cut_off
+
+    async def play(_: NodeController) -> None:
+        world.add_pods(12)
+        world.server.answers_to_lose = 1
+        await world.wait(15)
+        assert len(world.nodes()) == 3
+        await world.wait(BOOT + 10)
+        assert not world.waiting()
+        assert len(world.nodes()) == 3
+
+    world.run(play)
+
+
+def test_a_mark_that_a_killed_process_left_is_taken_off_and_the_node_goes_later() -> None:
+    world = World(down=QUICK)
+
+    async def marks(_: NodeController) -> None:
+        world.add_pod()
+        await world.wait(BOOT + 5)
+        world.delete_pods()
+        while MARK not in world.taints("small-1"):
+            await world.wait(1)
+
+    async def takes_over(_: NodeController) -> None:
+        assert MARK not in world.taints("small-1")
+        await world.wait(120)
+        assert not world.nodes()
+
+    in_processes(world, marks, takes_over)
+
+
+def test_a_node_that_is_needed_again_while_it_goes_is_kept() -> None:
+    world = World(down=QUICK)
+
+    async def play(_: NodeController) -> None:
+        world.add_pod()
+        await world.wait(BOOT + 5)
+        world.delete_pods()
+        while MARK not in world.taints("small-1"):
+            await world.wait(1)
+        world.add_pod()
+        await world.wait(10)
+        assert world.taints("small-1") == []
+        assert list(world.nodes()) == ["small-1"]
+        assert not world.waiting()
+
+    world.run(play)
+    assert "NodeNeededAgain" in world.told("Node", "small-1")
+
+
+def test_a_node_that_cannot_be_marked_is_marked_later() -> None:
+    world = World(down=QUICK)
+    refused: list[str] = []
+
+    def refuse(request: Request) -> Answer | None:
+        if request.method == "PATCH" and b"leaving" in (request.body or b"") and len(refused) < 3:
+            refused.append(request.path)
+            return refusal(500, "InternalError")
+        return None
+
+    world.fault = refuse
+
+    async def play(_: NodeController) -> None:
+        world.add_pod()
+        await world.wait(BOOT + 5)
+        world.delete_pods()
+        await world.wait(150)
+        assert len(refused) == 3
+        assert not world.nodes()
+
+    world.run(play)
+
+
+def test_while_the_api_server_is_away_nothing_is_decided_and_afterwards_all_is_well() -> None:
+    world = World()
+
+    async def play(_: NodeController) -> None:
+        world.add_buffer(chunks=4)
+        await world.wait(5)
+        world.fault = lambda _request: Unreachable("nobody listens")
+        world.server.break_watches()
+        await world.wait(60)
+        world.fault = lambda _request: None
+        await world.wait(60)
+        assert len(world.nodes()) == 1
+        assert world.provisioned() == ("True", "BufferProvisioned")
+
+    world.run(play)
+
+
+@pytest.mark.parametrize("asks", [True, False], ids=["somebody else of the process asks", "nobody else asks"])
+def test_soon_after_the_api_server_is_back_orders_are_given_again(asks: bool) -> None:
+    world = World(loop={"scan_interval": seconds(60)})
+
+    async def play(_: NodeController) -> None:
+        await world.wait(10)
+        world.fault = lambda _request: Unreachable("nobody listens")
+        world.server.break_watches()
+        await world.wait(300)
+        world.add_pod()
+        world.fault = lambda _request: None
+        if asks:
+            await world.server.client.discover()
+            # All watches within 1.6 s, and the next look 2 s later at most.
+            await world.wait(4)
+        else:
+            await world.wait(8 + 4)
+        assert len(world.nodes()) == 1
+
+    world.run(play)
+
+
+def test_a_buffer_that_cannot_be_read_says_so_and_stops_no_other() -> None:
+    world = World()
+
+    async def play(_: NodeController) -> None:
+        world.add_buffer("well", chunks=1)
+        world.add_buffer("ill", chunks=3, cpu="much")
+        await world.wait(BOOT + 5)
+        assert world.provisioned("well")[0] == "True"
+        assert world.provisioned("ill") == ("False", "ChunksUnreadable")
+
+    world.run(play)
+    assert world.told("Buffer", "ill") == ["ChunksUnreadable"]
+    assert world.metric("trellis_nodes_unreadable_objects", kind="Buffer") == 1
+
+
+def test_pods_and_nodes_that_make_no_sense_stop_nobody() -> None:
+    world = World()
+    world.lives = False
+    world.add_node("absurd", cpu="9" * 30)
+    world.add_node("broken", cpu="many")
+    world.add_pod("ill", cpu="much")
+
+    async def play(_: NodeController) -> None:
+        world.add_buffer(chunks=1)
+        await world.wait(10)
+        assert world.provisioned() == ("True", "BufferProvisioned")
+
+    world.run(play)
+    assert world.told("Pod", "ill") == ["PodDemandUnreadable"]
+
+
+def test_a_group_that_is_declared_wrongly_stops_no_other() -> None:
+    world = World(group("wrong", maxSize=-1), group("right"))
+
+    async def play(_: NodeController) -> None:
+        world.add_pod()
+        await world.wait(BOOT + 5)
+        assert list(world.nodes()) == ["right-1"]
+
+    world.run(play)
+    assert world.metric("trellis_nodes_group_problems", reason="NodeGroupRefused") == 1
+
+
+def test_a_buffer_that_goes_while_its_status_is_written_is_no_trouble() -> None:
+    world = World()
+
+    async def play(_: NodeController) -> None:
+        world.add_buffer(chunks=1)
+        await world.wait(5)
+        world.server.delete(f"{BUFFERS}/spare")
+        await world.wait(BOOT + 30)
+
+    world.run(play)
+    assert world.metric("trellis_nodes_buffer_chunks", name="spare") == 0
+
+
+class Silent(KwokProvider):
+    """It says nothing of its groups for a while, or what is worse."""
+
+    def __init__(self, watching: NodeInformers, hangs: bool) -> None:
+        super().__init__(watching.kwok_objects)
+        self._hangs = hangs
+        self._asked = 0
+
+    async def groups(self, now: float, /) -> Groups:
+        self._asked += 1
+        if self._asked <= 2 and self._hangs:
+            await asyncio.get_running_loop().create_future()
+        if self._asked <= 2:
+            raise OSError("the cloud is closed")
+        return await super().groups(now)
+
+
+@pytest.mark.parametrize(("hangs", "reason"), [(True, "ProviderSilent"), (False, "ProviderFailed")])
+def test_a_provider_that_does_not_tell_of_its_groups_is_asked_again(hangs: bool, reason: str) -> None:
+    world = World()
+    world.provider = lambda watching: Silent(watching, hangs)
+
+    async def play(_: NodeController) -> None:
+        world.add_pod()
+        await world.wait(90 + BOOT)
+        assert not world.waiting()
+
+    world.run(play)
+    assert world.metric("trellis_nodes_provider_failures_total", call="groups", reason=reason) == 2
+
+
+def test_a_pass_that_fails_is_followed_by_one_that_begins_with_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    plan = NodePlanner.plan
+    failures: list[str] = []
+
+    def failing_twice(planning: NodePlanner, news: ClusterSnapshotChanges, asked: PassInput) -> PassPlans:
+        if len(failures) < 2:
+            failures.append("broken")
+            planning.take_in(news)
+            raise ValueError("a bug")
+        return plan(planning, news, asked)
+
+    monkeypatch.setattr(NodePlanner, "plan", failing_twice)
+
+    async def play(_: NodeController) -> None:
+        world.add_pods(3)
+        world.add_buffer(chunks=1)
+        await world.wait(60 + BOOT)
+        assert len(world.nodes()) == 1
+        assert not world.waiting()
+        assert world.provisioned()[0] == "True"
+
+    world.run(play)
+    assert len(failures) == 2
+
+
+def test_a_plan_that_could_not_be_carried_out_is_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(down=QUICK)
+    carry_out = NodeExecutor.carry_out
+    failures: list[str] = []
+
+    async def failing_once(carrying: NodeExecutor, plans: PassPlans, now: float) -> NodePlanResult:
+        if not failures and plans.down.actions:
+            failures.append("broken")
+            raise ValueError("a bug")
+        return await carry_out(carrying, plans, now)
+
+    async def play(_: NodeController) -> None:
+        world.add_pod()
+        await world.wait(BOOT + 5)
+        world.delete_pods()
+        while MARK not in world.taints("small-1"):
+            await world.wait(1)
+        # The mark is to be taken off, and is not.
+        monkeypatch.setattr(NodeExecutor, "carry_out", failing_once)
+        world.add_pod()
+        await world.wait(30)
+        assert world.taints("small-1") == []
+        assert not world.waiting()
+
+    world.run(play)
+    assert failures
+
+
+def test_what_another_autoscaler_says_of_buffers_that_are_not_ours_stays() -> None:
+    world = World(scope={"ignored_vpa_object_namespaces": ("shop",)})
+    world.add_buffer(chunks=1)
+    status = world.buffer()
+    said = {"type": "Provisioned", "status": "True", "reason": "BufferProvisioned", "message": ""}
+    world.edit_buffer(status={**status, "conditions": [*status["conditions"], said]})
+
+    async def play(_: NodeController) -> None:
+        await world.wait(30)
+        assert world.provisioned() == ("True", "BufferProvisioned")
+
+    world.run(play)
+    assert not world.writes()

@@ -1,0 +1,244 @@
+"""What Buffers are told while a provider is asked and does not answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from support.controllers.nodes import BOOT, World, seconds
+from support.worlds.kwok_nodes import failing
+from trellis.base.errors import Unreachable
+from trellis.controllers.nodes.informers import NodeInformers
+from trellis.controllers.nodes.reconcile import NodeController
+from trellis.core.nodes.autoscaler_pass import NodePlanner, ObservedBuffers
+from trellis.core.nodes.scale_up.memory import ScaleUpMemory
+from trellis.core.nodes.state.snapshot import ClusterSnapshotChanges
+from trellis.providers.kwok import KwokProvider
+from trellis.providers.protocol import Groups, Ordered, Released, Tended
+
+SILENT = ("False", "ProviderSilent")
+
+
+class Hanging(KwokProvider):
+    """It notes what it is asked, and does not answer one kind of question."""
+
+    def __init__(self, watching: NodeInformers, silent: str) -> None:
+        super().__init__(watching.kwok_objects)
+        self.silent = silent
+        self.asked: list[str] = []
+        self._open = asyncio.Event()
+
+    async def groups(self, now: float, /) -> Groups:
+        await self._answer("groups")
+        return await super().groups(now)
+
+    async def tend(self, now: float, /) -> Tended:
+        await self._answer("tend")
+        return await super().tend(now)
+
+    async def order(self, group: str, target: int, now: float, /) -> Ordered:
+        await self._answer("order")
+        return await super().order(group, target, now)
+
+    async def release(self, group: str, instances: Sequence[str], now: float, /) -> Released:
+        await self._answer("release")
+        return await super().release(group, instances, now)
+
+    async def _answer(self, call: str) -> None:
+        self.asked.append(call)
+        if call == self.silent:
+            await self._open.wait()
+
+    def answer(self) -> None:
+        """Answer all questions from now on, also those that were asked."""
+        self.silent = ""
+        self._open.set()
+
+
+def hanging(world: World, silent: str = "") -> list[Hanging]:
+    made: list[Hanging] = []
+
+    def provider(watching: NodeInformers) -> Hanging:
+        made.append(Hanging(watching, silent))
+        return made[-1]
+
+    world.provider = provider
+    return made
+
+
+def written(world: World, name: str) -> int:
+    """How often the status of a Buffer was written."""
+    return sum(path.endswith(f"/buffers/{name}/status") for _, path in world.writes())
+
+
+@pytest.mark.parametrize("call", ["groups", "tend"])
+def test_new_buffers_are_told_what_is_true_while_the_provider_says_nothing(call: str) -> None:
+    world = World()
+    world.add_node("there")
+    made = hanging(world)
+
+    async def play(_: NodeController) -> None:
+        await world.wait(10)
+        made[0].silent = call
+        await world.wait(12)
+        world.add_buffer("fits", chunks=2)
+        world.add_buffer("large", chunks=2, cpu="3")
+        world.add_buffer("endless", chunks=1, cpu="64")
+        await world.wait(4)
+        assert world.provisioned("fits") == ("True", "BufferProvisioned")
+        assert world.provisioned("large") == SILENT
+        assert world.provisioned("endless") == ("False", "NoGroupFits")
+        made[0].silent = ""
+        await world.wait(60 + BOOT)
+        assert world.provisioned("large")[0] == "True"
+
+    world.run(play)
+
+
+@pytest.mark.parametrize("call", ["groups", "tend"])
+def test_a_buffer_whose_room_is_taken_says_so_while_the_provider_says_nothing(call: str) -> None:
+    world = World()
+    world.add_node("there")
+    world.add_buffer(chunks=4)
+    made = hanging(world)
+
+    async def play(_: NodeController) -> None:
+        await world.wait(10)
+        assert world.provisioned()[0] == "True"
+        made[0].silent = call
+        await world.wait(12)
+        world.add_pod()
+        await world.wait(5)
+        assert world.provisioned() == SILENT
+        assert len(world.nodes()) == 1
+        made[0].silent = ""
+        await world.wait(60 + BOOT)
+        assert world.provisioned()[0] == "True"
+
+    world.run(play)
+    # The pod has come to where a chunk was, whoever was silent then.
+    assert world.metric("trellis_nodes_buffer_hits_total", name="spare") == 1
+
+
+def test_new_buffers_are_told_while_an_order_is_not_answered_and_nobody_is_told_twice() -> None:
+    world = World(failing("Hang"))
+    world.add_node("there")
+
+    async def play(_: NodeController) -> None:
+        world.add_buffer("large", chunks=2, cpu="3")
+        await world.wait(5)
+        assert world.provisioned("large") == ("False", "BufferNodesOrdered")
+        world.add_buffer("small", chunks=1)
+        await world.wait(4)
+        assert world.provisioned("small") == ("True", "BufferProvisioned")
+        before = written(world, "small")
+        await world.wait(25)
+        # What became of the order is told, and what was said meanwhile stays.
+        assert world.provisioned("large") == ("False", "GroupsExhausted")
+        assert world.provisioned("small") == ("True", "BufferProvisioned")
+        assert written(world, "small") == before
+
+    world.run(play)
+
+
+def test_new_buffers_are_told_while_nobody_takes_a_node_back() -> None:
+    quick = {"scale_down_unneeded_time": seconds(20), "scale_down_delay_after_add": seconds(0)}
+    world = World(down=quick)
+    made = hanging(world, "release")
+
+    async def play(_: NodeController) -> None:
+        world.add_pod()
+        await world.wait(BOOT + 5)
+        world.delete_pods()
+        while "release" not in made[0].asked:
+            await world.wait(1)
+        world.add_buffer(chunks=2, cpu="3")
+        await world.wait(4)
+        assert world.provisioned() == SILENT
+
+    world.run(play)
+
+
+def test_without_any_word_of_groups_a_buffer_is_not_told_that_none_fits() -> None:
+    world = World()
+    world.add_buffer(chunks=2)
+    made = hanging(world, "groups")
+
+    async def play(_: NodeController) -> None:
+        await world.wait(5)
+        assert world.provisioned() == SILENT
+        [condition] = [each for each in world.buffer()["conditions"] if each["type"] == "Provisioned"]
+        assert condition["message"].endswith("2 have none: nothing is ordered until the provider answers")
+        made[0].silent = ""
+        await world.wait(30 + BOOT)
+        assert world.provisioned()[0] == "True"
+
+    world.run(play)
+
+
+def test_who_does_not_lead_tells_nobody_while_the_provider_says_nothing() -> None:
+    world = World()
+    made = hanging(world)
+
+    async def play(_: NodeController) -> None:
+        await world.wait(10)
+        made[0].silent = "groups"
+        await world.wait(12)
+        world.leads = False
+        world.add_buffer(chunks=1)
+        await world.wait(10)
+        assert world.provisioned() == ("", "")
+
+    world.run(play)
+
+
+@pytest.mark.parametrize("lost", ["lead", "sight"])
+def test_nothing_is_ordered_by_who_lost_the_lead_or_sight_while_the_provider_said_nothing(lost: str) -> None:
+    world = World(provider={"provider_timeout": seconds(120)})
+    made = hanging(world, "groups")
+
+    async def play(_: NodeController) -> None:
+        world.add_pod()
+        await world.wait(15)
+        world.leads = lost != "lead"
+        if lost == "sight":
+            world.fault = lambda _request: Unreachable("nobody listens")
+            world.server.break_watches()
+        await world.wait(60)
+        made[0].answer()
+        await world.wait(30)
+        assert "order" not in made[0].asked
+        world.leads = True
+        world.fault = lambda _request: None
+        await world.wait(30 + BOOT)
+        assert not world.waiting()
+
+    world.run(play)
+
+
+def test_an_order_that_is_under_way_is_not_ended_by_a_look_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    hanging(world, "order")
+    failures: list[str] = []
+
+    def fails(
+        _planning: NodePlanner, _news: ClusterSnapshotChanges, _memory: ScaleUpMemory, _now: float
+    ) -> ObservedBuffers:
+        failures.append("broken")
+        raise ValueError("a bug")
+
+    monkeypatch.setattr(NodePlanner, "look", fails)
+
+    async def play(_: NodeController) -> None:
+        world.add_pod()
+        await world.wait(5)
+        world.add_buffer(chunks=1)
+        await world.wait(3)
+        assert failures
+        await world.wait(30)
+
+    world.run(play)
+    assert world.metric("trellis_nodes_provider_failures_total", call="order", reason="ProviderSilent") == 1
+    assert world.metric("trellis_nodes_failed_orders_total", group="small") == 1

@@ -1,0 +1,143 @@
+"""What the node autoscaler forgets when it takes over, and what it writes of Buffers that are made anew meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+import pytest
+
+from support import virtual_time
+from support.api_server.server import Document
+from support.controllers.nodes import BOOT, BUFFERS, START, World, seconds
+from support.worlds.kwok_nodes import failing, group
+from trellis.base.detailed_reason import DetailedReason
+from trellis.controllers.nodes.reconcile import NodeController
+from trellis.controllers.nodes.status import BufferStatusPublisher
+from trellis.core.nodes.scale_up.decisions import BUFFER_PROVISIONED, BufferDecision
+from trellis.kube import resources
+from trellis.kube.transport.requests import Request
+from trellis.kube.watch.informer import Informer
+from trellis.testing.scripted_transport import Answer
+
+MARK = "trellis.x-k8s.io/leaving"
+
+
+async def lead_again(world: World, controller: NodeController) -> None:
+    """Somebody else leads for a while."""
+    world.leads = False
+    await world.wait(30)
+    world.leads = True
+    controller.begin_anew()
+    await world.wait(3)
+
+
+def test_who_takes_over_asks_a_group_again_that_failed_when_it_led_before() -> None:
+    world = World(failing("RefuseOrders"))
+
+    async def play(controller: NodeController) -> None:
+        world.add_pod("web")
+        await world.wait(60)
+        assert world.metric("trellis_nodes_failed_orders_total", group="small") == 1
+        await lead_again(world, controller)
+        assert world.metric("trellis_nodes_failed_orders_total", group="small") == 2
+
+    world.run(play)
+
+
+def test_who_takes_over_tells_pods_buffers_and_nodes_anew() -> None:
+    slow = {"node_delete_delay_after_taint": seconds(3600), "unremovable_node_recheck_timeout": seconds(10)}
+    quick = {"scale_down_unneeded_time": seconds(20), "scale_down_delay_after_add": seconds(0)}
+    world = World(group(maxSize=1), down={**quick, **slow})
+
+    async def play(controller: NodeController) -> None:
+        world.add_pod("first")
+        await world.wait(BOOT + 10)
+        world.delete_pods()
+        world.add_pod("huge", cpu="64")
+        world.add_pod("ill", cpu="64", resources={"requests": {"cpu": "much"}})
+        world.add_buffer(chunks=2, cpu="32")
+        await world.wait(60)
+        assert MARK in world.taints("small-1")
+        world.events.clear()
+        await world.wait(60)
+        assert not world.events
+        await lead_again(world, controller)
+        assert world.told("Pod", "huge") == ["NotTriggerScaleUp"]
+        assert world.told("Pod", "ill") == ["PodDemandUnreadable"]
+        assert world.told("Buffer") == ["NoGroupFits"]
+        # Its mark is taken off, as after any other process that led.
+        assert world.taints("small-1") == []
+        assert world.told("Node", "small-1") == []
+
+    world.run(play)
+
+
+@pytest.mark.req("BF-37")
+@pytest.mark.parametrize("at", ["GET", "PATCH"])
+def test_a_buffer_that_is_made_anew_while_its_status_is_written_says_nothing_of_the_one_before(at: str) -> None:
+    world = World()
+    replaced: list[Document] = []
+
+    def replace(request: Request) -> Answer | None:
+        """When the old one's room is there and that is about to be written, there is another of its name."""
+        is_about_it = request.method == at and request.path.startswith(f"{BUFFERS}/spare")
+        if is_about_it and not replaced and world.nodes()["small-1"]["status"].get("conditions"):
+            replaced.append(world.server.objects[f"{BUFFERS}/spare"])
+            world.server.delete(f"{BUFFERS}/spare")
+            world.add_buffer(chunks=30)
+        return None
+
+    async def play(_: NodeController) -> None:
+        world.add_buffer(chunks=1)
+        await world.wait(2)
+        world.fault = replace
+        await world.wait(BOOT + 5)
+        assert replaced
+        assert world.provisioned()[0] == "False"
+        assert "lastFullyProvisioned" not in world.buffer()
+
+    world.run(play)
+
+
+def test_a_verdict_is_not_written_on_a_namesake_that_the_watch_shows_already() -> None:
+    world = World()
+    world.add_buffer(chunks=1)
+    verdict = BufferDecision(
+        ("shop", "spare"), "uid-of-the-one-before", DetailedReason(BUFFER_PROVISIONED), 1, on_ready=1
+    )
+
+    async def main() -> None:
+        buffers = Informer(world.server.client, resources.BUFFERS, draw=lambda: 0.5)
+        task = asyncio.create_task(buffers.run())
+        await buffers.wait_until_synced()
+        publishing = BufferStatusPublisher(buffers, lambda _namespace: True)
+        assert list(publishing.actions([verdict], START)) == []
+        own = msgspec.structs.replace(verdict, uid=world.server.objects[f"{BUFFERS}/spare"]["metadata"]["uid"])
+        assert len(list(publishing.actions([own], START))) == 1
+        task.cancel()
+
+    virtual_time.run(main(), start=START)
+
+
+@pytest.mark.req("BF-15")
+def test_the_condition_is_of_the_generation_that_was_translated_and_follows_it() -> None:
+    world = World(group(minSize=1))
+
+    def said() -> tuple[str, int]:
+        status = world.server.objects[f"{BUFFERS}/spare"]["status"]
+        (told,) = (each for each in status["conditions"] if each["type"] == "Provisioned")
+        return told["status"], told["observedGeneration"]
+
+    async def play(_: NodeController) -> None:
+        world.add_buffer(chunks=1)
+        await world.wait(BOOT + 20)
+        assert said() == ("True", 1)
+        stored = world.server.objects[f"{BUFFERS}/spare"]
+        # The spec changes twice, and whoever translates has come to the first of them.
+        changed = {**stored["metadata"], "generation": 3}
+        world.edit_buffer(metadata=changed, status={**stored["status"], "observedGeneration": 2})
+        await world.wait(20)
+        assert said() == ("True", 2)
+
+    world.run(play)

@@ -1,0 +1,345 @@
+"""What the node autoscaler makes of a provider that is silent for long, or says what cannot be."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+import pytest
+
+from support.controllers.nodes import BOOT, NODES, World, seconds
+from support.worlds.kwok_nodes import failing, group
+from trellis.base.detailed_reason import DetailedReason
+from trellis.controllers.nodes.informers import NodeInformers
+from trellis.controllers.nodes.reconcile import NodeController
+from trellis.core.nodes.node_groups import GroupState, Instance, InstanceState
+from trellis.providers.kwok import KwokProvider
+from trellis.providers.protocol import UNKNOWN_GROUP, Groups, Ordered, Released, Tended
+
+T = TypeVar("T")
+
+MARK = "trellis.x-k8s.io/leaving"
+
+
+class Closable(KwokProvider):
+    """It says nothing of its groups while it is closed."""
+
+    is_closed = False
+
+    async def groups(self, now: float, /) -> Groups:
+        if self.is_closed:
+            raise OSError("the cloud is closed")
+        return await super().groups(now)
+
+
+class Lying(KwokProvider):
+    """Of the group `small` it says what cannot be."""
+
+    def __init__(self, watching: NodeInformers, **figures: Any) -> None:
+        super().__init__(watching.kwok_objects)
+        self._figures = figures
+
+    async def groups(self, now: float, /) -> Groups:
+        told = await super().groups(now)
+        return Groups(tuple(self._spoiled(each) for each in told.states), told.problems)
+
+    def _spoiled(self, state: GroupState) -> GroupState:
+        if state.group.name != "small":
+            return state
+        of_state = {name: value for name, value in self._figures.items() if name in {"target", "instances"}}
+        figures = {name: value for name, value in self._figures.items() if name not in of_state}
+        return msgspec.structs.replace(state, **of_state, group=msgspec.structs.replace(state.group, **figures))
+
+
+def closing(world: World) -> list[Closable]:
+    made: list[Closable] = []
+
+    def provider(watching: NodeInformers) -> Closable:
+        made.append(Closable(watching.kwok_objects))
+        return made[-1]
+
+    world.provider = provider
+    return made
+
+
+def test_a_provider_that_is_silent_for_long_leaves_no_node_marked() -> None:
+    quick = {"scale_down_unneeded_time": seconds(60), "scale_down_delay_after_add": seconds(0)}
+    slow = {"node_delete_delay_after_taint": seconds(600), "unremovable_node_recheck_timeout": seconds(10)}
+    world = World(down={**quick, **slow})
+    made = closing(world)
+
+    async def play(_: NodeController) -> None:
+        world.add_pod()
+        await world.wait(BOOT + 10)
+        world.delete_pods()
+        while MARK not in world.taints("small-1"):
+            await world.wait(1)
+        made[0].is_closed = True
+        await world.wait(60)
+        # A moment of silence ends nothing.
+        assert MARK in world.taints("small-1")
+        await world.wait(120)
+        assert MARK not in world.taints("small-1")
+
+    world.run(play)
+    assert list(world.nodes()) == ["small-1"]
+
+
+def test_a_buffer_is_told_the_truth_while_the_provider_is_silent() -> None:
+    world = World()
+    made = closing(world)
+
+    async def play(_: NodeController) -> None:
+        world.add_buffer(chunks=1)
+        await world.wait(BOOT + 10)
+        assert world.provisioned()[0] == "True"
+        made[0].is_closed = True
+        world.server.delete(f"{NODES}/small-1")
+        await world.wait(60)
+        assert world.provisioned()[0] == "False"
+        assert world.counted("trellis_nodes_buffer_provisioned_chunks") == 0, "metrics say the same"
+        await world.wait(90)
+        assert world.provisioned()[0] == "False"
+        made[0].is_closed = False
+        await world.wait(BOOT + 30)
+        assert world.provisioned()[0] == "True"
+
+    world.run(play)
+    assert len(world.nodes()) == 1
+
+
+@pytest.mark.parametrize(
+    "figures",
+    [
+        {"price": math.nan},
+        {"price": -math.inf},
+        {"priority": 10**30},
+        {"max_size": 10**30},
+        {"min_size": -1},
+        {"target": 10**9},
+        {"target": -1},
+        {"instances": (Instance("i", InstanceState.RUNNING, math.inf),)},
+        {"instances": (Instance("i", InstanceState.RUNNING, 0.0),) * 2},
+    ],
+    ids=str,
+)
+def test_a_group_of_which_the_provider_says_what_cannot_be_stops_no_other(figures: dict[str, Any]) -> None:
+    world = World(group(), group("sound", priority=-1))
+    world.provider = lambda watching: Lying(watching, **figures)
+
+    async def play(_: NodeController) -> None:
+        world.add_pod()
+        await world.wait(BOOT + 10)
+        assert list(world.nodes()) == ["sound-1"]
+        assert not world.waiting()
+
+    world.run(play)
+    assert world.metric("trellis_nodes_group_problems", reason="NodeGroupUnsound") == 1
+
+
+def test_a_pod_is_not_told_of_an_order_that_was_refused() -> None:
+    world = World(failing("RefuseOrders"))
+
+    async def play(_: NodeController) -> None:
+        world.add_pod("web")
+        await world.wait(60)
+
+    world.run(play)
+    assert world.told("Pod", "web") == ["NotTriggerScaleUp"]
+
+
+def test_a_pod_whose_order_was_refused_is_not_counted_among_those_with_a_node_on_its_way() -> None:
+    world = World(failing("RefuseOrders"))
+
+    async def play(_: NodeController) -> None:
+        world.add_pod("web")
+        while not world.metric("trellis_nodes_failed_orders_total", group="small"):
+            await world.wait(0.1)
+        await world.wait(1)
+        assert world.metric("trellis_nodes_pending_pods", reason="GroupsExhausted") == 1
+        assert world.metric("trellis_nodes_pending_pods", reason="NodeOrdered") == 0
+
+    world.run(play)
+
+
+def conditions_of(world: World) -> list[str]:
+    """Every reason of `Provisioned` that was ever written, in order."""
+    bodies = [each.body or b"" for each in world.server.requests if each.path.endswith("/buffers/spare/status")]
+    return [each["reason"] for body in bodies for each in msgspec.json.decode(body)["status"].get("conditions", ())]
+
+
+def test_a_buffer_is_never_told_of_an_order_that_was_refused() -> None:
+    world = World(failing("RefuseOrders"))
+
+    async def play(_: NodeController) -> None:
+        world.add_buffer(chunks=2)
+        await world.wait(3)
+        [condition] = [each for each in world.buffer()["conditions"] if each["type"] == "Provisioned"]
+        assert condition["reason"] == "GroupsExhausted"
+        assert condition["message"] == (
+            "0 of 2 chunks have room on nodes that are ready; 2 have none: OrderFailed: small"
+        )
+        await world.wait(57)
+
+    world.run(play)
+    assert set(conditions_of(world)) == {"GroupsExhausted"}
+    assert world.told("Buffer", "spare") == ["GroupsExhausted"]
+    assert world.metric("trellis_nodes_buffers", reason="BufferNodesOrdered") == 0
+
+
+def test_a_buffer_whose_order_was_refused_is_told_of_the_next_one_that_was_not() -> None:
+    world = World(failing("RefuseOrders"), group("sound", priority=-1))
+
+    async def play(_: NodeController) -> None:
+        world.add_buffer(chunks=2)
+        await world.wait(BOOT + 30)
+
+    world.run(play)
+    # Where nothing else has changed, the next look is at the next interval.
+    assert conditions_of(world) == ["GroupsExhausted", "BufferNodesOrdered", "BufferAwaitsNodes", "BufferProvisioned"]
+
+
+def test_a_buffer_is_told_that_nodes_are_ordered_while_the_provider_is_silent_and_the_truth_afterwards() -> None:
+    world = World(failing("Hang"))
+
+    async def play(_: NodeController) -> None:
+        world.add_buffer(chunks=2)
+        await world.wait(10)
+        assert world.provisioned() == ("False", "BufferNodesOrdered")
+        await world.wait(23)
+        assert world.provisioned() == ("False", "GroupsExhausted")
+
+    world.run(play)
+
+
+def test_who_only_reads_says_what_would_be_ordered_and_that_nothing_failed() -> None:
+    world = World()
+    world.read_only = True
+
+    async def play(_: NodeController) -> None:
+        world.add_pod("web")
+        world.add_buffer(chunks=5)
+        await world.wait(30)
+
+    world.run(play)
+    assert world.metric("trellis_nodes_buffers", reason="BufferNodesOrdered") == 1
+    assert set(world.told("Buffer", "spare")) == {"BufferNodesOrdered"}
+    assert world.told("Pod", "web") == ["TriggeredScaleUp"]
+
+
+class Mute(KwokProvider):
+    """Of one kind of question it answers with something that is no answer."""
+
+    def __init__(self, watching: NodeInformers, silent: str) -> None:
+        super().__init__(watching.kwok_objects)
+        self._silent = silent
+
+    async def order(self, group: str, target: int, now: float, /) -> Ordered:
+        return await self._said("order", super().order(group, target, now))
+
+    async def tend(self, now: float, /) -> Tended:
+        return await self._said("tend", super().tend(now))
+
+    async def groups(self, now: float, /) -> Groups:
+        return await self._said("groups", super().groups(now))
+
+    async def _said(self, call: str, answer: Awaitable[T]) -> T:
+        found = await answer
+        return found if call != self._silent else None  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("call", ["order", "tend", "groups"])
+def test_an_answer_that_is_none_is_a_failure_and_buffers_are_told_all_the_same(call: str) -> None:
+    world = World()
+    world.provider = lambda watching: Mute(watching, call)
+
+    async def play(_: NodeController) -> None:
+        world.add_buffer(chunks=2)
+        await world.wait(150)
+        assert world.provisioned()[0] == "False"
+
+    world.run(play)
+    assert world.metric("trellis_nodes_provider_failures_total", call=call, reason="ProviderFailed") > 0
+
+
+class Counting(KwokProvider):
+    """It notes what it is asked to take back."""
+
+    def __init__(self, watching: NodeInformers) -> None:
+        super().__init__(watching.kwok_objects)
+        self.asked: list[Sequence[str]] = []
+
+    async def release(self, group: str, instances: Sequence[str], now: float, /) -> Released:
+        self.asked.append(instances)
+        return await super().release(group, instances, now)
+
+
+def test_nodes_of_a_group_that_failed_are_given_back_together() -> None:
+    world = World(failing("FailToStart"))
+    made: list[Counting] = []
+
+    def provider(watching: NodeInformers) -> Counting:
+        made.append(Counting(watching))
+        return made[-1]
+
+    world.provider = provider
+
+    async def play(_: NodeController) -> None:
+        world.add_pods(12)
+        await world.wait(BOOT + 20)
+
+    world.run(play)
+    assert [len(each) for each in made[0].asked] == [3]
+    assert world.metric("trellis_nodes_released_total", group="small", reason="InstanceFailed") == 3
+
+
+class Keeping(KwokProvider):
+    """It takes nothing back."""
+
+    async def release(self, group: str, instances: Sequence[str], _now: float, /) -> Released:
+        return Released(refused=dict.fromkeys(instances, DetailedReason(UNKNOWN_GROUP, f"{group} keeps what it has")))
+
+
+def test_a_node_that_nobody_takes_back_is_used_again_at_once() -> None:
+    quick = {"scale_down_unneeded_time": seconds(60), "scale_down_delay_after_add": seconds(0)}
+    world = World(down={**quick, "unremovable_node_recheck_timeout": seconds(10)})
+    world.provider = lambda watching: Keeping(watching.kwok_objects)
+
+    async def play(_: NodeController) -> None:
+        world.add_pod()
+        await world.wait(BOOT + 10)
+        world.delete_pods()
+        while MARK not in world.taints("small-1"):
+            await world.wait(1)
+        await world.wait(40)
+        assert world.taints("small-1") == []
+
+    world.run(play)
+    assert list(world.nodes()) == ["small-1"]
+    assert world.metric("trellis_nodes_released_total", group="small") == 0
+
+
+def test_what_a_node_needs_on_its_way_is_done_when_it_is_due_and_not_at_the_next_interval() -> None:
+    world = World(loop={"scan_interval": seconds(600)})
+
+    async def play(_: NodeController) -> None:
+        world.add_pod()
+        await world.wait(BOOT + 10)
+        assert not world.waiting()
+
+    world.run(play)
+
+
+def test_thousands_of_pods_that_wait_are_told_little_by_little() -> None:
+    world = World(group(resources={"cpu": "1", "memory": "4Gi"}), loop={"scan_interval": seconds(30)})
+
+    async def play(_: NodeController) -> None:
+        world.add_pods(150, cpu="8")
+        await world.wait(5)
+        assert world.told("Pod") == ["NotTriggerScaleUp"] * 100
+        await world.wait(60)
+        assert world.told("Pod") == ["NotTriggerScaleUp"] * 150
+
+    world.run(play)

@@ -1,0 +1,130 @@
+"""What a provider wants written comes step by step: what follows a step that failed is not written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from support import virtual_time
+from support.api_server.server import Document, ModelServer
+from support.controllers.nodes import BOOT, NODES, World
+from support.worlds.kwok_nodes import group
+from trellis.controllers.nodes.metrics import NODE_METRICS
+from trellis.controllers.nodes.provider_client import ProviderClient
+from trellis.controllers.nodes.reconcile import NodeController
+from trellis.kube import resources
+from trellis.kube.transport.requests import Request
+from trellis.kube.write.actions import CreateObject, Target
+from trellis.kube.write.writer import Writer
+from trellis.providers.kwok import KwokProvider
+from trellis.providers.protocol import Groups, Ordered, Released, Steps, Tended
+from trellis.runtime.telemetry.metrics import Metrics
+from trellis.testing.scripted_transport import Answer, refusal
+
+
+def creation(name: str) -> CreateObject:
+    document: Document = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
+    return CreateObject(Target(resources.NODES, name), document)
+
+
+# Side by side, in this order.
+STEPS: Steps = ((creation("a-1"), creation("a-2")), (creation("b-1"),), (creation("c-1"),))
+
+
+class Stepwise:
+    """Whatever it is asked, it wants the same written."""
+
+    name = "stepwise"
+
+    async def groups(self, _now: float, /) -> Groups:
+        return Groups()
+
+    async def order(self, _group: str, _target: int, _now: float, /) -> Ordered:
+        return Ordered(steps=STEPS)
+
+    async def release(self, _group: str, instances: Sequence[str], _now: float, /) -> Released:
+        return Released(tuple(instances), STEPS)
+
+    async def tend(self, now: float, /) -> Tended:
+        return Tended(STEPS, now + 60)
+
+
+def written(call: str, refused: str = "") -> tuple[list[str], list[bool]]:
+    """The nodes that there are after a call, and which of its writes were applied, if that of one node is refused."""
+    server = ModelServer()
+
+    def refuse(request: Request) -> Answer | None:
+        return refusal(500, "InternalError") if refused.encode() in (request.body or b"") and refused else None
+
+    server.before = refuse
+    writer = Writer(server.client, record=lambda _outcome: None)
+    providing = ProviderClient(Stepwise(), writer, 30.0, Metrics(NODE_METRICS, about_process=False))
+
+    async def main() -> list[bool]:
+        if call == "tend":
+            due, outcomes = await providing.tend(0.0)
+            assert due == 60
+        elif call == "order":
+            outcomes = (await providing.order("small", 3, 0.0)).outcomes
+        else:
+            outcomes = (await providing.release("small", ["x"], 0.0)).outcomes
+        return [each.applied for each in outcomes]
+
+    applied = virtual_time.run(main())
+    return [path.removeprefix(f"{NODES}/") for path in server.objects], applied
+
+
+@pytest.mark.parametrize("call", ["order", "release", "tend"])
+def test_all_steps_are_written_in_their_order(call: str) -> None:
+    assert written(call) == (["a-1", "a-2", "b-1", "c-1"], [True] * 4)
+
+
+@pytest.mark.parametrize("call", ["order", "release", "tend"])
+@pytest.mark.parametrize("refused", ["a-1", "a-2"])
+def test_a_step_of_which_a_part_fails_is_finished_and_nothing_follows(call: str, refused: str) -> None:
+    there, applied = written(call, refused)
+    assert there == [each for each in ("a-1", "a-2") if each != refused]
+    assert sorted(applied) == [False, True]
+
+
+@pytest.mark.parametrize("call", ["order", "release", "tend"])
+def test_what_was_written_before_a_step_failed_stays_and_is_told(call: str) -> None:
+    assert written(call, "b-1") == (["a-1", "a-2"], [True, True, False])
+
+
+class Marking(KwokProvider):
+    """Whoever it orders from, it writes a Node of its own afterwards, of no group."""
+
+    async def order(self, group: str, target: int, now: float, /) -> Ordered:
+        made = await super().order(group, target, now)
+        return Ordered(made.instances, (*made.steps, (creation(f"mark-{target}"),)), made.error)
+
+
+@pytest.mark.parametrize(("code", "failures"), [(500, 0), (422, 1)], ids=["for the moment", "for good"])
+def test_an_order_whose_last_step_fails_counts_as_made_as_far_as_it_was(code: int, failures: int) -> None:
+    world = World(group())
+    world.provider = lambda watching: Marking(watching.kwok_objects)
+    refused: list[str] = []
+
+    def refuse(request: Request) -> Answer | None:
+        if b"mark-" in (request.body or b"") and not refused:
+            refused.append(request.path)
+            return refusal(code, "Invalid" if code == 422 else "InternalError")
+        return None
+
+    world.fault = refuse
+
+    async def play(_: NodeController) -> None:
+        world.add_pod("web")
+        await world.wait(10)
+        assert list(world.nodes()) == ["small-1"]
+        assert world.metric("trellis_nodes_failed_orders_total", group="small") == failures
+        # A node is on its way: the pod is told of it, and no second one is ordered.
+        assert world.told("Pod", "web") == ["TriggeredScaleUp"]
+        await world.wait(BOOT + 10)
+        assert not world.waiting()
+        assert list(world.nodes()) == ["small-1"]
+
+    world.run(play)
+    assert refused

@@ -1,0 +1,301 @@
+"""What the node autoscaler does in a cluster that lives, on a virtual clock."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.controllers.nodes import BOOT, World, full_at, seconds
+from support.worlds.kwok_nodes import group
+from trellis.controllers.nodes.reconcile import NodeController
+
+QUICK = {
+    "scale_down_unneeded_time": seconds(60),
+    "scale_down_delay_after_add": seconds(30),
+    "unremovable_node_recheck_timeout": seconds(10),
+}
+
+
+def test_pods_without_a_node_get_one_and_are_told() -> None:
+    world = World()
+
+    async def play(_: NodeController) -> None:
+        world.add_pods(6)
+        await world.wait(5)
+        assert len(world.nodes()) == 2
+        assert world.waiting()
+        await world.wait(BOOT + 10)
+        assert not world.waiting()
+        await world.wait(120)
+        assert len(world.nodes()) == 2
+
+    world.run(play)
+    assert world.told("Pod") == ["TriggeredScaleUp"] * 6
+    assert world.metric("trellis_nodes_ordered_total", group="small") == 2
+
+
+@pytest.mark.req("BF-08")
+def test_room_is_made_for_a_buffer_by_its_status_alone_and_its_condition_is_true() -> None:
+    world = World()
+
+    async def play(_: NodeController) -> None:
+        world.add_buffer(chunks=5)
+        await world.wait(5)
+        assert len(world.nodes()) == 2
+        assert world.provisioned()[0] == "False"
+        assert "lastFullyProvisioned" not in world.buffer()
+        await world.wait(BOOT + 5)
+        assert world.provisioned() == ("True", "BufferProvisioned")
+        assert abs(full_at(world.buffer()) - world.now()) < 10
+        assert {each["type"] for each in world.buffer()["conditions"]} == {"ReadyForProvisioning", "Provisioned"}
+        assert not [name for name in world.placed() if name]
+
+    world.run(play)
+    assert world.told("Buffer", "spare") == ["BufferNodesOrdered", "BufferAwaitsNodes", "BufferProvisioned"]
+    assert world.metric("trellis_nodes_buffer_chunks", name="spare") == 5
+    assert world.metric("trellis_nodes_buffer_provisioned_chunks", name="spare") == 5
+    assert world.metric("trellis_nodes_buffer_price_per_hour", name="spare") > 0
+
+
+def test_pods_take_the_room_of_a_buffer_at_once_and_it_is_refilled_behind_them() -> None:
+    world = World()
+
+    async def play(_: NodeController) -> None:
+        world.add_buffer(chunks=4)
+        await world.wait(BOOT + 10)
+        world.add_pods(3)
+        await world.wait(3)
+        assert not world.waiting()
+        await world.wait(BOOT + 10)
+        assert len(world.nodes()) == 2
+        assert world.provisioned() == ("True", "BufferProvisioned")
+
+    world.run(play)
+    assert world.metric("trellis_nodes_buffer_hits_total", name="spare") == 3
+    assert world.metric("trellis_nodes_buffer_misses_total", name="spare") == 0
+
+
+def test_nodes_that_nobody_needs_are_marked_emptied_and_given_back() -> None:
+    world = World(group(minSize=1), down=QUICK)
+
+    async def play(_: NodeController) -> None:
+        world.add_pods(12)
+        await world.wait(BOOT + 10)
+        assert len(world.nodes()) == 3
+        world.delete_pods()
+        world.add_pod()
+        await world.wait(40)
+        assert len(world.nodes()) == 3
+        await world.wait(120)
+        assert len(world.nodes()) == 1
+        assert not world.waiting()
+        [left] = world.nodes()
+        assert world.taints(left) == []
+
+    world.run(play)
+    assert world.metric("trellis_nodes_released_total", group="small") == 2
+    assert "NodeReleased" in world.told("Node")
+
+
+def test_pods_on_an_underused_node_are_moved() -> None:
+    world = World(down=QUICK)
+
+    async def play(_: NodeController) -> None:
+        world.add_pods(8)
+        await world.wait(BOOT + 10)
+        assert len(world.nodes()) == 2
+        for name in list(world.placed())[:3] + list(world.placed())[-3:]:
+            world.server.delete(f"/api/v1/namespaces/shop/pods/{name}")
+        await world.wait(180)
+        assert len(world.nodes()) == 1
+        assert len(world.placed()) == 2
+        assert len(world.evicted) == 1
+
+    world.run(play)
+    assert world.metric("trellis_nodes_evictions_total") == 1
+
+
+def test_a_pod_that_would_be_boosted_where_it_goes_is_moved_only_if_that_fits() -> None:
+    world = World(down=QUICK)
+    world.add_boost("web", factor=4)
+
+    async def play(_: NodeController) -> None:
+        world.add_pods(5)
+        await world.wait(BOOT + 10)
+        assert len(world.nodes()) == 2
+        for name in list(world.placed())[:3]:
+            world.server.delete(f"/api/v1/namespaces/shop/pods/{name}")
+        # It has one core, would start with four, and the other node has three left.
+        await world.wait(180)
+        assert len(world.nodes()) == 2
+        assert world.metric("trellis_nodes_nodes", reason="NoPlaceForPods") > 0
+        world.server.delete("/apis/autoscaling.k8s.io/v1/namespaces/shop/verticalpodautoscalers/web")
+        await world.wait(180)
+        assert len(world.nodes()) == 1
+
+    world.run(play)
+
+
+def test_a_buffer_keeps_its_nodes_and_lets_them_go_with_its_chunks() -> None:
+    world = World(down=QUICK)
+
+    async def play(_: NodeController) -> None:
+        world.add_buffer(chunks=8)
+        await world.wait(BOOT + 200)
+        assert len(world.nodes()) == 2
+        world.resize_buffer(4)
+        await world.wait(120)
+        assert len(world.nodes()) == 1
+        assert world.provisioned() == ("True", "BufferProvisioned")
+
+    world.run(play)
+
+
+def test_a_pod_that_fits_nowhere_is_told_why_and_told_once() -> None:
+    world = World()
+
+    async def play(_: NodeController) -> None:
+        world.add_pod("huge", cpu="64")
+        await world.wait(60)
+        assert not world.nodes()
+
+    world.run(play)
+    assert world.told("Pod", "huge") == ["NotTriggerScaleUp"]
+    [message] = [each[3] for each in world.events if each[1] == "huge"]
+    assert "cpu" in message
+    assert "small" in message
+    assert world.metric("trellis_nodes_pending_pods", reason="NoGroupFits") == 1
+
+
+def test_what_was_said_is_taken_back_when_a_buffer_is_somebody_elses() -> None:
+    world = World()
+
+    async def play(_: NodeController) -> None:
+        world.add_buffer(chunks=1)
+        await world.wait(BOOT + 5)
+        assert world.provisioned()[0] == "True"
+        world.edit_buffer(spec={"type": "example.com/other"})
+        await world.wait(2)
+        assert world.provisioned() == ("", "")
+        assert world.buffer()["podBasedBufferSpec"]["replicaNum"] == 1
+
+    world.run(play)
+
+
+def test_an_idle_cluster_costs_no_write() -> None:
+    world = World()
+    world.add_node("fixed")
+    world.add_buffer(chunks=2)
+
+    async def play(_: NodeController) -> None:
+        await world.wait(30)
+        before = len(world.writes())
+        await world.wait(200)
+        assert world.writes()[before:] == []
+
+    world.run(play)
+
+
+def test_who_does_not_lead_writes_nothing_and_takes_over_at_once() -> None:
+    world = World()
+    world.leads = False
+
+    async def play(controller: NodeController) -> None:
+        world.add_pods(3)
+        await world.wait(60)
+        assert not world.writes()
+        world.leads = True
+        controller.begin_anew()
+        await world.wait(2)
+        assert len(world.nodes()) == 1
+
+    world.run(play)
+
+
+def test_read_only_decides_and_writes_nothing() -> None:
+    world = World()
+    world.read_only = True
+
+    async def play(_: NodeController) -> None:
+        world.add_pods(3)
+        world.add_buffer()
+        await world.wait(60)
+        assert not world.writes()
+        assert world.metric("trellis_nodes_pending_pods", reason="NodeOrdered") == 3
+
+    world.run(play)
+
+
+def test_buffers_of_namespaces_that_are_not_covered_are_left_alone() -> None:
+    world = World(scope={"ignored_vpa_object_namespaces": ("shop",)})
+
+    async def play(_: NodeController) -> None:
+        world.add_buffer()
+        await world.wait(30)
+        assert not world.nodes()
+        assert world.provisioned() == ("", "")
+
+    world.run(play)
+
+
+def test_a_group_is_filled_up_to_its_minimum_if_that_is_asked_for_and_stays_there() -> None:
+    world = World(group(minSize=2), up={"enforce_node_group_min_size": True}, down=QUICK)
+
+    async def play(_: NodeController) -> None:
+        await world.wait(BOOT + 5)
+        assert len(world.nodes()) == 2
+        world.server.delete("/api/v1/nodes/small-1")
+        await world.wait(BOOT + 15)
+        assert len(world.nodes()) == 2
+        await world.wait(300)
+        assert len(world.nodes()) == 2
+
+    world.run(play)
+    assert world.metric("trellis_nodes_ordered_total", group="small", reason="OrderedForMinimum") == 3
+
+
+def test_what_is_to_be_said_of_a_group_is_logged_when_it_begins(caplog: pytest.LogCaptureFixture) -> None:
+    world = World(group(minSize=2), up={"enforce_node_group_min_size": True, "max_nodes_total": 1})
+
+    async def play(_: NodeController) -> None:
+        await world.wait(60)
+
+    world.run(play)
+    assert len(world.nodes()) == 1
+    said = [each for each in caplog.records if each.getMessage() == "a group is not as it should be"]
+    assert len(said) == 1
+
+
+def test_a_pod_whose_promise_is_taken_back_gets_a_node_at_once() -> None:
+    world = World(loop={"scan_interval": seconds(600)})
+    world.add_node("full", cpu="1")
+    world.add_pod("running")
+
+    async def play(_: NodeController) -> None:
+        await world.wait(5)
+        world.lives = False
+        world.add_pod("important")
+        path = "/api/v1/namespaces/shop/pods/important"
+        refused = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+        status = {"phase": "Pending", "conditions": [refused]}
+        world.server.put(path, {**world.server.objects[path], "status": {**status, "nominatedNodeName": "full"}})
+        await world.wait(30)
+        assert list(world.nodes()) == ["full"]
+        world.server.put(path, {**world.server.objects[path], "status": status})
+        await world.wait(3)
+        assert len(world.nodes()) == 2
+
+    world.run(play)
+
+
+def test_pods_below_the_cutoff_that_was_set_get_no_node() -> None:
+    world = World(up={"expendable_pods_priority_cutoff": 100})
+
+    async def play(_: NodeController) -> None:
+        world.add_pod("low", priority=99)
+        await world.wait(15)
+        assert not world.nodes()
+        world.add_pod("high", priority=100)
+        await world.wait(5)
+        assert len(world.nodes()) == 1
+
+    world.run(play)

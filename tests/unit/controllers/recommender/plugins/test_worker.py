@@ -1,0 +1,255 @@
+"""Recommenders of others in processes of their own: what they do is over by a deadline, and nobody is left behind."""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trellis.base.errors import RecommenderFailure
+from trellis.base.reasons import Reason
+from trellis.controllers.recommender.plugins.entry_points import RecommenderPlugin
+from trellis.controllers.recommender.plugins.worker import RecommenderWorker, WorkerSettings
+from trellis.controllers.recommender.plugins.worker_process import worker_environment
+from trellis.core.recommend.amounts import CPU, MIDDLE
+from trellis.core.recommend.parameters import ParameterKind
+from trellis.testing.estimates import select_rows
+from trellis.testing.rows import NOW, Used, rows_of
+
+ROWS = rows_of([Used([0.5], [1e9])] * 3)
+DEADLINE = 1.0
+
+
+class Seen:
+    """What a worker reported, and a clock that only the test moves."""
+
+    def __init__(self) -> None:
+        self.failures: list[str] = []
+        self.time = 0.0
+
+    def observe(self, _name: str, reason: Reason) -> None:
+        self.failures.append(reason.code)
+
+
+@contextmanager
+def working(
+    value: str = "unruly_recommender:Unruly", *, given: dict[str, str] | None = None, **settings: Any
+) -> Iterator[tuple[RecommenderWorker, Seen]]:
+    seen = Seen()
+    worker = RecommenderWorker(
+        RecommenderPlugin("unruly", value, "unruly-package", "1.0"),
+        WorkerSettings(**{"deadline": DEADLINE, **settings}),
+        given=given or {},
+        observe=seen.observe,
+        clock=lambda: seen.time,
+    )
+    try:
+        worker.start().result()
+        yield worker, seen
+    finally:
+        worker.close()
+
+
+def target(worker: RecommenderWorker, **values: Any) -> list[float]:
+    answer = worker.estimate(ROWS, {"mood": "fine", "millicores": 1000.0, **values}, NOW)
+    found: list[float] = answer.bounds[MIDDLE, CPU].tolist()
+    return found
+
+
+def pid_of(worker: RecommenderWorker) -> int:
+    assert worker._process is not None
+    return worker._process.pid
+
+
+def is_gone(pid: int) -> bool:
+    """Whether a process has ended; one that was killed a moment ago may need another to end."""
+    try:
+        process = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    with os.fdopen(process) as ended:
+        return bool(select.select([ended], [], [], 5.0)[0])
+
+
+def test_what_it_declares_and_answers_comes_across_whole() -> None:
+    with working() as (worker, seen):
+        assert [each.name for each in worker.parameters] == ["mood", "millicores"]
+        assert worker.parameters[0].kind is ParameterKind.CHOICE
+        assert not worker.needs_history
+        answer = worker.estimate(select_rows(ROWS, [0, 1]), {"mood": "print", "millicores": 250.0}, NOW)
+        assert answer.bounds.shape == (3, 2, 2)
+        assert answer.bounds[:, CPU].tolist() == [[250.0, 250.0]] * 3
+        assert answer.explanation == {"mood": ["print", "print"]}
+        assert seen.failures == []
+
+
+@pytest.fixture(scope="module")
+def limited() -> Iterator[tuple[RecommenderWorker, Seen]]:
+    """One for all ways to fail: it goes on after each of them."""
+    with working(memory=1 << 30) as found:
+        yield found
+
+
+@pytest.mark.parametrize(
+    ("mood", "reason", "told"),
+    [
+        ("exit", "RecommenderCrashed", "recommender unruly crashed: its process ended with status 7"),
+        ("segfault", "RecommenderCrashed", "recommender unruly crashed: its process was ended by SIGSEGV"),
+        ("garbage", "RecommenderGarbled", "recommender unruly sent garbage in place of an answer"),
+        ("greedy", "RecommenderOutOfMemory", "recommender unruly ran out of memory: it may have 1073741824 bytes"),
+        ("raise", "RecommenderRaised", 'recommender unruly failed: ZeroDivisionError: "by design"'),
+        ("shape", "RecommenderRaised", "recommender unruly answered with bounds of shape (3,)"),
+    ],
+)
+def test_each_way_to_fail_is_named_and_others_are_answered_after_it(
+    limited: tuple[RecommenderWorker, Seen], mood: str, reason: str, told: str
+) -> None:
+    worker, seen = limited
+    seen.failures.clear()
+    with pytest.raises(RecommenderFailure) as failed:
+        target(worker, mood=mood)
+    assert told in str(failed.value)
+    worker.start().result()
+    assert target(worker) == [1000.0] * 3
+    assert seen.failures == [reason]
+
+
+def test_one_that_hangs_is_killed_with_all_it_has_started_and_holds_up_the_others_for_one_deadline() -> None:
+    with working() as (worker, seen):
+        child = pid_of(worker)
+        hanging, queued = (worker.begin(ROWS, {"mood": mood, "millicores": 1.0}, NOW) for mood in ("fork", "fine"))
+        with pytest.raises(RecommenderFailure, match="recommender unruly did not answer within 1 s and was killed"):
+            hanging()
+        with pytest.raises(RecommenderFailure, match="took its 1 s for VPAs with other parameters"):
+            queued()
+        assert is_gone(child)
+        found = subprocess.run(["pgrep", "-s", str(child)], capture_output=True, text=True, check=False).stdout.split()
+        assert all(is_gone(int(pid)) for pid in found)
+        assert seen.failures == ["RecommenderTimedOut"]
+
+
+def test_the_same_question_waits_after_a_failure_and_twice_as_long_after_the_next() -> None:
+    with working() as (worker, seen):
+        for at, asked in ((0.0, True), (0.9, False), (1.0, True), (2.9, False), (3.0, True)):
+            seen.time, before = at, len(seen.failures)
+            with pytest.raises(RecommenderFailure, match="ended with status 7"):
+                target(worker, mood="exit")
+            assert (len(seen.failures) > before) == asked, at
+            worker.start().result()
+        assert target(worker) == [1000.0] * 3
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (
+            "no_such_package:X",
+            "no_such_package:X cannot be loaded: ModuleNotFoundError: \"No module named 'no_such_package'\"; "
+            "install its package again, or mend its entry point",
+        ),
+        ("unruly_recommender:Nobody", "unruly_recommender:Nobody cannot be loaded: AttributeError"),
+        ("unruly_recommender:MOODS", "cannot be loaded: TypeError: \"'tuple' object is not callable\""),
+        (
+            "unruly_recommender:Homeless",
+            "unruly_recommender:Homeless gave Homeless, which is no recommender: it has no attribute `needs_history` "
+            "that is true or false; it has no method `estimate`; it has no attribute `parameters` that is a tuple of",
+        ),
+    ],
+)
+def test_what_is_no_recommender_says_which_package_and_what_is_missing(value: str, told: str) -> None:
+    with working(value) as (worker, seen):
+        assert worker.declared is None
+        assert worker.why_not.startswith("recommender unruly of package unruly-package 1.0 cannot be used: ")
+        assert told in worker.why_not
+        assert seen.failures == ["RecommenderNotLoaded"]
+
+
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        ("raise RuntimeError('no key')", "RuntimeError: \"no key\"; `python -c 'import unlucky'` shows where"),
+        ("raise SystemExit", "SystemExit; `python -c 'import unlucky'` shows where"),
+        ("import scipi.stats", "ModuleNotFoundError: \"No module named 'scipi'\"; install scipi beside Trellis"),
+        ("import unlucky.more", "install its package again, or mend its entry point"),
+    ],
+)
+def test_what_cannot_be_imported_says_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, told: str
+) -> None:
+    (tmp_path / "unlucky.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    with working("unlucky:X") as (worker, _):
+        assert worker.problem.startswith("unlucky:X cannot be loaded: ")
+        assert worker.problem.endswith(told)
+
+
+def test_one_that_never_loads_is_given_up() -> None:
+    with working("unruly_recommender:impatient", start_seconds=0.5) as (worker, seen):
+        assert worker.problem == "it did not start in time"
+        assert seen.failures == ["RecommenderTimedOut"]
+
+
+def test_defaults_of_the_process_are_checked_against_what_it_declares() -> None:
+    with working(given={"millicores": "250"}) as (worker, _):
+        assert {each.name: each.default for each in worker.parameters} == {"mood": "fine", "millicores": 250.0}
+    with working(given={"millicores": "-1"}) as (worker, _):
+        assert worker.declared is None
+        assert worker.problem == 'flag --set: "millicores=-1": must be at least 0'
+
+
+def test_closing_leaves_no_process_behind_whatever_it_does() -> None:
+    with working() as (worker, _):
+        child = pid_of(worker)
+        pending = worker.begin(ROWS, {"mood": "spin", "millicores": 1.0}, NOW)
+        worker.close()
+        with pytest.raises(RecommenderFailure):
+            pending()
+        assert is_gone(child)
+        with pytest.raises(RecommenderFailure, match="is being stopped"):
+            target(worker)
+
+
+SPINNING = """
+import sys, time
+sys.path[:] = {path!r}
+from trellis.testing.rows import NOW, Used, rows_of
+from trellis.controllers.recommender.plugins.entry_points import RecommenderPlugin
+from trellis.controllers.recommender.plugins.worker import RecommenderWorker, WorkerSettings
+plugin = RecommenderPlugin("unruly", "unruly_recommender:Unruly", "unruly-package", "1.0")
+worker = RecommenderWorker(plugin, WorkerSettings(60.0), given={{}}, observe=print)
+worker.start().result()
+worker.begin(rows_of([Used()]), {{"mood": "spin", "millicores": 1.0}}, NOW)
+print(worker._process.pid, flush=True)
+time.sleep(60)
+"""
+
+
+def test_kill_9_of_the_parent_ends_a_child_that_spins() -> None:
+    parent = subprocess.Popen([sys.executable, "-c", SPINNING.format(path=sys.path)], stdout=subprocess.PIPE, text=True)
+    with parent:
+        assert parent.stdout is not None
+        child = int(parent.stdout.readline())
+        ending = select.poll()
+        ending.register(os.pidfd_open(child), select.POLLIN)
+        assert not ending.poll(0)
+        parent.kill()
+    assert ending.poll(20_000)
+
+
+def test_a_worker_gets_neither_tokens_nor_the_way_to_the_cluster() -> None:
+    ours = {
+        "PATH": "/bin",
+        "PYTHONPATH": "/plugins",
+        "LC_ALL": "C.UTF-8",
+        "KUBECONFIG": "/home/ann/.kube/config",
+        "KUBERNETES_SERVICE_HOST": "10.0.0.1",
+        "TRELLIS_PROMETHEUS_BEARER_TOKEN": "secret",
+    }
+    assert worker_environment(ours).keys() & ours.keys() == {"PATH", "PYTHONPATH", "LC_ALL"}

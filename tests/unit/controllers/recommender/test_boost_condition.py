@@ -1,0 +1,111 @@
+"""A VPA whose boost could not be taken back, or only by a restart, has a condition that says so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from support.controllers.recommender import NAMESPACE, World
+from trellis.kube.transport.requests import Request
+from trellis.testing.scripted_transport import Answer, answer
+
+BOOST = {"cpu": {"type": "Factor", "factor": 2}}
+UNAVAILABLE = "StartupBoostUnavailable"
+
+
+def serving(*subresources: str) -> Any:
+    """A server that has pods with these subresources, and says so in the old way."""
+    pods = [{"name": "pods", "kind": "Pod", "namespaced": True, "verbs": ["get"]}]
+    pods += [{"name": f"pods/{each}", "kind": "Pod", "namespaced": True, "verbs": ["patch"]} for each in subresources]
+
+    def reply(request: Request) -> Answer | None:
+        if request.path == "/api":
+            return answer({"versions": ["v1"]})
+        if request.path == "/api/v1":
+            return answer({"resources": pods})
+        if request.path == "/apis":
+            return answer({"groups": []})
+        return None
+
+    return reply
+
+
+def told(server: Any, *flags: str, **spec: Any) -> dict[str, Any] | None:
+    world = World(*flags)
+    world.fault = server
+    world.add_workload("web", 1)
+    world.add_vpa("web", **spec)
+    found: list[dict[str, Any] | None] = []
+
+    async def play() -> None:
+        await world.passes(2)
+        assert world.target("web")
+        found.append(world.condition("web", UNAVAILABLE))
+
+    world.run(play)
+    return found[0]
+
+
+@pytest.mark.req("SB-46")
+def test_where_pods_cannot_be_resized_a_condition_says_that_nothing_is_boosted() -> None:
+    condition = told(serving("status"), startupBoost=BOOST)
+    assert condition is not None
+    assert (condition["status"], condition["reason"]) == ("True", "ResizeNotServed")
+    assert "1.33" in condition["message"]
+
+
+def test_where_they_can_nothing_is_said() -> None:
+    assert told(serving("resize"), startupBoost=BOOST) is None
+
+
+def test_who_asks_for_no_boost_is_told_nothing() -> None:
+    assert told(serving("status")) is None
+
+
+def test_with_the_gate_off_nothing_is_said_either() -> None:
+    assert told(serving("status"), "--feature-gates=CPUStartupBoost=false", startupBoost=BOOST) is None
+
+
+def with_resize_policies(policies: dict[str, str], *flags: str, **spec: Any) -> dict[str, Any] | None:
+    """The condition of a VPA whose pod has containers with these policies for CPU."""
+    world = World(*flags)
+    world.fault = serving("resize")
+    world.add_workload("web", 1)
+    pod = world.add_pod("web", "web-0", *policies)
+    for container, cpu in zip(pod["spec"]["containers"], policies.values(), strict=True):
+        container["resizePolicy"] = [
+            {"resourceName": "cpu", "restartPolicy": cpu},
+            {"resourceName": "memory", "restartPolicy": "RestartContainer"},
+        ]
+    world.server.put(f"/api/v1/namespaces/{NAMESPACE}/pods/web-0", pod)
+    world.add_vpa("web", **spec)
+    found: list[dict[str, Any] | None] = []
+
+    async def play() -> None:
+        await world.passes(2)
+        found.append(world.condition("web", UNAVAILABLE))
+
+    world.run(play)
+    return found[0]
+
+
+def test_containers_that_a_resize_restarts_are_named_as_not_boosted() -> None:
+    policies = {"app": "NotRequired", "proxy": "RestartContainer", "cache": "RestartContainer"}
+    condition = with_resize_policies(policies, startupBoost=BOOST)
+    assert condition is not None
+    assert (condition["status"], condition["reason"]) == ("True", "ResizeRestarts")
+    assert "not boosted: cache, proxy;" in condition["message"]
+
+
+def test_a_container_without_a_boost_may_restart_on_a_resize() -> None:
+    off = {"containerPolicies": [{"containerName": "proxy", "startupBoost": {"cpu": {"type": "Factor", "factor": 1}}}]}
+    policies = {"app": "NotRequired", "proxy": "RestartContainer"}
+    assert with_resize_policies(policies, startupBoost=BOOST, resourcePolicy=off) is None
+    assert with_resize_policies({"app": "RestartContainer"}) is None
+    assert with_resize_policies({"app": "NotRequired"}, startupBoost=BOOST) is None
+
+
+def test_with_the_gate_off_restarts_are_not_mentioned() -> None:
+    gate = "--feature-gates=CPUStartupBoost=false"
+    assert with_resize_policies({"app": "RestartContainer"}, gate, startupBoost=BOOST) is None

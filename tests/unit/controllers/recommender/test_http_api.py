@@ -1,0 +1,196 @@
+"""Why is asked over HTTP, of the process that decided."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from typing import Any
+
+import pytest
+
+from support import virtual_time
+from support.controllers.recommender import NAMESPACE, START, World
+from trellis.controllers.recommender.http_api import RecommendationApi
+from trellis.controllers.recommender.leader_election import RecommenderElections
+from trellis.core.recommend.state.shadows import SHADOW_RECOMMENDERS
+from trellis.runtime.telemetry.health_server import PageRequest
+
+
+async def get(answering: RecommendationApi, *path: str, **query: str) -> tuple[int, dict[str, Any]]:
+    """What is answered at /recommendations and below it."""
+    names = ("namespace", "vpa")[: len(path)]
+    route = "/".join(["/recommendations", *(f"{{{name}}}" for name in names)])
+    answer = await answering.pages[route](PageRequest(dict(zip(names, path, strict=True)), query))
+    assert answer.kind == "application/json"
+    return answer.status, json.loads(answer.text)
+
+
+class Elsewhere(RecommenderElections):
+    """Leads some of its names; the others are led by somebody else."""
+
+    def __init__(self, *served: str, holders: dict[str, str]) -> None:
+        super().__init__([*served, *holders], None, on_won=print, on_lost=print)
+        self._holders = holders
+
+    @property
+    def served(self) -> frozenset[str]:
+        return frozenset(self._names - self._holders.keys())
+
+    def elsewhere(self) -> dict[str, str]:
+        return self._holders
+
+
+def test_after_a_pass_it_says_what_was_decided_and_after_the_next_what_was_decided_then() -> None:
+    world = World("--recommender-name=default,window")
+    world.add_workload("web")
+    vpa = world.vpa("web")
+    vpa["metadata"]["annotations"] = {SHADOW_RECOMMENDERS: "window,nobody"}
+    world.server.put("/apis/autoscaling.k8s.io/v1/namespaces/shop/verticalpodautoscalers/web", vpa)
+
+    async def main() -> None:
+        async with world.recommending() as recommender:
+            status, nothing = await get(recommender.answering, NAMESPACE, "web")
+            assert (status, nothing["error"]) == (503, "no pass has ended yet; ask again in a minute")
+            await world.passes(1)
+            status, found = await get(recommender.answering, NAMESPACE, "web")
+            assert status == 200
+            [app] = found["containers"]
+            assert app["published"]["target"] == world.target("web") == app["recommended"]["target"]
+            assert app["recommender"] == "default"
+            assert app["shadows"].keys() == {"window"}
+            assert app["shadows"]["window"]["found"].keys() == {"lowerBound", "target", "upperBound"}
+            assert app["shadows"]["window"]["failure"] == ""
+            assert found["shadowsNotRunning"] == ["nobody"]
+            assert found["conditions"] == world.vpa("web")["status"]["conditions"]
+            before = found["time"]
+            world.usage["web-0"] = world.usage["web-1"] = {"app": {"cpu": "2", "memory": "300Mi"}}
+            await world.passes(10)
+            _, found = await get(recommender.answering, NAMESPACE, "web")
+            assert found["time"] > before
+            [app] = found["containers"]
+            assert app["samples"] > 2
+            assert app["published"]["target"] == world.target("web")
+
+    virtual_time.run(main(), start=START)
+
+
+def test_who_is_served_is_listed_in_pages() -> None:
+    world = World()
+    for name in ("c", "a", "d", "b"):
+        world.add_vpa(name)
+    world.add_vpa("theirs", recommenders=[{"name": "somebody"}])
+
+    async def main() -> None:
+        async with world.recommending() as recommender:
+            await world.passes(1)
+            answering = recommender.answering
+            _, everything = await get(answering)
+            assert [each["name"] for each in everything["items"]] == ["a", "b", "c", "d"]
+            assert (everything["count"], everything["serves"], everything["elsewhere"]) == (4, ["default"], {})
+            assert "continue" not in everything
+            names: list[str] = []
+            page: dict[str, Any] = {"continue": ""}
+            while "continue" in page:
+                _, page = await get(answering, NAMESPACE, limit="3", **{"continue": page["continue"]})
+                names += [each["name"] for each in page["items"]]
+            assert names == ["a", "b", "c", "d"]
+            _, empty = await get(answering, "nowhere")
+            assert (empty["count"], empty["items"]) == (0, [])
+            for limit in ("0", "501", "many", "-1", "٣", ""):
+                status, refused = await get(answering, limit=limit)
+                assert status == 400
+                assert refused["error"].endswith("must be a whole number between 1 and 500")
+
+    virtual_time.run(main(), start=START)
+
+
+def test_a_vpa_that_is_not_served_here_is_told_apart_from_one_that_is_not_there() -> None:
+    world = World()
+    world.add_workload("web")
+    world.add_vpa("theirs", recommenders=[{"name": "somebody"}])
+
+    async def main() -> None:
+        async with world.recommending() as recommender:
+            await world.passes(1)
+            answering = recommender.answering
+            status, found = await get(answering, NAMESPACE, "wbe")
+            assert (status, found["error"]) == (
+                404,
+                "there is no VerticalPodAutoscaler wbe in namespace shop, "
+                "or it is outside of what this process looks at",
+            )
+            status, found = await get(answering, NAMESPACE, "theirs")
+            assert (status, found["error"]) == (
+                404,
+                "VerticalPodAutoscaler theirs in namespace shop names the recommender somebody; "
+                "this process serves default",
+            )
+            world.add_vpa("new")
+            await asyncio.sleep(1.0)  # of virtual time, for the watch to bring it
+            status, found = await get(answering, NAMESPACE, "new")
+            assert (status, found["error"]) == (
+                404,
+                "VerticalPodAutoscaler new in namespace shop was not there in the last pass; "
+                "ask again after the next one",
+            )
+            await world.passes(1)
+            status, _ = await get(answering, NAMESPACE, "new")
+            assert status == 200
+            world.server.delete("/apis/autoscaling.k8s.io/v1/namespaces/shop/verticalpodautoscalers/new")
+            await world.passes(1)
+            status, _ = await get(answering, NAMESPACE, "new")
+            assert status == 404
+
+    virtual_time.run(main(), start=START)
+
+
+def test_a_process_that_does_not_lead_says_so_and_who_does() -> None:
+    waiting = RecommendationApi(
+        Elsewhere(holders={"default": "host-2_x", "seasonal": ""}), lambda _namespace, _name: None
+    )
+
+    async def main() -> None:
+        for path in ((), (NAMESPACE,), (NAMESPACE, "web")):
+            status, found = await get(waiting, *path)
+            assert status == 503
+            assert found["error"] == (
+                "this process is waiting to lead, and decides nothing "
+                "(default is led by host-2_x, seasonal is led by nobody)"
+            )
+            assert (found["serves"], found["elsewhere"]) == ([], {"default": "host-2_x", "seasonal": ""})
+
+    virtual_time.run(main(), start=START)
+
+
+def test_of_names_that_are_led_elsewhere_it_says_by_whom() -> None:
+    world = World("--recommender-name=default")
+    world.add_workload("web")
+
+    async def main() -> None:
+        async with world.recommending() as recommender:
+            await world.passes(1)
+            other = RecommendationApi(Elsewhere("default", holders={"seasonal": "host-2_x"}), lambda *_: "seasonal")
+            other.last = recommender.answering.last
+            status, found = await get(other, NAMESPACE, "batch")
+            assert status == 404
+            assert found["error"].endswith(
+                "names the recommender seasonal; this process serves default (seasonal is led by host-2_x)"
+            )
+
+    virtual_time.run(main(), start=START)
+
+
+def test_what_is_written_and_why_is_in_the_log_for_those_who_want_it(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO - 5, "trellis.recommender")
+    world = World()
+    world.add_workload("web")
+
+    async def play() -> None:
+        await world.passes(2)
+
+    world.run(play)
+    told = [getattr(each, "trellis_fields", {}) for each in caplog.records if each.message == "wrote a status"]
+    assert {(each["namespace"], each["vpa"]) for each in told} == {(NAMESPACE, "web")}
+    assert "ValuesCameOrWent" in told[0]["why"]
+    assert told[1]["why"] == "BoundsMoved"

@@ -1,0 +1,173 @@
+"""Advice as manifests: patches that say only what changes, and VPAs that anybody may apply."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+from support.builders.surveys import GIB, MIB, NONE, container, many, shop, survey, workload
+from trellis.base.prices import EXAMPLE_PRICES
+from trellis.core.advice.advisor import advise
+from trellis.core.advice.manifests import build_patches, build_vpas, convert_quantity
+from trellis.core.advice.policy import AdvicePolicy, parse_limit_rules
+from trellis.core.advice.results import SurveyAdvice
+from trellis.core.advice.survey.model import ResourceAmount, SurveyedWorkload, SurveyResult
+from trellis.core.lint.check import check
+from trellis.core.lint.manifests import ManifestSource
+from trellis.reports.advice.manifests import Emitted, manifest_files
+
+
+def advised(found: SurveyResult, policy: AdvicePolicy = AdvicePolicy(), **parameters: str) -> SurveyAdvice:  # noqa: B008 -- frozen
+    return advise(found, policy, EXAMPLE_PRICES, 0.0, parameters=parameters)
+
+
+def only(*workloads: SurveyedWorkload, policy: AdvicePolicy = AdvicePolicy()) -> SurveyAdvice:  # noqa: B008 -- frozen
+    return advised(survey(*workloads), policy)
+
+
+def test_a_patch_has_only_what_changes_and_null_for_a_limit_that_goes() -> None:
+    each = container("app", (1000, GIB), (200, GIB), limit=(2000, 2 * GIB))
+    ((_, patch),) = build_patches(only(workload("web", each, container("fine")))).objects
+    assert patch == {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web", "namespace": "shop"},
+        "spec": {
+            "template": {
+                "spec": {
+                    "containers": [{"name": "app", "resources": {"requests": {"cpu": "200m"}, "limits": {"cpu": None}}}]
+                }
+            }
+        },
+    }
+
+
+def test_a_sidecar_is_patched_where_it_stands_and_a_cron_job_below_its_jobs() -> None:
+    sidecar = container("proxy", target=(100, 512 * MIB), is_sidecar=True)
+    ((_, patch),) = build_patches(only(workload("nightly", sidecar, kind="CronJob"))).objects
+    spec = patch["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    assert [each["name"] for each in spec["initContainers"]] == ["proxy"]
+    assert "containers" not in spec
+
+
+def test_what_is_fine_has_no_patch() -> None:
+    found = build_patches(only(workload("web")))
+    assert (found.objects, found.left_out) == ((), ())
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "namespace", "why"),
+    [
+        ("Pod", "web", "shop", "nobody makes this pod anew"),
+        ("Job", "web", "shop", "the template of a Job cannot be changed"),
+        ("Rollout", "web", "shop", "would replace all its containers"),
+        ("Deployment", "../web", "shop", "its name must consist of"),
+        ("Deployment", "web", "..", "its namespace must consist of"),
+        ("Deployment", "web", "", "its namespace must not be empty"),
+        ("../x", "web", "shop", "its kind is not known"),
+    ],
+)
+def test_what_cannot_be_patched_is_left_out_with_the_reason(kind: str, name: str, namespace: str, why: str) -> None:
+    each = workload(name, container(target=(100, GIB)), kind=kind, namespace=namespace)
+    found = build_patches(only(each))
+    assert found.objects == ()
+    assert why in found.left_out[0].why
+
+
+def test_every_workload_without_a_vpa_gets_one_that_changes_nothing() -> None:
+    found = build_vpas(advised(shop()))
+    assert {manifest["spec"]["updatePolicy"]["updateMode"] for _, manifest in found.objects} == {"Off"}
+    assert [each.why for each in found.left_out] == [
+        "it has a VerticalPodAutoscaler already: web",
+        "a VerticalPodAutoscaler needs an owner of the pod",
+    ]
+
+
+def test_a_vpa_has_the_recommender_its_parameters_and_the_bounds() -> None:
+    policy = AdvicePolicy(least=ResourceAmount(50, NONE), most=ResourceAmount(4000, 8 * GIB))
+    found = advised(survey(workload("web"), recommender="seasonal"), policy, horizon="2h")
+    ((_, manifest),) = build_vpas(found, "Initial").objects
+    assert manifest["spec"] == {
+        "targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+        "updatePolicy": {"updateMode": "Initial"},
+        "resourcePolicy": {
+            "containerPolicies": [
+                {"containerName": "*", "minAllowed": {"cpu": "50m"}, "maxAllowed": {"cpu": "4", "memory": "8Gi"}}
+            ]
+        },
+        "recommenders": [{"name": "seasonal", "parameters": {"horizon": "2h"}}],
+    }
+
+
+def test_two_workloads_of_one_name_get_vpas_of_two_names() -> None:
+    found = build_vpas(only(workload("web"), workload("web", kind="StatefulSet")))
+    assert [manifest["metadata"]["name"] for _, manifest in found.objects] == ["web-deployment", "web-statefulset"]
+
+
+def test_a_group_of_jobs_has_nobody_to_point_at() -> None:
+    each = msgspec.structs.replace(workload("report", kind="Job"), group="app=report", members=7)
+    assert "7 Jobs have no owner" in build_vpas(only(each)).left_out[0].why
+
+
+@pytest.mark.parametrize("form", list(Emitted))
+@pytest.mark.parametrize("rule", ["none", "request", "keep", "keep-ratio"])
+def test_files_are_yaml_that_the_check_has_nothing_to_say_about(form: Emitted, rule: str) -> None:
+    for found in (shop(), many(40)):
+        files = manifest_files(advised(found, AdvicePolicy(limits=parse_limit_rules(rule))), form)
+        assert files.texts
+        checked = check([ManifestSource(path, text.encode()) for path, text in files.texts.items()])
+        assert [str(finding.message) for finding in checked.findings if finding.is_error] == []
+        assert len(checked.objects) == (len(files.texts) if form is Emitted.VPA else 0)
+
+
+def test_a_component_lists_every_patch_and_nothing_else() -> None:
+    texts = dict(manifest_files(advised(shop()), Emitted.KUSTOMIZE).texts)
+    component = yaml.safe_load(texts.pop("kustomization.yaml"))
+    assert component["kind"] == "Component"
+    assert [patch["path"] for patch in component["patches"]] == list(texts)
+    first = component["patches"][0]
+    patched = yaml.safe_load(texts[first["path"]])
+    assert first["target"] == {"kind": patched["kind"], **patched["metadata"]}
+    nothing = manifest_files(only(workload("web")), Emitted.KUSTOMIZE).texts
+    assert "patches" not in yaml.safe_load(nothing["kustomization.yaml"])
+
+
+def test_a_name_with_dots_is_no_pattern_for_others() -> None:
+    # A target's name is a regular expression to kustomize.
+    found = manifest_files(only(workload("web.v1", container(target=(100, GIB)))), Emitted.KUSTOMIZE).texts
+    (patch,) = yaml.safe_load(found["kustomization.yaml"])["patches"]
+    assert patch["target"]["name"] == r"web\.v1"
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="there is no kubectl to run kustomize")
+def test_a_kustomization_may_lack_some_of_the_workloads(tmp_path: Path) -> None:
+    for path, text in manifest_files(advised(many(30)), Emitted.KUSTOMIZE).texts.items():
+        file = tmp_path / "sizes" / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    (tmp_path / "base").mkdir()
+    one = yaml.safe_load((tmp_path / "sizes" / "kustomization.yaml").read_text())["patches"][0]["path"]
+    patch = yaml.safe_load((tmp_path / "sizes" / one).read_text())
+    wanted = patch["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]
+    own = {**patch, "spec": {"template": {"spec": {"containers": [{"name": "app", "image": "web"}]}}}}
+    (tmp_path / "base" / "own.yaml").write_text(yaml.safe_dump(own))
+    kustomization = {"resources": ["own.yaml"], "components": ["../sizes"]}
+    (tmp_path / "base" / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
+    command = ["kubectl", "kustomize", str(tmp_path / "base")]
+    built = yaml.safe_load(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    assert built["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"] == wanted
+
+
+def test_a_patch_laid_over_its_template_gives_what_was_advised() -> None:
+    found = advised(many(30))
+    for each, patch in build_patches(found).objects:
+        advice = next(one for one in found.workloads if one.surveyed is each)
+        template: dict[str, Any] = patch["spec"]["template"]["spec"]["containers"][0]["resources"]
+        for resource, text in template["requests"].items():
+            assert text == str(convert_quantity(resource, advice.containers[0].of(resource).request))

@@ -1,0 +1,161 @@
+"""What quotas leave to Buffers: the oldest first, and never more than a quota has."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from support.builders.manifests import buffer
+from support.worlds.buffers import Document, a_quota, a_spec, app, translated
+from trellis.api.kube.policies import ResourceQuota
+from trellis.core.buffers import QuotaAllowance, QuotaClaim, Translation, allot_quotas, apply_quotas
+from trellis.core.buffers.quotas import ClaimKey
+from trellis.core.buffers.translate import LIMITED_BY_QUOTAS
+
+KEY = ("ns", "web")
+ONE_CORE = a_spec(app(cpu="1", memory="1Gi"))
+
+
+def pods(count: int, spec: Document = ONE_CORE, **more: Any) -> Translation:
+    return translated(buffer(capacity={"pods": {"replicaNum": count, "podSpec": spec}}, **more))
+
+
+def left(count: int, *quotas: ResourceQuota, spec: Document = ONE_CORE, **more: Any) -> Translation:
+    return apply_quotas({KEY: (0.0, pods(count, spec, **more))}, quotas)[KEY]
+
+
+def claim(name: str, created: float, chunks: int) -> QuotaClaim:
+    usage = pods(chunks).usage
+    assert usage is not None
+    return QuotaClaim(("ns", name), created, chunks, usage)
+
+
+def test_without_quotas_all_chunks_are_kept() -> None:
+    assert left(10) == pods(10)
+    assert left(10, a_quota("secrets", {"secrets": "0"})) == pods(10)
+
+
+@pytest.mark.parametrize(
+    ("hard", "used", "chunks"),
+    [
+        ({"requests.cpu": "6500m"}, {}, 6),
+        ({"cpu": "6"}, {"cpu": "1"}, 5),
+        ({"requests.memory": "10Gi"}, {"requests.memory": "7000Mi"}, 3),
+        ({"pods": "4"}, {"pods": "1"}, 3),
+        ({"count/pods": "2"}, {}, 2),
+        ({"cpu": "0"}, {}, 0),
+        ({"cpu": "1"}, {"cpu": "5"}, 0),
+        ({"cpu": "100", "pods": "7"}, {}, 7),
+        ({"cpu": "rubbish"}, {}, 10),
+    ],
+)
+def test_chunks_are_as_many_as_a_quota_has_left(hard: Document, used: Document, chunks: int) -> None:
+    found = left(10, a_quota("compute", hard, used))
+    assert (found.wanted, found.chunks) == (10, chunks)
+    assert (found.limited is not None) is (chunks < 10)
+
+
+def test_what_limits_is_named_and_the_buffer_stays_ready() -> None:
+    quotas = (a_quota("b", {"cpu": "3"}), a_quota("a", {"pods": "3"}), a_quota("c", {"cpu": "5"}))
+    found = left(10, *quotas)
+    assert found.is_ready
+    assert found.limited is not None
+    assert found.limited.reason is LIMITED_BY_QUOTAS
+    assert str(found.limited) == "chunks limited from 10 to 3 by quotas: a, b"
+
+
+def test_limits_count_where_the_pod_has_some() -> None:
+    limited = a_spec(app(cpu="1", limits={"cpu": "2"}))
+    quota = a_quota("limits", {"limits.cpu": "6", "limits.memory": "1"})
+    assert left(10, quota, spec=limited).chunks == 3
+    assert left(10, quota).chunks == 10
+
+
+def test_overhead_and_what_init_containers_ask_for_count() -> None:
+    spec = a_spec(app(cpu="1"), initContainers=[app("init", cpu="2")], overhead={"cpu": "500m"})
+    assert left(10, a_quota("compute", {"cpu": "10"}), spec=spec).chunks == 4
+    assert left(10, a_quota("limits", {"limits.cpu": "1"}), spec=spec).chunks == 10
+    limited = {**spec, "containers": [app(cpu="1", limits={"cpu": "2"})]}
+    assert left(10, a_quota("limits", {"limits.cpu": "5"}), spec=limited).chunks == 2
+
+
+def test_a_quota_that_was_made_just_now_counts_by_its_spec() -> None:
+    quota = a_quota("new", {"cpu": "2"})
+    assert left(10, ResourceQuota(quota.metadata, quota.spec)).chunks == 2
+
+
+@pytest.mark.parametrize(
+    ("scope", "spec", "counts"),
+    [
+        ({"scopes": ["NotTerminating"]}, ONE_CORE, True),
+        ({"scopes": ["Terminating"]}, ONE_CORE, False),
+        ({"scopes": ["Terminating"]}, {**ONE_CORE, "activeDeadlineSeconds": 60}, True),
+        ({"scopes": ["NotTerminating"]}, {**ONE_CORE, "activeDeadlineSeconds": 60}, False),
+        ({"scopes": ["BestEffort"]}, ONE_CORE, False),
+        ({"scopes": ["BestEffort"]}, a_spec(app()), True),
+        ({"scopes": ["NotBestEffort"]}, a_spec(app()), False),
+        ({"scopes": ["PriorityClass"]}, ONE_CORE, False),
+        ({"scopes": ["PriorityClass"]}, {**ONE_CORE, "priorityClassName": "high"}, True),
+        ({"scopes": ["NotTerminating", "BestEffort"]}, ONE_CORE, False),
+        ({"scopes": ["CrossNamespacePodAffinity"]}, ONE_CORE, False),
+        ({"scopes": ["VolumeAttributesClass"]}, ONE_CORE, False),
+    ],
+)
+def test_a_quota_counts_pods_in_its_scope_alone(scope: Document, spec: Document, counts: bool) -> None:
+    assert (left(10, a_quota("scoped", {"pods": "1"}, **scope), spec=spec).chunks == 1) is counts
+
+
+@pytest.mark.parametrize(
+    ("operator", "values", "name", "counts"),
+    [
+        ("In", ["high"], "high", True),
+        ("In", ["high"], "low", False),
+        ("NotIn", ["high"], "low", True),
+        ("NotIn", ["high"], "high", False),
+        ("Exists", [], "low", True),
+        ("DoesNotExist", [], "low", False),
+        ("DoesNotExist", [], "", True),
+    ],
+)
+def test_priority_classes_are_selected_by_operator(operator: str, values: list[str], name: str, counts: bool) -> None:
+    expression = {"scopeName": "PriorityClass", "operator": operator, "values": values}
+    quota = a_quota("scoped", {"pods": "1"}, scopeSelector={"matchExpressions": [expression]})
+    assert (left(10, quota, spec={**ONE_CORE, "priorityClassName": name}).chunks == 1) is counts
+
+
+def test_affinity_across_namespaces_is_a_scope_of_its_own() -> None:
+    term = {"topologyKey": "zone", "namespaceSelector": {}, "labelSelector": {}}
+    affinity = {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"podAffinityTerm": term}]}}
+    quota = a_quota("crossing", {"pods": "1"}, scopes=["CrossNamespacePodAffinity"])
+    assert left(10, quota, spec={**ONE_CORE, "affinity": affinity}).chunks == 1
+
+
+def test_the_oldest_buffer_is_served_first() -> None:
+    claims = [claim("young", 30.0, 4), claim("ageless", math.nan, 4), claim("old", 10.0, 4), claim("middle", 20.0, 4)]
+    assert allot_quotas(claims, [a_quota("compute", {"cpu": "10"})]) == {
+        ("ns", "old"): QuotaAllowance(4),
+        ("ns", "middle"): QuotaAllowance(4),
+        ("ns", "young"): QuotaAllowance(2, ("compute",)),
+        ("ns", "ageless"): QuotaAllowance(0, ("compute",)),
+    }
+
+
+def test_of_equally_old_buffers_the_first_by_name_is_served_first() -> None:
+    found = allot_quotas([claim("b", 1.0, 4), claim("a", 1.0, 4)], [a_quota("compute", {"cpu": "5"})])
+    assert [found["ns", name].chunks for name in "ab"] == [4, 1]
+
+
+def test_pods_that_use_the_quota_may_be_those_that_fill_a_buffer_that_counts_used_or_not() -> None:
+    quota = a_quota("compute", {"cpu": "10"}, {"cpu": "8"})
+    assert left(6, quota, recreationStrategy="KeepMinimum").chunks == 6
+    assert left(12, quota, recreationStrategy="KeepMinimum").chunks == 10
+    assert left(6, quota).chunks == 2
+
+
+def test_a_buffer_that_is_not_ready_takes_nothing_from_the_others() -> None:
+    made: dict[ClaimKey, tuple[float, Translation]] = {("ns", "a"): (1.0, pods(3, {})), ("ns", "b"): (2.0, pods(3))}
+    found = apply_quotas(made, [a_quota("compute", {"cpu": "3"})])
+    assert [found["ns", name].chunks for name in "ab"] == [0, 3]
+    assert found["ns", "a"] == made["ns", "a"][1]

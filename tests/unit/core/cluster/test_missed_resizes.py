@@ -1,0 +1,175 @@
+"""Resizes that were written while a container was down: how times tell, and what is known of kills after them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import msgspec
+import pytest
+
+from support.worlds.resizes import NOW, container, running, time
+from trellis.api.kube.observed_pods import ObservedPod
+from trellis.api.kube.pods import Pod
+from trellis.core.cluster.missed_resizes import MissedResizes, is_missed
+from trellis.core.cluster.oom_kills import OomKillReader, find_oom_kills
+from trellis.core.resize.in_place.status import read_downtime
+
+MIB = 2.0**20
+Document = dict[str, Any]
+
+
+def ended(started: float, finished: float, reason: str = "OOMKilled") -> Document:
+    code = 0 if reason == "Completed" else 137
+    times = {"startedAt": time(NOW + started), "finishedAt": time(NOW + finished)}
+    return {"terminated": {"reason": reason, "exitCode": code, **times}}
+
+
+def runs(started: float) -> Document:
+    return {"running": {"startedAt": time(NOW + started)}}
+
+
+def pod(state: Document, last: Document | None = None, resized: float | None = None, **more: Any) -> Document:
+    """A pod whose container is in this state, and was in that one before."""
+    memory = more.pop("memory", "100Mi")
+    found = running("web-1-a", container(memory=memory, limits={"memory": memory}), **more)
+    found["status"]["containerStatuses"][0] |= {"state": state, **({"lastState": last} if last else {})}
+    if resized is not None:
+        entries = [("", NOW + 1000), ("resize", NOW + resized - 300), ("status", NOW + 2000), ("resize", NOW + resized)]
+        found["metadata"]["managedFields"] = [
+            {"manager": f"m{place}", "operation": "Update", "time": time(at), "subresource": name, "fieldsV1": {}}
+            for place, (name, at) in enumerate(entries)
+        ]
+    return found
+
+
+DOWN = ended(-100, -40)
+CASES = [
+    (runs(-10), DOWN, None, False),
+    (runs(-10), DOWN, -45, True),
+    (runs(-10), DOWN, -46, False),
+    (runs(-10), DOWN, -60, False),
+    (runs(-10), DOWN, -30, True),
+    (runs(-10), DOWN, -10, True),
+    (runs(-10), DOWN, -9, False),
+    (DOWN, None, -30, None),
+    ({"waiting": {"reason": "CrashLoopBackOff"}}, DOWN, -30, None),
+    (ended(-20, -10), DOWN, -30, True),
+    (ended(-20, -10), DOWN, -18, False),
+    (runs(-10), ended(-100, -40, "Error"), -40, False),
+    (runs(-10), ended(-100, -40, "Error"), -39, True),
+]
+
+
+@pytest.mark.parametrize(("state", "last", "resized", "missed"), CASES)
+def test_a_resize_between_the_end_of_a_container_and_its_next_start_is_missed(
+    state: Document, last: Document | None, resized: float | None, missed: bool | None
+) -> None:
+    found = pod(state, last, resized)
+    assert is_missed(msgspec.convert(found, Pod)) is missed
+    assert is_missed(msgspec.convert(found, ObservedPod)) is missed
+
+
+def test_a_missed_resize_is_remembered_until_one_is_written_while_the_container_runs() -> None:
+    missed = MissedResizes()
+    for state, last, resized, expected in (
+        (runs(-300), None, None, False),
+        (runs(-100), ended(-300, -200), -150, True),
+        (runs(-50), ended(-100, -80), -150, True),
+        (ended(-50, -20), ended(-100, -80), -10, True),
+        (runs(10), ended(-50, -20), 20, False),
+        (runs(50), ended(10, 40), 20, False),
+    ):
+        missed.put(msgspec.convert(pod(state, last, resized), Pod))
+        assert ("uid-web-1-a" in missed) is expected
+    missed.put(msgspec.convert(pod(runs(-100), ended(-300, -200), -150), Pod))
+    missed.forget("uid-web-1-a")
+    assert "uid-web-1-a" not in missed
+
+
+def versions(*documents: Document) -> list[tuple[float, float, bool]]:
+    """Times, MiB and the mark of all kills that a watch of these versions shows."""
+    kills, old, found = OomKillReader(), None, []
+    for document in documents:
+        new = msgspec.convert(document, ObservedPod)
+        found += [(each.time - NOW, each.memory / MIB, each.old_limit) for each in kills.read(old, new)]
+        old = new
+    return found
+
+
+PHANTOM = (
+    pod(runs(-300)),
+    pod(ended(-300, -200)),
+    pod(ended(-300, -200), resized=-150),
+    pod(ended(-300, -200), resized=-150, memory="200Mi"),
+    pod(runs(-100), ended(-300, -200), -150, memory="200Mi"),
+    pod(ended(-100, -80), ended(-300, -200), -150, memory="200Mi"),
+    pod(runs(-70), ended(-100, -80), -150, memory="200Mi"),
+    pod(ended(-70, -60), ended(-100, -80), -150, memory="200Mi"),
+)
+
+
+def test_kills_after_a_missed_resize_belong_to_the_request_from_before_it() -> None:
+    assert versions(*PHANTOM) == [(-200, 100, False), (-80, 100, False), (-60, 100, False)]
+
+
+def test_a_kill_after_a_resize_of_a_running_container_belongs_to_the_new_request() -> None:
+    healed = (
+        pod(runs(-50), ended(-70, -60), -40, memory="201Mi"),
+        pod(ended(-50, -10), ended(-70, -60), -40, memory="201Mi"),
+    )
+    assert versions(*PHANTOM, *healed)[3:] == [(-10, 201, False)]
+
+
+def test_a_kill_before_the_kubelet_could_apply_the_resize_belongs_to_the_old_request() -> None:
+    healed = (
+        pod(runs(-50), ended(-70, -60), -40, memory="200Mi"),
+        pod(ended(-50, -38), ended(-70, -60), -40, memory="200Mi"),
+    )
+    assert versions(*PHANTOM, *healed)[3:] == [(-38, 100, False)]
+
+
+def test_a_kill_after_a_missed_resize_is_marked_if_nobody_knows_what_was_requested_before() -> None:
+    [(_, memory, marked)] = [each for each in versions(PHANTOM[5]) if each[0] == -80]
+    assert math.isnan(memory)
+    assert marked
+    (_, phantom) = sorted(find_oom_kills(None, msgspec.convert(PHANTOM[5], ObservedPod)), key=lambda each: each.time)
+    assert phantom.old_limit
+
+
+def test_what_is_forgotten_of_a_pod_does_not_come_back_for_its_namesake() -> None:
+    again = pod(ended(-20, -10), uid="another")
+    assert versions(*PHANTOM, again)[3:] == [(-10, 100, False)]
+
+
+def down(document: Document) -> tuple[float | None, tuple[str, ...]]:
+    found = read_downtime(msgspec.convert(document, Pod))
+    return found.since and found.since - NOW, found.containers
+
+
+def test_a_container_that_ended_and_will_be_restarted_is_down() -> None:
+    assert down(pod(DOWN)) == (-40, ("app",))
+    assert down(pod({"waiting": {"reason": "CrashLoopBackOff"}}, DOWN)) == (-40, ("app",))
+    assert down(pod(ended(-20, -10), DOWN)) == (-10, ("app",))
+    assert down(pod(ended(-100, -40, "Completed"))) == (-40, ("app",))
+
+
+def test_a_container_that_runs_never_ran_or_has_ended_for_good_is_not_down() -> None:
+    assert down(pod(runs(-10), DOWN)) == (None, ())
+    for reason in ("ContainerCreating", "PodInitializing"):
+        assert down(pod({"waiting": {"reason": reason}})) == (None, ())
+    assert down(pod(DOWN, restartPolicy="Never")) == (None, ())
+    assert down(pod(ended(-100, -40, "Completed"), restartPolicy="OnFailure")) == (None, ())
+    assert down(pod(DOWN, restartPolicy="OnFailure")) == (-40, ("app",))
+
+
+def test_native_sidecars_count_and_init_containers_that_end_do_not() -> None:
+    found = pod(runs(-10))
+    found["spec"]["initContainers"] = [{"name": "mesh", "restartPolicy": "Always"}, {"name": "copy"}]
+    found["status"]["initContainerStatuses"] = [
+        {"name": "mesh", "state": runs(-100)},
+        {"name": "copy", "state": ended(-100, -90, "Completed")},
+    ]
+    assert down(found) == (None, ())
+    found["status"]["initContainerStatuses"][0]["state"] = DOWN
+    assert down(found) == (-40, ("mesh",))

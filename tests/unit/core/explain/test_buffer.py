@@ -1,0 +1,438 @@
+"""What an explanation tells of a Buffer: chunks, shape, schedule, quotas, room and cost."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from support.builders.collected_clusters import COMPONENTS, NAMESPACE, Cluster, deployment, spare
+from support.explanation_atoms import Atoms
+from support.worlds.resizes import DAY, NOW, Document, container, time
+from trellis.base.errors import InvalidInput
+from trellis.base.prices import Prices
+from trellis.core.buffers import BufferSettings, Translation
+from trellis.core.cluster.dump_format import DumpedScale, MissingData
+from trellis.core.cluster.owners import ScaleInfo, TargetRef
+from trellis.core.cluster.target_problems import TARGET_NOT_SCALABLE, TargetProblem
+from trellis.core.explain import CollectedSettings, Evidence, ObjectExplanation, explain_buffer, explain_vpa
+from trellis.core.explain.buffer_headroom import BufferHeadroom
+from trellis.core.explain.buffer_translation import translate_buffers
+from trellis.core.explain.explanation.buffer import BufferPart, ChunkPart, HeadroomPart
+
+ROLLOUT = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "name": "web"}
+POOL = {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "name": "spot"}
+NOBODY_SEES = CollectedSettings(seen=COMPONENTS)
+
+
+def exactly(count: int, target: Document | None = None, **spec: Any) -> Document:
+    return {"targetRef": target or deployment("web"), "capacity": {"replicas": {"exactly": count}}, **spec}
+
+
+def given_pods(count: int, *containers: Document, **spec: Any) -> Document:
+    pods = {"replicaNum": count, "podSpec": {"containers": list(containers) or [container()]}}
+    return {"capacity": {"pods": pods}, **spec}
+
+
+def world(replicas: int = 10, **spec: Any) -> Cluster:
+    cluster = Cluster()
+    cluster.add_workload("web", replicas)
+    cluster.add_buffer("web", **spec)
+    return cluster
+
+
+def told(explained: ObjectExplanation) -> BufferPart:
+    assert explained.buffer is not None
+    return explained.buffer
+
+
+def explained(cluster: Cluster, name: str = "web", components: CollectedSettings | None = None) -> BufferPart:
+    return told(explain_buffer(cluster.evidence(components), name))
+
+
+def chunk_of(part: BufferPart) -> ChunkPart:
+    assert part.chunk is not None
+    return part.chunk
+
+
+def room_of(part: BufferPart) -> HeadroomPart:
+    assert part.room is not None
+    return part.room
+
+
+def unseen_codes(found: ObjectExplanation) -> list[str]:
+    return [each.reason.code for each in found.unseen]
+
+
+# How many, and of which shape
+
+
+def test_a_share_of_the_replicas_is_told_with_how_it_comes_about() -> None:
+    part = explained(world(12))
+    assert part.asked is not None
+    assert (part.asked.way, part.asked.replicas, part.asked.percent, part.asked.least) == ("percent", 12, 20, 1)
+    assert (part.wanted, part.chunks, part.totals) == (3, 3, {"cpu": "1500m", "memory": "3Gi"})
+
+
+def test_a_chunk_is_as_big_as_the_pods_that_will_come() -> None:
+    cluster = world()
+    cluster.add_vpa("web", {"app": {"cpu": "1", "memory": "2Gi"}}, mode="Initial")
+    chunk = chunk_of(explained(cluster))
+    assert (chunk.source.code, chunk.like) == ("ShapedLikePod", "web-1-9")
+    assert chunk.governor == "VerticalPodAutoscaler web"
+    (only,) = chunk.containers
+    assert (only.requests, only.shown) == ({"cpu": "1", "memory": "2Gi"}, {"cpu": "500m", "memory": "1Gi"})
+
+
+def test_an_hvpa_sizes_a_chunk_as_it_sizes_pods() -> None:
+    cluster = world()
+    amounts = {"cpu": "3", "memory": "2Gi"}
+    recommended = [{"containerName": "app", "target": amounts, "lowerBound": amounts, "upperBound": amounts}]
+    cluster.add_hvpa("web", status={"recommendation": {"containerRecommendations": recommended}})
+    chunk = chunk_of(explained(cluster))
+    assert (chunk.governor, chunk.requests) == ("Hvpa web", amounts)
+
+
+def test_a_vpa_that_only_recommends_sizes_no_chunk() -> None:
+    cluster = world()
+    cluster.add_vpa("web", {"app": {"cpu": "1", "memory": "2Gi"}}, mode="Off")
+    chunk = chunk_of(explained(cluster))
+    assert (chunk.governor, chunk.requests["cpu"]) == ("", "500m")
+
+
+def test_a_boost_is_part_of_what_a_new_pod_requests() -> None:
+    cluster = world()
+    boost = {"cpu": {"type": "Factor", "factor": 3, "duration": "10s"}}
+    cluster.add_vpa("web", {"app": {"cpu": "1", "memory": "2Gi"}}, mode="Initial", startupBoost=boost)
+    (only,) = chunk_of(explained(cluster)).containers
+    assert (only.boosted, only.requests["cpu"]) == (True, "3")
+
+
+def test_without_a_live_pod_the_template_shows_the_shape_as_it_is_written() -> None:
+    cluster = world(0, **exactly(2))
+    found = explain_buffer(cluster.evidence(), "web")
+    assert (chunk_of(told(found)).source.code, told(found).chunks) == ("ShapedLikeTemplate", 2)
+    assert "TemplateUnseen" in unseen_codes(found)
+
+
+def test_what_a_scale_says_counts_for_kinds_that_nobody_knows() -> None:
+    cluster = world(4, targetRef=ROLLOUT, capacity={"replicas": {"percent": {"percent": 50}}})
+    target = TargetRef(NAMESPACE, "argoproj.io/v1alpha1", "Rollout", "web")
+    cluster.scales = [DumpedScale(target, ScaleInfo("app=web"), replicas=9)]
+    part = explained(cluster)
+    assert (part.wanted, chunk_of(part).like) == (5, "web-1-3")
+
+
+def test_a_scale_is_believed_for_a_kind_that_is_called_like_a_well_known_one() -> None:
+    theirs = {"apiVersion": "example.com/v1", "kind": "Deployment", "name": "web"}
+    cluster = world(4, targetRef=theirs, capacity={"replicas": {"percent": {"percent": 50}}})
+    cluster.scales = [DumpedScale(TargetRef(NAMESPACE, *theirs.values()), ScaleInfo("app=web"), replicas=9)]
+    assert explained(cluster).wanted == 5
+
+
+def test_the_last_shape_stands_for_a_kind_without_a_template() -> None:
+    cluster = world(1, **exactly(2, ROLLOUT))
+    cluster.scales = [DumpedScale(TargetRef(NAMESPACE, ROLLOUT["apiVersion"], "Rollout", "web"), ScaleInfo("app=web"))]
+    cluster.publish_buffers()
+    del cluster.objects["Pod", (NAMESPACE, "web-1-0")]
+    assert chunk_of(explained(cluster)).source.code == "ShapedLikeBefore"
+
+
+def test_a_job_counts_by_its_parallelism() -> None:
+    cluster = Cluster()
+    template = {"metadata": {"labels": {"job": "sums"}}, "spec": {"containers": [container()]}}
+    job = {"parallelism": 6, "selector": {"matchLabels": {"job": "sums"}}, "template": template}
+    cluster.put("Job", "sums", {"apiVersion": "batch/v1", "spec": job})
+    reference = {"apiVersion": "batch/v1", "kind": "Job", "name": "sums"}
+    cluster.add_buffer("sums", targetRef=reference, capacity={"replicas": {"percent": {"percent": 50}}})
+    assert explained(cluster, "sums").chunks == 3
+
+
+@pytest.mark.parametrize(
+    ("reference", "code"),
+    [
+        (deployment("wbe"), "TargetNotFound"),
+        ({"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "web"}, "TargetNotScalable"),
+        (ROLLOUT, "TargetUnreachable"),
+    ],
+)
+def test_a_target_that_cannot_be_used_is_told(reference: Document, code: str) -> None:
+    part = explained(world(**exactly(2, reference)))
+    assert part.ready is not None
+    assert (part.ready.reason.code, part.is_ready, part.chunks, part.chunk) == (code, False, 0, None)
+
+
+def test_a_problem_of_a_kind_that_others_may_know_says_so() -> None:
+    cluster = world(**exactly(2, ROLLOUT))
+    problem = TargetProblem(TARGET_NOT_SCALABLE, "no scale")
+    target = TargetRef(NAMESPACE, ROLLOUT["apiVersion"], "Rollout", "web")
+    cluster.scales = [DumpedScale(target, ScaleInfo(problem=problem))]
+    assert "TargetKindsUnseen" in unseen_codes(explain_buffer(cluster.evidence(), "web"))
+
+
+def test_a_replica_set_below_a_deployment_is_a_target_too() -> None:
+    part = explained(world(3, **exactly(2, {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-1"})))
+    assert part.chunks == 2
+
+
+# What is left of it
+
+
+def test_a_quota_leaves_less_to_the_youngest_and_elder_ones_are_named() -> None:
+    found = explain_buffer(spare().evidence(), "web")
+    part = told(found)
+    assert part.limited is not None
+    assert (part.wanted, part.chunks, part.limited_by) == (3, 2, ("team",))
+    says = {(each.kind, each.name) for each in found.says}
+    assert says == {("Buffer", "builds"), ("Buffer", "spot"), ("ResourceQuota", "team")}
+
+
+def test_another_buffer_of_the_same_target_is_named() -> None:
+    cluster = world()
+    cluster.add_buffer("more", **exactly(3))
+    (say,) = (each for each in explain_buffer(cluster.evidence(), "web").says if each.kind == "Buffer")
+    assert (say.name, say.values["chunks"], say.values["sameTarget"]) == ("more", 3, True)
+
+
+def test_pods_that_fill_a_dedicated_buffer_are_counted() -> None:
+    part = explained(spare(), "builds")
+    assert (part.wanted, part.chunks, part.filled_by) == (4, 2, "app=build")
+    assert part.filled == {"cpu": "4", "memory": "8Gi"}
+    assert [each.reason.code for each in part.notes] == ["BufferFilled"]
+
+
+@pytest.mark.parametrize(
+    ("start", "is_open", "change"),
+    [("0 8 * * 1-5", True, NOW + 9 * 3600), ("0 20 * * 1-5", False, NOW + 11 * 3600)],
+)
+@pytest.mark.req("BF-50")
+def test_a_schedule_tells_whether_it_is_open_and_when_that_changes(start: str, is_open: bool, change: float) -> None:
+    schedule = {"timeZone": "Europe/Berlin", "windows": [{"start": start, "duration": "10h"}]}
+    part = explained(world(**exactly(2, schedule=schedule)))
+    assert part.schedule is not None
+    assert (part.schedule.open, part.schedule.next_change) == (is_open, time(change))
+    assert (part.is_ready, part.chunks) == (is_open, 2 if is_open else 0)
+    assert (part.cost is not None) is is_open
+
+
+def test_what_is_not_ours_is_left_alone_and_nothing_else_is_said() -> None:
+    part = explained(world(**exactly(2, type="example.com/warm")))
+    assert part.alone is not None
+    assert (part.alone.reason.code, part.chunk, part.room) == ("OtherBufferType", None, None)
+
+
+def test_the_settings_of_the_controller_count() -> None:
+    figures = BufferSettings(most_chunks=4, set_aside=frozenset({"Rollout"}))
+    cluster = world(**exactly(9))
+    part = explained(cluster, components=CollectedSettings(buffers=figures))
+    assert part.ready is not None
+    assert (part.ready.reason.code, part.wanted, part.chunks) == ("ChunksCut", 9, 4)
+
+
+def test_a_younger_buffer_takes_nothing_of_a_quota_from_an_older_one() -> None:
+    cluster = world(1, **given_pods(5, container(cpu="1")))
+    cluster.put("ResourceQuota", "team", {"spec": {"hard": {"requests.cpu": "4"}}, "status": {}})
+    cluster.add_buffer("elder", age=20 * DAY, **given_pods(1, container(cpu="1")))
+    cluster.add_buffer("younger", age=DAY, **given_pods(1, container(cpu="1")))
+    found = explain_buffer(cluster.evidence(), "web")
+    assert (told(found).chunks, told(found).limited_by) == (3, ("team",))
+    assert [each.name for each in found.says if each.kind == "Buffer"] == ["elder"]
+
+
+# Classes of nodes, room and cost
+
+
+def test_a_class_tells_its_labels_its_nodes_and_what_the_smallest_leaves() -> None:
+    cluster = spare()
+    cluster.add_node("spot-2", "8", "16Gi", **{"karpenter.sh__nodepool": "spot"})
+    daemon = container("agent", cpu="400m", memory="1Gi")
+    cluster.add_pod("agent", "agent-1", daemon, nodeName="spot-1")
+    cluster.objects["Pod", (NAMESPACE, "agent-1")]["metadata"]["ownerReferences"][0]["kind"] = "DaemonSet"
+    part = explained(cluster, "spot")
+    assert part.asked is not None
+    assert (part.asked.labels, part.asked.nodes) == ({"karpenter.sh/nodepool": "spot"}, 2)
+    assert part.asked.smallest == {"cpu": "3600m", "memory": "15Gi"}
+    assert chunk_of(part).placement["nodeSelector"] == {"karpenter.sh/nodepool": "spot"}
+
+
+def test_one_pod_that_cannot_be_read_keeps_no_buffer_from_being_explained() -> None:
+    cluster = world(1, **given_pods(1, container(cpu="1"), podSelector={"matchLabels": {"app": "web"}}))
+    cluster.add_pod("web", "odd", container(cpu="much"), status={})
+    part = explained(cluster)
+    assert (part.chunks, room_of(part).chunks) == (1, 1)
+
+
+@pytest.mark.parametrize("on_top", [True, False])
+def test_room_is_counted_beside_what_runs_or_as_if_nothing_did(on_top: bool) -> None:
+    cluster = Cluster()
+    cluster.add_node("n1", "4")
+    cluster.add_workload("web", 3, container(cpu="1", memory="1Gi"))
+    strategy = "KeepEmpty" if on_top else "KeepMinimum"
+    cluster.add_buffer("web", **exactly(3, recreationStrategy=strategy))
+    part = explained(cluster)
+    room = room_of(part)
+    assert (room.nodes, room.takes, room.chunks, part.on_top) == (1, 1, 1 if on_top else 3, on_top)
+    assert [(each.reason.code, each.resource) for each in room.obstacles] == ([("NodeFull", "cpu")] if on_top else [])
+    # Pods use all of the minimum: an autoscaler that keeps chunks on top of what runs has none to keep.
+    assert room.kept_on_top == (None if on_top else 0)
+
+
+def test_a_chunk_that_no_node_takes_says_why() -> None:
+    room = room_of(explained(world(**given_pods(2, container(cpu="500")))))
+    assert (room.takes, room.chunks) == (0, 0)
+    assert [(each.reason.code, each.resource, each.nodes) for each in room.obstacles] == [("NodeTooSmall", "cpu", 1)]
+
+
+def test_a_node_that_is_not_ready_has_no_room() -> None:
+    cluster = world(**exactly(2))
+    cluster.objects["Node", ("", "n1")]["status"]["conditions"][0]["status"] = "False"
+    assert room_of(explained(cluster)).chunks == 0
+
+
+def test_where_not_all_pods_are_known_nobody_says_what_is_free() -> None:
+    cluster = world(**exactly(2))
+    cluster.patterns = ("shop",)
+    found = explain_buffer(cluster.evidence(), "web")
+    assert (room_of(told(found)).takes, room_of(told(found)).chunks) == (1, None)
+    assert "RoomUnseen" in unseen_codes(found)
+
+
+def test_room_costs_what_it_requests() -> None:
+    evidence = world(10).evidence()
+    part = told(explain_buffer(evidence, "web", Prices("given", "EUR", 0.05, 0.01)))
+    assert part.cost is not None
+    assert part.cost.hourly == pytest.approx(1 * 0.05 + 2 * 0.01)
+    assert part.cost.currency == "EUR"
+
+
+# What is told of it elsewhere
+
+
+def test_a_status_that_says_the_same_is_told_from_one_that_does_not() -> None:
+    cluster = world(**exactly(2))
+    assert (explained(cluster).is_stored, explained(cluster).stored_chunks) == (False, None)
+    cluster.publish_buffers()
+    assert (explained(cluster).is_stored, explained(cluster).stored_chunks) == (True, 2)
+    cluster.objects["Buffer", (NAMESPACE, "web")]["spec"]["capacity"]["replicas"]["exactly"] = 3
+    assert (explained(cluster).is_stored, explained(cluster).stored_chunks) == (False, 2)
+
+
+def test_what_has_no_say_makes_no_answer_partial() -> None:
+    cluster = world()
+    cluster.missing = [
+        MissingData("PodMetrics", "", "is not served by this cluster"),
+        MissingData("Hvpa", "", "is not served by this cluster"),
+    ]
+    assert not explain_buffer(cluster.evidence(), "web").partial
+    cluster.missing = [MissingData("ResourceQuota", NAMESPACE, "may not be read")]
+    assert explain_buffer(cluster.evidence(), "web").partial
+
+
+def test_a_cluster_without_hvpas_and_buffers_lacks_nothing_for_a_vpa() -> None:
+    cluster = world()
+    cluster.add_vpa("web")
+    cluster.use("web-1-0")
+    cluster.missing = [MissingData(kind, "", "is not served by this cluster") for kind in ("Hvpa", "Buffer")]
+    assert not explain_vpa(cluster.evidence(), "web").partial
+
+
+def test_flags_that_could_not_be_seen_are_named() -> None:
+    assert "FlagsUnseen" in unseen_codes(explain_buffer(world().evidence(NOBODY_SEES), "web"))
+    seen = CollectedSettings(seen=("buffers",))
+    assert "FlagsUnseen" not in unseen_codes(explain_buffer(world().evidence(seen), "web"))
+
+
+def test_a_name_that_is_none_is_answered_with_the_nearest() -> None:
+    with pytest.raises(InvalidInput, match=r'no Buffer of that name in namespace shop \(did you mean "web"'):
+        explain_buffer(world().evidence(), "wbe")
+
+
+# All of it is the core's own answer
+
+_CPU = st.integers(1, 4000).map(lambda milli: f"{milli}m")
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> Cluster:
+    cluster = Cluster()
+    cluster.add_node("n1", draw(_CPU), "8Gi", **{"karpenter.sh__nodepool": "spot"})
+    cluster.add_workload("web", draw(st.integers(0, 12)), container(cpu=draw(_CPU)))
+    if draw(st.booleans()):
+        mode = draw(st.sampled_from(["Off", "Initial", "Recreate"]))
+        cluster.add_vpa("web", {"app": {"cpu": draw(_CPU), "memory": "2Gi"}}, mode=mode)
+    percent = {"percent": draw(st.integers(0, 300)), "minCount": draw(st.integers(0, 3))}
+    totals = {"totalCpu": draw(_CPU), "totalMem": "4Gi"}
+    capacities: list[Document] = [
+        {"targetRef": deployment("web"), "capacity": {"replicas": {"percent": percent}}},
+        exactly(draw(st.integers(0, 9))),
+        {"targetRef": POOL, "capacity": {"nodeClass": totals}},
+        given_pods(draw(st.integers(0, 9)), container(cpu=draw(_CPU))),
+    ]
+    spec = draw(st.sampled_from(capacities))
+    if draw(st.booleans()):
+        windows = [{"start": draw(st.sampled_from(["0 8 * * *", "0 20 * * *"])), "duration": "10h"}]
+        spec = {**spec, "schedule": {"windows": windows}}
+    if draw(st.booleans()):
+        spec = {**spec, "recreationStrategy": "KeepMinimum", "podSelector": {"matchLabels": {"app": "web"}}}
+    cluster.add_buffer("web", age=DAY, **spec)
+    cluster.add_buffer("elder", **given_pods(2))
+    if draw(st.booleans()):
+        hard = {"requests.cpu": draw(_CPU), "pods": str(draw(st.integers(0, 12)))}
+        cluster.put("ResourceQuota", "team", {"status": {"hard": hard, "used": {}}})
+    return cluster
+
+
+@given(worlds())
+@settings(max_examples=25, deadline=None)
+def test_the_counts_and_reasons_are_those_of_the_translation(cluster: Cluster) -> None:
+    evidence = cluster.evidence()
+    part, made = told(explain_buffer(evidence, "web")), _made(evidence)
+    assert (part.wanted, part.chunks, part.is_ready, part.limited_by, part.on_top) == (
+        made.wanted,
+        made.chunks,
+        made.is_ready,
+        made.limited_by,
+        made.on_top,
+    )
+    assert part.ready is not None
+    assert [part.ready.reason, *(each.reason for each in part.notes)] == [
+        made.ready.reason,
+        *(each.reason for each in made.notes),
+    ]
+    if part.room is not None:
+        assert 0 <= (part.room.chunks or 0) <= part.chunks
+
+
+@given(worlds())
+@settings(max_examples=25, deadline=None)
+def test_every_code_and_figure_is_one_that_the_core_gave(cluster: Cluster) -> None:
+    evidence = cluster.evidence()
+    part = told(explain_buffer(evidence, "web"))
+    known = _known(evidence)
+    found = Atoms()
+    found.see(msgspec.structs.replace(part, room=None, cost=None, totals={}, chunk=None))
+    found.see([part.chunk.containers, part.chunk.source] if part.chunk is not None else [])
+    assert found.codes <= known.codes
+    assert not {each for each in found.numbers if each not in known.numbers and not math.isnan(each)}
+
+
+def _made(evidence: Evidence) -> Translation:
+    made = translate_buffers(evidence, BufferHeadroom(evidence.collected))["web"].translation
+    assert made is not None
+    return made
+
+
+def _known(evidence: Evidence) -> Atoms:
+    """What was translated, from what, and the time."""
+    buffered = translate_buffers(evidence, BufferHeadroom(evidence.collected))["web"]
+    found = Atoms()
+    found.see([buffered, _made(evidence).limited, evidence.now, True, False])
+    found.codes |= {"ShapedLikePod", "ShapedLikeTemplate", "ShapeOfClass", "ShapeGiven"}
+    # An amount is written in another unit than it is counted in, and a text is read in both.
+    found.numbers |= {1000 * each for each in found.numbers} | {each / 1000 for each in found.numbers}
+    found.numbers |= {float(math.ceil(each / 1000)) for each in found.numbers}
+    return found

@@ -1,0 +1,478 @@
+"""What an explanation tells of an Hvpa: demand, count, size, and what holds back."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from support.builders.collected_clusters import BOOST, NAMESPACE, STORY_1, Cluster, search, sized
+from support.builders.hvpas import buckets, policies
+from support.explanation_atoms import Atoms
+from support.worlds.resizes import NOW, Document, container, killed, time
+from trellis.api.buckets import RESOURCES
+from trellis.base.errors import InvalidInput
+from trellis.base.quantities import Quantity
+from trellis.core.cluster.dump_format import DumpedScale
+from trellis.core.cluster.owners import ScaleInfo, TargetRef
+from trellis.core.explain import Evidence, explain_hvpa, explain_pod, explain_vpa
+from trellis.core.explain import missing_evidence as own_unseen
+from trellis.core.explain.component_decisions.hvpa_plans import HvpaEvidence
+from trellis.core.explain.explanation.document import ObjectExplanation
+from trellis.core.explain.explanation.hvpa import CountChangePart, DemandPart, HvpaPart
+from trellis.core.hvpa.ladder import desired_count, next_count
+from trellis.core.hvpa.steps import next_window_change
+from trellis.core.recommend.amounts import parse_amounts
+from trellis.reports.explain.hvpa import source_lines
+
+WINDOW = {"begin": "220000-0000", "end": "230000-0000"}
+
+
+def world(
+    replicas: int = 2, cpu: str = "6", memory: str = "5G", total: Document | None = None, **spec: object
+) -> Cluster:
+    """Equal pods of one container, an Hvpa of story 1, and its VPA if that says anything."""
+    cluster = Cluster()
+    cluster.add_workload("web", replicas, container(cpu=cpu, memory=memory))
+    cluster.add_hvpa("web", **spec)  # type: ignore[arg-type]
+    if total is not None:
+        cluster.add_hvpa_vpa("web", {"app": {"cpu": "4", "memory": "3G"}}, {"app": total})
+    return cluster
+
+
+def told(cluster: Cluster, name: str = "web") -> HvpaPart:
+    part = explain_hvpa(cluster.evidence(), name).hvpa
+    assert part is not None
+    return part
+
+
+def of(part: HvpaPart, resource: str) -> DemandPart:
+    return next(each for each in part.demands if each.resource == resource)
+
+
+def code(part: HvpaPart) -> str:
+    return part.verdict.code if part.verdict is not None else ""
+
+
+# Demand
+
+
+def test_a_vpa_of_another_hvpa_is_told_to_be_its_own() -> None:
+    cluster = world(total={"cpu": "24", "memory": "10G"})
+    cluster.add_hvpa("younger", target="web", vpa={"deploy": False})
+    cluster.add_vpa("mine", {"app": {"cpu": "1", "memory": "1G"}}, mode="Off", target="other")
+    metadata = cluster.objects["Hvpa", (NAMESPACE, "younger")]["metadata"]
+    metadata["creationTimestamp"] = time(NOW - 60)
+    own, other = told(cluster), told(cluster, "younger")
+    assert own.vpa is not None
+    assert other.vpa is not None
+    assert (own.vpa.owned, own.vpa.owner) == (True, "web")
+    assert (other.vpa.owned, other.vpa.owner) == (False, "web")
+    assert next(source_lines(own, time(NOW))).startswith("VPA web, its own, recommends")
+    assert next(source_lines(other, time(NOW))).startswith("VPA web, that of Hvpa web, recommends")
+
+
+def test_both_sources_are_told_with_what_each_says() -> None:
+    part = told(search(), "search")
+    assert part.vpa is not None
+    assert part.hpa is not None
+    assert (part.vpa.owned, part.vpa.target, part.vpa.totals) == (
+        True,
+        {"cpu": "10", "memory": "5G"},
+        {"cpu": "20", "memory": "10G"},
+    )
+    assert (part.hpa.owned, part.hpa.totals, part.hpa.since) == (True, {"cpu": "24"}, time(NOW - 90))
+    assert (part.hpa.resources, part.hpa.metrics, part.hpa.max_replicas) == (("cpu",), ("Resource cpu",), 16)
+    assert part.hpa.ratio == pytest.approx(9.6 / (0.8 * 5.5))
+    assert (of(part, "cpu").by, of(part, "memory").by) == (("hpa",), ("vpa",))
+
+
+def test_sources_of_the_user_are_told_apart_from_its_own() -> None:
+    cluster = world(vpa={"deploy": False})
+    cluster.add_vpa("theirs", {"app": {"cpu": "4", "memory": "3G"}}, mode="Off", target="web")
+    part = told(cluster)
+    assert part.vpa is not None
+    assert (part.vpa.name, part.vpa.owned, part.vpa.held) == ("theirs", False, ("cpu", "memory"))
+    assert part.vpa.totals == {"cpu": "8", "memory": "6G"}
+
+
+def test_a_total_that_is_held_is_the_decision_and_says_its_remedy() -> None:
+    cluster = world(vpa={"deploy": False})
+    cluster.add_vpa("theirs", {"app": {"cpu": "40", "memory": "5G"}}, mode="Off", target="web")
+    published = {"containerRecommendations": [sized("app", "6", "5G")]}
+    cluster.objects["Hvpa", (NAMESPACE, "web")]["status"] = {"recommendation": published}
+    part = told(cluster)
+    assert code(part) == "NoTotals"
+    assert part.details.startswith("CPU is held at 12 in total, and the VPA recommends 40 for a pod")
+    (line,) = [each for each in source_lines(part, time(NOW)) if "held" in each]
+    assert line == (
+        "  Of CPU and memory no total is published: it is held at the target times the count of the first pass."
+    )
+
+
+def test_a_total_that_is_scaled_by_another_recommender_names_it() -> None:
+    cluster = world(vpa={"deploy": False}, status={"totals": {"cpu": "24", "memory": "6G"}})
+    named = {"recommenders": [{"name": "night-shift"}]}
+    cluster.add_vpa("theirs", {"app": {"cpu": "12", "memory": "3G"}}, mode="Off", target="web", **named)
+    part = told(cluster)
+    assert part.vpa is not None
+    assert (part.vpa.scaled_by, part.vpa.held, part.vpa.totals["cpu"]) == ("night-shift", (), "24")
+    lines = list(source_lines(part, time(NOW)))
+    assert "  That is the history of the whole workload, scaled by the target of recommender night-shift." in lines
+
+
+def test_a_count_on_the_scale_without_an_hpa_is_told_with_who_wrote_it() -> None:
+    said = {"type": "ScaleWish", "status": "True", "reason": "ScaleWish", "message": "kubectl wishes 4 replicas"}
+    demand = {"total": {"cpu": "24"}, "time": time(NOW - 60)}
+    cluster = world(total={"cpu": "12", "memory": "6G"}, replicas=2, status={"hpa": demand, "conditions": [said]})
+    part = told(cluster)
+    assert part.wished is not None
+    assert (part.wished.totals, part.wished.since) == ({"cpu": "24"}, time(NOW - 60))
+    assert of(part, "cpu").by == ("hpa",)
+    lines = list(source_lines(part, time(NOW)))
+    assert "A count written to its scale asks for CPU 24 in total, since 07:59 UTC, 1 min ago." in lines
+    assert "  kubectl wishes 4 replicas" in lines
+
+
+def test_a_count_that_the_controller_has_not_seen_yet_is_told() -> None:
+    cluster = world(total={"cpu": "12", "memory": "6G"})
+    cluster.objects["Hvpa", (NAMESPACE, "web")]["spec"]["replicas"] = 4
+    lines = list(source_lines(told(cluster), time(NOW)))
+    assert "spec.replicas says 4: a wish that the controller has not answered yet." in lines
+
+
+def test_without_any_source_it_says_that_nobody_recommends() -> None:
+    part = told(world())
+    assert (code(part), part.hpa, part.vpa, part.demands) == ("NoRecommendation", None, None, ())
+
+
+# Count and size
+
+
+def test_the_count_is_told_with_the_edges_that_decide_it() -> None:
+    part = told(search(), "search")
+    cpu, memory = of(part, "cpu"), of(part, "memory")
+    assert (part.replicas, part.count, part.size) == (2, 3, {"cpu": "8", "memory": "5G"})
+    assert (cpu.asked, cpu.total, cpu.count, cpu.above, cpu.up_to) == ("24", "24", 3, "12", "27")
+    assert (memory.asked, memory.count, memory.above, memory.up_to) == ("10G", 2, "3562500k", "13250M")
+    assert [each.count for each in part.rungs["cpu"]] == list(range(1, 9))
+    assert [each.total for each in part.rungs["cpu"]] == ["3", "12", "27", "48", "75", "108", "147", "192"]
+
+
+@pytest.mark.req("HV-44")
+def test_what_would_make_another_count_is_told_in_both_directions() -> None:
+    part = told(search(), "search")
+    assert part.turns == (
+        CountChangePart(4, upwards=True, totals={"cpu": "27", "memory": "29062500k"}),
+        CountChangePart(2, upwards=False, totals={"cpu": "10800m", "memory": "11925M"}),
+    )
+
+
+def test_a_count_that_the_overlap_keeps_is_told_with_its_edge() -> None:
+    part = told(world(3, "3700m", "3G", {"cpu": "11", "memory": "8G"}, scaleDown={"stabilizationWindow": "0s"}))
+    cpu, memory = of(part, "cpu"), of(part, "memory")
+    assert (part.count, cpu.count, cpu.kept_above, cpu.keeps) == (3, 2, "10800m", True)
+    assert (memory.count, memory.keeps) == (2, False)
+
+
+def test_a_count_in_no_bucket_has_no_overlap_that_could_keep_it() -> None:
+    part = told(world(12, total={"cpu": "100", "memory": "30G"}, scaleDown={"updateMode": "Off"}))
+    assert (part.count, of(part, "cpu").kept_above, of(part, "cpu").keeps) == (12, "", False)
+
+
+def test_the_size_is_told_with_its_share_its_target_and_its_bounds() -> None:
+    cpu, memory = of(told(search(), "search"), "cpu"), of(told(search(), "search"), "memory")
+    assert (cpu.sizing, cpu.share, cpu.target, cpu.least, cpu.most, cpu.size) == ("Share", "8", "10", "0", "9", "8")
+    assert (memory.sizing, memory.share, memory.target) == ("AtLeastRecommended", "3333333334", "5G")
+    assert (memory.least, memory.most, memory.size) == ("500M", "9687500k", "5G")
+
+
+@pytest.mark.req("HV-25")
+def test_the_size_is_split_over_the_containers_that_are_scaled() -> None:
+    cluster = search()
+    parts = {each.container: each for each in told(cluster, "search").containers}
+    assert parts["app"].gets == {"cpu": "7200m", "memory": "4G"}
+    assert parts["proxy"].gets == {"cpu": "800m", "memory": "1G"}
+    assert parts["app"].published == {"cpu": "5", "memory": "4G"}
+    policy = {"containerPolicies": [{"containerName": "proxy", "mode": "Off"}]}
+    cluster.objects["Hvpa", (NAMESPACE, "search")]["spec"]["vpa"]["template"] = {"spec": {"resourcePolicy": policy}}
+    parts = {each.container: each for each in told(cluster, "search").containers}
+    assert (parts["proxy"].scaled, parts["proxy"].gets) == (False, {})
+
+
+def test_more_than_the_last_bucket_allows_is_limited() -> None:
+    part = told(world(2, total={"cpu": "200", "memory": "10G"}))
+    assert (of(part, "cpu").limited, of(part, "memory").limited) == (True, False)
+    assert "Limited" in {each.code for each in part.notes}
+    assert not [turn for turn in part.turns if turn.upwards]
+
+
+def test_of_many_counts_those_around_the_present_one_are_told() -> None:
+    bucket = {"replicas": {"min": 1, "max": 1_000_000}, "cpu": {"min": "1", "max": "1"}, "memory": {"min": 1, "max": 1}}
+    part = told(world(500, "1", "1", {"cpu": "520", "memory": "1"}, buckets=[bucket]))
+    shown = [each.count for each in part.rungs["cpu"]]
+    assert len(shown) == 32
+    assert {500, 520} <= set(shown)
+
+
+# What holds back
+
+
+@pytest.mark.parametrize(
+    ("spec", "direction", "reason", "until"),
+    [
+        ({"scaleUp": {"updateMode": "Off"}}, "Up", "UpdatePolicy", ""),
+        (
+            {"scaleUp": {"updateMode": "MaintenanceWindow"}, "maintenanceWindow": WINDOW},
+            "Up",
+            "MaintenanceWindow",
+            "2027-01-15T22:00:00Z",
+        ),
+        ({"scaleUp": {"stabilizationWindow": "3m"}}, "Up", "StabilizationWindow", time(NOW + 180)),
+    ],
+)
+def test_a_step_that_is_held_back_is_told_with_its_reason_and_its_end(
+    spec: Document, direction: str, reason: str, until: str
+) -> None:
+    part = told(world(2, total={"cpu": "24", "memory": "10G"}, **spec))
+    assert part.count == 2
+    assert (direction, reason, until) in [(each.direction, each.reason.code, each.until) for each in part.blocked]
+
+
+def test_the_way_down_waits_for_a_window_that_begins_now() -> None:
+    part = told(world(3, "8", total={"cpu": "5", "memory": "10G"}))
+    (held,) = part.blocked
+    assert (held.direction, held.reason.code, held.until) == ("Down", "StabilizationWindow", time(NOW + 300))
+    assert (of(part, "cpu").asked, of(part, "cpu").total) == ("5", "24")
+
+
+def test_what_the_controller_holds_back_is_told_as_its_status_has_it() -> None:
+    blocked = [{"direction": "Down", "reason": "MinChange", "message": "not worth it"}]
+    part = told(world(status={"blocked": blocked}))
+    assert [each["reason"] for each in part.stored_blocked] == ["MinChange"]
+
+
+def test_a_wish_is_told_and_not_read() -> None:
+    part = told(search(), "search")
+    assert (part.wish, part.replicas) == (4, 2)
+    assert "WishUnread" not in {each.code for each in part.notes}
+
+
+# What is left alone
+
+
+def test_whoever_it_yields_to_is_named() -> None:
+    cluster = world(total={"cpu": "24", "memory": "10G"})
+    spec = {"scaleTargetRef": {"kind": "Deployment", "name": "web"}, "maxReplicas": 3}
+    cluster.put("HorizontalPodAutoscaler", "direct", {"spec": spec})
+    cluster.put("HorizontalPodAutoscaler", "other", {"spec": {"scaleTargetRef": {"kind": "Deployment", "name": "db"}}})
+    part = told(cluster)
+    assert (part.yields and part.yields.code, part.rivals) == ("ConflictingHPA", ("HorizontalPodAutoscaler direct",))
+    cluster.add_vpa("acting", target="web")
+    assert "VerticalPodAutoscaler acting" in told(cluster).rivals
+    cluster.add_hvpa("elder", target="web")
+    cluster.objects["Hvpa", (NAMESPACE, "elder")]["metadata"]["creationTimestamp"] = "2020-01-01T00:00:00Z"
+    part = told(cluster)
+    assert (part.yields and part.yields.code, part.rivals[0]) == ("ElderHvpa", "Hvpa elder")
+
+
+def test_a_target_at_zero_is_left_there() -> None:
+    part = told(world(0, total={"cpu": "24", "memory": "10G"}))
+    assert (code(part), part.replicas, part.demands) == ("ScaledToZero", 0, ())
+
+
+def test_a_stored_hvpa_that_breaks_a_rule_is_told_with_the_rule() -> None:
+    part = told(world(buckets=[{**STORY_1, "replicas": {"min": 3, "max": 1}}]))
+    assert (part.problem and part.problem.code, part.verdict) == ("HvpaRefused", None)
+    assert "must not be below min" in part.problem_details
+
+
+def test_a_target_that_does_not_exist_is_told() -> None:
+    part = told(world(target="nope"))
+    assert part.problem is not None
+    assert (part.problem.code, part.verdict) == ("TargetNotFound", None)
+
+
+# Around it
+
+
+def test_the_count_of_a_kind_that_nobody_knows_is_the_one_that_the_status_mirrors() -> None:
+    total = {"cpu": "24", "memory": "10G"}
+    cluster = world(total=total, targetRef={"apiVersion": "argoproj.io/v1", "kind": "Rollout", "name": "web"})
+    cluster.objects["VerticalPodAutoscaler", (NAMESPACE, "web")]["spec"]["targetRef"]["kind"] = "Rollout"
+    assert (told(cluster).problem or own_unseen.USAGE_UNSEEN).code == "TargetUnreachable"
+    cluster.scales = [DumpedScale(TargetRef(NAMESPACE, "argoproj.io/v1", "Rollout", "web"), ScaleInfo("app=web"))]
+    assert (told(cluster).replicas, told(cluster).pods) == (2, 2)
+    cluster.objects["Hvpa", (NAMESPACE, "web")]["status"] = {"replicas": 5}
+    assert (told(cluster).replicas, told(cluster).pods) == (5, 2)
+
+
+def test_a_boost_is_no_request() -> None:
+    cluster = Cluster()
+    annotations = {BOOST: '{"requests":{"cpu":"6","memory":"5G"}}'}
+    cluster.add_workload("web", 2, container(cpu="18", memory="5G"), annotations=annotations)
+    cluster.add_hvpa("web")
+    cluster.add_hvpa_vpa("web", {"app": {"cpu": "6", "memory": "5G"}}, {"app": {"cpu": "12", "memory": "10G"}})
+    part = told(cluster)
+    assert part.containers[0].requests == {"cpu": "6", "memory": "5G"}
+    assert part.count == 2
+
+
+def test_an_out_of_memory_kill_ends_the_waiting() -> None:
+    cluster = world(2, "6", "5G", {"cpu": "12", "memory": "12G"}, scaleUp={"stabilizationWindow": "10m"})
+    assert of(told(cluster), "memory").total == "10G"
+    pod = cluster.objects["Pod", (NAMESPACE, "web-1-0")]
+    cluster.put("Pod", "web-1-0", killed(pod, 30.0))
+    part = told(cluster)
+    assert of(part, "memory").total == "12G"
+    assert "OomOverridesWindow" in {each.code for each in part.notes}
+
+
+def test_pods_that_do_not_have_the_size_yet_are_told_with_their_verdicts() -> None:
+    pods = {each.name: each for each in explain_hvpa(search().evidence(), "search").pods}
+    assert {each.by for each in pods.values()} == {"Hvpa search"}
+    assert (pods["search-1-0"].reason.code, pods["search-1-1"].way) == ("SizeAsRecommended", "Resize")
+    assert pods["search-1-1"].containers[0].targets["cpu"] == "5"
+
+
+def test_a_pod_and_a_vpa_say_which_hvpa_decides() -> None:
+    evidence = search().evidence()
+    for explained in (explain_pod(evidence, "search-1-0"), explain_vpa(evidence, "search")):
+        assert explained.hvpa is not None
+        assert (explained.hvpa.name, explained.hvpa.count) == ("search", 3)
+
+
+def test_a_pod_of_an_hvpa_that_yields_is_the_vpas() -> None:
+    cluster = world(total={"cpu": "24", "memory": "10G"})
+    cluster.add_vpa("web", {"app": {"cpu": "4", "memory": "3G"}})
+    assert explain_pod(cluster.evidence(), "web-1-0").hvpa is None
+
+
+def test_events_about_the_hvpa_belong_to_the_answer() -> None:
+    explained = explain_hvpa(search().evidence(), "search")
+    assert [(each.about, each.reason) for each in explained.events] == [("Hvpa search", "ScalesUp")]
+
+
+def test_what_the_controller_alone_remembers_is_named() -> None:
+    explained = explain_hvpa(search().evidence(), "search")
+    assert "ScalingUnseen" in {each.reason.code for each in explained.unseen}
+    assert not explained.partial
+
+
+def test_an_unknown_hvpa_is_answered_with_the_nearest() -> None:
+    with pytest.raises(InvalidInput, match=r'no Hvpa of that name in namespace shop \(did you mean "search"'):
+        explain_hvpa(search().evidence(), "serch")
+
+
+# For any of them
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> Cluster:
+    """Some buckets, pods that have anything, and sources that say anything."""
+    cluster = Cluster()
+    cpu, memory = draw(st.integers(0, 6000)), draw(st.integers(0, 6000))
+    cluster.add_workload("web", draw(st.integers(0, 8)), container(cpu=f"{cpu}m", memory=str(memory)))
+    status: Document = {}
+    if draw(st.booleans()):
+        status["recommendation"] = {"containerRecommendations": [sized("app", f"{cpu}m", str(memory))]}
+    cluster.add_hvpa("web", buckets=draw(buckets()), status=status, **draw(policies()))
+    if draw(st.integers(0, 4)):
+        each = {"cpu": f"{draw(st.integers(0, 6000))}m", "memory": str(draw(st.integers(0, 6000)))}
+        total = {"cpu": f"{draw(st.integers(0, 6000))}m", "memory": str(draw(st.integers(0, 6000)))}
+        cluster.add_hvpa_vpa("web", {"app": each}, draw(st.sampled_from([None, {"app": total}])))
+    if draw(st.booleans()):
+        cluster.add_hvpa_hpa("web", used=f"{draw(st.integers(1, 6000))}m")
+    return cluster
+
+
+@given(worlds())
+@settings(max_examples=25, deadline=None)
+def test_the_verdict_the_count_and_the_size_are_those_of_the_plan(cluster: Cluster) -> None:
+    evidence = cluster.evidence()
+    part, made = _told(explain_hvpa(evidence, "web")), evidence.scaled["web"].plan
+    assert made is not None
+    assert (part.verdict, part.details, part.count) == (made.verdict.reason, made.verdict.details, made.shape.count)
+    assert parse_amounts(part.size) == made.shape.size
+    assert {each.container: parse_amounts(each.gets) for each in part.containers if each.gets} == {
+        name: amounts for name, amounts in made.containers.items() if amounts
+    }
+    assert [(each.direction, each.reason) for each in part.blocked] == [
+        (each.direction.value, each.reason) for each in made.verdict.blocked
+    ]
+
+
+@given(worlds())
+@settings(max_examples=25, deadline=None)
+def test_every_code_and_figure_is_one_that_the_core_gave(cluster: Cluster) -> None:
+    evidence = cluster.evidence()
+    known = _known(evidence, evidence.scaled["web"])
+    own = {each.code for each in vars(own_unseen).values() if hasattr(each, "code")}
+    found = Atoms()
+    found.see(_told(explain_hvpa(evidence, "web")))
+    assert found.codes <= known.codes | own
+    assert not {each for each in found.numbers if each not in known.numbers}
+
+
+@given(worlds())
+@settings(max_examples=25, deadline=None)
+def test_a_turn_is_where_the_count_is_another(cluster: Cluster) -> None:
+    evidence = cluster.evidence()
+    part, view = _told(explain_hvpa(evidence, "web")), evidence.scaled["web"].view
+    assert view is not None
+    ladders, overlap = view.meaning.ladders, view.meaning.hvpa.down.overlap_percent
+    for turn in part.turns:
+        edges = parse_amounts(turn.totals)
+        if turn.upwards:
+            for name, edge in edges.items():
+                assert desired_count(ladders, {name: edge}) <= part.count < turn.count
+                assert desired_count(ladders, {name: edge + 1}) == turn.count
+        else:
+            assert next_count(ladders, edges, part.count, overlap) == turn.count < part.count
+            for name, edge in edges.items():
+                assert next_count(ladders, {**edges, name: edge + 1}, part.count, overlap) == part.count
+
+
+def _told(explained: ObjectExplanation) -> HvpaPart:
+    assert explained.hvpa is not None
+    return explained.hvpa
+
+
+def _known(evidence: Evidence, scaled: HvpaEvidence) -> Atoms:
+    """What was decided and what it was decided by, edges of counts included."""
+    view, made = scaled.view, scaled.plan
+    assert view is not None
+    assert made is not None
+    found = Atoms()
+    found.see([made, view, evidence.now, scaled.hvpa, scaled.around.hpas, scaled.around.vpas])
+    ladders, overlap = view.meaning.ladders, view.meaning.hvpa.down.overlap_percent
+    for name in RESOURCES:
+        ladder = ladders.by_resource[name]
+        for count in (each for first, last in ladders.ranges for each in range(first, last + 1)):
+            held = (ladder.holds(count), ladder.least(count), ladder.most_of_count(count))
+            found.see([count, *held, int((100 - overlap) * ladder.edge(count) / 100)])
+        found.see(-(-made.totals.get(name, 0) // max(made.shape.count, 1)))
+        found.see([made.shape.totals.get(name, 0), view.replicas * 10**9])
+        found.see([each * view.replicas for each in _amounts(msgspec.to_builtins(view.containers), name)])
+    if view.hpa is not None and view.hpa.ratio is not None:
+        found.see(float(view.hpa.ratio))
+    for policy in (view.meaning.hvpa.up, view.meaning.hvpa.down):
+        found.see(evidence.now + policy.stabilization.total_seconds())
+    found.see(
+        [
+            True,
+            False,
+            next_window_change(view.meaning.hvpa, evidence.now),
+            time(made.next_look) if made.next_look is not None else 0,
+        ]
+    )
+    # An amount is written in another unit than it is counted in, and a text is read in both.
+    found.numbers |= {1000 * each for each in found.numbers}
+    found.numbers |= {float(Quantity.from_milli(int(each)).units) for each in found.numbers if abs(each) < 1e15}
+    return found
+
+
+def _amounts(containers: list[Document], name: str) -> list[int]:
+    fields = ("requests", "published", "target", "least")
+    return [each[field][name] for each in containers for field in fields if name in each[field]]

@@ -1,0 +1,360 @@
+"""What an explanation tells of a node, and of nodes for whoever wants one: what the node autoscaler decides."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from support.builders.collected_node_groups import SEEN, Pools, pools
+from support.explanation_atoms import Atoms
+from support.worlds.resizes import DAY, NOW, Document
+from trellis.base.errors import InvalidInput
+from trellis.cli.dump_reader import read_node_groups
+from trellis.core.cluster.dump_format import NODE_GROUPS, MissingData
+from trellis.core.explain import CollectedSettings, ObjectExplanation
+from trellis.core.explain.explanation.node import NodePart, PlacementPart
+from trellis.core.fit import Storage
+from trellis.core.nodes import ScaleDownSettings, ScaleUpSettings
+from trellis.core.nodes.autoscaler_pass import AutoscalerMemory, NodePlanner, PassInput, PassPlans
+from trellis.core.nodes.state.snapshot import EXPENDABLE_PODS_PRIORITY_CUTOFF, ClusterSnapshotChanges
+
+LEAVING = {"key": "trellis.x-k8s.io/leaving", "value": f"{NOW - 60:.0f}", "effect": "NoSchedule"}
+
+
+def node(cluster: Pools, name: str, components: CollectedSettings = SEEN) -> NodePart:
+    found = cluster.node(name, components).node
+    assert found is not None
+    return found
+
+
+def verdict(cluster: Pools, name: str, components: CollectedSettings = SEEN) -> tuple[str, str]:
+    found = node(cluster, name, components)
+    assert found.told is not None
+    return found.outcome, found.told.reason.code
+
+
+def placing(explained: ObjectExplanation) -> PlacementPart:
+    assert explained.placing is not None
+    return explained.placing
+
+
+def codes(explained: ObjectExplanation) -> set[str]:
+    return {each.reason.code for each in explained.unseen}
+
+
+def pool(count: int = 2, **group: Any) -> Pools:
+    """A group with so many empty nodes."""
+    cluster = Pools()
+    cluster.add_group("small", **group)
+    for number in range(1, count + 1):
+        cluster.add_member(f"small-{number}")
+    return cluster
+
+
+def test_a_node_in_use_is_kept_and_tells_how_much_is_asked_for() -> None:
+    found = node(pools(), "small-1")
+    assert (found.outcome, found.used, found.threshold) == ("Kept", 0.75, 0.5)
+    assert {each.resource: (each.asked, each.offered) for each in found.shares}["cpu"] == ("3", "4")
+    assert found.group is not None
+    assert (found.group.name, found.group.size, found.group.least, found.group.most) == ("small", 3, 1, 4)
+
+
+def test_a_node_that_could_go_tells_what_will_be_said_when_its_time_is_over() -> None:
+    found = node(pools(), "small-2")
+    assert verdict(pools(), "small-2") == ("Unneeded", "NodeUnneeded")
+    assert found.then is not None
+    assert (found.then.reason.code, found.then.details) == ("DisruptionsUsedUp", "shop/web-1-4: web")
+    assert found.chunks == {"shop/web": 1}
+
+
+def test_an_empty_node_will_be_marked() -> None:
+    cluster = pool()
+    found = node(cluster, "small-1")
+    assert found.then is not None
+    assert (found.outcome, found.then.reason.code) == ("Unneeded", "NodeMarked")
+
+
+def test_pods_are_told_apart_by_what_becomes_of_them() -> None:
+    cluster = pool()
+    cluster.run("web-1-1", "small-1", deletionTimestamp="2027-01-15T08:00:00Z")
+    cluster.run("web-1-2", "small-1")
+    cluster.run("alone", "small-1", ownerReferences=[])
+    daemon = {"kind": "DaemonSet", "name": "logs", "uid": "d", "controller": True}
+    cluster.run("logs-1", "small-1", ownerReferences=[daemon])
+    fates = {each.name: each.fate for each in node(cluster, "small-1").tenants}
+    assert fates == {"web-1-1": "going", "web-1-2": "moved", "alone": "stay", "logs-1": "fixed"}
+
+
+@pytest.mark.parametrize(
+    ("metadata", "code"),
+    [
+        ({"ownerReferences": []}, "PodNotReplicated"),
+        ({"annotations": {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}}, "PodNotSafeToEvict"),
+        ({"annotations": {"karpenter.sh/do-not-disrupt": "true"}}, "PodNotSafeToEvict"),
+    ],
+)
+def test_a_pod_that_may_not_be_moved_holds_its_node(metadata: Document, code: str) -> None:
+    cluster = pool()
+    cluster.run("web-1-1", "small-1", **metadata)
+    found = node(cluster, "small-1")
+    assert verdict(cluster, "small-1") == ("Kept", code)
+    assert [each.held.reason.code for each in found.tenants if each.held is not None] == [code]
+
+
+def test_an_annotation_of_the_node_is_heeded() -> None:
+    cluster = pool()
+    cluster.add_member("kept", annotations={"cluster-autoscaler.kubernetes.io/scale-down-disabled": "true"})
+    assert verdict(cluster, "kept") == ("Kept", "ScaleDownDisabled")
+
+
+def test_a_node_that_the_group_needs_for_its_minimum_is_kept() -> None:
+    assert verdict(pool(1, minSize=1), "small-1") == ("Kept", "GroupAtMinimum")
+
+
+def test_chunks_hold_a_node_only_while_they_would_find_no_other() -> None:
+    cluster = pool(1)
+    cluster.keep("web", 1, "3")
+    assert verdict(cluster, "small-1") == ("Kept", "NoPlaceForChunks")
+    cluster.add_member("small-2")
+    assert {verdict(cluster, name)[0] for name in ("small-1", "small-2")} == {"Kept", "Unneeded"}
+
+
+def test_a_node_with_the_mark_is_taken_for_one_that_is_being_removed() -> None:
+    cluster = pool()
+    cluster.add_member("small-3", taints=[LEAVING])
+    cluster.run("web-1-1", "small-3")
+    found = node(cluster, "small-3")
+    assert (found.outcome, found.told and found.told.reason.code) == ("Leaving", "NodeDraining")
+    assert found.since == "2027-01-15T07:59:00Z"
+
+
+def test_a_mark_that_says_nothing_is_old() -> None:
+    cluster = pool()
+    cluster.add_member("small-3", taints=[{**LEAVING, "value": "soon"}])
+    assert verdict(cluster, "small-3") == ("Leaving", "NodeReleased")
+    assert node(cluster, "small-3").since == ""
+
+
+def test_a_node_with_a_volume_claim_is_held_only_where_its_volume_cannot_follow() -> None:
+    cluster = pool()
+    volume = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
+    cluster.run("web-1-1", "small-1")
+    cluster.objects["Pod", ("shop", "web-1-1")]["spec"]["volumes"] = [volume]
+    assert verdict(cluster, "small-1") == ("Kept", "NoPlaceForPods")
+    bound = {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}}
+    claim = {"metadata": bound, "spec": {"volumeName": "pv-1"}, "status": {"phase": "Bound"}}
+    cluster.put("PersistentVolumeClaim", "data", claim)
+    cluster.put("PersistentVolume", "pv-1", {"spec": {}}, namespace="")
+    assert verdict(cluster, "small-1") == ("Unneeded", "NodeUnneeded")
+
+
+def test_a_node_that_others_come_before_is_tried_all_the_same() -> None:
+    cluster = pool(4)
+    for number in range(1, 5):
+        cluster.run(f"web-1-{number}", f"small-{number}")
+    few = msgspec.structs.replace(SEEN, nodes_down=ScaleDownSettings(max_nodes_tried=1))
+    assert {verdict(cluster, f"small-{number}", few)[0] for number in range(1, 5)} == {"Unneeded"}
+
+
+def test_figures_of_the_autoscaler_count() -> None:
+    off = msgspec.structs.replace(SEEN, nodes_down=ScaleDownSettings(scale_down_enabled=False))
+    assert verdict(pools(), "small-2", off) == ("Kept", "ScaleDownOff")
+
+
+def test_a_node_that_is_not_ready_says_so() -> None:
+    cluster = pool()
+    cluster.add_member("small-3", conditions=[])
+    assert (node(cluster, "small-3").ready, verdict(cluster, "small-3")) == (False, ("Unneeded", "NodeUnneeded"))
+
+
+# What could not be seen
+
+
+def test_a_whole_answer_names_what_the_process_alone_knows() -> None:
+    found = pools().node("small-1")
+    assert (found.partial, codes(found)) == (False, {"RemovalsUnseen"})
+
+
+def test_without_groups_every_node_is_of_none() -> None:
+    cluster = pools()
+    del cluster.objects["ConfigMap", ("kube-system", "trellis-kwok-node-groups")]
+    found = cluster.node("small-1")
+    assert verdict(cluster, "small-1") == ("Kept", "NodeOfNoGroup")
+    assert (found.partial, codes(found)) == (False, {"NodeGroupsUnseen", "RemovalsUnseen"})
+
+
+def test_a_group_that_cannot_be_read_makes_the_answer_partial() -> None:
+    cluster = pools()
+    cluster.add_group("odd", maxSize=-1)
+    found = cluster.node("small-1")
+    assert (found.partial, "NodeGroupUnreadable" in codes(found)) == (True, True)
+
+
+@pytest.mark.parametrize("what", ["PersistentVolume", "PodDisruptionBudget", NODE_GROUPS, "Buffer", "DaemonSet"])
+def test_what_could_not_be_read_makes_the_answer_partial_and_is_named(what: str) -> None:
+    cluster = pools()
+    cluster.missing = [MissingData(what, "", "may not be read")]
+    found = cluster.node("small-1")
+    assert found.partial
+    assert f"{what}: may not be read" in [each.details for each in found.unseen]
+
+
+def test_what_has_no_say_about_nodes_is_not_missed() -> None:
+    cluster = pools()
+    cluster.missing = [MissingData("VerticalPodAutoscaler", "", "is not served by this cluster")]
+    cluster.missing += [
+        MissingData("Buffer", "", "is not served by this cluster"),
+        MissingData("Lease x", "", "may not be read"),
+    ]
+    assert not cluster.node("small-1").partial
+
+
+def test_where_not_all_pods_are_known_no_verdict_is_given() -> None:
+    cluster = pools()
+    cluster.patterns = ("shop",)
+    found = cluster.node("small-1")
+    assert (found.partial, "NodesUnseen" in codes(found)) == (True, True)
+    assert node(cluster, "small-1") == NodePart("small-1", ready=True)
+
+
+def test_what_decides_about_nodes_alone_is_missed_by_no_other_answer() -> None:
+    cluster = pools()
+    cluster.missing = [MissingData(each, "", "may not be read") for each in ("PersistentVolume", NODE_GROUPS)]
+    cluster.run("web-1-9", "small-1")
+    assert not cluster.pod("web-1-9").partial
+    assert cluster.pod("import-1").partial
+
+
+def test_a_node_that_does_not_exist_is_refused_with_a_guess() -> None:
+    with pytest.raises(InvalidInput, match='there is no Node of that name \\(did you mean "small-1"'):
+        pools().node("smal-1")
+    cluster = pools()
+    cluster.missing = [MissingData("Node", "", "may not be read")]
+    with pytest.raises(InvalidInput, match="is no Node that can be seen: may not be read"):
+        cluster.node("elsewhere")
+
+
+# Nodes for whoever wants one
+
+
+def test_a_buffer_tells_where_its_chunks_have_room() -> None:
+    found = placing(pools().buffer("web"))
+    assert (found.told.reason.code, found.ready, found.nodes) == ("BufferProvisioned", 1, {"small-2": 1})
+
+
+def test_a_buffer_tells_what_would_be_ordered() -> None:
+    found = placing(pools().buffer("builds"))
+    assert (found.told.reason.code, found.ordered, found.orders) == ("BufferNodesOrdered", {"large": 2}, {"large": 2})
+    assert [(each.reason.code, each.nodes) for each in found.obstacles] == [("NodeTooSmall", 4)]
+
+
+def test_a_pod_that_waits_tells_which_group_helps() -> None:
+    found = placing(pools().pod("import-1"))
+    assert (found.told.reason.code, found.ordered) == ("NodeOrdered", {"large": 1})
+
+
+def test_a_pod_that_nobody_takes_tells_why_not() -> None:
+    found = placing(pools().pod("import-2"))
+    assert (found.told.reason.code, found.unplaced) == ("NoGroupFits", 1)
+    refused = [(each.reason.code, each.resource, set(each.groups)) for each in found.refused]
+    assert refused == [("NodeTooSmall", "cpu", {"small", "large"})]
+    assert [(each.reason.code, each.nodes) for each in found.obstacles] == [("NodeTooSmall", 4)]
+
+
+def test_a_group_that_may_not_grow_is_told() -> None:
+    cluster = pool(1, maxSize=1)
+    cluster.run("web-1-1", "small-1", "3")
+    cluster.want("web-1-2", "3")
+    assert placing(cluster.pod("web-1-2")).told.reason.code == "GroupsExhausted"
+
+
+def test_a_pod_that_the_scheduler_has_not_looked_at_is_told_so() -> None:
+    cluster = pool()
+    cluster.want("big", "32", looked=False)
+    assert placing(cluster.pod("big")).told.reason.code == "SchedulerHasNotLooked"
+
+
+def test_no_node_is_sought_for_a_pod_that_is_held_back() -> None:
+    cluster = pool()
+    cluster.want("gated", "1", schedulingGates=[{"name": "later"}])
+    assert placing(cluster.pod("gated")).told.reason.code == "NoNodeSought"
+
+
+def test_a_pod_on_a_node_needs_none() -> None:
+    cluster = pools()
+    assert cluster.pod("web-1-1").placing is None
+    assert "PlacesUnseen" not in codes(cluster.pod("web-1-1"))
+
+
+# The same code decides
+
+
+def planned(cluster: Pools) -> tuple[PassPlans, PassPlans]:
+    """What the autoscaler's own process comes to in its first two passes."""
+    found = cluster.collected()
+    planning = NodePlanner(ScaleUpSettings(), ScaleDownSettings(), EXPENDABLE_PODS_PRIORITY_CUTOFF)
+    news = ClusterSnapshotChanges(
+        namespaces={each.metadata.name: each.metadata.labels for each in found.namespaces},
+        nodes={each.metadata.name: each for each in found.nodes},
+        pods=dict(found.pods.objects),
+        buffers=dict(found.buffers.objects),
+        daemon_sets=dict(found.workloads["DaemonSet"].objects),  # type: ignore[arg-type]
+        storage=Storage(),
+    )
+    states, budgets = read_node_groups(found).states, tuple(found.pdbs)
+    first = planning.plan(news, PassInput(states, budgets, AutoscalerMemory(), found.time))
+    memory = AutoscalerMemory(
+        msgspec.structs.replace(AutoscalerMemory().up, seats=first.up.memory.seats), AutoscalerMemory().down
+    )
+    return first, planning.plan(ClusterSnapshotChanges(), PassInput(states, budgets, memory, found.time))
+
+
+shapes = st.lists(st.tuples(st.integers(1, 4), st.sampled_from(["250m", "1", "2", "6"]), st.booleans()), max_size=8)
+
+
+@settings(max_examples=12, deadline=None)
+@given(placed=shapes, waiting=st.lists(st.sampled_from(["1", "3", "12", "40"]), max_size=3), chunks=st.integers(0, 4))
+def test_the_verdicts_are_those_of_the_autoscaler(
+    placed: list[tuple[int, str, bool]], waiting: list[str], chunks: int
+) -> None:
+    cluster = Pools()
+    cluster.add_group("small", maxSize=5)
+    cluster.add_group("large", "16", "64Gi", maxSize=2, price=0.8)
+    for number in range(1, 5):
+        cluster.add_member(f"small-{number}", age=number * DAY)
+    for number, (where, cpu, is_alone) in enumerate(placed):
+        owners: dict[str, Any] = {"ownerReferences": []} if is_alone else {}
+        cluster.run(f"web-1-{number}", f"small-{where}", cpu, **owners)
+    for number, cpu in enumerate(waiting):
+        cluster.want(f"new-{number}", cpu)
+    if chunks:
+        cluster.keep("web", chunks)
+    first, second = planned(cluster)
+    noded = cluster.noded()
+    assert noded.up.orders == first.up.orders
+    assert [msgspec.structs.replace(each, hits=0) for each in noded.up.buffers] == [
+        msgspec.structs.replace(each, hits=0) for each in second.up.buffers
+    ]
+    for each in second.down.nodes:
+        found = node(cluster, each.node)
+        assert (found.outcome, found.used) == (each.outcome.value, each.utilization)
+        assert found.told is not None
+        assert (found.told.reason, found.told.details) == (each.said.reason, each.said.details)
+
+
+def test_no_code_is_told_that_nobody_decided() -> None:
+    cluster = pools()
+    known = Atoms()
+    noded = cluster.noded()
+    known.see([noded.down.nodes, noded.up.pods, noded.up.buffers, ["NodeTooSmall"]])
+    known.codes |= {"NodeTooSmall", "DisruptionsUsedUp"}
+    found = Atoms()
+    for name in ("n1", "small-1", "small-2", "small-3"):
+        found.see(cluster.node(name).node)
+    for each in (cluster.buffer("web"), cluster.buffer("builds"), cluster.pod("import-1"), cluster.pod("import-2")):
+        found.see(each.placing)
+    assert found.codes <= known.codes

@@ -1,0 +1,422 @@
+"""Where a pod fits beside other pods: affinity, anti-affinity and spread, as the scheduler's filters say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from random import Random
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from support.builders.nodes_and_pods import seeded
+from support.builders.pod_affinities import NAMESPACES, REQUIRED, a_node_in_domains, a_pod_with_rules
+from support.oracles import fit
+from trellis.api.kube.nodes import Node
+from trellis.api.kube.pods import Pod
+from trellis.base.errors import InvalidSelector
+from trellis.core.fit import (
+    Demand,
+    ExistingPods,
+    NodeTable,
+    Occupancy,
+    PodProfile,
+    UnfitNodes,
+    eligible_nodes,
+    explain_unfit_nodes,
+    fits,
+)
+from trellis.core.fit.constraints.inter_pod_rules import (
+    KEPT_AWAY_BY_PODS,
+    POD_AFFINITY_UNMET,
+    POD_ANTI_AFFINITY_BROKEN,
+    SPREAD_TOO_UNEVEN,
+)
+from trellis.core.fit.filters import TOPOLOGY_LABEL_MISSING
+
+Json = dict[str, Any]
+
+RNGS = st.integers(0, 2**32 - 1).map(seeded)
+
+APP = {"matchLabels": {"app": "web"}}
+
+
+def node(name: str, zone: str = "", spec: Json | None = None, **labels: str) -> Node:
+    zoned = {"zone": zone} if zone else {}
+    document = {
+        "metadata": {"name": name, "labels": {"host": name} | zoned | labels},
+        "spec": spec or {},
+        "status": {"allocatable": {"cpu": "8", "memory": "8Gi", "pods": "110"}},
+    }
+    return msgspec.convert(document, Node)
+
+
+def pod(labels: Json | None = None, namespace: str = "red", ends: bool = False, **spec: Any) -> Pod:
+    metadata: Json = {"name": "p", "namespace": namespace, "labels": {"app": "web"} if labels is None else labels}
+    if ends:
+        metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    return msgspec.convert({"metadata": metadata, "spec": {"containers": [{"name": "c"}]} | spec}, Pod)
+
+
+def near(*terms: Json) -> Json:
+    return {"affinity": {"podAffinity": {REQUIRED: [{"topologyKey": "zone", "labelSelector": APP} | t for t in terms]}}}
+
+
+def apart(*terms: Json) -> Json:
+    wanted = [{"topologyKey": "zone", "labelSelector": APP} | term for term in terms]
+    return {"affinity": {"podAntiAffinity": {REQUIRED: wanted}}}
+
+
+def spread(*rules: Json) -> Json:
+    usual = {"topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": APP}
+    return {"topologySpreadConstraints": [usual | rule for rule in rules]}
+
+
+def demand(of: Pod) -> Demand:
+    return Demand.of(of.spec, metadata=of.metadata)
+
+
+def where(table: NodeTable, asked: Pod, placed: Iterable[tuple[str, Pod]] = ()) -> list[str]:
+    """The nodes on which a pod fits beside others."""
+    neighbours = ExistingPods(table, ((table.find(name), PodProfile.of(each)) for name, each in placed), NAMESPACES)
+    return sorted(table.names(fits(table, demand(asked), None, neighbours)))
+
+
+def three_zones() -> NodeTable:
+    return NodeTable([node("a1", "a"), node("a2", "a"), node("b1", "b"), node("c1", "c"), node("x1")])
+
+
+# Agreement with the rules, one pod and one node at a time
+
+
+@given(RNGS)
+def test_all_nodes_at_once_agree_with_the_rules_as_pods_come_and_go(rng: Random) -> None:
+    nodes = {name: a_node_in_domains(rng, name, "s") for name in (f"n{at}" for at in range(rng.choice((1, 4, 8))))}
+    table = NodeTable(msgspec.convert(each, Node) for each in nodes.values())
+    used, neighbours = Occupancy(table), ExistingPods(table, namespaces=NAMESPACES)
+    placed: list[tuple[str, Json]] = []
+    for at in range(rng.choice((4, 14))):
+        written = a_pod_with_rules(rng, f"p{at}", "s", list(nodes))
+        asked = demand(msgspec.convert(written, Pod))
+        expected = [name for name in nodes if fit.fits_beside(written, nodes[name], nodes, placed, NAMESPACES)]
+        assert sorted(table.names(fits(table, asked, used, neighbours))) == expected, (written, placed)
+        obstacles = explain_unfit_nodes(table, asked, used, neighbours)
+        assert sum(each.nodes for each in obstacles) == len(nodes) - len(expected)
+        if rng.random() < 0.1:
+            written["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        # Anywhere, fitting or not: rules may have been broken before.
+        chosen = rng.choice(expected or list(nodes))
+        placed.append((chosen, written))
+        used.add(table.find(chosen), asked)
+        neighbours.add(table.find(chosen), PodProfile.of(msgspec.convert(written, Pod)))
+        if rng.random() < 0.2:
+            name, gone = placed.pop(rng.randrange(len(placed)))
+            left = msgspec.convert(gone, Pod)
+            used.remove(table.find(name), demand(left))
+            neighbours.remove(table.find(name), PodProfile.of(left))
+
+
+@given(RNGS)
+def test_neighbours_that_followed_changes_are_as_those_made_anew(rng: Random) -> None:
+    table = NodeTable()
+    pods = [msgspec.convert(a_pod_with_rules(rng, f"p{at}", "s"), Pod) for at in range(8)]
+    followed = ExistingPods(table, namespaces=NAMESPACES)
+    placed: list[tuple[str, Pod]] = []
+    for _ in range(15):
+        name = f"n{rng.randrange(6)}"
+        if table.find(name) >= 0 and rng.random() < 0.3:
+            followed.clear(table.find(name))
+            table.remove(name)
+            placed = [each for each in placed if each[0] != name]
+        else:
+            table.update(msgspec.convert(a_node_in_domains(rng, name, "s"), Node))
+            placed.append((name, rng.choice(pods)))
+            followed.add(table.find(name), PodProfile.of(placed[-1][1]))
+        asked = demand(rng.choice(pods))
+        residents = [(table.find(where), PodProfile.of(each)) for where, each in placed]
+        anew = ExistingPods(table, residents, NAMESPACES)
+        for each in (followed, followed.copy()):
+            assert table.names(fits(table, asked, None, each)) == table.names(fits(table, asked, None, anew))
+
+
+# Affinity, by example
+
+
+def test_a_pod_goes_only_where_a_pod_is_that_it_wants_to_be_near_to() -> None:
+    table, client = three_zones(), pod({"app": "client"}, **near({}))
+    assert where(table, client, [("a1", pod())]) == ["a1", "a2"]
+    assert where(table, client, [("a1", pod()), ("c1", pod())]) == ["a1", "a2", "c1"]
+    assert where(table, client) == []
+    assert where(table, client, [("a1", pod(namespace="blue"))]) == []
+
+
+def test_the_first_of_a_group_may_go_anywhere_within_a_domain_and_the_others_follow() -> None:
+    table, one = three_zones(), pod(**near({}))
+    assert where(table, one) == ["a1", "a2", "b1", "c1"]
+    assert where(table, one, [("b1", one)]) == ["b1"]
+    # A pod of the group that is in no domain is no company.
+    assert where(table, one, [("x1", one)]) == ["a1", "a2", "b1", "c1"]
+
+
+def test_one_pod_must_be_meant_by_all_terms_and_be_in_the_domain_of_each() -> None:
+    table = NodeTable([node("a1", "a", rack="1"), node("a2", "a", rack="2"), node("b1", "b", rack="1")])
+    wanted = near({}, {"topologyKey": "rack", "labelSelector": {"matchLabels": {"tier": "cache"}}})
+    asked = pod({"app": "client"}, **wanted)
+    both = pod({"app": "web", "tier": "cache"})
+    assert where(table, asked, [("a1", pod()), ("a1", pod({"tier": "cache"}))]) == []
+    assert where(table, asked, [("a1", both)]) == ["a1"]
+    assert where(table, asked, [("a1", both), ("b1", both)]) == ["a1", "b1"]
+    # Each term finds a pod, if not the same one, in its own domain.
+    assert where(table, asked, [("a2", both), ("b1", both)]) == ["a1", "a2", "b1"]
+
+
+def test_pods_are_looked_for_in_the_namespaces_that_are_named_or_selected() -> None:
+    table = three_zones()
+    for written, found in (
+        ({"namespaces": ["blue"]}, True),
+        ({"namespaces": ["red"]}, False),
+        ({"namespaceSelector": {}}, True),
+        ({"namespaceSelector": {"matchLabels": {"team": "b"}}}, True),
+        ({"namespaceSelector": {"matchLabels": {"team": "a"}}}, False),
+        ({"namespaces": ["blue"], "namespaceSelector": {"matchLabels": {"team": "a"}}}, True),
+        ({}, False),
+    ):
+        asked = pod({"app": "client"}, **near(written))
+        assert where(table, asked, [("b1", pod(namespace="blue"))]) == (["b1"] if found else [])
+
+
+def test_the_labels_of_a_namespace_count_from_when_they_are_known() -> None:
+    table, asked = three_zones(), demand(pod({"app": "x"}, **near({"namespaceSelector": {"matchLabels": {"k": "v"}}})))
+    neighbours = ExistingPods(table, [(table.find("b1"), PodProfile.of(pod(namespace="new")))])
+    assert not fits(table, asked, None, neighbours).any()
+    neighbours.name_namespace("new", {"k": "v"})
+    assert table.names(fits(table, asked, None, neighbours)) == ["b1"]
+
+
+def test_the_pods_own_labels_narrow_or_turn_the_selector() -> None:
+    table = three_zones()
+    old, new = pod({"app": "web", "version": "1"}), pod({"app": "web", "version": "2"})
+    placed = [("a1", old), ("b1", new)]
+    mine = {"app": "web", "version": "2"}
+    assert where(table, pod(mine, **near({"matchLabelKeys": ["version", "absent"]})), placed) == ["b1"]
+    assert where(table, pod(mine, **near({"mismatchLabelKeys": ["version"]})), placed) == ["a1", "a2"]
+    made = APP | {"matchExpressions": [{"key": "version", "operator": "In", "values": ["1"]}]}
+    changed = pod(mine, **near({"matchLabelKeys": ["version"], "labelSelector": made}))
+    assert where(table, changed, placed) == ["a1", "a2"]
+
+
+# Anti-affinity, by example
+
+
+def test_a_pod_keeps_away_from_pods_and_is_kept_away_by_them() -> None:
+    table, loner = three_zones(), pod(**apart({}))
+    assert where(table, loner, [("a1", pod())]) == ["b1", "c1", "x1"]
+    assert where(table, pod(), [("a1", loner)]) == ["b1", "c1", "x1"]
+    assert where(table, pod({"app": "other"}), [("a1", loner)]) == ["a1", "a2", "b1", "c1", "x1"]
+    assert where(table, pod(namespace="blue"), [("a1", loner)]) == ["a1", "a2", "b1", "c1", "x1"]
+    wide = pod(**apart({"namespaceSelector": {"matchLabels": {"team": "b"}}}))
+    assert where(table, pod(namespace="blue"), [("a1", wide)]) == ["b1", "c1", "x1"]
+
+
+def test_a_term_is_forgotten_with_the_last_pod_that_had_it() -> None:
+    table = three_zones()
+    loner, other = PodProfile.of(pod(**apart({}))), PodProfile.of(pod())
+    neighbours = ExistingPods(table, [(table.find("a1"), loner), (table.find("b1"), loner)])
+    neighbours.remove(table.find("a1"), loner)
+    assert len(neighbours.keeping_away(other)) == 1
+    neighbours.remove(table.find("b1"), loner)
+    assert neighbours.keeping_away(other) == []
+
+
+def test_a_node_without_the_label_is_in_nobodys_way() -> None:
+    table, loner = three_zones(), pod(**apart({}))
+    assert where(table, loner, [("x1", loner)]) == ["a1", "a2", "b1", "c1", "x1"]
+
+
+def test_a_pod_that_is_leaving_still_keeps_others_away() -> None:
+    table, loner = three_zones(), pod(**apart({}))
+    assert where(table, loner, [("a1", pod(ends=True))]) == ["b1", "c1", "x1"]
+    assert where(table, pod(), [("a1", pod(ends=True, **apart({})))]) == ["b1", "c1", "x1"]
+
+
+def test_any_term_is_enough_to_keep_a_pod_away() -> None:
+    table = three_zones()
+    asked = pod(**apart({}, {"topologyKey": "host", "labelSelector": {}}))
+    assert where(table, asked, [("a1", pod()), ("x1", pod({}))]) == ["b1", "c1"]
+
+
+# Spread, by example
+
+
+def test_no_domain_has_more_than_the_skew_allows_above_the_one_with_the_fewest() -> None:
+    table, asked = three_zones(), pod(**spread({}))
+    assert where(table, asked) == ["a1", "a2", "b1", "c1"]
+    assert where(table, asked, [("a1", pod())]) == ["b1", "c1"]
+    assert where(table, asked, [("a1", pod()), ("b1", pod())]) == ["c1"]
+    assert where(table, asked, [("a1", pod()), ("b1", pod()), ("c1", pod())]) == ["a1", "a2", "b1", "c1"]
+    two = pod(**spread({"maxSkew": 2}))
+    assert where(table, two, [("a1", pod())]) == ["a1", "a2", "b1", "c1"]
+
+
+def test_a_pod_that_is_not_spread_itself_may_go_where_the_others_are_even() -> None:
+    table, asked = three_zones(), pod({"app": "other"}, **spread({}))
+    assert where(table, asked, [("a1", pod())]) == ["a1", "a2", "b1", "c1"]
+    assert where(table, asked, [("a1", pod()), ("a1", pod())]) == ["b1", "c1"]
+
+
+def test_only_pods_of_the_same_namespace_that_are_to_stay_are_counted() -> None:
+    table, asked = three_zones(), pod(**spread({}))
+    assert where(table, asked, [("a1", pod(namespace="blue")), ("b1", pod(ends=True))]) == ["a1", "a2", "b1", "c1"]
+
+
+def test_with_too_few_domains_there_is_none_to_compare_with() -> None:
+    table = NodeTable([node("a1", "a"), node("b1", "b")])
+    placed = [("a1", pod()), ("b1", pod())]
+    assert where(table, pod(**spread({"minDomains": 2})), placed) == ["a1", "b1"]
+    assert where(table, pod(**spread({"minDomains": 3})), placed) == []
+    assert where(table, pod(**spread({"minDomains": 3})), placed[:1]) == ["b1"]
+
+
+def test_nodes_that_the_pod_does_not_allow_are_in_no_domain_unless_it_says_so() -> None:
+    table = NodeTable([node("a1", "a", disk="fast"), node("b1", "b", disk="fast"), node("c1", "c")])
+    placed = [("a1", pod()), ("b1", pod())]
+    fast: Json = {"nodeSelector": {"disk": "fast"}}
+    assert where(table, pod(**spread({}), **fast), placed) == ["a1", "b1"]
+    assert where(table, pod(**spread({"nodeAffinityPolicy": "Ignore"}), **fast), placed) == []
+
+
+def test_nodes_whose_taints_keep_the_pod_away_are_in_a_domain_unless_it_says_so() -> None:
+    taints = {"taints": [{"key": "k", "effect": "NoSchedule"}]}
+    table = NodeTable([node("a1", "a"), node("b1", "b"), node("c1", "c", taints)])
+    placed = [("a1", pod()), ("b1", pod())]
+    assert where(table, pod(**spread({})), placed) == []
+    assert where(table, pod(**spread({"nodeTaintsPolicy": "Honor"})), placed) == ["a1", "b1"]
+
+
+def test_all_constraints_must_hold_and_a_node_outside_of_one_counts_for_none() -> None:
+    table = NodeTable([node("a1", "a", rack="1"), node("a2", "a"), node("b1", "b", rack="2")])
+    both = spread({}, {"topologyKey": "rack"})
+    assert where(table, pod(**both), [("a2", pod())]) == ["a1", "b1"]
+    assert where(table, pod(**both), [("a1", pod())]) == ["b1"]
+    assert where(table, pod(**spread({}, {"topologyKey": "host"})), [("a1", pod()), ("b1", pod())]) == ["a2"]
+
+
+def test_wishes_keep_no_pod_away_and_everything_is_never_too_uneven() -> None:
+    table = three_zones()
+    placed = [("a1", pod()), ("a1", pod())]
+    wish = pod(**spread({"whenUnsatisfiable": "ScheduleAnyway"}))
+    assert where(table, wish, placed) == ["a1", "a2", "b1", "c1", "x1"]
+    assert where(table, pod(**spread({"labelSelector": {}})), placed) == ["a1", "a2", "b1", "c1"]
+    without = pod(**spread({"labelSelector": None}))
+    assert where(table, without, placed) == ["a1", "a2", "b1", "c1"]
+
+
+def test_each_revision_can_be_spread_for_itself() -> None:
+    table = three_zones()
+    old, new = {"app": "web", "version": "1"}, {"app": "web", "version": "2"}
+    asked = pod(new, **spread({"matchLabelKeys": ["version"]}))
+    assert where(table, asked, [("a1", pod(old)), ("b1", pod(new))]) == ["a1", "a2", "c1"]
+
+
+# Why not
+
+
+def test_each_rule_about_other_pods_has_its_reason() -> None:
+    table = NodeTable([node("a1", "a"), node("b1", "b"), node("c1", "c"), node("d1", "d"), node("x1")])
+    written = near({}) | spread({"labelSelector": {"matchLabels": {"app": "client"}}})
+    written["affinity"] |= apart({"labelSelector": {"matchLabels": {"app": "noisy"}}})["affinity"]
+    hermit = pod({"app": "hermit"}, **apart({"labelSelector": {"matchLabels": {"app": "client"}}}))
+    placed = [
+        ("a1", pod({"app": "client"})),
+        ("c1", pod()),
+        ("c1", pod({"app": "noisy"})),
+        ("d1", pod()),
+        ("d1", hermit),
+    ]
+    neighbours = ExistingPods(table, ((table.find(name), PodProfile.of(each)) for name, each in placed))
+    assert explain_unfit_nodes(table, demand(pod({"app": "client"}, **written)), None, neighbours) == (
+        UnfitNodes(TOPOLOGY_LABEL_MISSING, 1, "zone"),
+        UnfitNodes(SPREAD_TOO_UNEVEN, 1),
+        UnfitNodes(POD_AFFINITY_UNMET, 1),
+        UnfitNodes(POD_ANTI_AFFINITY_BROKEN, 1),
+        UnfitNodes(KEPT_AWAY_BY_PODS, 1),
+    )
+
+
+def test_without_word_of_other_pods_a_pod_is_the_first_of_its_kind() -> None:
+    table = three_zones()
+    assert table.names(fits(table, demand(pod(**near({}))))) == ["a1", "a2", "b1", "c1"]
+    assert not fits(table, demand(pod({"app": "client"}, **near({})))).any()
+    assert table.names(fits(table, demand(pod(**spread({}))))) == ["a1", "a2", "b1", "c1"]
+    assert table.names(eligible_nodes(table, demand(pod(**near({}))))) == ["a1", "a2", "b1", "c1"]
+
+
+def test_without_metadata_nothing_is_asked_about_other_pods() -> None:
+    asked = Demand.of(pod(**near({}) | spread({})).spec)
+    assert (asked.near, asked.spread, asked.resident) == ((), (), PodProfile())
+
+
+# Bad input
+
+
+@pytest.mark.parametrize(
+    ("spec", "place"),
+    [
+        (near({"labelSelector": {"matchLabels": {"a b": "c"}}}), "podAffinity.required[0]"),
+        (apart({}, {"namespaceSelector": {"matchLabels": {"a b": "c"}}}), "required[1].namespaceSelector"),
+        (spread({"labelSelector": {"matchExpressions": [{"key": "k", "operator": "Near"}]}}), "SpreadConstraints[0]"),
+    ],
+)
+def test_a_selector_that_cannot_be_read_is_refused_with_its_place(spec: Json, place: str) -> None:
+    with pytest.raises(InvalidSelector) as refused:
+        demand(pod(**spec))
+    assert place in refused.value.rule
+
+
+def test_a_placed_pod_whose_terms_cannot_be_read_keeps_nobody_away() -> None:
+    odd = PodProfile.of(pod(**apart({"labelSelector": {"matchLabels": {"a b": "c"}}})))
+    assert (odd.namespace, odd.labels, odd.apart) == ("red", (("app", "web"),), ())
+
+
+# Neighbours that follow their table
+
+
+def test_neighbours_grow_with_the_table_and_a_pod_on_no_node_is_nobodys() -> None:
+    table = NodeTable([node("n0", "a")])
+    neighbours = ExistingPods(table, [(0, PodProfile.of(pod())), (-1, PodProfile.of(pod()))])
+    asked = demand(pod(**apart({"topologyKey": "host"})))
+    assert not fits(table, asked, None, neighbours).any()
+    for at in range(1, 200):
+        table.update(node(f"n{at}", "a"))
+    neighbours.add(table.find("n199"), PodProfile.of(pod()))
+    assert int(np.count_nonzero(fits(table, asked, None, neighbours))) == 198
+
+
+def test_a_node_that_moves_to_another_domain_takes_its_pods_along() -> None:
+    table, asked = three_zones(), demand(pod({"app": "client"}, **near({})))
+    neighbours = ExistingPods(table, [(table.find("a1"), PodProfile.of(pod()))])
+    assert table.names(fits(table, asked, None, neighbours)) == ["a1", "a2"]
+    table.update(node("a1", "b"))
+    assert table.names(fits(table, asked, None, neighbours)) == ["a1", "b1"]
+
+
+def test_a_copy_can_be_changed_alone() -> None:
+    table, asked = three_zones(), demand(pod(**apart({})))
+    neighbours = ExistingPods(table, [(table.find("a1"), PodProfile.of(pod()))])
+    tried = neighbours.copy()
+    tried.add(table.find("b1"), PodProfile.of(pod()))
+    assert table.names(fits(table, asked, None, tried)) == ["c1", "x1"]
+    assert table.names(fits(table, asked, None, neighbours)) == ["b1", "c1", "x1"]
+
+
+def test_more_questions_than_are_remembered_are_still_answered_right() -> None:
+    table = three_zones()
+    neighbours = ExistingPods(table, [(table.find("a1"), PodProfile.of(pod({"app": "a2500"})))])
+    for at in (*range(2600), 2500):
+        asked = demand(pod({"app": "x"}, **near({"labelSelector": {"matchLabels": {"app": f"a{at}"}}})))
+        neighbours.add(table.find("b1"), PodProfile.of(pod({"app": f"a{at}"})))
+        expected = ["a1", "a2", "b1"] if at == 2500 else ["b1"]
+        assert sorted(table.names(fits(table, asked, None, neighbours))) == expected

@@ -1,0 +1,82 @@
+"""What a new node holds before anything else: the pods of DaemonSets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from trellis.api.kube.nodes import Node
+from trellis.api.kube.workloads import DaemonSet
+from trellis.core.fit import NodeTable, Occupancy, daemon_demand, eligible_nodes, place_daemon_pods
+
+Json = dict[str, Any]
+
+
+def node(name: str, *taints: str, cpu: str = "4", **labels: str) -> Node:
+    document = {
+        "metadata": {"name": name, "labels": labels},
+        "spec": {"taints": [{"key": taint, "effect": "NoSchedule"} for taint in taints]},
+        "status": {"allocatable": {"cpu": cpu, "memory": "8Gi", "pods": "110"}},
+    }
+    return msgspec.convert(document, Node)
+
+
+def daemons(cpu: str, **spec: Any) -> DaemonSet:
+    container = {"name": "agent", "resources": {"requests": {"cpu": cpu}}}
+    return msgspec.convert({"spec": {"template": {"spec": {"containers": [container]} | spec}}}, DaemonSet)
+
+
+def test_each_daemon_takes_its_share_of_the_nodes_that_it_runs_on() -> None:
+    table = NodeTable([node("plain"), node("gpu", kind="gpu"), node("guarded", "dedicated")])
+    used = Occupancy(table)
+    sets = [
+        daemons("500m"),
+        daemons("1", nodeSelector={"kind": "gpu"}),
+        daemons("2", tolerations=[{"operator": "Exists"}]),
+    ]
+    found = place_daemon_pods(table, used, map(daemon_demand, sets))
+    assert [table.names(mask) for mask in found] == [["plain", "gpu"], ["gpu"], ["plain", "gpu", "guarded"]]
+    assert dict(zip(table.names(table.exists), used.free("cpu").tolist(), strict=True)) == {
+        "plain": 1500,
+        "gpu": 500,
+        "guarded": 2000,
+    }
+    assert used.amounts[table.row("pods")].tolist() == [2, 3, 1]
+
+
+def test_a_daemon_that_has_no_room_beside_the_others_takes_none() -> None:
+    table = NodeTable([node("small", cpu="1"), node("large")])
+    used = Occupancy(table)
+    found = place_daemon_pods(table, used, [daemon_demand(daemons("800m")), daemon_demand(daemons("300m"))])
+    assert [table.names(mask) for mask in found] == [["small", "large"], ["large"]]
+    assert used.free("cpu").tolist() == [200, 2900]
+
+
+def test_only_nodes_that_have_none_yet_get_them() -> None:
+    table = NodeTable([node("old"), node("new")])
+    used = Occupancy(table)
+    place_daemon_pods(table, used, [daemon_demand(daemons("1"))], np.array([False, True]))
+    assert used.free("cpu").tolist() == [4000, 3000]
+
+
+@pytest.mark.parametrize(
+    ("taint", "spec", "runs"),
+    [
+        ("node.kubernetes.io/disk-pressure", {}, True),
+        ("node.kubernetes.io/unschedulable", {}, True),
+        ("node.kubernetes.io/network-unavailable", {}, False),
+        ("node.kubernetes.io/network-unavailable", {"hostNetwork": True}, True),
+        ("dedicated", {}, False),
+    ],
+)
+def test_daemons_put_up_with_what_ails_a_node(taint: str, spec: Json, runs: bool) -> None:
+    table = NodeTable([node("n", taint)])
+    assert bool(eligible_nodes(table, daemon_demand(daemons("1", **spec))).any()) == runs
+
+
+def test_daemons_run_on_nodes_that_are_cordoned_off() -> None:
+    cordoned = msgspec.structs.replace(node("n"), spec=msgspec.convert({"unschedulable": True}, type(node("n").spec)))
+    assert eligible_nodes(NodeTable([cordoned]), daemon_demand(daemons("1"))).tolist() == [True]

@@ -1,0 +1,170 @@
+"""What one pod asks of a node: the scheduler's effective request, and what a running pod holds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from trellis.api.kube.pods import Pod, PodSpec
+from trellis.base.errors import InvalidQuantity
+from trellis.core.fit import Demand, running_demand, running_demand_or_empty
+from trellis.core.fit.constraints.host_ports import ALL_ADDRESSES
+
+Json = dict[str, Any]
+
+
+def container(name: str, cpu: str = "", memory: str = "", **more: Any) -> Json:
+    requests = {key: text for key, text in (("cpu", cpu), ("memory", memory)) if text}
+    return {"name": name, "resources": {"requests": requests}} | more
+
+
+def demand(*containers: Json, instead: Any = None, **spec: Any) -> Demand:
+    return Demand.of(msgspec.convert({"containers": list(containers)} | spec, PodSpec), instead or {})
+
+
+def asked(*containers: Json, **spec: Any) -> dict[str, int]:
+    found = dict(demand(*containers, **spec).requests)
+    assert found.pop("pods") == 1
+    return found
+
+
+def test_containers_are_added_up_and_the_largest_init_container_counts_if_it_is_larger() -> None:
+    running = (container("a", "2", "1Gi"), container("b", "1", "1Gi"))
+    starting = [container("c", "2", "1Gi"), container("d", "2", "3Gi")]
+    assert asked(*running, initContainers=starting) == {"cpu": 3000, "memory": 3 * 2**30}
+
+
+def test_a_sidecar_runs_beside_the_containers_and_beside_the_init_containers_after_it() -> None:
+    sidecar = container("mesh", "500m", restartPolicy="Always")
+    app, setup = container("app", "1"), container("setup", "1200m")
+    assert asked(app, initContainers=[sidecar]) == {"cpu": 1500}
+    assert asked(app, initContainers=[setup, sidecar]) == {"cpu": 1500}
+    assert asked(app, initContainers=[sidecar, setup]) == {"cpu": 1700}
+
+
+def test_what_the_pod_asks_for_as_a_whole_replaces_what_its_containers_ask_for() -> None:
+    app = container("app", "1", "1Gi")
+    whole = {"requests": {"cpu": "3", "example.com/gpu": "9"}}
+    assert asked(app, resources=whole, overhead={"cpu": "250m", "memory": "1Mi"}) == {
+        "cpu": 3250,
+        "memory": 2**30 + 2**20,
+    }
+
+
+def test_a_limit_of_the_whole_pod_is_its_request_where_no_container_asks() -> None:
+    whole = {"limits": {"cpu": "3", "memory": "2Gi", "hugepages-2Mi": "4Mi"}}
+    assert asked(container("app", memory="1Gi"), resources=whole) == {
+        "cpu": 3000,
+        "memory": 2**30,
+        "hugepages-2Mi": 2**22,
+    }
+
+
+def test_a_limit_without_a_request_is_the_request() -> None:
+    resources = {"limits": {"cpu": "2", "memory": "1Gi"}, "requests": {"cpu": "1"}}
+    assert asked({"name": "app", "resources": resources}) == {"cpu": 1000, "memory": 2**30}
+
+
+def test_fractions_are_rounded_up_once_all_is_added() -> None:
+    third = container("a", "0.0004", "0.4")
+    assert asked(third, third | {"name": "b"}) == {"cpu": 1, "memory": 1}
+
+
+def test_nothing_asked_for_is_nothing_but_a_place() -> None:
+    assert asked(container("app", "0")) == {}
+
+
+def test_other_amounts_take_the_place_of_what_is_written() -> None:
+    raised = {"app": {"cpu": 4000}, "mesh": {"cpu": 1000, "memory": 5}}
+    sidecar = container("mesh", "500m", restartPolicy="Always")
+    found = demand(container("app", "1", "10"), instead=raised, initContainers=[sidecar])
+    assert found.requests == {"cpu": 5000, "memory": 15, "pods": 1}
+
+
+def test_an_amount_that_cannot_be_read_is_refused_with_its_place() -> None:
+    with pytest.raises(InvalidQuantity, match=r"spec\.initContainers\[0\]\.resources\.requests\[cpu\]"):
+        demand(container("app"), initContainers=[container("setup", "lots")])
+    with pytest.raises(InvalidQuantity, match=r"spec\.overhead\[memory\]"):
+        demand(container("app"), overhead={"memory": "1Kg"})
+    with pytest.raises(InvalidQuantity, match=r"spec\.resources\.limits\[cpu\]"):
+        demand(container("app"), resources={"limits": {"cpu": "x"}})
+    with pytest.raises(
+        InvalidQuantity, match=r"spec\.containers\[1\]\.resources\.requests\[cpu\]: must not be negative"
+    ):
+        demand(container("app", "2"), container("mesh", "-500m"))
+
+
+def test_pods_of_one_template_have_equal_demands_whatever_the_order_of_their_maps() -> None:
+    def one(turned: bool) -> Demand:
+        pairs = [("zone", "a"), ("disk", "fast")]
+        requests = [("cpu", "1"), ("memory", "1Gi")]
+        app = {"name": "app", "resources": {"requests": dict(requests[::-1] if turned else requests)}}
+        waits = {"key": "node.kubernetes.io/not-ready", "effect": "NoExecute", "tolerationSeconds": 60 * (1 + turned)}
+        return demand(app, nodeSelector=dict(pairs[::-1] if turned else pairs), tolerations=[waits])
+
+    assert one(turned=True) == one(turned=False)
+    assert len({one(turned=True), one(turned=False)}) == 1
+
+
+def test_ports_are_those_of_what_keeps_running() -> None:
+    starting = [
+        container("setup", ports=[{"hostPort": 1}]),
+        container("mesh", restartPolicy="Always", ports=[{"hostPort": 2}]),
+    ]
+    found = demand(container("app", ports=[{"containerPort": 80, "hostPort": 8080}]), initContainers=starting)
+    assert [each.port for each in found.ports] == [2, 8080]
+    host = demand(container("app", ports=[{"containerPort": 80, "protocol": ""}]), hostNetwork=True)
+    assert [tuple(each) for each in host.ports] == [("TCP", 80, ALL_ADDRESSES)]
+
+
+# What a running pod holds
+
+
+def running(status: Json, **spec: Any) -> dict[str, int]:
+    pod = {"spec": {"containers": [container("app", "2", "1Gi")]} | spec, "status": status}
+    found = dict(running_demand(msgspec.convert(pod, Pod)).requests)
+    assert found.pop("pods") == 1
+    return found
+
+
+def test_of_a_pod_with_an_amount_that_cannot_be_read_it_is_known_that_it_is_one() -> None:
+    document = {"spec": {"containers": [container("app", "much", "1Gi")]}}
+    assert dict(running_demand_or_empty(msgspec.convert(document, Pod)).amounts) == {"pods": 1}
+    document = {"spec": {"containers": [container("app", "2", "1Gi")]}}
+    assert running_demand_or_empty(msgspec.convert(document, Pod)) == running_demand(msgspec.convert(document, Pod))
+
+
+def resized(cpu: str, allocated: str, **more: Any) -> Json:
+    return {
+        "containerStatuses": [
+            {
+                "name": "app",
+                "resources": {"requests": {"cpu": cpu, "memory": "1Gi"}},
+                "allocatedResources": {"cpu": allocated, "memory": "1Gi"},
+            }
+        ],
+        **more,
+    }
+
+
+def test_while_a_resize_is_under_way_the_largest_amount_is_held() -> None:
+    assert running({}) == {"cpu": 2000, "memory": 2**30}
+    assert running(resized("1", "1")) == {"cpu": 2000, "memory": 2**30}
+    assert running(resized("4", "1")) == {"cpu": 4000, "memory": 2**30}
+    assert running(resized("1", "3")) == {"cpu": 3000, "memory": 2**30}
+
+
+def test_a_resize_that_can_never_be_done_holds_nothing() -> None:
+    pending = {"type": "PodResizePending", "status": "True", "reason": "Infeasible"}
+    assert running(resized("1", "1500m", conditions=[pending]))["cpu"] == 1500
+    assert running(resized("1", "1500m", conditions=[pending | {"reason": "Deferred"}]))["cpu"] == 2000
+
+
+def test_a_sidecar_that_is_resized_and_a_pod_that_is_resized_as_a_whole_hold_the_largest_too() -> None:
+    reported = {"name": "mesh", "resources": {"requests": {"cpu": "3"}}, "allocatedResources": {"cpu": "1"}}
+    sidecar = container("mesh", "1", restartPolicy="Always")
+    assert running({"initContainerStatuses": [reported]}, initContainers=[sidecar])["cpu"] == 5000
+    status = {"resources": {"requests": {"cpu": "6"}}, "allocatedResources": {"cpu": "5"}}
+    assert running(status, resources={"requests": {"cpu": "4"}}) == {"cpu": 6000, "memory": 2**30}

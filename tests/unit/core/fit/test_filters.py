@@ -1,0 +1,480 @@
+"""Which nodes a pod fits: as the scheduler's filters say, for all nodes at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from random import Random
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from support.builders.nodes_and_pods import GPU, a_node, a_pod_spec, seeded
+from support.oracles import fit
+from trellis.api.kube.nodes import Node
+from trellis.api.kube.pods import PodSpec
+from trellis.core.fit import (
+    Demand,
+    NodeTable,
+    Occupancy,
+    UnfitNodes,
+    eligible_nodes,
+    explain_unfit_nodes,
+    fits,
+    largest_request,
+)
+from trellis.core.fit.filters import (
+    HOST_PORT_TAKEN,
+    NO_NODES,
+    NODE_CORDONED,
+    NODE_FULL,
+    NODE_NOT_NAMED,
+    NODE_NOT_SELECTED,
+    NODE_TOO_SMALL,
+    TAINT_NOT_TOLERATED,
+)
+from trellis.core.fit.label_columns import CodeColumn
+
+Json = dict[str, Any]
+
+# Drawn by a seed: drawn one by one, the hundreds of choices in a world take ten times as long.
+RNGS = st.integers(0, 2**32 - 1).map(seeded)
+
+
+def node(
+    name: str = "n",
+    labels: dict[str, str] | None = None,
+    spec: Json | None = None,
+    *,
+    cpu: str = "4",
+    memory: str = "8Gi",
+    pods: str = "110",
+    gpu: str = "0",
+) -> Node:
+    document = {
+        "metadata": {"name": name, "labels": labels or {}},
+        "spec": spec or {},
+        "status": {
+            "allocatable": {"cpu": cpu, "memory": memory, "pods": pods, GPU: gpu},
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    }
+    return msgspec.convert(document, Node)
+
+
+def demand(requests: dict[str, str] | None = None, **spec: Any) -> Demand:
+    written = {"containers": [{"name": "app", "resources": {"requests": requests or {}}}]} | spec
+    return Demand.of(msgspec.convert(written, PodSpec))
+
+
+def on(table: NodeTable, mask: np.ndarray[Any, np.dtype[np.bool_]]) -> list[str]:
+    return sorted(table.names(mask))
+
+
+def affinity(*terms: Json) -> Json:
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(terms)}}}
+
+
+def expression(key: str, operator: str, *values: str) -> Json:
+    return {"matchExpressions": [{"key": key, "operator": operator, "values": list(values)}]}
+
+
+# Agreement with the rules, one pod and one node at a time
+
+
+@given(RNGS)
+def test_all_nodes_at_once_agree_with_the_rules_for_one_pod_and_one_node(rng: Random) -> None:
+    nodes = [a_node(rng, f"n{at}") for at in range(rng.choice((1, 4, 9)))]
+    names = [each["metadata"]["name"] for each in nodes]
+    table = NodeTable(msgspec.convert(each, Node) for each in nodes)
+    placed: dict[str, list[Json]] = {name: [] for name in names}
+    used = Occupancy(table)
+    for _ in range(rng.choice((3, 8))):
+        spec = a_pod_spec(rng, names, wild=True)
+        asked = Demand.of(msgspec.convert(spec, PodSpec))
+        expected = {
+            "eligible": [each["metadata"]["name"] for each in nodes if fit.is_eligible(spec, each)],
+            "empty": [each["metadata"]["name"] for each in nodes if fit.fits(spec, each)],
+            "now": [
+                each["metadata"]["name"] for each in nodes if fit.fits(spec, each, placed[each["metadata"]["name"]])
+            ],
+        }
+        found = {
+            "eligible": on(table, eligible_nodes(table, asked)),
+            "empty": on(table, fits(table, asked)),
+            "now": on(table, fits(table, asked, used)),
+        }
+        assert found == expected, spec
+        assert asked.requests == fit.pod_requests(spec) | {"pods": 1}
+        obstacles = explain_unfit_nodes(table, asked, used)
+        assert sum(each.nodes for each in obstacles) == len(nodes) - len(found["now"])
+        assert all(each.nodes > 0 for each in obstacles)
+        # Anywhere, fitting or not: a node may also be fuller than it should be.
+        where = rng.choice(found["now"] or names)
+        placed[where].append(spec)
+        used.add(table.find(where), asked)
+
+
+@given(RNGS)
+def test_a_table_that_followed_changes_is_as_one_made_anew(rng: Random) -> None:
+    names = [f"n{at}" for at in range(6)]
+    specs = [a_pod_spec(rng, names, wild=True) for _ in range(6)]
+    demands = [Demand.of(msgspec.convert(spec, PodSpec)) for spec in specs]
+    table, current = NodeTable(), dict[str, Json]()
+    for _ in range(12):
+        name = rng.choice(names)
+        if rng.random() < 0.3:
+            assert table.remove(name) == (current.pop(name, None) is not None)
+        else:
+            current[name] = a_node(rng, name)
+            table.update(msgspec.convert(current[name], Node))
+        anew = NodeTable(msgspec.convert(each, Node) for each in current.values())
+        for spec, asked in zip(specs, demands, strict=True):
+            assert on(table, fits(table, asked)) == on(anew, fits(anew, asked)), spec
+
+
+@given(RNGS)
+def test_taking_pods_away_again_leaves_what_was_there_before(rng: Random) -> None:
+    table = NodeTable(msgspec.convert(a_node(rng, f"n{at}"), Node) for at in range(4))
+    specs = [a_pod_spec(rng, ["n0"], wild=True) for _ in range(8)]
+    placed = [(rng.randrange(4), Demand.of(msgspec.convert(spec, PodSpec))) for spec in specs]
+    at_once = Occupancy(table, placed[:4])
+    step_by_step = Occupancy(table)
+    for number, asked in placed:
+        step_by_step.add(number, asked)
+    for number, asked in rng.sample(placed[4:], 4):
+        step_by_step.remove(number, asked)
+    assert np.array_equal(at_once.amounts, step_by_step.amounts)
+    for _, asked in placed:
+        assert np.array_equal(fits(table, asked, at_once), fits(table, asked, step_by_step))
+
+
+# The rules, by example
+
+
+def test_a_pod_needs_room_of_every_resource_and_a_place_among_the_pods() -> None:
+    table = NodeTable([node("small", cpu="1"), node("few", pods="1"), node("gpu", gpu="1")])
+    asked = demand({"cpu": "1", GPU: "1"})
+    assert on(table, fits(table, asked)) == ["gpu"]
+    assert on(table, fits(table, demand({"cpu": "1"}))) == ["few", "gpu", "small"]
+    used = Occupancy(table, [(table.find(name), demand({"cpu": "100m"})) for name in ("small", "few", "gpu")])
+    assert on(table, fits(table, demand({"cpu": "1"}), used)) == ["gpu"]
+    assert on(table, fits(table, demand({"example.com/fpga": "1"}))) == []
+
+
+def test_who_asks_for_nothing_of_a_resource_fits_where_too_much_of_it_is_taken() -> None:
+    table = NodeTable([node(cpu="1")])
+    used = Occupancy(table, [(0, demand({"cpu": "3"}))])
+    assert on(table, fits(table, demand({"memory": "1Gi"}), used)) == ["n"]
+    assert on(table, fits(table, demand({"cpu": "1m"}), used)) == []
+    assert used.free("cpu").tolist() == [-2000]
+
+
+def test_a_pod_on_a_node_that_nobody_knows_takes_nothing() -> None:
+    table = NodeTable([node("a"), node("b")])
+    used = Occupancy(table, [(table.find("gone"), demand({"cpu": "4"}))])
+    used.add(table.find("gone"), demand({"cpu": "4"}))
+    assert on(table, fits(table, demand({"cpu": "4"}), used)) == ["a", "b"]
+
+
+def test_what_the_scheduler_does_not_count_no_node_lacks() -> None:
+    table = NodeTable([node()])
+    assert on(table, fits(table, demand({"storage": "1Gi", "made-up": "1"}))) == ["n"]
+    assert on(table, fits(table, demand({"requests.example.com/odd": "1"}))) == ["n"]
+    for counted in ("kubernetes.io/odd", "requests.kubernetes.io/odd", "attachable-volumes-odd"):
+        assert on(table, fits(table, demand({counted: "1"}))) == []
+
+
+def test_absurd_amounts_fit_nowhere_and_break_nothing() -> None:
+    table = NodeTable([node(cpu="99999999999999999999E", memory="junk", pods="-5"), node("m", cpu="4")])
+    assert on(table, fits(table, demand({"cpu": "99999999999999999999E"}))) == []
+    used = Occupancy(table, [(0, demand({"cpu": "9E"}))] * 500)
+    assert used.free("cpu").tolist()[0] < 0
+    assert on(table, fits(table, demand({"cpu": "1"}), used)) == ["m"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "held", "clash"),
+    [
+        ({"hostPort": 80}, {"hostPort": 80}, True),
+        ({"hostPort": 80}, {"hostPort": 81}, False),
+        ({"hostPort": 80}, {"hostPort": 80, "protocol": "UDP"}, False),
+        ({"hostPort": 80, "hostIP": "10.0.0.1"}, {"hostPort": 80}, True),
+        ({"hostPort": 80}, {"hostPort": 80, "hostIP": "10.0.0.1"}, True),
+        ({"hostPort": 80, "hostIP": "10.0.0.2"}, {"hostPort": 80, "hostIP": "10.0.0.1"}, False),
+        ({"hostPort": 80, "hostIP": "10.0.0.1"}, {"hostPort": 80, "hostIP": "10.0.0.1"}, True),
+        ({"containerPort": 80}, {"containerPort": 80}, False),
+    ],
+)
+def test_a_port_of_the_node_is_held_by_one_pod_only(wanted: Json, held: Json, clash: bool) -> None:
+    table = NodeTable([node("a"), node("b")])
+    asked, other = (demand(containers=[{"name": "app", "ports": [port]}]) for port in (wanted, held))
+    used = Occupancy(table, [(table.find("a"), other)])
+    assert on(table, fits(table, asked, used)) == (["b"] if clash else ["a", "b"])
+    used.clear(table.find("a"))
+    assert on(table, fits(table, asked, used)) == ["a", "b"]
+
+
+def test_a_cordon_is_a_taint_that_can_be_tolerated() -> None:
+    table = NodeTable([node(spec={"unschedulable": True})])
+    tolerant = demand(tolerations=[{"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}])
+    assert on(table, eligible_nodes(table, demand())) == []
+    assert on(table, eligible_nodes(table, tolerant)) == ["n"]
+    assert table.schedulable.tolist() == [False]
+
+
+@pytest.mark.parametrize(
+    ("toleration", "taint", "tolerated"),
+    [
+        ({"operator": "Exists"}, {"key": "a", "value": "1", "effect": "NoSchedule"}, True),
+        ({"key": "a", "operator": "Exists"}, {"key": "a", "value": "1", "effect": "NoExecute"}, True),
+        ({"key": "a", "operator": "Exists", "effect": "NoExecute"}, {"key": "a", "effect": "NoSchedule"}, False),
+        ({"key": "a", "value": "1"}, {"key": "a", "value": "1", "effect": "NoSchedule"}, True),
+        ({"key": "a", "value": "2"}, {"key": "a", "value": "1", "effect": "NoSchedule"}, False),
+        ({"key": "a"}, {"key": "a", "effect": "NoSchedule"}, True),
+        ({"key": "a", "operator": "Gt", "value": "4"}, {"key": "a", "value": "5", "effect": "NoSchedule"}, True),
+        ({"key": "a", "operator": "Gt", "value": "5"}, {"key": "a", "value": "5", "effect": "NoSchedule"}, False),
+        ({"key": "a", "operator": "Lt", "value": "6"}, {"key": "a", "value": "-7", "effect": "NoSchedule"}, True),
+        ({"key": "a", "operator": "Lt", "value": "6"}, {"key": "a", "value": "05", "effect": "NoSchedule"}, False),
+        ({"key": "a", "operator": "Lt", "value": "9" * 19}, {"key": "a", "value": "5", "effect": "NoSchedule"}, False),
+        ({"key": "a", "operator": "Odd"}, {"key": "a", "effect": "NoSchedule"}, False),
+        ({"key": "b"}, {"key": "a", "effect": "PreferNoSchedule"}, True),
+    ],
+)
+def test_taints_keep_pods_away_that_do_not_tolerate_them(toleration: Json, taint: Json, tolerated: bool) -> None:
+    table = NodeTable([node(spec={"taints": [taint]})])
+    assert bool(eligible_nodes(table, demand(tolerations=[toleration])).any()) == tolerated
+
+
+def test_every_taint_of_a_node_must_be_tolerated() -> None:
+    both = [{"key": "a", "effect": "NoSchedule"}, {"key": "b", "effect": "NoExecute"}]
+    table = NodeTable([node("one", spec={"taints": both[:1]}), node("two", spec={"taints": both})])
+    assert on(table, eligible_nodes(table, demand(tolerations=[{"key": "a"}]))) == ["one"]
+    assert on(table, eligible_nodes(table, demand(tolerations=[{"key": "a"}, {"key": "b"}]))) == ["one", "two"]
+
+
+@pytest.mark.parametrize(
+    ("term", "expected"),
+    [
+        (expression("size", "Gt", "2"), ["ten"]),
+        (expression("size", "Lt", "10"), ["two"]),
+        (expression("size", "Gt", "2", "3"), []),
+        (expression("size", "Gt", "many"), []),
+        (expression("size", "Near", "2"), []),
+        (expression("size", "In"), []),
+        (expression("size", "NotIn", "2"), ["big", "none", "ten"]),
+        (expression("size", "DoesNotExist"), ["none"]),
+        ({}, []),
+        ({"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["two"]}]}, ["two"]),
+        ({"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["two", "ten"]}]}, []),
+        ({"matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["two"]}]}, ["big", "none", "ten"]),
+        ({"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["gone"]}]}, []),
+        ({"matchFields": [{"key": "metadata.uid", "operator": "In", "values": ["x"]}]}, []),
+        (
+            {"matchFields": [{"key": "metadata.uid", "operator": "NotIn", "values": ["x"]}]},
+            ["big", "none", "ten", "two"],
+        ),
+    ],
+)
+def test_terms_select_nodes_and_those_that_cannot_be_read_select_none(term: Json, expected: list[str]) -> None:
+    sizes = {"two": "2", "ten": "10", "big": "many"}
+    table = NodeTable([node("none"), *(node(name, {"size": size}) for name, size in sizes.items())])
+    assert on(table, eligible_nodes(table, demand(affinity=affinity(term)))) == expected
+    either = affinity(term, expression("size", "In", "many"))
+    assert on(table, eligible_nodes(table, demand(affinity=either))) == sorted({*expected, "big"})
+
+
+def test_selector_and_affinity_must_both_hold_and_no_terms_hold_nowhere() -> None:
+    table = NodeTable([node("a", {"zone": "x", "disk": "fast"}), node("b", {"zone": "x"}), node("c", {"disk": "fast"})])
+    fast = affinity(expression("disk", "In", "fast", "faster"))
+    assert on(table, eligible_nodes(table, demand(nodeSelector={"zone": "x"}, affinity=fast))) == ["a"]
+    assert on(table, eligible_nodes(table, demand(affinity=affinity()))) == []
+    assert on(table, eligible_nodes(table, demand(affinity={"nodeAffinity": {}}))) == ["a", "b", "c"]
+
+
+def test_a_pod_that_has_its_node_fits_no_other_unless_it_moves() -> None:
+    table = NodeTable([node("a"), node("b")])
+    spec = msgspec.convert({"nodeName": "b", "containers": []}, PodSpec)
+    assert on(table, eligible_nodes(table, Demand.of(spec))) == ["b"]
+    assert on(table, eligible_nodes(table, Demand.of(spec, moves=True))) == ["a", "b"]
+
+
+# Why not
+
+
+def test_each_node_is_counted_for_the_first_rule_it_breaks() -> None:
+    table = NodeTable(
+        [
+            node("cordoned", spec={"unschedulable": True}),
+            node("tainted", spec={"taints": [{"key": "a", "effect": "NoSchedule"}]}),
+            node("elsewhere", {"zone": "y"}),
+            node("plain", {"zone": "x"}),
+            node("small", {"zone": "x"}, cpu="1", gpu="1"),
+            node("port", {"zone": "x"}, gpu="1"),
+            node("full", {"zone": "x"}, gpu="1"),
+            node("good", {"zone": "x"}, gpu="1"),
+        ]
+    )
+    port = {"name": "app", "ports": [{"hostPort": 80}], "resources": {"requests": {"cpu": "2", GPU: "1"}}}
+    asked = demand(containers=[port], nodeSelector={"zone": "x"})
+    used = Occupancy(
+        table,
+        [
+            (table.find("port"), demand(containers=[{"name": "p", "ports": [{"hostPort": 80}]}])),
+            (table.find("full"), demand({"cpu": "3"})),
+        ],
+    )
+    assert explain_unfit_nodes(table, asked, used) == (
+        UnfitNodes(NODE_CORDONED, 1),
+        UnfitNodes(TAINT_NOT_TOLERATED, 1),
+        UnfitNodes(NODE_NOT_SELECTED, 1),
+        UnfitNodes(NODE_TOO_SMALL, 1, "cpu"),
+        UnfitNodes(NODE_TOO_SMALL, 1, GPU),
+        UnfitNodes(HOST_PORT_TAKEN, 1),
+        UnfitNodes(NODE_FULL, 1, "cpu"),
+    )
+    assert on(table, fits(table, asked, used)) == ["good"]
+    assert [str(each) for each in explain_unfit_nodes(table, asked)[-2:]] == [
+        "1 NodeTooSmall (cpu)",
+        f"1 NodeTooSmall ({GPU})",
+    ]
+
+
+def test_a_node_that_is_named_and_not_there_keeps_the_pod_from_all() -> None:
+    table = NodeTable([node("a"), node("b")])
+    assert explain_unfit_nodes(table, demand(nodeName="gone")) == (UnfitNodes(NODE_NOT_NAMED, 2),)
+
+
+def test_without_nodes_nothing_fits_and_the_reason_says_so() -> None:
+    table = NodeTable()
+    assert fits(table, demand({"cpu": "1"}), Occupancy(table)).tolist() == []
+    assert explain_unfit_nodes(table, demand()) == (UnfitNodes(NO_NODES, 0),)
+    assert largest_request(table, demand(), "cpu") is None
+
+
+# The most of one resource
+
+
+def test_the_most_is_that_of_the_best_node_that_would_take_the_rest_of_the_pod() -> None:
+    table = NodeTable(
+        [
+            node("large", cpu="16", memory="1Gi"),
+            node("tainted", cpu="32", spec={"taints": [{"key": "a", "effect": "NoSchedule"}]}),
+            node("medium", cpu="7910m", memory="32Gi"),
+            node("small", cpu="2", memory="64Gi"),
+        ]
+    )
+    assert largest_request(table, demand({"cpu": "1", "memory": "512Mi"}), "cpu") == 16_000
+    assert largest_request(table, demand({"cpu": "100", "memory": "2Gi"}), "cpu") == 7910
+    assert largest_request(table, demand({"memory": "2Gi"}, overhead={"cpu": "250m"}), "cpu") == 7660
+    assert largest_request(table, demand({"memory": "128Gi"}), "cpu") is None
+    assert largest_request(table, demand({"cpu": "1"}), GPU) == 0
+
+
+@given(RNGS)
+def test_a_pod_with_the_most_fits_and_with_one_more_does_not(rng: Random) -> None:
+    table = NodeTable(msgspec.convert(a_node(rng, f"n{at}"), Node) for at in range(5))
+    spec = a_pod_spec(rng, ["n0", "n1"], wild=True)
+    for extra in ("resources", "initContainers"):
+        spec.pop(extra, None)
+    spec["containers"] = spec["containers"][:1]
+    read = msgspec.convert(spec, PodSpec)
+    most = largest_request(table, Demand.of(read), "cpu")
+    if most is None:
+        assert not fits(table, Demand.of(read, {"c0": {"cpu": 0}})).any() or "overhead" in spec
+        return
+    with_most, with_more = (Demand.of(read, {"c0": {"cpu": amount}}) for amount in (most, most + 1))
+    assert fits(table, with_most).any()
+    assert not fits(table, with_more).any()
+
+
+# A table that follows its nodes
+
+
+def test_a_number_stays_with_its_node_and_is_given_out_again_when_that_is_gone() -> None:
+    table = NodeTable([node("a", cpu="1"), node("b", cpu="2")])
+    before = table.find("b")
+    table.update(node("c", cpu="3"))
+    table.remove("a")
+    assert not table.remove("a")
+    assert table.find("b") == before
+    assert table.update(node("d", cpu="4")) == 0
+    assert dict(zip(table.names(table.exists), table.offered("cpu")[table.exists].tolist(), strict=True)) == {
+        "d": 4000,
+        "b": 2000,
+        "c": 3000,
+    }
+
+
+def test_a_change_of_labels_taints_and_amounts_is_seen_by_the_next_question() -> None:
+    table = NodeTable([node("a"), node("b", {"zone": "x"})])
+    asked = demand({GPU: "1"}, nodeSelector={"zone": "x"})
+    assert on(table, fits(table, asked)) == []
+    table.update(node("a", {"zone": "x"}, gpu="1"))
+    assert on(table, fits(table, asked)) == ["a"]
+    table.update(node("a", {"zone": "x"}, {"taints": [{"key": "k", "effect": "NoExecute"}]}, gpu="1"))
+    assert on(table, fits(table, asked)) == []
+    table.update(node("a", {"zone": "x"}))
+    assert explain_unfit_nodes(table, asked) == (UnfitNodes(NODE_TOO_SMALL, 2, GPU),)
+    table.update(node("b", {"zone": "y"}))
+    assert on(table, eligible_nodes(table, asked)) == ["a"]
+
+
+def test_a_table_grows_with_its_nodes_and_with_the_pods_placed_on_them() -> None:
+    table = NodeTable([node("n0", {"at": "0"})])
+    used = Occupancy(table, [(0, demand({"cpu": "4"}))])
+    last = demand({"cpu": "4"}, nodeSelector={"at": "199"})
+    assert not fits(table, last, used).any()
+    for at in range(1, 200):
+        table.update(node(f"n{at}", {"at": str(at)}))
+    assert on(table, fits(table, last, used)) == ["n199"]
+    assert int(np.count_nonzero(fits(table, demand({"cpu": "4"}), used))) == 199
+
+
+def test_nodes_that_come_and_go_leave_nothing_behind_in_the_answers() -> None:
+    """Every node has a label of its own, and more nodes come and go than the table has room for at once."""
+    table = NodeTable()
+    for at in range(400):
+        table.update(node(f"n{at}", {"host": f"n{at}"}, {"taints": [{"key": f"t{at}", "effect": "NoSchedule"}]}))
+        for older in range(max(at - 3, 0), at + 1):
+            asked = demand(nodeSelector={"host": f"n{older}"}, tolerations=[{"key": f"t{older}"}])
+            assert on(table, eligible_nodes(table, asked)) == [f"n{older}"]
+        if at >= 3:
+            table.remove(f"n{at - 3}")
+    assert table.capacity == 64
+    assert on(table, eligible_nodes(table, demand(tolerations=[{"operator": "Exists"}]))) == ["n397", "n398", "n399"]
+
+
+def test_values_that_no_node_has_any_more_are_forgotten() -> None:
+    column: CodeColumn[str] = CodeColumn(4)
+    for at in range(100):
+        column.put(at % 2, f"v{at}")
+    asked: list[str] = []
+
+    def is_last(values: Mapping[str, int]) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        asked.extend(values)
+        return np.array([value == "v99" for value in (*values, None)])
+
+    assert column.mask("last?", is_last).tolist() == [False, True, False, False]
+    assert len(asked) <= 8
+    column.reserve(5)
+    assert column.mask("last?", is_last).tolist() == [False, True, False, False, False]
+
+
+def test_more_labels_and_terms_than_are_remembered_are_still_answered_right() -> None:
+    table = NodeTable([node("a", {"k": "600", "k150": "v"}), node("b", {"k": "601"})])
+    for at in range(700):
+        expected = {600: ["a"], 601: ["b"]}.get(at, [])
+        assert on(table, eligible_nodes(table, demand(nodeSelector={"k": str(at)}))) == expected
+    for at in range(200):
+        assert on(table, eligible_nodes(table, demand(nodeSelector={f"k{at}": "v"}))) == (["a"] if at == 150 else [])
+
+
+def test_whether_a_node_is_ready_is_known_and_does_not_keep_pods_away() -> None:
+    unready = msgspec.structs.replace(node("b"), status=msgspec.structs.replace(node().status, conditions=()))
+    table = NodeTable([node("a"), unready])
+    assert on(table, table.ready[: table.reach]) == ["a"]
+    assert on(table, fits(table, demand())) == ["a", "b"]

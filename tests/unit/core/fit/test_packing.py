@@ -1,0 +1,165 @@
+"""Where pods go that are packed: each on the first node that fits, beside all that were put before it."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import msgspec
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from support.builders.nodes_and_pods import a_node, a_pod_spec, seeded
+from support.builders.pod_affinities import NAMESPACES, REQUIRED, a_node_in_domains, a_pod_with_rules
+from support.oracles import fit
+from trellis.api.kube.nodes import Node
+from trellis.api.kube.pods import Pod
+from trellis.core.fit import Demand, ExistingPods, NodeTable, Occupancy, fits, pack
+
+Json = dict[str, Any]
+
+RNGS = st.integers(0, 2**32 - 1).map(seeded)
+
+APP = {"matchLabels": {"app": "web"}}
+
+
+def node(name: str, zone: str, cpu: str = "4") -> Node:
+    labels = {"zone": zone, "host": name}
+    amounts = {"cpu": cpu, "memory": "8Gi", "pods": "110"}
+    return msgspec.convert({"metadata": {"name": name, "labels": labels}, "status": {"allocatable": amounts}}, Node)
+
+
+def demand(cpu: str = "1", labels: Json | None = None, **spec: Any) -> Demand:
+    container = {"name": "c", "resources": {"requests": {"cpu": cpu}}}
+    metadata = {"namespace": "red", "labels": {"app": "web"} if labels is None else labels}
+    pod = msgspec.convert({"metadata": metadata, "spec": {"containers": [container]} | spec}, Pod)
+    return Demand.of(pod.spec, metadata=pod.metadata)
+
+
+def rule(kind: str, key: str) -> Json:
+    return {"affinity": {kind: {REQUIRED: [{"topologyKey": key, "labelSelector": APP}]}}}
+
+
+def spread(*keys: str) -> Json:
+    usual = {"maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": APP}
+    return {"topologySpreadConstraints": [usual | {"topologyKey": key} for key in keys]}
+
+
+def packed(table: NodeTable, *groups: tuple[Demand, int]) -> list[list[str]]:
+    return [table.keys(numbers.tolist()) for numbers in pack(table, Occupancy(table), groups)]
+
+
+def zones() -> NodeTable:
+    return NodeTable([node("a1", "a"), node("a2", "a"), node("b1", "b"), node("c1", "c")])
+
+
+def a_world(rng: Random) -> tuple[list[Json], list[Json]]:
+    """Nodes and pods: with rules about each other, or with all other rules."""
+    size, kinds = rng.choice((1, 4, 8)), rng.choice((2, 5))
+    if rng.random() < 0.7:
+        nodes = [a_node_in_domains(rng, f"n{at}", "s") for at in range(size)]
+        return nodes, [a_pod_with_rules(rng, f"p{at}", "s") for at in range(kinds)]
+    specs = [a_pod_spec(rng, ["n0", "n1"], wild=True) for _ in range(kinds)]
+    nodes = [a_node(rng, f"n{at}") for at in range(size)]
+    return nodes, [{"metadata": {"namespace": "red", "labels": {}}, "spec": spec} for spec in specs]
+
+
+@given(RNGS)
+def test_packing_is_sequential_first_fit_by_the_rules_for_one_pod_and_one_node(rng: Random) -> None:
+    nodes, pods = a_world(rng)
+    table = NodeTable(msgspec.convert(each, Node) for each in nodes)
+    read = [msgspec.convert(each, Pod) for each in pods]
+    groups = [(Demand.of(each.spec, metadata=each.metadata), rng.choice((0, 1, 3, 6))) for each in read]
+    by_name = {each["metadata"]["name"]: each for each in nodes}
+    placed: list[tuple[str, Json]] = []
+    found = pack(table, Occupancy(table), groups, ExistingPods(table, namespaces=NAMESPACES))
+    for pod, (_, count), numbers in zip(pods, groups, found, strict=True):
+        expected: list[str] = []
+        for _ in range(count):
+            fitting = (name for name in by_name if fit.fits_beside(pod, by_name[name], by_name, placed, NAMESPACES))
+            first = next(fitting, None)
+            if first is None:
+                break
+            expected.append(first)
+            placed.append((first, pod))
+        assert table.keys(numbers.tolist()) == expected, pod
+
+
+@given(RNGS)
+def test_packing_leaves_behind_what_putting_pods_one_by_one_would(rng: Random) -> None:
+    nodes, pods = a_world(rng)
+    table = NodeTable(msgspec.convert(each, Node) for each in nodes)
+    read = [msgspec.convert(each, Pod) for each in pods]
+    groups = [(Demand.of(each.spec, metadata=each.metadata), rng.choice((1, 4))) for each in read]
+    order = np.array(rng.sample(range(len(nodes)), rng.randrange(1, len(nodes) + 1)))
+    used, near = Occupancy(table), ExistingPods(table, namespaces=NAMESPACES)
+    tried, beside = used.copy(), near.copy()
+    found = pack(table, tried, groups, beside, order)
+    for (demand, count), numbers in zip(groups, found, strict=True):
+        for number in numbers.tolist():
+            first = next(each for each in order.tolist() if fits(table, demand, used, near)[each])
+            assert number == first
+            used.add(number, demand)
+            near.add(number, demand.resident)
+        assert len(numbers) == count or not fits(table, demand, used, near)[order].any()
+    assert np.array_equal(tried.amounts, used.amounts)
+    for demand, _ in groups:
+        assert np.array_equal(fits(table, demand, tried, beside), fits(table, demand, used, near))
+
+
+def test_pods_that_are_alike_fill_node_after_node_and_the_rest_has_no_place() -> None:
+    table = NodeTable([node("n1", "a", "2"), node("n2", "a", "500m"), node("n3", "a", "3")])
+    assert packed(table, (demand("1"), 4), (demand("500m"), 9)) == [["n1", "n1", "n3", "n3"], ["n2", "n3", "n3"]]
+    assert packed(table, (demand("1"), 0), (demand("9"), 2), (demand("1"), 1)) == [[], [], ["n1"]]
+    assert packed(NodeTable(), (demand(), 3)) == [[]]
+
+
+def test_a_port_is_given_to_one_pod_on_each_node() -> None:
+    port: Json = {"containers": [{"name": "c", "ports": [{"hostPort": 80}]}]}
+    assert packed(zones(), (demand(**port), 9)) == [["a1", "a2", "b1", "c1"]]
+
+
+def test_pods_are_spread_over_domains_and_over_hosts() -> None:
+    table = zones()
+    assert packed(table, (demand(**spread("zone")), 5)) == [["a1", "b1", "c1", "a1", "b1"]]
+    assert packed(table, (demand(**spread("host")), 5)) == [["a1", "a2", "b1", "c1", "a1"]]
+    assert packed(table, (demand(**spread("zone", "host")), 5)) == [["a1", "b1", "c1", "a2", "b1"]]
+
+
+def test_a_full_domain_ends_the_spread_even_if_others_have_room() -> None:
+    table = NodeTable([node("a1", "a", "1"), node("b1", "b"), node("c1", "c")])
+    assert packed(table, (demand(**spread("zone")), 9)) == [["a1", "b1", "c1", "b1", "c1"]]
+
+
+def test_pods_that_want_to_be_together_follow_the_first() -> None:
+    table = zones()
+    together = demand(**rule("podAffinity", "zone"))
+    assert packed(table, (together, 10)) == [["a1"] * 4 + ["a2"] * 4]
+    used, near = Occupancy(table), ExistingPods(table)
+    used.add(table.find("a1"), demand("4"))
+    near.add(table.find("c1"), demand().resident)
+    assert table.keys(pack(table, used, [(together, 2)], near)[0].tolist()) == ["c1", "c1"]
+
+
+def test_pods_that_keep_apart_get_a_domain_each_and_keep_later_groups_out() -> None:
+    apart, other = demand(**rule("podAntiAffinity", "zone")), demand()
+    assert packed(zones(), (apart, 2), (other, 2)) == [["a1", "b1"], ["c1", "c1"]]
+    assert packed(zones(), (demand(**rule("podAntiAffinity", "host")), 9)) == [["a1", "a2", "b1", "c1"]]
+
+
+def test_nodes_are_tried_in_the_order_that_is_given() -> None:
+    table = zones()
+    order = np.array([table.find(name) for name in ("c1", "a2")])
+    found = pack(table, Occupancy(table), [(demand("3"), 4)], nodes=order)
+    assert [table.keys(each.tolist()) for each in found] == [["c1", "a2"]]
+
+
+def test_what_was_packed_can_be_taken_back() -> None:
+    table, asked = zones(), demand()
+    used, near = Occupancy(table), ExistingPods(table)
+    where, times = np.unique(pack(table, used, [(asked, 7)], near)[0], return_counts=True)
+    used.add_each(where, asked, -times)
+    near.add_each(where, asked.resident, -times)
+    assert not used.amounts.any()
+    assert packed(table, (asked, 2)) == [["a1", "a1"]]

@@ -1,0 +1,293 @@
+"""How the room of Buffers is kept: chunks as virtual pods, after all that are real."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from support.builders.manifests import buffer
+from support.packing_counts import counted_packing
+from support.worlds.nodes import ZONE, Cluster, Document, a_buffer, a_daemon_set, a_group, a_node, a_pod, a_spec, apart
+from trellis.api.kinds.buffer import Buffer
+from trellis.core.nodes.buffers.chunks import read_chunks
+from trellis.core.nodes.settings import ScaleUpSettings
+
+EMPTY: Document = {"recreationStrategy": "KeepEmpty"}
+MINIMUM: Document = {"recreationStrategy": "KeepMinimum"}
+
+
+@pytest.mark.req("BF-01")
+def test_nodes_are_added_until_the_room_exists() -> None:
+    cluster = Cluster(a_group("small")).buffers(a_buffer("spare", 10)).settle()
+    assert (cluster.size, cluster.buffer("spare").is_provisioned) == (3, True)
+    assert cluster.ordered() == {}
+
+
+@pytest.mark.req("BF-08")
+def test_what_the_status_says_is_provisioned_whatever_the_spec_asks_for() -> None:
+    document = buffer(capacity={"pods": {"replicaNum": 50, "podSpec": a_spec()}})
+    document["metadata"] = {"name": "spare", "namespace": "default", "uid": "u"}
+    untranslated = msgspec.convert(document, Buffer)
+    assert Cluster(a_group("small")).buffers(untranslated).ordered() == {}
+    by_others = msgspec.convert(
+        {**document, "status": {"podBasedBufferSpec": {"replicaNum": 4, "podSpec": a_spec()}}}, Buffer
+    )
+    assert Cluster(a_group("small")).buffers(by_others).ordered() == {"small": 1}
+
+
+def test_a_buffer_of_another_type_is_left_alone() -> None:
+    cluster = Cluster(a_group("small")).buffers(a_buffer("theirs", 3, type="example.com/standby"))
+    assert (cluster.ordered(), cluster.plan().buffers) == ({}, ())
+
+
+@pytest.mark.req("BF-30")
+def test_chunks_only_fit_nodes_that_match_their_selector() -> None:
+    cluster = Cluster(a_group("a", labels={"disk": "ssd"}), a_group("b")).nodes(a_node("there"))
+    cluster.buffers(a_buffer("spare", 2, a_spec(nodeSelector={"disk": "ssd"})))
+    assert cluster.ordered() == {"a": 1}
+
+
+def test_chunks_that_may_go_anywhere_leave_room_to_those_that_may_not() -> None:
+    bound = a_spec(nodeSelector={"disk": "ssd"})
+    cluster = Cluster(a_group("a", labels={"disk": "ssd"}), a_group("b"))
+    cluster.nodes(a_node("a-1", labels={"group": "a", "disk": "ssd"}), a_node("b-1", labels={"group": "b"}))
+    # As after a restart: nobody remembers where chunks were.
+    cluster.buffers(a_buffer("anywhere", 4), a_buffer("bound", 4, bound))
+    assert cluster.ordered() == {}
+    assert [cluster.buffer(each).is_provisioned for each in ("anywhere", "bound")] == [True, True]
+
+
+@pytest.mark.req("BF-31")
+def test_selectors_affinities_and_tolerations_of_chunks_count() -> None:
+    tainted = a_group("tainted", taints=[{"key": "team", "value": "a", "effect": "NoSchedule"}], labels={"disk": "ssd"})
+    tolerations = [{"key": "team", "operator": "Exists"}]
+    labels = {"app": "web"}
+    spec = a_spec(nodeSelector={"disk": "ssd"}, tolerations=tolerations, **apart(labels))
+    cluster = Cluster(tainted, a_group("plain")).buffers(a_buffer("five", 5, spec, labels))
+    assert cluster.ordered() == {"tainted": 5}
+
+
+@pytest.mark.req("BF-34")
+def test_room_kept_empty_is_made_anew_when_a_pod_takes_it() -> None:
+    cluster = Cluster(a_group("one", cpu="1"))
+    cluster.buffers(a_buffer("spare", 3, **EMPTY)).settle()
+    assert cluster.size == 3
+    assert cluster.create(a_pod("taker")).schedule() == 1
+    assert cluster.ordered() == {"one": 1}
+    assert not cluster.buffer("spare").is_provisioned
+    cluster.carry_out().wait(60).plan()
+    assert cluster.buffer("spare").is_provisioned
+
+
+@pytest.mark.req("BF-35")
+def test_a_minimum_may_be_filled_and_no_node_is_added_for_it() -> None:
+    cluster = Cluster(a_group("one", cpu="1"))
+    cluster.buffers(a_buffer("least", 3, **MINIMUM)).settle()
+    assert cluster.size == 3
+    assert cluster.create_many(3).schedule() == 3
+    assert cluster.ordered() == {}
+    assert cluster.buffer("least").is_provisioned
+
+
+@pytest.mark.req("BF-36")
+def test_a_minimum_is_met_by_nodes_of_two_pools_together() -> None:
+    cluster = Cluster(a_group("a", most=2), a_group("b", most=2)).have("a", 1).have("b", 1)
+    cluster.buffers(a_buffer("least", 8, **MINIMUM)).plan()
+    assert cluster.buffer("least").is_provisioned
+    cluster.buffers(a_buffer("least", 16, **MINIMUM))
+    assert cluster.ordered() == {"a": 1, "b": 1}
+
+
+def test_pods_that_belong_to_their_nodes_take_room_from_a_minimum() -> None:
+    cluster = Cluster(a_group("small")).have("small", 1)
+    cluster.snapshot.put_daemon_set(("kube-system", "agent"), a_daemon_set("agent", "1"))
+    cluster.place(a_pod("agent-1", owner=("DaemonSet", "agent"), namespace="kube-system"), "small-1")
+    cluster.buffers(a_buffer("least", 4, **MINIMUM))
+    assert cluster.ordered() == {"small": 1}
+
+
+@pytest.mark.req("BF-52")
+@pytest.mark.req("BF-53")
+def test_what_is_left_of_a_dedicated_minimum_is_kept_on_top_of_what_runs() -> None:
+    # The status says what is left after matching pods; others fill nothing, and so are counted beside it.
+    dedicated: Document = {**MINIMUM, "podSelector": {"matchLabels": {"app": "web"}}}
+    cluster = Cluster(a_group("one", cpu="1")).buffers(a_buffer("own", 2, **dedicated)).settle()
+    assert cluster.size == 2
+    cluster.create_many(2, labels={"app": "other"}).schedule()
+    assert cluster.ordered() == {"one": 2}
+    cluster.buffers(a_buffer("own", 0, **dedicated))
+    cluster.carry_out().wait(60).plan()
+    assert cluster.buffer("own").said.reason.code == "BufferNeedsNothing"
+    # Pods beyond its size are served as any others.
+    assert cluster.create_many(4, prefix="web", labels={"app": "web"}).schedule() == 2
+    assert cluster.ordered() == {"one": 2}
+
+
+@pytest.mark.req("BF-05")
+@pytest.mark.req("BF-43")
+def test_any_pod_takes_the_room_at_once_whoever_owns_the_buffer() -> None:
+    cluster = Cluster(a_group("small")).buffers(a_buffer("spare", 8)).settle()
+    assert cluster.create_many(8, namespace="stranger", cpu="1").schedule() == 8
+
+
+def test_real_pods_come_before_chunks_where_not_all_can_be_served() -> None:
+    cluster = Cluster(a_group("small", most=1)).buffers(a_buffer("spare", 4, a_spec(priority=1000)))
+    plan = cluster.create_many(4).plan()
+    assert ([each.unplaced for each in plan.pods], cluster.buffer("spare").unplaced) == ([0], 4)
+    assert [each.why.reason.code for each in plan.orders] == ["OrderedForPods"]
+
+
+def test_chunks_use_what_nodes_ordered_for_pods_leave() -> None:
+    cluster = Cluster(a_group("small")).buffers(a_buffer("spare", 2)).create_many(2)
+    assert cluster.ordered() == {"small": 1}
+
+
+@pytest.mark.req("BF-47")
+def test_pods_that_the_buffer_holds_wait_for_no_node_and_it_is_refilled_behind_them() -> None:
+    cluster = Cluster(a_group("small")).buffers(a_buffer("spare", 4)).settle()
+    for wave in range(5):
+        assert cluster.create_many(4, prefix=f"wave-{wave}").schedule() == 4
+        cluster.settle()
+    assert cluster.buffer("spare").is_provisioned
+    assert cluster.size == 6
+
+
+@pytest.mark.req("BF-49")
+def test_tasks_that_come_and_go_start_while_they_fit() -> None:
+    cluster = Cluster(a_group("small")).buffers(a_buffer("spare", 4, **MINIMUM)).settle()
+    for wave in range(3):
+        assert cluster.create_many(4, prefix=f"task-{wave}").schedule() == 4
+        assert cluster.ordered() == {}
+        cluster.delete(*(f"task-{wave}-{number:04}" for number in range(4)))
+    assert cluster.size == 1
+
+
+def test_chunks_stay_where_they_are_while_others_come_and_go() -> None:
+    cluster = Cluster(a_group("small")).have("small", 4).buffers(a_buffer("spare", 4, a_spec("3")))
+    cluster.plan()
+    seats = cluster.buffer("spare").nodes
+    assert sorted(seats) == [f"small-{number}" for number in range(1, 5)]
+    cluster.place(a_pod("big", cpu="2"), "small-2").nodes(a_node("new")).plan()
+    assert cluster.buffer("spare").nodes == tuple("new" if name == "small-2" else name for name in seats)
+    cluster.delete("big")
+    cluster.plan()
+    assert cluster.buffer("spare").nodes == tuple("new" if name == "small-2" else name for name in seats)
+
+
+def test_chunks_with_rules_about_each_other_prefer_where_they_were() -> None:
+    labels = {"app": "web"}
+    cluster = Cluster(a_group("small")).have("small", 3).buffers(a_buffer("spare", 2, a_spec(**apart(labels)), labels))
+    cluster.plan()
+    seats = set(cluster.buffer("spare").nodes)
+    cluster.nodes(a_node("a-first")).plan()
+    assert set(cluster.buffer("spare").nodes) == seats
+
+
+def test_a_buffer_that_shrinks_keeps_the_chunks_with_the_lowest_numbers() -> None:
+    cluster = Cluster(a_group("small")).have("small", 3).buffers(a_buffer("spare", 9))
+    cluster.plan()
+    before = cluster.buffer("spare").nodes
+    cluster.buffers(a_buffer("spare", 5)).plan()
+    assert cluster.buffer("spare").nodes == before[:5]
+
+
+def test_provisioned_is_true_only_on_nodes_that_are_ready() -> None:
+    cluster = Cluster(a_group("small", boot_seconds=100)).buffers(a_buffer("spare", 4))
+    cluster.plan()
+    assert (cluster.buffer("spare").said.reason.code, cluster.buffer("spare").full_at) == ("BufferNodesOrdered", None)
+    cluster.carry_out().wait(50).plan()
+    found = cluster.buffer("spare")
+    assert (found.said.reason.code, found.is_provisioned, found.on_coming) == ("BufferAwaitsNodes", False, 4)
+    cluster.wait(50).plan()
+    assert (cluster.buffer("spare").is_provisioned, cluster.buffer("spare").full_at) == (True, cluster.now)
+    cluster.wait(10).nodes(a_node("small-1", labels={"group": "small"}, ready=False)).plan()
+    assert (cluster.buffer("spare").is_provisioned, cluster.buffer("spare").full_at) == (False, cluster.now - 10)
+
+
+def test_a_chunk_that_no_group_could_hold_is_told_why() -> None:
+    cluster = Cluster(a_group("small")).buffers(a_buffer("huge", 2, a_spec("40")), a_buffer("spare", 2))
+    assert cluster.ordered() == {"small": 1}
+    found = cluster.buffer("huge")
+    assert (found.unplaced, [str(each) for each in found.refused]) == (2, ["NodeTooSmall (cpu): small"])
+
+
+def test_pods_that_come_to_where_chunks_were_are_hits_and_those_that_wait_are_misses() -> None:
+    cluster = Cluster(a_group("one", cpu="1")).buffers(a_buffer("spare", 2)).settle()
+    cluster.plan()
+    assert cluster.create_many(3).schedule() == 2
+    cluster.plan()
+    assert (cluster.buffer("spare").hits, cluster.buffer("spare").misses) == (2, 1)
+    cluster.plan()
+    assert (cluster.buffer("spare").hits, cluster.buffer("spare").misses) == (0, 0)
+
+
+def test_a_pod_is_a_hit_though_it_was_seen_waiting_before_the_scheduler_placed_it() -> None:
+    cluster = Cluster(a_group("one", cpu="1")).buffers(a_buffer("spare", 2)).settle()
+    cluster.plan()
+    cluster.create_many(1)
+    for _ in range(2):
+        cluster.plan()
+        assert (cluster.buffer("spare").hits, cluster.buffer("spare").misses) == (0, 0)
+    assert cluster.schedule() == 1
+    cluster.plan()
+    assert (cluster.buffer("spare").hits, cluster.buffer("spare").misses) == (1, 0)
+    cluster.plan()
+    assert cluster.buffer("spare").hits == 0
+
+
+def test_a_pod_that_goes_away_while_it_waits_is_no_hit() -> None:
+    cluster = Cluster(a_group("one", cpu="1")).buffers(a_buffer("spare", 1)).settle()
+    cluster.create(a_pod("first")).plan()
+    cluster.delete("first").plan()
+    cluster.create(a_pod("second")).schedule()
+    cluster.plan()
+    assert cluster.buffer("spare").hits == 1
+
+
+def test_a_pod_that_is_larger_than_a_chunk_is_no_miss() -> None:
+    cluster = Cluster(a_group("small")).buffers(a_buffer("spare", 1)).settle()
+    cluster.create(a_pod("large", cpu="4")).plan()
+    assert cluster.buffer("spare").misses == 0
+
+
+def test_a_buffer_costs_the_share_of_the_nodes_that_it_holds() -> None:
+    cluster = Cluster(a_group("small", price=2.0)).have("small", 2).buffers(a_buffer("spare", 4))
+    cluster.plan()
+    assert cluster.buffer("spare").price == pytest.approx(2.0)
+
+
+def test_what_a_status_has_that_cannot_be_read_is_named_and_stops_no_other() -> None:
+    bad = a_buffer("bad", 2, a_spec(cpu="much"))
+    cluster = Cluster(a_group("small")).buffers(bad, a_buffer("good", 2))
+    assert cluster.ordered() == {"small": 1}
+    assert "podSpec" in str(cluster.snapshot.problems["Buffer", ("default", "bad")])
+    assert [each.key[1] for each in cluster.plan().buffers] == ["good"]
+
+
+@pytest.mark.parametrize("count", [-1, 2_000_000])
+def test_a_count_beyond_reason_is_refused(count: int) -> None:
+    assert "replicaNum" in str(read_chunks(a_buffer("bad", count)))
+
+
+def test_a_chunk_has_the_same_name_for_ever() -> None:
+    found = read_chunks(a_buffer("spare", 3))
+    assert found is not None
+    assert found.name_of(2) == "uid-spare#2"  # type: ignore[union-attr]
+
+
+@pytest.mark.req("BF-41")
+def test_ten_thousand_chunks_of_a_hundred_shapes_are_packed_shape_by_shape(monkeypatch: pytest.MonkeyPatch) -> None:
+    packed = counted_packing(monkeypatch)
+    groups = [a_group(f"g{at}", cpu="16", memory="64Gi", labels={ZONE: "abc"[at % 3]}, most=5000) for at in range(6)]
+    cluster = Cluster(*groups, settings=ScaleUpSettings(max_nodes_per_scaleup=10_000))
+    cluster.buffers(*(a_buffer(f"b{at:02}", 100, a_spec(f"{100 + at}m", "256Mi")) for at in range(100)))
+    plan = cluster.plan()
+    assert sum(sum(each.ordered.values()) for each in plan.buffers) == 10_000
+    nodes = sum(each.count for each in plan.orders)
+    assert nodes <= 110
+    # Each shape is packed once, and again where it begins on a new node; no chunk is packed by itself.
+    assert packed() <= 100 + nodes
+    cluster.settle()
+    packed()
+    assert cluster.plan().orders == ()
+    assert packed() <= 2 * 100, "where there is room for all, once for the places they had and once for others"

@@ -1,0 +1,132 @@
+"""What the node autoscaler writes into the status of a Buffer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from support.worlds.nodes import START, Cluster, a_buffer, a_group, a_node, a_spec
+from trellis.api.kinds.buffer import BufferStatus
+from trellis.base.detailed_reason import DetailedReason
+from trellis.core.nodes.buffers.status import build_provisioned_status
+from trellis.core.nodes.scale_up.decisions import BUFFER_NODES_ORDERED, BufferDecision, correct_for_failed_orders
+
+# 18 November 2026, noon UTC.
+NOON = "2026-11-18T12:00:00Z"
+
+
+def written(cluster: Cluster, before: dict[str, Any] | None = None, name: str = "spare") -> dict[str, Any] | None:
+    cluster.plan()
+    status = msgspec.convert(before, BufferStatus) if before is not None else None
+    return build_provisioned_status(cluster.buffer(name), status, 3, cluster.now)
+
+
+@pytest.mark.req("BF-37")
+def test_a_whole_buffer_is_provisioned_and_says_since_when_and_when_last() -> None:
+    cluster = Cluster(a_group("small")).have("small", 1).buffers(a_buffer("spare", 4))
+    status = written(cluster)
+    assert status == {
+        "conditions": [
+            {
+                "type": "Provisioned",
+                "status": "True",
+                "observedGeneration": 3,
+                "lastTransitionTime": NOON,
+                "reason": "BufferProvisioned",
+                "message": "4 of 4 chunks have room on nodes that are ready",
+            }
+        ],
+        "lastFullyProvisioned": NOON,
+    }
+
+
+def test_what_is_written_already_is_not_written_again_until_it_is_stale() -> None:
+    cluster = Cluster(a_group("small")).have("small", 1).buffers(a_buffer("spare", 4))
+    status = written(cluster)
+    assert written(cluster.wait(299), status) is None
+    again = written(cluster.wait(1), status)
+    assert again is not None
+    assert again["lastFullyProvisioned"] == "2026-11-18T12:05:00Z"
+    assert again["conditions"][0]["lastTransitionTime"] == NOON
+
+
+def test_a_condition_says_of_which_generation_it_is_though_nothing_else_changes() -> None:
+    cluster = Cluster(a_group("small")).have("small", 1).buffers(a_buffer("spare", 4))
+    status = written(cluster)
+    changed = build_provisioned_status(
+        cluster.buffer("spare"), msgspec.convert(status, BufferStatus), 4, cluster.wait(5).now
+    )
+    assert changed is not None
+    (condition,) = changed["conditions"]
+    assert (condition["observedGeneration"], condition["lastTransitionTime"]) == (4, NOON)
+
+
+def test_when_room_is_lost_the_last_time_it_was_whole_is_told_exactly() -> None:
+    cluster = Cluster(a_group("small", most=1)).have("small", 1).buffers(a_buffer("spare", 4))
+    status = written(cluster)
+    cluster.wait(120).plan()
+    cluster.wait(60).nodes(a_node("small-1", labels={"group": "small"}, ready=False))
+    lost = written(cluster, status)
+    assert lost is not None
+    (condition,) = lost["conditions"]
+    assert (condition["status"], condition["reason"]) == ("False", "GroupsExhausted")
+    assert condition["message"] == (
+        "0 of 4 chunks have room on nodes that are ready; 4 have none: GroupAtMaximum: small"
+    )
+    assert (condition["lastTransitionTime"], lost["lastFullyProvisioned"]) == (
+        "2026-11-18T12:03:00Z",
+        "2026-11-18T12:02:00Z",
+    )
+
+
+def test_a_buffer_that_never_was_whole_has_no_time() -> None:
+    cluster = Cluster(a_group("small")).buffers(a_buffer("spare", 4))
+    status = written(cluster)
+    assert status is not None
+    assert "lastFullyProvisioned" not in status
+    assert status["conditions"][0]["message"] == (
+        "0 of 4 chunks have room on nodes that are ready; 4 on new nodes of small are to have room"
+    )
+
+
+def test_of_a_single_chunk_is_spoken_in_the_singular() -> None:
+    cluster = Cluster(a_group("small")).buffers(a_buffer("spare", 1))
+    status = written(cluster)
+    assert status is not None
+    assert status["conditions"][0]["message"] == (
+        "0 of 1 chunk has room on nodes that are ready; 1 on new nodes of small is to have room"
+    )
+    small = Cluster(a_group("tiny", cpu="1")).buffers(a_buffer("spare", 1, a_spec("8")))
+    status = written(small)
+    assert status is not None
+    assert status["conditions"][0]["message"] == (
+        "0 of 1 chunk has room on nodes that are ready; 1 has none: NodeTooSmall (cpu): tiny"
+    )
+
+
+def test_a_time_that_was_written_by_an_earlier_process_is_kept() -> None:
+    cluster = Cluster(a_group("small")).buffers(a_buffer("spare", 4))
+    status = written(cluster, {"lastFullyProvisioned": "2026-11-17T12:00:00Z"})
+    assert status is not None
+    assert status["lastFullyProvisioned"] == "2026-11-17T12:00:00Z"
+
+
+def test_why_chunks_have_no_room_is_told_of_each_group() -> None:
+    cluster = Cluster(a_group("small"), a_group("tiny", cpu="1")).buffers(a_buffer("spare", 2, a_spec("8")))
+    status = written(cluster)
+    assert status is not None
+    assert status["conditions"][0]["message"].endswith("2 have none: NodeTooSmall (cpu): small, tiny")
+    assert cluster.now == START
+
+
+def test_chunks_whose_order_failed_have_no_room_beside_those_that_had_none_before() -> None:
+    ordered = BufferDecision(
+        ("default", "spare"), "u", DetailedReason(BUFFER_NODES_ORDERED), 6, ordered={"big": 2, "small": 1}, unplaced=3
+    )
+    (told,) = correct_for_failed_orders([ordered], {"big", "other"})
+    assert told.said.reason.code == "GroupsExhausted"
+    assert (told.ordered, told.unplaced) == ({"small": 1}, 5)
+    assert [str(each) for each in told.refused] == ["OrderFailed: big"]
+    assert correct_for_failed_orders([ordered], {"other"}) == (ordered,)

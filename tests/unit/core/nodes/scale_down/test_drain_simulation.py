@@ -1,0 +1,56 @@
+"""Nodes are tried in turn: what was tried in vain leaves no trace, and who is on a node counts as it will be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from support.worlds.nodes import HOST, a_group
+from support.worlds.scale_down import Shrinking, a_web_pod
+from trellis.api.kube.pods import Pod
+from trellis.core.fit import Storage
+from trellis.core.fit.resources import CPU
+from trellis.core.nodes.scale_down.replacement_pods import ReplacementDemands
+from trellis.core.nodes.settings import ScaleDownSettings
+
+
+def test_a_node_that_was_tried_in_vain_still_has_its_pods_for_the_next() -> None:
+    cluster = Shrinking(a_group("small"), down=ScaleDownSettings(scale_down_utilization_threshold=0.9)).have("small", 2)
+    cluster.run("small-1", a_web_pod("bound", "2500m", nodeSelector={HOST: "small-1"}))
+    cluster.run("small-2", a_web_pod("free", "3"))
+    cluster.look()
+    assert (cluster.code("small-1"), cluster.code("small-2")) == ("NoPlaceForPods", "NoPlaceForPods")
+
+
+def storing(name: str, cpu: str, storage: str, **more: Any) -> Pod:
+    """A pod with files of its own."""
+    requests = {"cpu": cpu, "memory": "1Gi", "ephemeral-storage": storage}
+    return a_web_pod(name, containers=[{"name": "app", "resources": {"requests": requests}}], **more)
+
+
+def test_what_found_a_place_in_vain_takes_no_room_from_the_next() -> None:
+    cluster = Shrinking(a_group("small", amounts={"ephemeral-storage": "10Gi"})).have("small", 3)
+    cluster.run("small-1", storing("full", "3", "10Gi"))
+    # The larger of the two finds a place, and the other none.
+    cluster.run("small-2", a_web_pod("large", "1"), storing("files", "100m", "5Gi"))
+    cluster.run("small-3", storing("agent", "100m", "8Gi", owner=("DaemonSet", "agent")))
+    elsewhere = {"matchExpressions": [{"key": HOST, "operator": "NotIn", "values": ["small-2"]}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [elsewhere]}}}
+    cluster.run("small-3", a_web_pod("next", "1", "6Gi", affinity=affinity))
+    cluster.look()
+    assert (cluster.code("small-2"), cluster.code("small-3")) == ("NoPlaceForPods", "NodeUnneeded")
+
+
+def test_a_node_that_the_scheduler_has_promised_to_a_pod_stays() -> None:
+    cluster = Shrinking(a_group("small")).have("small", 2)
+    status = {"phase": "Pending", "nominatedNodeName": "small-2"}
+    cluster.create(a_web_pod("important", "1", status=status))
+    cluster.look()
+    assert (cluster.code("small-1"), cluster.code("small-2")) == ("NodeUnneeded", "PodsAreComing")
+
+
+@pytest.mark.parametrize(("boosted", "asked"), [(500, 1000), (3000, 3000)])
+def test_a_pod_that_is_boosted_now_is_moved_with_no_less_than_it_asks_for(boosted: int, asked: int) -> None:
+    successors = ReplacementDemands(Storage(), lambda _pod: {"app": boosted})
+    assert successors.demand(a_web_pod("web", "1")).requests[CPU] == asked

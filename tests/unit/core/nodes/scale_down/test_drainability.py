@@ -1,0 +1,234 @@
+"""What keeps a pod where it is: its own word, its controller, its files, and disruption budgets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from support.worlds.nodes import START, a_group, a_pod
+from support.worlds.scale_down import DOWN, Shrinking, a_budget, a_web_pod
+from trellis.api.kube.pods import Pod
+from trellis.core.nodes.scale_down.disruption_budgets import DisruptionBudgets
+from trellis.core.nodes.scale_down.drainability import find_pods_to_drain, why_not_drainable
+from trellis.core.nodes.settings import ScaleDownSettings
+from trellis.core.nodes.state.pods import PlacedPod
+from trellis.core.nodes.state.snapshot import ClusterSnapshot
+
+WEB = {"app": "web"}
+SAFE = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+
+
+def placed(pod: Pod, *, ready: bool = True) -> PlacedPod:
+    """A pod as the snapshot knows it where it runs."""
+    conditions = [{"type": "Ready", "status": "True" if ready else "False"}]
+    status = msgspec.convert({"phase": "Running", "conditions": conditions}, type(pod.status))
+    spec = msgspec.structs.replace(pod.spec, node_name="n1")
+    snapshot = ClusterSnapshot()
+    key = (pod.metadata.namespace, pod.metadata.name)
+    snapshot.put_pod(key, msgspec.structs.replace(pod, spec=spec, status=status))
+    return snapshot.placed[key]
+
+
+def stays(pod: Pod, settings: ScaleDownSettings = DOWN, *budgets: Any) -> str | None:
+    said = why_not_drainable(placed(pod), DisruptionBudgets(budgets), settings)
+    return said.reason.code if said is not None else None
+
+
+def with_annotation(key: str, value: str, **more: Any) -> Pod:
+    return a_web_pod("web", annotations={key: value}, **more)
+
+
+def test_a_pod_of_a_replica_set_may_be_moved() -> None:
+    assert stays(a_web_pod("web")) is None
+
+
+@pytest.mark.parametrize(("key", "value"), [(SAFE, "false"), ("karpenter.sh/do-not-disrupt", "true")])
+def test_a_pod_that_says_so_is_not_moved(key: str, value: str) -> None:
+    assert stays(with_annotation(key, value)) == "PodNotSafeToEvict"
+
+
+def test_a_pod_without_a_controller_is_not_moved() -> None:
+    assert stays(a_pod("bare")) == "PodNotReplicated"
+
+
+@pytest.mark.parametrize(
+    ("toleration", "code"),
+    [
+        ({"operator": "Exists"}, "PodWouldComeBack"),
+        ({"operator": "Exists", "effect": "NoSchedule"}, "PodWouldComeBack"),
+        ({"key": "trellis.x-k8s.io/leaving", "operator": "Exists"}, "PodWouldComeBack"),
+        ({"operator": "Exists", "effect": "NoExecute"}, None),
+        ({"key": "node.kubernetes.io/not-ready", "operator": "Exists"}, None),
+    ],
+    ids=str,
+)
+def test_a_pod_that_tolerates_the_mark_is_not_moved(toleration: dict[str, str], code: str | None) -> None:
+    assert stays(a_web_pod("web", tolerations=[toleration])) == code
+    assert stays(with_annotation(SAFE, "true", tolerations=[toleration])) is None
+
+
+def test_nobody_is_evicted_over_and_over_from_the_node_that_it_comes_back_to() -> None:
+    cluster = Shrinking(a_group("small")).have("small", 2)
+    cluster.run("small-1", a_web_pod("everywhere", "500m", tolerations=[{"operator": "Exists"}]))
+    cluster.run("small-2", a_web_pod("large", "2500m"))
+    cluster.passes(3000, every=30)
+    assert cluster.evicted == []
+    assert cluster.code("small-1") == "PodWouldComeBack"
+
+
+def test_a_pod_of_a_controller_that_nobody_knows_is_not_moved_unless_settings_allow_it() -> None:
+    pod = a_web_pod("web", owner=("Widget", "w"))
+    assert stays(pod) == "PodOfCustomController"
+    assert stays(pod, ScaleDownSettings(skip_nodes_with_custom_controller_pods=False)) is None
+
+
+def test_a_pod_with_files_on_the_node_is_not_moved_unless_settings_allow_it() -> None:
+    pod = a_web_pod("web", volumes=[{"name": "scratch", "emptyDir": {}}])
+    assert stays(pod) == "PodHasLocalStorage"
+    assert stays(pod, ScaleDownSettings(skip_nodes_with_local_storage=False)) is None
+    assert stays(a_web_pod("web", volumes=[{"name": "host", "hostPath": {}}])) == "PodHasLocalStorage"
+
+
+def test_files_in_memory_are_lost_with_any_pod() -> None:
+    assert stays(a_web_pod("web", volumes=[{"name": "shm", "emptyDir": {"medium": "Memory"}}])) is None
+
+
+LOCAL = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        ("scratch,host", None),
+        (" host , scratch ", None),
+        ("scratch", "PodHasLocalStorage"),
+        ("", "PodHasLocalStorage"),
+        ("scratch,hosts", "PodHasLocalStorage"),
+    ],
+)
+def test_files_may_be_lost_whose_volumes_a_pod_names(said: str, reason: str | None) -> None:
+    volumes = [{"name": "scratch", "emptyDir": {}}, {"name": "host", "hostPath": {"path": "/var"}}]
+    assert stays(with_annotation(LOCAL, said, volumes=volumes)) == reason
+
+
+def test_files_of_a_volume_whose_name_nobody_knows_are_not_safe() -> None:
+    assert stays(a_web_pod("web", volumes=[{"emptyDir": {}}])) == "PodHasLocalStorage"
+    assert stays(with_annotation(LOCAL, "scratch,", volumes=[{"emptyDir": {}}])) == "PodHasLocalStorage"
+
+
+def test_of_a_pod_with_files_on_the_node_the_first_volume_is_told_that_keeps_it() -> None:
+    volumes = [{"name": "scratch", "emptyDir": {}}, {"name": "cache", "emptyDir": {}}]
+    said = why_not_drainable(placed(with_annotation(LOCAL, "scratch", volumes=volumes)), DisruptionBudgets(()), DOWN)
+    assert said is not None
+    assert "cache" in str(said)
+
+
+def test_a_pod_that_may_lose_its_files_is_kept_by_everything_else() -> None:
+    volumes = [{"name": "scratch", "emptyDir": {}}]
+    assert stays(with_annotation(LOCAL, "scratch", volumes=volumes, owner=("Widget", "w"))) == "PodOfCustomController"
+    assert stays(a_web_pod("web", annotations={LOCAL: "scratch", SAFE: "false"}, volumes=volumes)) == (
+        "PodNotSafeToEvict"
+    )
+
+
+def test_a_pod_of_the_system_is_moved_only_if_a_budget_says_how() -> None:
+    pod = a_web_pod("dns", namespace="kube-system", labels=WEB)
+    assert stays(pod) == "PodOfSystem"
+    assert stays(pod, DOWN, a_budget("dns", 1, WEB, namespace="kube-system")) is None
+    assert stays(pod, ScaleDownSettings(skip_nodes_with_system_pods=False)) is None
+
+
+def test_a_pod_that_says_it_is_safe_may_be_moved_whatever_it_is() -> None:
+    bare = with_annotation(SAFE, "true", volumes=[{"name": "scratch", "emptyDir": {}}], namespace="kube-system")
+    assert stays(bare) is None
+
+
+def test_a_pod_that_makes_way_for_all_may_be_moved_unless_it_says_no() -> None:
+    assert stays(a_pod("cheap", priority=-100)) is None
+    assert stays(with_annotation(SAFE, "false", priority=-100)) == "PodNotSafeToEvict"
+
+
+def test_a_node_is_told_which_pod_keeps_it() -> None:
+    cluster = Shrinking(a_group("small"))
+    cluster.have("small", 2).place(a_pod("bare", "1"), "small-1")
+    cluster.look()
+    assert cluster.code("small-1") == "PodNotReplicated"
+    assert str(cluster.said["small-1"].said) == "default/bare: it has no controller"
+
+
+def test_pods_that_are_going_do_not_keep_a_node_and_those_overdue_are_not_waited_for() -> None:
+    going = Shrinking(a_group("small"))
+    going.have("small", 1).place(a_pod("bare"), "small-1")
+    going.going("bare", START + 100)
+    on = going.snapshot.on("small-1").values()
+    before = find_pods_to_drain(on, START, DisruptionBudgets(()), DOWN)
+    assert [each.key[1] for each in before.going] == ["bare"]
+    assert before.stays is None
+    assert find_pods_to_drain(on, START + 131, DisruptionBudgets(()), DOWN).is_empty
+
+
+# Disruption budgets
+
+
+def refused(pod: PlacedPod, *budgets: Any) -> str | None:
+    said = DisruptionBudgets(budgets).why_not(pod.pod)
+    return said.reason.code if said is not None else None
+
+
+def test_a_budget_is_used_up_by_what_is_taken_from_it() -> None:
+    budgets = DisruptionBudgets([a_budget("web", 2, WEB)])
+    pods = [placed(a_web_pod(f"web-{at}", labels=WEB)).pod for at in range(3)]
+    for pod in pods[:2]:
+        assert budgets.why_not(pod) is None
+        budgets.take(pod)
+    said = budgets.why_not(pods[2])
+    assert said is not None
+    assert (said.reason.code, str(said)) == ("DisruptionsUsedUp", "default/web-2: web")
+
+
+def test_a_budget_of_another_namespace_or_with_other_labels_says_nothing() -> None:
+    pod = placed(a_web_pod("web", labels=WEB))
+    assert refused(pod, a_budget("web", 0, WEB, namespace="other"), a_budget("db", 0, {"app": "db"})) is None
+
+
+def test_a_pod_under_two_budgets_is_never_evicted() -> None:
+    pod = placed(a_web_pod("web", labels=WEB))
+    assert refused(pod, a_budget("a", 5, WEB), a_budget("b", 5, WEB)) == "SeveralBudgets"
+
+
+def test_what_a_budget_says_of_an_older_version_does_not_count() -> None:
+    assert refused(placed(a_web_pod("web", labels=WEB)), a_budget("web", 5, WEB, observed=0)) == "DisruptionsUsedUp"
+
+
+def test_a_pod_that_is_not_ready_may_go_if_enough_others_are_or_the_budget_says_always() -> None:
+    pod = placed(a_web_pod("web", labels=WEB), ready=False)
+    assert refused(pod, a_budget("web", 0, WEB)) == "DisruptionsUsedUp"
+    assert refused(pod, a_budget("web", 0, WEB, currentHealthy=2, desiredHealthy=2)) is None
+    always = a_budget("web", 0, WEB, spec={"unhealthyPodEvictionPolicy": "AlwaysAllow"})
+    assert refused(pod, always) is None
+    assert refused(placed(a_web_pod("web", labels=WEB)), always) == "DisruptionsUsedUp"
+
+
+def test_a_budget_that_cannot_be_read_covers_nobody_and_stops_no_other() -> None:
+    bad = a_budget("bad", 0, {}, spec={"selector": {"matchExpressions": [{"key": "app", "operator": "Like"}]}})
+    pod = placed(a_web_pod("web", labels=WEB))
+    assert refused(pod, bad) is None
+    assert refused(pod, bad, a_budget("web", 0, WEB)) == "DisruptionsUsedUp"
+
+
+def test_a_pod_that_does_not_run_yet_is_under_no_budget() -> None:
+    pod = a_web_pod("web", labels=WEB)
+    assert DisruptionBudgets([a_budget("web", 0, WEB)]).why_not(pod) is None
+
+
+def test_an_eviction_shortens_only_a_grace_period_that_is_too_long() -> None:
+    cluster = Shrinking(a_group("small"))
+    cluster.have("small", 2).run("small-1", a_web_pod("full", "3"))
+    cluster.run("small-2", a_web_pod("slow", "100m", terminationGracePeriodSeconds=3600), a_web_pod("plain", "100m"))
+    cluster.pass_(600)
+    cluster.pass_(6)
+    cluster.pass_(6)
+    graces = {each.name: each.grace_period_seconds for each in cluster.look().actions}  # type: ignore[union-attr]
+    assert graces == {"slow": 600, "plain": None}

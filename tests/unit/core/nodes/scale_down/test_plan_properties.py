@@ -1,0 +1,165 @@
+"""Whatever is in the cluster: what is removed fits elsewhere, and nobody who said no is disturbed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from support.worlds.nodes import a_buffer, a_group, a_pod, a_spec
+from support.worlds.scale_down import Shrinking, a_budget, a_web_pod
+from trellis.core.nodes.scale_down.decisions import DrainPod, NodeOutcome, ScaleDownPlan, SetTaints
+from trellis.core.nodes.scale_down.memory import ScaleDownMemory
+from trellis.core.nodes.settings import ScaleDownSettings
+from trellis.core.nodes.state.readiness import LEAVING_TAINT
+
+QUICK = ScaleDownSettings(scale_down_unneeded_seconds=30.0, scale_down_unready_seconds=60.0, max_drain_parallelism=3)
+UNSAFE = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
+CORES = 4000
+PASSES = 14
+
+
+class Drawn(msgspec.Struct, frozen=True):
+    """A pod: its millicores, its node, which of two budgets it is under, and whether it must not be moved."""
+
+    cpu: int
+    node: int
+    budget: int
+    unsafe: bool
+
+
+pods = st.builds(
+    Drawn,
+    cpu=st.sampled_from((250, 500, 1000, 1500, 2500)),
+    node=st.integers(1, 5),
+    budget=st.integers(0, 2),
+    unsafe=st.integers(0, 9).map(lambda number: number == 0),
+)
+
+
+def a_world(drawn: Sequence[Drawn], least: int, allowed: Sequence[int]) -> Shrinking:
+    cluster = Shrinking(a_group("small", min_size=least), down=QUICK)
+    cluster.have("small", 5)
+    used: Counter[int] = Counter()
+    for at, each in enumerate(drawn):
+        if used[each.node] + each.cpu > CORES:
+            continue
+        used[each.node] += each.cpu
+        labels, annotations = {"app": f"app-{each.budget}"}, UNSAFE if each.unsafe else {}
+        pod = a_web_pod(f"p{at}", f"{each.cpu}m", memory="1Mi", labels=labels, annotations=annotations)
+        cluster.run(f"small-{each.node}", pod)
+    cluster.budgets = [a_budget(f"b{at}", many, {"app": f"app-{at}"}) for at, many in enumerate(allowed)]
+    return cluster
+
+
+def fit_all(items: list[int], rooms: list[int]) -> bool:
+    """Whether there is any way at all to put them; the largest first."""
+    if not items:
+        return True
+    tried = set()
+    for at, room in enumerate(rooms):
+        if room >= items[0] and room not in tried:
+            tried.add(room)
+            if fit_all(items[1:], [*rooms[:at], room - items[0], *rooms[at + 1 :]]):
+                return True
+    return False
+
+
+def rooms_and_movers(cluster: Shrinking) -> tuple[list[int], list[int]]:
+    """What is free on nodes that stay, and what has to be moved there or waits."""
+    leaving = {name for name, each in cluster.said.items() if each.outcome is NodeOutcome.LEAVING}
+    asked = {each.key: each.demand.requests["cpu"] for each in cluster.snapshot.placed.values()}
+    free = {name: CORES for name in cluster.snapshot.nodes if name not in leaving}
+    movers = [each.demand.requests["cpu"] for each in cluster.snapshot.pending.values()]
+    for each in cluster.snapshot.placed.values():
+        if each.node in free:
+            free[each.node] -= asked[each.key]
+        else:
+            movers.append(asked[each.key])
+    return sorted(movers, reverse=True), list(free.values())
+
+
+def check_evictions(cluster: Shrinking, plan: ScaleDownPlan) -> None:
+    gone = [cluster.pods[each.name] for each in plan.actions if isinstance(each, DrainPod)]
+    assert not any(pod.metadata.annotations for pod in gone)
+    for at, budget in enumerate(cluster.budgets):
+        count = sum(pod.metadata.labels["app"] == f"app-{at}" for pod in gone)
+        assert count <= budget.status.disruptions_allowed
+
+
+def check_marks(cluster: Shrinking, plan: ScaleDownPlan) -> None:
+    newly = [each.node for each in plan.actions if isinstance(each, SetTaints) and each.taints]
+    for name in newly:
+        assert not any(each.pod.metadata.annotations for each in cluster.snapshot.on(name).values())
+    if newly:
+        assert fit_all(*rooms_and_movers(cluster))
+    leaving = list(cluster.shrunk.removals.values())
+    assert len(leaving) <= QUICK.max_scale_down_parallelism
+    assert sum(each.drains for each in leaving) <= QUICK.max_drain_parallelism
+
+
+@settings(max_examples=25)
+@given(
+    drawn=st.lists(pods, max_size=10),
+    least=st.integers(0, 4),
+    allowed=st.tuples(st.integers(0, 2), st.integers(0, 2)),
+    crash=st.integers(0, 2 * PASSES),
+)
+def test_nobody_who_said_no_is_disturbed_and_what_goes_fits_elsewhere(
+    drawn: list[Drawn], least: int, allowed: tuple[int, int], crash: int
+) -> None:
+    cluster = a_world(drawn, least, allowed)
+    for number in range(PASSES):
+        if number == crash:
+            cluster.shrunk = ScaleDownMemory()
+        plan = cluster.look()
+        check_evictions(cluster, plan)
+        check_marks(cluster, plan)
+        cluster.act(plan)
+        assert len(cluster.snapshot.nodes) >= max(least, 1 if cluster.pods else 0)
+        if number == crash:
+            assert not cluster.marked
+        cluster.plan()
+        cluster.schedule()
+        cluster.wait(10)
+
+
+@settings(max_examples=15)
+@given(
+    counts=st.lists(st.integers(0, 4), min_size=4, max_size=4),
+    chunks=st.integers(0, 6),
+    on_top=st.booleans(),
+    waiting=st.integers(0, 2),
+)
+def test_nothing_is_lost_and_nothing_is_ordered_anew_and_it_comes_to_an_end(
+    counts: list[int], chunks: int, on_top: bool, waiting: int
+) -> None:
+    cluster = Shrinking(a_group("small"), down=QUICK)
+    cluster.have("small", 4)
+    for node, count in enumerate(counts, 1):
+        cluster.run(f"small-{node}", *(a_web_pod(f"p{node}-{at}") for at in range(count)))
+    strategy = "KeepEmpty" if on_top else "KeepMinimum"
+    cluster.buffers(a_buffer("spare", chunks, a_spec(), recreationStrategy=strategy))
+    was_whole = cluster.plan().buffers[0].is_provisioned
+    for number in range(30):
+        if number == 3:
+            cluster.create(*(a_pod(f"late-{at}", owner=("ReplicaSet", "web")) for at in range(waiting)))
+        cluster.act(cluster.look())
+        plan = cluster.plan()
+        if number < 3 or not waiting:
+            assert plan.orders == () or not was_whole
+            assert plan.buffers[0].is_provisioned or not was_whole
+        cluster.schedule()
+        cluster.wait(10)
+    assert len(cluster.pods) == sum(counts) + waiting
+    assert cluster.marked == []
+    assert cluster.look().actions == ()
+    again = cluster.look()
+    assert again.actions == ()
+    needed = sum(counts) + waiting + chunks if on_top else max(sum(counts) + waiting, chunks)
+    if was_whole and not cluster.waiting:
+        assert len(cluster.snapshot.nodes) <= max(-(-needed // 4), 0) + 1
+    assert LEAVING_TAINT not in {each.key for node in cluster.snapshot.nodes.values() for each in node.spec.taints}

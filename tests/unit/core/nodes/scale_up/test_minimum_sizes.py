@@ -1,0 +1,104 @@
+"""A group that has fewer nodes than its minimum is filled up, where that is asked for, with what limits leave."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from support.worlds.nodes import Cluster, a_buffer, a_group, a_node, a_pod, a_spec
+from trellis.core.nodes.scale_up.memory import record_failed_order
+from trellis.core.nodes.settings import ScaleUpSettings
+
+ENFORCED = ScaleUpSettings(enforce_node_group_min_size=True)
+
+
+def whys(cluster: Cluster) -> dict[str, str]:
+    assert cluster.last is not None
+    return {each.group: each.why.reason.code for each in cluster.last.orders}
+
+
+def notes(cluster: Cluster) -> dict[str, str]:
+    assert cluster.last is not None
+    return {group: str(said) for group, said in cluster.last.notes.items()}
+
+
+def test_a_minimum_only_keeps_nodes_unless_it_is_enforced() -> None:
+    assert Cluster(a_group("small", min_size=3)).ordered() == {}
+
+
+def test_a_group_below_its_minimum_is_ordered_up_to_it_once() -> None:
+    cluster = Cluster(a_group("small", min_size=3), a_group("free"), settings=ENFORCED).have("small", 1)
+    plan = cluster.plan()
+    assert whys(cluster) == {"small": "OrderedForMinimum"}
+    # Also while they are on their way, and before the provider shows them.
+    assert cluster.ordered() == {}
+    assert cluster.carry_out(plan).ordered() == {}
+    assert cluster.wait(600).ordered() == {}
+    assert cluster.size == 3
+
+
+def test_what_is_ordered_for_pods_and_chunks_counts() -> None:
+    pods, chunks = {"for": "pods"}, {"for": "chunks"}
+    groups = a_group("pods", min_size=2, labels=pods), a_group("chunks", min_size=1, labels=chunks)
+    cluster = Cluster(*groups, settings=ENFORCED)
+    cluster.create(a_pod("web", cpu="3", nodeSelector=pods))
+    cluster.buffers(a_buffer("spare", 1, a_spec(cpu="3", nodeSelector=chunks)))
+    assert cluster.ordered() == {"pods": 2, "chunks": 1}
+    assert whys(cluster) == {"pods": "OrderedForPods", "chunks": "OrderedForBuffers"}
+
+
+def test_who_needs_a_node_comes_before_a_minimum() -> None:
+    settings = ScaleUpSettings(enforce_node_group_min_size=True, max_nodes_total=2)
+    groups = a_group("kept", min_size=5), a_group("wanted", labels={"for": "pods"}, price=9.0)
+    cluster = Cluster(*groups, settings=settings).create(a_pod("web", nodeSelector={"for": "pods"}))
+    assert cluster.ordered() == {"kept": 1, "wanted": 1}
+    assert notes(cluster) == {
+        "kept": "kept is to have 5 nodes and lacks 4: another node of kept is above the limit of nodes of the cluster"
+    }
+
+
+def test_limits_of_one_scale_up_hold_and_the_rest_follows() -> None:
+    settings = ScaleUpSettings(enforce_node_group_min_size=True, max_nodes_per_scaleup=2)
+    cluster = Cluster(a_group("small", min_size=3), settings=settings)
+    assert cluster.ordered() == {"small": 2}
+    assert "ordered at once" in notes(cluster)["small"]
+    assert cluster.carry_out().ordered() == {"small": 1}
+    assert notes(cluster) == {}
+
+
+def test_a_group_that_failed_is_left_alone_and_tried_again() -> None:
+    cluster = Cluster(a_group("small", min_size=1), settings=ENFORCED)
+    assert cluster.ordered() == {"small": 1}
+    cluster.memory = record_failed_order(cluster.memory, "small", "no machine", cluster.now, ENFORCED)
+    assert cluster.ordered() == {}
+    assert notes(cluster) == {"small": "small is to have 1 node and lacks 1: small is left alone: no machine"}
+    plan = cluster.plan()
+    assert plan.next_look == cluster.now + ENFORCED.initial_node_group_backoff_seconds
+    assert cluster.wait(301).ordered() == {"small": 1}
+
+
+def test_pods_use_the_nodes_of_a_minimum_that_are_on_their_way() -> None:
+    cluster = Cluster(a_group("small", min_size=1), settings=ENFORCED)
+    cluster.plan()
+    cluster.carry_out().create(a_pod("web"))
+    assert cluster.ordered() == {}
+
+
+@given(
+    least=st.integers(0, 6),
+    most=st.integers(0, 6),
+    have=st.integers(0, 6),
+    pods=st.integers(0, 12),
+    total=st.integers(0, 8),
+)
+def test_no_limit_is_broken_for_a_minimum_and_none_is_missed_that_could_be_kept(
+    least: int, most: int, have: int, pods: int, total: int
+) -> None:
+    settings = ScaleUpSettings(enforce_node_group_min_size=True, max_nodes_total=total)
+    cluster = Cluster(a_group("small", min_size=min(least, most), most=most), settings=settings)
+    cluster.nodes(a_node("other", cpu="1")).have("small", min(have, most)).create_many(pods)
+    ordered = cluster.ordered().get("small", 0)
+    size = min(have, most) + ordered
+    assert size <= most
+    assert not total or not ordered or size + 1 <= total
+    assert size >= min(least, most) or (total and size + 1 >= total)

@@ -1,0 +1,188 @@
+"""Pods that wait with volumes: where they can go changes with their claims, and with who else uses them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from support.worlds.nodes import ZONE, Cluster, a_group, a_node, a_pod
+from trellis.api.kube.decoder import convert_object
+from trellis.api.kube.pods import Pod
+from trellis.api.kube.storage import BIND_COMPLETED, PersistentVolume, PersistentVolumeClaim, StorageClass
+from trellis.core.fit import Storage
+from trellis.core.nodes.scale_up.decisions import PendingPodsDecision
+
+CLAIM = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
+LATE = convert_object({"metadata": {"name": "late"}, "volumeBindingMode": "WaitForFirstConsumer"}, StorageClass)
+
+
+def stored(zone: str = "", mode: str = "ReadWriteOnce") -> Storage:
+    """A claim that is bound to a volume in a zone, or waits for one."""
+    done = {BIND_COMPLETED: "yes"} if zone else {}
+    spec = {"volumeName": "v" if zone else "", "storageClassName": "late", "accessModes": [mode]}
+    metadata = {"namespace": "default", "name": "data", "annotations": done}
+    claim = convert_object({"metadata": metadata, "spec": spec}, PersistentVolumeClaim)
+    volume = convert_object({"metadata": {"name": "v", "labels": {ZONE: zone}}}, PersistentVolume)
+    return Storage({("default", "data"): claim}, {"v": volume} if zone else {}, {"late": LATE})
+
+
+def with_claim(name: str, **more: Any) -> Pod:
+    return a_pod(name, volumes=CLAIM, owner=("StatefulSet", "db"), **more)
+
+
+def told(cluster: Cluster) -> PendingPodsDecision:
+    [verdict] = cluster.plan().pods
+    return verdict
+
+
+def in_zones() -> Cluster:
+    return Cluster(a_group("a", labels={ZONE: "za"}), a_group("b", labels={ZONE: "zb"}, price=9.0))
+
+
+def test_a_pod_that_was_read_before_its_claim_was_bound_goes_where_its_volume_is() -> None:
+    cluster = in_zones()
+    cluster.snapshot.put_storage(stored())
+    cluster.create(with_claim("db-0"))
+    assert cluster.ordered() == {"a": 1}
+    cluster = in_zones()
+    cluster.snapshot.put_storage(stored())
+    cluster.create(with_claim("db-0"))
+    cluster.snapshot.put_storage(stored("zb"))
+    assert cluster.ordered() == {"b": 1}
+
+
+def test_no_node_is_ordered_for_a_pod_whose_claim_is_for_another_pod_alone() -> None:
+    cluster = Cluster(a_group("small")).nodes(a_node("there"))
+    cluster.snapshot.put_storage(stored("z", "ReadWriteOncePod"))
+    cluster.place(with_claim("db-0", cpu="4"), "there").create(with_claim("db-1"))
+    assert cluster.ordered() == {}
+    verdict = told(cluster)
+    assert verdict.said.reason.code == "NoGroupFits"
+    assert [str(each) for each in verdict.refused] == ["VolumeNotReady: small"]
+
+
+def test_once_the_other_pod_is_gone_a_node_is_ordered() -> None:
+    cluster = Cluster(a_group("small")).nodes(a_node("there"))
+    cluster.snapshot.put_storage(stored("z", "ReadWriteOncePod"))
+    cluster.place(with_claim("db-0", cpu="1"), "there").create(with_claim("db-1", cpu="4"))
+    assert cluster.ordered() == {}
+    cluster.place(a_pod("full", cpu="3"), "there").delete("db-0")
+    assert cluster.ordered() == {"small": 1}
+
+
+def test_whoever_waits_is_read_again_when_another_takes_the_claim() -> None:
+    cluster = Cluster(a_group("small")).nodes(a_node("there", cpu="1"))
+    cluster.snapshot.put_storage(stored("z", "ReadWriteOncePod"))
+    cluster.create(with_claim("db-1", cpu="4"))
+    cluster.place(with_claim("db-0"), "there")
+    assert cluster.ordered() == {}
+
+
+def test_a_claim_that_several_pods_may_use_keeps_nobody() -> None:
+    cluster = Cluster(a_group("small")).nodes(a_node("there"))
+    cluster.snapshot.put_storage(stored("z"))
+    cluster.place(with_claim("db-0", cpu="4"), "there").create(with_claim("db-1"))
+    assert cluster.ordered() == {"small": 1}
+
+
+def test_a_claim_that_two_had_is_free_when_both_are_gone() -> None:
+    cluster = Cluster(a_group("small")).nodes(a_node("there"))
+    cluster.snapshot.put_storage(stored("z", "ReadWriteOncePod"))
+    cluster.place(with_claim("db-0", cpu="2"), "there").place(with_claim("db-2", cpu="2"), "there")
+    cluster.create(with_claim("db-1", cpu="4"))
+    assert cluster.delete("db-0").ordered() == {}
+    assert cluster.delete("db-2").place(a_pod("full", cpu="4"), "there").ordered() == {"small": 1}
+
+
+@pytest.mark.parametrize("changes_hands", [False, True])
+def test_whoever_was_promised_a_node_is_on_it_when_it_comes_whatever_became_of_claims_since(
+    changes_hands: bool,
+) -> None:
+    cluster = Cluster(a_group("small")).nodes(a_node("other"))
+    cluster.snapshot.put_storage(stored("z", "ReadWriteOncePod"))
+    cluster.create(with_claim("db-0", status={"phase": "Pending", "nominatedNodeName": "there"}))
+    if changes_hands:
+        cluster.place(with_claim("db-1"), "other")
+    else:
+        cluster.snapshot.put_storage(stored("z"))
+    assert cluster.snapshot.pending.keys() == {("default", "db-0")}
+    cluster.nodes(a_node("there"))
+    assert not cluster.snapshot.pending
+    assert cluster.snapshot.on("there").keys() == {("default", "db-0")}
+
+
+def test_a_pod_whose_claim_is_made_for_it_is_read_again_when_that_is_there() -> None:
+    cluster = in_zones().create(a_pod("run-0", volumes=[{"name": "scratch", "ephemeral": {}}], owner=("Job", "run")))
+    assert cluster.ordered() == {}
+    owner = {"kind": "Pod", "name": "run-0", "uid": "run-0", "controller": True}
+    metadata = {"namespace": "default", "name": "run-0-scratch", "ownerReferences": [owner]}
+    claim = convert_object({"metadata": metadata, "spec": {"storageClassName": "late"}}, PersistentVolumeClaim)
+    cluster.snapshot.put_storage(Storage({("default", "run-0-scratch"): claim}, {}, {"late": LATE}))
+    assert cluster.ordered() == {"a": 1}
+
+
+def sharing(*pods: Pod, mode: str = "ReadWriteOncePod") -> Cluster:
+    cluster = Cluster(a_group("small"))
+    cluster.snapshot.put_storage(stored("z", mode))
+    return cluster.create(*pods)
+
+
+def unhelped(cluster: Cluster) -> list[str]:
+    """The pods for which a node would not help, because of their volumes."""
+    told = [each for each in cluster.plan().pods if any(why.reason.code == "VolumeNotReady" for why in each.refused)]
+    return sorted(key[1] for each in told for key in each.pods)
+
+
+def test_of_two_pods_that_wait_for_one_claim_that_is_for_one_pod_only_one_gets_a_node() -> None:
+    pods = with_claim("db-0", cpu="4"), with_claim("db-1", cpu="4")
+    cluster = sharing(*pods)
+    assert cluster.ordered() == {"small": 1}
+    assert unhelped(cluster) == ["db-1"]
+    assert sharing(*pods, mode="ReadWriteMany").ordered() == {"small": 2}
+
+
+def test_the_most_important_of_those_that_wait_for_a_claim_gets_it_whenever_it_came() -> None:
+    cluster = sharing(with_claim("db-0"), with_claim("db-1"))
+    cluster.create(with_claim("db-2", priority=5))
+    assert unhelped(cluster) == ["db-0", "db-1"]
+
+
+def test_once_the_first_of_those_that_wait_is_gone_it_is_the_turn_of_the_next() -> None:
+    cluster = sharing(with_claim("db-0", cpu="4"), with_claim("db-1", cpu="4"), with_claim("db-2", cpu="4"))
+    cluster.delete("db-0")
+    assert unhelped(cluster) == ["db-2"]
+    cluster.delete("db-1")
+    assert unhelped(cluster) == []
+
+
+def test_once_the_first_of_those_that_wait_has_a_node_nobody_else_gets_one() -> None:
+    cluster = sharing(with_claim("db-0"), with_claim("db-1"), with_claim("db-2")).nodes(a_node("there"))
+    cluster.place(with_claim("db-0"), "there")
+    assert unhelped(cluster) == ["db-1", "db-2"]
+    cluster.delete("db-0")
+    assert unhelped(cluster) == ["db-2"]
+
+
+def test_a_pod_that_cannot_be_read_keeps_a_claim_from_nobody() -> None:
+    assert sharing(with_claim("db-0", cpu="much"), with_claim("db-1")).ordered() == {"small": 1}
+
+
+def test_a_pod_that_no_node_could_help_keeps_a_claim_from_nobody() -> None:
+    cluster = sharing(with_claim("db-0", cpu="64"), with_claim("db-1"))
+    assert cluster.ordered() == {"small": 1}
+    assert unhelped(cluster) == []
+
+
+def test_those_that_wait_in_vain_for_one_claim_are_told_so_together() -> None:
+    cluster = sharing(*(with_claim(f"db-{number}") for number in range(4)))
+    assert sorted(len(each.pods) for each in cluster.plan().pods) == [1, 3]
+
+
+def test_that_a_claim_is_for_one_pod_is_seen_though_it_came_after_those_that_wait_for_it() -> None:
+    cluster = Cluster(a_group("small")).create(with_claim("db-0"), with_claim("db-1"))
+    assert unhelped(cluster) == ["db-0", "db-1"]
+    cluster.snapshot.put_storage(stored("z", "ReadWriteOncePod"))
+    assert unhelped(cluster) == ["db-1"]
+    cluster.snapshot.put_storage(stored("z"))
+    assert unhelped(cluster) == []

@@ -1,0 +1,101 @@
+"""Nodes that are there and have not come up: what is on them, and what they count for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from support.worlds.nodes import Cluster, a_buffer, a_group, a_node, a_pod, a_spec
+from trellis.core.nodes.node_groups import GroupState, Instance, InstanceState
+from trellis.core.nodes.settings import ScaleUpSettings
+from trellis.core.nodes.state.snapshot import match_instances
+
+MINIMUM: dict[str, Any] = {"recreationStrategy": "KeepMinimum"}
+
+
+def starting(cluster: Cluster, state: InstanceState = InstanceState.ORDERED) -> Cluster:
+    """A node of the group whose Node is there, and is not ready."""
+    cluster.nodes(a_node("small-1", ready=False, labels={"group": "small"}))
+    cluster.instances["small"].append(Instance("small-1", state, cluster.now, "small-1"))
+    cluster.show_groups()
+    return cluster
+
+
+def test_a_node_that_starts_counts_once_for_the_limits_of_the_cluster() -> None:
+    cluster = starting(Cluster(a_group("small"), settings=ScaleUpSettings(max_nodes_total=2))).create_many(8)
+    assert cluster.ordered() == {"small": 1}
+
+
+@pytest.mark.parametrize("state", [InstanceState.ORDERED, InstanceState.RUNNING])
+def test_a_pod_that_has_come_to_a_node_before_it_was_ready_holds_its_room(state: InstanceState) -> None:
+    cluster = starting(Cluster(a_group("small")), state).place(a_pod("early", cpu="3"), "small-1")
+    assert cluster.create(a_pod("late", cpu="3")).ordered() == {"small": 1}
+
+
+def test_the_pods_that_belong_to_a_node_that_starts_are_not_counted_twice() -> None:
+    cluster = starting(Cluster(a_group("small")))
+    cluster.place(a_pod("agent", cpu="2", owner=("DaemonSet", "agent")), "small-1")
+    # As every node of the group has it: there is room for the rest, and the template says how much.
+    assert cluster.create(a_pod("late", cpu="4")).ordered() == {}
+
+
+def test_the_more_important_buffer_has_the_room_that_there_is() -> None:
+    cluster = Cluster().nodes(a_node("only"))
+    cluster.buffers(a_buffer("a", 1, a_spec("3")), a_buffer("b", 1, a_spec("3", priority=5)))
+    cluster.plan()
+    assert [cluster.buffer(name).is_provisioned for name in "ab"] == [False, True]
+
+
+def test_a_minimum_counts_nodes_that_are_ordered_for_pods() -> None:
+    cluster = Cluster(a_group("small")).buffers(a_buffer("floor", 1, a_spec("4"), **MINIMUM))
+    assert cluster.create(a_pod("web", cpu="4")).ordered() == {"small": 1}
+
+
+def test_arrivals_on_nodes_that_have_gone_are_forgotten() -> None:
+    cluster = Cluster().nodes(a_node("gone"), a_node("there"))
+    cluster.place(a_pod("a"), "gone").place(a_pod("b"), "there")
+    cluster.snapshot.put_node("gone", None)
+    assert cluster.snapshot.take_arrivals() == {"there": 1}
+
+
+def test_a_chunk_stays_with_the_node_that_was_ordered_for_it_once_that_is_up() -> None:
+    cluster = Cluster(a_group("small")).nodes(a_node("old")).place(a_pod("web", cpu="4"), "old")
+    cluster.buffers(a_buffer("spare", 1, a_spec("3")))
+    assert cluster.ordered() == {"small": 1}
+    cluster.carry_out().wait(120).delete("web")
+    cluster.plan()
+    assert cluster.buffer("spare").nodes == ("small-1",)
+
+
+def test_a_node_is_of_the_group_that_names_it_whatever_it_says_itself() -> None:
+    group, other = a_group("small"), a_group("other")
+    node = a_node("n")
+    node = msgspec.structs.replace(node, spec=msgspec.structs.replace(node.spec, provider_id="theirs"))
+    by_id = GroupState(other, 1, (Instance("theirs", InstanceState.RUNNING, 0.0),))
+    by_name = GroupState(group, 1, (Instance("ours", InstanceState.RUNNING, 0.0, "n"),))
+    ties = match_instances((by_id, by_name), {"n": node})
+    assert (ties.instances["n"][0], ties.nodes) == ("small", {("small", "ours"): "n"})
+
+
+SPECIAL: dict[str, Any] = {"nodeSelector": {"group": "special"}}
+
+
+def test_a_place_on_a_node_that_boots_is_not_taken_by_a_more_important_buffer() -> None:
+    cluster = Cluster(a_group("special", most=1), a_group("usual", price=9.0))
+    cluster.buffers(a_buffer("bound", 1, a_spec("3", **SPECIAL)))
+    assert cluster.ordered() == {"special": 1}
+    cluster.carry_out().buffers(a_buffer("new", 1, a_spec("3", priority=5)))
+    assert cluster.ordered() == {"usual": 1}
+    assert cluster.buffer("bound").on_coming == 1
+    cluster.carry_out().wait(120).plan()
+    assert [cluster.buffer(name).nodes for name in ("bound", "new")] == [("special-1",), ("usual-1",)]
+
+
+def test_a_chunk_that_was_to_have_a_place_on_a_node_that_boots_takes_one_that_is_ready_first() -> None:
+    cluster = Cluster(a_group("small")).nodes(a_node("old")).place(a_pod("web", cpu="4"), "old")
+    cluster.buffers(a_buffer("spare", 1, a_spec("3")))
+    assert cluster.ordered() == {"small": 1}
+    cluster.carry_out().delete("web").plan()
+    assert cluster.buffer("spare").nodes == ("old",)

@@ -1,0 +1,231 @@
+"""Conditions: which hold, what they say, and when their times move."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from support.worlds.vpas import DAY, MINUTE, NAMESPACE, Stub, World
+from trellis.base.times import format_time
+from trellis.core.recommend.state.condition_types import CONDITION_TYPES
+
+
+def text_of(time: float) -> str:
+    return format_time(datetime.fromtimestamp(time, UTC))
+
+
+def stub_world() -> tuple[World, Stub]:
+    stub = Stub("default", (500, 1000, 2000))
+    shop = World(stub)
+    shop.apply()
+    shop.run_pods()
+    shop.run()
+    return shop, stub
+
+
+def test_conditions_are_sorted_and_carry_the_generation() -> None:
+    shop, _ = stub_world()
+    shop.say(rivals=("older", "oldest"), fetching_history=True, problem="no")
+    shop.run()
+    listed = shop.status()["conditions"]
+    assert [condition["type"] for condition in listed] == sorted(condition["type"] for condition in listed)
+    assert {condition["observedGeneration"] for condition in listed} == {1}
+    assert shop.true_conditions() == {
+        "RecommendationProvided",
+        "ConfigUnsupported",
+        "ConflictingVPA",
+        "FetchingHistory",
+    }
+
+
+@pytest.mark.parametrize(
+    "policies",
+    [
+        [{"containerName": "*", "mode": "Off"}],
+        [{"containerName": "app", "mode": "Off"}, {"containerName": "proxy", "controlledResources": []}],
+    ],
+)
+def test_where_no_container_is_to_be_sized_the_condition_says_that_and_not_that_samples_are_missing(
+    policies: list[dict[str, object]],
+) -> None:
+    shop = World()
+    shop.apply(resourcePolicy={"containerPolicies": policies})
+    shop.run_pods("web", "app", "proxy")
+    shop.use(1.0, 1e9, minutes=2)
+    shop.run()
+    provided = shop.conditions()["RecommendationProvided"]
+    assert (provided["status"], provided["reason"]) == ("False", "NothingToSize")
+    shop.apply(resourcePolicy={"containerPolicies": policies[:1]} if len(policies) > 1 else {})
+    shop.run()
+    assert shop.conditions()["RecommendationProvided"]["status"] == "True"
+
+
+def test_the_time_of_a_transition_moves_only_with_the_status() -> None:
+    shop, _ = stub_world()
+    began = shop.now
+    shop.now += DAY
+    shop.say(problem="first")
+    shop.run()
+    told = shop.now
+    shop.now += DAY
+    shop.say(problem="second")
+    shop.restart()
+    shop.run()
+    provided, config = shop.conditions()["RecommendationProvided"], shop.conditions()["ConfigUnsupported"]
+    assert config["message"] == "second"
+    assert (provided["lastTransitionTime"], config["lastTransitionTime"]) == (text_of(began), text_of(told))
+    shop.say(problem="")
+    shop.run()
+    assert "ConfigUnsupported" not in shop.conditions()
+    shop.say(problem="again")
+    shop.run()
+    assert shop.conditions()["ConfigUnsupported"]["lastTransitionTime"] == text_of(shop.now)
+
+
+def test_a_younger_rival_is_told_who_governs_its_pods() -> None:
+    shop, _ = stub_world()
+    shop.say(rivals=("older",))
+    shop.run()
+    told = shop.conditions()["ConflictingVPA"]
+    assert told["message"] == ("pods that this object matches are governed by an older VerticalPodAutoscaler: older")
+    assert told["reason"] == "OlderVPAGoverns"
+    shop.say(rivals=())
+    shop.run()
+    assert "ConflictingVPA" not in shop.conditions()
+
+
+def test_fetching_history_is_said_while_it_lasts() -> None:
+    shop, _ = stub_world()
+    shop.say(fetching_history=True)
+    shop.run()
+    assert shop.conditions()["FetchingHistory"]["status"] == "True"
+    shop.say(fetching_history=False)
+    shop.run()
+    assert "FetchingHistory" not in shop.conditions()
+
+
+def test_low_confidence_says_how_much_history_there_is() -> None:
+    shop = World()
+    shop.apply()
+    shop.run_pods()
+    shop.use(minutes=10)
+    shop.run()
+    told = shop.conditions()["LowConfidence"]
+    assert told["status"] == "True"
+    assert told["message"] == "container app has a history of 10 samples over 9m0s"
+
+
+def test_low_confidence_ends_with_enough_history_and_its_message_alone_is_no_cause_to_write() -> None:
+    shop, stub = stub_world()
+    stub.confidence = 0.25
+    shop.run()
+    assert "LowConfidence" in shop.true_conditions()
+    shop.use(minutes=3)
+    stub.confidence = 0.5
+    assert shop.run() == []
+    stub.confidence = 1.0
+    shop.run()
+    assert "LowConfidence" not in shop.conditions()
+
+
+def test_the_least_known_container_is_named() -> None:
+    shop = World()
+    shop.apply()
+    shop.run_pods("web", "app")
+    shop.use(minutes=5)
+    shop.run_pods("web", "app", "late")
+    shop.use(minutes=2)
+    shop.run()
+    assert "container late has a history of 2 samples" in shop.conditions()["LowConfidence"]["message"]
+
+
+def test_a_recommender_without_a_notion_of_confidence_is_not_unsure() -> None:
+    shop, _ = stub_world()
+    assert shop.true_conditions() == {"RecommendationProvided"}
+
+
+def test_conditions_of_others_are_dropped_with_the_next_write_but_cause_none() -> None:
+    shop, _ = stub_world()
+    shop.status()["conditions"].append({"type": "Blessed", "status": "True"})
+    shop.status()["conditions"].append({"type": "ConfigDeprecated", "status": "True"})
+    shop.store("web", shop.stored["web"])
+    assert shop.run() == []
+    shop.say(rivals=("older",))
+    shop.run()
+    assert shop.true_conditions() == {"RecommendationProvided", "ConflictingVPA"}
+
+
+def test_a_condition_of_ours_that_does_not_hold_is_cleared() -> None:
+    shop, _ = stub_world()
+    shop.status()["conditions"].append({"type": "LowConfidence", "status": "True"})
+    shop.store("web", shop.stored["web"])
+    shop.run()
+    assert shop.true_conditions() == {"RecommendationProvided"}
+
+
+def test_deprecated_configuration_is_never_reported() -> None:
+    assert "ConfigDeprecated" not in CONDITION_TYPES.values()
+
+
+@pytest.mark.req("CR-07")
+def test_a_bad_parameter_is_the_problem_of_one_vpa_alone() -> None:
+    shop = World()
+    for name, parameters in (("web", {}), ("bad", {"target-cpu-percentile": "90"}), ("odd", {"percentile": "0.9"})):
+        shop.apply(name, recommenders=[{"name": "default"}])
+        shop.run_pods(name)
+        shop.use(vpa=name, minutes=2)
+        shop.run()
+        shop.apply(name, recommenders=[{"name": "default", "parameters": parameters}])
+    before = shop.advice("bad")
+    shop.now += MINUTE
+    result = shop.decide()
+    assert {(each.namespace, each.vpa) for each in result.bad_parameters} == {(NAMESPACE, "bad"), (NAMESPACE, "odd")}
+    shop.run()
+    told = shop.conditions("bad")["ConfigUnsupported"]
+    assert told["message"] == (
+        'spec.recommenders[0].parameters[target-cpu-percentile]: Invalid value: "90": must be at most 1'
+    )
+    assert told["reason"] == "BadParameters"
+    assert "no such parameter" in shop.conditions("odd")["ConfigUnsupported"]["message"]
+    assert shop.advice("bad") == before
+    assert shop.true_conditions("bad") == {"RecommendationProvided", "ConfigUnsupported", "LowConfidence"}
+    assert "ConfigUnsupported" not in shop.conditions("web")
+    shop.use(4.0, vpa="web")
+    assert [write.name for write in shop.run()] == ["web"]
+
+
+@pytest.mark.req("CR-07", "CR-23")
+def test_parameters_reach_the_recommender_and_can_differ_from_vpa_to_vpa() -> None:
+    shop = World()
+    shop.apply("plain")
+    shop.apply("tight", recommenders=[{"name": "default", "parameters": {"recommendation-margin-fraction": "0"}}])
+    for name in ("plain", "tight"):
+        shop.run_pods(name)
+        shop.use(vpa=name, minutes=2)
+    shop.run()
+    assert shop.target("plain")["cpu"] == "1168m"
+    assert shop.target("tight")["cpu"] == "1016m"
+    assert len(shop.board.groups) == 2
+    shop.apply("tight")
+    shop.run()
+    assert shop.target("tight")["cpu"] == "1168m"
+    assert len(shop.board.groups) == 1
+
+
+def test_a_bad_parameter_beside_a_missing_target_says_both() -> None:
+    shop = World()
+    shop.apply(recommenders=[{"name": "default", "parameters": {"x": "y"}}])
+    shop.say(problem="Cannot read targetRef")
+    shop.run()
+    message = shop.conditions()["ConfigUnsupported"]["message"]
+    assert message.startswith("Cannot read targetRef; spec.recommenders[0].parameters[x]")
+
+
+def test_one_that_only_recommends_is_told_who_acts() -> None:
+    shop, _ = stub_world()
+    shop.say(rivals=("young",), is_outranked=True)
+    shop.run()
+    told = shop.conditions()["ConflictingVPA"]
+    assert told["message"] == "pods that this object matches are governed by a VerticalPodAutoscaler that acts: young"
+    assert told["reason"] == "ActingVPAGoverns"

@@ -1,0 +1,441 @@
+"""`phases` sizes a run for what comes next: it raises before the next phase, and says when it cannot tell."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from support.builders.usage_samples import kill, row
+from trellis.base.errors import InvalidInput
+from trellis.core.recommend.amounts import CPU, LOWER, MEMORY, MIDDLE, UPPER
+from trellis.core.recommend.declaration import needs_runs, read_declaration
+from trellis.core.recommend.forecast.phase_alignment import split_into_phases
+from trellis.core.recommend.protocol import Estimates, Recommender, Rows
+from trellis.core.recommend.recommenders.default import DefaultRecommender
+from trellis.core.recommend.recommenders.phases import PhasesRecommender
+from trellis.core.recommend.registry import apply_preset
+from trellis.core.usage.columns import FloatColumn
+from trellis.core.usage.history.runs import PLACES
+from trellis.core.usage.model import UsageModel
+from trellis.core.usage.samples import Samples
+from trellis.core.usage.tracked_pods import TrackedContainer, TrackedPod
+from trellis.testing.estimates import ask_recommender, must_be_possible
+from trellis.testing.rows import example_rows
+from trellis.testing.usage import any_rows
+
+GIB = 2.0**30
+HOUR, DAY = 3600.0, 86_400.0
+MINUTE = 60.0
+START = 1_700_000_000.0
+VPA = ("shop", "web")
+
+Levels = Sequence[tuple[int, float, float]]  # minutes, cores and GiB of each phase
+
+TRAINING: Levels = ((30, 0.2, 1.0), (20, 2.0, 1.0), (20, 0.5, 6.0))
+
+
+class World:
+    """A workload that is run again and again, a sample a minute."""
+
+    def __init__(self, gap: float = HOUR) -> None:
+        self.model = UsageModel()
+        self.model.keep_runs([VPA])
+        self.gap = gap
+        self.now = START
+        self.pods: list[TrackedPod] = []
+        self.names = 0
+        self._draw = np.random.default_rng(7)
+
+    def start(self) -> TrackedPod:
+        """A pod, started now."""
+        self.names += 1
+        name = f"web-{self.names}"
+        pod = TrackedPod("shop", name, f"uid-of-{name}", "web", True, (TrackedContainer("app"),), self.now)
+        self.pods.append(pod)
+        self.model.follow("shop", self.pods, self.now)
+        return pod
+
+    def stop(self, pod: TrackedPod) -> None:
+        self.pods.remove(pod)
+        self.model.follow("shop", self.pods, self.now)
+
+    def use(self, *used: tuple[TrackedPod, float, float]) -> None:
+        """A minute, in which pods use so many cores and GiB."""
+        self.now += MINUTE
+        pods, cpu, memory = zip(*used, strict=True)
+        self._ingest(pods, np.full(len(pods), self.now), np.array(cpu), np.array(memory))
+
+    def run(self, program: Levels) -> None:
+        """A whole run, and the time until the next."""
+        pod, begin = self.start(), self.now
+        cpu, memory = used_in(program, CPU) / 1000.0, used_in(program, MEMORY) / GIB
+        self.now += MINUTE * len(cpu)
+        self._ingest([pod] * len(cpu), begin + MINUTE * np.arange(1.0, len(cpu) + 1), cpu, memory)
+        self.stop(pod)
+        self.now += self.gap
+
+    def _ingest(self, pods: Sequence[TrackedPod], times: FloatColumn, cpu: FloatColumn, memory: FloatColumn) -> None:
+        stray = 1 + 0.05 * self._draw.standard_normal(len(cpu)).clip(-2, 2)
+        names = ["shop"] * len(pods), [pod.name for pod in pods], ["app"] * len(pods)
+        self.model.ingest(Samples(*names, times - 20.0, cpu * stray, memory * GIB), self.now)
+
+    def ask(self, recommender: Recommender | None = None, **given: float) -> Estimates:
+        asked = recommender or phases()
+        view = self.model.view(row(self.model))
+        values = {each.name: each.default for each in asked.parameters}
+        values |= {name.replace("_", "-"): value for name, value in given.items()}
+        return asked.estimate(Rows.of(view, np.arange(1), np.ones(1)), values, self.now)
+
+
+def phases() -> PhasesRecommender:
+    return PhasesRecommender(DefaultRecommender())
+
+
+def trained(runs: int = 6, gap: float = HOUR, program: Levels = TRAINING) -> World:
+    world = World(gap)
+    for _ in range(runs):
+        world.run(program)
+    return world
+
+
+def said(found: Estimates, what: str) -> float | str:
+    value = found.explanation[what][0]
+    return value if isinstance(value, str) else float(value)
+
+
+def targets_of(world: World, program: Levels, recommenders: Sequence[Recommender], every: int = 3) -> FloatColumn:
+    """(minutes, recommenders, resources): what each recommends for every minute of one more run, before it begins.
+
+    They are asked `every` so many minutes.
+    """
+    pod = world.start()
+    found: list[list[FloatColumn]] = []
+    used = zip(used_in(program, CPU) / 1000.0, used_in(program, MEMORY) / GIB, strict=True)
+    for minute, (cpu, memory) in enumerate(used):
+        again = minute % every == 0
+        found.append([world.ask(each).target[:, 0] for each in recommenders] if again else found[-1])
+        world.use((pod, cpu, memory))
+    world.stop(pod)
+    return np.array(found)
+
+
+def used_in(program: Levels, resource: int) -> FloatColumn:
+    return np.repeat([each[1 + resource] for each in program], [each[0] for each in program]) * (1000.0, GIB)[resource]
+
+
+@pytest.mark.req("CR-27")
+def test_it_raises_before_the_next_phase_and_default_only_after_it() -> None:
+    # Every fourth day, so that what default remembers is mostly the phase that the run is in.
+    world = trained(6, gap=4 * DAY)
+    targets = targets_of(world, TRAINING, [phases(), DefaultRecommender()])
+    busy, needed = 30, 2000.0
+    assert (targets[busy - 8 : busy, 0, CPU] >= needed).all()
+    assert (targets[:15, 0, CPU] < 500).all()
+    assert (targets[busy - 8 : busy + 1, 1, CPU] < needed).all()
+    assert targets[-1, 1, CPU] >= needed
+    short = (targets[:, :, CPU] < used_in(TRAINING, CPU)[:, np.newaxis]).sum(axis=0)
+    assert short[0] == 0
+    assert short[1] >= 3
+
+
+@pytest.mark.req("CR-27")
+def test_memory_is_raised_before_the_phase_that_needs_it_and_is_not_held_all_the_time() -> None:
+    world = trained()
+    targets = targets_of(world, TRAINING, [phases(), DefaultRecommender()])
+    assert (targets[:, 0, MEMORY] >= used_in(TRAINING, MEMORY)).all()
+    assert (targets[:15, 0, MEMORY] < 1.5 * GIB).all()
+    assert (targets[30:50, 0, MEMORY] >= 6 * GIB).all()
+    assert targets[:, 0, MEMORY].mean() < 0.9 * targets[:, 1, MEMORY].mean()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_phases_may_last_longer_or_shorter_than_before(seed: int) -> None:
+    draw = np.random.default_rng(seed)
+
+    def program() -> Levels:
+        return [(round(minutes * draw.uniform(0.7, 1.3)), cpu, memory) for minutes, cpu, memory in TRAINING]
+
+    world = World()
+    for _ in range(6):
+        world.run(program())
+    once_more = program()
+    targets = targets_of(world, once_more, [phases()])[:, 0]
+    for resource in (CPU, MEMORY):
+        assert (targets[:, resource] >= 0.99 * used_in(once_more, resource)).all()
+    assert targets[:10, CPU].max() < 500
+
+
+def test_a_phase_that_lasts_far_longer_than_ever_keeps_what_the_next_one_needs() -> None:
+    targets = targets_of(trained(), ((55, 0.2, 1.0), (20, 2.0, 1.0)), [phases()])[:, 0]
+    assert (targets[25:, CPU] >= 2000).all()
+
+
+def test_between_runs_it_recommends_for_the_beginning_of_the_next() -> None:
+    world = trained()
+    found = world.ask()
+    assert 200 < found.target[CPU, 0] < 300
+    assert GIB < found.target[MEMORY, 0] < 1.2 * GIB
+    assert found.upper[CPU, 0] > 2000
+    assert said(found, "phase") == 0
+    world.start()
+    assert world.ask().target.tolist() == found.target.tolist()
+
+
+def test_a_pod_is_too_small_before_the_next_phase_and_not_too_large_while_one_is_to_come() -> None:
+    world = trained()
+    pod = world.start()
+    first = world.ask().target[CPU, 0]
+    for _ in range(25):
+        world.use((pod, 0.2, 1.0))
+    before = world.ask()
+    assert before.lower[CPU, 0] > first
+    assert before.upper[MEMORY, 0] >= 6 * GIB
+    for minutes, cpu, memory in ((5, 0.2, 1.0), (20, 2.0, 1.0), (5, 0.5, 6.0)):
+        for _ in range(minutes):
+            world.use((pod, cpu, memory))
+    assert world.ask().upper[CPU, 0] < before.target[CPU, 0]
+
+
+def test_a_horizon_longer_than_a_run_sizes_for_all_of_it() -> None:
+    found = trained().ask(horizon=2 * HOUR, memory_horizon=2 * HOUR)
+    assert found.target[CPU, 0] >= 2000
+    assert found.target[MEMORY, 0] >= 6 * GIB
+
+
+def test_it_says_which_phase_a_run_is_in_and_when_more_is_needed() -> None:
+    world = trained()
+    pod = world.start()
+    for _ in range(20):
+        world.use((pod, 0.2, 1.0))
+    found = world.ask()
+    assert (said(found, "cpu"), said(found, "memory")) == ("phases", "phases")
+    assert (said(found, "runs"), said(found, "alike"), said(found, "phase")) == (6, 6, 1)
+    assert 8 * MINUTE <= float(said(found, "seconds-to-rise")) <= 12 * MINUTE
+    assert found.confidence is not None
+    assert found.confidence[0] >= 1
+
+
+def test_a_program_that_has_changed_is_sized_as_by_default_until_its_runs_are_known() -> None:
+    changed: Levels = ((20, 1.0, 3.0), (20, 4.0, 9.0))
+    world = trained()
+    pod = world.start()
+    for _ in range(10):
+        world.use((pod, 1.0, 3.0))
+    found = world.ask()
+    assert said(found, "cpu") == said(found, "memory") == "unlike earlier runs"
+    assert found.target.tolist() == world.ask(DefaultRecommender()).target.tolist()
+    world.stop(pod)
+    for _ in range(3):
+        world.run(changed)
+    targets = targets_of(world, changed, [phases()])[:, 0]
+    assert (targets[5:, CPU] >= used_in(changed, CPU)[5:]).all()
+
+
+@pytest.mark.parametrize(("runs", "why"), [(0, "too few runs"), (2, "too few runs"), (3, "phases")])
+def test_with_too_few_runs_it_says_what_default_says_and_why(runs: int, why: str) -> None:
+    world = trained(runs)
+    pod = world.start()
+    world.use((pod, 0.2, 1.0))
+    found = world.ask()
+    assert said(found, "cpu") == why
+    same = found.target.tolist() == world.ask(DefaultRecommender()).target.tolist()
+    assert same == (why != "phases")
+
+
+def test_pods_that_run_on_are_sized_as_by_default() -> None:
+    world = trained()
+    pod = world.start()
+    world.now += 25 * HOUR
+    world.use((pod, 0.2, 1.0))
+    found = world.ask()
+    assert said(found, "cpu") == "runs for too long"
+    assert found.target.tolist() == world.ask(DefaultRecommender()).target.tolist()
+
+
+def test_rows_of_which_no_runs_are_remembered_are_sized_as_by_default() -> None:
+    recommender, default = phases(), DefaultRecommender()
+    rows = example_rows(history=False)
+    values = {each.name: each.default for each in recommender.parameters}
+    usual = {each.name: each.default for each in default.parameters}
+    found, expected = recommender.estimate(rows, values, START), default.estimate(rows, usual, START)
+    assert np.array_equal(found.bounds, expected.bounds, equal_nan=True)
+    assert set(found.explanation["cpu"]) == {"too few runs"}
+
+
+def test_a_cron_job_of_five_minutes_gets_at_once_what_all_of_it_needs() -> None:
+    world = trained(6, gap=300.0, program=((2, 0.1, 0.2), (1, 1.0, 1.0), (2, 0.1, 0.3)))
+    found = world.ask()
+    assert found.target[CPU, 0] >= 1000
+    assert found.target[MEMORY, 0] >= GIB
+
+
+def test_a_training_of_twelve_hours_is_raised_in_time() -> None:
+    program: Levels = ((240, 0.3, 1.0), (60, 3.0, 4.0), (420, 0.5, 2.0))
+    world = trained(4, program=program)
+    targets = targets_of(world, program[:2], [phases()], every=6)[:, 0]
+    assert (targets[234:, CPU] >= 3000).all()
+    assert (targets[20:200, CPU] < 500).all()
+    assert (targets[225:, MEMORY] >= 4 * GIB).all()
+
+
+def test_memory_that_grows_is_followed_as_it_grew() -> None:
+    ramp: Levels = [(1, 1.0, 1.0 + minute / 10) for minute in range(70)]
+    targets = targets_of(trained(4, program=ramp), ramp, [phases()], every=2)[:, 0, MEMORY]
+    used = used_in(ramp, MEMORY)
+    assert (targets >= used).all()
+    assert targets[10] < 6 * GIB
+
+
+def test_of_pods_that_started_one_after_the_other_the_one_that_needs_most_counts() -> None:
+    world = trained()
+    early = world.start()
+    for _ in range(27):
+        world.use((early, 0.2, 1.0))
+    late = world.start()
+    for _ in range(4):
+        world.use((early, 2.0, 1.0), (late, 0.2, 1.0))
+    assert world.ask().target[CPU, 0] >= 2000
+    for _ in range(17):
+        world.use((early, 2.0, 1.0), (late, 0.2, 1.0))
+    world.stop(early)
+    assert said(world.ask(), "cpu") == "phases"
+
+
+def test_a_kill_of_an_earlier_run_is_in_the_memory_of_the_next() -> None:
+    world = trained(3)
+    pod = world.start()
+    for _ in range(10):
+        world.use((pod, 0.2, 1.0))
+    world.model.record_ooms([kill(pod.name, world.now, 8 * GIB)], world.now)
+    world.stop(pod)
+    world.now += HOUR
+    assert world.ask().target[MEMORY, 0] >= 8 * GIB
+
+
+def test_after_a_restart_it_says_the_same() -> None:
+    world = trained()
+    pod = world.start()
+    for _ in range(25):
+        world.use((pod, 0.2, 1.0))
+    before = world.ask()
+    saved = world.model.saved(row(world.model), world.now)
+    world.model = UsageModel()
+    world.model.keep_runs([VPA])
+    world.model.restore_all(saved)
+    world.model.follow("shop", world.pods, world.now)
+    after = world.ask()
+    assert after.bounds == pytest.approx(before.bounds, rel=0.012)
+    assert {name: said(after, name) for name in after.explanation} == {
+        name: said(before, name) for name in before.explanation
+    }
+    world.use((pod, 0.2, 1.0))
+    assert world.ask().target[CPU, 0] >= 2000
+
+
+def test_who_has_been_asked_before_says_what_a_new_instance_says() -> None:
+    world, old = trained(4), phases()
+    pod = world.start()
+    for minute in range(20):
+        world.use((pod, 0.2 if minute < 12 else 2.0, 1.0))
+        for seconds in (0.0, 35.0):
+            world.now += seconds
+            mine, fresh = world.ask(old), world.ask()
+            assert mine.bounds.tolist() == fresh.bounds.tolist()
+            assert {name: str(said(mine, name)) for name in mine.explanation} == {
+                name: str(said(fresh, name)) for name in fresh.explanation
+            }
+            world.now -= seconds
+    world.stop(pod)
+    for later in (0.0, 60.0, 600.0):
+        world.now += later
+        assert world.ask(old).bounds.tolist() == world.ask().bounds.tolist()
+
+
+class TestSequences:
+    """Where phases begin."""
+
+    def starts(self, cpu: Sequence[float], memory: Sequence[float] = ()) -> list[int]:
+        means = np.full((1, 2, PLACES), np.nan, dtype=np.float32)
+        means[0, CPU, : len(cpu)] = cpu
+        means[0, MEMORY, : len(memory)] = memory
+        found = split_into_phases(means, np.array([[0.1, 0.1]]))
+        return found.starts[0, : found.phases[0]].tolist()  # type: ignore[no-any-return]
+
+    def test_one_begins_where_usage_changes_for_good(self) -> None:
+        assert self.starts([1.0] * 10 + [3.0] * 10 + [1.0] * 5) == [0, 10, 20]
+
+    def test_a_single_outlier_begins_none(self) -> None:
+        assert self.starts([1.0] * 10 + [9.0] + [1.0] * 10) == [0]
+
+    def test_one_that_has_just_begun_may_be_an_outlier(self) -> None:
+        assert self.starts([1.0] * 10 + [9.0]) == [0]
+        assert self.starts([1.0] * 10 + [9.0, 9.0]) == [0, 10]
+
+    def test_usage_that_strays_stays_in_its_phase(self) -> None:
+        draw = np.random.default_rng(1)
+        assert self.starts((1 + 0.15 * draw.standard_normal(90)).tolist()) == [0]
+
+    def test_either_resource_begins_one(self) -> None:
+        assert self.starts([1.0] * 20, [1.0] * 10 + [2.0] * 10) == [0, 10]
+
+    def test_gaps_are_bridged(self) -> None:
+        nan = math.nan
+        assert self.starts([nan, 1.0, nan, nan, 1.0, nan, 3.0, nan, 3.0]) == [0, 6]
+
+    def test_what_grows_is_a_sequence_of_short_ones(self) -> None:
+        assert len(self.starts([], np.linspace(1.0, 10.0, 90).tolist())) >= 5
+
+    def test_nothing_has_none(self) -> None:
+        assert self.starts([]) == []
+
+
+class Plain:
+    """A recommender as they were written before there was a memory of runs."""
+
+    name = "plain"
+    needs_history = False
+    parameters = ()
+
+    def estimate(self, rows: Rows, _values: object, _now: float, /) -> Estimates:
+        return Estimates(np.full((3, 2, len(rows)), np.nan))
+
+
+def test_who_says_nothing_about_runs_does_without() -> None:
+    assert not read_declaration(Plain()).needs_runs
+    assert not needs_runs(Plain())
+
+
+def test_who_needs_runs_says_so() -> None:
+    recommender = phases()
+    assert read_declaration(recommender).needs_runs
+    assert needs_runs(apply_preset(recommender, {"horizon": "20m"}))
+    assert msgspec.convert({"needs_history": False}, type(read_declaration(Plain()))) == read_declaration(Plain())
+
+
+def test_who_says_nonsense_about_runs_is_no_recommender() -> None:
+    odd = Plain()
+    odd.needs_runs = "often"  # type: ignore[attr-defined]
+    with pytest.raises(InvalidInput, match="`needs_runs` is neither true nor false"):
+        read_declaration(odd)
+
+
+@given(any_rows(history=False, runs=True))
+@settings(max_examples=15)
+def test_any_rows_get_an_answer_that_can_be(rows: Rows) -> None:
+    must_be_possible(ask_recommender(phases(), rows), rows)
+
+
+def test_bounds_are_in_order_in_every_phase_of_a_run() -> None:
+    world, recommender = trained(4), phases()
+    pod = world.start()
+    for minutes, cpu, memory in ((10, 0.2, 1.0), (6, 2.0, 1.0), (6, 0.5, 6.0), (6, 5.0, 0.1)):
+        for _ in range(minutes):
+            bounds = world.ask(recommender).bounds
+            assert (bounds[LOWER] <= bounds[MIDDLE]).all()
+            assert (bounds[MIDDLE] <= bounds[UPPER]).all()
+            world.use((pod, cpu, memory))

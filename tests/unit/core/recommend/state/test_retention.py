@@ -1,0 +1,78 @@
+"""What VPAs ask to be kept is told to the model when it changes, and taken back when nobody asks for it any more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from support.builders.manifests import policy, vpa
+from trellis.api.feature_gates import FeatureGates
+from trellis.api.kinds.vpa import VerticalPodAutoscaler
+from trellis.core.cluster.store import ObjectKey
+from trellis.core.recommend.state.retention import UsageRetention
+from trellis.core.recommend.state.vpa_table import ServedVpa, read_served_vpa
+from trellis.core.usage.model import UsageModel
+from trellis.core.usage.settings import Tuning
+from trellis.core.usage.tracked_pods import TrackedContainer, TrackedPod
+
+WEB = ("shop", "web")
+
+
+class Listening(UsageModel):
+    """A model that writes down what it is told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tuned: list[tuple[str, Tuning | None]] = []
+
+    def tune(self, namespace: str, vpa: str, container: str, tuning: Tuning | None) -> None:
+        self.tuned.append((container, tuning))
+        super().tune(namespace, vpa, container, tuning)
+
+    def told(self) -> list[tuple[str, Tuning | None]]:
+        """What it has been told since this was last asked."""
+        told, self.tuned = self.tuned, []
+        return told
+
+
+def served(document: dict[str, Any]) -> ServedVpa:
+    return read_served_vpa(msgspec.convert(document, VerticalPodAutoscaler), None)
+
+
+def a_pod(*containers: str) -> TrackedPod:
+    made = tuple(TrackedContainer(name) for name in containers)
+    return TrackedPod("shop", "web-0", "u", "web", True, made)
+
+
+def test_a_container_counts_memory_as_its_vpa_says_until_it_says_nothing_any_more() -> None:
+    model, known = Listening(), dict[ObjectKey, ServedVpa]()
+    kept = UsageRetention(model, known, FeatureGates())
+    known[WEB] = served(policy(oomBumpUpRatio="1.5"))
+    kept.tune([a_pod("app", "proxy")])
+    assert model.told() == [("app", Tuning(oom_bump_up_ratio=1.5))]
+    known[WEB] = served(vpa())
+    kept.tune([a_pod("app", "proxy")])
+    assert model.told() == [("app", None)]
+    kept.tune([a_pod("app", "proxy")])
+    assert model.told() == []
+
+
+def test_of_a_vpa_that_was_served_before_nothing_is_taken_back() -> None:
+    model, known = Listening(), dict[ObjectKey, ServedVpa]()
+    kept = UsageRetention(model, known, FeatureGates())
+    known[WEB] = served(policy(oomBumpUpRatio="1.5"))
+    kept.tune([a_pod("app")])
+    kept.forget(WEB)
+    model.told()
+    known[WEB] = served(vpa())
+    kept.tune([a_pod("app")])
+    assert model.told() == []
+
+
+def test_without_the_gate_a_vpa_has_no_say() -> None:
+    model = Listening()
+    UsageRetention(model, {WEB: served(policy(oomBumpUpRatio="1.5"))}, FeatureGates(per_vpa_config=False)).tune(
+        [a_pod("app")]
+    )
+    assert model.told() == []

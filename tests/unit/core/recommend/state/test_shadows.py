@@ -1,0 +1,133 @@
+"""Shadows are asked like the others, and nothing that they say is ever published."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from support.worlds.vpas import NAMESPACE, Stub, World
+from trellis.core.recommend.amounts import CPU, MIDDLE
+from trellis.core.recommend.declaration import UnavailableRecommender
+from trellis.core.recommend.protocol import Estimates, Rows
+from trellis.core.recommend.state.shadows import SHADOW_RECOMMENDERS, compare_shadows, read_shadow_names
+
+OWN, OTHER = (500.0, 1000.0, 2000.0), (1000.0, 1500.0, 3000.0)
+
+
+def shadowed_world(*others: Stub | UnavailableRecommender, names: str = "other") -> World:
+    """Two VPAs served by default, one of which has shadows."""
+    shop = World(Stub("default", OWN), *others)
+    shop.apply("web", annotations={SHADOW_RECOMMENDERS: names})
+    shop.apply("calm")
+    for name in ("web", "calm"):
+        shop.run_pods(name, "app", "proxy")
+        shop.use(vpa=name)
+    return shop
+
+
+def test_a_shadow_is_asked_about_the_rows_of_who_wants_it_and_changes_no_status() -> None:
+    other = Stub("other", OTHER)
+    plain = World(Stub("default", OWN))
+    shop = shadowed_world(other)
+    result = shop.decide()
+    assert other.asked == 2
+    shop.run()
+    assert {name: shop.target(name)["cpu"] for name in ("web", "calm")} == {"web": "1", "calm": "1"}
+    for name in ("web", "calm"):
+        plain.apply(name)
+        plain.run_pods(name, "app", "proxy")
+        plain.use(vpa=name)
+    plain.run()
+    assert plain.advice("web") == shop.advice("web")
+    assert plain.true_conditions("web") == shop.true_conditions("web")
+    assert [each.shadows.keys() for each in result.for_vpa(NAMESPACE, "calm")] == [set(), set()]
+    for found in result.for_vpa(NAMESPACE, "web"):
+        assert found.recommender == "default"
+        assert found.shadows["other"].found[:, CPU].tolist() == list(OTHER)
+
+
+def test_differences_are_relative_to_what_is_recommended() -> None:
+    answers = shadowed_world(Stub("other", OTHER, (1e9, 1e9, 1e9))).decide().answers
+    found = {
+        (name, resource): column.tolist() for name, resource, column in compare_shadows(answers.shadows, answers.bounds)
+    }
+    assert found == {("other", "cpu"): [0.5, 0.5], ("other", "memory"): [-0.5, -0.5]}
+
+
+def test_where_one_of_the_two_cannot_say_there_is_no_difference() -> None:
+    other = Stub("other", (np.nan,) * 3)
+    answers = shadowed_world(other).decide().answers
+    found = {resource: len(column) for _, resource, column in compare_shadows(answers.shadows, answers.bounds)}
+    assert found == {"cpu": 0, "memory": 2}
+
+
+def test_a_shadow_that_fails_fails_nobody() -> None:
+    other = Stub("other", OTHER)
+    other.error = ZeroDivisionError("no")
+    shop = shadowed_world(other)
+    result = shop.decide()
+    assert result.failures == ()
+    assert result.answers.shadows["other"].failure == 'recommender other failed: ZeroDivisionError: "no"'
+    shop.run()
+    assert "RecommenderFailed" not in shop.conditions("web")
+    assert shop.target("web")["cpu"] == "1"
+
+
+def test_an_impossible_shadow_is_told_and_left_out() -> None:
+    class Half(Stub):
+        def estimate(self, rows: Rows, values: Any, now: float, /) -> Estimates:
+            found = super().estimate(rows, values, now)
+            found.bounds[0, 0, [key.vpa == "web" for key in rows.keys]] = -1
+            return found
+
+    shop = shadowed_world(Half("other", OTHER))
+    shop.apply("calm", annotations={SHADOW_RECOMMENDERS: "other"})
+    shadow = shop.decide().answers.shadows["other"]
+    assert "gave an impossible answer for app" in shadow.failure
+    assert np.isnan(shadow.bounds[MIDDLE, CPU]).sum() == 2
+    assert (shadow.bounds[MIDDLE, CPU] == 1500.0).sum() == 2
+
+
+def test_a_shadow_that_cannot_be_had_is_told_like_any_failure() -> None:
+    shop = shadowed_world(UnavailableRecommender("other", "recommender other cannot be used: not today"))
+    result = shop.decide()
+    assert result.answers.shadows["other"].failure == "recommender other cannot be used: not today"
+    assert result.failures == ()
+
+
+def test_who_does_not_run_here_is_named_with_the_vpa_that_wants_it() -> None:
+    shop = shadowed_world(names="nobody, other ,")
+    result = shop.decide()
+    assert [tuple(each) for each in result.unhosted] == [("nobody", NAMESPACE, "web"), ("other", NAMESPACE, "web")]
+    assert result.answers.shadows == {}
+    shop.apply("web")
+    assert shop.decide().unhosted == ()
+
+
+def test_a_vpa_that_is_gone_wants_nothing_any_more() -> None:
+    other = Stub("other", OTHER)
+    shop = shadowed_world(other, names="other,nobody")
+    shop.decide()
+    shop.board.drop(NAMESPACE, "web")
+    asked = other.asked
+    assert shop.decide().unhosted == ()
+    assert other.asked == asked
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [("", ()), (" , ,", ()), ("a", ("a",)), ("a, b ,a", ("a", "b")), ("default,a", ("a",)), ("a/b c", ("a/b c",))],
+)
+def test_names_are_read_once_each_and_without_the_one_that_serves(text: str, names: tuple[str, ...]) -> None:
+    assert read_shadow_names({SHADOW_RECOMMENDERS: text}, "default") == names
+
+
+@given(st.text())
+def test_no_text_is_too_odd_to_be_read(text: str) -> None:
+    names = read_shadow_names({SHADOW_RECOMMENDERS: text}, "default")
+    assert len(set(names)) == len(names)
+    assert "" not in names

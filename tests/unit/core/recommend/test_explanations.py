@@ -1,0 +1,219 @@
+"""Whoever asks why is told what the last pass decided, and nothing else."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from support.worlds.vpas import NAMESPACE, Stub, World
+from trellis.core.recommend.explanations import LastPass, describe_vpa, summarize_vpa
+from trellis.core.recommend.parameters import Parameter, ParameterKind
+from trellis.core.recommend.protocol import Estimates, Explanations, Rows
+from trellis.core.recommend.state.shadows import SHADOW_RECOMMENDERS
+
+GOOD, OTHER = (500.0, 1000.0, 2000.0), (1000.0, 1500.0, 3000.0)
+
+
+class Talkative(Stub):
+    """Says of each row which container it is, and something that cannot be written as JSON."""
+
+    parameters: tuple[Parameter, ...] = (Parameter("pace", ParameterKind.NUMBER, "How fast.", 2.0, "", 0.0, 9.0),)  # type: ignore[assignment]
+
+    def estimate(self, rows: Rows, values: Any, now: float, /) -> Estimates:
+        found = super().estimate(rows, values, now)
+        names = [key.container for key in rows.keys]
+        nothing, much = np.full(len(rows), math.nan), np.full(len(rows), math.inf)
+        said: Explanations = {"container": names, "nothing": nothing, "much": much}
+        return Estimates(found.bounds, None, found.confidence, said)
+
+
+def passed(shop: World) -> LastPass:
+    """A pass whose writes are carried out; the events come later."""
+    result = shop.decide()
+    for write in result.writes:
+        shop.write(write, seen=False)
+    return LastPass.of(result, shop.board, result.writes, shop.now)
+
+
+def asked(last: LastPass, name: str = "web") -> dict[str, Any]:
+    """The document, as it comes out of JSON."""
+    found: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(describe_vpa(last, last.find(NAMESPACE, name))))
+    return found
+
+
+def world(*recommenders: Stub, **spec: Any) -> World:
+    shop = World(*recommenders)
+    shop.apply(**spec)
+    shop.run_pods("web", "proxy", "app")
+    shop.use()
+    return shop
+
+
+def test_it_says_who_answered_what_was_found_and_what_became_of_it() -> None:
+    policy = {"containerPolicies": [{"containerName": "app", "maxAllowed": {"cpu": "750m", "memory": "1G"}}]}
+    shop = world(Talkative("default", GOOD), resourcePolicy=policy)
+    found = asked(passed(shop))
+    assert (found["recommender"], found["given"], found["parameters"]) == ("default", {}, {"pace": 2.0})
+    app, proxy = found["containers"]
+    assert (app["name"], app["recommender"], app["reason"]) == ("app", "default", "Recommended")
+    assert app["explanation"] == {"container": "app", "nothing": None, "much": None}
+    assert app["found"] == {
+        "lowerBound": {"cpu": "500m", "memory": "1000000000"},
+        "target": {"cpu": "1", "memory": "1953125Ki"},
+        "upperBound": {"cpu": "2", "memory": "3000000000"},
+    }
+    assert app["recommended"]["target"] == {"cpu": "750m", "memory": "1G"}
+    assert app["recommended"]["uncappedTarget"] == app["found"]["target"]
+    assert proxy["recommended"]["target"] == app["found"]["target"]
+    assert (app["samples"], app["lastSample"]) == (1, "2023-11-14T22:14:20Z")
+
+
+def test_what_was_written_is_what_is_said_to_be_published() -> None:
+    stub = Stub("default", GOOD)
+    shop = world(stub)
+    last = passed(shop)
+    for each in asked(last)["containers"]:
+        assert {"containerName": each["name"], **each["published"]} == shop.advice()[each["name"]]
+    shop.put("web")
+    stub.cpu = (510.0, 1020.0, 2000.0)  # too little to be written at once
+    app = asked(passed(shop))["containers"][0]
+    assert (app["recommended"]["target"]["cpu"], app["published"]["target"]["cpu"]) == ("1020m", "1")
+    assert {"containerName": "app", **app["published"]} == shop.advice()["app"]
+
+
+def test_conditions_are_those_of_the_status_word_for_word() -> None:
+    stub = Talkative("default", GOOD)
+    stub.confidence = 0.25
+    shop = world(stub)
+    last = passed(shop)
+    assert asked(last)["conditions"] == shop.status()["conditions"]
+    assert "container app has a history of 1 samples" in shop.conditions()["LowConfidence"]["message"]
+    assert asked(last)["containers"][0]["confidence"] == 0.25
+    shop.say(problem="no such thing", problem_reason="TargetNotFound")
+    assert asked(passed(shop))["conditions"] == shop.status()["conditions"]
+
+
+def test_a_failure_is_told_with_what_stands_in_its_place() -> None:
+    stub = Talkative("default", GOOD)
+    shop = world(stub)
+    passed(shop)
+    shop.put("web")
+    stub.error = ValueError("no")
+    found = asked(passed(shop))
+    assert found["failure"] == 'recommender default failed: ValueError: "no"'
+    assert found["conditions"] == shop.status()["conditions"]
+    app = found["containers"][0]
+    assert (app["reason"], app["recommender"], app["found"]) == ("RecommendationKept", "", {})
+    assert app["recommended"] == app["published"]
+    assert app["published"]["target"]["cpu"] == "1"
+
+
+def test_what_was_kept_does_not_change_with_the_next_pass() -> None:
+    stub = Talkative("default", GOOD)
+    shop = world(stub)
+    stub.error = ValueError("no")
+    last = passed(shop)
+    before = asked(last)
+    stub.error = None
+    shop.apply("another")
+    shop.run_pods("another")
+    shop.use(vpa="another")
+    passed(shop)
+    assert asked(last)["failure"] == before["failure"]
+    assert asked(last)["containers"] == before["containers"]
+    shop.board.drop(NAMESPACE, "web")
+    assert asked(last)["containers"] == before["containers"]
+
+
+def test_each_shadow_says_what_it_would_have_found_or_what_went_wrong_with_this_vpa() -> None:
+    class Half(Stub):
+        def estimate(self, rows: Rows, values: Any, now: float, /) -> Estimates:
+            found = super().estimate(rows, values, now)
+            found.bounds[0, 0, [key.vpa == "bad" for key in rows.keys]] = -1
+            return found
+
+    shop = World(Stub("default", GOOD), Talkative("other", OTHER), Half("half", OTHER))
+    for name in ("web", "bad"):
+        shop.apply(name, annotations={SHADOW_RECOMMENDERS: "other,half,nobody"})
+        shop.run_pods(name)
+        shop.use(vpa=name)
+    last = passed(shop)
+    found = {name: asked(last, name) for name in ("web", "bad")}
+    for name, document in found.items():
+        [app] = document["containers"]
+        assert app["recommended"]["target"]["cpu"] == "1"
+        assert app["shadows"]["other"]["found"]["target"]["cpu"] == "1500m"
+        assert app["shadows"]["other"]["explanation"]["container"] == "app"
+        assert document["shadowsNotRunning"] == ["nobody"]
+        assert ("impossible answer" in app["shadows"]["half"]["failure"]) == (name == "bad")
+        assert bool(app["shadows"]["half"]["found"]) == (name == "web")
+
+
+def test_a_bad_parameter_is_a_condition_and_nobody_was_asked() -> None:
+    shop = world(Talkative("default", GOOD), recommenders=[{"name": "default", "parameters": {"pace": "99"}}])
+    found = asked(passed(shop))
+    [unsupported] = [each for each in found["conditions"] if each["type"] == "ConfigUnsupported"]
+    assert "pace" in unsupported["message"]
+    assert (found["given"], found["parameters"]) == ({"pace": "99"}, {})
+    assert [each["reason"] for each in found["containers"]] == ["NoSamples", "NoSamples"]
+
+
+def test_where_every_container_is_off_the_condition_is_the_one_that_is_written() -> None:
+    shop = world(Stub("default", GOOD), resourcePolicy={"containerPolicies": [{"containerName": "*", "mode": "Off"}]})
+    found = asked(passed(shop))
+    [provided] = found["conditions"]
+    assert (provided["status"], provided["reason"]) == ("False", "NothingToSize")
+    assert [each["reason"] for each in found["containers"]] == ["ContainerOff", "ContainerOff"]
+
+
+def test_a_vpa_without_pods_has_no_containers_to_tell_of() -> None:
+    shop = World(Stub("default", GOOD))
+    shop.apply()
+    found = asked(passed(shop))
+    assert found["containers"] == []
+    assert {each["type"]: each["status"] for each in found["conditions"]} == {
+        "NoPodsMatched": "True",
+        "RecommendationProvided": "False",
+    }
+
+
+def test_before_anybody_looked_at_its_target_nothing_is_said_of_its_conditions() -> None:
+    shop = World(Stub("default", GOOD))
+    shop.apply()
+    shop.board.drop(NAMESPACE, "web")
+    shop.put("web")
+    last = passed(shop)
+    assert asked(last)["conditions"] == []
+
+
+def test_in_a_list_a_vpa_is_a_line() -> None:
+    shop = World(Stub("default", GOOD), Stub("other", OTHER))
+    shop.apply(annotations={SHADOW_RECOMMENDERS: "other"})
+    shop.apply("db", recommenders=[{"name": "other"}])
+    shop.run_pods()
+    shop.use()
+    last = passed(shop)
+    assert [key for key, _ in last.sorted_keys()] == [(NAMESPACE, "db"), (NAMESPACE, "web")]
+    db, web = (summarize_vpa(last, number) for _, number in last.sorted_keys(NAMESPACE))
+    assert db == {"namespace": NAMESPACE, "name": "db", "recommender": "other", "conditions": ["NoPodsMatched"]}
+    assert web["shadows"] == ["other"]
+    assert web["conditions"] == ["RecommendationProvided"]
+    assert last.sorted_keys("elsewhere") == []
+    assert last.find("elsewhere", "web") == -1
+
+
+@pytest.mark.parametrize("containers", [0, 1, 50])
+def test_what_is_kept_is_columns_and_no_status(containers: int) -> None:
+    shop = World(Stub("default", GOOD))
+    shop.apply()
+    if containers:
+        shop.run_pods("web", *(f"c{number}" for number in range(containers)))
+        shop.use()
+    last = passed(shop)
+    assert last.result.writes == []
+    assert (len(last.texts), len(last.entries)) == (0, 1)
+    assert len(asked(last)["containers"]) == containers

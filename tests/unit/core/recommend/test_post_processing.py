@@ -1,0 +1,61 @@
+"""Whoever watches a pass sees every stage that amounts go through, and changes none of them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from support.worlds.vpas import Stub, World
+from trellis.base.reasons import Reason
+from trellis.core.recommend.explanations import TargetTrace
+from trellis.core.recommend.post_processing import POST_PROCESSORS
+from trellis.core.recommend.recommendation_pass import run_pass
+from trellis.core.recommend.settings import PipelineSettings
+from trellis.core.usage.columns import FloatColumn
+
+POLICY = {"containerPolicies": [{"containerName": "app", "minAllowed": {"cpu": "2"}, "maxAllowed": {"memory": "1G"}}]}
+
+
+def world() -> World:
+    found = World(
+        Stub("default", (400.0, 777.0, 900.0)),
+        settings=PipelineSettings(round_cpu_millicores=50, max_allowed_cpu=1500.0),
+    )
+    found.apply(resourcePolicy=POLICY)
+    found.run_pods()
+    found.use()
+    return found
+
+
+def test_every_stage_is_seen_once_in_its_order_and_the_last_shows_what_is_published() -> None:
+    found = world()
+    seen: list[tuple[Reason | None, FloatColumn]] = []
+    result = run_pass(
+        found.model.view(),
+        found.board,
+        found.recommenders,
+        found.settings,
+        found.now,
+        watch=lambda reason, amounts: seen.append((reason, amounts.copy())),
+    )
+    assert [reason for reason, _ in seen] == [None, *(stage.reason for stage in POST_PROCESSORS)]
+    np.testing.assert_array_equal(seen[-1][1], result.columns.amounts)
+
+
+def test_watching_changes_nothing() -> None:
+    found = world()
+    alone, watched = found.decide(), TargetTrace()
+    again = run_pass(found.model.view(), found.board, found.recommenders, found.settings, found.now, watch=watched)
+    np.testing.assert_array_equal(alone.columns.amounts, again.columns.amounts)
+    assert [write.status for write in alone.writes] == [write.status for write in again.writes]
+
+
+def test_a_trace_tells_what_each_stage_made_of_a_target() -> None:
+    found, trace = world(), TargetTrace()
+    run_pass(found.model.view(), found.board, found.recommenders, found.settings, found.now, watch=trace)
+    steps = [(step.resource, step.reason.code, step.before, step.after) for step in trace.steps(0)]
+    assert steps == [
+        ("cpu", "RoundedUp", 777.0, 800.0),
+        ("cpu", "CappedToMinAllowed", 800.0, 2000.0),
+        ("cpu", "CappedToClusterMaximum", 2000.0, 1500.0),
+        ("memory", "CappedToMaxAllowed", 2e9, 1e9),
+    ]

@@ -1,0 +1,152 @@
+"""What is set for everybody, and what a recommender declares of itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from support.worlds.vpas import Stub, World
+from trellis.base.errors import InvalidInput
+from trellis.core.recommend.declaration import UnavailableRecommender, read_declaration
+from trellis.core.recommend.parameters import Parameter, ParameterKind
+from trellis.core.recommend.recommenders.default import DefaultRecommender
+from trellis.core.recommend.registry import apply_preset, read_presets
+
+MARGIN = Parameter("margin", ParameterKind.NUMBER, "On top.", 0.1, "fraction", 0.0, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("texts", "names", "found"),
+    [
+        (("margin=0.2",), ("default",), {"default": {"margin": "0.2"}}),
+        (
+            ("a.margin=0.2", "b.margin = 0.3", "a.weeks=2"),
+            ("a", "b"),
+            {"a": {"margin": "0.2", "weeks": "2"}, "b": {"margin": "0.3"}},
+        ),
+        (("default.margin=0.2", "margin=0.3"), ("default",), {"default": {"margin": "0.3"}}),
+        (("my.own.margin=a=b",), ("my.own", "default"), {"my.own": {"margin": "a=b"}}),
+        ((), ("default",), {}),
+    ],
+)
+def test_what_is_set_is_read_by_recommender(texts: tuple[str, ...], names: tuple[str, ...], found: Any) -> None:
+    assert read_presets(texts, names) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("margin", "must be written as parameter=value, or as recommender.parameter=value"),
+        ("=1", "must be written as parameter=value"),
+        ("margin=1", "say whose parameter it is, as in a.margin: there are a, b"),
+        ("c.margin=1", "there is no recommender c here, but a, b; add it to --recommender-name"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(text: str, rule: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        read_presets([text], ("a", "b"))
+    assert (refused.value.value, refused.value.rule[: len(rule)]) == (text, rule)
+
+
+def test_a_default_of_the_process_is_below_what_a_vpa_sets_and_above_what_is_declared() -> None:
+    shop = World()
+    shop.recommenders = {"default": apply_preset(DefaultRecommender(), {"recommendation-margin-fraction": "1"})}
+    shop.apply("web")
+    shop.apply("own", recommenders=[{"name": "default", "parameters": {"recommendation-margin-fraction": "0"}}])
+    for name in ("web", "own"):
+        shop.run_pods(name)
+        shop.use(cpu=1.0, vpa=name)
+    shop.run()
+    assert shop.target("web")["cpu"] == "2032m"
+    assert shop.target("own")["cpu"] == "1016m"
+
+
+@pytest.mark.parametrize(
+    ("given", "value", "rule"),
+    [
+        ({"margins": "1"}, "margins", "is no parameter of this recommender (did you mean margin?); it has margin"),
+        ({"margin": "lots"}, "margin=lots", "must be a number"),
+        ({"margin": "3"}, "margin=3", "must be at most 2"),
+    ],
+)
+def test_what_a_recommender_does_not_take_is_refused(given: dict[str, str], value: str, rule: str) -> None:
+    stub = Stub("default", (1.0, 2.0, 3.0))
+    stub.parameters = (MARGIN,)  # type: ignore[assignment]
+    with pytest.raises(InvalidInput) as refused:
+        apply_preset(stub, given)
+    assert (refused.value.value, refused.value.rule) == (value, rule)
+
+
+def test_with_nothing_set_it_is_the_recommender_itself() -> None:
+    recommender = DefaultRecommender()
+    assert apply_preset(recommender, {}) is recommender
+
+
+def test_one_that_cannot_be_had_takes_any_parameters_and_says_why() -> None:
+    shop = World()
+    shop.recommenders = {
+        "default": UnavailableRecommender("default", "recommender default cannot be used: it is on holiday")
+    }
+    shop.apply("web", recommenders=[{"name": "default", "parameters": {"anything": "goes"}}])
+    shop.run_pods()
+    shop.use()
+    shop.run()
+    assert shop.true_conditions() == {"RecommenderFailed"}
+    message = shop.conditions()["RecommenderFailed"]["message"]
+    assert message == "recommender default cannot be used: it is on holiday"
+
+
+def test_what_the_default_recommender_declares_is_sound() -> None:
+    declared = read_declaration(DefaultRecommender())
+    assert not declared.needs_history
+    assert len(declared.parameters) == 11
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"name": "Not_this"}, "the parameter 'Not_this' is not called like-this"),
+        ({"meaning": ""}, "the parameter margin does not say what it means"),
+        ({"default": "much"}, "the default of the parameter margin is no number"),
+        ({"default": True}, "the default of the parameter margin is no number"),
+        ({"default": 7.0}, "the default of the parameter margin must be at most 2"),
+        ({"choices": ("a",)}, "the parameter margin must have choices if it is one, and else none"),
+        ({"kind": ParameterKind.CHOICE}, "the parameter margin must have choices if it is one, and else none"),
+    ],
+)
+def test_a_declaration_that_cannot_be_kept_is_refused(change: dict[str, Any], told: str) -> None:
+    stub = Stub("default", (1.0, 2.0, 3.0))
+    stub.parameters = (msgspec.structs.replace(MARGIN, **change),)  # type: ignore[assignment]
+    with pytest.raises(InvalidInput, match="is no recommender") as refused:
+        read_declaration(stub)
+    assert told in refused.value.rule
+
+
+def test_everything_that_is_missing_is_said_at_once() -> None:
+    with pytest.raises(InvalidInput) as refused:
+        read_declaration(object())
+    for part in ("`name`", "`needs_history`", "`estimate`", "`parameters`"):
+        assert part in refused.value.rule
+
+
+def test_a_parameter_is_declared_once() -> None:
+    stub = Stub("default", (1.0, 2.0, 3.0))
+    stub.parameters = (MARGIN, MARGIN)  # type: ignore[assignment]
+    with pytest.raises(InvalidInput, match="declares the parameter margin twice"):
+        read_declaration(stub)
+
+
+@pytest.mark.parametrize(
+    ("parameter", "text"),
+    [
+        (MARGIN, "number, fraction, 0 to 2"),
+        (Parameter("x", ParameterKind.DURATION, "M.", 60.0, "seconds", 60.0), "duration, at least 1m0s"),
+        (Parameter("x", ParameterKind.WHOLE, "M.", 1, maximum=3), "whole number, at most 3"),
+        (Parameter("x", ParameterKind.CHOICE, "M.", "a", choices=("a", "b")), "choice: a, b"),
+        (Parameter("x", ParameterKind.SWITCH, "M.", True), "true or false"),
+    ],
+)
+def test_what_may_be_written_is_said_in_words(parameter: Parameter, text: str) -> None:
+    assert parameter.accepts == text

@@ -1,0 +1,104 @@
+"""Why so? What recommenders say of their rows reaches whoever asks about a container."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from support.worlds.vpas import NAMESPACE, Stub, World
+from trellis.core.recommend.output_validation import find_explanation_problem
+from trellis.core.recommend.protocol import Estimates, Rows
+
+GOOD = (500.0, 1000.0, 2000.0)
+
+
+class Talkative(Stub):
+    """Says of each row which container it is, and at which place it was asked about."""
+
+    def estimate(self, rows: Rows, values: Any, now: float, /) -> Estimates:
+        found = super().estimate(rows, values, now)
+        names = [key.container for key in rows.keys]
+        places = np.arange(len(rows), dtype=np.float64)
+        return Estimates(found.bounds, explanation={"container": names, "place": places})
+
+
+def test_each_container_gets_what_was_said_of_it_and_by_whom() -> None:
+    shop = World(Talkative("default", GOOD), Talkative("other", GOOD), Stub("silent", GOOD))
+    shop.apply("web")
+    shop.apply("db", recommenders=[{"name": "other"}])
+    shop.apply("mute", recommenders=[{"name": "silent"}])
+    for name, containers in (("web", ("app", "proxy")), ("db", ("main",)), ("mute", ("app",))):
+        shop.run_pods(name, *containers)
+        shop.use(vpa=name)
+    result = shop.decide()
+    found = {(each.key.vpa, each.key.container): each for each in result.containers()}
+    assert {key: each.recommender for key, each in found.items()} == {
+        ("web", "app"): "default",
+        ("web", "proxy"): "default",
+        ("db", "main"): "other",
+        ("mute", "app"): "silent",
+    }
+    assert all(each.said["container"] == key[1] for key, each in found.items() if key[0] != "mute")
+    assert {each.said["place"] for each in result.for_vpa(NAMESPACE, "web")} == {0.0, 1.0}
+    assert found["mute", "app"].said == {}
+
+
+def test_of_a_recommender_that_failed_nothing_is_said() -> None:
+    talkative = Talkative("default", GOOD)
+    shop = World(talkative)
+    shop.apply()
+    shop.run_pods()
+    shop.use()
+    talkative.error = ValueError("no")
+    [found] = shop.decide().for_vpa(NAMESPACE, "web")
+    assert found.said == {}
+
+
+def test_texts_are_cut_to_a_length_that_a_table_can_hold() -> None:
+    class Verbose(Stub):
+        def estimate(self, rows: Rows, values: Any, now: float, /) -> Estimates:
+            return Estimates(super().estimate(rows, values, now).bounds, explanation={"why": ["x" * 1000]})
+
+    shop = World(Verbose("default", GOOD))
+    shop.apply()
+    shop.run_pods()
+    shop.use()
+    [found] = shop.decide().for_vpa(NAMESPACE, "web")
+    assert found.said == {"why": "x" * 200}
+
+
+@pytest.mark.parametrize(
+    ("explanation", "told"),
+    [
+        ([1.0], "with list, not with columns by name"),
+        ({"a": np.zeros(3)}, "a column a of shape (3,) where (2,) was asked for"),
+        ({"a": np.zeros(2, dtype=np.int64)}, "a column a that is neither a column of floats nor a list of texts"),
+        ({"a": "xy"}, "neither a column of floats nor a list of texts"),
+        ({"a": ["x", 1]}, "neither a column of floats nor a list of texts"),
+        ({"a": ["x"]}, "a column a of 1 texts for 2 rows"),
+        ({7: ["x", "y"]}, "a column whose name is no short text"),
+        ({str(number): ["x", "y"] for number in range(33)}, "in 33 columns where 32 are the most"),
+        ({"a": ["x", "y"], "b": np.array([1.0, math.nan])}, ""),
+        ({}, ""),
+    ],
+)
+def test_an_explanation_has_columns_as_long_as_the_answer(explanation: object, told: str) -> None:
+    found = find_explanation_problem(explanation, 2)
+    assert found.startswith("explained itself") if told else found == ""
+    assert told in found
+
+
+def test_an_explanation_of_another_shape_is_a_failure_that_is_named() -> None:
+    class Short(Stub):
+        def estimate(self, rows: Rows, values: Any, now: float, /) -> Estimates:
+            return Estimates(super().estimate(rows, values, now).bounds, explanation={"why": []})
+
+    shop = World(Short("default", GOOD))
+    shop.apply()
+    shop.run_pods()
+    shop.run()
+    message = shop.conditions()["RecommenderFailed"]["message"]
+    assert message == "recommender default explained itself with a column why of 0 texts for 1 rows"

@@ -1,0 +1,66 @@
+"""Repeating the steps between states gives the same states, down to the order of their objects."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trellis.api.kube.observed_workloads import ObservedObject, OwnedMeta
+from trellis.core.cluster.store import BY_NAMESPACE, ObjectStore, index_by_namespace, key_of
+from trellis.core.recording.format import apply_changes, diff_objects
+
+NAMES = st.sampled_from("abcdefgh")
+# What may happen between two looks: an object is put, goes, goes and comes again, or everything is listed anew.
+CHANGES = st.lists(st.tuples(st.sampled_from(["put", "remove", "again", "list"]), NAMES), max_size=8)
+
+
+def made(name: str, version: int) -> ObservedObject:
+    return ObservedObject(OwnedMeta(name, namespace="shop" if name < "e" else "bank", resource_version=str(version)))
+
+
+def changed(
+    store: ObjectStore[ObservedObject], changes: list[tuple[str, str]], version: int
+) -> ObjectStore[ObservedObject]:
+    for what, name in changes:
+        found = made(name, version)
+        if what == "list":
+            known = sorted(store.snapshot(), key=lambda each: (each.metadata.name > name, each.metadata.name))
+            store = store.emptied()
+            apply_changes(store, (), known)
+            continue
+        if what != "put":
+            store.remove(key_of(found))
+        if what != "remove":
+            store.put(key_of(found), found)
+    return store
+
+
+@given(st.lists(CHANGES, max_size=5))
+def test_the_same_objects_in_the_same_order_whatever_happened(history: list[list[tuple[str, str]]]) -> None:
+    live: ObjectStore[ObservedObject] = ObjectStore({BY_NAMESPACE: index_by_namespace})
+    copy: ObjectStore[ObservedObject] = ObjectStore({BY_NAMESPACE: index_by_namespace})
+    before = live.snapshot()
+    for version, changes in enumerate(history):
+        live = changed(live, changes, version)
+        after = live.snapshot()
+        found = diff_objects(before.objects, after.objects)
+        apply_changes(copy, found.gone, found.put)
+        shown = copy.snapshot()
+        assert list(shown) == list(after)
+        for namespace in ("shop", "bank"):
+            assert shown.by(BY_NAMESPACE, namespace) == after.by(BY_NAMESPACE, namespace)
+        before = after
+
+
+def test_what_has_not_changed_is_not_in_a_step() -> None:
+    store: ObjectStore[ObservedObject] = ObjectStore()
+    for name in "abcd":
+        store.put(("shop", name), made(name, 0))
+    before = store.snapshot()
+    store.put(("shop", "b"), made("b", 1))
+    store.remove(("shop", "c"))
+    store.put(("shop", "c"), made("c", 1))
+    found = diff_objects(before.objects, store.snapshot().objects)
+    assert found.gone == (("shop", "c"),)
+    assert [each.metadata.name for each in found.put] == ["b", "c"]
+    assert not diff_objects(before.objects, before.objects)

@@ -1,0 +1,191 @@
+"""What is written of news and questions of the node autoscaler is read as it was, to the order of everything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from support.worlds.nodes import START, a_buffer, a_daemon_set, a_group, a_node, a_pod
+from trellis.api.kube.meta import ObjectMeta
+from trellis.api.kube.policies import PodDisruptionBudget
+from trellis.api.kube.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
+from trellis.base.detailed_reason import DetailedReason
+from trellis.base.json_lines import decode_payload, encode_payload
+from trellis.controllers.nodes.recording import create_planner
+from trellis.core.fit import Storage
+from trellis.core.nodes import (
+    GroupState,
+    Instance,
+    InstanceState,
+    ScaleDownMemory,
+    ScaleDownSettings,
+    ScaleUpMemory,
+    ScaleUpSettings,
+)
+from trellis.core.nodes.autoscaler_pass import AutoscalerMemory, NodePlanner, PassInput, PassPlans
+from trellis.core.nodes.scale_down.decisions import NODE_IN_USE, ScaleDownPlan
+from trellis.core.nodes.scale_down.memory import NodeRemoval, UnremovableNode
+from trellis.core.nodes.scale_down.replacement_pods import no_boosts
+from trellis.core.nodes.scale_up.backoff import GroupBackoff
+from trellis.core.nodes.scale_up.decisions import ScaleUpPlan
+from trellis.core.nodes.scale_up.memory import UnconfirmedOrder
+from trellis.core.nodes.state.snapshot import ClusterSnapshotChanges
+from trellis.core.recording.nodes.changes import ChangesLine, ChangesReader, ChangesWriter
+from trellis.core.recording.nodes.passes import BoostsLine, PassInputReader, PassInputWriter, PassLine, RecordedBoosts
+from trellis.runtime.recorder import NO_RECORDER
+
+GROUPS = {name: a_group(name) for name in ("large", "small")}
+INSTANCES = st.lists(
+    st.builds(
+        Instance,
+        id=st.sampled_from([f"i{number}" for number in range(6)]),
+        state=st.sampled_from(InstanceState),
+        since=st.sampled_from([START, START + 0.1]),
+        error=st.sampled_from([None, DetailedReason(NODE_IN_USE, "no machine")]),
+    ),
+    unique_by=lambda each: each.id,
+).map(tuple)
+STATES = st.lists(
+    st.builds(GroupState, group=st.sampled_from([*GROUPS.values()]), target=st.integers(0, 3), instances=INSTANCES),
+    unique_by=lambda each: each.group.name,
+)
+MEMORIES = st.sampled_from(
+    [
+        AutoscalerMemory(),
+        AutoscalerMemory(
+            ScaleUpMemory(missed=frozenset({"a", "b"}), seats={"u": ("n1", "")}),
+            ScaleDownMemory({"n1": START}, added=START),
+        ),
+        AutoscalerMemory(
+            ScaleUpMemory({"small": GroupBackoff(START, 300.0, "refused")}, {"large": UnconfirmedOrder(3, START)}),
+            ScaleDownMemory(
+                held={"n2": UnremovableNode(DetailedReason(NODE_IN_USE), START + 300.0)},
+                removals={"n1": NodeRemoval("n1", "u1", "small", "i1", START, START, frozenset({"p"}))},
+                added=START,
+                failed=START + 1.0,
+            ),
+        ),
+    ]
+)
+BUDGETS = [PodDisruptionBudget(ObjectMeta(name=name, namespace="shop")) for name in "abcd"]
+
+
+def plans_that_leave(memory: AutoscalerMemory) -> PassPlans:
+    return PassPlans(ScaleUpPlan((), (), (), (), {}, memory.up), ScaleDownPlan((), (), memory.down), {})
+
+
+@given(st.lists(st.tuples(STATES, st.permutations(BUDGETS), st.integers(0, 4), MEMORIES, MEMORIES), max_size=3))
+def test_questions_are_read_as_they_were_asked(passes: list[tuple[Any, ...]]) -> None:
+    writing, reading = PassInputWriter(), PassInputReader()
+    for number, (states, budgets, count, memory, left) in enumerate(passes):
+        asked = PassInput(states, budgets[:count], memory, START + number)
+        again = reading.question(decode_payload(encode_payload(writing.line(asked)), PassLine), no_boosts)
+        assert list(again.groups) == states
+        assert list(again.budgets) == budgets[:count]
+        assert (again.memory, again.now) == (memory, asked.now)
+        for one in (writing, reading):
+            one.planned(plans_that_leave(left))
+
+
+def test_of_a_group_only_instances_that_are_others_are_written_and_of_memory_only_what_became_of_plans() -> None:
+    writing = PassInputWriter()
+    there = [Instance(f"i{number}", InstanceState.RUNNING, START) for number in range(100)]
+    memory = AutoscalerMemory(
+        ScaleUpMemory(seats={"u": ("n1",)}), ScaleDownMemory({f"n{number}": START for number in range(100)})
+    )
+    writing.line(PassInput([GroupState(GROUPS["small"], 100, tuple(there))], (), AutoscalerMemory(), START))
+    writing.planned(plans_that_leave(memory))
+    there[7] = Instance("i7", InstanceState.LEAVING, START)
+    refused = replace(memory.up, backoffs={"small": GroupBackoff(START, 300.0)})
+    now = PassInput([GroupState(GROUPS["small"], 99, tuple(there))], (), AutoscalerMemory(refused, memory.down), START)
+    line = msgspec.json.decode(encode_payload(writing.line(now)))
+    (group,) = line["groups"]
+    assert (set(group), [each["id"] for each in group["put"]]) == ({"name", "target", "put"}, ["i7"])
+    assert line["memory"] == {"up": {"backoffs": {"small": {"failed_at": START, "seconds": 300.0, "why": ""}}}}
+
+
+OBJECTS = {
+    "nodes": [("", name) for name in ("n1", "n2")],
+    "pods": [("default", name) for name in ("p1", "p2", "p3")],
+    "buffers": [("default", "b1")],
+    "daemon_sets": [("", "d1")],
+}
+
+
+def an_object(kind: str, name: str, version: int, size: int) -> Any:
+    make: dict[str, Callable[[], Any]] = {
+        "nodes": lambda: a_node(name, f"{size}"),
+        "pods": lambda: a_pod(name, f"{size}"),
+        "buffers": lambda: a_buffer(name, size),
+        "daemon_sets": lambda: a_daemon_set(name, f"{size}"),
+    }
+    made = make[kind]()
+    return replace(made, metadata=replace(made.metadata, resource_version=str(version)))
+
+
+CHANGES = st.lists(
+    st.tuples(st.sampled_from([(kind, key) for kind, keys in OBJECTS.items() for key in keys]), st.integers(0, 2)),
+    max_size=8,
+)
+
+
+@given(st.lists(CHANGES, max_size=4))
+def test_news_are_read_as_they_came_and_in_their_order(passes: list[list[tuple[Any, int]]]) -> None:
+    writing, reading, version = ChangesWriter(), ChangesReader(), 0
+    for changes in passes:
+        news = ClusterSnapshotChanges()
+        for (kind, (namespace, name)), size in changes:
+            version += 1
+            found = getattr(news, kind)
+            key = name if kind == "nodes" else (namespace, name)
+            found.pop(key, None)
+            found[key] = an_object(kind, name, version, size) if size else None
+        read = [reading.news(decode_payload(encode_payload(line), ChangesLine)) for line in writing.lines(news)]
+        for kind in OBJECTS:
+            assert [each for one in read for each in getattr(one, kind).items()] == [*getattr(news, kind).items()]
+
+
+def test_storage_is_read_as_it_was_and_only_what_changed_of_it_is_written() -> None:
+    writing, reading = ChangesWriter(), ChangesReader()
+    claims = {("shop", name): PersistentVolumeClaim(ObjectMeta(name=name, namespace="shop")) for name in "abc"}
+    volumes = {name: PersistentVolume(ObjectMeta(name=name)) for name in ("v1", "v2")}
+    first = Storage(claims, volumes, {"fast": StorageClass(ObjectMeta(name="fast"))})
+    second = Storage({key: claims[key] for key in list(claims)[1:]}, {"v2": volumes["v2"]}, {})
+    for storage, most in ((first, 500), (second, 250)):
+        (line,) = map(encode_payload, writing.lines(ClusterSnapshotChanges(storage=storage)))
+        assert len(line) < most
+        again = reading.news(decode_payload(line, ChangesLine)).storage
+        assert again is not None
+        for name in ("claims", "volumes", "classes"):
+            assert [*getattr(again, name).items()] == [*getattr(storage, name).items()]
+
+
+def test_an_answer_about_a_boost_is_written_once_and_forgotten_with_its_pod() -> None:
+    pod, boosts, read = a_pod("web"), RecordedBoosts(), RecordedBoosts()
+    ask = boosts.asking(lambda _: {"app": 2_000})
+    assert ask(pod) == ask(pod) == {"app": 2_000}
+    line = boosts.taken()
+    assert line == BoostsLine(((("default", "web"), {"app": 2_000}),))
+    read.put(line)
+    assert read.answer(pod) == {"app": 2_000}
+    ask(pod)
+    assert boosts.taken() is None
+    # The boost is over: an answer like any other.
+    boosts.asking(no_boosts)(pod)
+    over = boosts.taken()
+    assert over is not None
+    read.put(over)
+    assert read.answer(pod) == {}
+    read.put(line)
+    read.forget(("default", "web"))
+    assert read.answer(pod) == {}
+
+
+def test_without_a_recorder_nobody_stands_between_news_and_plans() -> None:
+    planning = create_planner(ScaleUpSettings(), ScaleDownSettings(), -10, NO_RECORDER)
+    assert type(planning) is NodePlanner

@@ -1,0 +1,118 @@
+"""What is remembered from one look to the next: who is at rest, what was tried, what the hour has left."""
+
+from __future__ import annotations
+
+import msgspec
+
+from support.worlds.resizes import NOW
+from support.worlds.workload_state import WEB, Told
+from trellis.api.kube.nodes import Node
+from trellis.core.cluster.write_results import WriteResult as Answer
+from trellis.core.resize.admission_lease import ADMISSION_ABSENT, plans_evictions
+from trellis.core.resize.planner import PlanResult, UpdatePlanner
+from trellis.core.resize.pod_decisions import EvictPod
+from trellis.core.resize.settings import UpdateSettings
+from trellis.core.resize.state.attempts import ActionResult
+from trellis.core.resize.state.headroom import NodeHeadroom
+from trellis.core.resize.state.memory import UpdateMemory
+
+
+class Looks:
+    """A workload of two pods that need more than they have, and somebody who looks at it."""
+
+    def __init__(self, settings: UpdateSettings | None = None) -> None:
+        settings = settings or UpdateSettings()
+        self.told = Told().put_all()
+        self.memory = UpdateMemory(self.told.known, settings)
+        self.told.known.on_change = self.memory.changed
+        self.planner = UpdatePlanner(settings, NodeHeadroom(must_know=False))
+
+    def look(self, now: float = NOW, *, sized: bool = True) -> PlanResult:
+        [planned] = self.memory.settled(self.planner.plan_all(self.memory.batch([WEB], now)), sized=sized)
+        self.memory.decided(planned)
+        return planned
+
+    def rests(self) -> bool:
+        return self.memory.restless([WEB]) == []
+
+
+def only(planned: PlanResult) -> EvictPod:
+    [action] = planned.plan.actions
+    assert isinstance(action, EvictPod)
+    return action
+
+
+def test_who_has_something_to_do_does_not_rest() -> None:
+    looks = Looks()
+    only(looks.look())
+    assert not looks.rests()
+
+
+def test_who_has_nothing_to_do_rests_until_something_changes() -> None:
+    looks = Looks(UpdateSettings(in_place=False, min_replicas=3))
+    assert not looks.rests()
+    assert looks.look().plan.actions == ()
+    assert looks.rests()
+    looks.told.known.put_namespace("shop", {"any": "thing"})
+    assert not looks.rests()
+    looks.look()
+    looks.memory.all_changed()
+    assert not looks.rests()
+
+
+def test_who_needs_something_is_looked_at_again_when_nodes_offer_something_else() -> None:
+    looks = Looks(UpdateSettings(min_replicas=3))
+    looks.look()
+    assert looks.rests()
+    looks.told.known.put_node("n2", msgspec.convert({"status": {"allocatable": {"cpu": "4"}}}, Node))
+    assert not looks.rests()
+
+
+def test_while_nobody_sizes_new_pods_nothing_is_evicted() -> None:
+    planned = Looks().look(sized=False)
+    assert not plans_evictions(planned.plan)
+    assert ADMISSION_ABSENT in [each.reason for each in planned.plan.verdicts]
+    assert plans_evictions(Looks().look().plan)
+
+
+def test_what_became_of_an_attempt_is_known_at_the_next_look_and_forgotten_with_the_pod() -> None:
+    looks = Looks()
+    action = only(looks.look())
+    looks.memory.carried(WEB, [ActionResult(action, Answer.FAILED)], NOW)
+    [(_, attempts)] = looks.memory.batch([WEB], NOW).gathered
+    assert attempts.pods[action.pod.uid].failures == 1
+    before = looks.told.gathered().pods
+    gone = next(each for each in before if each.metadata.uid == action.pod.uid)
+    looks.told.known.put_pod((gone.metadata.namespace, gone.metadata.name), gone, None)
+    [(_, attempts)] = looks.memory.batch([WEB], NOW).gathered
+    assert attempts.pods == {}
+
+
+def test_what_is_under_way_counts_for_the_hour_and_what_failed_does_not() -> None:
+    looks = Looks(UpdateSettings(hourly=1))
+    action = only(looks.look())
+    assert looks.memory.batch([WEB], NOW).ledger.left("shop").cluster == 0
+    looks.memory.ended(action, NOW, done=False)
+    assert looks.memory.batch([WEB], NOW).ledger.left("shop").cluster == 1
+    only(looks.look())
+    looks.memory.ended(action, NOW, done=True)
+    assert looks.memory.batch([WEB], NOW).ledger.left("shop").cluster == 0
+    assert looks.memory.batch([WEB], NOW + 3601).ledger.left("shop").cluster == 1
+
+
+def test_whoever_waits_for_what_we_wrote_is_left_out_and_whoever_is_unknown_is_named() -> None:
+    looks = Looks()
+    looks.told.known.echoes.written("uid-web-1-a", "9")
+    other = ("shop", "Deployment", "other")
+    batch = looks.memory.batch([WEB, other], NOW)
+    assert batch.gathered == []
+    assert batch.unknown == (other,)
+
+
+def test_a_plan_that_failed_leaves_nobody_at_rest() -> None:
+    looks = Looks()
+    planned = looks.look()
+    looks.memory.all_changed()
+    broken = msgspec.structs.replace(planned, plan=msgspec.structs.replace(planned.plan, actions=()), error=OSError())
+    looks.memory.decided(broken)
+    assert not looks.rests()

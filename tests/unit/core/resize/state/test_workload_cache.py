@@ -1,0 +1,146 @@
+"""What is known of a workload, whoever tells it in whatever order, and whom a change concerns."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from support.worlds.resizes import NOW
+from support.worlds.workload_state import WEB, Told, in_shop, owned, pod, replica_set
+from trellis.api.kube.nodes import Node
+from trellis.api.kube.policies import LimitRange
+from trellis.api.kube.scaling import HorizontalPodAutoscaler
+from trellis.core.cluster.owners import ScaleInfo
+from trellis.core.resize.freeze import FREEZE_ANNOTATION, FreezeScope
+from trellis.core.resize.pod_decisions import ControllerKey
+from trellis.core.resize.state.workload_cache import WorkloadCache
+
+
+@given(order=st.permutations(range(5)))
+def test_it_does_not_matter_in_which_order_things_are_seen(order: list[int]) -> None:
+    told = Told()
+    puts = told.puts()
+    for number in order:
+        told.concerned.clear()
+        puts[number]()
+    found = told.gathered()
+    assert {each.metadata.name for each in found.pods} == {"web-1-a", "web-1-b"}
+    assert found.groups == {ControllerKey("Deployment", "web"), ControllerKey("ReplicaSet", "web-1")}
+    assert found.configured == {ControllerKey("ReplicaSet", "web-1"): 2}
+    # Whatever comes last makes the workload another.
+    assert told.concerned == [WEB]
+
+
+def test_without_its_target_nothing_can_be_told_of_a_workload() -> None:
+    told = Told()
+    told.puts()[0]()
+    assert told.known.gather(WEB, NOW) is None
+    assert told.known.gather(("shop", "Deployment", "other"), NOW) is None
+
+
+def test_a_change_that_no_plan_looks_at_concerns_nobody() -> None:
+    told = Told().put_all()
+    told.known.put_pod(("shop", "web-1-a"), pod(), pod(resourceVersion="6"))
+    told.known.put_workload("ReplicaSet", ("shop", "web-1"), replica_set(), replica_set())
+    told.known.put_namespace("shop", {})
+    assert told.concerned == []
+    told.known.put_pod(("shop", "web-1-a"), pod(), pod(labels={"app": "web", "tier": "1"}))
+    assert told.concerned == [WEB]
+
+
+def test_a_pod_of_others_concerns_nobody_and_one_with_other_labels_is_not_its_own() -> None:
+    told = Told().put_all()
+    told.known.put_pod(("shop", "api-1-a"), None, pod("api-1-a", **owned("ReplicaSet", "api-1")))
+    assert told.concerned == []
+    told.known.put_pod(("shop", "web-1-c"), None, pod("web-1-c", labels={"app": "debug"}))
+    assert len(told.gathered().pods) == 2
+
+
+def test_what_is_gone_is_known_no_more() -> None:
+    told = Told().put_all()
+    told.known.put_pod(("shop", "web-1-a"), pod(), None)
+    assert [each.metadata.name for each in told.gathered().pods] == ["web-1-b"]
+    told.known.put_workload("ReplicaSet", ("shop", "web-1"), replica_set(), None)
+    assert told.gathered().configured == {}
+    told.known.put_governor("VerticalPodAutoscaler", ("shop", "web"), None)
+    assert told.known.gather(WEB, NOW) is None
+    assert told.concerned == [WEB] * 3
+
+
+def test_a_pod_that_we_evicted_is_on_its_way_out_before_anybody_sees_it() -> None:
+    told = Told().put_all()
+    told.known.echoes.evicted("uid-web-1-a")
+    told.known.echoes.evicted("uid-web-1-b", until=NOW - 1)
+    assert [each.metadata.deletion_timestamp is not None for each in told.gathered().pods] == [True, False]
+
+
+def test_what_we_wrote_is_awaited_until_it_is_seen_and_that_is_a_change() -> None:
+    told = Told().put_all()
+    told.known.echoes.written("uid-web-1-a", "9")
+    assert told.known.is_awaited(told.gathered())
+    told.known.put_pod(("shop", "web-1-a"), pod(), pod(resourceVersion="9"))
+    assert not told.known.is_awaited(told.gathered())
+    assert told.concerned == [WEB]
+
+
+def test_limits_hpas_and_freezes_reach_the_workloads_they_are_about() -> None:
+    told = Told().put_all()
+    item = {"type": "Container", "max": {"cpu": "2"}}
+    before = told.gathered().limits
+    told.known.put_limits("shop", [msgspec.convert({"spec": {"limits": [item]}}, LimitRange)])
+    assert told.gathered().limits != before
+    metric = {"resource": {"name": "cpu", "target": {"type": "Utilization"}}}
+    spec = {"scaleTargetRef": {"kind": "Deployment", "name": "web"}, "metrics": [metric]}
+    hpa = msgspec.convert({"spec": spec}, HorizontalPodAutoscaler)
+    told.known.put_hpa(("shop", "web"), None, hpa)
+    assert told.gathered().hpa == {"cpu"}
+    told.known.put_namespace("shop", {FREEZE_ANNOTATION: "alice"})
+    frozen = told.gathered().frozen
+    assert frozen is not None
+    assert (frozen.by, frozen.where) == ("alice", FreezeScope.NAMESPACE)
+    told.known.put_switch({"by": "bob"})
+    assert str(told.gathered().frozen) == "the cluster is frozen by bob"
+    assert told.concerned == [WEB] * 4
+    told.known.put_limits("shop", ())
+    told.known.put_hpa(("shop", "web"), hpa, None)
+    told.known.put_namespace("shop", {})
+    told.known.put_switch(None)
+    found = told.gathered()
+    assert (found.limits, found.hpa, found.frozen) == (before, frozenset(), None)
+    assert told.concerned == [WEB] * 8
+
+
+@pytest.mark.parametrize("kind", ["Rollout", "StatefulSet"])
+def test_answers_of_scales_concern_those_whose_pods_they_change(kind: str) -> None:
+    told = Told()
+    ref = {"apiVersion": "example.com/v1", "kind": kind, "name": "web"}
+    told.known.put_governor("VerticalPodAutoscaler", ("shop", "web"), in_shop(targetRef=ref))
+    rollout = ("shop", kind, "web")
+    [target] = told.known.governed.scaled_targets()
+    told.concerned.clear()
+    told.known.put_scales({target: ScaleInfo("app=web")})
+    assert told.known.gather(rollout, NOW) is not None
+    told.known.put_scales({target: ScaleInfo("app=web")})
+    assert told.concerned == [rollout]
+    told.known.put_scales({})
+    assert told.known.gather(rollout, NOW) is None
+    assert told.concerned == [rollout] * 2
+
+
+@pytest.mark.parametrize("knows_rooms", [True, False])
+def test_what_changed_on_nodes_is_handed_over_once_to_whoever_counts_it(knows_rooms: bool) -> None:
+    known = WorkloadCache(knows_rooms=knows_rooms)
+    node = msgspec.convert({"status": {"allocatable": {"cpu": "4"}}}, Node)
+    known.put_node("n1", node)
+    known.put_pod(("shop", "web-1-a"), None, pod())
+    nodes, pods = known.take_changes()
+    assert (set(nodes), set(pods)) == (({"n1"}, {("shop", "web-1-a")}) if knows_rooms else (set(), set()))
+    assert known.take_changes() == ({}, {})
+    offered = known.nodes
+    assert offered == {"n1": {"cpu": 4000}}
+    known.put_node("n1", node)
+    assert known.nodes is offered
+    known.put_node("n1", None)
+    assert known.nodes == {}

@@ -1,0 +1,35 @@
+"""Who has stopped all actuation, and where."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from trellis.core.resize.freeze import FREEZE_ANNOTATION, Freeze, FreezeScope, find_freeze
+
+
+@pytest.mark.parametrize(
+    ("config", "namespace", "own", "found"),
+    [
+        (None, {}, {}, None),
+        ({}, {}, {}, Freeze("somebody", FreezeScope.CLUSTER)),
+        ({"freeze": "false"}, {}, {}, None),
+        ({"freeze": " False "}, {FREEZE_ANNOTATION: "true"}, {}, Freeze("somebody", FreezeScope.NAMESPACE)),
+        ({"by": "alice", "why": "incident"}, {}, {}, Freeze("alice", FreezeScope.CLUSTER, "incident")),
+        ({"freeze": "bob"}, {}, {}, Freeze("bob", FreezeScope.CLUSTER)),
+        (None, {FREEZE_ANNOTATION: "carol"}, {FREEZE_ANNOTATION: "dave"}, Freeze("carol", FreezeScope.NAMESPACE)),
+        (None, {FREEZE_ANNOTATION: "false"}, {FREEZE_ANNOTATION: "dave"}, Freeze("dave", FreezeScope.OBJECT)),
+        (None, {}, {FREEZE_ANNOTATION: ""}, Freeze("somebody", FreezeScope.OBJECT)),
+        (None, {}, {FREEZE_ANNOTATION: "false"}, None),
+    ],
+)
+def test_the_widest_freeze_holds_and_only_false_is_no(
+    config: Mapping[str, str] | None, namespace: Mapping[str, str], own: Mapping[str, str], found: Freeze | None
+) -> None:
+    assert find_freeze(config, namespace, own) == found
+
+
+def test_a_freeze_says_who_and_why() -> None:
+    assert str(Freeze("alice", FreezeScope.NAMESPACE)) == "the namespace is frozen by alice"
+    assert str(Freeze("alice", FreezeScope.OBJECT, "incident")) == "the object is frozen by alice: incident"

@@ -1,0 +1,102 @@
+"""Budgets of the hour, and what HPAs scale by."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from support.worlds.resizes import GROUP, NOW
+from trellis.api.kube.scaling import HorizontalPodAutoscaler
+from trellis.core.resize.disruption_budget import HourlyAllowance
+from trellis.core.resize.hourly_budget import RecentDisruptions, is_disruptive
+from trellis.core.resize.pod_decisions import Action, EvictPod, PodRef, ResizePod, UnmarkPod
+from trellis.core.resize.settings import UpdateSettings
+from trellis.core.resize.state.constraints import find_utilization_resources
+
+
+def eviction(namespace: str = "shop") -> Action:
+    return EvictPod(PodRef(namespace, "web-1-a", "u"), GROUP, {})
+
+
+def after(times: list[tuple[float, str]], settings: UpdateSettings) -> RecentDisruptions:
+    found = RecentDisruptions()
+    for at, namespace in times:
+        found = found.noted(eviction(namespace), NOW + at, settings)
+    return found
+
+
+def test_the_hour_slides() -> None:
+    rules = UpdateSettings(hourly=3, namespace_hourly=2)
+    done = after([(0, "shop"), (10, "bank"), (20, "shop")], rules)
+    assert done.left("shop", NOW + 30, rules) == HourlyAllowance(0, 0, NOW + 3600)
+    assert done.left("bank", NOW + 30, rules) == HourlyAllowance(0, 1, NOW + 3600)
+    assert done.left("shop", NOW + 3600, rules) == HourlyAllowance(1, 1, None)
+    assert done.left("shop", NOW + 3620, rules) == HourlyAllowance(3, 2, None)
+
+
+def test_without_a_budget_nothing_is_kept_and_any_number_may_be_disturbed() -> None:
+    assert after([(0, "shop")] * 5, UpdateSettings()) == RecentDisruptions()
+    assert RecentDisruptions().left("shop", NOW, UpdateSettings()) == HourlyAllowance()
+    assert HourlyAllowance().count is None
+
+
+def test_a_budget_of_nothing_never_has_room() -> None:
+    rules = UpdateSettings(hourly=0)
+    assert RecentDisruptions().left("shop", NOW, rules) == HourlyAllowance(0, None, None)
+
+
+@given(st.integers(1, 4), st.lists(st.integers(0, 9000), max_size=12))
+def test_room_is_back_at_the_time_that_was_told_and_not_before(most: int, gaps: list[int]) -> None:
+    rules = UpdateSettings(hourly=most)
+    times = [sum(gaps[: place + 1]) for place in range(len(gaps))]
+    done = after([(at, "shop") for at in times], rules)
+    now = NOW + (times[-1] if times else 0)
+    left = done.left("shop", now, rules)
+    assert (left.until is None) is (left.count != 0)
+    if left.until is not None:
+        assert done.left("shop", left.until, rules).count != 0
+        assert done.left("shop", left.until - 1, rules).count == 0
+
+
+def test_what_disturbs() -> None:
+    ref = PodRef("shop", "web-1-a", "u")
+    assert [
+        is_disruptive(each)
+        for each in (eviction(), ResizePod(ref, (), {}, restarts=True), ResizePod(ref, (), {}), UnmarkPod(ref, ()))
+    ] == [True, True, False, False]
+
+
+def hpa(*metrics: dict[str, Any]) -> HorizontalPodAutoscaler:
+    return msgspec.convert({"spec": {"metrics": list(metrics)}}, HorizontalPodAutoscaler)
+
+
+def resource(name: str, type_: str = "Utilization", **more: Any) -> dict[str, Any]:
+    return {"type": "Resource", "resource": {"name": name, "target": {"type": type_}, **more}}
+
+
+@pytest.mark.parametrize(
+    ("metrics", "found"),
+    [
+        ([resource("cpu")], {"cpu"}),
+        ([resource("cpu"), resource("memory")], {"cpu", "memory"}),
+        ([resource("cpu", "AverageValue")], set()),
+        ([resource("nvidia.com/gpu")], set()),
+        ([{"type": "Pods", "pods": {"metric": {"name": "cpu"}, "target": {"type": "AverageValue"}}}], set()),
+        (
+            [
+                {
+                    "type": "ContainerResource",
+                    "containerResource": {"name": "memory", "container": "app", "target": {"type": "Utilization"}},
+                }
+            ],
+            {"memory"},
+        ),
+        ([], set()),
+    ],
+)
+def test_only_utilization_looks_at_requests(metrics: list[dict[str, Any]], found: set[str]) -> None:
+    assert find_utilization_resources([hpa(*metrics)]) == found

@@ -1,0 +1,258 @@
+"""The end of a boost: resize first, annotation second, delayed by nothing, and never an eviction."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from support.json_patch import apply_patch
+from support.worlds.resizes import (
+    NOW,
+    Document,
+    container,
+    decided,
+    governor,
+    in_force,
+    killed,
+    resizing,
+    running,
+    said,
+    time,
+)
+from trellis.core.boost.annotation import annotation_key
+from trellis.core.cluster.write_results import WriteResult
+from trellis.core.resize.freeze import Freeze, FreezeScope
+from trellis.core.resize.pod_decisions import ResizePod, UnmarkPod
+from trellis.core.resize.settings import UpdateSettings
+from trellis.core.resize.state.attempts import ActionResult, WorkloadAttempts, record_result
+
+MEMORY = '{"requests":{"cpu":"500m","memory":"1Gi"},"limits":{}}'
+TARGET = {"app": {"cpu": "600m", "memory": "1Gi"}}
+
+
+def boosting(mode: str = "Recreate", duration: str = "0s", targets: Any = None, **spec: Any) -> Any:
+    cpu = {"type": "Factor", "factor": 2, "duration": duration}
+    return governor(mode, TARGET if targets is None else targets, startupBoost={"cpu": cpu}, **spec)
+
+
+def boosted(cpu: str = "1", *more: Document, names: tuple[str, ...] = ("app",), **fields: Any) -> Document:
+    marks = {annotation_key(name): MEMORY for name in names}
+    return running("web-1-a", container(cpu=cpu), *more, annotations=marks, **fields)
+
+
+def cpu_of(pod: Document, place: int = 0) -> str:
+    found: str = pod["spec"]["containers"][place]["resources"]["requests"]["cpu"]
+    return found
+
+
+def resized(pod: Document, found: Any) -> Document:
+    (resize,) = found.actions
+    assert isinstance(resize, ResizePod)
+    assert resize.unboosts
+    changed: Document = apply_patch(pod, resize.patch)
+    return changed
+
+
+@pytest.mark.req("SB-27", "SB-31", "SB-33", "SB-34")
+@pytest.mark.parametrize(
+    ("mode", "cpu"),
+    [
+        ("Auto", "600m"),
+        ("Recreate", "600m"),
+        ("InPlaceOrRecreate", "600m"),
+        ("InPlace", "600m"),
+        ("Initial", "600m"),
+        ("Off", "500m"),
+    ],
+)
+def test_a_single_replica_is_unboosted_whatever_minimum_and_requirements_say(mode: str, cpu: str) -> None:
+    asked = [{"resources": ["cpu"], "changeRequirement": "TargetHigherThanRequests"}]
+    policy = {"minReplicas": 3, "actuationRequirements": asked}
+    found = decided(boosting(mode, policy=policy), boosted())
+    assert said(found) == [("Unboost", "UnboostResized")]
+    assert cpu_of(resized(boosted(), found)) == cpu
+
+
+@pytest.mark.req("SB-32", "SB-37")
+def test_the_recommendation_of_the_moment_counts_and_without_one_the_spec() -> None:
+    above = decided(boosting(targets={"app": {"cpu": "1500m"}}), boosted())
+    assert cpu_of(resized(boosted(), above)) == "1500m"
+    none = decided(boosting(targets={}), boosted())
+    assert cpu_of(resized(boosted(), none)) == "500m"
+
+
+@pytest.mark.req("SB-40")
+def test_resize_first_and_the_mark_second_and_nothing_twice() -> None:
+    asked = resized(boosted(), decided(boosting(), boosted()))
+    waiting = decided(boosting(), in_force(asked, cpu="1"))
+    assert said(waiting) == [("Wait", "UnboostAwaited")]
+    assert waiting.actions == ()
+    lowered = boosted("600m")
+    finishing = decided(boosting(), lowered)
+    assert said(finishing) == [("Unboost", "UnboostFinished")]
+    (unmark,) = finishing.actions
+    assert isinstance(unmark, UnmarkPod)
+    done = apply_patch(lowered, unmark.patch)
+    assert done["metadata"]["annotations"] == {"vpaInPlaceUpdated": "true"}
+    assert said(decided(boosting(), done)) == [("Leave", "SizeAsRecommended")]
+
+
+@pytest.mark.req("SB-38")
+@pytest.mark.parametrize(
+    ("mode", "way"), [("Recreate", "Evict"), ("InPlaceOrRecreate", "Resize"), ("InPlace", "Resize")]
+)
+def test_after_its_boost_a_pod_is_updated_as_usual(mode: str, way: str) -> None:
+    far = boosting(mode, targets={"app": {"cpu": "2", "memory": "2Gi"}})
+    (unmark,) = decided(boosting(mode), boosted("600m")).actions
+    assert isinstance(unmark, UnmarkPod)
+    after = apply_patch(boosted("600m"), unmark.patch)
+    other = running("web-1-b", container(cpu="2", memory="2Gi"))
+    assert said(decided(far, after, other))[0][0] == way
+
+
+@pytest.mark.req("SB-02")
+@pytest.mark.parametrize("mode", ["Off", "Initial", "Recreate", "InPlaceOrRecreate", "InPlace"])
+@pytest.mark.parametrize("ready", [{"ready": False}, {"ready_for": 0.0}, {}], ids=["not ready", "just ready", "ready"])
+def test_a_running_pod_is_not_boosted_when_it_restarts_or_is_not_ready(mode: str, ready: Document) -> None:
+    pod = running("web-1-a", container(cpu="600m"), **ready)
+    ended = {"reason": "Error", "exitCode": 1, "finishedAt": time(NOW - 6)}
+    pod["status"]["containerStatuses"][0] |= {
+        "restartCount": 1,
+        "state": {"running": {"startedAt": time(NOW - 5)}},
+        "lastState": {"terminated": ended},
+    }
+    found = decided(boosting(mode, "60s"), pod, running("web-1-b", container(cpu="600m")))
+    assert found.actions == ()
+    assert {way for way, _ in said(found)} == {"Leave"}
+
+
+@pytest.mark.req("SB-28", "SB-29")
+@pytest.mark.parametrize("mode", ["Recreate", "InPlaceOrRecreate", "InPlace"])
+def test_while_boosted_nothing_else_touches_the_pod(mode: str) -> None:
+    far = {"app": {"cpu": "8", "memory": "8Gi"}}
+    held = decided(boosting(mode, "60s", far), boosted(ready_for=20.0), boosted(ready=False))
+    assert held.actions == ()
+    assert said(held) == [("Leave", "BoostUntilDuration"), ("Leave", "BoostUntilReady")]
+    assert held.next_look == NOW + 40
+
+
+@pytest.mark.req("SB-28")
+@pytest.mark.parametrize(("mode", "way"), [("Recreate", "Evict"), ("InPlaceOrRecreate", "Evict"), ("InPlace", "Leave")])
+def test_a_kill_lifts_the_hold_in_modes_that_evict(mode: str, way: str) -> None:
+    more = {"app": {"cpu": "600m", "memory": "2Gi"}}
+    dying = killed(boosted(ready=False), 30)
+    other = running("web-1-b", container(cpu="600m", memory="2Gi"))
+    assert said(decided(boosting(mode, "60s", more), dying, other))[0][0] == way
+
+
+def test_a_kill_does_not_make_the_boost_itself_a_reason() -> None:
+    dying = killed(boosted(ready=False), 30)
+    other = running("web-1-b", container(cpu="600m"))
+    assert said(decided(boosting(duration="60s"), dying, other))[0] == ("Leave", "SizeAsRecommended")
+
+
+@pytest.mark.req("SB-39")
+def test_each_container_has_its_own_time() -> None:
+    policies = [
+        {
+            "containerName": "mesh",
+            "startupBoost": {"cpu": {"type": "Factor", "factor": 2, "duration": "60s"}},
+        }
+    ]
+    both = {"app": {"cpu": "600m"}, "mesh": {"cpu": "300m"}}
+    pod = boosted("1", container("mesh", cpu="1"), names=("app", "mesh"), ready_for=20.0)
+    found = decided(boosting(targets=both, resourcePolicy={"containerPolicies": policies}), pod)
+    after = resized(pod, found)
+    assert (cpu_of(after), cpu_of(after, 1)) == ("600m", "1")
+    assert found.next_look == NOW + 40
+
+
+@pytest.mark.req("SB-40")
+@pytest.mark.parametrize("reason", ["Deferred", "Infeasible"])
+@pytest.mark.parametrize("mode", ["Recreate", "InPlaceOrRecreate", "InPlace"])
+def test_a_boost_that_the_node_does_not_take_back_never_costs_the_pod(mode: str, reason: str) -> None:
+    asked = resized(boosted(), decided(boosting(mode), boosted()))
+    failing = resizing(asked, "PodResizePending", reason, 7200.0, cpu="1")
+    other = running("web-1-b", container(cpu="600m"))
+    found = decided(boosting(mode), failing, other)
+    assert found.actions == ()
+    assert said(found)[0] == ("Wait", "UnboostFailing")
+
+
+@pytest.mark.req("SB-40")
+@pytest.mark.parametrize(
+    "told", [WriteResult.FAILED, WriteResult.INFEASIBLE, WriteResult.INVALID, WriteResult.FORBIDDEN]
+)
+def test_an_unboost_that_fails_is_tried_again_with_growing_pauses(told: WriteResult) -> None:
+    attempts, at, pauses = WorkloadAttempts(), NOW, []
+    for _ in range(4):
+        found = decided(boosting("InPlaceOrRecreate"), boosted(), attempts=attempts, now=at)
+        (action,) = found.actions
+        attempts = record_result(attempts, ActionResult(action, told), at, UpdateSettings())
+        waiting = decided(boosting("InPlaceOrRecreate"), boosted(), attempts=attempts, now=at)
+        assert said(waiting) == [("Wait", "UnboostRetried")]
+        assert waiting.next_look is not None
+        pauses.append(waiting.next_look - at)
+        at = waiting.next_look
+    assert pauses == [2.0, 4.0, 8.0, 16.0]
+
+
+def test_a_boost_is_taken_back_only_when_the_container_runs() -> None:
+    pod = boosted()
+    ended = {"reason": "Error", "exitCode": 1, "finishedAt": time(NOW - 600)}
+    pod["status"]["containerStatuses"][0]["state"] = {"terminated": ended}
+    found = decided(boosting(), pod)
+    assert said(found) == [("Wait", "ContainerDown")]
+    pod["status"]["containerStatuses"][0] |= {
+        "state": {"running": {"startedAt": time(NOW - 5)}},
+        "lastState": {"terminated": ended},
+    }
+    assert cpu_of(resized(pod, decided(boosting(), pod))) == "600m"
+
+
+@pytest.mark.req("SB-45")
+@pytest.mark.parametrize("mode", ["Off", "Initial"])
+def test_with_the_gate_off_nothing_is_unboosted(mode: str) -> None:
+    off = UpdateSettings(startup_boost=False)
+    found = decided(boosting(mode), boosted(), settings=off)
+    assert (said(found), found.actions) == ([("Leave", "ModeLeavesPods")], ())
+    assert said(decided(boosting(mode), boosted())) == [("Unboost", "UnboostResized")]
+
+
+@pytest.mark.req("SB-45")
+@pytest.mark.parametrize("mode", ["Recreate", "InPlaceOrRecreate", "InPlace"])
+def test_with_the_gate_off_a_boosted_pod_is_updated_as_any_other_and_keeps_its_mark(mode: str) -> None:
+    off = UpdateSettings(startup_boost=False)
+    right = decided(boosting(mode, targets={"app": {"cpu": "1", "memory": "1Gi"}}), boosted(), settings=off)
+    assert (said(right), right.actions) == ([("Leave", "SizeAsRecommended")], ())
+    far = decided(boosting(mode), boosted(), running("web-1-b", container(cpu="600m")), settings=off)
+    (action,) = far.actions
+    assert not isinstance(action, UnmarkPod)
+    assert not (isinstance(action, ResizePod) and action.unboosts)
+
+
+def test_where_pods_cannot_be_resized_a_boost_stays() -> None:
+    old = UpdateSettings(resizes=False)
+    assert said(decided(boosting(), boosted(), settings=old)) == [("Wait", "UnboostNotServed")]
+
+
+def test_unboosts_go_before_everything_else() -> None:
+    needy = running("web-1-0", container(cpu="100m"))
+    found = decided(boosting("InPlace"), needy, boosted())
+    first, second = found.actions
+    assert isinstance(first, ResizePod)
+    assert first.unboosts
+    assert second.pod.name == "web-1-0"
+
+
+def test_a_boost_nobody_remembers_anything_of_is_only_unmarked() -> None:
+    odd = running("web-1-a", container(cpu="1"), annotations={annotation_key("app"): "not JSON"})
+    found = decided(boosting(targets={}), odd)
+    assert [type(each) for each in found.actions] == [UnmarkPod]
+
+
+def test_a_freeze_stops_unboosts_too_and_says_who_wants_it() -> None:
+    found = decided(boosting(), boosted(), frozen=Freeze("alice", FreezeScope.CLUSTER, "incident 17"))
+    assert said(found) == [("Leave", "Frozen")]
+    assert found.verdicts[0].details == "the cluster is frozen by alice: incident 17"

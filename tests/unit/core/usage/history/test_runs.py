@@ -1,0 +1,393 @@
+"""What the last runs used is remembered from their start on: the right runs, in places that grow, across restarts."""
+
+from __future__ import annotations
+
+import base64
+import math
+import pickle
+import zlib
+from contextlib import suppress
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from support.builders.usage_samples import batch, kill, row
+from trellis.api.kinds.checkpoint import RUNS_LENGTH
+from trellis.base.errors import InvalidCheckpoint
+from trellis.core.usage.checkpoints.encoding import LONGEST_RUNS_TEXT, decode_runs, encode_runs
+from trellis.core.usage.history.runs import (
+    FIRST_WIDTH,
+    HIGHEST,
+    MEAN,
+    MOST_DOUBLINGS,
+    PLACES,
+    RUNS,
+    TOGETHER,
+    RunHistory,
+    StoredRun,
+)
+from trellis.core.usage.model import UsageModel
+from trellis.core.usage.tracked_pods import TrackedContainer, TrackedPod
+
+START = 1_700_000_000.0
+MINUTE = 60.0
+WEB = ("shop", "web")
+CPU, MEMORY = 0, 1
+
+Sample = tuple[int, float, float, float]  # row, start of its pod, time since then, value
+
+
+class Oracle:
+    """The same, sample by sample."""
+
+    def __init__(self, rows: int) -> None:
+        self.begins: list[list[float]] = [[-math.inf] * RUNS for _ in range(rows)]
+        self.samples: list[list[list[tuple[float, float]]]] = [[[] for _ in range(RUNS)] for _ in range(rows)]
+
+    def add(self, samples: list[Sample]) -> None:
+        # The newest pods of a batch come first: they are those whose runs are kept.
+        for number, start in sorted({each[:2] for each in samples}, key=lambda each: -each[1]):
+            self._begin(number, start)
+        for number, start, offset, value in samples:
+            at = self._find(number, start)
+            if at is not None:
+                self.samples[number][at].append((offset, value))
+
+    def seen(self, number: int) -> list[tuple[float, dict[int, tuple[float, float]]]]:
+        """Runs, newest first, each as mean and maximum by place."""
+        runs = [(begin, mine) for begin, mine in zip(self.begins[number], self.samples[number], strict=True) if mine]
+        minutes = [int(offset // FIRST_WIDTH) for _, mine in runs for offset, _ in mine]
+        width = 1
+        while any(minute // width >= PLACES for minute in minutes):
+            width *= 2
+        found = []
+        for begin, mine in sorted(runs, key=lambda run: -run[0]):
+            places: dict[int, list[float]] = {}
+            for offset, value in mine:
+                places.setdefault(int(offset // FIRST_WIDTH) // width, []).append(value)
+            found.append((begin, {place: (float(np.mean(all_)), max(all_)) for place, all_ in places.items()}))
+        return found
+
+    def _find(self, number: int, start: float) -> int | None:
+        distances = [abs(begin - start) for begin in self.begins[number]]
+        at = distances.index(min(distances))
+        return at if distances[at] <= TOGETHER else None
+
+    def _begin(self, number: int, start: float) -> None:
+        begins = self.begins[number]
+        at = begins.index(min(begins))
+        if self._find(number, start) is None and start > begins[at]:
+            begins[at], self.samples[number][at] = start, []
+
+
+def added(runs: RunHistory, samples: list[Sample], resource: int = CPU) -> None:
+    numbers, starts, offsets, values = (np.array(column) for column in zip(*samples, strict=True))
+    runs.add(numbers, resource, starts.astype(float), (starts + offsets).astype(float), values.astype(float))
+
+
+def seen(runs: RunHistory, number: int, resource: int = CPU) -> list[tuple[float, dict[int, tuple[float, float]]]]:
+    """What is remembered, as the oracle says it."""
+    found = runs.seen(np.array([number]))
+    return [
+        (begin, {place: (float(run[MEAN, place]), float(run[HIGHEST, place])) for place in known(run)})
+        for begin, run in zip(found.begin[0].tolist(), found.values[0, :, resource], strict=True)
+        if not math.isnan(begin)
+    ]
+
+
+def known(run: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> list[int]:
+    places: list[int] = np.flatnonzero(~np.isnan(run[MEAN])).tolist()
+    return places
+
+
+samples_of = st.tuples(
+    st.integers(0, 2),
+    st.integers(0, 60).map(lambda tens: 10.0 * tens),
+    st.one_of(st.integers(0, 5_000), st.integers(0, 60_000)).map(float),
+    st.floats(0.0, 8.0, width=32),
+)
+
+
+@given(st.lists(st.lists(samples_of, min_size=1, max_size=20), min_size=1, max_size=8))
+def test_it_remembers_what_an_oracle_does(batches: list[list[Sample]]) -> None:
+    runs, oracle = RunHistory(), Oracle(3)
+    runs.take(3)
+    for each in batches:
+        added(runs, each)
+        oracle.add(each)
+    for number in range(3):
+        found, expected = seen(runs, number), oracle.seen(number)
+        assert [run[0] for run in found] == [run[0] for run in expected]
+        for (_, mine), (_, theirs) in zip(found, expected, strict=True):
+            assert mine.keys() == theirs.keys()
+            assert np.allclose([mine[place] for place in theirs], list(theirs.values()), rtol=1e-4, atol=1e-5)
+
+
+@given(st.lists(samples_of, min_size=1, max_size=40))
+def test_rows_do_not_touch_each_other(samples: list[Sample]) -> None:
+    together, alone = RunHistory(), RunHistory()
+    together.take(3)
+    alone.take(3)
+    added(together, samples)
+    for number in range(3):
+        mine = [each for each in samples if each[0] == number]
+        if mine:
+            added(alone, mine)
+    for number in range(3):
+        assert seen(together, number) == seen(alone, number)
+
+
+class TestRuns:
+    """Runs of one row, by themselves."""
+
+    def one(self, *samples: tuple[float, float, float]) -> RunHistory:
+        runs = RunHistory()
+        runs.take(1)
+        for sample in samples:
+            added(runs, [(0, *sample)])
+        return runs
+
+    def test_pods_that_start_together_are_one_run_of_which_the_highest_counts(self) -> None:
+        found = seen(self.one((1000.0, 70.0, 1.0), (1010.0, 70.0, 3.0), (1200.0, 70.0, 5.0)), 0)
+        assert found == [(1200.0, {1: (5.0, 5.0)}), (1000.0, {1: (2.0, 3.0)})]
+
+    def test_a_sample_counts_by_the_start_of_its_own_pod(self) -> None:
+        found = seen(self.one((1000.0, 59.0, 1.0), (1029.0, 59.0, 2.0)), 0)
+        assert found == [(1000.0, {0: (1.5, 2.0)})]
+
+    def test_a_long_run_has_longer_places(self) -> None:
+        runs = self.one(*((0.0, MINUTE * minute, float(minute)) for minute in range(12 * 60)))
+        found = runs.seen(np.array([0]))
+        assert found.width.tolist() == [8 * MINUTE]
+        assert found.values[0, 0, CPU, HIGHEST, 10] == 87.0
+        assert found.values[0, 0, CPU, MEAN, 10] == pytest.approx(83.5)
+
+    def test_short_runs_are_widened_to_be_seen_beside_a_long_one_and_else_are_not(self) -> None:
+        runs = self.one((0.0, 90_000.0, 1.0), (200_000.0, 0.0, 2.0), (200_000.0, 60.0, 4.0))
+        assert runs.seen(np.array([0])).width.tolist() == [16 * MINUTE]
+        assert seen(runs, 0)[0] == (200_000.0, {0: (3.0, 4.0)})
+        short = runs.seen(np.array([0]), longest=86_400.0)
+        assert short.width.tolist() == [MINUTE]
+        assert short.values[0, 0, CPU, HIGHEST, :2].tolist() == [2.0, 4.0]
+        assert np.isnan(short.begin[0, 1:]).all()
+
+    def test_the_oldest_run_makes_room_and_what_is_older_is_left_out(self) -> None:
+        runs = self.one(*((100.0 * number, 0.0, 1.0) for number in range(1, RUNS + 3)), (1.0, 0.0, 9.0))
+        assert [begin for begin, _ in seen(runs, 0)] == [100.0 * number for number in range(RUNS + 2, 2, -1)]
+
+    def test_a_thousand_pods_that_come_at_once_leave_the_newest_runs(self) -> None:
+        runs = RunHistory()
+        runs.take(1)
+        added(runs, [(0, 100.0 * number, 0.0, float(number)) for number in range(1000)])
+        assert [begin for begin, _ in seen(runs, 0)] == [100.0 * number for number in range(999, 999 - RUNS, -1)]
+
+    def test_pods_of_which_nobody_knows_when_they_started_are_left_out(self) -> None:
+        assert seen(self.one((math.nan, 0.0, 1.0)), 0) == []
+
+    def test_a_sample_from_before_its_pod_belongs_to_its_beginning(self) -> None:
+        assert seen(self.one((1000.0, -20.0, 1.0)), 0) == [(1000.0, {0: (1.0, 1.0)})]
+
+    def test_a_kill_raises_the_highest_and_leaves_the_mean(self) -> None:
+        runs = self.one()
+        added(runs, [(0, 0.0, 0.0, 2.0)], MEMORY)
+        for offset in (10.0, 70.0):
+            at, time = np.array([0.0]), np.array([offset])
+            runs.raise_highest(np.array([0]), MEMORY, at, time, np.array([9.0]))
+        assert seen(runs, 0, MEMORY) == [(0.0, {0: (2.0, 9.0), 1: (9.0, 9.0)})]
+
+    def test_what_is_released_is_forgotten_by_who_comes_next(self) -> None:
+        runs = self.one((1000.0, 60.0, 1.0))
+        before = runs.revisions(np.array([0]))[0]
+        runs.release(np.array([0]))
+        assert runs.take(1).tolist() == [0]
+        assert seen(runs, 0) == []
+        assert runs.revisions(np.array([0]))[0] > before
+
+    def test_it_takes_21_kilobytes_a_row_whatever_happens(self) -> None:
+        runs = RunHistory()
+        runs.take(1024)
+        added(runs, [(number, 100.0 * run, 1e6, 1.0) for number in range(0, 1024, 64) for run in range(20)])
+        assert runs.nbytes / 1024 < 21_600
+
+    def test_a_copy_can_be_sent_and_has_the_rows_asked_for_alone(self) -> None:
+        runs = RunHistory()
+        runs.take(3)
+        added(runs, [(number, 100.0, 60.0, float(number)) for number in range(3)])
+        copy = pickle.loads(pickle.dumps(runs.copied(np.array([2, 0]))))  # noqa: S301 - made here
+        assert [seen(copy, number) for number in range(2)] == [seen(runs, 2), seen(runs, 0)]
+        assert copy.size == 2
+        assert runs.copied(np.zeros(0, dtype=np.int64)).size == 0
+
+
+def made_up(begin: float, doublings: int, seed: int, places: int) -> StoredRun:
+    draw = np.random.default_rng(seed)
+    values = np.full((2, 2, PLACES), np.nan, dtype=np.float32)
+    mean = 10.0 ** draw.uniform(-6, 3, (2, places)) * np.array([[1.0], [1e9]])
+    values[:, MEAN, :places], values[:, HIGHEST, :places] = mean, mean * (1 + draw.random((2, places)))
+    return StoredRun(begin, begin + 60.0, doublings, values)
+
+
+stored_runs = st.builds(
+    made_up, st.floats(0.0, 2e9), st.integers(0, MOST_DOUBLINGS), st.integers(0, 2**16), st.integers(0, PLACES)
+)
+
+
+class TestText:
+    """Runs as a checkpoint has them."""
+
+    @given(st.lists(stored_runs, max_size=4))
+    @settings(max_examples=40)
+    def test_what_is_written_is_read_within_one_percent(self, runs: list[StoredRun]) -> None:
+        text = encode_runs(runs)
+        found = decode_runs(text) if text else []
+        for mine, theirs in zip(found, runs, strict=True):
+            assert mine[:3] == theirs[:3]
+            units = np.array([1e-3, 1e5])[:, np.newaxis, np.newaxis]
+            assert np.allclose(mine.values, theirs.values, rtol=0.0051, atol=0.0051 * units.max(), equal_nan=True)
+
+    def test_what_does_not_fit_leaves_out_the_oldest_runs(self) -> None:
+        runs = [made_up(1000.0 * number, 0, number, PLACES) for number in range(RUNS)]
+        text = encode_runs(runs)
+        assert 0 < len(text) <= LONGEST_RUNS_TEXT == RUNS_LENGTH
+        assert [run.begin for run in decode_runs(text)] == [run.begin for run in runs[-len(decode_runs(text)) :]]
+        assert len(decode_runs(text)) < RUNS
+
+    def test_runs_as_they_are_all_fit(self) -> None:
+        draw = np.random.default_rng(3)
+        runs = []
+        for number in range(RUNS):
+            shape = np.repeat([0.2, 2.0, 0.5], [30, 36, 30]) * (1 + 0.1 * draw.standard_normal(PLACES))
+            values = np.stack([np.stack([shape, shape * 1.1]), np.stack([shape, shape]) * 1e9]).astype(np.float32)
+            runs.append(StoredRun(1e4 * number, 1e4 * number + 60, 3, values))
+        assert len(decode_runs(encode_runs(runs))) == RUNS
+
+    @given(st.binary(max_size=200))
+    @settings(max_examples=40)
+    def test_bytes_from_anywhere_are_refused_or_read(self, data: bytes) -> None:
+        for text in (base64.b64encode(data).decode(), base64.b64encode(zlib.compress(b"\x01" + data)).decode()):
+            with suppress(InvalidCheckpoint):
+                assert not any(np.isinf(run.values).any() for run in decode_runs(text))
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "not base64!",
+            base64.b64encode(b"not zlib").decode(),
+            base64.b64encode(zlib.compress(b"")).decode(),
+            base64.b64encode(zlib.compress(b"\x02\x00")).decode(),
+            base64.b64encode(zlib.compress(b"\x01\x01")).decode(),
+            base64.b64encode(zlib.compress(bytes([1, 13]) + bytes(13 * (17 + 768)))).decode(),
+            base64.b64encode(zlib.compress(b"\x01\x01" + b"\xff" * (17 + 768))).decode(),
+            base64.b64encode(zlib.compress(bytes(10_000_000))).decode(),
+            base64.b64encode(zlib.compress(b"\x01\0")[:-1]).decode(),
+            "A" * (LONGEST_RUNS_TEXT + 4),
+        ],
+    )
+    def test_a_text_that_is_no_runs_is_refused(self, text: str) -> None:
+        with pytest.raises(InvalidCheckpoint, match=r"status\.runs"):
+            decode_runs(text)
+
+
+def job(name: str, started: float, vpa: str = "web") -> TrackedPod:
+    return TrackedPod("shop", name, f"uid-of-{name}", vpa, True, (TrackedContainer("app"),), started)
+
+
+class TestInTheModel:
+    """The rows that have such a memory, and how it comes and goes."""
+
+    def lived(self, runs: int, minutes: int = 5) -> UsageModel:
+        model = UsageModel()
+        model.keep_runs([WEB])
+        for number in range(runs):
+            begin = START + 3600.0 * number
+            model.follow("shop", [job(f"web-{number}", begin), job(f"api-{number}", begin, "api")], begin)
+            for minute in range(minutes):
+                now = begin + MINUTE * minute + 30
+                lines = [(f"{name}-{number}", "app", now, 0.1 * (minute + 1), 1e8) for name in ("web", "api")]
+                model.ingest(batch(*lines), now)
+        return model
+
+    def highest(self, model: UsageModel) -> list[list[float]]:
+        view = model.view(row(model))
+        found = view.runs.seen(view.run_rows)
+        runs = found.values[0, ~np.isnan(found.begin[0]), CPU, HIGHEST]
+        return [run[~np.isnan(run)].tolist() for run in runs]
+
+    def test_it_is_kept_for_the_vpas_asked_for_alone(self) -> None:
+        model = self.lived(2)
+        assert model.sizes().runs == 1
+        assert self.highest(model) == [pytest.approx([0.1, 0.2, 0.3, 0.4, 0.5])] * 2
+        model.keep_runs([])
+        assert model.sizes().runs == 0
+        assert set(model.view().run_rows.tolist()) == {-1}
+
+    def test_it_outlives_a_restart_and_the_run_goes_on(self) -> None:
+        model = self.lived(2)
+        (saved,) = model.saved(row(model), START + 4000)
+        assert 0 < len(saved.runs) < 400
+        copy = UsageModel()
+        copy.keep_runs([WEB])
+        copy.follow("shop", [job("web-1", START + 3600)], START + 4000)
+        copy.ingest(batch(("web-1", "app", START + 4020, 0.7, 1e8)), START + 4020)
+        copy.restore(saved)
+        assert self.highest(copy) == [
+            pytest.approx([0.1, 0.2, 0.3, 0.4, 0.5, 0.7], rel=0.006),
+            pytest.approx([0.1, 0.2, 0.3, 0.4, 0.5], rel=0.006),
+        ]
+
+    def test_what_was_restored_twice_is_there_once(self) -> None:
+        model = self.lived(2)
+        (saved,) = model.saved(row(model), START + 4000)
+        copy = UsageModel()
+        copy.restore(saved)
+        once = self.highest(copy)
+        copy.restore(saved)
+        assert self.highest(copy) == once
+
+    def test_a_long_run_is_restored_into_one_that_has_just_begun(self) -> None:
+        model = self.lived(1, minutes=300)
+        (saved,) = model.saved(row(model), START + 20_000)
+        copy = UsageModel()
+        copy.keep_runs([WEB])
+        copy.follow("shop", [job("web-0", START)], START)
+        copy.ingest(batch(("web-0", "app", START, 99.0, 1e8)), START)
+        copy.restore(saved)
+        (highest,) = self.highest(copy)
+        assert len(highest) == 75
+        assert highest[0] == 99.0
+        assert highest[-1] == pytest.approx(30.0, rel=0.006)
+
+    def test_it_is_not_saved_where_nobody_asks_for_it(self) -> None:
+        model = self.lived(1)
+        (saved,) = model.saved(row(model, vpa="api"), START + 4000)
+        assert saved.runs == ""
+
+    def test_a_run_from_the_future_is_refused(self) -> None:
+        model = self.lived(1)
+        (saved,) = model.saved(row(model), START + 4000)
+        ahead = [run._replace(begin=START + 1e7) for run in decode_runs(saved.runs)]
+        with pytest.raises(InvalidCheckpoint, match="lastUpdateTime"):
+            UsageModel().restore(msgspec.structs.replace(saved, runs=encode_runs(ahead)))
+
+    def test_a_kill_is_in_it(self) -> None:
+        model = self.lived(1)
+        model.record_ooms([kill("web-0", START + 120, 5e9)], START + 300)
+        view = model.view(row(model))
+        assert view.runs.seen(view.run_rows).values[0, 0, MEMORY, HIGHEST, 2] == pytest.approx(6e9)
+
+    def test_an_abandoned_row_has_forgotten_its_runs(self) -> None:
+        model = self.lived(2)
+        model.abandon(*WEB)
+        assert model.sizes().runs == 0
+
+    def test_a_view_that_is_sent_has_runs_if_it_is_to(self) -> None:
+        view = self.lived(2).view()
+        with_runs, without = view.copied(history=False, runs=True), view.copied(history=False)
+        assert sorted(with_runs.run_rows.tolist()) == [-1, 0]
+        assert set(without.run_rows.tolist()) == {-1}
+        assert without.runs.size == 0
+        number = int(with_runs.run_rows.max())
+        assert seen(with_runs.runs, number) == seen(view.runs, int(view.run_rows.max()))

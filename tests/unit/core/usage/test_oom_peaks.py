@@ -1,0 +1,177 @@
+"""Out-of-memory kills count once each, as a peak above what the container had."""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+import numpy as np
+import pytest
+
+from support.builders.usage_samples import batch, kill, memory_weights, peak, pod, row
+from trellis.core.usage.model import UsageModel
+from trellis.core.usage.settings import Tuning, UsageSettings
+
+START = 1_700_000_000.0
+DAY = 86_400.0
+MIB = 2.0**20
+
+
+@pytest.fixture
+def model() -> UsageModel:
+    model = UsageModel()
+    model.follow("shop", [pod("web-1", memory=1e9)], START)
+    return model
+
+
+def use(model: UsageModel, time: float, memory: float) -> None:
+    model.ingest(batch(("web-1", "app", time, math.nan, memory)), time)
+
+
+def needed(model: UsageModel, *kills_at: float, memory: float = math.nan) -> list[float]:
+    return [
+        value
+        for time in kills_at
+        for value in model.record_ooms([kill("web-1", time, memory)], time + 1).memory.tolist()
+    ]
+
+
+def test_a_kill_asks_for_a_fifth_more_than_the_request(model: UsageModel) -> None:
+    assert needed(model, START, memory=2e9) == [2.4e9]
+
+
+def test_a_kill_asks_for_100_mib_more_at_least(model: UsageModel) -> None:
+    assert needed(model, START, memory=1e8) == [1e8 + 100 * MIB]
+
+
+def test_usage_above_the_request_is_what_is_bumped_up(model: UsageModel) -> None:
+    use(model, START, 3e9)
+    assert needed(model, START + 60, memory=1e9) == [3.6e9]
+
+
+def test_a_kill_of_which_no_memory_is_known_counts_from_the_request(model: UsageModel) -> None:
+    assert needed(model, START) == [1.2e9]
+
+
+def test_without_request_and_samples_a_kill_asks_for_the_least_there_is() -> None:
+    model = UsageModel()
+    model.follow("shop", [pod("web-1")], START)
+    assert needed(model, START) == [100 * MIB]
+    assert peak(model) > 100 * MIB
+
+
+def test_ratio_and_least_bump_can_be_set_and_neutralised() -> None:
+    model = UsageModel(UsageSettings(oom_bump_up_ratio=1.0, oom_min_bump_up=0.0))
+    model.follow("shop", [pod("web-1")], START)
+    assert needed(model, START, memory=1e9) == [1e9]
+    model.tune("shop", "web", "app", Tuning(oom_bump_up_ratio=2.0, oom_min_bump_up=0.0))
+    assert needed(model, START + 1, memory=1e9) == [2e9]
+
+
+def test_a_kill_takes_the_place_of_the_peak_of_its_window(model: UsageModel) -> None:
+    use(model, START, 9e8)
+    needed(model, START + 60, memory=1e9)
+    assert len(memory_weights(model)) == 1
+    assert peak(model) > 1.2e9
+
+
+def test_repeated_kills_do_not_run_away(model: UsageModel) -> None:
+    use(model, START, 9e8)
+    assert needed(model, *(START + 60 * minute for minute in range(1, 50)), memory=1e9) == [1.2e9] * 49
+    assert len(memory_weights(model)) == 1
+
+
+def test_usage_after_a_kill_counts_only_above_what_the_kill_asks_for(model: UsageModel) -> None:
+    needed(model, START, memory=1e9)
+    before = memory_weights(model)
+    use(model, START + 60, 1.1e9)
+    assert memory_weights(model) == before
+    use(model, START + 120, 2e9)
+    assert len(memory_weights(model)) == 1
+    assert peak(model) > 2e9
+
+
+def test_a_sample_before_a_kill_is_late_and_one_after_an_old_kill_is_not(model: UsageModel) -> None:
+    needed(model, START + 60)
+    assert model.ingest(batch(("web-1", "app", START, math.nan, 1e8)), START + 60).dropped == {"LateSample": 1}
+    needed(model, START - 60)
+    assert model.ingest(batch(("web-1", "app", START, math.nan, 9e9)), START + 60).accepted == 1
+
+
+def test_each_kill_counts_once_however_often_it_is_reported(model: UsageModel) -> None:
+    first = model.record_ooms([kill("web-1", START, 1e9), kill("web-1", START, 1e9)], START)
+    weights = memory_weights(model)
+    again = model.record_ooms([kill("web-1", START, 9e9)], START + 60)
+    assert (len(first.kills), first.dropped) == (1, {"KnownOomKill": 1})
+    assert (len(again.kills), again.dropped) == (0, {"KnownOomKill": 1})
+    assert memory_weights(model) == weights
+
+
+def test_a_kill_under_a_limit_from_before_a_missed_resize_is_left_out(model: UsageModel) -> None:
+    weights = memory_weights(model)
+    found = model.record_ooms([msgspec.structs.replace(kill("web-1", START, math.nan), old_limit=True)], START)
+    assert (len(found.kills), found.dropped) == (0, {"OomKillUnderOldLimit": 1})
+    assert memory_weights(model) == weights
+
+
+def test_kills_of_one_container_that_come_together_all_count(model: UsageModel) -> None:
+    found = model.record_ooms([kill("web-1", START + n, 1e9 + n) for n in range(3)], START + 3)
+    assert found.memory.tolist() == [1.2e9, 1.2e9 + 1, 1.2e9 + 2]
+    assert model.view().last_oom.tolist() == [START + 2]
+
+
+def test_more_kills_than_are_remembered_are_still_told_apart(model: UsageModel) -> None:
+    times = [START + 60 * n for n in range(100)]
+    assert len(needed(model, *times)) == 100
+    assert needed(model, *times) == []
+
+
+def test_a_kill_long_before_the_last_sample_is_too_old(model: UsageModel) -> None:
+    use(model, START, 1e8)
+    found = model.record_ooms([kill("web-1", START - DAY - 1, 1e9), kill("web-1", START - DAY + 1, 1e9)], START)
+    assert found.dropped == {"OldOomKill": 1}
+    assert found.memory.tolist() == [1.2e9]
+
+
+@pytest.mark.parametrize(
+    ("found", "reason"),
+    [
+        (kill("web-9", START), "UnknownContainer"),
+        (kill("web-1", START, container="init"), "UnknownContainer"),
+        (kill("web-1", START, uid="of another pod of that name"), "UnknownContainer"),
+        (kill("web-1", math.nan), "EmptySample"),
+        (kill("web-1", START + 301), "FutureSample"),
+        (kill("web-1", START, -1.0), "AbsurdSample"),
+        (kill("web-1", START, 1e18), "AbsurdSample"),
+        (kill("web-1", START, math.inf), "AbsurdSample"),
+        (kill("web-1", 0.0, 1e9), "AbsurdSample"),
+    ],
+)
+def test_a_kill_that_makes_no_sense_is_counted_and_left_out(model: UsageModel, found: object, reason: str) -> None:
+    record = model.record_ooms([found, kill("web-1", START, 1e9)], START)  # type: ignore[list-item]
+    assert record.dropped == {reason: 1}
+    assert record.memory.tolist() == [1.2e9]
+
+
+def test_a_kill_of_a_pod_that_is_gone_counts_for_ten_minutes(model: UsageModel) -> None:
+    model.follow("shop", [], START)
+    model.collect([("shop", "web")], START + 599)
+    assert model.record_ooms([kill("web-1", START, 1e9)], START + 599).memory.tolist() == [1.2e9]
+    model.collect([("shop", "web")], START + 600)
+    assert model.record_ooms([kill("web-1", START + 1, 1e9)], START + 600).dropped == {"UnknownContainer": 1}
+
+
+def test_a_kill_of_a_pod_whose_name_is_taken_again_counts(model: UsageModel) -> None:
+    model.follow("shop", [pod("web-1", uid="second", memory=4e9)], START + 60)
+    assert model.record_ooms([kill("web-1", START, 1e9)], START + 60).memory.tolist() == [1.2e9]
+    assert model.record_ooms([kill("web-1", START + 60, uid="second")], START + 60).memory.tolist() == [4.8e9]
+
+
+def test_a_row_with_a_kill_is_saved_before_all_others(model: UsageModel) -> None:
+    model.follow("shop", [pod("a", "first"), pod("web-1", memory=1e9), pod("z", "last")], START)
+    model.ingest(batch(("a", "app", START, 1.0, 1e8)), START)
+    model.ingest(batch(("z", "app", START + 1, 1.0, 1e8)), START + 1)
+    model.record_ooms([kill("web-1", START)], START + 2)
+    due = model.due(START + 3, 10)
+    assert [model.view(np.array([number])).keys[0].vpa for number in due.tolist()] == ["web", "first", "last"]
+    assert due[0] == row(model)[0]

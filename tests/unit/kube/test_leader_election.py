@@ -1,0 +1,439 @@
+"""Leader election on virtual time: one leader, a successor within the lease, and no write of a leader that was."""
+
+from __future__ import annotations
+
+import asyncio
+import types
+from collections.abc import Coroutine, Generator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from support import virtual_time
+from support.api_server.server import Document, ModelServer
+from trellis.base.errors import InvalidInput, Unreachable
+from trellis.kube.client import Client
+from trellis.kube.leader_election import Election, LeaseTimes
+from trellis.kube.resources import PODS
+from trellis.kube.transport.requests import Request
+from trellis.kube.transport.responses import Response
+from trellis.kube.write.actions import PatchObject, Target
+from trellis.kube.write.outcomes import NOT_LEADING, Result, WriteOutcome
+from trellis.kube.write.patches import merge_patch
+from trellis.kube.write.writer import Writer, WriterSettings
+from trellis.testing.scripted_transport import refusal
+
+PATH = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/trellis-updater"
+WALL = datetime(2026, 11, 15, 12, 0, 0, tzinfo=UTC)
+
+
+def wall() -> datetime:
+    return WALL + timedelta(seconds=asyncio.get_running_loop().time())
+
+
+class Line:
+    """One process's connection to the server: it can be cut, without the process noticing."""
+
+    def __init__(self, server: ModelServer) -> None:
+        self.cut = False
+        self.seconds = 0.0
+        self.server = server
+
+    async def send(self, request: Request) -> Response:
+        if self.cut:
+            await asyncio.sleep(1)
+            raise Unreachable("no route to host")
+        response = await self.server.transport.send(request)
+        await asyncio.sleep(self.seconds)
+        return response
+
+    def stream(self, request: Request) -> Any:
+        raise NotImplementedError
+
+    async def close(self) -> None:
+        pass
+
+
+class Candidate:
+    def __init__(self, server: ModelServer, identity: str, now: Any = wall, times: LeaseTimes | None = None) -> None:
+        self.line = Line(server)
+        client = Client(self.line)
+        self.changes: list[bool] = []
+        self.election = Election(
+            client,
+            Writer(client, record=lambda _: None),
+            name="trellis-updater",
+            namespace="kube-system",
+            identity=identity,
+            now=now,
+            draw=lambda: 0.5,
+            times=times or LeaseTimes(),
+            on_change=self.changes.append,
+        )
+        self.writer = Writer(client, record=lambda _: None, may_write=self.election.may_write)
+        self.task: asyncio.Task[None] | None = None
+        self.thawed = asyncio.Event()
+        self.thawed.set()
+
+    def start(self) -> Candidate:
+        self.task = asyncio.create_task(self._until_frozen(self.election.run()))
+        return self
+
+    @types.coroutine
+    def _until_frozen(self, work: Coroutine[Any, Any, None]) -> Generator[Any, Any, None]:
+        """Run the election, but let nothing of it go on while frozen, as `kill -STOP` would."""
+        cancelled: asyncio.CancelledError | None = None
+        while True:
+            try:
+                waits_for = work.throw(cancelled) if cancelled else work.send(None)
+            except StopIteration:
+                return
+            cancelled = None
+            try:
+                yield waits_for
+            except asyncio.CancelledError as error:
+                cancelled = error
+            else:
+                yield from self.thawed.wait().__await__()
+
+    def freeze(self) -> None:
+        self.thawed.clear()
+
+    def thaw(self) -> None:
+        self.thawed.set()
+
+    async def stop(self) -> None:
+        assert self.task
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
+
+    async def write(self) -> WriteOutcome:
+        return await self.writer.write(PatchObject(Target(PODS, "web-0", "shop"), merge_patch({})))
+
+
+def spec(server: ModelServer) -> Document:
+    found: Document = server.objects[PATH]["spec"]
+    return found
+
+
+async def leading_and_standing(first: Candidate, second: Candidate) -> tuple[Candidate, Candidate]:
+    """Both of them stand for election, and the first leads."""
+    await first.start().election.wait_until_leading()
+    return first, second.start()
+
+
+def run(work: Coroutine[Any, Any, None], start: float = 0.0) -> None:
+    virtual_time.run(work, start=start)
+
+
+def test_the_first_candidate_makes_the_lease_with_the_fields_of_client_go() -> None:
+    async def main() -> None:
+        server = ModelServer()
+        first = Candidate(server, "a").start()
+        await first.election.wait_until_leading()
+        assert spec(server) == {
+            "holderIdentity": "a",
+            "leaseDurationSeconds": 15,
+            "acquireTime": "2026-11-15T12:00:00.000000Z",
+            "renewTime": "2026-11-15T12:00:00.000000Z",
+            "leaseTransitions": 0,
+        }
+        await asyncio.sleep(2.5)
+        assert spec(server)["acquireTime"] == "2026-11-15T12:00:00.000000Z"
+        assert spec(server)["renewTime"] == "2026-11-15T12:00:02.000000Z"
+        assert spec(server)["leaseTransitions"] == 0
+
+    run(main())
+
+
+def test_a_leader_renews_with_one_request_every_two_seconds() -> None:
+    async def main() -> None:
+        server = ModelServer()
+        Candidate(server, "a").start()
+        await asyncio.sleep(20.5)
+        assert [request.method for request in server.requests] == ["GET", "POST"] + ["PATCH"] * 10
+
+    run(main())
+
+
+def test_the_second_candidate_waits_as_long_as_the_first_renews() -> None:
+    async def main() -> None:
+        server = ModelServer()
+        first, second = await leading_and_standing(Candidate(server, "a"), Candidate(server, "b"))
+        await asyncio.sleep(3600)
+        assert (first.election.may_write(), second.election.may_write()) == (True, False)
+        assert second.election.holder == "a"
+        assert (first.changes, second.changes) == ([True], [])
+
+    run(main())
+
+
+def test_when_the_leader_dies_the_other_takes_over_within_the_lease_and_old_writes_are_fenced() -> None:
+    async def main() -> None:
+        server = ModelServer()
+        server.put("/api/v1/namespaces/shop/pods/web-0", {})
+        first, second = await leading_and_standing(Candidate(server, "a"), Candidate(server, "b"))
+        await asyncio.sleep(60.5)
+        assert (await first.write()).applied
+        died = asyncio.get_running_loop().time()
+        first.freeze()
+        await second.election.wait_until_leading()
+        assert asyncio.get_running_loop().time() - died <= 15 + 2 * 2.2
+        assert spec(server)["holderIdentity"] == "b"
+        assert spec(server)["leaseTransitions"] == 1
+        # It does not know yet that it was deposed, and an action of its was still waiting in line.
+        assert first.election.leading
+        before = len(server.requests)
+        late = await first.write()
+        assert (late.result, late.reason) == (Result.SKIPPED, NOT_LEADING)
+        assert len(server.requests) == before
+        assert (await second.write()).applied
+        first.thaw()
+        await asyncio.sleep(5)
+        assert (first.changes, second.changes) == ([True, False], [True])
+
+    run(main())
+
+
+def test_a_leader_that_cannot_renew_stops_writing_before_anybody_else_may_start() -> None:
+    async def main() -> None:
+        server = ModelServer()
+        first, second = await leading_and_standing(Candidate(server, "a"), Candidate(server, "b"))
+        await asyncio.sleep(60)
+        first.line.cut = True
+        stopped = started = 0.0
+        while not started:
+            await asyncio.sleep(0.1)
+            now = asyncio.get_running_loop().time()
+            assert not (first.election.may_write() and second.election.may_write())
+            stopped = stopped or (now if not first.election.may_write() else 0.0)
+            started = now if second.election.may_write() else 0.0
+        assert started - stopped >= 4.9
+        assert first.changes == [True, False]
+        first.line.cut = False
+        await asyncio.sleep(60)
+        assert (first.election.leading, second.election.leading) == (False, True)
+
+    run(main())
+
+
+def test_the_right_to_write_counts_from_when_the_renewal_was_sent_not_from_its_answer() -> None:
+    async def main() -> None:
+        first = Candidate(ModelServer(), "a")
+        first.line.seconds = 4
+        first.start()
+        await first.election.wait_until_leading()
+        # Asked at 0, answered at 4; written then, answered at 8.
+        assert asyncio.get_running_loop().time() == 8
+        first.line.cut = True
+        await asyncio.sleep(5.9)
+        assert first.election.may_write()
+        await asyncio.sleep(0.2)
+        assert not first.election.may_write()
+
+    run(main())
+
+
+def test_a_leader_that_shuts_down_gives_the_lease_back() -> None:
+    async def main() -> None:
+        server = ModelServer()
+        first, second = await leading_and_standing(Candidate(server, "a"), Candidate(server, "b"))
+        await asyncio.sleep(30)
+        await first.stop()
+        assert not first.election.may_write()
+        assert "holderIdentity" not in spec(server)
+        assert spec(server)["leaseDurationSeconds"] == 1
+        stopped = asyncio.get_running_loop().time()
+        await second.election.wait_until_leading()
+        assert asyncio.get_running_loop().time() - stopped <= 2 * 2.2
+        assert spec(server)["leaseTransitions"] == 1
+
+    run(main())
+
+
+def test_a_candidate_that_does_not_lead_gives_nothing_back() -> None:
+    async def main() -> None:
+        server = ModelServer()
+        _first, second = await leading_and_standing(Candidate(server, "a"), Candidate(server, "b"))
+        await asyncio.sleep(30)
+        await second.stop()
+        assert spec(server)["holderIdentity"] == "a"
+
+    run(main())
+
+
+@pytest.mark.parametrize("skew", [timedelta(days=-400), timedelta(days=400)], ids=["behind", "ahead"])
+def test_clocks_that_disagree_or_jump_change_nothing(skew: timedelta) -> None:
+    def jumping() -> datetime:
+        return wall() + (skew if asyncio.get_running_loop().time() % 7 > 3 else timedelta(0))
+
+    async def main() -> None:
+        server = ModelServer()
+        first, second = await leading_and_standing(
+            Candidate(server, "a", jumping), Candidate(server, "b", lambda: wall() + skew)
+        )
+        for _ in range(1000):
+            await asyncio.sleep(0.7)
+            assert first.election.may_write()
+            assert not second.election.may_write()
+
+    run(main())
+
+
+def test_a_lease_that_ran_out_on_paper_is_watched_for_its_whole_duration_before_it_is_taken() -> None:
+    async def main() -> None:
+        server = ModelServer()
+        old = {"holderIdentity": "gone", "leaseDurationSeconds": 40, "renewTime": "2020-01-01T00:00:00.000000Z"}
+        server.put(PATH, {"spec": old | {"leaseTransitions": 8}})
+        second = Candidate(server, "b").start()
+        await second.election.wait_until_leading()
+        assert 40 <= asyncio.get_running_loop().time() < 41
+        assert spec(server)["leaseTransitions"] == 9
+        assert spec(server)["leaseDurationSeconds"] == 15
+
+    run(main())
+
+
+def test_a_label_on_the_lease_does_not_prolong_it() -> None:
+    async def main() -> None:
+        server = ModelServer()
+        lease: Document = {"spec": {"holderIdentity": "gone", "leaseDurationSeconds": 15}}
+        server.put(PATH, lease)
+        second = Candidate(server, "b").start()
+        for i in range(4):
+            await asyncio.sleep(3)
+            server.put(PATH, lease | {"metadata": {"labels": {"n": str(i)}}})
+        await second.election.wait_until_leading()
+        assert asyncio.get_running_loop().time() < 20
+
+    run(main())
+
+
+def test_another_process_of_the_same_name_is_respected() -> None:
+    async def main() -> None:
+        server = ModelServer()
+        first, second = await leading_and_standing(Candidate(server, "same"), Candidate(server, "same"))
+        await asyncio.sleep(600)
+        assert (first.election.may_write(), second.election.may_write()) == (True, False)
+
+    run(main())
+
+
+def test_a_lease_that_was_taken_although_the_answer_got_lost_is_recognised() -> None:
+    async def main() -> None:
+        server = ModelServer()
+        server.answers_to_lose = 1
+        first = Candidate(server, "a").start()
+        await asyncio.sleep(0.1)
+        assert spec(server)["holderIdentity"] == "a"
+        assert not first.election.may_write()
+        await first.election.wait_until_leading()
+        assert asyncio.get_running_loop().time() < 5
+        assert spec(server)["leaseTransitions"] == 0
+
+    run(main())
+
+
+def test_a_leader_survives_a_server_that_is_away_for_less_than_the_deadline() -> None:
+    async def main() -> None:
+        server = ModelServer()
+        first = Candidate(server, "a").start()
+        await first.election.wait_until_leading()
+        server.faults.extend([refusal(500, "InternalError")] * 4)
+        await asyncio.sleep(60)
+        assert first.changes == [True]
+        assert first.election.may_write()
+
+    run(main())
+
+
+def test_a_lease_that_somebody_deleted_is_made_again() -> None:
+    async def main() -> None:
+        server = ModelServer()
+        first = Candidate(server, "a").start()
+        await first.election.wait_until_leading()
+        server.delete(PATH)
+        await asyncio.sleep(5)
+        assert spec(server)["holderIdentity"] == "a"
+        assert first.changes == [True]
+
+    run(main())
+
+
+def test_a_lease_that_somebody_took_by_force_is_let_go_at_once() -> None:
+    async def main() -> None:
+        server = ModelServer()
+        first = Candidate(server, "a").start()
+        await first.election.wait_until_leading()
+        server.put(PATH, {"spec": {"holderIdentity": "kubectl", "leaseDurationSeconds": 15}})
+        await asyncio.sleep(2.1)
+        assert not first.election.may_write()
+        assert first.changes == [True, False]
+
+    run(main())
+
+
+def test_a_read_only_candidate_never_leads_and_writes_nothing() -> None:
+    async def main() -> None:
+        server = ModelServer()
+        writer = Writer(server.client, record=lambda _: None, settings=WriterSettings(read_only=True))
+        election = Election(
+            server.client, writer, name="x", namespace="kube-system", identity="a", now=wall, draw=lambda: 0.5
+        )
+        task = asyncio.create_task(election.run())
+        await asyncio.sleep(60)
+        assert not election.leading
+        assert server.objects == {}
+        assert "read-only" in election.trouble
+        task.cancel()
+
+    run(main())
+
+
+def test_no_answer_to_the_release_does_not_hold_a_shutdown_up() -> None:
+    async def main() -> None:
+        server = ModelServer()
+        first = Candidate(server, "a").start()
+        await first.election.wait_until_leading()
+        first.line.cut = True
+        before = asyncio.get_running_loop().time()
+        await first.stop()
+        assert asyncio.get_running_loop().time() - before <= 1.0
+
+    run(main())
+
+
+@pytest.mark.parametrize("times", [(10, 10, 2), (15, 2, 2), (15, 10, 0)])
+def test_times_that_cannot_work_are_refused(times: tuple[float, float, float]) -> None:
+    with pytest.raises(InvalidInput, match="outlast"):
+        LeaseTimes(*times)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    cuts=st.lists(st.tuples(st.integers(0, 2), st.floats(0.1, 40), st.booleans()), max_size=25),
+)
+def test_at_no_moment_may_two_write(cuts: list[tuple[int, float, bool]]) -> None:
+    async def main() -> None:
+        server = ModelServer()
+        candidates = [Candidate(server, name).start() for name in "abc"]
+
+        async def watch() -> None:
+            while True:
+                assert sum(each.election.may_write() for each in candidates) <= 1
+                await asyncio.sleep(0.25)
+
+        watching = asyncio.create_task(watch())
+        for which, seconds, cut in cuts:
+            candidates[which].line.cut = cut
+            await asyncio.sleep(seconds)
+        for each in candidates:
+            each.line.cut = False
+        await asyncio.sleep(60)
+        assert not watching.done()
+        assert sum(each.election.may_write() for each in candidates) == 1
+
+    run(main())

@@ -1,0 +1,449 @@
+"""The one writer: what it sends, what it makes of every answer, and when it does not write at all."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from support import virtual_time
+from trellis.api.kube.meta import PodMeta
+from trellis.api.kube.pods import Pod
+from trellis.base.errors import InvalidInput, Unreachable
+from trellis.kube.client import Client
+from trellis.kube.flow_control import Rate, TokenBucket
+from trellis.kube.resources import DEPLOYMENTS, NODES, PODS, VPAS
+from trellis.kube.transport.requests import Request
+from trellis.kube.transport.responses import Response
+from trellis.kube.write.actions import (
+    Action,
+    CreateObject,
+    DeleteObject,
+    EvictPod,
+    PatchObject,
+    PatchStatus,
+    ResizePod,
+    SetScale,
+    Target,
+    build_request,
+    target_of,
+)
+from trellis.kube.write.outcomes import DRY_RUN, NOT_LEADING, READ_ONLY, REPLACED, Result, WriteOutcome
+from trellis.kube.write.patches import json_patch, merge_patch, strategic_patch
+from trellis.kube.write.writer import Writer, WriterSettings
+from trellis.testing.scripted_transport import Answer, ScriptedTransport, answer, refusal
+
+POD = Target(PODS, "web-0", "shop", "uid-1", "7")
+RESIZE = ResizePod(POD, json_patch([{"op": "replace", "path": "/spec/containers/0/resources", "value": {}}]))
+EVICT = EvictPod(POD)
+PATCH = PatchObject(POD, merge_patch({"metadata": {"labels": {"a": "b"}}}))
+CREATE = CreateObject(Target(NODES, "n1"), {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}})
+DONE = answer({"metadata": {"name": "web-0", "uid": "uid-1", "resourceVersion": "8"}})
+FINE = WriterSettings()
+
+
+def body(action: Action) -> Any:
+    return msgspec.json.decode(build_request(action).body or b"null")
+
+
+def write(
+    *answers: Answer,
+    actions: list[Action],
+    settings: WriterSettings = FINE,
+    may_write: Callable[[], bool] = lambda: True,
+) -> tuple[tuple[WriteOutcome, ...], ScriptedTransport, list[WriteOutcome]]:
+    transport = ScriptedTransport(*answers)
+    recorded: list[WriteOutcome] = []
+
+    async def main() -> tuple[WriteOutcome, ...]:
+        writer = Writer(Client(transport), record=recorded.append, may_write=may_write, settings=settings)
+        return await writer.write_all(actions)
+
+    return virtual_time.run(main()), transport, recorded
+
+
+def outcome(response: Answer, action: Action) -> WriteOutcome:
+    # A server that stays busy is asked three times.
+    (found,), _, recorded = write(response, response, response, actions=[action])
+    assert recorded == [found]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("action", "method", "path"),
+    [
+        (PATCH, "PATCH", "/api/v1/namespaces/shop/pods/web-0"),
+        (RESIZE, "PATCH", "/api/v1/namespaces/shop/pods/web-0/resize"),
+        (EVICT, "POST", "/api/v1/namespaces/shop/pods/web-0/eviction"),
+        (DeleteObject(POD), "DELETE", "/api/v1/namespaces/shop/pods/web-0"),
+        (CREATE, "POST", "/api/v1/nodes"),
+        (
+            SetScale(Target(DEPLOYMENTS, "web", "shop"), 3),
+            "PATCH",
+            "/apis/apps/v1/namespaces/shop/deployments/web/scale",
+        ),
+        (
+            PatchStatus(Target(VPAS, "web", "shop"), {"conditions": []}),
+            "PATCH",
+            "/apis/autoscaling.k8s.io/v1/namespaces/shop/verticalpodautoscalers/web/status",
+        ),
+    ],
+)
+def test_each_action_is_one_request(action: Action, method: str, path: str) -> None:
+    request = build_request(action)
+    assert (request.method, request.path) == (method, path)
+    assert request.query in ((), (("fieldManager", "trellis"),))
+
+
+def test_writes_are_noted_under_the_name_of_who_writes_unless_the_action_has_another() -> None:
+    transport = ScriptedTransport(answer({}), answer({}))
+    writer = Writer(Client(transport, "trellis-updater"), record=lambda _outcome: None)
+    asyncio.run(writer.write(ResizePod(Target(PODS, "web-0", "shop"), json_patch([]))))
+    own = PatchObject(Target(PODS, "web-0", "shop"), merge_patch({}), field_manager="somebody")
+    asyncio.run(writer.write(own))
+    assert [request.query for request in transport.requests] == [
+        (("fieldManager", "trellis-updater"),),
+        (("fieldManager", "somebody"),),
+    ]
+
+
+def test_a_merge_patch_says_which_object_and_version_it_means() -> None:
+    assert body(PATCH)["metadata"] == {"labels": {"a": "b"}, "uid": "uid-1", "resourceVersion": "7"}
+    strategic = ResizePod(POD, strategic_patch({"spec": {"containers": [{"name": "app"}]}}))
+    assert body(strategic)["metadata"] == {"uid": "uid-1", "resourceVersion": "7"}
+    assert body(PatchStatus(POD, {"x": 1})) == {
+        "status": {"x": 1},
+        "metadata": {"uid": "uid-1", "resourceVersion": "7"},
+    }
+    assert body(SetScale(POD, 3)) == {"spec": {"replicas": 3}, "metadata": {"uid": "uid-1", "resourceVersion": "7"}}
+
+
+def test_a_json_patch_sets_uid_and_version_before_anything_else() -> None:
+    assert body(RESIZE) == [
+        {"op": "replace", "path": "/metadata/uid", "value": "uid-1"},
+        {"op": "replace", "path": "/metadata/resourceVersion", "value": "7"},
+        {"op": "replace", "path": "/spec/containers/0/resources", "value": {}},
+    ]
+
+
+def test_evictions_and_deletions_carry_their_preconditions_in_their_options() -> None:
+    expected = {"uid": "uid-1", "resourceVersion": "7"}
+    assert body(EvictPod(POD, 5))["deleteOptions"] == {"preconditions": expected, "gracePeriodSeconds": 5}
+    assert body(DeleteObject(POD, propagation="Orphan"))["preconditions"] == expected
+
+
+def test_what_is_not_known_of_an_object_is_not_checked() -> None:
+    bare = Target(PODS, "web-0", "shop")
+    assert body(PatchObject(bare, merge_patch({"spec": {}}))) == {"spec": {}}
+    assert "deleteOptions" not in body(EvictPod(bare))
+
+
+def test_a_target_is_the_object_as_it_was_seen() -> None:
+    pod = Pod(PodMeta(name="web-0", namespace="shop", uid="uid-1", resource_version="7"))
+    assert target_of(PODS, pod) == POD
+    assert target_of(PODS, pod, at_this_version=False).resource_version == ""
+
+
+def test_a_write_that_works_tells_the_new_version() -> None:
+    found = outcome(DONE, PATCH)
+    assert found.applied
+    assert (found.name, found.uid, found.resource_version) == ("web-0", "uid-1", "8")
+    assert outcome(answer({"kind": "Status", "status": "Success"}, 201), EVICT).applied
+
+
+BUDGET = {"causes": [{"reason": "DisruptionBudget", "message": "The disruption budget web needs 2 healthy pods"}]}
+ANOTHER_UID = {"causes": [{"reason": "FieldValueInvalid", "field": "metadata.uid", "message": "field is immutable"}]}
+
+
+@pytest.mark.parametrize(
+    ("response", "action", "result", "reason"),
+    [
+        (refusal(409, "Conflict", "the object has been modified"), PATCH, Result.CONFLICT, "Conflict"),
+        (refusal(409, "AlreadyExists", "nodes n1 already exists"), CREATE, Result.CONFLICT, "AlreadyExists"),
+        (refusal(404, "NotFound", "pods web-0 not found"), PATCH, Result.GONE, "NotFound"),
+        (refusal(404, "NotFound", "namespaces x not found"), CREATE, Result.INVALID, "NotFound"),
+        (refusal(409, "Conflict", "Precondition failed: UID in precondition: 1"), EVICT, Result.GONE, REPLACED),
+        (refusal(422, "Invalid", "is invalid", details=ANOTHER_UID), PATCH, Result.GONE, REPLACED),
+        (refusal(422, "Invalid", "spec: Invalid value"), PATCH, Result.INVALID, "Invalid"),
+        (refusal(400, "BadRequest", "json: cannot unmarshal"), PATCH, Result.INVALID, "BadRequest"),
+        (refusal(429, "TooManyRequests", details=BUDGET), EVICT, Result.REFUSED, "DisruptionBudget"),
+        (refusal(429, "TooManyRequests", retry_after=2), EVICT, Result.THROTTLED, "TooManyRequests"),
+        (refusal(401, "Unauthorized"), PATCH, Result.FORBIDDEN, "Unauthorized"),
+        (
+            refusal(403, "Forbidden", 'pods "web-0" is forbidden: User "x" cannot patch resource "pods/resize"'),
+            RESIZE,
+            Result.FORBIDDEN,
+            "Forbidden",
+        ),
+        (
+            refusal(403, "Forbidden", 'pods "web-0" is forbidden: exceeded quota: q, requested: cpu=1'),
+            RESIZE,
+            Result.INFEASIBLE,
+            "Forbidden",
+        ),
+        (refusal(403, "Forbidden", "exceeded quota"), CREATE, Result.FORBIDDEN, "Forbidden"),
+        (refusal(500, "InternalError", "more than one PodDisruptionBudget"), EVICT, Result.FAILED, "InternalError"),
+        (Unreachable("connection reset"), PATCH, Result.FAILED, "Unreachable"),
+        (Response(502, {}, b"<html>\nbad gateway\n</html>"), PATCH, Result.FAILED, "ServerFault"),
+    ],
+)
+def test_every_answer_is_an_outcome_and_never_an_error(
+    response: Answer, action: Action, result: Result, reason: str
+) -> None:
+    found = outcome(response, action)
+    assert (found.result, found.reason) == (result, reason)
+    assert found.message
+    assert "\n" not in found.message
+    assert found.action == action
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        Unreachable("connection reset"),
+        Response(502, {}, b"<html>bad gateway</html>"),
+        refusal(504, "Timeout", "Timeout: request did not complete within requested timeout"),
+        Response(504, {}, b"upstream request timeout"),
+        refusal(500, "InternalError", "request did not complete within requested timeout - context deadline exceeded"),
+        refusal(500, "", "etcdserver: request timed out, possibly due to connection lost"),
+    ],
+)
+def test_a_write_whose_answer_nobody_waited_for_may_have_been_carried_out(response: Answer) -> None:
+    found = outcome(response, PATCH)
+    assert (found.result, found.uncertain) == (Result.FAILED, True)
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        refusal(500, "InternalError"),
+        refusal(500, "InternalError", 'failed calling webhook "x": context deadline exceeded'),
+        refusal(503, "ServiceUnavailable", "no endpoints available"),
+        refusal(422, "Invalid", "request did not complete within requested timeout"),
+        refusal(429, "TooManyRequests"),
+    ],
+)
+def test_a_write_that_was_refused_was_not_carried_out(response: Answer) -> None:
+    assert not outcome(response, PATCH).uncertain
+
+
+def test_an_outcome_has_what_the_server_made_of_the_object() -> None:
+    found = outcome(answer({"metadata": {"name": "web"}, "spec": {"filled": "in"}}), PATCH)
+    assert msgspec.json.decode(found.body)["spec"] == {"filled": "in"}
+    assert not outcome(DONE, PatchStatus(POD, {})).body
+
+
+def test_outcomes_stand_in_the_order_of_their_actions() -> None:
+    targets = [Target(PODS, f"web-{i}", "shop") for i in range(30)]
+
+    def named_after_the_path(request: Request) -> Answer:
+        return answer({"metadata": {"name": request.path.rsplit("/", 1)[1]}})
+
+    transport = ScriptedTransport(handler=named_after_the_path)
+
+    async def main() -> tuple[WriteOutcome, ...]:
+        return await Writer(Client(transport), record=lambda _: None).write_all(
+            [PatchObject(target, merge_patch({})) for target in targets]
+        )
+
+    assert [found.name for found in virtual_time.run(main())] == [target.name for target in targets]
+
+
+class SlowTransport(ScriptedTransport):
+    """Takes a second for each request and counts how many are under way."""
+
+    def __init__(self) -> None:
+        super().__init__(handler=lambda _: DONE)
+        self.under_way = 0
+        self.most = 0
+        self.times: list[float] = []
+
+    async def send(self, request: Request) -> Response:
+        self.times.append(asyncio.get_running_loop().time())
+        self.under_way += 1
+        self.most = max(self.most, self.under_way)
+        await asyncio.sleep(1)
+        self.under_way -= 1
+        return await super().send(request)
+
+
+def slowly(settings: WriterSettings, *actions: Action) -> SlowTransport:
+    transport = SlowTransport()
+
+    async def main() -> None:
+        await Writer(Client(transport), record=lambda _: None, settings=settings).write_all(actions)
+
+    virtual_time.run(main())
+    return transport
+
+
+def patches(count: int) -> list[Action]:
+    return [PatchObject(Target(PODS, f"web-{i}", "shop"), merge_patch({})) for i in range(count)]
+
+
+def test_no_more_requests_are_under_way_than_allowed() -> None:
+    transport = slowly(WriterSettings(concurrency=3), *patches(10))
+    assert transport.most == 3
+    assert transport.times == [0, 0, 0, 1, 1, 1, 2, 2, 2, 3]
+
+
+def test_actions_on_one_object_are_carried_out_one_after_the_other() -> None:
+    transport = slowly(WriterSettings(concurrency=8), PATCH, RESIZE, EVICT)
+    assert transport.most == 1
+    assert [request.path.rsplit("/", 1)[1] for request in transport.requests] == ["web-0", "resize", "eviction"]
+
+
+def test_without_a_rate_nothing_is_held_back() -> None:
+    assert slowly(WriterSettings(concurrency=100), *patches(100)).times == [0] * 100
+
+
+def test_a_rate_lets_a_burst_through_and_then_so_many_a_second() -> None:
+    transport = slowly(WriterSettings(concurrency=100, rate=Rate(2, 3)), *patches(7))
+    assert transport.times == pytest.approx([0, 0, 0, 0.5, 1, 1.5, 2])
+
+
+def test_a_bucket_gives_back_no_more_than_its_burst() -> None:
+    bucket = TokenBucket(Rate(1, 2), 0)
+    assert [bucket.take(1000) for _ in range(3)] == [True, True, False]
+    assert bucket.take(1001)
+    with pytest.raises(InvalidInput):
+        Rate(0)
+
+
+def timed(*answers: Answer, actions: list[Action]) -> tuple[tuple[WriteOutcome, ...], list[float]]:
+    times: list[float] = []
+    script = list(answers)
+
+    def reply(_: Request) -> Answer:
+        times.append(asyncio.get_running_loop().time())
+        return script.pop(0)
+
+    async def main() -> tuple[WriteOutcome, ...]:
+        writer = Writer(
+            Client(ScriptedTransport(handler=reply)), record=lambda _: None, settings=WriterSettings(concurrency=1)
+        )
+        return await writer.write_all(actions)
+
+    return virtual_time.run(main()), times
+
+
+def test_a_busy_server_is_asked_again_when_it_says_so() -> None:
+    (found,), times = timed(refusal(429, "TooManyRequests", retry_after=7), DONE, actions=[PATCH])
+    assert found.applied
+    assert times == [0, 7]
+
+
+def test_while_a_server_is_busy_no_other_write_is_sent() -> None:
+    found, times = timed(refusal(429, "TooManyRequests", retry_after=7), DONE, DONE, DONE, actions=patches(3))
+    assert all(each.applied for each in found)
+    assert times == [0, 7, 7, 7]
+
+
+def test_a_server_that_stays_busy_is_an_outcome_with_the_time_to_come_back() -> None:
+    busy = refusal(429, "TooManyRequests", retry_after=2)
+    (found,), times = timed(busy, busy, busy, actions=[PATCH])
+    assert (found.result, found.retry_after) == (Result.THROTTLED, 2)
+    assert times == [0, 2, 4]
+
+
+def test_a_server_that_wants_minutes_of_peace_gets_them_without_anybody_waiting() -> None:
+    found, times = timed(refusal(429, "TooManyRequests", retry_after=300), actions=patches(2))
+    assert [each.result for each in found] == [Result.THROTTLED] * 2
+    assert [each.retry_after for each in found] == [300, 300]
+    assert times == [0]
+
+
+def test_an_eviction_that_a_budget_refuses_holds_nothing_else_up() -> None:
+    found, times = timed(refusal(429, "TooManyRequests", details=BUDGET, retry_after=10), DONE, actions=[EVICT, PATCH])
+    assert [each.result for each in found] == [Result.REFUSED, Result.APPLIED]
+    assert found[0].retry_after == 10
+    assert times == [0, 0]
+
+
+def test_read_only_makes_every_write_a_recorded_no_op() -> None:
+    actions: list[Action] = [PATCH, RESIZE, EVICT, CREATE, DeleteObject(POD), SetScale(POD, 2), PatchStatus(POD, {})]
+    found, transport, recorded = write(actions=actions, settings=WriterSettings(read_only=True))
+    assert transport.requests == []
+    assert {(each.result, each.reason) for each in found} == {(Result.SKIPPED, READ_ONLY)}
+    assert "evict pods shop/web-0" in found[2].message
+    assert sorted(map(str, recorded)) == sorted(map(str, found))
+
+
+def test_a_dry_run_is_checked_by_the_server_and_stores_nothing() -> None:
+    (fine, bad), transport, _ = write(
+        DONE,
+        refusal(422, "Invalid", "spec: Forbidden"),
+        actions=[PATCH, CREATE],
+        settings=WriterSettings(dry_run=True, concurrency=1),
+    )
+    assert all(("dryRun", "All") in request.query for request in transport.requests)
+    assert (fine.result, fine.reason) == (Result.SKIPPED, DRY_RUN)
+    assert bad.result is Result.INVALID
+
+
+def test_whoever_may_not_write_sends_nothing() -> None:
+    (found,), transport, _ = write(actions=[PATCH], may_write=lambda: False)
+    assert (found.result, found.reason) == (Result.SKIPPED, NOT_LEADING)
+    assert transport.requests == []
+
+
+def test_leadership_lost_while_waiting_in_line_stops_the_write() -> None:
+    leading = True
+    transport = ScriptedTransport(refusal(429, "TooManyRequests", retry_after=20), DONE)
+
+    async def main() -> WriteOutcome:
+        nonlocal leading
+        writer = Writer(Client(transport), record=lambda _: None, may_write=lambda: leading)
+        writing = asyncio.create_task(writer.write(PATCH))
+        await asyncio.sleep(10)
+        leading = False
+        return await writing
+
+    assert virtual_time.run(main()).reason == NOT_LEADING
+    assert len(transport.requests) == 1
+
+
+def test_a_request_ends_before_somebody_else_could_lead() -> None:
+    _, transport, _ = write(DONE, actions=[PATCH])
+    assert transport.requests[0].timeout == 5.0
+
+
+SAME = answer({"metadata": {"name": "web", "uid": "uid-1", "resourceVersion": "41"}})
+BY_UID = Target(VPAS, "web", "shop", "uid-1")
+
+
+@pytest.mark.parametrize(
+    ("action", "read"), [(PatchStatus(BY_UID, {"x": 1}), "/web"), (SetScale(BY_UID, 3), "/web/scale")]
+)
+def test_where_the_server_would_overlook_a_uid_the_version_is_read_first(action: Action, read: str) -> None:
+    (found,), transport, _ = write(SAME, DONE, actions=[action])
+    assert found.applied
+    assert found.action == action
+    reading, writing = transport.requests
+    assert (reading.method, writing.method) == ("GET", "PATCH")
+    assert reading.path.endswith(read)
+    assert msgspec.json.decode(writing.body or b"")["metadata"] == {"uid": "uid-1", "resourceVersion": "41"}
+
+
+def test_a_namesake_found_by_that_reading_is_not_written() -> None:
+    other = answer({"metadata": {"name": "web", "uid": "uid-2", "resourceVersion": "41"}})
+    (found,), transport, _ = write(other, actions=[PatchStatus(BY_UID, {"x": 1})])
+    assert (found.result, found.reason) == (Result.GONE, REPLACED)
+    assert len(transport.requests) == 1
+
+
+def test_somebody_who_is_faster_than_that_reading_is_waited_for() -> None:
+    stale = refusal(409, "Conflict", "the object has been modified")
+    (found,), transport, _ = write(SAME, stale, SAME, DONE, actions=[PatchStatus(BY_UID, {"x": 1})])
+    assert found.applied
+    assert len(transport.requests) == 4
+
+
+def test_leadership_lost_during_that_reading_stops_the_write() -> None:
+    answers = iter([False])
+    (found,), transport, _ = write(SAME, actions=[PatchStatus(BY_UID, {})], may_write=answers.__next__)
+    assert found.reason == NOT_LEADING
+    assert [request.method for request in transport.requests] == ["GET"]

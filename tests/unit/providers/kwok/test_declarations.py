@@ -1,0 +1,150 @@
+"""Which groups a ConfigMap declares: one document that is wrong never costs another group."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from support import virtual_time
+from support.worlds.kwok_nodes import NOW, KwokWorld, config_map, failing, group
+from trellis.api.kube.coordination import ConfigMap
+from trellis.base.prices import EXAMPLE_PRICES
+from trellis.core.nodes import NodeGroup
+from trellis.providers.kwok.declarations import GROUP_REFUSED, NO_GROUPS, Declarations, read_declarations
+
+WHERE = "kube-system/groups"
+
+
+def only(found: Declarations) -> NodeGroup:
+    assert found.problems == ()
+    [declared] = found.groups.values()
+    return declared.group
+
+
+def test_a_group_says_what_a_new_node_would_be_like() -> None:
+    written = group(
+        "spot",
+        resources={"cpu": "4", "memory": "16Gi", "example.com/gpu": 1},
+        labels={"zone": "a"},
+        taints=[{"key": "dedicated", "value": "batch", "effect": "NoSchedule"}],
+        minSize=2,
+        price=0.5,
+        bootTime="2m",
+        priority=7,
+    )
+    found = only(read_declarations(config_map(written), WHERE))
+    node = found.template
+    assert (found.name, found.min_size, found.max_size, found.price) == ("spot", 2, 10, 0.5)
+    assert (found.boot_seconds, found.priority) == (120.0, 7)
+    assert dict(node.status.allocatable) == {"pods": "110", "cpu": "4", "memory": "16Gi", "example.com/gpu": "1"}
+    assert node.status.capacity == node.status.allocatable
+    assert dict(node.metadata.labels) == {
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/arch": "amd64",
+        "zone": "a",
+        "kwok-nodegroup": "spot",
+        "kwok.x-k8s.io/node": "fake",
+    }
+    assert [(each.key, each.value, each.effect) for each in node.spec.taints] == [("dedicated", "batch", "NoSchedule")]
+
+
+def test_what_is_absent_has_a_default() -> None:
+    found = only(read_declarations(config_map(group(bootTime=None)), WHERE))
+    assert (found.min_size, found.boot_seconds, found.priority) == (0, 60.0, 0)
+    assert found.price == EXAMPLE_PRICES.hourly(4, 16 * 2**30)
+
+
+def test_documents_may_be_yaml_or_json_in_one_file_or_several() -> None:
+    found = read_declarations(
+        config_map(group("a"), group("b"), **{"more.json": msgspec.json.encode(group("c")).decode()}), WHERE
+    )
+    assert (sorted(found.groups), found.problems) == (["a", "b", "c"], ())
+
+
+@pytest.mark.parametrize(
+    "spoiled", [group("bad", maxSize=None), failing("Explode"), {"kind": "Pod", "apiVersion": "v1"}]
+)
+def test_a_document_that_is_refused_costs_its_own_group_alone(spoiled: dict[str, object]) -> None:
+    found = read_declarations(config_map(group("a"), spoiled, group("b")), WHERE)
+    assert sorted(found.groups) == ["a", "b"]
+    [problem] = found.problems
+    assert problem.said.reason is GROUP_REFUSED
+
+
+def test_a_refusal_says_which_file_line_field_and_rule() -> None:
+    found = read_declarations(config_map(group("bad", minSize=11, price=-1)), WHERE)
+    [problem] = found.problems
+    assert problem.group == "bad"
+    assert str(problem.said) == (
+        "groups.yaml:12:3 spec.price: Invalid value: -1: must be greater than or equal to 0; "
+        "groups.yaml:11:3 spec.minSize: Invalid value: 11: must not be above maxSize, which is 10"
+    )
+
+
+def test_text_that_is_no_document_is_told_and_the_rest_is_read() -> None:
+    found = read_declarations(config_map(group("a"), **{"broken.yaml": "spec: {unclosed", "note.txt": "hello"}), WHERE)
+    assert sorted(found.groups) == ["a"]
+    assert [str(each.said).partition(" ")[0] for each in found.problems] == ["broken.yaml:1:7", "note.txt:1:1"]
+
+
+def test_of_two_groups_with_one_name_the_first_counts() -> None:
+    found = read_declarations(config_map(group("a", maxSize=1), group("a", maxSize=2)), WHERE)
+    assert found.groups["a"].group.max_size == 1
+    [problem] = found.problems
+    assert 'metadata.name: Duplicate value: "a": there is a group of this name already' in str(problem.said)
+
+
+def test_another_object_is_no_group() -> None:
+    other = {"apiVersion": "autoscaling.x-k8s.io/v1alpha1", "kind": "Buffer", "metadata": {"name": "x"}}
+    [problem] = read_declarations(config_map(other), WHERE).problems
+    assert 'kind: Invalid value: "Buffer": must be KwokNodeGroup of nodes.trellis.x-k8s.io/v1alpha1' in str(
+        problem.said
+    )
+
+
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        (None, "there is no ConfigMap kube-system/groups"),
+        (config_map(), "the ConfigMap kube-system/groups declares no group"),
+    ],
+)
+def test_that_nothing_is_declared_is_told(config: object, told: str) -> None:
+    [problem] = read_declarations(config, WHERE).problems  # type: ignore[arg-type]
+    assert (problem.said.reason, str(problem.said)) == (NO_GROUPS, told)
+
+
+@given(st.text(max_size=60))
+def test_no_text_stops_the_others(text: str) -> None:
+    assert "a" in read_declarations(config_map(group("a"), **{"x.yaml": text}), WHERE).groups
+
+
+def test_groups_are_read_outside_the_event_loop_and_once_for_all_who_ask_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    threads: list[int] = []
+
+    def read(config: ConfigMap | None, where: str) -> Declarations:
+        threads.append(threading.get_ident())
+        return read_declarations(config, where)
+
+    monkeypatch.setattr("trellis.providers.kwok.provider.read_declarations", read)
+    world = KwokWorld(group("a"), group("b"))
+
+    async def main() -> None:
+        orders = await asyncio.gather(*(world.provider.order(name, 1, NOW) for name in ("a", "b")))
+        assert [each.instances for each in orders] == [("a-1",), ("b-1",)]
+        assert len(threads) == 1
+        world.config = config_map(group("a"), group("b"), group("c"))
+        told = await world.provider.groups(NOW)
+        assert [each.group.name for each in told.states] == ["a", "b", "c"]
+        await world.provider.tend(NOW)
+
+    virtual_time.run(main())
+    assert len(threads) == 2
+    assert threading.get_ident() not in threads

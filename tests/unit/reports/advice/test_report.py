@@ -1,0 +1,160 @@
+"""Advice in every form: as approved, within its width, and whole."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+
+import msgspec
+import pytest
+import yaml
+
+from support.builders.surveys import GIB, NONE, NOW, container, many, shop, survey, workload
+from support.golden_files import assert_golden
+from trellis.base.prices import EXAMPLE_PRICES, Prices
+from trellis.core.advice.advisor import advise
+from trellis.core.advice.policy import AdvicePolicy
+from trellis.core.advice.results import SurveyAdvice
+from trellis.core.advice.survey.model import SurveyedWorkload, SurveyResult
+from trellis.reports.advice.report import FORMATS, Emitted, as_text, manifest_files, render_advice
+
+PARAMETERS = {"target-cpu-percentile": "0.95"}
+
+
+def advised(found: SurveyResult, prices: Prices = EXAMPLE_PRICES) -> SurveyAdvice:
+    return advise(found, AdvicePolicy(), prices, NOW, parameters=PARAMETERS)
+
+
+SHOP = advised(shop())
+ODD = '<b>|`*odd*`|\n"'
+
+
+def body_of(page: str) -> str:
+    """Without what is the same on every page, and in lines that a diff can show."""
+    body = re.sub(r"<(style|script)>\n.*?</\1>", r"<\1/>", page, flags=re.DOTALL)
+    return re.sub(r"(<(?:section|tr|article|dt|table|li)\b)", r"\n\1", body)
+
+
+@pytest.mark.parametrize(
+    ("form", "name"),
+    [("table", "txt"), ("json", "json"), ("yaml", "yaml"), ("csv", "csv"), ("markdown", "md"), ("html", "html")],
+)
+def test_every_form_is_as_approved(form: str, name: str) -> None:
+    text = render_advice(SHOP, form)
+    assert_golden(f"advice.{name}", body_of(text) if form == "html" else text)
+
+
+@pytest.mark.parametrize("form", list(Emitted))
+def test_emitted_manifests_are_as_approved(form: Emitted) -> None:
+    files = manifest_files(SHOP, form).texts
+    assert_golden(f"advice-{form}.yaml", "".join(f"# {path}\n{text}" for path, text in files.items()))
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 120])
+def test_no_line_of_the_table_is_wider_than_the_terminal(width: int) -> None:
+    long = workload("a-workload-with-a-name-that-nobody-types-twice", container("and-its-container"), pods=12345)
+    for found in (SHOP, advised(many(60)), advised(survey(long, namespace_of_length(40)))):
+        assert max(map(len, as_text(found, width))) <= max(width, 80)
+
+
+def namespace_of_length(length: int) -> SurveyedWorkload:
+    return workload("x", namespace="n" * length)
+
+
+def test_top_shows_what_matters_most_and_says_what_it_left_out() -> None:
+    text = render_advice(advised(many(60)), "table", 100, 5)
+    assert "... and 55 more" in text
+    assert sum(" service-" in line or "/service-" in line for line in text.splitlines()) == 5
+    assert render_advice(SHOP, "markdown", 100, 1).count("| shop/") == 1
+
+
+def test_json_and_yaml_say_the_same() -> None:
+    document = json.loads(render_advice(SHOP, "json"))
+    assert yaml.safe_load(render_advice(SHOP, "yaml")) == document
+    assert document["total"]["saved"]["cpu"] == pytest.approx(36.02)
+    assert document["workloads"][0]["containers"][0]["memory"]["request"] == {"from": "512Mi", "to": "1230Mi"}
+
+
+def test_csv_has_a_row_for_each_container_and_numbers_in_units() -> None:
+    rows = list(csv.DictReader(io.StringIO(render_advice(SHOP, "csv"))))
+    assert len(rows) == SHOP.total.containers
+    assert rows[0]["reason"] == "MemoryAtRisk"
+    assert float(rows[0]["cpu_request"]) == 0.32
+    assert rows[0]["cpu_limit"] == ""
+    assert float(rows[1]["memory_difference"]) == -18 * GIB
+
+
+def test_text_needs_no_colour() -> None:
+    text = render_advice(SHOP, "table")
+    assert "\x1b" not in text
+    assert text.isascii()
+    rows = [line for line in text.splitlines() if "/" in line and "Mi" in line]
+    assert [row[:2] for row in rows] == ["!!", "! ", "! ", "? ", "? ", "  "]
+
+
+def test_what_could_not_be_seen_makes_every_form_partial() -> None:
+    for form in ("table", "markdown", "html"):
+        text = " ".join(render_advice(SHOP, form).split())
+        assert "Partial: 1 thing that is listed below could not be looked at." in text
+        assert "pods in payments" in text
+    assert json.loads(render_advice(SHOP, "json"))["partial"] is True
+    assert "Partial" not in render_advice(advised(many(2)), "table")
+
+
+def test_who_else_has_a_say_in_sizes_is_told() -> None:
+    smaller = container(target=(50, GIB))
+    workloads = [workload(f"web-{number}", smaller, vpas=("vpa",)) for number in range(5)]
+    mixed = workload("mixed", msgspec.structs.replace(smaller, differing=2))
+    text = " ".join(render_advice(advised(survey(*workloads, mixed)), "table").split())
+    assert "other requests: shop/web-0, shop/web-1, shop/web-2 and 2 more" in text
+    assert "1 container with pods of several sizes" in text
+
+
+@pytest.mark.parametrize("form", list(FORMATS))
+def test_nothing_to_size_has_every_form_too(form: str) -> None:
+    assert render_advice(advised(survey()), form)
+
+
+@pytest.mark.parametrize("form", ["table", "markdown"])
+def test_without_prices_nobody_speaks_of_money(form: str) -> None:
+    text = render_advice(advised(shop(), Prices("free", "EUR", 0.0, 0.0)), form)
+    assert "a month (" not in text
+    assert "EUR 0" not in text
+
+
+def test_what_is_requested_but_not_seen_is_not_told_as_nothing() -> None:
+    unseen = [
+        msgspec.structs.replace(
+            workload("web", container(request=(NONE, NONE)), namespace=namespace, pods=1), is_sized=False
+        )
+        for namespace in ("shop", "data")
+    ]
+    found = advised(survey(*unseen))
+    text = [line.split() for line in as_text(found, 100)]
+    assert ["in", "all", "?", "1.00", "?", "1.00"] in text
+    explained = "? -> 250m: what is requested now could not be seen."
+    assert explained in as_text(found, 100)
+    assert explained not in as_text(advised(survey(workload())), 100)
+    assert "| in all | ? | 1.00 |  | ? | 1.00 |  |  |" in render_advice(found, "markdown").splitlines()
+    page = body_of(render_advice(found, "html"))
+    assert "<dt>now</dt><dd>?</dd>" in page
+    for wrong in ("<dt>missing</dt>", ">new<", "<dd>0</dd>"):
+        assert wrong not in page
+
+
+def test_odd_names_do_no_harm() -> None:
+    found = advised(survey(workload(ODD, container(ODD, target=(50, GIB)), namespace=ODD)))
+    assert "<b>" not in body_of(render_advice(found, "html"))
+    table = [line for line in render_advice(found, "markdown").splitlines() if line.startswith("|")]
+    assert {len(re.findall(r"(?<!\\)\|", line)) for line in table} == {10}
+    assert yaml.safe_load(render_advice(found, "yaml"))["workloads"][0]["name"] == ODD
+    assert next(csv.DictReader(io.StringIO(render_advice(found, "csv"))))["workload"] == ODD
+    assert not manifest_files(found, Emitted.PATCHES).texts
+
+
+def test_very_many_containers_leave_the_page_readable() -> None:
+    page = render_advice(advised(many(3500)), "html")
+    assert "These are 3,000 of 3,500" in page
+    assert len(page.encode()) < 4_000_000

@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from itertools import product
+
+import msgspec
+import pytest
+
+from support.builders.results import backtested
+from support.golden_files import assert_golden
+from trellis.reports.backtest.frontier import FrontierLine, draw_frontier
+from trellis.reports.backtest.report import as_csv, as_html, as_json, as_text
+
+SMALL = backtested(series=4, points=5)
+
+
+def body_of(page: str) -> str:
+    """Without what is the same on every page, and in lines that a diff can show."""
+    body = re.sub(r"<(style|script)>\n.*?</\1>", r"<\1/>", page, flags=re.DOTALL)
+    return re.sub(r"(<(?:section|tr|article|dt|table|circle|path)\b)", r"\n\1", body)
+
+
+def test_the_reports_are_as_approved() -> None:
+    assert_golden("backtest.txt", "\n".join(as_text(SMALL, 100)) + "\n")
+    assert_golden("backtest.csv", as_csv(SMALL))
+    assert_golden("backtest.json", as_json(SMALL).decode())
+    assert_golden("backtest.html", body_of(as_html(SMALL)))
+
+
+@pytest.mark.parametrize("width", [80, 100, 120])
+def test_no_line_is_wider_than_asked_for(width: int) -> None:
+    assert max(map(len, as_text(SMALL, width))) <= width
+
+
+def test_the_answer_requests_least_of_those_that_risk_no_more() -> None:
+    text = " ".join(" ".join(as_text(SMALL, 100)).split())
+    assert "adaptive requests 17 % less CPU and 17 % less memory than default." in text
+
+
+def test_who_saves_only_by_risking_more_is_no_answer() -> None:
+    risky = [SMALL.variants[0], SMALL.variants[3]]
+    scores = [score for score in SMALL.series if score.variant in {variant.name for variant in risky}]
+    result = msgspec.structs.replace(SMALL, variants=risky, series=scores, curves=[], sweeps=[], charts=[])
+    assert any("No other requests less CPU than default" in line for line in as_text(result, 100))
+    assert "No other requests less CPU" in as_html(result)
+
+
+def test_where_no_cpu_was_measured_nothing_is_said_of_it() -> None:
+    blind = [msgspec.structs.replace(SMALL.variants[number], cpu=None) for number in (0, 3)]
+    scores = [score for score in SMALL.series if score.variant in {variant.name for variant in blind}]
+    result = msgspec.structs.replace(SMALL, variants=blind, series=scores, curves=[], sweeps=[], charts=[])
+    assert "CPU" not in as_text(result, 100)[-1]
+
+
+def test_a_series_without_memory_has_empty_cells() -> None:
+    rows = [row for row in csv.DictReader(io.StringIO(as_csv(SMALL))) if row["series"] == "web-03/app"]
+    assert rows
+    assert {row["memory_requested"] for row in rows} == {""}
+    assert all(float(row["cpu_requested"]) > 0 for row in rows)
+
+
+def test_json_keeps_names_of_parameters_as_they_are() -> None:
+    document = json.loads(as_json(SMALL))
+    assert document["variants"][1]["parameters"] == {"horizon": "2h"}
+    assert document["series"][0]["cpu"]["timeOver"] > 0
+
+
+def test_where_nothing_is_scored_nothing_is_compared() -> None:
+    unscored = [msgspec.structs.replace(each, cpu=None, memory=None) for each in SMALL.variants]
+    nothing = msgspec.structs.replace(SMALL, variants=unscored, curves=[], sweeps=[])
+    text = as_text(nothing, 100)
+    assert "Nothing could be scored." in text
+    assert not any(line.startswith(("Requested:", "No other")) for line in text)
+    assert "Nothing could be scored." in as_html(nothing)
+
+
+def test_the_frontier_is_drawn_without_scripts() -> None:
+    body = body_of(as_html(SMALL))
+    assert body.count('<circle class="spot"') == 6
+    assert "percentile=0.95" in body
+
+
+def test_no_spot_of_the_frontier_lies_upon_a_name() -> None:
+    close = [
+        FrontierLine(name, "red", [], [], [(1.7 + apart, 0.01, name)])
+        for name, apart in (("first", 0.0), ("next", 0.004))
+    ]
+    drawn = draw_frontier(close, "both")
+    spots = re.findall(r'<circle class="spot" cx="([\d.]+)" cy="([\d.]+)"', drawn)
+    names = re.findall(r'<text class="named-spot" x="([\d.]+)" y="([\d.]+)"', drawn)
+    assert len(spots) == len(names) == 2
+    assert drawn.rindex("<circle") < drawn.index("named-spot")
+    assert min(abs(float(y) - 4 - float(cy)) for (x, y), (cx, cy) in product(names, spots) if float(x) <= float(cx)) > 8
+
+
+def test_what_was_left_out_and_what_was_stopped_is_told() -> None:
+    partial = msgspec.structs.replace(SMALL, partial=True, notes=["web-02/app: 1 gap"])
+    text = "\n".join(as_text(partial, 100))
+    page = as_html(partial)
+    for told in ("Partial: it was stopped", "traces/broken.csv: row 7", "web-02/app: 1 gap"):
+        assert told in text
+        assert told in page
+
+
+def test_very_many_series_leave_the_page_readable() -> None:
+    page = as_html(backtested(series=900, points=4))
+    assert "The 500 series that use most of 900" in page
+    assert len(page.encode()) < 2_500_000
+
+
+def test_who_requests_as_much_is_neither_better_nor_worse() -> None:
+    twin = msgspec.structs.replace(SMALL.variants[0], name="twin")
+    scores = [score for score in SMALL.series if score.variant in {"default", "adaptive"}]
+    result = msgspec.structs.replace(SMALL, variants=[SMALL.variants[0], twin], series=scores, curves=[], sweeps=[])
+    page = as_html(msgspec.structs.replace(result, charts=[]))
+    assert '<span class="diff even">same</span>' in page
+    assert 'class="diff good"' not in page
+
+
+def test_a_backtest_of_nothing_has_reports_too() -> None:
+    nothing = msgspec.structs.replace(SMALL, facts=[], series=[], variants=[], curves=[], sweeps=[], charts=[])
+    assert as_text(nothing, 80)
+    assert "Backtest" in as_html(nothing)
+    assert as_csv(nothing).count("\n") == 1

@@ -1,0 +1,71 @@
+"""What `trellis check --explain` says of a Buffer: as much as can be known without a cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from trellis.api.kinds.buffer import Buffer
+from trellis.api.resolve import resolve_buffer
+from trellis.core.lint.check import check
+from trellis.core.lint.manifests import ManifestSource
+from trellis.reports.describe import describe_objects
+from trellis.reports.describe.buffer import buffer_sentences
+
+EXAMPLES = Path(__file__).resolve().parents[4] / "examples" / "buffers"
+DEPLOYMENT = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+
+
+def said(**spec: Any) -> str:
+    return " ".join(buffer_sentences(resolve_buffer(msgspec.convert({"spec": spec}, Buffer))))
+
+
+def of_class(kind: str = "NodePool", **capacity: Any) -> dict[str, Any]:
+    totals = {"totalCpu": "40", "totalMem": "5120Mi", **capacity}
+    return {"targetRef": {"kind": kind, "name": "spot"}, "capacity": {"nodeClass": totals}}
+
+
+def given_pods(**resources: Any) -> dict[str, Any]:
+    container = {"name": "build", "resources": resources}
+    return {"capacity": {"pods": {"replicaNum": 5, "podSpec": {"containers": [container]}}}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "sentence"),
+    [
+        ({"targetRef": DEPLOYMENT, "capacity": {"replicas": {"exactly": 3}}}, "Keeps room for 3 further pods of"),
+        ({"targetRef": DEPLOYMENT, "capacity": {"replicas": {"exactly": 3}}}, "with the recommendation in force."),
+        (
+            of_class(perChunkResources={"cpu": "3", "memory": "512Mi"}),
+            "in chunks of 3 CPU and 512Mi memory; that makes 10 chunks.",
+        ),
+        (
+            of_class(),
+            "in equal chunks that fit the smallest of them. These are nodes labelled karpenter.sh/nodepool=spot.",
+        ),
+        (of_class("Pool"), "By which label nodes show a Pool has to be set, with --node-class-labels."),
+        (
+            of_class(nodeSelector={"karpenter.sh/nodepool": "other"}),
+            "No node can be one of these: nodeSelector asks for karpenter.sh/nodepool=other, and",
+        ),
+        (given_pods(requests={"cpu": "2", "memory": "4Gi"}), "5 pods of the given spec: 2 CPU and 4Gi memory each."),
+        (given_pods(limits={"nvidia.com/gpu": "1"}), "5 pods of the given spec: 1 nvidia.com/gpu each."),
+        (given_pods(), "Keeps room for 5 pods of the given spec."),
+        (given_pods(requests={"cpu": "lots"}), "Keeps room for 5 pods of the given spec."),
+        ({"type": "example.com/warm", **given_pods()}, "Is left alone: example.com/warm"),
+        ({}, "Keeps no room: it states no capacity that can be read."),
+    ],
+)
+def test_a_buffer_is_described_in_sentences(spec: dict[str, Any], sentence: str) -> None:
+    assert sentence in said(**spec)
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_example_is_described(path: Path) -> None:
+    found = check([ManifestSource(path.name, path.read_bytes())])
+    assert found.findings == ()
+    (described,) = describe_objects(found)
+    assert len(described["sentences"]) > 1

@@ -1,0 +1,158 @@
+"""How an explanation of a Buffer reads."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from support.builders.collected_clusters import Cluster, deployment, spare
+from support.golden_files import assert_golden
+from support.worlds.resizes import NOW, Document, container, time
+from trellis.core.explain import ObjectExplanation, explain_buffer
+from trellis.core.explain.explanation.buffer import BufferPart
+from trellis.reports.explain.report import as_json, as_text
+from trellis.sim.dump.component_settings import read_components
+
+POOL = {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "name": "spot"}
+
+
+def text(explained: ObjectExplanation, width: int = 80) -> str:
+    return "\n".join(as_text(explained, width)) + "\n"
+
+
+def spare_explained(name: str) -> ObjectExplanation:
+    cluster = spare()
+    return explain_buffer(cluster.evidence(read_components(cluster.collected())), name)
+
+
+def told(cluster: Cluster | None = None, **spec: Any) -> str:
+    """On lines of any length."""
+    found = cluster or Cluster()
+    found.add_workload("web", 4)
+    found.add_buffer("web", **spec)
+    return text(explain_buffer(found.evidence(), "web"), 1000)
+
+
+def exactly(count: int, **spec: Any) -> Document:
+    return {"targetRef": deployment("web"), "capacity": {"replicas": {"exactly": count}}, **spec}
+
+
+def given_pods(**spec: Any) -> Document:
+    return {"capacity": {"pods": {"replicaNum": 2, "podSpec": {"containers": [container()], **spec}}}}
+
+
+def test_explanations_of_buffers_are_as_approved() -> None:
+    found = [text(spare_explained(name)) for name in ("web", "builds", "spot")]
+    assert_golden("explain-buffer.txt", "\n".join(found))
+    assert_golden("explain-buffer.json", as_json(spare_explained("web")).decode())
+
+
+def test_machines_get_the_same_as_data() -> None:
+    found = json.loads(as_json(spare_explained("spot")))["buffer"]
+    assert (found["wanted"], found["chunks"], found["chunk"]["requests"]["cpu"]) == (3, 3, "3333m")
+    assert msgspec.json.decode(msgspec.json.encode(found), type=BufferPart) == spare_explained("spot").buffer
+
+
+@pytest.mark.parametrize("name", ["web", "builds", "spot"])
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_no_line_is_wider_than_the_terminal(width: int, name: str) -> None:
+    lines = list(as_text(spare_explained(name), width, plain=True))
+    assert max(map(len, lines)) <= width
+    assert "\n".join(lines).isascii()
+
+
+@pytest.mark.parametrize(
+    ("spec", "sentence"),
+    [
+        (exactly(3), "It keeps room for 3 further pods of Deployment web: CPU 500m and memory 1Gi each, CPU 1500m and"),
+        (exactly(3), "Its capacity asks for exactly 3."),
+        (exactly(0), "It keeps no room now."),
+        (
+            exactly(1, recreationStrategy="KeepMinimum"),
+            "If no pods ran but those of DaemonSets, the nodes that there are have room for all of it.",
+        ),
+        (exactly(1, recreationStrategy="KeepMinimum"), "KeepMinimum: the room counts whether it is used or not;"),
+        (exactly(1, type="example.com/warm"), "It is left alone, and so is its status. OtherBufferType:"),
+        (
+            {"targetRef": deployment("web"), "capacity": {"replicas": {"percent": {"percent": 30, "maxCount": 1}}}},
+            "30 % of 4 replicas, rounded up, at most 1: 1.",
+        ),
+        (
+            {"targetRef": POOL, "capacity": {"nodeClass": {"totalCpu": "4", "totalMem": "6Gi"}}},
+            "Up to CPU 4 and memory 6Gi in all, in as few equal chunks as fit a small node: 8.",
+        ),
+        (
+            {"targetRef": POOL, "capacity": {"nodeClass": {"totalCpu": "4", "totalMem": "6Gi"}}},
+            "No node that there is would take a chunk, however empty it were.",
+        ),
+        (
+            {
+                "targetRef": POOL,
+                "capacity": {
+                    "nodeClass": {
+                        "totalCpu": "4",
+                        "totalMem": "6Gi",
+                        "perChunkResources": {"cpu": "1", "memory": "2Gi"},
+                    }
+                },
+            },
+            "Up to CPU 4 and memory 6Gi in all, in chunks of CPU 1 and memory 2Gi: 3 exceed neither total.",
+        ),
+        (
+            given_pods(nodeSelector={"pool": "a"}, hostNetwork=True),
+            "Where it may run is bound by nodeSelector pool=a and hostNetwork.",
+        ),
+        (given_pods(), "It keeps room for 2 pods of the given spec: CPU 500m and memory 1Gi each"),
+        ({"targetRef": deployment("wbe"), "capacity": {"replicas": {"exactly": 2}}}, "TargetNotFound: Cannot read"),
+        ({"targetRef": deployment("wbe"), "capacity": {"replicas": {"exactly": 2}}}, "asks for exactly 2."),
+        (given_pods(resourceClaims=[{"name": "gpu"}]), "Its capacity asks for 2 pods of the given spec."),
+    ],
+)
+def test_what_it_keeps_is_said_in_a_sentence(spec: Document, sentence: str) -> None:
+    assert sentence in told(**spec)
+
+
+def test_outside_of_its_schedule_the_next_window_is_named() -> None:
+    schedule = {"windows": [{"start": "0 20 * * *", "duration": "90m"}]}
+    found = told(**exactly(2, schedule=schedule))
+    assert "OutsideSchedule: no window of the Buffer's schedule is open; it counts for nothing." in found
+    assert "The next window opens at 20:00 UTC, in 12 h." in found
+    assert "A window opens at 0 20 * * * (UTC), for 1 h 30 min." in found
+    assert "costs" not in found
+
+
+def test_where_room_is_short_it_says_how_much_there_is_and_why() -> None:
+    cluster = Cluster()
+    cluster.add_node("n1", "4")
+    found = told(cluster, **exactly(5))
+    assert "Beside all that runs now the nodes that there are have room for 4 of 5 chunks; the rest wants" in found
+    assert "No further chunk fits 1 node, NodeFull (cpu)." in found
+
+
+def test_where_there_is_no_room_at_all_nothing_is_left_over() -> None:
+    cluster = Cluster()
+    cluster.add_node("n1", "2")
+    assert "the nodes that there are have room for none of it; it wants new nodes." in told(cluster, **exactly(5))
+
+
+def test_a_status_that_is_behind_is_told() -> None:
+    cluster = Cluster()
+    assert "No pods are in its status yet." in told(cluster, **exactly(2))
+    cluster.publish_buffers()
+    cluster.objects["Buffer", ("shop", "web")]["spec"]["capacity"]["replicas"]["exactly"] = 3
+    behind = text(explain_buffer(cluster.evidence(), "web"), 1000)
+    assert "Its status has 2 chunks, and is not what this answer comes to." in behind
+
+
+def test_when_all_of_it_last_had_room_is_told() -> None:
+    found = told(status={"lastFullyProvisioned": time(NOW - 120)}, **exactly(2))
+    assert "All of it last had room at 07:58 UTC, 2 min ago." in found
+
+
+def test_another_buffer_on_the_target_is_told() -> None:
+    cluster = Cluster()
+    cluster.add_buffer("more", **exactly(3))
+    assert "Buffer more is about the same target, and keeps 3 chunks of its own." in told(cluster, **exactly(2))

@@ -1,0 +1,85 @@
+"""How an explanation of a node, and of nodes for whoever wants one, reads."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+
+from support.builders.collected_node_groups import Pools, pools
+from support.golden_files import assert_golden
+from support.worlds.resizes import NOW
+from trellis.core.explain import ObjectExplanation
+from trellis.core.explain.explanation.node import NodePart
+from trellis.reports.explain.report import as_json, as_text
+
+
+def text(explained: ObjectExplanation, width: int = 80) -> str:
+    return "\n".join(as_text(explained, width)) + "\n"
+
+
+def chapter(explained: ObjectExplanation, title: str) -> str:
+    found = text(explained).split(f"\n{title}\n")[1].split("\n\n")[0]
+    return f"{explained.kind} {explained.name}\n{found}\n"
+
+
+def test_explanations_of_nodes_are_as_approved() -> None:
+    cluster = pools()
+    told = [text(cluster.node(name)) for name in ("small-1", "small-2", "small-3", "n1")]
+    wanted = [cluster.buffer("web"), cluster.buffer("builds"), cluster.pod("import-1"), cluster.pod("import-2")]
+    assert_golden("explain-node.txt", "\n".join([*told, *(chapter(each, "NODES FOR IT") for each in wanted)]))
+    assert_golden("explain-node.json", as_json(cluster.node("small-2")).decode())
+
+
+def test_machines_get_the_same_as_data() -> None:
+    found = json.loads(as_json(pools().node("small-2")))["node"]
+    assert (found["outcome"], found["chunks"]) == ("Unneeded", {"shop/web": 1})
+    assert msgspec.json.decode(msgspec.json.encode(found), type=NodePart) == pools().node("small-2").node
+
+
+@pytest.mark.parametrize("name", ["n1", "small-2", "small-3"])
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_no_line_is_wider_than_the_terminal(width: int, name: str) -> None:
+    lines = list(as_text(pools().node(name), width, plain=True))
+    assert max(map(len, lines)) <= width
+    assert "\n".join(lines).isascii()
+
+
+def test_a_pod_without_a_node_says_so_first() -> None:
+    found = text(pools().pod("import-2"), 1000)
+    assert "The pod has no node. NoGroupFits: no group has nodes that would take it." in found
+    assert "Groups large and small do not help: NodeTooSmall (cpu)." in found
+    found = text(pools().pod("import-1"), 1000)
+    assert "The pod has no node. By the next plan, NodeOrdered" in found
+
+
+def test_without_a_verdict_nothing_is_made_up() -> None:
+    cluster = pools()
+    cluster.patterns = ("shop",)
+    found = text(cluster.node("small-1"), 1000)
+    assert "What becomes of it is not known." in found
+    assert "NodesUnseen" in found
+    assert "WHY IT IS THERE" not in found
+
+
+def test_many_pods_that_are_alike_are_not_all_shown() -> None:
+    cluster = Pools()
+    cluster.add_group("small")
+    cluster.add_member("small-1")
+    for number in range(25):
+        cluster.run(f"web-1-{number:02}", "small-1", "10m")
+    found = text(cluster.node("small-1"), 1000)
+    assert "shop/web-1-19 asks for CPU 10m" in found
+    assert "5 other pods, of which the same is to be said." in found
+    assert "web-1-20" not in found
+
+
+def test_a_node_on_its_way_out_says_since_when() -> None:
+    cluster = pools()
+    mark = {"key": "trellis.x-k8s.io/leaving", "value": f"{NOW - 60:.0f}", "effect": "NoSchedule"}
+    cluster.add_member("small-4", taints=[mark], conditions=[])
+    found = text(cluster.node("small-4"), 1000)
+    assert "It is on its way out. NodeReleased" in found
+    assert "So it has been since 07:59 UTC, 1 min ago." in found
+    assert "It is not ready." in found

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trellis.reports.html.chart_columns import ChartColumns
+
+VALUES = st.lists(st.one_of(st.floats(1e-6, 1e12), st.just(0.0), st.just(math.nan)), max_size=40)
+
+
+def decoded(told: list[float | str]) -> list[float]:
+    """As the page's script reads it."""
+    unit, steps = told
+    values: list[float] = []
+    at = 0.0
+    for part in str(steps).split(",") if steps else []:
+        step, _, often = part.partition("*")
+        for _ in range(int(often or 1)):
+            at += 0.0 if step in {"n", ""} else float(step)
+            values.append(math.nan if step == "n" else at * float(unit))
+    return values
+
+
+@given(VALUES)
+def test_a_column_comes_back_within_a_ten_thousandth_of_its_largest(values: list[float]) -> None:
+    columns = ChartColumns()
+    found = decoded(columns.told[columns.add(values)])
+    top = max((value for value in values if not math.isnan(value)), default=0.0)
+    assert len(found) == len(values)
+    for value, again in zip(values, found, strict=True):
+        assert math.isnan(value) == math.isnan(again)
+        assert math.isnan(value) or again == pytest.approx(value, abs=top / 9000)
+
+
+def test_what_stays_the_same_is_told_once() -> None:
+    columns = ChartColumns()
+    number = columns.add([2.5] * 300)
+    assert str(columns.told[number][1]).endswith(",*299")
+
+
+def test_the_same_column_is_kept_once() -> None:
+    columns = ChartColumns()
+    assert columns.add([1.0, 2.0]) == columns.add([1.0, 2.0])
+    assert columns.add([1.0, 3.0]) != columns.add([1.0, 2.0])
+    assert len(columns.told) == 2
+
+
+def test_times_are_exact() -> None:
+    columns = ChartColumns()
+    times = [1767571200.0 + 3600.0 * hour for hour in range(48)]
+    told = columns.told[columns.add_times(times)]
+    assert decoded(told) == times
+    assert told[1] == "1767571200,3600*47"

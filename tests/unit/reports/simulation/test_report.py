@@ -1,0 +1,167 @@
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import re
+
+import msgspec
+import pytest
+
+from support.builders.results import simulated
+from support.golden_files import assert_golden
+from trellis.reports.simulation.report import as_csv, as_html, as_json, as_text
+from trellis.sim.results import RunResult, SimulationTotals
+
+SMALL = simulated(workloads=4, days=4, points=8)
+GOLDEN = simulated(workloads=2, days=4, points=6)
+NASTY = "</script><script>alert(1)</script>&\"'"
+
+
+def body_of(page: str) -> str:
+    """Without what is the same on every page, and in lines that a diff can show."""
+    body = re.sub(r"<(style|script)>\n.*?</\1>", r"<\1/>", page, flags=re.DOTALL)
+    return re.sub(r"(<(?:section|tr|article|dt|table)\b)", r"\n\1", body)
+
+
+def renamed(result: RunResult, name: str) -> RunResult:
+    variants = []
+    for variant in result.variants:
+        workloads = [msgspec.structs.replace(each, name=name, label=name) for each in variant.workloads[:1]]
+        variants.append(msgspec.structs.replace(variant, title=name, workloads=workloads))
+    return msgspec.structs.replace(result, scenario=name, variants=variants, notes=[name])
+
+
+def test_the_reports_are_as_approved() -> None:
+    assert_golden("simulation.txt", "\n".join(as_text(GOLDEN, 100)) + "\n")
+    assert_golden("simulation.csv", as_csv(GOLDEN))
+    assert_golden("simulation.json", as_json(GOLDEN).decode())
+    assert_golden("simulation.html", body_of(as_html(GOLDEN)))
+
+
+def test_the_same_result_gives_the_same_bytes() -> None:
+    again = simulated(workloads=4, days=4, points=8)
+    assert as_html(again) == as_html(SMALL)
+    assert as_json(again) == as_json(SMALL)
+
+
+@pytest.mark.parametrize("width", [80, 100, 120])
+@pytest.mark.parametrize("variants", [1, 2, 4, 9])
+def test_no_line_is_wider_than_asked_for(width: int, variants: int) -> None:
+    many = [
+        msgspec.structs.replace(SMALL.variants[number % 4], name=f"{SMALL.variants[number % 4].name}-{number}")
+        for number in range(variants)
+    ]
+    lines = as_text(msgspec.structs.replace(SMALL, variants=many), width)
+    assert max(map(len, lines)) <= width
+    text = "\n".join(lines)
+    assert all(variant.name in text for variant in many)
+
+
+def test_a_table_holds_every_variant_in_eighty_columns() -> None:
+    heads = [line.split() for line in as_text(simulated(20), 80) if line.split()[:1] == ["fixed"]]
+    assert heads == [["fixed", "default", "seasonal", "adaptive"]]
+
+
+def test_the_words_name_price_and_risk_of_each_variant_against_the_first() -> None:
+    text = " ".join(" ".join(as_text(SMALL, 120)).split())
+    for title in ("Default recommender", "Seasonal", "Adaptive"):
+        assert re.search(rf"{title} costs \d+ % less than Fixed requests \(USD [\d,.]+ instead of [\d,.]+\)", text)
+
+
+def test_json_has_null_for_what_is_not_known_and_keeps_everything() -> None:
+    document = json.loads(as_json(SMALL))
+    assert document["kind"] == "SimulationResult"
+    chart = document["variants"][0]["workloads"][0]["chart"]
+    assert set(chart["lines"][0]["target"]) == {None}
+    assert document["variants"][1]["fleet"]["oomKills"] == SMALL.variants[1].fleet.oom_kills
+
+
+def test_csv_has_a_row_for_each_workload_in_each_variant() -> None:
+    rows = list(csv.DictReader(io.StringIO(as_csv(SMALL))))
+    assert len(rows) == 16
+    first = SMALL.variants[0].workloads[0]
+    assert float(rows[0]["requested_cpu_cores"]) == pytest.approx(first.totals.requested.cpu)
+    assert {row["variant"] for row in rows} == {"fixed", "default", "seasonal", "adaptive"}
+
+
+def test_csv_is_empty_where_nothing_is_known() -> None:
+    nothing = SimulationTotals(footprint=msgspec.structs.replace(SMALL.variants[0].fleet.footprint, cpu=math.nan))
+    workload = msgspec.structs.replace(SMALL.variants[0].workloads[0], totals=nothing)
+    variant = msgspec.structs.replace(SMALL.variants[0], workloads=[workload])
+    row = next(csv.DictReader(io.StringIO(as_csv(msgspec.structs.replace(SMALL, variants=[variant])))))
+    assert row["footprint_cpu"] == ""
+
+
+def test_a_name_with_markup_stays_text() -> None:
+    page = as_html(renamed(SMALL, NASTY))
+    assert "<script>alert" not in page
+    assert page.count("</script>") == 2
+    data = page.split('id="data">')[1].split("</script>")[0]
+    assert json.loads(data)["workloads"][0]["name"].endswith(NASTY)
+
+
+def test_a_page_asks_nobody_for_anything() -> None:
+    page = as_html(SMALL)
+    assert "default-src 'none'" in page
+    assert not re.search(r"(src|href)=[\"'](?!data:)", page)
+    assert not re.search(r"url\((?!#)", page)
+    assert not re.search(r"\b(fetch|XMLHttpRequest|innerHTML|import\()", page)
+
+
+def test_what_was_stopped_says_so() -> None:
+    variants = [msgspec.structs.replace(SMALL.variants[0], partial_until=SMALL.begin + 86400.0), *SMALL.variants[1:]]
+    partial = msgspec.structs.replace(SMALL, partial=True, variants=variants)
+    assert any("PARTIAL" in line and "25 %" in line for line in as_text(partial, 100))
+    assert "got to 25 % of the time" in as_html(partial)
+
+
+def test_what_was_stopped_sooner_is_not_compared_as_if_it_had_cost_less() -> None:
+    hour = SMALL.scored_from + 3600.0
+    stopped = [SMALL.variants[0], *(msgspec.structs.replace(each, partial_until=hour) for each in SMALL.variants[1:])]
+    partial = msgspec.structs.replace(SMALL, partial=True, variants=stopped)
+    text = "\n".join(as_text(partial, 100))
+    assert f"{SMALL.variants[1].title or SMALL.variants[1].name} got to" in text
+    assert "too little to be compared" in text
+    assert not re.search(r"costs|against", text)
+    assert "No variant costs less" not in as_html(partial)
+    assert len(json.loads(as_json(partial))["variants"]) == len(SMALL.variants)
+
+
+def test_where_nothing_was_scored_no_figures_are_shown() -> None:
+    early = [msgspec.structs.replace(each, partial_until=SMALL.scored_from) for each in SMALL.variants]
+    text = as_text(msgspec.structs.replace(SMALL, partial=True, variants=early), 100)
+    assert all(line.startswith(("PARTIAL", "  ")) for line in text[1:])
+
+
+def test_a_run_that_was_stopped_before_anything_was_done_has_reports_too() -> None:
+    empty = msgspec.structs.replace(SMALL, variants=[], partial=True)
+    assert as_text(empty, 80)
+    assert "Partial" in as_html(empty)
+    assert json.loads(as_json(empty))["variants"] == []
+    assert as_csv(empty).count("\n") == 1
+
+
+def test_without_prices_cores_are_told() -> None:
+    variants = [
+        msgspec.structs.replace(
+            variant,
+            fleet=msgspec.structs.replace(variant.fleet, money=0.0),
+            workloads=[
+                msgspec.structs.replace(each, totals=msgspec.structs.replace(each.totals, money=0.0))
+                for each in variant.workloads
+            ],
+        )
+        for variant in SMALL.variants
+    ]
+    free = msgspec.structs.replace(SMALL, variants=variants)
+    text = " ".join(" ".join(as_text(free, 120)).split())
+    assert re.search(r"Adaptive requests [\d.,]+ cores instead of", text)
+    assert "Where the cores go" in text
+    assert "cores</small>" in as_html(free)
+
+
+def test_a_workload_with_all_its_points_takes_less_than_eighty_kilobytes() -> None:
+    few, more = (len(as_html(simulated(workloads, days=14, points=336)).encode()) for workloads in (2, 12))
+    assert more - few < 10 * 80_000  # so that sixty of them in four variants stay below five megabytes

@@ -1,0 +1,60 @@
+"""Informers and the writer tell Prometheus how they are doing."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+
+from support import virtual_time
+from support.api_server.server import ModelServer, pod, pod_path
+from trellis.kube.resources import PODS
+from trellis.kube.watch.informer import Informer
+from trellis.kube.write.actions import EvictPod, Target
+from trellis.kube.write.outcomes import Result, WriteOutcome
+from trellis.runtime.telemetry.cluster_metrics import CLUSTER_METRICS, count_write, observe_informer
+from trellis.runtime.telemetry.metrics import Metrics
+
+
+def lines(metrics: Metrics) -> dict[str, float]:
+    """The series of Trellis, without comments."""
+    text = metrics.text().decode().splitlines()
+    pairs = (line.rsplit(" ", 1) for line in text if line.startswith("trellis_"))
+    return {name: float(value) for name, value in pairs}
+
+
+def test_an_informer_says_what_it_knows_and_how_old_that_is() -> None:
+    server = ModelServer()
+    server.put(pod_path("good"), pod())
+    server.put(pod_path("bad"), {"spec": {"nodeName": 17}})
+    metrics = Metrics(CLUSTER_METRICS, about_process=False)
+
+    async def main() -> None:
+        informer = Informer(server.client, PODS, draw=lambda: 0.5)
+        observe_informer(metrics, informer)
+        before = lines(metrics)
+        assert before['trellis_informer_synced{resource="pods"}'] == 0
+        assert math.isnan(before['trellis_informer_contact_age_seconds{resource="pods"}'])
+        following = asyncio.create_task(informer.run())
+        await informer.wait_until_synced()
+        await asyncio.sleep(30)
+        observe_informer(metrics, informer)
+        following.cancel()
+
+    virtual_time.run(main())
+    found = lines(metrics)
+    assert found['trellis_informer_synced{resource="pods"}'] == 1
+    assert found['trellis_informer_connected{resource="pods"}'] == 1
+    assert found['trellis_informer_contact_age_seconds{resource="pods"}'] == 30
+    assert found['trellis_informer_objects{resource="pods"}'] == 1
+    assert found['trellis_informer_rejected_objects{resource="pods"}'] == 1
+    assert found['trellis_informer_lists{resource="pods"}'] == 1
+
+
+def test_writes_are_counted_by_what_became_of_them() -> None:
+    metrics = Metrics(CLUSTER_METRICS, about_process=False)
+    evict = EvictPod(Target(PODS, "web-0", "default"))
+    for result in (Result.APPLIED, Result.REFUSED, Result.REFUSED):
+        count_write(metrics, WriteOutcome(evict, result))
+    found = lines(metrics)
+    assert found['trellis_writes_total{action="EvictPod",resource="pods",result="Refused"}'] == 2
+    assert found['trellis_writes_total{action="EvictPod",resource="pods",result="Applied"}'] == 1

@@ -1,0 +1,175 @@
+"""A component goes on without what it may not read and can do without, says so once, and sees it once it may."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from support import virtual_time
+from support.api_server.server import ModelServer
+from trellis.kube.resources import HPAS, NAMESPACES, PODS, VPAS, Resource
+from trellis.kube.transport.requests import Request
+from trellis.kube.watch.informer import Informer
+from trellis.runtime.optional_kinds import OptionalKind, UnreadableKinds, rule_for
+from trellis.runtime.telemetry.cluster_metrics import CLUSTER_METRICS
+from trellis.runtime.telemetry.logs import Logger
+from trellis.runtime.telemetry.metrics import Metrics
+from trellis.testing.scripted_transport import Answer, refusal
+
+HPA = "/apis/autoscaling/v2/namespaces/shop/horizontalpodautoscalers/web"
+NAME = "horizontalpodautoscalers.autoscaling"
+WITHOUT = OptionalKind("HPAs are not noticed")
+
+
+class World:
+    """Informers of VPAs, pods and HPAs, of which only the last can be done without."""
+
+    def __init__(self) -> None:
+        self.server = ModelServer()
+        self.server.put(HPA, {})
+        self.server.before = self._before
+        self.forbidden: set[str] = set()
+        self.fault: Answer = refusal(403, "Forbidden", "no such rule")
+        self.metrics = Metrics(CLUSTER_METRICS, about_process=False)
+        self.unseen = UnreadableKinds(self.metrics, Logger("trellis.test"))
+        self.vpas = self._informer(VPAS)
+        self.pods = self._informer(PODS)
+        self.hpas = self._informer(HPAS, WITHOUT)
+        self.unseen.after(self.vpas)
+        self.everything = (self.vpas, self.pods, self.hpas)
+
+    def _informer(self, resource: Resource[Any], dispensable: OptionalKind | None = None) -> Informer[Any]:
+        report = self.unseen.reporting(resource, dispensable)
+        return Informer(self.server.client, resource, draw=lambda: 0.5, report=report)
+
+    def _before(self, request: Request) -> Answer | None:
+        return self.fault if request.path.rpartition("/")[2] in self.forbidden else None
+
+    @property
+    def gauge(self) -> float | None:
+        lines = self.metrics.text().decode().splitlines()
+        found = [line for line in lines if line.startswith(f'trellis_unseen_resources{{resource="{NAME}"}}')]
+        return float(found[0].rpartition(" ")[2]) if found else None
+
+    def run(self, play: Callable[[], Awaitable[None]]) -> None:
+        async def main() -> None:
+            async with virtual_time.working(*(each.run() for each in self.everything)):
+                await play()
+
+        virtual_time.run(main())
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What was said of HPAs, at a level that people read."""
+    said = [each for each in caplog.records if getattr(each, "trellis_fields", {}).get("what") == NAME]
+    return [each.getMessage() for each in said if each.levelno >= logging.WARNING]
+
+
+def test_a_forbidden_kind_is_done_without_and_that_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    world = World()
+    world.forbidden = {"horizontalpodautoscalers"}
+
+    async def play() -> None:
+        assert world.unseen.not_yet_seen(world.everything)
+        async with asyncio.timeout(10.0):
+            for each in world.everything:
+                await world.unseen.wait_for(each)
+        assert world.unseen.is_lacking(world.hpas)
+        assert world.unseen.not_yet_seen(world.everything) == []
+        assert world.unseen.remarks() == [f"{NAME} unseen: HPAs are not noticed"]
+        assert world.gauge == 1.0
+        await asyncio.sleep(3600.0)
+
+    with caplog.at_level(logging.INFO):
+        world.run(play)
+    assert len(warnings(caplog)) == 1
+
+
+def test_a_rule_that_comes_later_is_noticed_within_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    world = World()
+    world.forbidden = {"horizontalpodautoscalers"}
+    told: list[object] = []
+    world.hpas.subscribe(lambda change: told.append(change.key))
+
+    async def play() -> None:
+        await asyncio.sleep(600.0)
+        assert told == []
+        asked = sum(request.path.endswith("/horizontalpodautoscalers") for request in world.server.requests)
+        assert 10 <= asked <= 30
+        world.forbidden = set()
+        await asyncio.sleep(61.0)
+        assert told == [("shop", "web")]
+        assert not world.unseen.is_lacking(world.hpas)
+        assert world.unseen.remarks() == []
+        assert world.gauge == 0.0
+        # Revoked, and said again.
+        world.forbidden = {"horizontalpodautoscalers"}
+        world.server.break_watches()
+        await asyncio.sleep(10.0)
+        assert world.unseen.is_lacking(world.hpas)
+        assert world.hpas.get("shop", "web") is not None
+
+    with caplog.at_level(logging.INFO):
+        world.run(play)
+    assert sum("going on without" in each for each in warnings(caplog)) == 2
+
+
+def test_an_api_server_that_forbids_everything_at_first_costs_no_kind() -> None:
+    world = World()
+    world.forbidden = {"verticalpodautoscalers", "pods", "horizontalpodautoscalers"}
+
+    async def play() -> None:
+        await asyncio.sleep(20.0)
+        assert len(world.unseen.not_yet_seen(world.everything)) == 3
+        # Roles are read one after the other: HPAs are refused once more after VPAs may be read.
+        world.forbidden = {"horizontalpodautoscalers"}
+        while not world.vpas.staleness().connected:  # noqa: ASYNC110 - nobody else wants to know
+            await asyncio.sleep(0.1)
+        world.forbidden = set()
+        for each in world.everything:
+            await world.unseen.wait_for(each)
+        assert world.hpas.synced
+        assert world.gauge is None
+
+    world.run(play)
+
+
+@pytest.mark.parametrize("kind", ["pods", "verticalpodautoscalers"])
+def test_what_is_essential_is_waited_for(kind: str) -> None:
+    world = World()
+    world.forbidden = {kind, "horizontalpodautoscalers"}
+
+    async def play() -> None:
+        await asyncio.sleep(600.0)
+        awaited = world.unseen.not_yet_seen(world.everything)
+        # Without VPAs in sight no refusal is believed.
+        assert len(awaited) == (1 if kind == "pods" else 2)
+        assert awaited[0].startswith(kind)
+
+    world.run(play)
+
+
+def test_a_kind_that_fails_for_another_reason_is_waited_for() -> None:
+    world = World()
+    world.forbidden, world.fault = {"horizontalpodautoscalers"}, refusal(500, "InternalError")
+
+    async def play() -> None:
+        await asyncio.sleep(600.0)
+        assert world.unseen.not_yet_seen(world.everything) == [NAME]
+
+    world.run(play)
+
+
+def test_the_rule_that_is_missing_can_be_put_into_a_role() -> None:
+    assert rule_for(HPAS, WITHOUT) == (
+        "{apiGroups: [autoscaling], resources: [horizontalpodautoscalers], verbs: [get, list, watch]}"
+    )
+    one = OptionalKind("", "kube-system", "trellis-freeze")
+    assert rule_for(NAMESPACES, one) == (
+        '{apiGroups: [""], resources: [namespaces], resourceNames: [trellis-freeze], verbs: [get, list, watch]}'
+        " in namespace kube-system"
+    )

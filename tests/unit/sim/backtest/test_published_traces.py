@@ -1,0 +1,47 @@
+"""Published traces, where there are any: all of them can be read, and a backtest of some says what it should."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from trellis.sim.backtest.request import BacktestTerms, build_request
+from trellis.sim.backtest.run import backtest
+from trellis.sources.series.files import find_parts, read_part
+from trellis.sources.series.series import Series
+
+TRACES = os.environ.get("TRELLIS_TRACES")
+
+pytestmark = pytest.mark.skipif(not TRACES, reason="TRELLIS_TRACES names no directory with traces")
+
+
+def read() -> list[Series]:
+    manifests = sorted(Path(TRACES or "").glob("*/manifest.csv"))
+    parts = find_parts([str(each.parent) for each in manifests])
+    assert parts.problems == []
+    found = [read_part(part) for part in parts.parts]
+    assert [problem for each in found for problem in each.problems] == []
+    return [series for each in found for series in each.series]
+
+
+def test_every_series_is_read_and_makes_sense() -> None:
+    series = read()
+    assert len(series) > 5
+    for each in series:
+        assert (np.diff(each.times) > 0).all()
+        assert each.has_cpu or each.has_memory
+        assert 1.0 <= each.interval <= 3600.0
+
+
+def test_more_margin_is_dearer_and_safer() -> None:
+    request = build_request(["default"], [], ["default.margin=0,0.5"], BacktestTerms(step=6 * 3600.0))
+    result = backtest(request, [], read()[:20])
+    cpu = [each.cpu for each in result.variants]
+    assert all(each is not None and each.series > 10 for each in cpu)
+    figures = [each.figures for each in cpu if each is not None]
+    _, least, most = figures
+    assert least.footprint < most.footprint
+    assert least.time_over > most.time_over

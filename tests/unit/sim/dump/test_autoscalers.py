@@ -1,0 +1,362 @@
+"""Which autoscalers, node groups and batch workloads of a dump are played, and which are listed as not played."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from support.api_server.server import ModelServer
+from support.builders.dumps import NOW, collected_from, shop
+from trellis.api.kinds.buffer import Buffer
+from trellis.api.kube.decoder import convert_object
+from trellis.api.kube.nodes import Node
+from trellis.core.cluster.dump_format import ContainerHistory, MissingData
+from trellis.core.cluster.state import ClusterState
+from trellis.core.explain import KnownNodeGroups
+from trellis.core.nodes.node_groups import GroupState, Instance, InstanceState, NodeGroup
+from trellis.sim.dump.fleet import DumpedFleet, build_fleet_from_dump
+from trellis.sim.fleet import SimulatedWorkload, Variant
+from trellis.sim.run import simulate
+from trellis.sources.cluster.anonymization import Anonymizer
+
+HOUR = 3_600.0
+HPAS = "/apis/autoscaling/v2/namespaces/shop/horizontalpodautoscalers"
+VPA_PATH = "/apis/autoscaling.k8s.io/v1/namespaces/shop/verticalpodautoscalers/web-vpa"
+HVPA_PATH = "/apis/autoscaling.x-k8s.io/v1alpha1/namespaces/shop/hvpas"
+BUFFER_PATH = "/apis/autoscaling.x-k8s.io/v1alpha1/namespaces/shop/buffers"
+WEB = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+POD = {"containers": [{"name": "job", "resources": {"requests": {"cpu": "1", "memory": "256Mi"}}}]}
+
+
+def played(server: ModelServer, **options: Any) -> DumpedFleet:
+    return build_fleet_from_dump(collected_from(server), "shop", **options)
+
+
+def reasons(found: DumpedFleet, kind: str) -> list[str]:
+    return [f"{each.count} {each.reason}" for each in found.not_played if each.kind == kind]
+
+
+def workload(found: DumpedFleet, name: str) -> SimulatedWorkload:
+    return next(each for each in found.fleet.workloads if each.name == name)
+
+
+def kinds(variant: Variant) -> list[str]:
+    return [each["kind"] for each in variant.objects]
+
+
+def external(name: str, *others: dict[str, Any]) -> dict[str, Any]:
+    queue = {"metric": {"name": "queue"}, "target": {"type": "AverageValue", "averageValue": "3"}}
+    metrics = [{"type": "External", "external": queue}, *others]
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": name}
+    return {"spec": {"scaleTargetRef": target, "maxReplicas": 9, "metrics": metrics}}
+
+
+def cpu_metric(percent: int = 60) -> dict[str, Any]:
+    target = {"type": "Utilization", "averageUtilization": percent}
+    return {"type": "Resource", "resource": {"name": "cpu", "target": target}}
+
+
+def hvpa(name: str = "web", **spec: Any) -> dict[str, Any]:
+    bucket = {"replicas": {"min": 1, "max": 8}, "cpu": {"min": "0", "max": "1"}, "memory": {"min": "0", "max": "2G"}}
+    return {
+        "apiVersion": "autoscaling.x-k8s.io/v1alpha1",
+        "kind": "Hvpa",
+        "metadata": {"uid": "h-1"},
+        "spec": {"targetRef": {**WEB, "name": name}, "replicas": 7, "buckets": [bucket], **spec},
+        "status": {"replicas": 7},
+    }
+
+
+def buffer(**spec: Any) -> dict[str, Any]:
+    capacity = {"replicas": {"exactly": 2}}
+    return {
+        "apiVersion": "autoscaling.x-k8s.io/v1alpha1",
+        "kind": "Buffer",
+        "spec": {"targetRef": WEB, "capacity": capacity, **spec},
+    }
+
+
+def put_hvpa(server: ModelServer, document: dict[str, Any], name: str = "web") -> None:
+    server.put(f"{HVPA_PATH}/{name}", document)
+
+
+def one_group(size: int = 1) -> KnownNodeGroups:
+    offered = {"cpu": "8", "memory": "32Gi", "pods": "110"}
+    template = convert_object({"status": {"capacity": offered, "allocatable": offered}}, Node)
+    instances = (Instance("ip-10-0-0-7", InstanceState.RUNNING, NOW, "ip-10-0-0-7"),) * size
+    group = NodeGroup("pool", template, 5, 1, 0.4, 90.0)
+    return KnownNodeGroups((GroupState(group, size, instances),), declared=True)
+
+
+def test_an_hpa_on_an_external_metric_alone_is_listed_and_its_target_keeps_its_count() -> None:
+    server = shop()
+    server.put(f"{HPAS}/web-hpa", external("web"))
+    found = played(server)
+    assert reasons(found, "HorizontalPodAutoscaler") == [
+        "1 a dump has no values of metrics of type External: its target keeps its count"
+    ]
+    assert not any("HorizontalPodAutoscaler" in kinds(each) for each in found.fleet.variants)
+    assert not workload(found, "web").demand[0].shared
+
+
+def test_an_hpa_scales_by_the_metrics_that_are_known() -> None:
+    server = shop()
+    server.put(f"{HPAS}/web-hpa", external("web", cpu_metric()))
+    found = played(server)
+    (hpa,) = [each for each in found.fleet.variants[0].objects if each["kind"] == "HorizontalPodAutoscaler"]
+    assert [each["type"] for each in hpa["spec"]["metrics"]] == ["Resource"]
+    assert reasons(found, "HorizontalPodAutoscaler") == [
+        "1 a dump has no values of metrics of type External: it scales by its other metrics alone"
+    ]
+
+
+def test_an_hpa_whose_target_is_not_there_is_listed() -> None:
+    server = shop()
+    server.put(f"{HPAS}/ghost", external("ghost", cpu_metric()))
+    assert "1 what it is about is not played" in reasons(played(server), "HorizontalPodAutoscaler")
+
+
+def grown(collected: ClusterState) -> ClusterState:
+    """Two days: on the first one pod of the shop, on the second three, each with 0.4 cores and 100 MB."""
+    times = NOW - 48 * HOUR + 300.0 * np.arange(576, dtype=np.float64)
+    spans = (times, times[288:], times[288:])
+    names = ("x2x9z", "b4b7d", "ccccc")
+    series = [
+        ContainerHistory("shop", f"web-5d4f8b7c9-{name}", "app", span, np.full(len(span), 0.4), np.full(len(span), 1e8))
+        for name, span in zip(names, spans, strict=True)
+    ]
+    return msgspec.structs.replace(collected, history=tuple(series))
+
+
+def test_pods_of_a_workload_that_scales_share_the_cpu_of_as_many_as_there_were() -> None:
+    found = build_fleet_from_dump(grown(collected_from(shop())), "shop")
+    (demand,) = workload(found, "web").demand
+    assert demand.shared
+    assert demand.own_memory
+    assert demand.cpu[0] == pytest.approx(0.4)
+    assert demand.cpu[-1] == pytest.approx(1.2)
+    assert set(demand.memory.tolist()) == {1e8}
+
+
+def test_an_hpa_of_a_dump_follows_usage_in_the_model() -> None:
+    found = build_fleet_from_dump(grown(collected_from(shop())), "shop")
+    fleet = msgspec.structs.replace(found.fleet, variants=found.fleet.variants[:1])
+    result = simulate(fleet)
+    assert not result.partial
+    web = next(each for each in result.variants[0].workloads if each.name == "web")
+    assert web.chart is not None
+    # 0.4 cores at 60 % of 500m are two pods, 1.2 cores are four; memory is that of one pod however many there are.
+    assert web.chart.pods[len(web.chart.pods) // 3] == 2
+    assert web.chart.pods[-1] == 4
+    (memory,) = [each for each in web.chart.lines if each.resource == "memory"]
+    assert memory.used[-1] == pytest.approx(1e8, rel=0.01)
+    assert web.totals.scaled.scalings >= 1
+
+
+def test_an_hvpa_of_a_dump_is_in_the_variant_of_its_own_autoscalers_and_begins_anew() -> None:
+    server = shop()
+    server.delete(f"{HPAS}/web-hpa")
+    server.delete(VPA_PATH)
+    put_hvpa(server, hvpa(hpa={"template": {"spec": {"metrics": [cpu_metric()]}}}))
+    owner = {"apiVersion": "autoscaling.x-k8s.io/v1alpha1", "kind": "Hvpa", "name": "web", "uid": "h-1"}
+    owned = {"metadata": {"ownerReferences": [{**owner, "controller": True}]}}
+    scale = {"scaleTargetRef": {**owner, "name": "web"}, "maxReplicas": 16, "metrics": [cpu_metric()]}
+    server.put(f"{HPAS}/web", {**owned, "spec": scale})
+    found = played(server)
+    fixed, current = found.fleet.variants
+    assert (fixed.name, current.name) == ("fixed", "current")
+    assert "Hvpa" not in kinds(fixed)
+    assert not fixed.scales
+    (document,) = [each for each in current.objects if each["kind"] == "Hvpa"]
+    assert "status" not in document
+    assert "replicas" not in document["spec"]
+    # The HPA that the Hvpa owns is made again from its template.
+    assert "HorizontalPodAutoscaler" not in kinds(current)
+    assert current.scales
+    assert workload(found, "web").demand[0].shared
+    result = simulate(_short(found))
+    assert not result.partial
+    assert result.variants[1].verdicts
+
+
+def test_an_hvpa_that_breaks_a_rule_or_has_no_target_is_listed() -> None:
+    server = shop()
+    put_hvpa(server, hvpa("ghost"))
+    put_hvpa(server, hvpa(hpa={"template": {"spec": {"minReplicas": 0}}}, buckets=[]), "odd")
+    told = reasons(played(server), "Hvpa")
+    assert "1 what it is about is not played" in told
+    assert any(each.startswith("1 refused: ") for each in told)
+
+
+def test_an_hvpa_on_an_external_metric_goes_by_its_vpa_alone() -> None:
+    server = shop()
+    put_hvpa(server, hvpa(hpa={"template": {"spec": {"metrics": external("web")["spec"]["metrics"]}}}))
+    found = played(server)
+    (document,) = [each for each in found.fleet.variants[1].objects if each["kind"] == "Hvpa"]
+    assert document["spec"]["hpa"] == {"deploy": False}
+    assert reasons(found, "Hvpa") == ["1 a dump has no values of some metrics of its HPA: it scales by its VPA alone"]
+
+
+def test_a_buffer_is_listed_where_no_node_could_be_ordered_for_it() -> None:
+    server = shop()
+    server.put(f"{BUFFER_PATH}/spare", buffer())
+    found = played(server)
+    assert reasons(found, "Buffer") == ["1 the dump has no node groups of which nodes could be ordered for it"]
+    assert not found.fleet.pools
+
+
+def test_a_buffer_is_kept_in_all_variants_on_nodes_of_the_groups() -> None:
+    server = shop()
+    server.put(f"{BUFFER_PATH}/spare", buffer(capacity={"replicas": {"exactly": 20}}))
+    found = played(server, groups=one_group())
+    (pool,) = found.fleet.pools
+    assert (pool.name, pool.count, pool.min_size, pool.max_size, pool.boot_seconds) == ("pool", 1, 1, 5, 90.0)
+    # The one node of the dump belongs to the group.
+    assert found.fleet.nodes == ()
+    assert reasons(found, "Buffer") == []
+    assert all("Buffer" in kinds(each) for each in found.fleet.variants)
+    result = simulate(_short(found))
+    nodes = result.variants[0].nodes
+    assert not isinstance(nodes, msgspec.UnsetType)
+    # 20 chunks of 500m and two pods need two nodes of 8 cores.
+    assert nodes.most == 2
+    assert [each.name for each in nodes.buffers] == ["spare"]
+    assert nodes.buffers[0].full > 0.9
+
+
+def test_a_buffer_about_what_is_not_played_is_listed() -> None:
+    server = shop()
+    server.put(f"{BUFFER_PATH}/spare", buffer(targetRef={**WEB, "name": "ghost"}))
+    assert reasons(played(server, groups=one_group()), "Buffer") == ["1 what it is about is not played"]
+
+
+def cron_job(**spec: Any) -> dict[str, Any]:
+    job = {"spec": {"parallelism": 2, "completions": 4, "template": {"spec": POD}}}
+    return {"metadata": {"uid": "c-1"}, "spec": {"schedule": "0 */6 * * *", "jobTemplate": job, **spec}}
+
+
+def put_cron_job(server: ModelServer, name: str = "report", **spec: Any) -> None:
+    server.put(f"/apis/batch/v1/namespaces/shop/cronjobs/{name}", cron_job(**spec))
+
+
+def put_job(server: ModelServer, name: str, begin: str, end: str = "", owner: str = "") -> None:
+    times = {"startTime": begin, **({"completionTime": end} if end else {})}
+    spec = {"parallelism": 2, "completions": 4, "template": {"spec": POD}}
+    owners = [{"apiVersion": "batch/v1", "kind": "CronJob", "name": owner, "uid": "c-1", "controller": True}]
+    metadata = {"ownerReferences": owners} if owner else {}
+    server.put(f"/apis/batch/v1/namespaces/shop/jobs/{name}", {"metadata": metadata, "spec": spec, "status": times})
+
+
+def test_a_cron_job_runs_by_its_schedule_as_long_as_its_jobs_did() -> None:
+    server = shop()
+    put_cron_job(server, concurrencyPolicy="Forbid", startingDeadlineSeconds=60, timeZone="Etc/GMT-2")
+    put_job(server, "report-29733240", "2026-07-13T22:00:00Z", "2026-07-13T22:20:00Z", owner="report")
+    found = played(server)
+    report = workload(found, "report")
+    assert report.kind == "CronJob"
+    assert (report.replicas, report.completions) == (2, 4)
+    assert report.cron is not None
+    assert (report.cron.concurrency, report.cron.deadline) == ("Forbid", 60)
+    # Seven days, four times a day, at even hours two hours before UTC. Twenty minutes are two pods after one another.
+    assert len(report.runs) == 28
+    assert {begin / HOUR % 6 for begin, _ in report.runs} == {4.0}
+    assert {length for _, length in report.runs} == {600.0}
+    assert report.demand[0].by_age
+    assert [each.name for each in found.fleet.workloads] == ["alone", "report", "web"]
+
+
+def test_usage_of_a_cron_job_goes_by_the_age_of_its_pods() -> None:
+    server = shop()
+    put_cron_job(server)
+    times = NOW - 40 * HOUR + 300.0 * np.arange(4, dtype=np.float64)
+    ramp = np.array([0.1, 0.2, 0.3, 0.4])
+    series = [
+        ContainerHistory("shop", f"report-2973{n}-bbcdf", "job", at, ramp, ramp * 1e9)
+        for n, at in enumerate((times, times + 6 * HOUR))
+    ]
+    collected = msgspec.structs.replace(grown(collected_from(server)), history=tuple(series))
+    report = workload(build_fleet_from_dump(collected, "shop"), "report")
+    assert {length for _, length in report.runs} == {1200.0}
+    assert report.demand[0].cpu[:4].tolist() == pytest.approx(ramp.tolist())
+
+
+def test_what_keeps_a_cron_job_from_running_is_listed() -> None:
+    server = shop()
+    put_cron_job(server, "asleep", suspend=True)
+    put_cron_job(server, "yearly", schedule="@yearly")
+    put_cron_job(server, "odd", schedule="@every 1h")
+    put_cron_job(server, "hourly", schedule="TZ=Europe/Berlin @hourly")
+    found = played(server)
+    told = reasons(found, "CronJob")
+    assert "1 suspended" in told
+    assert "1 no time of its schedule is within the time that is played" in told
+    assert any(each.startswith("1 its schedule cannot be read") for each in told)
+    assert len(workload(found, "hourly").runs) == 168
+    assert any("assumed to take 10 minutes" in note for note in found.notes)
+
+
+def test_a_job_runs_once_when_it_did() -> None:
+    server = shop()
+    put_job(server, "once", "2026-07-13T12:00:00Z", "2026-07-13T13:00:00Z")
+    put_job(server, "still", "2026-07-14T01:33:20Z")
+    put_job(server, "before", "2026-06-01T00:00:00Z", "2026-06-01T01:00:00Z")
+    found = played(server)
+    (run,) = workload(found, "once").runs
+    assert (run[0], run[1]) == (1_783_944_000.0, 1800.0)
+    ((_, length),) = workload(found, "still").runs
+    assert length == pytest.approx(3600.0, rel=0.01)
+    assert "before" not in [each.name for each in found.fleet.workloads]
+
+
+def test_static_pods_are_taken_off_their_nodes() -> None:
+    server = shop()
+    owner = {"apiVersion": "v1", "kind": "Node", "name": "ip-10-0-0-7", "uid": "n-1", "controller": True}
+    spec = {**POD, "nodeName": "ip-10-0-0-7"}
+    server.put("/api/v1/namespaces/kube-system/pods/etcd", {"metadata": {"ownerReferences": [owner]}, "spec": spec})
+    found = played(server)
+    assert found.fleet.nodes[0].document["status"]["allocatable"]["cpu"] == "7"
+    assert any("static pod" in each for each in reasons(found, "Pod"))
+
+
+def test_what_the_dump_lacks_is_listed() -> None:
+    server = shop()
+    collected = collected_from(server, "shop")
+    lacking = msgspec.structs.replace(
+        collected,
+        missing=(MissingData("Node", "", "may not be read"), MissingData("Hvpa", "", "is not served by this cluster")),
+    )
+    found = build_fleet_from_dump(lacking, "shop")
+    assert "0 not in the dump: may not be read" in reasons(found, "Node")
+    # A cluster without the kind has none of them to play.
+    assert reasons(found, "Hvpa") == []
+    assert any("other namespaces" in each for each in reasons(found, "Pod"))
+
+
+def test_a_masked_dump_plays_the_same_autoscalers() -> None:
+    server = shop()
+    put_cron_job(server, concurrencyPolicy="Replace")
+    put_hvpa(server, hvpa())
+    plain, masked = (collected_from(server, mask=mask) for mask in (None, Anonymizer(b"0")))
+    both = [build_fleet_from_dump(each, "shop").fleet for each in (plain, masked)]
+    plainly, secretly = ([kinds(each) for each in fleet.variants] for fleet in both)
+    assert plainly == secretly
+    policies = [[each.cron.concurrency for each in fleet.workloads if each.cron is not None] for fleet in both]
+    assert policies == [["Replace"], ["Replace"]]
+
+
+def test_a_buffer_document_is_one_that_the_simulator_reads() -> None:
+    server = shop()
+    server.put(f"{BUFFER_PATH}/spare", buffer())
+    found = played(server, groups=one_group())
+    (document,) = [each for each in found.fleet.variants[0].objects if each["kind"] == "Buffer"]
+    assert convert_object(document, Buffer).spec.target_ref is not None
+
+
+def _short(found: DumpedFleet) -> Any:
+    """Six hours of it."""
+    fleet = found.fleet
+    clock = msgspec.structs.replace(fleet.clock, steps=72, scored_from=fleet.clock.begin + HOUR)
+    return msgspec.structs.replace(fleet, clock=clock)

@@ -1,0 +1,101 @@
+"""DaemonSets and CronJobs in scenarios: what they come to, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from support.builders.scenarios import compiled, scenario, workload
+from trellis.api.registry import SCENARIO
+from trellis.api.validation import validate
+from trellis.sim.run import simulate
+
+HOUR = 3_600.0
+BEGIN = 1_780_272_000.0  # 1 June 2026
+NIGHTLY = {"schedule": "0 */6 * * *", "length": "90m"}
+
+
+def without_replicas(**fields: Any) -> dict[str, Any]:
+    document = workload(**fields)
+    del document["spec"]["workloads"][0]["replicas"]
+    return document
+
+
+def wrong(document: dict[str, Any]) -> list[str]:
+    return [str(each) for each in validate(SCENARIO, document) if each.is_error]
+
+
+def test_a_daemon_set_has_one_pod_on_each_node() -> None:
+    document = without_replicas(kind="DaemonSet")
+    document["spec"]["nodes"] = [{"name": "node", "cpu": "4", "memory": "8Gi", "count": 3}]
+    (result, *_) = simulate(compiled(document)).variants
+    (agent,) = result.workloads
+    assert agent.kind == "DaemonSet"
+    assert agent.chart is not None
+    assert set(agent.chart.pods[1:]) == {3}
+
+
+def test_a_vpa_for_each_workload_sizes_a_daemon_set_too() -> None:
+    sized = {"name": "sized", "forEach": [{"spec": {"updatePolicy": {"updateMode": "InPlaceOrRecreate"}}}]}
+    document = without_replicas(kind="DaemonSet")
+    document["spec"] |= {
+        "nodes": [{"name": "node", "cpu": "4", "memory": "8Gi", "count": 3}],
+        "policies": [sized],
+        "intervals": {"recommender": "10m", "updater": "10m"},
+    }
+    fixed, found = simulate(compiled(document)).variants
+    assert found.fleet.requested.cpu < 0.8 * fixed.fleet.requested.cpu
+    assert found.workloads[0].totals.resizes >= 3
+
+
+def test_enough_nodes_are_there_beside_what_daemon_sets_take() -> None:
+    web = {"name": "web", "replicas": 24, "containers": [{"name": "app", "requests": {"cpu": "1", "memory": "1Gi"}}]}
+    agent = {
+        "name": "agent",
+        "kind": "DaemonSet",
+        "containers": [{"name": "agent", "requests": {"cpu": "4", "memory": "1Gi"}}],
+    }
+    alone, beside = (compiled(scenario(workloads=each)).nodes[0].count for each in ([web], [web, agent]))
+    assert (alone, beside) == (4, 8)
+
+
+def test_a_cron_job_runs_by_its_schedule() -> None:
+    (found,) = compiled(workload(kind="CronJob", runs={**NIGHTLY, "timeZone": "Asia/Kolkata"})).workloads
+    # Half past: India is five and a half hours ahead.
+    assert [(begin - BEGIN) / HOUR for begin, _ in found.runs] == [0.5, 6.5, 12.5, 18.5]
+    assert {length for _, length in found.runs} == {5400.0}
+    assert found.cron is not None
+    assert found.cron.concurrency == "Allow"
+    assert found.demand[0].by_age
+
+
+def test_a_cron_job_says_how_its_jobs_run() -> None:
+    runs = {**NIGHTLY, "concurrencyPolicy": "Replace", "startingDeadline": "5m", "completions": 6}
+    (found,) = compiled(workload(kind="CronJob", runs=runs)).workloads
+    assert found.cron is not None
+    assert (found.cron.concurrency, found.cron.deadline, found.completions, found.replicas) == ("Replace", 300.0, 6, 2)
+
+
+def test_a_suspended_cron_job_has_no_runs() -> None:
+    (found,) = compiled(workload(kind="CronJob", runs={**NIGHTLY, "suspend": True})).workloads
+    assert found.runs == ()
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"kind": "DaemonSet"}, "one pod for each node"),
+        ({"kind": "CronJob"}, "a CronJob needs runs"),
+        ({"kind": "CronJob", "runs": {"every": "1h", "length": "5m"}}, "runs.schedule: Required value"),
+        ({"kind": "CronJob", "runs": {**NIGHTLY, "first": "1h"}}, "goes with kind: Job alone"),
+        ({"kind": "CronJob", "runs": {**NIGHTLY, "schedule": "at noon"}}, "a schedule has five fields"),
+        ({"kind": "CronJob", "runs": {**NIGHTLY, "timeZone": "Mars/Olympus"}}, "not a time zone"),
+        ({"kind": "CronJob", "runs": NIGHTLY, "rollouts": {"every": "6h"}}, "each run has new pods"),
+        ({"kind": "Job", "runs": {**NIGHTLY, "every": "6h"}}, "goes with kind: CronJob alone"),
+        ({"kind": "Job", "runs": {"length": "5m"}}, "runs.every: Required value"),
+        ({"runs": NIGHTLY}, "goes with kind: Job or CronJob alone"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(fields: dict[str, Any], message: str) -> None:
+    assert any(message in each for each in wrong(workload(**fields)))

@@ -1,0 +1,211 @@
+"""What a dump that names nothing still says, and what it does not."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from support.builders.dumps import HASH, LABELS, SECRET, collected_from, dump_of, hide, shop
+from trellis.base.selectors import Selector, parse_selector
+from trellis.core.cluster.dump_format import DumpedComponent
+from trellis.core.cluster.owners import ScaleInfo, TargetRef, build_controller_ref
+from trellis.core.cluster.past_pods import build_pod_name_pattern
+from trellis.core.cluster.store import BY_NAMESPACE, BY_NODE
+from trellis.core.cluster.target_selectors import resolve_selector
+from trellis.sources.cluster.anonymization import Anonymizer
+from trellis.sources.cluster.dump_writer import DumpWriter
+from trellis.sources.cluster.pseudonyms import Pseudonyms
+from trellis.sources.cluster.redaction import Document, redact
+
+NAMES = st.from_regex(r"[a-z0-9]([a-z0-9.-]{0,20}[a-z0-9])?", fullmatch=True)
+# What the cluster's people have called things; each is a word of its own.
+GIVEN = ("shop", "office", "web", "payments", "team", "alice", "incident", "ip-10-0-0", "alone", "confines")
+
+
+def mask(secret: bytes = b"0") -> Anonymizer:
+    return Anonymizer(secret)
+
+
+def test_no_name_is_left() -> None:
+    dump = b"".join(dump_of(shop(), mask=mask())).decode()
+    for word in (*GIVEN, HASH, SECRET, "example.com", "registry.example", "web-vpa"):
+        assert not re.search(rf"\b{re.escape(word)}\b", dump), word
+
+
+def test_when_a_pod_was_resized_stays_and_who_did_it_does_not() -> None:
+    server = shop()
+    path = next(each for each in server.objects if "/pods/" in each)
+    found = server.objects[path]
+    entries = [
+        {"manager": "bertha", "operation": "Update", "time": "2026-01-02T03:04:05Z", "subresource": subresource}
+        for subresource in ("resize", "status")
+    ]
+    server.put(path, {**found, "metadata": {**found["metadata"], "managedFields": entries}})
+    assert "bertha" not in b"".join(dump_of(server)).decode()
+    kept = [pod.metadata.managed_fields for pod in collected_from(server, mask=mask()).pods]
+    assert [[each.subresource for each in entry] for entry in kept if entry] == [["resize"]]
+
+
+def test_no_name_is_left_in_what_is_missing() -> None:
+    server = shop()
+    hide(server, "office")
+    server.put("/api/v1/namespaces/shop/pods/odd", {"spec": {"containers": "none"}})
+    dump = b"".join(dump_of(server, "shop", "office", "shopp", mask=mask())).decode()
+    assert '"why":"may not be read"' in dump
+    assert '"why":"does not exist"' in dump
+    for word in (*GIVEN, "odd", "shopp"):
+        assert not re.search(rf"\b{re.escape(word)}\b", dump), word
+
+
+def test_who_collects_is_told_in_full_what_is_missing() -> None:
+    server = shop()
+    hide(server, "office")
+    writing = DumpWriter(mask())
+    dump_of(server, writing=writing)
+    assert "office" in {each.where for each in writing.missing}
+
+
+def test_everything_still_belongs_together() -> None:
+    plain, found = collected_from(shop()), collected_from(shop(), mask=mask())
+    assert found.about.anonymous
+    (vpa,) = found.vpas
+    namespace = vpa.metadata.namespace
+    target = TargetRef(namespace, "apps/v1", vpa.spec.target_ref.kind or "", vpa.spec.target_ref.name or "")
+    selector = resolve_selector(target, found.owners)
+    assert isinstance(selector, Selector)
+    pods = found.pods.by(BY_NAMESPACE, namespace)
+    assert len(pods) == 2
+    assert all(selector.matches(pod.metadata.labels) for pod in pods)
+    for pod in pods:
+        owner = build_controller_ref(namespace, pod.metadata.controller)
+        assert owner is not None
+        assert found.owners.follow(owner).topmost == target
+        assert pod.spec.containers[0].resources == plain.pods.by(BY_NAMESPACE, "shop")[0].spec.containers[0].resources
+        assert pod.metadata.annotations["vpaObservedContainers"] == pod.spec.containers[0].name
+    (node,) = found.nodes
+    assert len(found.pods.by(BY_NODE, node.metadata.name)) == 2
+    assert node.metadata.labels["kubernetes.io/hostname"] == node.metadata.name
+    assert node.metadata.labels["kubernetes.io/arch"] == "amd64"
+    assert {key for key in node.status.allocatable if not key.startswith("key-")} == {"cpu", "memory", "pods"}
+    (checkpoint,) = found.checkpoints
+    assert checkpoint.spec.vpa_object_name == vpa.metadata.name
+    assert checkpoint.spec.container_name == pods[0].spec.containers[0].name
+    assert checkpoint.status == next(iter(plain.checkpoints)).status
+    policies = vpa.spec.resource_policy
+    assert policies is not None
+    assert [each.container_name for each in policies.container_policies or ()] == [
+        checkpoint.spec.container_name,
+        "*",
+    ]
+    assert set(zip(found.usage.namespaces, found.usage.pods, strict=True)) == {
+        (namespace, pod.metadata.name) for pod in pods
+    }
+    assert found.usage.cpu.tolist() == plain.usage.cpu.tolist()
+    (hpa,) = found.hpas
+    assert hpa.spec.scale_target_ref.name == target.name
+    assert hpa.spec.metrics == next(iter(plain.hpas)).spec.metrics
+    (limits,) = found.limit_ranges
+    assert limits.spec == next(iter(plain.limit_ranges)).spec
+    assert found.freeze is not None
+    updater = found.component("updater")
+    assert updater is not None
+    assert updater.image == "trellis:1.0"
+    assert updater.flags == {"in-recommendation-bounds-eviction-lifetime-threshold": "6h"}
+
+
+def test_another_secret_gives_other_names() -> None:
+    (one,), (other,) = (collected_from(shop(), mask=mask(secret)).vpas for secret in (b"1", b"2"))
+    assert one.metadata.name != other.metadata.name
+
+
+@given(st.lists(NAMES, unique=True, max_size=30))
+def test_different_names_stay_different_and_one_name_stays_one(names: list[str]) -> None:
+    masked = Pseudonyms(b"0")
+    for how in (masked.name, masked.namespace, masked.node, masked.key):
+        once = [how(name) for name in names]
+        assert once == [how(name) for name in names]
+        assert len(set(once)) == len(names)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "pod"),
+    [
+        ("Deployment", "web-front", "web-front-5d4f8b7c9-x2x9z"),
+        ("StatefulSet", "db", "db-11"),
+        ("DaemonSet", "agent", "agent-x2x9z"),
+        ("CronJob", "night-run", "night-run-29012345-x2x9z"),
+    ],
+)
+def test_pods_are_still_named_after_their_controllers(kind: str, name: str, pod: str) -> None:
+    masked = mask()
+    pattern = build_pod_name_pattern(TargetRef("shop", "", kind, masked.name(name)))
+    assert pattern is not None
+    assert pattern.fullmatch(masked.name(pod))
+    assert not pattern.fullmatch(masked.name(f"other-{pod}"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["app=web", "app==web,example.com/team!=payments", "app in (web,api),!canary", "example.com/team notin (payments)"],
+)
+def test_a_selector_selects_the_same_pods(text: str) -> None:
+    masked = mask()
+    before, after = parse_selector(text), parse_selector(masked.selector(text))
+    for labels in (LABELS, {"app": "api"}, {"app": "api", "canary": "yes"}, {"app": "db"}, {}):
+        renamed = {masked.key(key): masked.label(key, value) for key, value in labels.items()}
+        assert before.matches(labels) == after.matches(renamed)
+
+
+def test_a_component_under_a_name_of_its_own_is_not_named() -> None:
+    line = DumpWriter(mask()).component(
+        DumpedComponent("updater", "kube-system", "acme-updater", "acme.example/acme-up:2")
+    )
+    assert b"acme" not in line
+
+
+def test_annotations_that_are_read_stay() -> None:
+    before = {
+        "vpaCpuStartupBoost/app": '{"requests":{"cpu":"1"}}',
+        "vpa-post-processor.kubernetes.io/app_integerCPU": "true",
+        "trellis.x-k8s.io/shadow-recommenders": "seasonal,acme",
+        "trellis.x-k8s.io/kept-from": "web-vpa-app",
+        "trellis.x-k8s.io/freeze": "alice",
+        "trellis.x-k8s.io/sized": '{"by": "VerticalPodAutoscaler/web"}',
+        "note": SECRET,
+    }
+    masked = mask()
+    app = masked.name("app")
+    after = masked.document({"metadata": {"annotations": before}})["metadata"]["annotations"]
+    assert after == {
+        f"vpaCpuStartupBoost/{app}": '{"requests":{"cpu":"1"}}',
+        f"vpa-post-processor.kubernetes.io/{app}_integerCPU": "true",
+        "trellis.x-k8s.io/shadow-recommenders": f"seasonal,{masked.name('acme')}",
+        "trellis.x-k8s.io/kept-from": masked.name("web-vpa-app"),
+        "trellis.x-k8s.io/freeze": masked.name("alice"),
+    }
+
+
+def test_a_kind_that_only_one_cluster_has_is_not_named() -> None:
+    writing = DumpWriter(mask())
+    target = TargetRef("shop", "acme.example/v1", "CashRegister", "till")
+    line = writing.scale(target, ScaleInfo("app=till")).decode()
+    for word in ("acme", "CashRegister", "till", "shop"):
+        assert word not in line
+
+
+def test_what_may_be_lost_with_a_pod_is_known_by_the_same_names() -> None:
+    key = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
+    volumes: list[Document] = [{"name": name, "emptyDir": {}} for name in ("payments", "cache")]
+    pod = {"kind": "Pod", "metadata": {"annotations": {key: "payments, cache"}}, "spec": {"volumes": volumes}}
+    masked = mask().document(redact(pod, "Pod"))
+    named = [each["name"] for each in masked["spec"]["volumes"]]
+    assert masked["metadata"]["annotations"] == {key: ", ".join(named)}
+    assert "payments" not in named
+
+
+def test_how_a_claim_may_be_used_is_no_name() -> None:
+    claim = {"kind": "PersistentVolumeClaim", "metadata": {}, "spec": {"accessModes": ["ReadWriteOncePod"]}}
+    assert mask().document(claim)["spec"] == {"accessModes": ["ReadWriteOncePod"]}

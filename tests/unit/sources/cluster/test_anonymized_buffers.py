@@ -1,0 +1,71 @@
+"""A dump that names nothing still says why a Buffer keeps its room."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+import pytest
+
+from support.builders.collected_clusters import COMPONENTS, NAMESPACE, Cluster, spare
+from trellis.base.json_lines import encode_line, read_lines
+from trellis.core.cluster.dump_format import OBJECT
+from trellis.core.cluster.state import ClusterState
+from trellis.core.explain import CollectedSettings, build_evidence, explain_buffer
+from trellis.core.explain.explanation.buffer import BufferPart
+from trellis.sources.cluster.anonymization import Anonymizer
+
+COMPONENTS_SEEN = CollectedSettings(seen=(*COMPONENTS, "buffers"))
+NAMES = ("web", "builds", "build", "spot", "shop", "team")
+
+
+def masked(cluster: Cluster, mask: Anonymizer) -> list[bytes]:
+    """The lines of a dump, of which the objects are masked."""
+    lines = cluster.lines()
+    return [
+        encode_line(OBJECT, mask.document(msgspec.json.decode(data))) if kind == OBJECT else line
+        for line, (kind, data) in zip(lines, read_lines(lines), strict=True)
+    ]
+
+
+def told(lines: list[bytes], namespace: str, name: str) -> BufferPart:
+    found = explain_buffer(build_evidence(ClusterState.of(lines), namespace, COMPONENTS_SEEN), name)
+    assert found.buffer is not None
+    return found.buffer
+
+
+@pytest.mark.parametrize("name", ["web", "builds", "spot"])
+def test_the_decision_is_the_same_without_names(name: str) -> None:
+    cluster, mask = spare(), Anonymizer(b"0")
+    plain = told(cluster.lines(), NAMESPACE, name)
+    part = told(masked(cluster, mask), mask.namespace(NAMESPACE), mask.name(name))
+    assert (part.ready, part.wanted, part.chunks, part.totals) == (
+        plain.ready,
+        plain.wanted,
+        plain.chunks,
+        plain.totals,
+    )
+    assert (part.room, part.cost, part.schedule, part.filled) == (plain.room, plain.cost, plain.schedule, plain.filled)
+    assert part.asked is not None
+    assert plain.asked is not None
+    assert (part.asked.smallest, part.asked.nodes) == (plain.asked.smallest, plain.asked.nodes)
+
+
+def test_no_name_is_left_in_a_buffer() -> None:
+    cluster = spare()
+    for name in ("web", "builds", "spot"):
+        document = cluster.objects["Buffer", (NAMESPACE, name)]
+        document["metadata"]["labels"] = {"team.example/owner": "team"}
+        shown = msgspec.json.encode(Anonymizer(b"0").document(document)).decode()
+        for word in NAMES:
+            assert not re.search(rf'"[^"]*\b{word}\b[^"]*"(?!:)', shown), (word, shown)
+
+
+def test_what_says_nothing_about_whose_it_is_stays() -> None:
+    cluster = spare()
+    kept = Anonymizer(b"0").document(cluster.objects["Buffer", (NAMESPACE, "spot")])["spec"]
+    assert kept["capacity"] == {"nodeClass": {"totalCpu": "10", "totalMem": "20Gi"}}
+    assert kept["targetRef"]["kind"] == "NodePool"
+    kept = Anonymizer(b"0").document(cluster.objects["Buffer", (NAMESPACE, "builds")])["spec"]
+    assert kept["recreationStrategy"] == "KeepMinimum"
+    assert kept["schedule"] == cluster.objects["Buffer", (NAMESPACE, "builds")]["spec"]["schedule"]

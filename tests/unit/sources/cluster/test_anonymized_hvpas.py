@@ -1,0 +1,66 @@
+"""A dump that names nothing still says why an Hvpa has its count."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from support.builders.collected_clusters import COMPONENTS, NAMESPACE, Cluster, search
+from trellis.base.json_lines import encode_line, read_lines
+from trellis.core.cluster.dump_format import OBJECT
+from trellis.core.cluster.state import ClusterState
+from trellis.core.explain import CollectedSettings, ObjectExplanation, build_evidence, explain_hvpa
+from trellis.core.explain.explanation.hvpa import HvpaPart
+from trellis.sources.cluster.anonymization import Anonymizer
+
+NAMES = ("search", "app", "proxy", "shop", "team", "owner")
+
+
+def masked(cluster: Cluster, mask: Anonymizer) -> list[bytes]:
+    """The lines of a dump, of which the objects are masked."""
+    lines = cluster.lines()
+    return [
+        encode_line(OBJECT, mask.document(msgspec.json.decode(data))) if kind == OBJECT else line
+        for line, (kind, data) in zip(lines, read_lines(lines), strict=True)
+    ]
+
+
+def template(**spec: Any) -> dict[str, Any]:
+    return {"deploy": True, "template": {"spec": spec}}
+
+
+def told(explained: ObjectExplanation) -> HvpaPart:
+    assert explained.hvpa is not None
+    return explained.hvpa
+
+
+def test_the_decision_is_the_same_without_names() -> None:
+    cluster, mask = search(), Anonymizer(b"0")
+    components = CollectedSettings(seen=COMPONENTS)
+    plain = told(explain_hvpa(cluster.evidence(), "search"))
+    found = build_evidence(ClusterState.of(masked(cluster, mask)), mask.namespace(NAMESPACE), components)
+    part = told(explain_hvpa(found, mask.name("search")))
+    assert (part.verdict, part.count, part.size) == (plain.verdict, plain.count, plain.size)
+    assert (part.demands, part.turns, part.rungs) == (plain.demands, plain.turns, plain.rungs)
+    assert part.hpa is not None
+    assert part.vpa is not None
+    assert (part.hpa.owned, part.vpa.owned, part.hpa.totals) == (True, True, {"cpu": "24"})
+
+
+def test_no_name_is_left_in_an_hvpa_and_its_templates() -> None:
+    cluster = search()
+    document = cluster.objects["Hvpa", (NAMESPACE, "search")]
+    metric = {"type": "External", "external": {"metric": {"name": "team/orders"}, "target": {"type": "Value"}}}
+    contained = {"type": "ContainerResource", "containerResource": {"name": "cpu", "container": "app"}}
+    document["spec"]["hpa"] = template(metrics=[metric, contained])
+    policy = {"containerPolicies": [{"containerName": "proxy", "mode": "Off"}]}
+    document["spec"]["vpa"] = template(resourcePolicy=policy)
+    document["metadata"]["labels"] = {"team.example/owner": "team"}
+    document["status"]["selector"] = "app=search"
+    shown = msgspec.json.encode(Anonymizer(b"0").document(document)).decode()
+    for word in NAMES:
+        assert not re.search(rf'"[^"]*\b{word}\b[^"]*"(?!:)', shown.replace("app=", "")), (word, shown)
+    kept = Anonymizer(b"0").document(document)["spec"]
+    assert (kept["buckets"], kept["hpa"]["deploy"]) == (document["spec"]["buckets"], True)

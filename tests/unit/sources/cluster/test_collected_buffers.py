@@ -1,0 +1,107 @@
+"""What is collected for Buffers: themselves without secrets, the counts of their targets, and the pods of all nodes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from support.api_server.server import ModelServer
+from support.builders.dumps import NOW, SECRET, collected_from, dump_of, hide, shop
+from support.virtual_time import run
+from trellis.core.cluster.dump_format import MissingData
+from trellis.core.cluster.owners import TargetRef
+from trellis.core.cluster.state import ClusterState
+from trellis.core.explain.component_decisions.resize_plans import knows_all_nodes_and_pods
+from trellis.sources.cluster.collector import collect_state
+from trellis.sources.cluster.lists import CollectionScope
+
+BUFFERS = "/apis/autoscaling.x-k8s.io/v1alpha1/namespaces/shop/buffers"
+ROLLOUT = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "name": "web"}
+PERCENT = {"replicas": {"percent": {"percent": 10}}}
+
+
+def put(server: ModelServer, name: str, status: dict[str, Any] | None = None, **spec: Any) -> None:
+    document = {"apiVersion": "autoscaling.x-k8s.io/v1alpha1", "kind": "Buffer", "spec": spec}
+    server.put(f"{BUFFERS}/{name}", document | ({"status": status} if status else {}))
+
+
+def with_rollouts(server: ModelServer) -> ModelServer:
+    served = {"name": "rollouts", "kind": "Rollout", "namespaced": True, "verbs": ["get"]}
+    scale = {"name": "rollouts/scale", "kind": "Scale", "namespaced": True, "verbs": ["get"]}
+    version = {"groupVersion": "argoproj.io/v1alpha1", "version": "v1alpha1"}
+    group = {"name": "argoproj.io", "versions": [version], "preferredVersion": version}
+    server.objects["/apis"] = {"groups": [group]}
+    server.objects["/apis/argoproj.io/v1alpha1"] = {"resources": [served, scale]}
+    path = "/apis/argoproj.io/v1alpha1/namespaces/shop/rollouts/web/scale"
+    server.objects[path] = {"spec": {"replicas": 9}, "status": {"selector": "app=web", "replicas": 7}}
+    return server
+
+
+def collected_around(server: ModelServer, *patterns: str) -> ClusterState:
+    return run(collect_state(server.client, CollectionScope(patterns, "shop", all_pods=True), NOW))
+
+
+def test_buffers_are_collected_with_their_events() -> None:
+    server = shop()
+    put(server, "web", targetRef=ROLLOUT, capacity=PERCENT)
+    about = {"kind": "Buffer", "namespace": "shop", "name": "web"}
+    event = {"involvedObject": about, "reason": "BufferReady", "source": {"component": "somebody"}}
+    server.put("/api/v1/namespaces/shop/events/web-9", event)
+    found = collected_from(server)
+    assert [each.metadata.name for each in found.buffers] == ["web"]
+    assert "BufferReady" in [each.reason for each in found.events]
+
+
+def test_a_pod_that_is_written_into_a_buffer_is_kept_without_what_nobody_reads() -> None:
+    server = shop()
+    container = {
+        "name": "build",
+        "image": SECRET,
+        "env": [{"name": "PASSWORD", "value": SECRET}],
+        "resources": {"requests": {"cpu": "2"}},
+    }
+    pods = {"replicaNum": 3, "podSpec": {"containers": [container], "nodeSelector": {"pool": "a"}}}
+    put(server, "builds", {"podBasedBufferSpec": pods}, capacity={"pods": pods})
+    assert SECRET.encode() not in b"".join(dump_of(server))
+    found = collected_from(server).buffers.get("shop", "builds")
+    assert found is not None
+    assert found.spec.capacity is not None
+    assert found.spec.capacity.pods is not None
+    kept = {"name": "build", "resources": {"requests": {"cpu": "2"}}}
+    assert found.spec.capacity.pods.pod_spec == {"containers": [kept], "nodeSelector": {"pool": "a"}}
+
+
+def test_a_pod_that_cannot_be_read_keeps_nothing_to_itself() -> None:
+    server = shop()
+    put(server, "odd", capacity={"pods": {"replicaNum": 3, "podSpec": {"containers": SECRET}}})
+    assert SECRET.encode() not in b"".join(dump_of(server))
+
+
+def test_the_count_of_a_target_that_nobody_knows_is_asked_for() -> None:
+    server = with_rollouts(shop())
+    put(server, "web", targetRef=ROLLOUT, capacity=PERCENT)
+    found = collected_from(server)
+    target = TargetRef("shop", "argoproj.io/v1alpha1", "Rollout", "web")
+    assert (found.scales[target].selector, found.replicas[target]) == ("app=web", 7)
+
+
+def test_a_class_of_nodes_has_no_scale_to_ask_for() -> None:
+    server = with_rollouts(shop())
+    totals = {"nodeClass": {"totalCpu": "4", "totalMem": "8Gi"}}
+    put(server, "web", targetRef=ROLLOUT, capacity=totals)
+    assert collected_from(server).scales == {}
+
+
+def test_pods_of_other_namespaces_are_there_for_what_they_take_of_nodes() -> None:
+    found = collected_around(shop(), "shop")
+    assert {each.metadata.namespace for each in found.pods} == {"shop", "office"}
+    assert found.about.namespaces == ("shop",)
+    assert knows_all_nodes_and_pods(found)
+
+
+def test_where_they_may_not_be_read_those_of_the_namespace_are() -> None:
+    server = shop()
+    hide(server, "office", "kube-system")
+    found = collected_around(server, "shop")
+    assert {each.metadata.namespace for each in found.pods} == {"shop"}
+    assert MissingData("Pod", "", "may not be read") in found.missing
+    assert not knows_all_nodes_and_pods(found)

@@ -1,0 +1,194 @@
+"""What is collected for nodes: groups, storage, and what decides about them in all namespaces; also without names."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+import yaml
+
+from support.api_server.server import ModelServer
+from support.builders.collected_node_groups import SEEN, Pools, pools
+from support.builders.dumps import NOW, SECRET, hide, shop
+from support.virtual_time import run
+from trellis.base.json_lines import encode_line, read_lines
+from trellis.cli.dump_reader import read_node_groups
+from trellis.core.cluster.dump_format import NODE_GROUPS, OBJECT, MissingData
+from trellis.core.cluster.state import ClusterState
+from trellis.core.explain import explain_node
+from trellis.core.explain.explanation.node import NodePart
+from trellis.sources.cluster.anonymization import Anonymizer
+from trellis.sources.cluster.collector import collect_lines, collect_state
+from trellis.sources.cluster.dump_writer import DumpWriter
+from trellis.sources.cluster.lists import CollectionScope
+
+GROUPS = "kube-system/trellis-kwok-node-groups"
+GROUP = {
+    "apiVersion": "nodes.trellis.x-k8s.io/v1alpha1",
+    "kind": "KwokNodeGroup",
+    "metadata": {"name": "bank-pool"},
+    "spec": {
+        "resources": {"cpu": "4", "memory": "16Gi", "bank.example/card": "2"},
+        "labels": {"bank.example/team": "vault"},
+        "taints": [{"key": "bank.example/only", "value": "vault", "effect": "NoSchedule"}],
+        "maxSize": 5,
+        "bootTime": "2m",
+    },
+}
+
+
+def with_groups(server: ModelServer, name: str = "trellis-kwok-node-groups") -> ModelServer:
+    server.put(f"/api/v1/namespaces/kube-system/configmaps/{name}", {"data": {"all.yaml": yaml.safe_dump(GROUP)}})
+    claim = {"spec": {"volumeName": "pv-1"}, "status": {"phase": "Bound"}}
+    server.put("/api/v1/namespaces/office/persistentvolumeclaims/data", claim)
+    server.put("/api/v1/persistentvolumes/pv-1", {"spec": {"storageClassName": "fast"}})
+    server.put("/apis/storage.k8s.io/v1/storageclasses/fast", {"volumeBindingMode": "WaitForFirstConsumer"})
+    server.put("/apis/apps/v1/namespaces/office/daemonsets/logs", {"spec": {"template": {"spec": {}}}})
+    return server
+
+
+def around(server: ModelServer, *patterns: str, alone: bool = False) -> ClusterState:
+    return run(
+        collect_state(server.client, CollectionScope(patterns, "shop", node_groups=GROUPS, nodes_alone=alone), NOW)
+    )
+
+
+def names(found: Any) -> list[str]:
+    return [each.metadata.name for each in found]
+
+
+def test_groups_and_storage_are_collected() -> None:
+    found = around(with_groups(shop()))
+    assert found.node_groups is not None
+    assert found.node_groups.metadata.name == "trellis-kwok-node-groups"
+    assert (names(found.claims), names(found.volumes), names(found.storage_classes)) == (["data"], ["pv-1"], ["fast"])
+
+
+def test_the_switch_that_stops_all_changes_is_no_group() -> None:
+    found = around(with_groups(shop()))
+    assert found.freeze == {"by": "alice", "why": "incident 17"}
+    assert around(shop()).node_groups is None
+
+
+def test_whoever_does_not_ask_about_nodes_reads_nothing_of_it() -> None:
+    server = with_groups(shop())
+    found = run(collect_state(server.client, CollectionScope((), "shop"), NOW))
+    assert (found.node_groups, len(found.claims)) == (None, 0)
+    asked = [each.path for each in server.requests]
+    assert not [path for path in asked if "persistentvolume" in path or "storageclasses" in path]
+
+
+def test_what_decides_about_nodes_is_read_of_all_namespaces() -> None:
+    found = around(with_groups(shop()), "shop")
+    assert {each.metadata.namespace for each in found.pods} == {"shop", "office"}
+    assert names(found.workloads["DaemonSet"]) == ["logs"]
+    assert names(found.claims) == ["data"]
+    assert set(names(found.namespaces)) == {"shop", "office", "kube-system"}
+
+
+def test_for_a_node_nothing_else_is_read() -> None:
+    server = with_groups(shop())
+    about = {"involvedObject": {"kind": "Node", "name": "ip-10-0-0-7"}, "reason": "NodeMarked"}
+    server.put("/api/v1/namespaces/default/events/n", {**about, "source": {"component": "trellis-nodes"}})
+    found = around(server, alone=True)
+    assert (len(found.vpas), len(found.workloads["Deployment"]), len(found.usage)) == (0, 0, 0)
+    assert [each.reason for each in found.events] == ["NodeMarked"]
+    assert len(found.pods) == 3
+
+
+def test_the_autoscaler_may_be_told_of_another_configmap() -> None:
+    server = with_groups(shop(), "others")
+    command = ["trellis", "nodes", "--kwok-node-groups=kube-system/others"]
+    template = {"spec": {"containers": [{"name": "nodes", "command": command}]}}
+    server.put("/apis/apps/v1/namespaces/kube-system/deployments/trellis-nodes", {"spec": {"template": template}})
+    found = around(server)
+    assert found.component("nodes") is not None
+    assert found.node_groups is not None
+    assert found.node_groups.metadata.name == "others"
+
+
+def test_a_word_that_others_use_names_no_component() -> None:
+    server = shop()
+    template = {"spec": {"containers": [{"name": "watch", "command": ["kubectl", "get", "nodes"]}]}}
+    server.put("/apis/apps/v1/namespaces/kube-system/deployments/watch", {"spec": {"template": template}})
+    assert around(server).component("nodes") is None
+
+
+def test_what_may_not_be_read_is_named() -> None:
+    server = with_groups(shop())
+    hide(server, "kube-system")
+    found = around(server)
+    assert MissingData(NODE_GROUPS, "kube-system", "may not be read") in found.missing
+    assert MissingData("PersistentVolume", "", "may not be read") in found.missing
+    assert names(found.claims) == ["data"]
+
+
+def test_annotations_that_decide_about_nodes_are_kept() -> None:
+    server = shop()
+    said = {"cluster-autoscaler.kubernetes.io/scale-down-disabled": "true", "note": SECRET}
+    server.put("/api/v1/nodes/held", {"metadata": {"annotations": said}})
+    found = around(server).nodes.get("", "held")
+    assert found is not None
+    assert found.metadata.annotations == {"cluster-autoscaler.kubernetes.io/scale-down-disabled": "true"}
+
+
+# Without names
+
+
+def masked(cluster: Pools, mask: Anonymizer) -> ClusterState:
+    """What a dump says of which the objects are masked."""
+    lines = cluster.lines()
+    return ClusterState.of(
+        encode_line(OBJECT, mask.document(msgspec.json.decode(data))) if kind == OBJECT else line
+        for line, (kind, data) in zip(lines, read_lines(lines), strict=True)
+    )
+
+
+def told(found: ClusterState, name: str) -> NodePart:
+    part = explain_node(found, name, read_node_groups(found), SEEN).node
+    assert part is not None
+    return part
+
+
+def test_the_verdict_on_a_node_is_the_same_without_names() -> None:
+    cluster, mask = pools(), Anonymizer(b"0")
+    mark = {"key": "trellis.x-k8s.io/leaving", "value": "1799999000", "effect": "NoSchedule"}
+    cluster.add_member("small-4", taints=[mark])
+    cluster.add_member("small-5", annotations={"karpenter.sh/do-not-disrupt": "true"})
+    hidden = masked(cluster, mask)
+    for number in range(1, 6):
+        plain, other = told(cluster.collected(), f"small-{number}"), told(hidden, mask.node(f"small-{number}"))
+        assert plain.told is not None
+        assert other.told is not None
+        assert (other.outcome, other.told.reason, other.since) == (plain.outcome, plain.told.reason, plain.since)
+        assert [each.fate for each in other.tenants] == [each.fate for each in plain.tenants] or len(plain.tenants) > 1
+        assert other.group is not None
+        assert plain.group is not None
+        assert other.group == msgspec.structs.replace(plain.group, name=mask.name("small"))
+
+
+def test_no_name_is_left_in_groups() -> None:
+    server = with_groups(shop())
+
+    async def read() -> bytes:
+        writing = DumpWriter(Anonymizer(b"0"))
+        wanted = CollectionScope((), "shop", node_groups=GROUPS)
+        return b"".join([*[line async for line in collect_lines(server.client, wanted, writing, NOW)], writing.end()])
+
+    dump = run(read())
+    assert not re.search(rb"bank|vault|pv-1|fast", dump)
+    states = read_node_groups(ClusterState.of(dump)).states
+    assert [(each.group.max_size, each.group.boot_seconds) for each in states] == [(5, 120.0)]
+    offered = states[0].group.template.status.allocatable
+    assert sorted(offered.values()) == ["110", "16Gi", "2", "4"]
+
+
+def test_what_cannot_be_read_of_groups_stays_unreadable() -> None:
+    mask = Anonymizer(b"0")
+    written = {"kind": "ConfigMap", "metadata": {"name": "groups"}, "data": {"all.yaml": f"{{ {SECRET}: ["}}
+    document = mask.document(written)
+    assert SECRET not in str(document)
+    cluster = pools()
+    cluster.objects["ConfigMap", ("kube-system", "trellis-kwok-node-groups")] |= {"data": document["data"]}
+    assert read_node_groups(cluster.collected()).problems

@@ -1,0 +1,292 @@
+"""What is collected from a cluster, what is left out of it, and what is said of the rest."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from support.api_server.server import ModelServer
+from support.builders.dumps import HASH, NOW, SECRET, collected_from, dump_of, hide, shop
+from support.virtual_time import run
+from trellis.base.errors import InvalidRecording, Throttled, Unreachable
+from trellis.base.json_lines import FORMAT_VERSION, HEADER, RecordingHeader, encode_line
+from trellis.core.cluster.dump_format import MissingData
+from trellis.core.cluster.owners import TargetRef
+from trellis.core.cluster.state import ClusterState
+from trellis.core.cluster.store import BY_NAMESPACE, BY_NODE, BY_OWNER
+from trellis.kube.transport.requests import Request
+from trellis.sources.cluster.collector import collect_state
+from trellis.sources.cluster.components import ComponentDeployment, find_components, parse_flags
+from trellis.sources.cluster.dump_writer import DumpWriter
+from trellis.sources.cluster.lists import CollectionScope
+from trellis.testing.scripted_transport import Answer, refusal
+
+
+def test_a_dump_says_what_was_there() -> None:
+    found = collected_from(shop())
+    assert (found.time, found.about.server) == (NOW, "v1.34.2")
+    assert set(found.about.namespaces) == {"shop", "office", "kube-system"}
+    vpa = found.vpas.get("shop", "web-vpa")
+    assert vpa is not None
+    assert vpa.spec.target_ref.name == "web"
+    assert found.checkpoints.get("shop", "web-vpa-app") is not None
+    assert len(found.pods.by(BY_NAMESPACE, "shop")) == 2
+    assert len(found.pods.by(BY_NODE, "ip-10-0-0-7")) == 2
+    assert len(found.observed_pods.by(BY_OWNER, "r-1")) == 2
+    deployment = found.workloads["Deployment"].get("shop", "web")
+    assert deployment is not None
+    assert found.owners.follow(TargetRef("shop", "apps/v1", "ReplicaSet", f"web-{HASH}")).topmost == TargetRef(
+        "shop", "apps/v1", "Deployment", "web"
+    )
+    assert [each.metadata.name for each in (*found.hpas, *found.pdbs, *found.limit_ranges, *found.nodes)] == [
+        "web-hpa",
+        "web-pdb",
+        "confines",
+        "ip-10-0-0-7",
+    ]
+    assert found.freeze == {"by": "alice", "why": "incident 17"}
+    assert [each.spec.holder_identity for each in found.leases] == ["vpa-updater-1"]
+
+
+def test_usage_comes_in_columns() -> None:
+    usage = collected_from(shop()).usage
+    assert usage.namespaces == ["shop", "shop"]
+    assert usage.containers == ["app", "app"]
+    assert usage.cpu.tolist() == [0.123, 0.123]
+    assert usage.memory.tolist() == [200 * 2**20] * 2
+
+
+def test_components_are_known_by_their_flags_without_secrets() -> None:
+    updater = collected_from(shop()).component("updater")
+    assert updater is not None
+    assert updater.flags == {
+        "in-recommendation-bounds-eviction-lifetime-threshold": "6h",
+        "address": "http://prometheus",
+    }
+
+
+def test_what_others_call_alike_is_no_component_of_ours() -> None:
+    def made(*command: str) -> ComponentDeployment:
+        template = {"spec": {"containers": [{"image": "registry/own:1", "command": command}]}}
+        return msgspec.convert({"metadata": {"name": "hvpa"}, "spec": {"template": template}}, ComponentDeployment)
+
+    (found,) = find_components([made("trellis", "hvpa", "--ready-patience=90s"), made("/bin/hvpa")])
+    assert (found.component, found.flags) == ("hvpa", {"ready-patience": "90s"})
+
+
+def test_flags_may_stand_apart_from_their_values() -> None:
+    words = ["trellis", "updater", "--min-replicas", "1", "--leader-elect", "--token", SECRET, "-v=4"]
+    assert parse_flags(words) == {"min-replicas": "1", "leader-elect": "true", "v": "4"}
+
+
+def test_replica_sets_without_pods_and_news_about_probes_are_left_out() -> None:
+    found = collected_from(shop())
+    assert [each.metadata.name for each in found.workloads["ReplicaSet"]] == [f"web-{HASH}"]
+    assert [each.reason for each in found.events] == ["EvictedByVPA"]
+
+
+def test_no_secret_is_in_a_dump() -> None:
+    dump = b"".join(dump_of(shop()))
+    assert SECRET.encode() not in dump
+    assert b"last-applied" not in dump
+    assert b"managedFields" not in dump
+    assert b"imagePullSecrets" not in dump
+
+
+_PLACES = (
+    ("spec", "containers", 0, "env"),
+    ("spec", "containers", 0, "args"),
+    ("spec", "containers", 0, "livenessProbe"),
+    ("spec", "containers", 0, "image"),
+    ("spec", "volumes"),
+    ("spec", "imagePullSecrets"),
+    ("metadata", "annotations", "anything"),
+    ("metadata", "managedFields"),
+    ("spec", "securityContext"),
+    ("stringData",),
+)
+
+
+def _nested(value: str) -> st.SearchStrategy[object]:
+    def deeper(inner: st.SearchStrategy[object]) -> st.SearchStrategy[object]:
+        names = st.sampled_from(("value", "name", "command", "data", "x"))
+        return st.lists(inner, min_size=1, max_size=2) | st.dictionaries(names, inner, min_size=1, max_size=2)
+
+    return st.recursive(st.just(value), deeper, max_leaves=4)
+
+
+@given(st.sampled_from(_PLACES), _nested(SECRET))
+def test_whatever_trellis_does_not_read_of_a_pod_stays_in_the_cluster(
+    place: tuple[str | int, ...], hidden: object
+) -> None:
+    server = ModelServer()
+    server.objects["/version"] = {}
+    pod: dict[str, object] = {"spec": {"containers": [{"name": "app"}]}, "metadata": {"annotations": {}}, "status": {}}
+    at: object = pod
+    for step in place[:-1]:
+        at = at[step]  # type: ignore[index]
+    at[place[-1]] = hidden  # type: ignore[index]
+    server.put("/api/v1/namespaces/shop/pods/web", pod)
+    assert SECRET.encode() not in b"".join(dump_of(server))
+
+
+def test_patterns_choose_namespaces() -> None:
+    found = collected_from(shop(), "sh*")
+    assert found.about.namespaces == ("shop",)
+    assert not found.about.everywhere
+    assert {each.metadata.namespace for each in found.pods} == {"shop"}
+    assert found.component("updater") is not None
+
+
+def test_a_pattern_that_matches_nothing_is_named() -> None:
+    assert MissingData("Namespace", "bank", "does not exist") in collected_from(shop(), "bank").missing
+    assert MissingData("Namespace", "bank-*", "does not exist") in collected_from(shop(), "bank-*", "sh*").missing
+
+
+def test_what_rbac_hides_is_named_and_the_rest_is_there() -> None:
+    server = shop()
+    hide(server, "office", "kube-system")
+    found = collected_from(server)
+    assert [each.metadata.namespace for each in found.pods] == ["shop", "shop"]
+    assert len(found.usage) == 2
+    assert MissingData("Pod", "office", "may not be read") in found.missing
+    assert MissingData("Pod", "kube-system", "may not be read") in found.missing
+    assert not [each for each in found.missing_in("shop") if each.where == "shop"]
+    assert found.freeze is None
+    assert MissingData("ConfigMap trellis-freeze", "kube-system", "may not be read") in found.missing
+
+
+def test_what_is_hidden_everywhere_is_said_once() -> None:
+    server = shop()
+    hide(server, "office", "kube-system", "shop")
+    found = collected_from(server)
+    assert [each for each in found.missing if each.what == "Pod"] == [MissingData("Pod", "", "may not be read")]
+
+
+def test_whoever_may_not_list_namespaces_gets_those_that_are_named() -> None:
+    server = shop()
+    server.before = lambda request: (
+        refusal(403, "Forbidden") if request.path in ("/api/v1/namespaces", "/api/v1/pods") else None
+    )
+    found = collected_from(server, "shop", "o*")
+    assert found.about.namespaces == ("shop",)
+    assert MissingData("Namespace", "", "may not be read") in found.missing
+
+
+def test_a_server_that_does_not_say_what_it_serves_is_thought_to_serve_everything() -> None:
+    server = shop()
+    assert collected_from(server).about.resizes_pods
+    assert not [each for each in collected_from(server).missing if each.what == "kinds that are served"]
+    server.before = lambda request: refusal(403, "Forbidden") if request.path == "/apis" else None
+    assert MissingData("kinds that are served", "", "may not be read") in collected_from(server).missing
+
+
+def test_a_kind_that_is_not_served_is_named_once() -> None:
+    server = shop()
+    server.before = lambda request: refusal(404, "NotFound") if "verticalpod" in request.path else None
+    found = collected_from(server, "shop", "office")
+    assert MissingData("VerticalPodAutoscaler", "", "is not served by this cluster") in found.missing
+
+
+def test_a_busy_server_is_asked_again() -> None:
+    server = shop()
+    refused = 0
+
+    def before(request: Request) -> Answer | None:
+        nonlocal refused
+        if request.path == "/api/v1/pods" and refused < 2:
+            refused += 1
+            return refusal(429, "TooManyRequests", retry_after=3)
+        return None
+
+    server.before = before
+    assert len(collected_from(server).pods) == 3
+
+
+def test_a_list_that_cannot_be_had_ends_nothing_else() -> None:
+    server = shop()
+    server.before = lambda request: (
+        Throttled(429, "TooManyRequests", "busy") if request.path.endswith("/pods") else None
+    )
+    found = collected_from(server)
+    assert MissingData("Pod", "", "could not be read: busy") in found.missing
+    assert len(found.vpas) == 1
+
+
+def test_a_server_that_does_not_answer_is_an_error() -> None:
+    server = shop()
+    server.faults.append(Unreachable("no route to host"))
+    with pytest.raises(Unreachable, match="no route"):
+        dump_of(server)
+
+
+def test_one_object_that_cannot_be_read_is_named() -> None:
+    server = shop()
+    server.put("/api/v1/namespaces/shop/pods/odd", {"spec": {"containers": "none"}})
+    found = collected_from(server)
+    assert len(found.pods) == 3
+    assert [each.what for each in found.missing if each.where == "shop"] == ["Pod odd"]
+
+
+def test_the_order_is_the_same_whoever_answers_first() -> None:
+    assert dump_of(shop()) == dump_of(shop())
+
+
+def test_many_pages_are_one_list() -> None:
+    server = shop()
+    for number in range(1_203):
+        server.put(f"/api/v1/namespaces/shop/pods/many-{number}", {"spec": {"containers": []}})
+    writing = DumpWriter()
+    found = ClusterState.of(dump_of(server, writing=writing))
+    assert len(found.pods) == writing.counts["Pod"] == 1_206
+
+
+def test_scales_of_unknown_kinds_are_asked_for_and_of_what_is_above_them() -> None:
+    server = shop()
+    rollout = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "name": "web", "uid": "u", "controller": True}
+    server.put(
+        "/apis/apps/v1/namespaces/shop/replicasets/roll-1",
+        {
+            "metadata": {"ownerReferences": [rollout]},
+            "spec": {"replicas": 1},
+        },
+    )
+    found = collected_from(server)
+    answer = found.scales[TargetRef("shop", "argoproj.io/v1alpha1", "Rollout", "web")]
+    assert answer.problem is not None
+
+
+def test_other_recordings_and_half_a_dump_are_refused() -> None:
+    other = [encode_line(HEADER, RecordingHeader(FORMAT_VERSION, "updater", "1"))]
+    with pytest.raises(InvalidRecording, match="only what `trellis dump` wrote"):
+        ClusterState.of(other)
+    with pytest.raises(InvalidRecording, match="was stopped"):
+        ClusterState.of(dump_of(shop())[:1])
+    with pytest.raises(InvalidRecording, match="no line of a recording"):
+        ClusterState.of(b"hello\n")
+
+
+def test_a_dump_that_was_cut_off_says_so() -> None:
+    lines = dump_of(shop())
+    assert ClusterState.of(lines).is_whole
+    assert not ClusterState.of(lines[:-1]).is_whole
+
+
+def test_a_command_works_from_what_a_dump_would_say() -> None:
+    found = run(collect_state(shop().client, CollectionScope(("shop",)), NOW))
+    assert found.is_whole
+    assert [each.metadata.name for each in found.vpas] == ["web-vpa"]
+
+
+def test_a_line_of_a_later_release_is_passed_over() -> None:
+    lines = [*dump_of(shop()), encode_line("weather", {"rain": True}), encode_line("object", {"kind": "Cloud"})]
+    assert len(ClusterState.of(lines).pods) == 3
+
+
+def test_every_line_is_json_that_says_what_it_is() -> None:
+    kinds = {json.loads(line)["kind"] for line in dump_of(shop())}
+    assert kinds == {"header", "about", "object", "usage", "component", "end"}

@@ -1,0 +1,66 @@
+"""However often a piece is too much, every step of every namespace comes once, and in the order of time."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trellis.sources.prometheus.history import QueryWindow, QueryWindows
+
+groups = st.lists(st.integers(1, 6), max_size=4).map(
+    lambda sizes: [tuple(f"ns-{number}-{n}" for n in range(size)) for number, size in enumerate(sizes)]
+)
+
+
+@given(groups, st.integers(1, 40), st.integers(1, 50), st.integers(1, 60))
+def test_every_step_of_every_namespace_comes_once_and_in_order(
+    namespaces: list[tuple[str, ...]], steps: int, longest: int, bearable: int
+) -> None:
+    pieces = QueryWindows(namespaces, steps, longest)
+    seen: dict[str, list[int]] = defaultdict(list)
+    total = pieces.size
+    while piece := pieces.next():
+        assert piece.steps <= longest
+        assert piece.namespaces is not None
+        if piece.size > bearable:
+            assert pieces.too_much()
+            continue
+        left = pieces.size
+        pieces.done()
+        assert pieces.size == left - piece.size
+        for namespace in piece.namespaces:
+            seen[namespace] += range(piece.first, piece.first + piece.steps)
+    assert pieces.size == 0
+    assert sum(map(len, seen.values())) == total
+    assert seen == {name: list(range(steps)) for group in namespaces for name in group}
+
+
+def test_time_is_halved_first_and_namespaces_when_one_step_is_left() -> None:
+    pieces = QueryWindows([("a", "b", "c")], 4, 3)
+    tried = []
+    while (piece := pieces.next()) and piece.size > 1:
+        tried.append((piece.namespaces, piece.first, piece.steps))
+        assert pieces.too_much()
+    assert tried == [
+        (("a", "b", "c"), 0, 3),
+        (("a", "b", "c"), 0, 1),
+        (("a",), 0, 3),
+    ]
+
+
+def test_what_cannot_be_smaller_is_given_up() -> None:
+    for group in (("a",), None):
+        pieces = QueryWindows([group], 1, 10)
+        assert pieces.next() == QueryWindow(group, 0, 1)
+        assert not pieces.too_much()
+
+
+def test_a_group_begins_with_the_full_length_whatever_the_one_before_needed() -> None:
+    pieces = QueryWindows([("a",), ("b",)], 8, 8)
+    assert pieces.too_much()
+    pieces.done()
+    assert pieces.next() == QueryWindow(("a",), 4, 4)
+    pieces.done()
+    assert pieces.next() == QueryWindow(("b",), 0, 8)

@@ -1,0 +1,96 @@
+"""Series from Prometheus: one for each container of each pod, of the namespaces that are meant."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+from aiohttp import web
+
+from support.local_server import serving
+from support.prometheus.server import Container, ModelPrometheus, error
+from trellis.base.errors import InvalidSeries
+from trellis.sources.prometheus.client import PrometheusClient
+from trellis.sources.prometheus.settings import PrometheusSettings
+from trellis.sources.series.prometheus import read_prometheus
+from trellis.sources.series.tables import LoadedSeries
+
+NOW = 1_785_585_600.0
+MINUTE = 60.0
+MEMORY = "container_memory_working_set_bytes"
+APP: Container = ("team-a", "web-1", "app")
+DB: Container = ("data", "db-0", "postgres")
+
+
+def served() -> ModelPrometheus:
+    server = ModelPrometheus()
+    times = [NOW - MINUTE * number for number in range(4)]
+    for container, cores in ((APP, 0.5), (DB, 2.0)):
+        server.put("cpu", container, dict.fromkeys(times, cores))
+        server.put("memory", container, dict.fromkeys(times[:3], 1e9))
+    server.raw[f"group by (namespace) (last_over_time({MEMORY}[3m]))"] = known_namespaces("team-a", "data")
+    return server
+
+
+def known_namespaces(*names: str) -> object:
+    result = [{"metric": {"namespace": name}, "value": [NOW, "1"]} for name in names]
+    return {"resultType": "vector", "result": result}
+
+
+def read(server: ModelPrometheus, patterns: Sequence[str] = ()) -> LoadedSeries:
+    async def main() -> LoadedSeries:
+        async with serving(server) as url:
+            settings = PrometheusSettings(prometheus_address=url, history_length="3m", history_resolution="1m")
+            async with PrometheusClient(settings, environment={}) as client:
+                return await read_prometheus(client, settings, patterns, NOW)
+
+    return asyncio.run(main())
+
+
+def test_every_container_of_every_pod_is_a_series() -> None:
+    found = read(served())
+    assert [each.name for each in found.series] == ["data/db-0/postgres", "team-a/web-1/app"]
+    app = found.series[1]
+    assert app.times.tolist() == [NOW - 3 * MINUTE, NOW - 2 * MINUTE, NOW - MINUTE, NOW]
+    assert app.cpu.tolist() == [0.5] * 4
+    assert app.interval == MINUTE
+
+
+def test_a_pattern_chooses_namespaces() -> None:
+    assert [each.name for each in read(served(), ["team-*"]).series] == ["team-a/web-1/app"]
+
+
+def test_a_namespace_without_samples_at_this_moment_is_found_by_its_past() -> None:
+    server = served()
+    server.raw[f"group by (namespace) ({MEMORY})"] = known_namespaces("data")
+    assert [each.name for each in read(server, ["team-*"]).series] == ["team-a/web-1/app"]
+
+
+def test_where_the_past_is_too_much_to_ask_the_namespaces_of_now_are_taken() -> None:
+    class Limited(ModelPrometheus):
+        async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
+            form = await request.post()
+            if "last_over_time" in str(form["query"]):
+                return error(422, "execution", "query processing would load too many samples into memory")
+            return await super().__call__(request)
+
+    server = Limited()
+    server.usage = served().usage
+    server.raw[f"group by (namespace) ({MEMORY})"] = known_namespaces("data")
+    assert [each.name for each in read(server, ["*"]).series] == ["data/db-0/postgres"]
+
+
+def test_a_pattern_that_matches_nothing_and_a_prometheus_that_knows_nothing_are_told() -> None:
+    with pytest.raises(InvalidSeries, match="knows no containers in a namespace that matches nobody-\\*"):
+        read(served(), ["nobody-*"])
+    with pytest.raises(InvalidSeries, match="knows no containers; look at the metrics, labels and the job"):
+        read(ModelPrometheus())
+
+
+def test_a_container_with_one_sample_is_left_out_and_told() -> None:
+    server = served()
+    server.put("cpu", ("data", "new-0", "app"), {NOW: 1.0})
+    found = read(server)
+    assert len(found.series) == 2
+    assert "series data/new-0/app has fewer than two samples" in str(found.problems[0])

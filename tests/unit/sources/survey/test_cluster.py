@@ -1,0 +1,205 @@
+"""What a cluster shows of its workloads, what is said where it hides some, and where its Prometheus is found."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from support.api_server.server import ModelServer
+from support.builders.dumps import HASH, hide, shop
+from support.virtual_time import run
+from trellis.base.errors import InvalidInput, Unreachable
+from trellis.core.advice.survey.model import SurveyedWorkload
+from trellis.core.advice.survey.scope import SurveyObjects, WorkloadFilter
+from trellis.core.advice.survey.workloads import find_workloads
+from trellis.core.recommend.capping import NamespaceLimits
+from trellis.kube.transport.requests import Request
+from trellis.kube.transport.responses import Response
+from trellis.sources.survey.cluster import list_cluster_workloads
+from trellis.sources.survey.prometheus_discovery import PrometheusServer, find_prometheus
+from trellis.sources.survey.settings import survey_settings
+from trellis.testing.scripted_transport import Answer, refusal
+
+
+def present(server: ModelServer, *patterns: str) -> SurveyObjects:
+    return run(list_cluster_workloads(server.client, WorkloadFilter.of(patterns), "shop"))
+
+
+def workloads(found: SurveyObjects, choice: WorkloadFilter = WorkloadFilter()) -> dict[str, SurveyedWorkload]:  # noqa: B008
+    return {
+        f"{each.namespace}/{each.kind}/{each.name}": each for each in find_workloads(found, choice).workloads.values()
+    }
+
+
+def test_workloads_are_there_with_their_pods_and_who_else_has_a_say() -> None:
+    found = workloads(present(shop()))
+    assert list(found) == ["kube-system/Deployment/vpa-updater", "office/Pod/alone", "shop/Deployment/web"]
+    web = found["shop/Deployment/web"]
+    assert (web.pods, web.wanted, web.vpas) == (2, 2, ("web-vpa",))
+    assert [(each.name, each.targets[0].utilization) for each in web.hpas] == [("web-hpa", 60)]
+    assert web.labels["example.com/team"] == "payments"
+    [container] = web.containers
+    assert (container.request.cpu, container.request.memory) == (500, 256 * 2**20)
+    assert (container.limit.memory, container.differing) == (512 * 2**20, 0)
+
+
+def test_what_is_hidden_is_named_and_the_rest_is_there() -> None:
+    server = shop()
+    hide(server, "office", "kube-system")
+    found = present(server)
+    assert list(workloads(found)) == ["shop/Deployment/web"]
+    assert {(each.what, each.where) for each in found.missing if each.what == "Pod"} == {
+        ("Pod", "office"),
+        ("Pod", "kube-system"),
+    }
+    assert {each.why for each in found.missing} == {"may not be read"}
+
+
+def test_without_the_right_to_see_replica_sets_labels_tell_whose_the_pods_are() -> None:
+    server = shop()
+    server.before = lambda request: _refused() if request.path.endswith("/replicasets") else None
+    found = present(server)
+    assert workloads(found)["shop/Deployment/web"].pods == 2
+    assert [each.what for each in found.missing] == ["ReplicaSet"]
+
+
+def test_limit_ranges_are_read_and_whoever_may_not_is_told() -> None:
+    assert workloads(present(shop()))["shop/Deployment/web"].limits != NamespaceLimits()
+    server = shop()
+    server.before = lambda request: _refused() if request.path.endswith("/limitranges") else None
+    found = present(server)
+    assert workloads(found)["shop/Deployment/web"].limits == NamespaceLimits()
+    assert [str(each) for each in found.missing] == ["LimitRange: may not be read"]
+
+
+def with_nodes(server: ModelServer) -> SurveyObjects:
+    return run(list_cluster_workloads(server.client, WorkloadFilter(), "shop", nodes=True))
+
+
+def test_the_largest_node_is_looked_at_if_somebody_asks_and_whoever_may_not_is_told() -> None:
+    server = shop()
+    server.put("/api/v1/nodes/large", {"status": {"allocatable": {"cpu": "30", "memory": "1Gi"}}})
+    assert math.isnan(present(server).largest_node.cpu)
+    found = with_nodes(server)
+    assert found.largest_node.cpu == 30_000
+    assert found.largest_node.memory > 2**30
+    server.before = lambda request: _refused() if request.path.endswith("/nodes") else None
+    refused = with_nodes(server)
+    assert math.isnan(refused.largest_node.memory)
+    assert [str(each) for each in refused.missing] == ["Node: may not be read"]
+
+
+def test_a_namespace_that_does_not_exist_is_said_with_the_nearest_that_does() -> None:
+    found = present(shop(), "shopp")
+    assert found.pods == []
+    assert [str(each) for each in found.missing] == ['Namespace in shopp: does not exist (did you mean "shop"?)']
+
+
+def test_a_cluster_that_does_not_answer_is_an_error() -> None:
+    with pytest.raises(Unreachable):
+        present(_silent())
+
+
+def _silent() -> ModelServer:
+    server = shop()
+    server.before = lambda _request: Unreachable("gone")
+    return server
+
+
+def _refused() -> Answer:
+
+    return refusal(403, "Forbidden", "no")
+
+
+def service(labels: Mapping[str, str], *ports: tuple[str, int]) -> dict[str, Any]:
+    return {"metadata": {"labels": dict(labels)}, "spec": {"ports": [{"name": n, "port": p} for n, p in ports]}}
+
+
+def monitored(answers: Mapping[str, int], *services: tuple[str, dict[str, Any]]) -> ModelServer:
+    """A cluster with Services; those that are named answer with so many series, the others with 503."""
+    server = ModelServer()
+    for name, document in services:
+        server.put(f"/api/v1/namespaces/monitoring/services/{name}", document)
+
+    def before(request: Request) -> Answer | None:
+        if "/proxy" not in request.path:
+            return None
+        name = request.path.split("/services/http:")[1].split(":")[0]
+        if name not in answers:
+            return Response(503, {}, b"no endpoints available")
+        value = b'{"metric":{},"value":[0,"5"]}' if answers[name] else b""
+        return Response(200, {}, b'{"status":"success","data":{"resultType":"vector","result":[' + value + b"]}}")
+
+    server.before = before
+    return server
+
+
+def find(server: ModelServer) -> PrometheusServer:
+    async def main() -> PrometheusServer:
+        async with find_prometheus(server.client, survey_settings(), 0.0) as (client, place):
+            answer = await client.query("up", 5.0)
+            assert answer.values.tolist() == [5.0]
+            return place
+
+    return run(main())
+
+
+THANOS = service(
+    {"app.kubernetes.io/name": "thanos", "app.kubernetes.io/component": "query"}, ("grpc", 10901), ("http", 9090)
+)
+STACK = service({"app": "kube-prometheus-stack-prometheus"}, ("reloader-web", 8080), ("http-web", 9090))
+MIMIR = service(
+    {"app.kubernetes.io/name": "mimir", "app.kubernetes.io/component": "query-frontend"}, ("http-metrics", 8080)
+)
+SELECT = service({"app.kubernetes.io/name": "vmselect"}, ("http", 8481))
+
+
+@pytest.mark.parametrize(
+    ("document", "sort", "ending"),
+    [
+        (THANOS, "Thanos", "http:it:9090/proxy"),
+        (STACK, "Prometheus", "http:it:9090/proxy"),
+        (MIMIR, "Mimir", "http:it:8080/proxy/prometheus"),
+        (SELECT, "VictoriaMetrics", "http:it:8481/proxy/select/0/prometheus"),
+    ],
+)
+def test_a_server_is_known_by_the_labels_of_its_service(document: dict[str, Any], sort: str, ending: str) -> None:
+    place = find(monitored({"it": 1}, ("it", document), ("web", service({"app": "web"}, ("http", 80)))))
+    assert place.sort == sort
+    assert place.path.endswith(ending)
+
+
+def test_what_keeps_metrics_for_long_is_asked_first_and_what_knows_nothing_is_passed_over() -> None:
+    both = (("thanos", THANOS), ("stack", STACK))
+    assert str(find(monitored({"thanos": 1, "stack": 1}, *both))) == "Thanos monitoring/thanos"
+    assert find(monitored({"thanos": 0, "stack": 1}, *both)).service == "stack"
+    assert find(monitored({"stack": 1}, *both)).service == "stack"
+
+
+@pytest.mark.parametrize(
+    ("answers", "services", "says"),
+    [
+        ({}, (), "no Service has the labels"),
+        ({}, (("stack", STACK),), "answers 503"),
+        ({"stack": 0}, (("stack", STACK),), "knows no container_memory_working_set_bytes"),
+    ],
+)
+def test_that_there_is_none_is_said_with_what_to_do(
+    answers: dict[str, int], services: tuple[tuple[str, dict[str, Any]], ...], says: str
+) -> None:
+    with pytest.raises(InvalidInput, match=f"{says}.*--prometheus-url"):
+        find(monitored(answers, *services))
+
+
+def test_pods_that_were_resized_count_as_they_are() -> None:
+    server = shop()
+    resized = {"name": "app", "resources": {"requests": {"cpu": "2", "memory": "1Gi"}}}
+    for path in [path for path in server.objects if f"/pods/web-{HASH}" in path and "metrics" not in path]:
+        document = server.objects[path]
+        server.put(path, {**document, "status": {**document["status"], "containerStatuses": [resized]}})
+    [container] = workloads(present(server))["shop/Deployment/web"].containers
+    assert (container.request.cpu, container.request.memory) == (2000, 2**30)
+    assert math.isnan(container.limit.memory)

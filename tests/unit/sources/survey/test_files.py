@@ -1,0 +1,149 @@
+"""Files of usage as workloads: what their names mean, and what is said of those that cannot be used."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+from trellis.core.advice.survey.model import SurveyResult
+from trellis.core.advice.survey.scope import WorkloadFilter
+from trellis.core.advice.survey.usage import SurveySettings
+from trellis.core.recommend.registry import built_in_recommenders
+from trellis.sources.series.files import find_parts, read_part
+from trellis.sources.series.units import Machine
+from trellis.sources.survey.files import survey_files
+
+BEGIN = 1_785_000_000
+MIB = 2**20
+
+
+def table(*series: tuple[str, float, float], minutes: int = 600) -> str:
+    rows = [
+        f"{name},{BEGIN + 300 * number},{cpu},{memory}"
+        for name, cpu, memory in series
+        for number in range(minutes // 5)
+    ]
+    return "\n".join(["series,timestamp,cpu_cores,memory_bytes", *rows]) + "\n"
+
+
+def surveyed(tmp_path: Path, choice: WorkloadFilter = WorkloadFilter(), **files: str) -> SurveyResult:  # noqa: B008
+    for name, text in files.items():
+        (tmp_path / f"{name}.csv").write_text(text)
+    return survey_files(
+        find_parts([str(tmp_path)]), "usage", choice, SurveySettings(built_in_recommenders()["default"])
+    )
+
+
+def test_names_say_of_what_the_series_are(tmp_path: Path) -> None:
+    text = table(
+        ("shop/web/app", 0.2, 300 * MIB), ("shop/web/proxy", 0.1, MIB), ("db/postgres", 1, MIB), ("cache", 1, MIB)
+    )
+    found = surveyed(tmp_path, usage=text)
+    assert [(each.namespace, each.name, [c.name for c in each.containers]) for each in found.workloads] == [
+        ("default", "cache", ["app"]),
+        ("default", "db", ["postgres"]),
+        ("shop", "web", ["app", "proxy"]),
+    ]
+    app = found.workloads[2].containers[0]
+    assert app.estimate.target.cpu == pytest.approx(1.15 * 200, rel=0.1)
+    assert app.estimate.target.memory == pytest.approx(1.15 * 300 * MIB, rel=0.1)
+    assert math.isnan(app.request.cpu)
+    assert (app.samples, app.highest.memory) == (120, 300 * MIB)
+    assert found.time == BEGIN + 300 * 119
+    assert not found.is_partial
+    assert found.effort.samples == 4 * 2 * 120
+
+
+def test_requests_and_limits_are_what_columns_say_at_last(tmp_path: Path) -> None:
+    rows = "".join(
+        f"{BEGIN + 300 * number},0.2,{MIB},{0.5 if number < 100 else 0.75},{64 if number < 100 else ''}\n"
+        for number in range(120)
+    )
+    text = f"timestamp,cpu_cores,memory_bytes,cpu_limit_cores,memory_request_mib\n{rows}"
+    [workload] = surveyed(tmp_path, web=text).workloads
+    [container] = workload.containers
+    assert workload.is_sized
+    assert (container.request.cpu, container.limit.cpu) == (750.0, 750.0)
+    assert container.request.memory == 64 * MIB
+    assert math.isnan(container.limit.memory)
+
+
+def test_a_manifest_says_what_is_requested_where_files_do_not(tmp_path: Path) -> None:
+    said = "shop/web/app,0.25,134217728,,\ndb/postgres,,,,\nunknown,1,1,1,1\n"
+    manifest = f"series_id,cpu_request_cores,memory_request_bytes,cpu_limit_cores,memory_limit_bytes\n{said}"
+    usage = table(("shop/web/app", 0.2, MIB), ("shop/web/proxy", 0.2, MIB), ("db/postgres", 1, MIB))
+    found = surveyed(tmp_path, usage=usage, manifest=manifest)
+    database, web = found.workloads
+    assert (database.is_sized, web.is_sized) == (False, True)
+    assert [each.request.cpu for each in web.containers] == [250.0, pytest.approx(math.nan, nan_ok=True)]
+    assert web.containers[0].request.memory == 128 * MIB
+    assert "files of usage do not say how many pods there are" in found.notes
+
+
+def test_a_row_of_a_manifest_that_is_cut_short_says_nothing_and_the_first_of_two_units_counts(tmp_path: Path) -> None:
+    manifest = "series_id,cpu_request_millicores,cpu_request_cores\nshop/cut\nshop/web/app,1,0.25\n"
+    found = surveyed(tmp_path, usage=table(("shop/web/app", 0.2, MIB)), manifest=manifest)
+    [web] = found.workloads
+    assert [each.request.cpu for each in web.containers] == [250.0]
+    assert found.missing == ()
+
+
+def test_what_a_file_says_itself_counts_more_than_a_manifest_and_one_given_alone_has_none(tmp_path: Path) -> None:
+    rows = "".join(f"{BEGIN + 300 * number},0.2,0.5\n" for number in range(120))
+    manifest = "series_id,cpu_request_cores,memory_request_bytes\nweb,1,134217728\n"
+    [workload] = surveyed(tmp_path, web=f"timestamp,cpu_cores,cpu_request_cores\n{rows}", manifest=manifest).workloads
+    assert (workload.containers[0].request.cpu, workload.containers[0].request.memory) == (500.0, 128 * MIB)
+    [alone] = find_parts([str(tmp_path / "web.csv")]).parts
+    assert math.isnan(read_part(alone).series[0].declared.memory_request)
+
+
+@pytest.mark.parametrize(
+    ("manifest", "message"),
+    [
+        (b"series_id,cpu_request_cores\nweb,much\n", 'row 2, column cpu_request_cores: "much" is no amount'),
+        (b"series_id,cpu_request_cores\nweb,-1\n", 'row 2, column cpu_request_cores: "-1" is no amount'),
+        (b"series_id,cpu_request_cores\nweb,inf\n", 'row 2, column cpu_request_cores: "inf" is no amount'),
+        (b"\xff\xfe\x00", "is no table that can be read"),
+    ],
+)
+def test_a_manifest_that_cannot_be_used_is_named(tmp_path: Path, manifest: bytes, message: str) -> None:
+    (tmp_path / "manifest.csv").write_bytes(manifest)
+    found = surveyed(tmp_path, web=table(("web", 0.2, MIB)))
+    [missing] = found.missing
+    assert missing.what.endswith("manifest.csv")
+    assert message in missing.why
+
+
+def test_fractions_are_of_the_machine_that_is_given(tmp_path: Path) -> None:
+    rows = "".join(f"{BEGIN + 300 * number},0.5,0.5\n" for number in range(120))
+    (tmp_path / "web.csv").write_text(f"timestamp,cpu_fraction,cpu_limit_fraction\n{rows}")
+    asked = SurveySettings(built_in_recommenders()["default"])
+    found = survey_files(find_parts([str(tmp_path)]), "usage", WorkloadFilter(), asked, Machine(4.0, 8e9))
+    [container] = found.workloads[0].containers
+    assert container.limit.cpu == 2000.0
+    assert container.estimate.target.cpu == pytest.approx(1.15 * 2000, rel=0.1)
+
+
+def test_namespaces_can_be_chosen(tmp_path: Path) -> None:
+    text = table(("shop/web/app", 0.2, MIB), ("office/web/app", 0.2, MIB))
+    assert [each.namespace for each in surveyed(tmp_path, WorkloadFilter.of(["of*"]), usage=text).workloads] == [
+        "office"
+    ]
+
+
+def test_what_cannot_be_used_is_named(tmp_path: Path) -> None:
+    text = table(("shop/web/app", 0.2, MIB))
+    found = surveyed(tmp_path, a=text, b=text, c="hello,world\n1,2\n")
+    assert found.is_partial
+    assert len(found.workloads) == 1
+    twice, unreadable = sorted(found.missing, key=lambda each: "twice" not in each.why)
+    assert "series shop/web/app is there twice" in twice.why
+    assert unreadable.what.endswith("c.csv")
+
+
+def test_no_usage_at_all_is_said(tmp_path: Path) -> None:
+    found = surveyed(tmp_path, WorkloadFilter.of(["nowhere"]), usage=table(("shop/web/app", 0.2, MIB)))
+    assert found.workloads == ()
+    assert found.notes == ("there is no usage in them that was asked about",)
