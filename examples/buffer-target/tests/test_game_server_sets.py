@@ -1,5 +1,5 @@
 """It keeps to the protocol, and it reads what a GameServerSet says."""
-# ruff: noqa: D103, S101 - tests need neither docstrings nor anything better than assert
+# ruff: noqa: S101 - tests need nothing better than assert
 
 from __future__ import annotations
 
