@@ -23,15 +23,9 @@ from trellis.api.kube.pods import Pod
 from trellis.api.kube.policies import PodDisruptionBudget
 from trellis.api.kube.workloads import DaemonSet
 from trellis.base.garbage_collection import freeze_live_objects, pause_garbage_collection
+from trellis.core.nodes.autoscaler_pass import AutoscalerMemory, AutoscalerSettings, PassInput, PassPlans, plan_pass
 from trellis.core.nodes.node_groups import GroupState, Instance, InstanceState, NodeGroup
-from trellis.core.nodes.scale_down.decisions import ScaleDownPlan
-from trellis.core.nodes.scale_down.memory import ScaleDownMemory
-from trellis.core.nodes.scale_down.plan import plan_scale_down
-from trellis.core.nodes.scale_down.view import ScaleDownInput
-from trellis.core.nodes.scale_up.decisions import ScaleUpPlan
-from trellis.core.nodes.scale_up.memory import ScaleUpMemory
-from trellis.core.nodes.scale_up.plan import plan_scale_up
-from trellis.core.nodes.settings import ScaleDownSettings, ScaleUpSettings
+from trellis.core.nodes.settings import ScaleDownSettings
 from trellis.core.nodes.state.snapshot import ClusterSnapshot
 
 NODES = 5_000
@@ -91,17 +85,17 @@ def _measured(share: int) -> Measured:
     freeze_live_objects()
     put = time.perf_counter() - start
     budgets = [_budget(at) for at in range(BUDGETS // share)]
-    up, down, now = ScaleUpMemory(), ScaleDownMemory(), NOW
+    memory, now = AutoscalerMemory(), NOW
     spent: list[float] = []
     actions = 0
     for _ in range(PASSES):
         start = time.perf_counter()
-        fewer, more = _pass(snapshot, budgets, (up, down), now, ScaleDownSettings())
+        plans = _pass(snapshot, budgets, memory, now, ScaleDownSettings())
         spent.append(time.perf_counter() - start)
-        up, down, now = more.memory, fewer.memory, now + EVERY
-        actions += len(fewer.actions) + len(more.orders)
+        memory, now = AutoscalerMemory(plans.up.memory, plans.down.memory), now + EVERY
+        actions += len(plans.down.actions) + len(plans.up.orders)
     start = time.perf_counter()
-    _pass(snapshot, budgets, (up, ScaleDownMemory()), now, ScaleDownSettings(max_nodes_tried=NODES))
+    _pass(snapshot, budgets, AutoscalerMemory(memory.up), now, ScaleDownSettings(max_nodes_tried=NODES))
     trying = time.perf_counter() - start
     # In the first pass nothing has a seat and nothing has been tried.
     spent = spent[1:]
@@ -111,13 +105,12 @@ def _measured(share: int) -> Measured:
 def _pass(
     snapshot: ClusterSnapshot,
     budgets: list[PodDisruptionBudget],
-    memory: tuple[ScaleUpMemory, ScaleDownMemory],
+    memory: AutoscalerMemory,
     now: float,
     settings: ScaleDownSettings,
-) -> tuple[ScaleDownPlan, ScaleUpPlan]:
-    up, down = memory
-    fewer = plan_scale_down(ScaleDownInput(snapshot, budgets, seats=up.seats), down, now, settings)
-    return fewer, plan_scale_up(snapshot, up, now, ScaleUpSettings())
+) -> PassPlans:
+    given = PassInput(tuple(snapshot.groups.values()), budgets, memory, now)
+    return plan_pass(snapshot, given, AutoscalerSettings(down=settings))
 
 
 def _filled(share: int) -> ClusterSnapshot:

@@ -13,7 +13,6 @@ from trellis.api.kube.decoder import convert_object
 from trellis.api.kube.nodes import Node
 from trellis.api.kube.pods import Pod
 from trellis.api.kube.policies import PodDisruptionBudget
-from trellis.core.fit import Storage
 from trellis.core.nodes.node_groups import InstanceState, NodeGroup
 from trellis.core.nodes.scale_down.decisions import DrainPod, NodeDecision, ReleaseNode, ScaleDownPlan, SetTaints
 from trellis.core.nodes.scale_down.memory import ScaleDownMemory
@@ -52,7 +51,6 @@ class Shrinking(Cluster):
         self.down = down
         self.budgets: list[PodDisruptionBudget] = []
         self.starts: StartupBoosts = no_boosts
-        self.storage = Storage()
         self.shrunk = ScaleDownMemory()
         self.said: dict[str, NodeDecision] = {}
         self.evicted: list[str] = []
@@ -64,7 +62,7 @@ class Shrinking(Cluster):
         return self
 
     def look(self) -> ScaleDownPlan:
-        view = ScaleDownInput(self.snapshot, self.budgets, self.storage, self.memory.seats, self.starts)
+        view = ScaleDownInput(self.snapshot, self.budgets, self.memory.seats, self.starts)
         plan = plan_scale_down(view, self.shrunk, self.now, self.down)
         self.shrunk = plan.memory
         self.said = {each.node: each for each in plan.nodes}

@@ -25,7 +25,14 @@ from trellis.controllers.nodes.recording import create_planner
 from trellis.controllers.nodes.settings import NodeControllerSettings
 from trellis.controllers.nodes.state import ChangeAccumulator, PassTrigger
 from trellis.controllers.nodes.status import BufferStatusPublisher, with_unreadable_buffers
-from trellis.core.nodes.autoscaler_pass import AutoscalerMemory, NodePlanner, ObservedBuffers, PassInput, PassPlans
+from trellis.core.nodes.autoscaler_pass import (
+    AutoscalerMemory,
+    AutoscalerSettings,
+    NodePlanner,
+    ObservedBuffers,
+    PassInput,
+    PassPlans,
+)
 from trellis.core.nodes.scale_up.decisions import BufferDecision, correct_for_failed_orders, correct_for_silent_provider
 from trellis.core.nodes.scale_up.memory import ScaleUpMemory
 from trellis.core.nodes.state.snapshot import ClusterSnapshotChanges
@@ -83,7 +90,7 @@ class InterimBufferStatus:
         """Tell Buffers. If that fails, the next pass fails likewise and says so: what is waited for goes on."""
         now = self._now()
         try:
-            looked = await self._think(lambda planning, news: planning.look(news, memory, now))
+            looked = await self._think(lambda planning, news: planning.observe_buffers(news, memory, now))
             await self._publish(replace(looked, buffers=correct_for_silent_provider(looked.buffers, _SILENT)), now)
         except Exception as error:  # noqa: BLE001 - whatever it is must not end orders that are under way
             _log.warning("Buffers could not be looked at", error=error)
@@ -214,7 +221,7 @@ class NodeController(Controller):
         if why is None:
             return False
         _log.detail(2, "this pass changes nothing", why=why)
-        await self._think(lambda planning, news: planning.take_in(news))
+        await self._think(lambda planning, news: planning.update(news))
         if self._may_act():
             self._waking.at([self._now() + _UNTRUSTED_SECONDS])
         return True
@@ -238,7 +245,9 @@ class NodeController(Controller):
         if planning is None:
             up = self._settings.up.figures()
             down = self._settings.down.figures(up.max_node_provision_seconds)
-            planning = create_planner(up, down, self._settings.up.expendable_pods_priority_cutoff, self._recorder)
+            planning = create_planner(
+                AutoscalerSettings(up, down), self._settings.up.expendable_pods_priority_cutoff, self._recorder
+            )
             news = self._gathering.take_all()
         else:
             news = self._gathering.take()

@@ -1,14 +1,13 @@
-"""Records what plans are made from.
+"""Records the input and the plans of each pass.
 
-It is recorded in the thread of the plans and before they are made, so that a plan that fails can be examined.
+The input is recorded in the planning thread before the plans are made, so that a pass that fails can be examined.
 """
 
 from __future__ import annotations
 
 from msgspec.structs import replace
 
-from trellis.core.nodes.autoscaler_pass import NodePlanner, PassInput, PassPlans
-from trellis.core.nodes.settings import ScaleDownSettings, ScaleUpSettings
+from trellis.core.nodes.autoscaler_pass import AutoscalerSettings, NodePlanner, PassInput, PassPlans
 from trellis.core.nodes.state.snapshot import ClusterSnapshotChanges
 from trellis.core.recording.format import DECISION_LINE, INPUT_LINE, START_LINE
 from trellis.core.recording.nodes.changes import NEWS, ChangesWriter
@@ -17,44 +16,42 @@ from trellis.core.recording.nodes.plans import PlansRecorder
 from trellis.runtime.recorder import Recorder
 
 
-def create_planner(
-    up: ScaleUpSettings, down: ScaleDownSettings, expendable_below: int, recorder: Recorder
-) -> NodePlanner:
-    """Who makes plans by these figures, and writes down from what if that goes anywhere."""
+def create_planner(settings: AutoscalerSettings, expendable_below: int, recorder: Recorder) -> NodePlanner:
+    """Create a planner, one that records if the recorder is on."""
     if not recorder.is_on:
-        return NodePlanner(up, down, expendable_below)
-    return RecordedNodePlanner(up, down, expendable_below, recorder)
+        return NodePlanner(settings, expendable_below)
+    return RecordedNodePlanner(settings, expendable_below, recorder)
 
 
 class RecordedNodePlanner(NodePlanner):
-    """Plans, and both sides of them written down."""
+    """A planner that records the input and the plans of each pass."""
 
-    def __init__(self, up: ScaleUpSettings, down: ScaleDownSettings, expendable_below: int, recorder: Recorder) -> None:
-        super().__init__(up, down, expendable_below)
+    def __init__(self, settings: AutoscalerSettings, expendable_below: int, recorder: Recorder) -> None:
+        super().__init__(settings, expendable_below)
         self._recorder = recorder
-        self._news = ChangesWriter()
-        self._questions = PassInputWriter()
+        self._changes = ChangesWriter()
+        self._inputs = PassInputWriter()
         self._boosts = RecordedBoosts()
-        self._decisions = PlansRecorder()
-        recorder.write(START_LINE, NodesRecordingStart(up, down, expendable_below))
+        self._plans = PlansRecorder()
+        recorder.write(START_LINE, NodesRecordingStart(settings.up, settings.down, expendable_below))
 
-    def take_in(self, news: ClusterSnapshotChanges) -> None:
-        """What is new is shown."""
-        for line in self._news.lines(news):
+    def update(self, changes: ClusterSnapshotChanges) -> None:
+        """Record changes and apply them to the snapshot."""
+        for line in self._changes.lines(changes):
             self._recorder.write(NEWS, line)
-        for key, pod in news.pods.items():
+        for key, pod in changes.pods.items():
             if pod is None:
                 self._boosts.forget(key)
-        super().take_in(news)
+        super().update(changes)
 
-    def plan(self, news: ClusterSnapshotChanges, asked: PassInput) -> PassPlans:
-        """Both plans are made."""
-        asked = replace(asked, budgets=tuple(asked.budgets), starts=self._boosts.asking(asked.starts))
-        self._recorder.write(INPUT_LINE, self._questions.line(asked))
-        plans = super().plan(news, asked)
-        if (boosted := self._boosts.taken()) is not None:
-            self._recorder.write(BOOSTED, boosted)
-        self._recorder.write(DECISION_LINE, self._decisions.of(plans, asked.now))
+    def plan(self, changes: ClusterSnapshotChanges, given: PassInput) -> PassPlans:
+        """Record the input, plan, and record the plans."""
+        given = replace(given, budgets=tuple(given.budgets), starts=self._boosts.asking(given.starts))
+        self._recorder.write(INPUT_LINE, self._inputs.line(given))
+        plans = super().plan(changes, given)
+        if (boosts := self._boosts.taken()) is not None:
+            self._recorder.write(BOOSTED, boosts)
+        self._recorder.write(DECISION_LINE, self._plans.of(plans, given.now))
         self._recorder.flush()
-        self._questions.planned(plans)
+        self._inputs.planned(plans)
         return plans

@@ -1,7 +1,10 @@
 """The node autoscaler's pass on one snapshot: plan the scale-down, apply its taints, plan the scale-up.
 
-Scale-down comes first because a pod that waits for a node which is kept after all needs no new node. The snapshot shows
-the taints of the scale-down plan before the scale-up is planned.
+Scale-down comes first because a pod that waits for a node which is kept after all needs no new node. The controller,
+the replay, the simulator and `trellis explain` all call `plan_pass`, so that they decide alike.
+
+Both plans are made before any of them is executed. The target of an order counts the instances of its group at that
+time: execute the order of a group before releases of the same group, or the provider orders what was released again.
 """
 
 from __future__ import annotations
@@ -13,10 +16,9 @@ import msgspec
 from trellis.api.kube.policies import PodDisruptionBudget
 from trellis.base.detailed_reason import DetailedReason
 from trellis.core.cluster.store import ObjectKey
-from trellis.core.fit import Storage
 from trellis.core.nodes.buffers.headroom import observe_headroom
 from trellis.core.nodes.node_groups import GroupState
-from trellis.core.nodes.scale_down.decisions import ScaleDownPlan, SetTaints
+from trellis.core.nodes.scale_down.decisions import ScaleDownAction, ScaleDownPlan, SetTaints
 from trellis.core.nodes.scale_down.memory import ScaleDownMemory
 from trellis.core.nodes.scale_down.plan import plan_scale_down
 from trellis.core.nodes.scale_down.replacement_pods import StartupBoosts, no_boosts
@@ -29,14 +31,21 @@ from trellis.core.nodes.state.snapshot import ClusterSnapshot, ClusterSnapshotCh
 
 
 class AutoscalerMemory(msgspec.Struct, frozen=True):
-    """What is remembered from pass to pass. All of it may be lost with a process."""
+    """The memory of both plans from pass to pass. All of it may be lost with a process."""
 
     up: ScaleUpMemory = ScaleUpMemory()
     down: ScaleDownMemory = ScaleDownMemory()
 
 
+class AutoscalerSettings(msgspec.Struct, frozen=True):
+    """The settings of both plans."""
+
+    up: ScaleUpSettings = ScaleUpSettings()
+    down: ScaleDownSettings = ScaleDownSettings()
+
+
 class PassInput(msgspec.Struct, frozen=True):
-    """What a pass is about, beside what is new in the cluster."""
+    """The input of a pass beside the snapshot."""
 
     groups: Sequence[GroupState]
     budgets: Iterable[PodDisruptionBudget]
@@ -46,54 +55,60 @@ class PassInput(msgspec.Struct, frozen=True):
 
 
 class PassPlans(msgspec.Struct, frozen=True):
-    """What to do, and what is wrong with objects that cannot be read, by kind and name."""
+    """Both plans of a pass, and the problems of objects that cannot be read, by kind and name."""
 
     up: ScaleUpPlan
     down: ScaleDownPlan
     problems: Mapping[tuple[str, ObjectKey], DetailedReason]
 
 
+def plan_pass(snapshot: ClusterSnapshot, given: PassInput, settings: AutoscalerSettings) -> PassPlans:
+    """Plan a pass. The snapshot then shows the groups, and nodes with the taints that the plan sets."""
+    snapshot.put_groups(given.groups)
+    view = ScaleDownInput(snapshot, tuple(given.budgets), given.memory.up.seats, given.starts)
+    down = plan_scale_down(view, given.memory.down, given.now, settings.down)
+    apply_taints(snapshot, down.actions)
+    up = plan_scale_up(snapshot, given.memory.up, given.now, settings.up)
+    return PassPlans(up, down, dict(snapshot.problems))
+
+
+def apply_taints(snapshot: ClusterSnapshot, actions: Iterable[ScaleDownAction]) -> None:
+    """Show nodes in the snapshot as `SetTaints` will leave them."""
+    for action in actions:
+        if isinstance(action, SetTaints):
+            node = snapshot.nodes[action.node]
+            spec = msgspec.structs.replace(node.spec, taints=action.taints)
+            snapshot.put_node(action.node, msgspec.structs.replace(node, spec=spec))
+
+
 class ObservedBuffers(msgspec.Struct, frozen=True):
-    """What is true of Buffers while nothing can be ordered, and what is wrong with objects that cannot be read."""
+    """The decisions about Buffers while nothing can be ordered, and the problems of objects that cannot be read."""
 
     buffers: tuple[BufferDecision, ...]
     problems: Mapping[tuple[str, ObjectKey], DetailedReason]
 
 
 class NodePlanner:
-    """The snapshot and the figures. To be used in one thread."""
+    """Keeps the snapshot from pass to pass and plans on it. To be used in one thread."""
 
-    def __init__(self, up: ScaleUpSettings, down: ScaleDownSettings, expendable_below: int) -> None:
-        self._up = up
-        self._down = down
+    def __init__(self, settings: AutoscalerSettings, expendable_below: int) -> None:
+        self._settings = settings
         self._snapshot = ClusterSnapshot(expendable_below)
-        self._storage = Storage()
 
-    def take_in(self, news: ClusterSnapshotChanges) -> None:
-        """Have the snapshot show what is new."""
-        self._storage = news.storage or self._storage
-        news.put_into(self._snapshot)
+    def update(self, changes: ClusterSnapshotChanges) -> None:
+        """Apply changes to the snapshot without planning."""
+        changes.apply(self._snapshot)
 
-    def plan(self, news: ClusterSnapshotChanges, asked: PassInput) -> PassPlans:
-        """Both plans. Nodes that are to be kept after all are there for whoever waits for one."""
-        self.take_in(news)
-        snapshot, memory = self._snapshot, asked.memory
-        snapshot.put_groups(asked.groups)
-        view = ScaleDownInput(snapshot, tuple(asked.budgets), self._storage, memory.up.seats, asked.starts)
-        down = plan_scale_down(view, memory.down, asked.now, self._down)
-        for each in down.actions:
-            if isinstance(each, SetTaints):
-                node = snapshot.nodes[each.node]
-                spec = msgspec.structs.replace(node.spec, taints=each.taints)
-                snapshot.put_node(each.node, msgspec.structs.replace(node, spec=spec))
-        up = plan_scale_up(snapshot, memory.up, asked.now, self._up)
-        return PassPlans(up, down, dict(snapshot.problems))
+    def plan(self, changes: ClusterSnapshotChanges, given: PassInput) -> PassPlans:
+        """Apply changes to the snapshot and plan a pass."""
+        self.update(changes)
+        return plan_pass(self._snapshot, given, self._settings)
 
-    def look(self, news: ClusterSnapshotChanges, memory: ScaleUpMemory, now: float) -> ObservedBuffers:
-        """What is true by the groups of the last plan. The next one is the same as if nobody had looked."""
-        self.take_in(news)
+    def observe_buffers(self, changes: ClusterSnapshotChanges, memory: ScaleUpMemory, now: float) -> ObservedBuffers:
+        """Decide about Buffers by the groups of the last pass. The next pass plans as it would have without this."""
+        self.update(changes)
         snapshot = self._snapshot
-        arrived = snapshot.take_arrivals()
-        observed = observe_headroom(snapshot, memory, now, self._up)
-        snapshot.put_arrivals(arrived)
+        arrivals = snapshot.take_arrivals()
+        observed = observe_headroom(snapshot, memory, now, self._settings.up)
+        snapshot.put_arrivals(arrivals)
         return ObservedBuffers(observed.buffers, observed.problems)

@@ -12,7 +12,7 @@ import msgspec
 
 from trellis.base.errors import InvalidRecording
 from trellis.base.json_lines import HEADER, decode_payload, encode_payload
-from trellis.core.nodes.autoscaler_pass import NodePlanner
+from trellis.core.nodes.autoscaler_pass import AutoscalerSettings, NodePlanner
 from trellis.core.nodes.state.snapshot import ClusterSnapshotChanges
 from trellis.core.recording.format import DECISION_LINE, INPUT_LINE, START_LINE
 from trellis.core.recording.nodes.changes import NEWS, ChangesLine, ChangesReader
@@ -48,7 +48,7 @@ class _NodesReplay:
     """Hears what was told, and plans."""
 
     def __init__(self, began: NodesRecordingStart) -> None:
-        self._planning = NodePlanner(began.up, began.down, began.expendable_below)
+        self._planning = NodePlanner(AutoscalerSettings(began.up, began.down), began.expendable_below)
         self._news = ChangesReader()
         self._questions = PassInputReader()
         self._boosts = RecordedBoosts()
@@ -79,4 +79,4 @@ class _NodesReplay:
         for key, pod in news.pods.items():
             if pod is None:
                 self._boosts.forget(key)
-        self._planning.take_in(news)
+        self._planning.update(news)

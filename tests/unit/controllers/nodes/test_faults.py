@@ -376,7 +376,7 @@ def test_a_pass_that_fails_is_followed_by_one_that_begins_with_everything(monkey
     def failing_twice(planning: NodePlanner, news: ClusterSnapshotChanges, asked: PassInput) -> PassPlans:
         if len(failures) < 2:
             failures.append("broken")
-            planning.take_in(news)
+            planning.update(news)
             raise ValueError("a bug")
         return plan(planning, news, asked)
 

@@ -229,7 +229,7 @@ def test_an_order_that_is_under_way_is_not_ended_by_a_look_that_fails(monkeypatc
         failures.append("broken")
         raise ValueError("a bug")
 
-    monkeypatch.setattr(NodePlanner, "look", fails)
+    monkeypatch.setattr(NodePlanner, "observe_buffers", fails)
 
     async def play(_: NodeController) -> None:
         world.add_pod()

@@ -15,11 +15,13 @@ from support.worlds.resizes import DAY, NOW, Document
 from trellis.base.errors import InvalidInput
 from trellis.cli.dump_reader import read_node_groups
 from trellis.core.cluster.dump_format import NODE_GROUPS, MissingData
+from trellis.core.cluster.state import ClusterState
 from trellis.core.explain import CollectedSettings, ObjectExplanation
 from trellis.core.explain.explanation.node import NodePart, PlacementPart
 from trellis.core.fit import Storage
-from trellis.core.nodes import ScaleDownSettings, ScaleUpSettings
-from trellis.core.nodes.autoscaler_pass import AutoscalerMemory, NodePlanner, PassInput, PassPlans
+from trellis.core.nodes import ScaleDownSettings
+from trellis.core.nodes.autoscaler_pass import AutoscalerMemory, AutoscalerSettings, NodePlanner, PassInput, PassPlans
+from trellis.core.nodes.scale_up.memory import ScaleUpMemory
 from trellis.core.nodes.state.snapshot import EXPENDABLE_PODS_PRIORITY_CUTOFF, ClusterSnapshotChanges
 
 LEAVING = {"key": "trellis.x-k8s.io/leaving", "value": f"{NOW - 60:.0f}", "effect": "NoSchedule"}
@@ -293,11 +295,8 @@ def test_a_pod_on_a_node_needs_none() -> None:
 # The same code decides
 
 
-def planned(cluster: Pools) -> tuple[PassPlans, PassPlans]:
-    """What the autoscaler's own process comes to in its first two passes."""
-    found = cluster.collected()
-    planning = NodePlanner(ScaleUpSettings(), ScaleDownSettings(), EXPENDABLE_PODS_PRIORITY_CUTOFF)
-    news = ClusterSnapshotChanges(
+def changes(found: ClusterState) -> ClusterSnapshotChanges:
+    return ClusterSnapshotChanges(
         namespaces={each.metadata.name: each.metadata.labels for each in found.namespaces},
         nodes={each.metadata.name: each for each in found.nodes},
         pods=dict(found.pods.objects),
@@ -305,12 +304,39 @@ def planned(cluster: Pools) -> tuple[PassPlans, PassPlans]:
         daemon_sets=dict(found.workloads["DaemonSet"].objects),  # type: ignore[arg-type]
         storage=Storage(),
     )
+
+
+def planned(cluster: Pools) -> tuple[PassPlans, PassPlans]:
+    """The plans of the autoscaler's first two passes."""
+    found = cluster.collected()
+    planning = NodePlanner(AutoscalerSettings(), EXPENDABLE_PODS_PRIORITY_CUTOFF)
     states, budgets = read_node_groups(found).states, tuple(found.pdbs)
-    first = planning.plan(news, PassInput(states, budgets, AutoscalerMemory(), found.time))
+    first = planning.plan(changes(found), PassInput(states, budgets, AutoscalerMemory(), found.time))
     memory = AutoscalerMemory(
         msgspec.structs.replace(AutoscalerMemory().up, seats=first.up.memory.seats), AutoscalerMemory().down
     )
     return first, planning.plan(ClusterSnapshotChanges(), PassInput(states, budgets, memory, found.time))
+
+
+def test_a_removal_goes_on_as_a_pass_of_the_autoscaler_would_and_the_snapshot_stays() -> None:
+    cluster = Pools()
+    cluster.add_group("small", maxSize=5)
+    cluster.add_member("small-1")
+    cluster.add_member("small-2", taints=[LEAVING])
+    # The pod needs the node that is being removed.
+    cluster.run("web-1-1", "small-1", "3")
+    cluster.want("new", "3")
+    cluster.keep("web", 1, "2")
+    noded = cluster.noded()
+    found = cluster.collected()
+    memory = AutoscalerMemory(ScaleUpMemory(seats=noded.view.seats), noded.memory)
+    planner = NodePlanner(AutoscalerSettings(), EXPENDABLE_PODS_PRIORITY_CUTOFF)
+    plans = planner.plan(
+        changes(found), PassInput(read_node_groups(found).states, tuple(found.pdbs), memory, found.time)
+    )
+    assert [type(each).__name__ for each in plans.down.actions] == ["SetTaints"]
+    assert (noded.down, noded.up.orders, noded.up.pods) == (plans.down, plans.up.orders, plans.up.pods)
+    assert noded.snapshot.nodes == {each.metadata.name: each for each in found.nodes}
 
 
 shapes = st.lists(st.tuples(st.integers(1, 4), st.sampled_from(["250m", "1", "2", "6"]), st.booleans()), max_size=8)

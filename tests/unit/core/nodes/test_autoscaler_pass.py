@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from support.worlds.nodes import START, Cluster, a_buffer, a_group, a_node, a_pod, a_spec
-from trellis.core.nodes.autoscaler_pass import AutoscalerMemory, NodePlanner, PassInput, PassPlans
-from trellis.core.nodes.settings import ScaleDownSettings, ScaleUpSettings
+from trellis.core.nodes.autoscaler_pass import AutoscalerMemory, AutoscalerSettings, NodePlanner, PassInput, PassPlans
 from trellis.core.nodes.state.snapshot import ClusterSnapshotChanges
 
 KEY = ("default", "spare")
@@ -14,7 +13,7 @@ def a_planning(cluster: Cluster) -> tuple[NodePlanner, AutoscalerMemory]:
     """After a first plan, with pods on the only node and three nodes on their way."""
     for _ in range(3):
         cluster._begin("small", START)
-    planning = NodePlanner(ScaleUpSettings(), ScaleDownSettings(), -10)
+    planning = NodePlanner(AutoscalerSettings(), -10)
     pods = {("default", f"p{at}"): a_pod(f"p{at}", nodeName="old", status={"phase": "Running"}) for at in range(2)}
     news = ClusterSnapshotChanges(
         nodes={"old": a_node("old")}, pods=dict(pods), buffers={KEY: a_buffer("spare", 2, a_spec("1"))}
@@ -31,11 +30,11 @@ def later(looks: int) -> PassPlans:
     cluster = Cluster(a_group("small"))
     planning, memory = a_planning(cluster)
     for _ in range(looks):
-        planning.look(ClusterSnapshotChanges(), memory.up, cluster.now)
+        planning.observe_buffers(ClusterSnapshotChanges(), memory.up, cluster.now)
     # A pod has come to where a chunk was, and three nodes that are alike have come up.
     pods = {("default", "new"): a_pod("new", nodeName="old", status={"phase": "Running"})}
     if looks:
-        planning.look(ClusterSnapshotChanges(pods=dict(pods)), memory.up, cluster.now)
+        planning.observe_buffers(ClusterSnapshotChanges(pods=dict(pods)), memory.up, cluster.now)
     cluster.wait(120)
     nodes = {each.id: cluster.snapshot.nodes[each.id] for each in cluster.instances["small"]}
     return planning.plan(ClusterSnapshotChanges(nodes=dict(nodes), pods=dict(pods)), asked(cluster, memory))
@@ -51,7 +50,7 @@ def test_a_look_orders_nothing_and_says_what_is_true() -> None:
     cluster = Cluster(a_group("small"))
     planning, memory = a_planning(cluster)
     more = a_buffer("spare", 20, a_spec("1"))
-    looked = planning.look(ClusterSnapshotChanges(buffers={KEY: more}), memory.up, cluster.now)
+    looked = planning.observe_buffers(ClusterSnapshotChanges(buffers={KEY: more}), memory.up, cluster.now)
     [verdict] = looked.buffers
     assert (verdict.on_ready, verdict.on_coming, verdict.unplaced) == (2, 12, 6)
     assert not verdict.ordered

@@ -23,11 +23,9 @@ from trellis.core.nodes import (
     Instance,
     InstanceState,
     ScaleDownMemory,
-    ScaleDownSettings,
     ScaleUpMemory,
-    ScaleUpSettings,
 )
-from trellis.core.nodes.autoscaler_pass import AutoscalerMemory, NodePlanner, PassInput, PassPlans
+from trellis.core.nodes.autoscaler_pass import AutoscalerMemory, AutoscalerSettings, NodePlanner, PassInput, PassPlans
 from trellis.core.nodes.scale_down.decisions import NODE_IN_USE, ScaleDownPlan
 from trellis.core.nodes.scale_down.memory import NodeRemoval, UnremovableNode
 from trellis.core.nodes.scale_down.replacement_pods import no_boosts
@@ -187,5 +185,5 @@ def test_an_answer_about_a_boost_is_written_once_and_forgotten_with_its_pod() ->
 
 
 def test_without_a_recorder_nobody_stands_between_news_and_plans() -> None:
-    planning = create_planner(ScaleUpSettings(), ScaleDownSettings(), -10, NO_RECORDER)
+    planning = create_planner(AutoscalerSettings(), -10, NO_RECORDER)
     assert type(planning) is NodePlanner

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 import msgspec
 
 from trellis.api.kinds.buffer import Buffer
-from trellis.api.kube.nodes import Node
 from trellis.api.kube.workloads import DaemonSet
 from trellis.core.cluster.state import ClusterState
 from trellis.core.cluster.store import key_of
@@ -28,6 +27,7 @@ from trellis.core.nodes import (
     ScaleUpMemory,
     ScaleUpPlan,
 )
+from trellis.core.nodes.autoscaler_pass import AutoscalerMemory, AutoscalerSettings, PassInput, PassPlans, plan_pass
 from trellis.core.nodes.node_groups import InstanceState
 from trellis.core.nodes.scale_down.decisions import NODE_NOT_TRIED, NodeDecision, SetTaints
 from trellis.core.nodes.scale_down.memory import NodeRemoval
@@ -82,11 +82,11 @@ def run_node_autoscaler(
     storage = build_storage(collected)
     snapshot = build_node_snapshot(collected, groups, storage, components.expendable_below)
     seats = plan_scale_up(snapshot, ScaleUpMemory(), now, components.nodes_up).memory.seats
-    view = ScaleDownInput(snapshot, tuple(collected.pdbs), storage, seats)
-    memory = ScaleDownMemory(removals={each.node: each for each in _removals(snapshot, now)})
-    down = plan_scale_down(view, memory, now, components.nodes_down)
-    up = _up(snapshot, down, ScaleUpMemory(seats=seats), components, now)
-    return NodeEvidence(snapshot, view, down, up, memory, groups, components, now)
+    removals = ScaleDownMemory(removals={each.node: each for each in _removals(snapshot, now)})
+    view = ScaleDownInput(snapshot, tuple(collected.pdbs), seats)
+    memory = AutoscalerMemory(ScaleUpMemory(seats=seats), removals)
+    plans = _plan(snapshot, PassInput(groups.states, view.budgets, memory, now), components)
+    return NodeEvidence(snapshot, view, plans.down, plans.up, removals, groups, components, now)
 
 
 def build_node_snapshot(
@@ -142,21 +142,14 @@ def _removals(snapshot: ClusterSnapshot, now: float) -> Iterator[NodeRemoval]:
         )
 
 
-def _up(
-    snapshot: ClusterSnapshot, down: ScaleDownPlan, memory: ScaleUpMemory, components: CollectedSettings, now: float
-) -> ScaleUpPlan:
-    """The plan for more nodes, which counts on those that are kept after all; the snapshot is as before afterwards."""
-    before: dict[str, Node] = {}
-    for each in down.actions:
-        if isinstance(each, SetTaints):
-            node = before[each.node] = snapshot.nodes[each.node]
-            spec = msgspec.structs.replace(node.spec, taints=each.taints)
-            snapshot.put_node(each.node, msgspec.structs.replace(node, spec=spec))
-    try:
-        return plan_scale_up(snapshot, memory, now, components.nodes_up)
-    finally:
-        for name, node in before.items():
-            snapshot.put_node(name, node)
+def _plan(snapshot: ClusterSnapshot, given: PassInput, components: CollectedSettings) -> PassPlans:
+    """Plan a pass, and take the taints that it sets off the snapshot again."""
+    nodes = dict(snapshot.nodes)
+    plans = plan_pass(snapshot, given, AutoscalerSettings(components.nodes_up, components.nodes_down))
+    for action in plans.down.actions:
+        if isinstance(action, SetTaints):
+            snapshot.put_node(action.node, nodes[action.node])
+    return plans
 
 
 def _verdict(plan: ScaleDownPlan, node: str) -> NodeDecision | None:

@@ -119,7 +119,7 @@ class HeadroomObserver:
 
     def take_in(self, news: ClusterSnapshotChanges) -> None:
         """Update the snapshot."""
-        news.put_into(self._snapshot)
+        news.apply(self._snapshot)
 
     def observe(self, news: ClusterSnapshotChanges, now: float) -> ObservedHeadroom:
         """Take in what is new, and observe."""

@@ -190,7 +190,7 @@ class _ScaleDownPlanner:
         for each in released:
             minimums.take(each.group)
         view, look = self._view, self._look
-        successors = ReplacementDemands(view.storage, view.starts)
+        successors = ReplacementDemands(self._snapshot.storage, view.starts)
         most = look.settings.max_nodes_tried
         question = DrainSimulationInput(self._snapshot, look.stands, view.seats, successors, going, candidates, most)
         return simulate_drains(question, minimums)

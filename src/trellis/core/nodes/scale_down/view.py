@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from trellis.api.kube.policies import PodDisruptionBudget
-from trellis.core.fit import NodeTable, Occupancy, Storage
+from trellis.core.fit import NodeTable, Occupancy
 from trellis.core.fit.resources import CPU, MEMORY
 from trellis.core.nodes.node_groups import InstanceState
 from trellis.core.nodes.scale_down.disruption_budgets import DisruptionBudgets
@@ -72,6 +72,5 @@ class ScaleDownInput(msgspec.Struct, frozen=True):
 
     snapshot: ClusterSnapshot
     budgets: Sequence[PodDisruptionBudget] = ()
-    storage: Storage = Storage()
     seats: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     starts: StartupBoosts = no_boosts

@@ -95,7 +95,7 @@ class NodesAndPods:
         # What is wrong with objects that cannot be read, by kind, namespace and name.
         self.problems: dict[tuple[str, ObjectKey], DetailedReason] = {}
         self._expendable_below = expendable_below
-        self._storage = Storage()
+        self.storage = Storage()
         self._read = DemandReader()
         self._on: dict[str, dict[ObjectKey, PlacedPod]] = {}
         self._with_volumes: dict[ObjectKey, Pod] = {}
@@ -166,7 +166,7 @@ class NodesAndPods:
 
     def put_storage(self, storage: Storage) -> None:
         """All claims, volumes and classes; pods that wait with volumes are read again."""
-        self._storage = storage
+        self.storage = storage
         for key, pod in [*self._with_volumes.items()]:
             self._holders.wait_no_more(pod)
             self._wait(key, pod)
@@ -182,10 +182,10 @@ class NodesAndPods:
         alone: tuple[ObjectKey, ...] = ()
         if has_volume_claims(pod):
             self._with_volumes[key] = pod
-            alone = tuple(each for each in claims_of_pod(pod) if is_read_write_once_pod(self._storage.claims.get(each)))
+            alone = tuple(each for each in claims_of_pod(pod) if is_read_write_once_pod(self.storage.claims.get(each)))
             self._holders.wait(pod, alone)
         try:
-            demand = self._demands.one(self._read.read(pod, self._storage, self._holders))
+            demand = self._demands.one(self._read.read(pod, self.storage, self._holders))
         except InvalidInput as error:
             self.problems["Pod", key] = DetailedReason(DEMAND_UNREADABLE, str(error))
             return
@@ -320,8 +320,8 @@ class ClusterSnapshotChanges(msgspec.Struct):
     daemon_sets: dict[ObjectKey, DaemonSet | None] = msgspec.field(default_factory=dict)
     storage: Storage | None = None
 
-    def put_into(self, snapshot: ClusterSnapshot) -> None:
-        """Have a snapshot show it. Volumes come before the pods that have them."""
+    def apply(self, snapshot: ClusterSnapshot) -> None:
+        """Put all changes into a snapshot. Volumes come before the pods that have them."""
         for name, labels in self.namespaces.items():
             snapshot.put_namespace(name, labels)
         if self.storage is not None:

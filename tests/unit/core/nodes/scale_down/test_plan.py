@@ -539,7 +539,7 @@ def test_a_pod_goes_only_where_its_volumes_can_be_reached() -> None:
     assert cluster.code("small-2") == "NoPlaceForPods"
     bound = {"namespace": "default", "name": "data", "annotations": {BIND_COMPLETED: "yes"}}
     claim = convert_object({"metadata": bound, "spec": {"volumeName": "v"}}, PersistentVolumeClaim)
-    cluster.storage = Storage({("default", "data"): claim}, {"v": PersistentVolume()})
+    cluster.snapshot.put_storage(Storage({("default", "data"): claim}, {"v": PersistentVolume()}))
     cluster.wait(300)
     cluster.look()
     assert cluster.code("small-2") == "NodeUnneeded"
