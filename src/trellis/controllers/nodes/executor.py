@@ -21,7 +21,12 @@ from trellis.core.nodes.autoscaler_pass import AutoscalerMemory, PassPlans
 from trellis.core.nodes.scale_down.decisions import NODE_RELEASED, DrainPod, ReleaseNode, SetTaints
 from trellis.core.nodes.scale_down.memory import ScaleDownMemory, record_added_nodes, record_failed_removal
 from trellis.core.nodes.scale_up.decisions import NodeOrder, ReleaseFailedInstance
-from trellis.core.nodes.scale_up.memory import ScaleUpMemory, record_failed_order, record_unfinished_order
+from trellis.core.nodes.scale_up.memory import (
+    ScaleUpMemory,
+    record_failed_order,
+    record_release,
+    record_unfinished_order,
+)
 from trellis.core.nodes.settings import ScaleUpSettings
 from trellis.kube.resources import NODES, PODS
 from trellis.kube.watch.cache import ObjectChange
@@ -123,22 +128,35 @@ class NodeExecutor:
         others = [each for each in plans.down.actions if not isinstance(each, ReleaseNode)]
         async with asyncio.TaskGroup() as group:
             orders = [(each, group.create_task(self._order(each, now))) for each in plans.up.orders]
-            backs = [group.create_task(self._give_back(*each, now)) for each in _by_group(plans.up.give_backs)]
-            leaving = [(each, group.create_task(self._release(each, now))) for each in releases]
+            ordering = {order.group: task for order, task in orders}
+            backs = [
+                group.create_task(self._give_back(name, backs, now, ordering.get(name)))
+                for name, backs in _by_group(plans.up.give_backs)
+            ]
+            leaving = [
+                (each, group.create_task(self._release(each, now, ordering.get(each.group)))) for each in releases
+            ]
             changing = group.create_task(self._change(others))
         up, down = plans.up.memory, plans.down.memory
         failed: set[str] = set()
-        outcomes = [*changing.result(), *(each for task in backs for each in task.result())]
-        for order, ordering in orders:
-            became = ordering.result()
+        outcomes = [*changing.result()]
+        for order, task in orders:
+            became = task.result()
             up, down = self._ordered(order, became, up, down, now)
             outcomes += became.outcomes
             if not _is_made(became) and not _is_skipped(became):
                 failed.add(order.group)
-        for release, task in leaving:
-            given, written = task.result()
+        for giving in backs:
+            released, written = giving.result()
             outcomes += written
-            if not given:
+            for each in released:
+                up = record_release(up, each.group, each.instance)
+        for release, leaves in leaving:
+            is_released, written = leaves.result()
+            outcomes += written
+            if is_released:
+                up = record_release(up, release.group, release.instance)
+            else:
                 down = record_failed_removal(down, release.node, now)
         unmarked = tuple(_untainted(changing.result()))
         return NodePlanResult(AutoscalerMemory(up, down), tuple(outcomes), unmarked, frozenset(failed))
@@ -160,15 +178,24 @@ class NodeExecutor:
         return up, record_added_nodes(down, now) if _is_made(became) else down
 
     async def _give_back(
-        self, group: str, backs: Sequence[ReleaseFailedInstance], now: float
-    ) -> tuple[WriteOutcome, ...]:
+        self, group: str, backs: Sequence[ReleaseFailedInstance], now: float, order: asyncio.Task[OrderResult] | None
+    ) -> tuple[list[ReleaseFailedInstance], tuple[WriteOutcome, ...]]:
+        """Release failed instances of a group; those that were released, and what was written."""
+        await _finish(order)
         instances = [each.instance for each in backs]
         giving = await self._providing.release(group, instances, now)
+        released: list[ReleaseFailedInstance] = []
         for each in backs:
-            self._reporting.given_back(group, each.instance, each.why, _why_not(each.instance, giving, instances))
-        return giving.outcomes
+            why = _why_not(each.instance, giving, instances)
+            self._reporting.given_back(group, each.instance, each.why, why)
+            if why is None:
+                released.append(each)
+        return released, giving.outcomes
 
-    async def _release(self, release: ReleaseNode, now: float) -> tuple[bool, tuple[WriteOutcome, ...]]:
+    async def _release(
+        self, release: ReleaseNode, now: float, order: asyncio.Task[OrderResult] | None
+    ) -> tuple[bool, tuple[WriteOutcome, ...]]:
+        await _finish(order)
         giving = await self._providing.release(release.group, [release.instance], now)
         why = _why_not(release.instance, giving)
         self._reporting.given_back(release.group, release.node, DetailedReason(NODE_RELEASED), why)
@@ -180,6 +207,16 @@ class NodeExecutor:
             if isinstance(outcome.action, kube.EvictPod):
                 self._reporting.evicted(outcome)
         return outcomes
+
+
+async def _finish(order: asyncio.Task[OrderResult] | None) -> None:
+    """Wait for the order of a group before its releases.
+
+    The target of the order counts the instances that are released: a provider that released them first would order as
+    many nodes too many.
+    """
+    if order is not None:
+        await asyncio.wait({order})
 
 
 def _to_kube_action(action: _Change) -> kube.Action:

@@ -10,15 +10,33 @@ from types import MappingProxyType
 
 import msgspec
 
+from trellis.core.nodes.node_groups import GroupState, InstanceState
 from trellis.core.nodes.scale_up.backoff import GroupBackoff, back_off
 from trellis.core.nodes.settings import ScaleUpSettings
 
 
 class UnconfirmedOrder(msgspec.Struct, frozen=True):
-    """An order that the group does not show yet: how many instances it is to have, and when that was asked for."""
+    """An order that the group does not show yet: its target, and when it was made.
+
+    `released` are ids of instances that were released since and that the group still counts. Once it does not, it shows
+    so many fewer than `target`.
+    """
 
     target: int
     at: float
+    released: tuple[str, ...] = ()
+
+    def without_shown_releases(self, state: GroupState) -> UnconfirmedOrder:
+        """The same order after the releases that the group shows."""
+        if not self.released:
+            return self
+        instances = state.by_id()
+        pending = tuple(
+            instance
+            for instance in self.released
+            if instance in instances and instances[instance].state is not InstanceState.LEAVING
+        )
+        return UnconfirmedOrder(self.target - len(self.released) + len(pending), self.at, pending)
 
 
 class ScaleUpMemory(msgspec.Struct, frozen=True):
@@ -53,3 +71,16 @@ def record_unfinished_order(memory: ScaleUpMemory, group: str) -> ScaleUpMemory:
     """The same after an order was not written in full: what there is of it shows in the group."""
     promises = {name: each for name, each in memory.promises.items() if name != group}
     return msgspec.structs.replace(memory, promises=promises)
+
+
+def record_release(memory: ScaleUpMemory, group: str, instance: str) -> ScaleUpMemory:
+    """The same after an instance was released: the group never shows the full target of an unconfirmed order.
+
+    Without this, one node would count as upcoming until the order counts as lost, and the next order would be for one
+    node too many.
+    """
+    order = memory.promises.get(group)
+    if order is None:
+        return memory
+    order = msgspec.structs.replace(order, released=(*order.released, instance))
+    return msgspec.structs.replace(memory, promises={**memory.promises, group: order})

@@ -110,7 +110,7 @@ def build_scale_up_plan(
     teller = _DecisionBuilder(seen, memory, tried, decided, missed)
     buffers = tuple(teller.buffer(each) for each in decided.kept)
     pods = tuple(teller.pods(each) for each in wanted)
-    promised = {each.group: UnconfirmedOrder(each.target, seen.now) for each in orders}
+    promised = {each.group: _unconfirmed(seen, each) for each in orders}
     ended = {each.group: each for each in seen.coming.failures if not each.instance}
     remembered = ScaleUpMemory(
         backoffs=seen.backoffs,
@@ -251,6 +251,11 @@ def _orders(seen: ScaleUpView, tried: ClusterSimulation, decided: ScaleUpPlaceme
         name = seen.templates.states[group].group.name
         why = DetailedReason(FOR_PODS if group in pods else FOR_BUFFERS if group in chunks else FOR_MINIMUM)
         yield NodeOrder(name, count, seen.target(name) + count, why)
+
+
+def _unconfirmed(seen: ScaleUpView, order: NodeOrder) -> UnconfirmedOrder:
+    before = seen.coming.promises.get(order.group)
+    return UnconfirmedOrder(order.target, seen.now, before.released if before is not None else ())
 
 
 def _groups_serving(

@@ -161,8 +161,10 @@ def _unlisted(
     state: GroupState, promise: UnconfirmedOrder | None, missing_since: float
 ) -> tuple[int, float, UnconfirmedOrder | None]:
     """How many are ordered without an instance, since when, and the order that the target does not show yet."""
-    if promise is not None and promise.target <= state.target:
-        promise = None
+    if promise is not None:
+        promise = promise.without_shown_releases(state)
+        if promise.target <= state.target:
+            promise = None
     target = promise.target if promise is not None else state.target
     since = promise.at if promise is not None else missing_since
     return max(target - _listed(state), 0), since, promise
