@@ -23,15 +23,12 @@ from trellis.api.kube.pods import Pod
 from trellis.api.kube.workloads import DaemonSet
 from trellis.core.cluster.store import ObjectKey, key_of
 from trellis.core.cluster.write_results import WriteResult
+from trellis.core.nodes.autoscaler_pass import AutoscalerMemory, AutoscalerSettings, PassInput, PassPlans, plan_pass
 from trellis.core.nodes.node_groups import GroupState, Instance, InstanceState, NodeGroup, why_no_order, why_no_release
-from trellis.core.nodes.scale_down.decisions import DrainPod, ScaleDownAction, SetTaints
-from trellis.core.nodes.scale_down.memory import ScaleDownMemory, record_added_nodes, record_failed_removal
-from trellis.core.nodes.scale_down.plan import plan_scale_down
+from trellis.core.nodes.scale_down.decisions import DrainPod, SetTaints
+from trellis.core.nodes.scale_down.memory import record_added_nodes, record_failed_removal
 from trellis.core.nodes.scale_down.replacement_pods import StartupBoosts
-from trellis.core.nodes.scale_down.view import ScaleDownInput
-from trellis.core.nodes.scale_up.decisions import NodeOrder
-from trellis.core.nodes.scale_up.memory import ScaleUpMemory, record_failed_order
-from trellis.core.nodes.scale_up.plan import plan_scale_up
+from trellis.core.nodes.scale_up.memory import record_failed_order, record_release
 from trellis.core.nodes.state.pods import is_unschedulable
 from trellis.core.nodes.state.snapshot import ClusterSnapshot
 from trellis.core.resize.pod_decisions import PodRef
@@ -146,8 +143,7 @@ class SimulatedNodeAutoscaler:
         self._figures = figures
         self._starts = starts
         self._snapshot = ClusterSnapshot()
-        self._up = ScaleUpMemory()
-        self._down = ScaleDownMemory()
+        self._memory = AutoscalerMemory()
         self._has_changed = True
         self._looked = -_AT_LEAST_EVERY
         self._next_look: float | None = None
@@ -223,55 +219,53 @@ class SimulatedNodeAutoscaler:
             self._woken = self._kernel.after(_SETTLING_SECONDS, self.look, Priority.NODES)
 
     def _plan(self, now: float) -> None:
-        """Fewer nodes first: what waits for one that is kept after all needs no other."""
+        """Make both plans, then execute them, as the controller does."""
         self._looked, self._has_changed = now, False
         for buffer in self._translating.changed(self._snapshot.table, self._snapshot.nodes, now):
             self._put(buffer)
-        looks = [self._fewer(now), self._more(now), self._translating.next_change]
+        budgets = tuple(self.cluster.targets.budgets())
+        given = PassInput(self.pools.states(), budgets, self._memory, now, self._starts)
+        plans = plan_pass(self._snapshot, given, AutoscalerSettings(self._figures.up, self._figures.down))
+        self._memory = self._execute(plans, now)
+        self._count(plans, now)
+        looks = [plans.down.next_look, plans.up.next_look, self._translating.next_change]
         self._next_look = min((each for each in looks if each is not None), default=None)
 
     def _put(self, buffer: Buffer) -> None:
         self._snapshot.put_buffer((buffer.metadata.namespace, buffer.metadata.name), buffer)
 
-    def _fewer(self, now: float) -> float | None:
-        self._snapshot.put_groups(self.pools.states())
-        view = ScaleDownInput(
-            self._snapshot, tuple(self.cluster.targets.budgets()), seats=self._up.seats, starts=self._starts
-        )
-        plan = plan_scale_down(view, self._down, now, self._figures.down)
-        self._down = plan.memory
-        for action in plan.actions:
-            self._do(action, now)
-        self._tell((f"node {each.node}", each.said.reason.code) for each in plan.nodes)
-        return plan.next_look
+    def _execute(self, plans: PassPlans, now: float) -> AutoscalerMemory:
+        """Execute orders, then the scale-down, then releases of failed instances; return what to remember.
 
-    def _more(self, now: float) -> float | None:
-        self._snapshot.put_groups(self.pools.states())
-        plan = plan_scale_up(self._snapshot, self._up, now, self._figures.up)
-        self._up = plan.memory
-        for order in plan.orders:
-            self._order(order, now)
-        for each in plan.give_backs:
-            self.pools.release(each.group, each.instance)
-        self.keeping.told(plan.buffers, now)
-        self._tell((f"buffer {each.uid}", each.said.reason.code) for each in plan.buffers)
-        self._tell((f"pod {'/'.join(key)}", each.said.reason.code) for each in plan.pods for key in each.pods)
-        return plan.next_look
+        Orders come first: their targets count the instances that are released after them.
+        """
+        up, down = plans.up.memory, plans.down.memory
+        for order in plans.up.orders:
+            if self.pools.order(order.group, order.target):
+                down = record_added_nodes(down, now)
+            else:
+                up = record_failed_order(up, order.group, "the group is full", now, self._figures.up)
+        for action in plans.down.actions:
+            if isinstance(action, SetTaints):
+                self.cluster.joining.taint(action.node, action.taints)
+            elif isinstance(action, DrainPod):
+                result = self.cluster.move(PodRef(action.namespace, action.name, action.uid))
+                self._moved += result is WriteResult.APPLIED
+            elif self.pools.release(action.group, action.instance):
+                up = record_release(up, action.group, action.instance)
+            else:
+                down = record_failed_removal(down, action.node, now)
+        for failed in plans.up.give_backs:
+            if self.pools.release(failed.group, failed.instance):
+                up = record_release(up, failed.group, failed.instance)
+        return AutoscalerMemory(up, down)
 
-    def _order(self, order: NodeOrder, now: float) -> None:
-        if self.pools.order(order.group, order.target):
-            self._down = record_added_nodes(self._down, now)
-        else:
-            self._up = record_failed_order(self._up, order.group, "the group is full", now, self._figures.up)
-
-    def _do(self, action: ScaleDownAction, now: float) -> None:
-        if isinstance(action, SetTaints):
-            self.cluster.joining.taint(action.node, action.taints)
-        elif isinstance(action, DrainPod):
-            told = self.cluster.move(PodRef(action.namespace, action.name, action.uid))
-            self._moved += told is WriteResult.APPLIED
-        elif not self.pools.release(action.group, action.instance):
-            self._down = record_failed_removal(self._down, action.node, now)
+    def _count(self, plans: PassPlans, now: float) -> None:
+        """Count decisions and account for Buffers."""
+        self.keeping.told(plans.up.buffers, now)
+        self._tell((f"node {each.node}", each.said.reason.code) for each in plans.down.nodes)
+        self._tell((f"buffer {each.uid}", each.said.reason.code) for each in plans.up.buffers)
+        self._tell((f"pod {'/'.join(key)}", each.said.reason.code) for each in plans.up.pods for key in each.pods)
 
     def _tell(self, said: Iterable[tuple[str, str]]) -> None:
         for about, code in said:
