@@ -58,7 +58,7 @@ class BoostInformers:
             LIMIT_RANGES, indexes={BY_NAMESPACE: index_by_namespace}, namespace=own
         )
         self._workloads: dict[str, Informer[Any]] = {
-            each.kind: informers.follow(each, WorkloadTransform().slim, namespace=own) for each in OBSERVED_WORKLOADS
+            kind.kind: informers.follow(kind, WorkloadTransform().slim, namespace=own) for kind in OBSERVED_WORKLOADS
         }
 
     def starts(self) -> StartupBoosts:
@@ -66,13 +66,13 @@ class BoostInformers:
         found = [*self._governors(VPAS.kind, self._vpas), *self._governors(HVPAS.kind, self._hvpas)]
         if not self._settings.enabled or not any(governor.vpa.boosts for _, governor in found):
             return no_boosts
-        workloads = {kind: each.snapshot() for kind, each in self._workloads.items()}
+        workloads = {kind: informer.snapshot() for kind, informer in self._workloads.items()}
         return _StartingBoosts(found, workloads, self._limit_ranges.snapshot(), self._settings)
 
     def _governors(self, kind: str, informer: Informer[Any]) -> Iterable[tuple[tuple[str, str, str], Governor]]:
-        for key, each in informer.snapshot().objects.items():
-            if isinstance(each, GoverningVpa | GoverningHvpa) and each.governor is not None and self._covers(key[0]):
-                yield (kind, *key), each.governor
+        for key, vpa in informer.snapshot().objects.items():
+            if isinstance(vpa, GoverningVpa | GoverningHvpa) and vpa.governor is not None and self._covers(key[0]):
+                yield (kind, *key), vpa.governor
 
 
 class _StartingBoosts:
@@ -86,7 +86,7 @@ class _StartingBoosts:
         settings: BoostSettings,
     ) -> None:
         self._found = governors
-        self._owners = Owners({kind: each.get for kind, each in workloads.items()}, {})
+        self._owners = Owners({kind: objects.get for kind, objects in workloads.items()}, {})
         self._limit_ranges = limit_ranges
         self._settings = settings
         self._limits: dict[str, NamespaceLimits] = {}

@@ -89,7 +89,7 @@ class ActionReporter:
 
     def group_problems(self, problems: tuple[GroupProblem, ...]) -> None:
         """What is wrong with groups: said when it begins."""
-        found = frozenset((each.group, str(each.said)) for each in problems)
+        found = frozenset((problem.group, str(problem.said)) for problem in problems)
         for group, why in sorted(found - self._problems):
             _log.warning("a group cannot be used", group=group, why=why)
         self._problems = found
@@ -125,12 +125,12 @@ class BufferEvents:
     def buffers(self, verdicts: Iterable[BufferDecision]) -> None:
         """Buffers whose room is there now, or no longer, or is on its way."""
         said: dict[str, str] = {}
-        for each in verdicts:
-            said[each.uid] = code = each.said.reason.code
-            before = self._said.get(each.uid)
-            if before != code and (before is not None or each.said.reason not in _PROVISIONED_REASONS):
-                about = ObjectReference(BUFFER.name, *each.key, each.uid, BUFFER.api_version)
-                self._record(about, each.said.reason, _chunk_message(each))
+        for decision in verdicts:
+            said[decision.uid] = code = decision.said.reason.code
+            before = self._said.get(decision.uid)
+            if before != code and (before is not None or decision.said.reason not in _PROVISIONED_REASONS):
+                about = ObjectReference(BUFFER.name, *decision.key, decision.uid, BUFFER.api_version)
+                self._record(about, decision.said.reason, _chunk_message(decision))
         self._said = said
 
 
@@ -190,18 +190,18 @@ class NodeEvents:
     def nodes(self, verdicts: Iterable[NodeDecision]) -> None:
         """Nodes that go, step by step, and those that are kept after all."""
         said: dict[str, tuple[str, str]] = {}
-        for each in verdicts:
-            reason, (before, uid) = each.said.reason, self._nodes.get(each.node, ("", ""))
-            goes = each.outcome is NodeOutcome.LEAVING
+        for decision in verdicts:
+            reason, (before, uid) = decision.said.reason, self._nodes.get(decision.node, ("", ""))
+            goes = decision.outcome is NodeOutcome.LEAVING
             if not goes and not before:
                 continue
-            node = self._watching.nodes.get("", each.node)
+            node = self._watching.nodes.get("", decision.node)
             # One that has just been given back is gone by now.
             uid = node.metadata.uid if node is not None else uid
             if before != reason.code and reason is not NODE_SETTLING:
-                self._record(ObjectReference("Node", "", each.node, uid, "v1"), reason, str(each.said))
+                self._record(ObjectReference("Node", "", decision.node, uid, "v1"), reason, str(decision.said))
             if goes:
-                said[each.node] = (reason.code, uid)
+                said[decision.node] = (reason.code, uid)
         self._nodes = said
 
 
@@ -213,12 +213,12 @@ def _pod_messages(
     Of pods alike those come first that have room, then those for which nodes are ordered, then the others. After an
     order that failed, the next pass knows whether there is another way.
     """
-    for each in verdicts:
-        first = len(each.pods) - each.unplaced
-        ordered = first - sum(each.ordered.values())
-        groups = ", ".join(sorted(each.ordered.keys() - failed))
-        why = "; ".join((str(each.said), *map(str, each.refused)))
-        for place, key in enumerate(each.pods):
+    for decision in verdicts:
+        first = len(decision.pods) - decision.unplaced
+        ordered = first - sum(decision.ordered.values())
+        groups = ", ".join(sorted(decision.ordered.keys() - failed))
+        why = "; ".join((str(decision.said), *map(str, decision.refused)))
+        for place, key in enumerate(decision.pods):
             if place >= first:
                 yield key, NOT_TRIGGER_SCALE_UP, why
             elif place >= ordered and groups:
@@ -228,5 +228,5 @@ def _pod_messages(
 
 
 def _chunk_message(verdict: BufferDecision) -> str:
-    refused = "".join(f"; {each}" for each in verdict.refused)
+    refused = "".join(f"; {refusal}" for refusal in verdict.refused)
     return f"{describe_provisioned_chunks(verdict)}: {verdict.said}{refused}"

@@ -56,9 +56,9 @@ class PendingNodeWrites:
 
     async def wait_for(self, outcomes: Iterable[WriteOutcome]) -> None:
         """Return once all writes of nodes are seen that were applied, or after a while."""
-        for each in outcomes:
-            if each.applied and each.action.target.resource is NODES and not self._is_seen(each):
-                self._unseen.setdefault(each.action.target.name, []).append(each)
+        for outcome in outcomes:
+            if outcome.applied and outcome.action.target.resource is NODES and not self._is_seen(outcome):
+                self._unseen.setdefault(outcome.action.target.name, []).append(outcome)
         try:
             async with asyncio.timeout(_PATIENCE_SECONDS):
                 while self._unseen:
@@ -71,7 +71,7 @@ class PendingNodeWrites:
 
     def _node_changed(self, change: ObjectChange[Node]) -> None:
         name = change.key[1]
-        left = [each for each in self._unseen.pop(name, ()) if not self._is_seen(each)]
+        left = [outcome for outcome in self._unseen.pop(name, ()) if not self._is_seen(outcome)]
         if left:
             self._unseen[name] = left
         elif not self._unseen:
@@ -124,17 +124,18 @@ class NodeExecutor:
 
     async def carry_out(self, plans: PassPlans, now: float) -> NodePlanResult:
         """Do all of it."""
-        releases = [each for each in plans.down.actions if isinstance(each, ReleaseNode)]
-        others = [each for each in plans.down.actions if not isinstance(each, ReleaseNode)]
+        releases = [action for action in plans.down.actions if isinstance(action, ReleaseNode)]
+        others = [action for action in plans.down.actions if not isinstance(action, ReleaseNode)]
         async with asyncio.TaskGroup() as group:
-            orders = [(each, group.create_task(self._order(each, now))) for each in plans.up.orders]
+            orders = [(order, group.create_task(self._order(order, now))) for order in plans.up.orders]
             ordering = {order.group: task for order, task in orders}
             backs = [
                 group.create_task(self._give_back(name, backs, now, ordering.get(name)))
                 for name, backs in _by_group(plans.up.give_backs)
             ]
             leaving = [
-                (each, group.create_task(self._release(each, now, ordering.get(each.group)))) for each in releases
+                (release, group.create_task(self._release(release, now, ordering.get(release.group))))
+                for release in releases
             ]
             changing = group.create_task(self._change(others))
         up, down = plans.up.memory, plans.down.memory
@@ -149,8 +150,8 @@ class NodeExecutor:
         for giving in backs:
             released, written = giving.result()
             outcomes += written
-            for each in released:
-                up = record_release(up, each.group, each.instance)
+            for failed_instance in released:
+                up = record_release(up, failed_instance.group, failed_instance.instance)
         for release, leaves in leaving:
             is_released, written = leaves.result()
             outcomes += written
@@ -167,8 +168,8 @@ class NodeExecutor:
     def _ordered(
         self, order: NodeOrder, became: OrderResult, up: ScaleUpMemory, down: ScaleDownMemory, now: float
     ) -> tuple[ScaleUpMemory, ScaleDownMemory]:
-        lacking = [each for each in became.outcomes if not each.applied]
-        final = next((each.message for each in lacking if each.result in _FINAL), None)
+        lacking = [outcome for outcome in became.outcomes if not outcome.applied]
+        final = next((outcome.message for outcome in lacking if outcome.result in _FINAL), None)
         why = str(became.said) if became.said is not None else final
         self._reporting.ordered(order, why, len(lacking))
         if why is not None:
@@ -182,14 +183,14 @@ class NodeExecutor:
     ) -> tuple[list[ReleaseFailedInstance], tuple[WriteOutcome, ...]]:
         """Release failed instances of a group; those that were released, and what was written."""
         await _finish(order)
-        instances = [each.instance for each in backs]
+        instances = [back.instance for back in backs]
         giving = await self._providing.release(group, instances, now)
         released: list[ReleaseFailedInstance] = []
-        for each in backs:
-            why = _why_not(each.instance, giving, instances)
-            self._reporting.given_back(group, each.instance, each.why, why)
+        for back in backs:
+            why = _why_not(back.instance, giving, instances)
+            self._reporting.given_back(group, back.instance, back.why, why)
             if why is None:
-                released.append(each)
+                released.append(back)
         return released, giving.outcomes
 
     async def _release(
@@ -224,7 +225,7 @@ def _to_kube_action(action: _Change) -> kube.Action:
     match action:
         case SetTaints(node=name, uid=uid, resource_version=version, taints=taints):
             # The list is replaced as a whole, which holds for this version of the node alone.
-            patch = merge_patch({"spec": {"taints": [msgspec.to_builtins(each) for each in taints]}})
+            patch = merge_patch({"spec": {"taints": [msgspec.to_builtins(taint) for taint in taints]}})
             return kube.PatchObject(kube.Target(NODES, name, uid=uid, resource_version=version), patch)
         case DrainPod(namespace=namespace, name=name, uid=uid, grace_period_seconds=grace):
             return kube.EvictPod(kube.Target(PODS, name, namespace, uid), grace)
@@ -232,16 +233,16 @@ def _to_kube_action(action: _Change) -> kube.Action:
 
 def _untainted(outcomes: Iterable[WriteOutcome]) -> Iterable[str]:
     """Nodes whose taints were not written."""
-    for each in outcomes:
-        if isinstance(each.action, kube.PatchObject) and not each.applied:
-            yield each.action.target.name
+    for outcome in outcomes:
+        if isinstance(outcome.action, kube.PatchObject) and not outcome.applied:
+            yield outcome.action.target.name
 
 
 def _by_group(backs: Iterable[ReleaseFailedInstance]) -> Iterable[tuple[str, list[ReleaseFailedInstance]]]:
     """A provider is asked once for each group: an order of a thousand nodes may fail as a whole."""
     found: dict[str, list[ReleaseFailedInstance]] = {}
-    for each in backs:
-        found.setdefault(each.group, []).append(each)
+    for back in backs:
+        found.setdefault(back.group, []).append(back)
     return found.items()
 
 
@@ -249,12 +250,12 @@ def _is_made(became: OrderResult) -> bool:
     """Whether anything came of an order."""
     if not became.outcomes:
         return became.said is None
-    return any(each.applied for each in became.outcomes)
+    return any(outcome.applied for outcome in became.outcomes)
 
 
 def _is_skipped(became: OrderResult) -> bool:
     """Whether nothing was tried, because nothing may be written."""
-    tried = [each for each in became.outcomes if each.result is not Result.SKIPPED]
+    tried = [outcome for outcome in became.outcomes if outcome.result is not Result.SKIPPED]
     return became.said is None and not tried
 
 
@@ -264,5 +265,5 @@ def _why_not(instance: str, giving: ReleaseResult, together: Collection[str] = (
     if said is not None:
         return str(said)
     others = {*together} - {instance}
-    lacking = (each for each in giving.outcomes if not each.applied and each.result is not Result.GONE)
-    return next((each.message for each in lacking if each.action.target.name not in others), None)
+    lacking = (outcome for outcome in giving.outcomes if not outcome.applied and outcome.result is not Result.GONE)
+    return next((outcome.message for outcome in lacking if outcome.action.target.name not in others), None)

@@ -94,12 +94,12 @@ class NodeAutoscalerMetrics:
     ) -> None:
         """Both plans have been made, and this is said of pods and Buffers since orders were answered."""
         pending: Counter[tuple[str, ...]] = Counter()
-        for each in pods:
-            pending[(each.said.reason.code,)] += len(each.pods)
+        for decision in pods:
+            pending[(decision.said.reason.code,)] += len(decision.pods)
         self._set(PENDING, pending)
-        self._set(NODES, Counter((str(each.outcome), each.said.reason.code) for each in plans.down.nodes))
+        self._set(NODES, Counter((str(decision.outcome), decision.said.reason.code) for decision in plans.down.nodes))
         self._set(UNREADABLE, Counter((kind,) for kind, _ in plans.problems))
-        self._set(GROUP_PROBLEMS, Counter((each.said.reason.code,) for each in groups.problems))
+        self._set(GROUP_PROBLEMS, Counter((problem.said.reason.code,) for problem in groups.problems))
         self._metrics.set_all(INSTANCES, _instances(groups.states))
         for verdict in self.observed(buffers):
             self._metrics.add(HITS, verdict.hits, *verdict.key)
@@ -107,13 +107,13 @@ class NodeAutoscalerMetrics:
 
     def observed(self, buffers: Sequence[BufferDecision]) -> Sequence[BufferDecision]:
         """This is said of Buffers; those that have figures of their own. Hits and misses are counted by plans alone."""
-        self._set(BUFFERS, Counter((each.said.reason.code,) for each in buffers))
-        own = sorted(buffers, key=lambda each: each.key)[: self._most]
-        self._metrics.keep(BUFFER, {each.key for each in own})
-        for each in own:
-            self._metrics.set(CHUNKS, each.chunks, *each.key)
-            self._metrics.set(PROVISIONED, each.on_ready, *each.key)
-            self._metrics.set(PRICE, each.price, *each.key)
+        self._set(BUFFERS, Counter((decision.said.reason.code,) for decision in buffers))
+        own = sorted(buffers, key=lambda decision: decision.key)[: self._most]
+        self._metrics.keep(BUFFER, {decision.key for decision in own})
+        for decision in own:
+            self._metrics.set(CHUNKS, decision.chunks, *decision.key)
+            self._metrics.set(PROVISIONED, decision.on_ready, *decision.key)
+            self._metrics.set(PRICE, decision.price, *decision.key)
         return own
 
     def _set(self, spec: GaugeSpec, counts: Counter[tuple[str, ...]]) -> None:
@@ -121,4 +121,4 @@ class NodeAutoscalerMetrics:
 
 
 def _instances(states: Sequence[GroupState]) -> dict[tuple[str, ...], float]:
-    return {(each.group.name, str(state)): float(each.count(state)) for each in states for state in InstanceState}
+    return {(group.group.name, str(state)): float(group.count(state)) for group in states for state in InstanceState}

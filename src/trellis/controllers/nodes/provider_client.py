@@ -109,15 +109,15 @@ class ProviderClient:
         for step in steps:
             written = await self._writer.write_all(step)
             outcomes += written
-            if not all(each.applied for each in written):
+            if not all(outcome.applied for outcome in written):
                 break
         return tuple(outcomes)
 
 
 def _without_invalid_groups(told: Groups) -> Groups:
     """Without the groups of which something is said that cannot be."""
-    wrong = {each.group.name: said for each in told.states if (said := find_group_problem(each)) is not None}
+    wrong = {state.group.name: said for state in told.states if (said := find_group_problem(state)) is not None}
     if not wrong:
         return told
-    states = tuple(each for each in told.states if each.group.name not in wrong)
+    states = tuple(state for state in told.states if state.group.name not in wrong)
     return Groups(states, (*told.problems, *(GroupProblem(name, said) for name, said in wrong.items())))

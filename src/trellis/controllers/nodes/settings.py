@@ -119,9 +119,9 @@ class ScaleUpFlags(Settings, frozen=True):
 
     def conflicts(self) -> Iterator[SettingConflict]:
         """Every expander is one that there is."""
-        for each in self.expander:
-            if each not in EXPANDERS:
-                yield SettingConflict("expander", f'there is no "{each}": the expanders are {", ".join(EXPANDERS)}')
+        for expander in self.expander:
+            if expander not in EXPANDERS:
+                yield SettingConflict("expander", f'there is no "{expander}": the expanders are {", ".join(EXPANDERS)}')
 
 
 _SCALE_DOWN_DEFAULTS: Final = ScaleDownSettings()

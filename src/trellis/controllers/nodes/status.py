@@ -51,12 +51,12 @@ class BufferStatusPublisher:
     def actions(self, verdicts: Iterable[BufferDecision], now: float) -> Iterator[Action]:
         """Write what is new, and take back what was said of Buffers of which nothing is said any more."""
         told: set[str] = set()
-        for each in verdicts:
-            buffer = self._buffers.get(*each.key)
-            if buffer is None or buffer.metadata.uid != each.uid:
+        for decision in verdicts:
+            buffer = self._buffers.get(*decision.key)
+            if buffer is None or buffer.metadata.uid != decision.uid:
                 continue
-            told.add(each.uid)
-            status = build_provisioned_status(each, buffer.status, translated_generation(buffer), now)
+            told.add(decision.uid)
+            status = build_provisioned_status(decision, buffer.status, translated_generation(buffer), now)
             if status is not None:
                 yield _apply(buffer, status)
         for buffer in self._buffers.snapshot():
@@ -78,7 +78,7 @@ def translated_generation(buffer: Buffer) -> int:
 
 def _has_condition(buffer: Buffer) -> bool:
     conditions = (buffer.status.conditions or ()) if buffer.status is not None else ()
-    return any(each.type == PROVISIONED for each in conditions)
+    return any(condition.type == PROVISIONED for condition in conditions)
 
 
 def _without_condition(buffer: Buffer) -> dict[str, Any]:

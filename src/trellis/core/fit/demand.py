@@ -107,18 +107,18 @@ class Demand(msgspec.Struct, frozen=True):
 
     def without(self, resource: str) -> Demand:
         """The same pod, if it asked for nothing of one resource."""
-        kept = tuple(each for each in self.amounts if each[0] != resource)
+        kept = tuple(amount for amount in self.amounts if amount[0] != resource)
         return msgspec.structs.replace(self, amounts=kept)
 
 
 def _amounts(nanos: Mapping[str, int]) -> ResourceAmounts:
     # One more than any node has: what is beyond all measure fits nowhere.
     counts = (
-        (name, count_from_nanos(name, each, LARGEST_AMOUNT + 1))
-        for name, each in nanos.items()
+        (name, count_from_nanos(name, amount, LARGEST_AMOUNT + 1))
+        for name, amount in nanos.items()
         if is_counted_by_scheduler(name)
     )
-    return tuple(sorted(each for each in counts if each[1]))
+    return tuple(sorted(count for count in counts if count[1]))
 
 
 _RESIZED = (CPU, MEMORY)
@@ -129,7 +129,9 @@ def running_demand(pod: Pod) -> Demand:
     status = pod.status
     pending = status.condition(RESIZE_PENDING)
     infeasible = pending is not None and pending.reason == "Infeasible"
-    reported = {each.name: each for each in (*status.container_statuses, *status.init_container_statuses)}
+    reported = {
+        container.name: container for container in (*status.container_statuses, *status.init_container_statuses)
+    }
     requests = dict(_held_by_containers(_resizable(pod), reported, infeasible))
     asked = pod.spec.resources.requests if pod.spec.resources is not None else {}
     whole: ResourceCounts = {}
@@ -150,7 +152,7 @@ def running_demand_or_empty(pod: Pod) -> Demand:
 
 def _resizable(pod: Pod) -> Iterator[Container]:
     yield from pod.spec.containers
-    yield from (each for each in pod.spec.init_containers if each.is_sidecar)
+    yield from (container for container in pod.spec.init_containers if container.is_sidecar)
 
 
 def _held_by_containers(

@@ -99,7 +99,7 @@ def explain_unfit_nodes(
     if not table.size:
         return (UnfitNodes(NO_NODES, 0),)
     found = find_unfit_nodes(table, demand, used, near)
-    return tuple(UnfitNodes(each.reason, int(np.count_nonzero(each.nodes)), each.resource) for each in found)
+    return tuple(UnfitNodes(unfit.reason, int(np.count_nonzero(unfit.nodes)), unfit.resource) for unfit in found)
 
 
 def find_unfit_nodes(

@@ -147,4 +147,4 @@ class NodeTable(KeyedTable[str]):
 
 
 def _is_ready(conditions: Iterable[Condition]) -> bool:
-    return any(each.type == "Ready" and each.status == "True" for each in conditions)
+    return any(condition.type == "Ready" and condition.status == "True" for condition in conditions)

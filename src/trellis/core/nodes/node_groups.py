@@ -74,11 +74,11 @@ class GroupState(msgspec.Struct, frozen=True):
 
     def by_id(self) -> dict[str, Instance]:
         """The instances by their ids."""
-        return {each.id: each for each in self.instances}
+        return {instance.id: instance for instance in self.instances}
 
     def count(self, state: InstanceState) -> int:
         """How many instances are in a state."""
-        return sum(each.state is state for each in self.instances)
+        return sum(instance.state is state for instance in self.instances)
 
 
 GROUP_AT_MAXIMUM = Reason("GroupAtMaximum", "The group may not have so many nodes.", Severity.WARNING)
@@ -103,12 +103,14 @@ def why_no_release(state: GroupState, instances: Iterable[str]) -> dict[str, Det
     """
     refused: dict[str, DetailedReason] = {}
     group, left, known = state.group, state.target, state.by_id()
-    for each in dict.fromkeys(instances):
-        found = known.get(each)
+    for instance in dict.fromkeys(instances):
+        found = known.get(instance)
         if found is None:
-            refused[each] = DetailedReason(UNKNOWN_INSTANCE, f"{group.name} has no instance {each}")
+            refused[instance] = DetailedReason(UNKNOWN_INSTANCE, f"{group.name} has no instance {instance}")
         elif found.state is InstanceState.RUNNING and left <= group.min_size:
-            refused[each] = DetailedReason(GROUP_AT_MINIMUM, f"{group.name} keeps {pluralize(group.min_size, 'node')}")
+            refused[instance] = DetailedReason(
+                GROUP_AT_MINIMUM, f"{group.name} keeps {pluralize(group.min_size, 'node')}"
+            )
         elif found.state is not InstanceState.LEAVING:
             left -= 1
     return refused
@@ -137,10 +139,12 @@ def find_group_problem(state: GroupState) -> DetailedReason | None:
         if not least <= value <= most:
             return DetailedReason(GROUP_UNSOUND, f"{group.name}: {name} is {value}, and must be {least:g} to {most:g}")
     seen: set[str] = set()
-    for each in state.instances:
-        if each.id in seen:
-            return DetailedReason(GROUP_UNSOUND, f"{group.name}: instance {each.id} is there twice")
-        seen.add(each.id)
-        if not math.isfinite(each.since):
-            return DetailedReason(GROUP_UNSOUND, f"{group.name}: instance {each.id} is as it is since {each.since}")
+    for instance in state.instances:
+        if instance.id in seen:
+            return DetailedReason(GROUP_UNSOUND, f"{group.name}: instance {instance.id} is there twice")
+        seen.add(instance.id)
+        if not math.isfinite(instance.since):
+            return DetailedReason(
+                GROUP_UNSOUND, f"{group.name}: instance {instance.id} is as it is since {instance.since}"
+            )
     return None

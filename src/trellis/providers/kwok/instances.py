@@ -163,4 +163,4 @@ def _without_taint(node: Node) -> Action:
 
 
 def _is_ready(node: Node) -> bool:
-    return any(each.type == "Ready" and each.status == "True" for each in node.status.conditions)
+    return any(condition.type == "Ready" and condition.status == "True" for condition in node.status.conditions)

@@ -79,10 +79,10 @@ class KwokProvider:
             return Released(refused=dict.fromkeys(instances, _unknown(group)))
         state = view.state(group, now)
         refused = why_no_release(state, instances)
-        given = tuple(each for each in dict.fromkeys(instances) if each not in refused)
-        leaving = {each.id for each in state.instances if each.state is InstanceState.LEAVING}
+        given = tuple(instance for instance in dict.fromkeys(instances) if instance not in refused)
+        leaving = {instance.id for instance in state.instances if instance.state is InstanceState.LEAVING}
         by_name = {node.metadata.name: node for node in view.members[group]} if given else {}
-        deleted = (by_name[each] for each in given if each not in leaving)
+        deleted = (by_name[instance] for instance in given if instance not in leaving)
         return Released(
             given,
             _one_step(DeleteObject(target_of(NODES, node, at_this_version=False)) for node in deleted),
@@ -120,7 +120,7 @@ class _ProviderView(msgspec.Struct, frozen=True):
 
     def state(self, group: str, now: float) -> GroupState:
         instances = tuple(build_instance(node, now) for node in self.members.get(group, ()))
-        target = sum(each.state is not InstanceState.LEAVING for each in instances)
+        target = sum(instance.state is not InstanceState.LEAVING for instance in instances)
         return GroupState(self.declared.groups[group].group, target, instances)
 
 

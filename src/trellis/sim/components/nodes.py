@@ -229,7 +229,7 @@ class SimulatedNodeAutoscaler:
         self._memory = self._execute(plans, now)
         self._count(plans, now)
         looks = [plans.down.next_look, plans.up.next_look, self._translating.next_change]
-        self._next_look = min((each for each in looks if each is not None), default=None)
+        self._next_look = min((time for time in looks if time is not None), default=None)
 
     def _put(self, buffer: Buffer) -> None:
         self._snapshot.put_buffer((buffer.metadata.namespace, buffer.metadata.name), buffer)
@@ -263,9 +263,11 @@ class SimulatedNodeAutoscaler:
     def _count(self, plans: PassPlans, now: float) -> None:
         """Count decisions and account for Buffers."""
         self.keeping.told(plans.up.buffers, now)
-        self._tell((f"node {each.node}", each.said.reason.code) for each in plans.down.nodes)
-        self._tell((f"buffer {each.uid}", each.said.reason.code) for each in plans.up.buffers)
-        self._tell((f"pod {'/'.join(key)}", each.said.reason.code) for each in plans.up.pods for key in each.pods)
+        self._tell((f"node {decision.node}", decision.said.reason.code) for decision in plans.down.nodes)
+        self._tell((f"buffer {decision.uid}", decision.said.reason.code) for decision in plans.up.buffers)
+        self._tell(
+            (f"pod {'/'.join(key)}", decision.said.reason.code) for decision in plans.up.pods for key in decision.pods
+        )
 
     def _tell(self, said: Iterable[tuple[str, str]]) -> None:
         for about, code in said:

@@ -44,7 +44,7 @@ class AffinityPodQuery(msgspec.Struct, frozen=True, gc=False):
 
     def counts(self, resident: PodProfile, labels: Labels, namespace_labels: Labels) -> bool:
         """Whether a pod is one of them."""
-        return all(each.means(resident.namespace, namespace_labels, labels) for each in self.queries)
+        return all(query.means(resident.namespace, namespace_labels, labels) for query in self.queries)
 
 
 class SpreadPodQuery(msgspec.Struct, frozen=True, gc=False):
@@ -101,7 +101,7 @@ class ProfileIndex:
         self._indexes: dict[tuple[str, str], dict[str, dict[ProfileCounts, None]]] = {}
 
     def __iter__(self) -> Iterator[ProfileCounts]:
-        return chain.from_iterable(each.values() for each in self._kinds.values())
+        return chain.from_iterable(kinds.values() for kinds in self._kinds.values())
 
     @property
     def namespaces(self) -> list[str]:
@@ -245,7 +245,7 @@ class ExistingPods:
         """The terms by which placed pods keep such a pod out of their domains."""
         labels, about = dict(resident.labels), self.namespace_labels(resident.namespace)
         candidates = self._keeping.candidates(resident.namespace, labels)
-        return [each for each in candidates if each.query.means(resident.namespace, about, labels)]
+        return [term for term in candidates if term.query.means(resident.namespace, about, labels)]
 
     def _kind(self, resident: PodProfile) -> ProfileCounts:
         kind = self._kinds.find(resident)

@@ -29,9 +29,9 @@ def host_ports(spec: PodSpec) -> tuple[HostPort, ...]:
 
 
 def _host_ports(spec: PodSpec) -> Iterator[HostPort]:
-    sidecars = (each for each in spec.init_containers if each.is_sidecar)
+    sidecars = (container for container in spec.init_containers if container.is_sidecar)
     for container in chain(spec.containers, sidecars):
-        for each in container.ports:
-            port = each.host_port or (each.container_port if spec.host_network else 0)
+        for written in container.ports:
+            port = written.host_port or (written.container_port if spec.host_network else 0)
             if port > 0:
-                yield HostPort(each.protocol or "TCP", port, each.host_ip or ALL_ADDRESSES)
+                yield HostPort(written.protocol or "TCP", port, written.host_ip or ALL_ADDRESSES)

@@ -50,7 +50,7 @@ class InterPodRule(NamedTuple):
 
 def required_topology_labels(demand: Demand) -> Iterator[LabelRequirement]:
     """Labels that a node must have, because a rule asks in which of its domains the node is."""
-    for key in dict.fromkeys((*(each.key for each in demand.spread), *(each.key for each in demand.near))):
+    for key in dict.fromkeys((*(constraint.key for constraint in demand.spread), *(term.key for term in demand.near))):
         yield LabelRequirement(key, LabelOperator.EXISTS)
 
 
@@ -74,11 +74,11 @@ def inter_pod_rules(table: NodeTable, near: ExistingPods, demand: Demand) -> Ite
 
 
 def _affinity_rules(table: NodeTable, near: ExistingPods, demand: Demand) -> Iterator[InterPodRule]:
-    counts = near.counts(AffinityPodQuery(tuple(each.query for each in demand.near)))
-    domains = [table.domains(key) for key in dict.fromkeys(each.key for each in demand.near)]
+    counts = near.counts(AffinityPodQuery(tuple(term.query for term in demand.near)))
+    domains = [table.domains(key) for key in dict.fromkeys(term.key for term in demand.near)]
     # A pod on a node that is in none of the domains is no company: the scheduler does not see it.
     alone = not any(pods_per_domain(codes, size, counts).any() for codes, size in domains)
-    first = alone and all(_matches_own_pod(each.query, near, demand) for each in demand.near)
+    first = alone and all(_matches_own_pod(term.query, near, demand) for term in demand.near)
     for codes, size in domains:
         yield InterPodRule(POD_AFFINITY_UNMET, AffinityRule(codes, size, counts, first=first))
 

@@ -63,8 +63,8 @@ def read_node_term(term: NodeSelectorTerm) -> NodeTerm | None:
     if not (term.match_expressions or term.match_fields):
         return None
     try:
-        labels = tuple(_requirement(each) for each in term.match_expressions)
-        rules = [_name_rule(each) for each in term.match_fields]
+        labels = tuple(_requirement(expression) for expression in term.match_expressions)
+        rules = [_name_rule(field) for field in term.match_fields]
     except InvalidSelector:
         return None
     return NodeTerm(labels, tuple(rule for rule in rules if rule is not None))

@@ -69,7 +69,7 @@ def selector_with_keys(
         return Selector.nothing()
     expressions = list(written.match_expressions)
     # Of a pod that was made, the API server has done it: its labels may have been changed since.
-    done = {(each.key, each.operator) for each in expressions}
+    done = {(expression.key, expression.operator) for expression in expressions}
     for keys, operator in ((match, _IN), (mismatch, _NOT_IN)):
         new = (key for key in keys if key in labels and (key, operator) not in done)
         expressions.extend(LabelSelectorRequirement(key, operator, (labels[key],)) for key in new)

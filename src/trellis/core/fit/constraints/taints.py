@@ -36,21 +36,21 @@ CORDONED: Final = HardTaint("node.kubernetes.io/unschedulable", "", "NoSchedule"
 
 def hard_taints(taints: Iterable[Taint]) -> TaintSet:
     """The taints that matter to where a pod can be put, in one order for all nodes."""
-    return tuple(sorted(HardTaint(each.key, each.value, each.effect) for each in taints if each.effect in _HARD))
+    return tuple(sorted(HardTaint(taint.key, taint.value, taint.effect) for taint in taints if taint.effect in _HARD))
 
 
 def hard_tolerations(tolerations: Iterable[Toleration]) -> tuple[Toleration, ...]:
     """The tolerations that matter to it; for how long a taint is tolerated does not."""
     return tuple(
-        Toleration(each.key, each.operator, each.value, each.effect)
-        for each in tolerations
-        if each.effect in ("", *_HARD)
+        Toleration(toleration.key, toleration.operator, toleration.value, toleration.effect)
+        for toleration in tolerations
+        if toleration.effect in ("", *_HARD)
     )
 
 
 def tolerates(tolerations: Iterable[Toleration], taint: HardTaint) -> bool:
     """Whether one of the tolerations covers the taint."""
-    return any(_tolerates(each, taint) for each in tolerations)
+    return any(_tolerates(toleration, taint) for toleration in tolerations)
 
 
 def tolerated_taint_sets(sets: Mapping[TaintSet, int], tolerations: tuple[Toleration, ...]) -> BoolColumn:

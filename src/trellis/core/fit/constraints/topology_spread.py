@@ -46,9 +46,9 @@ class SpreadConstraint(msgspec.Struct, frozen=True, gc=False):
 def spread_constraints(spec: PodSpec, metadata: ObjectMeta) -> tuple[SpreadConstraint, ...]:
     """The constraints that keep a pod from nodes, in their order."""
     return tuple(
-        _constraint(each, metadata, f"spec.topologySpreadConstraints[{at}]")
-        for at, each in enumerate(spec.topology_spread_constraints)
-        if each.when_unsatisfiable == _REQUIRED
+        _constraint(constraint, metadata, f"spec.topologySpreadConstraints[{at}]")
+        for at, constraint in enumerate(spec.topology_spread_constraints)
+        if constraint.when_unsatisfiable == _REQUIRED
     )
 
 

@@ -50,7 +50,7 @@ def in_placement_order(buffers: Iterable[BufferChunks]) -> list[BufferChunks]:
     Whoever may go anywhere would else take the only places of the others, and a node would be ordered though there is
     room for all.
     """
-    return sorted(buffers, key=lambda each: (-each.priority, not _selects_nodes(each.demand), each.key))
+    return sorted(buffers, key=lambda chunks: (-chunks.priority, not _selects_nodes(chunks.demand), chunks.key))
 
 
 def _selects_nodes(demand: Demand) -> bool:

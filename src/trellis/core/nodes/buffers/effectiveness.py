@@ -76,8 +76,8 @@ def count_misses(
 
 def _served_by(group: PodEquivalenceGroup, candidates: Sequence[BufferChunks]) -> BufferChunks | None:
     """The Buffer that a pod was to be served by: one of its own namespace if there is one."""
-    able = [each for each in candidates if _covers(each.demand, group.demand)]
-    own = (each for each in able if each.key[0] == group.pods[0].key[0])
+    able = [chunks for chunks in candidates if _covers(chunks.demand, group.demand)]
+    own = (chunks for chunks in able if chunks.key[0] == group.pods[0].key[0])
     return next(own, able[0] if able else None)
 
 

@@ -47,7 +47,7 @@ def count_chunks_on_top(tried: ClusterSimulation, buffers: Sequence[BufferChunks
     belong to their nodes. Buffers take their turns as in any placement, so that no pod uses the capacity of two.
     """
     found: dict[str, int] = {}
-    minimal = [each for each in buffers if not each.on_top and each.count]
+    minimal = [chunks for chunks in buffers if not chunks.on_top and chunks.count]
     if not minimal:
         return found
     running, fixed = tried.running.copy(), fixed.copy()
@@ -97,9 +97,9 @@ def observe_headroom(
     with simulate_cluster(snapshot, seen.stands, seen.templates) as tried:
         tried.await_nodes(seen.coming)
         waiting, kept = place_pods_and_chunks(seen, memory, tried)
-        on_top = count_chunks_on_top(tried, [each.chunks for each in kept], snapshot.fixed)
+        on_top = count_chunks_on_top(tried, [placement.chunks for placement in kept], snapshot.fixed)
         plan = build_scale_up_plan(seen, memory, tried, ScaleUpPlacement(waiting, kept, limits))
-    verdicts = plan.buffers if snapshot.groups else tuple(_without_groups(each) for each in plan.buffers)
+    verdicts = plan.buffers if snapshot.groups else tuple(_without_groups(decision) for decision in plan.buffers)
     return ObservedHeadroom(verdicts, dict(snapshot.problems), plan.memory, on_top)
 
 

@@ -41,11 +41,11 @@ def place_chunks(
     Whoever has a place keeps it, whatever the rank of others: first all on nodes that are ready, then, of those who
     found none there either, all who wait for a node on its way.
     """
-    before = [seats.get(each.uid, ())[: each.count] for each in buffers]
-    ready = _place_on(trial, buffers, before, trial.ready, [each.count for each in buffers])
-    left = [each.count - len(found) for each, found in zip(buffers, ready, strict=True)]
+    before = [seats.get(chunks.uid, ())[: chunks.count] for chunks in buffers]
+    ready = _place_on(trial, buffers, before, trial.ready, [chunks.count for chunks in buffers])
+    left = [chunks.count - len(found) for chunks, found in zip(buffers, ready, strict=True)]
     coming = _place_on(trial, buffers, before, trial.coming, left)
-    return [NodePlaces(*each) for each in zip(ready, coming, strict=True)]
+    return [NodePlaces(*places) for places in zip(ready, coming, strict=True)]
 
 
 def _place_on(

@@ -41,7 +41,7 @@ def build_provisioned_status(
         "message": _message(verdict),
     }
     written = _time(before.last_fully_provisioned) if before is not None else None
-    full_at = max((each for each in (written, verdict.full_at) if each is not None), default=None)
+    full_at = max((time for time in (written, verdict.full_at) if time is not None), default=None)
     is_told = was is not None and was.observed_generation == generation and _is_published(wanted, was)
     if is_told and not _is_stale(written, full_at, verdict):
         return None
@@ -119,7 +119,7 @@ def _stored(before: BufferStatus | None) -> dict[str, Any]:
 
 def _condition(before: BufferStatus | None) -> StatusCondition | None:
     known = before.conditions or () if before is not None else ()
-    return next((each for each in known if each.type == PROVISIONED), None)
+    return next((condition for condition in known if condition.type == PROVISIONED), None)
 
 
 def _is_published(wanted: Mapping[str, str], was: StatusCondition) -> bool:

@@ -80,7 +80,7 @@ class CandidateFilter:
         tenants = self.tenants(name)
         if tenants.stays is not None:
             return tenants.stays
-        if any(not each.pod.spec.node_name for each in tenants.moving):
+        if any(not pod.pod.spec.node_name for pod in tenants.moving):
             return DetailedReason(PODS_ARE_COMING)
         group, instance = known
         price = self._look.snapshot.groups[group].group.price
@@ -114,8 +114,8 @@ class GroupMinimums:
         # Two nodes may say that they are the same instance; it goes once.
         wanted: dict[str, dict[str, None]] = {}
         for group, instance in (
-            *((each.group, each.instance) for each in removals),
-            *((each.group, each.instance) for each in candidates),
+            *((removal.group, removal.instance) for removal in removals),
+            *((candidate.group, candidate.instance) for candidate in candidates),
         ):
             wanted.setdefault(group, {})[instance] = None
         self._left: dict[str, int] = {}

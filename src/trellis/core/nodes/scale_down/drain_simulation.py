@@ -113,9 +113,9 @@ class DrainSimulator:
 
         First those that do not go everywhere, then the largest: who finds no place is found out early.
         """
-        counts: Counter[Demand] = Counter(self._successors.demand(each.pod) for each in pods if each.is_counted)
+        counts: Counter[Demand] = Counter(self._successors.demand(pod.pod) for pod in pods if pod.is_counted)
         return sorted(
-            counts.items(), key=lambda each: (_fits_anywhere(each[0]), -relative_size(each[0], self._largest))
+            counts.items(), key=lambda group: (_fits_anywhere(group[0]), -relative_size(group[0], self._largest))
         )
 
 
@@ -208,11 +208,11 @@ def simulate_drains(question: DrainSimulationInput, minimums: GroupMinimums) -> 
     """Find out."""
     snapshot, stands = question.snapshot, question.stands
     with _without_leaving_taints(question), simulate_cluster(snapshot, stands, NodeTemplates(snapshot, stands)) as made:
-        out = np.array([each.number for each in question.going], dtype=np.int64)
+        out = np.array([ongoing.number for ongoing in question.going], dtype=np.int64)
         made.ready = made.ready[~np.isin(made.ready, out)]
         filled = _place_pods_and_chunks(question, made)
         needed = _find_needed(made, question.going, filled.left)
-        order = _target_order(made.ready, [each.number for each in question.candidates])
+        order = _target_order(made.ready, [candidate.number for candidate in question.candidates])
         clearing = DrainSimulator(made, question.successors, order, _largest_node(snapshot))
         for chunks, numbers in filled.seated:
             clearing.seat(chunks, numbers)
@@ -254,7 +254,7 @@ def _find_needed(
 ) -> dict[str, DetailedReason]:
     """Which of the nodes that are being removed would take something that has no place; those can be used again."""
     needed: dict[str, DetailedReason] = {}
-    names = {each.number: each.removal.node for each in going}
+    names = {ongoing.number: ongoing.removal.node for ongoing in going}
     numbers = np.array([*names], dtype=np.int64)
     for world, demand, count in left:
         for number in made.put(world, demand, count, numbers).tolist():
@@ -273,15 +273,15 @@ def _drain_ongoing(
     minimums: GroupMinimums,
     needed: dict[str, DetailedReason],
 ) -> None:
-    for each in going:
-        name = each.removal.node
+    for ongoing in going:
+        name = ongoing.removal.node
         if name in needed:
             continue
-        said = minimums.why_not(each.removal.group) or clearing.clear(each.number, each.tenants.moving)
+        said = minimums.why_not(ongoing.removal.group) or clearing.clear(ongoing.number, ongoing.tenants.moving)
         if said is not None:
             needed[name] = DetailedReason(NODE_NEEDED_AGAIN, str(said))
         else:
-            minimums.take(each.removal.group)
+            minimums.take(ongoing.removal.group)
 
 
 def _drain_candidates(
@@ -294,25 +294,25 @@ def _drain_candidates(
     found: dict[str, DetailedReason] = {}
     in_vain: set[str] = set()
     tried: Counter[bool] = Counter()
-    for each in question.candidates:
-        is_known = each.since is not None
-        said = minimums.why_not(each.group)
+    for candidate in question.candidates:
+        is_known = candidate.since is not None
+        said = minimums.why_not(candidate.group)
         if said is not None:
-            found[each.name] = said
-        elif each.number in filled.expected:
-            found[each.name] = DetailedReason(PODS_ARE_COMING)
-        elif clearing.hosts[each.number]:
-            found[each.name] = DetailedReason(NODE_TAKES_OVER)
-        elif each.tenants.moving and tried[is_known] >= question.most:
-            found[each.name] = DetailedReason(NODE_NOT_TRIED)
+            found[candidate.name] = said
+        elif candidate.number in filled.expected:
+            found[candidate.name] = DetailedReason(PODS_ARE_COMING)
+        elif clearing.hosts[candidate.number]:
+            found[candidate.name] = DetailedReason(NODE_TAKES_OVER)
+        elif candidate.tenants.moving and tried[is_known] >= question.most:
+            found[candidate.name] = DetailedReason(NODE_NOT_TRIED)
         else:
-            tried[is_known] += bool(each.tenants.moving)
-            said = clearing.clear(each.number, each.tenants.moving)
+            tried[is_known] += bool(candidate.tenants.moving)
+            said = clearing.clear(candidate.number, candidate.tenants.moving)
             if said is None:
-                minimums.take(each.group)
+                minimums.take(candidate.group)
             else:
-                found[each.name] = said
-                in_vain.add(each.name)
+                found[candidate.name] = said
+                in_vain.add(candidate.name)
     return DrainSimulation(needed, found, frozenset(in_vain))
 
 
@@ -331,7 +331,7 @@ def _largest_node(snapshot: ClusterSnapshot) -> tuple[float, float]:
 def _without_leaving_taints(question: DrainSimulationInput) -> Iterator[None]:
     """The table as if nodes that are being removed were not marked: they are asked about as if they stayed."""
     snapshot = question.snapshot
-    nodes = [snapshot.nodes[each.removal.node] for each in question.going]
+    nodes = [snapshot.nodes[ongoing.removal.node] for ongoing in question.going]
     try:
         for node in nodes:
             snapshot.table.update(without_leaving_taint(node))

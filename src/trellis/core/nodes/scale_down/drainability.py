@@ -65,8 +65,8 @@ def why_not_drainable(
     if settings.skip_nodes_with_system_pods and placed.key[0] == _SYSTEM and not budgets.covers(pod):
         return _about_pod(POD_OF_SYSTEM, pod, "it has no disruption budget")
     if settings.skip_nodes_with_local_storage:
-        lost = [each.name for each in pod.spec.volumes if _is_local(each)]
-        safe = {each.strip() for each in said.get(SAFE_LOCAL_VOLUMES, "").split(",")} - {""}
+        lost = [volume.name for volume in pod.spec.volumes if _is_local(volume)]
+        safe = {name.strip() for name in said.get(SAFE_LOCAL_VOLUMES, "").split(",")} - {""}
         kept = next((name for name in lost if name not in safe), None)
         if kept is not None:
             return _about_pod(POD_HAS_LOCAL_STORAGE, pod, f"its volume {kept} is an emptyDir or a hostPath")
@@ -104,7 +104,7 @@ class PodsToDrain(msgspec.Struct, frozen=True):
     @property
     def uids(self) -> frozenset[str]:
         """Who would have to be moved."""
-        return frozenset(each.pod.metadata.uid for each in self.moving)
+        return frozenset(pod.pod.metadata.uid for pod in self.moving)
 
 
 NO_PODS_TO_DRAIN: Final = PodsToDrain()
@@ -114,13 +114,13 @@ def find_pods_to_drain(
     pods: Iterable[PlacedPod], now: float, budgets: DisruptionBudgets, settings: ScaleDownSettings
 ) -> PodsToDrain:
     """Those of one node."""
-    others = [each for each in pods if not each.is_fixed and not _is_overdue(each.pod, now)]
+    others = [pod for pod in pods if not pod.is_fixed and not _is_overdue(pod.pod, now)]
     if not others:
         return NO_PODS_TO_DRAIN
-    moving = tuple(each for each in others if each.pod.metadata.deletion_timestamp is None)
-    going = tuple(each for each in others if each.pod.metadata.deletion_timestamp is not None)
-    found = (why_not_drainable(each, budgets, settings) for each in moving)
-    return PodsToDrain(moving, going, next((each for each in found if each is not None), None))
+    moving = tuple(pod for pod in others if pod.pod.metadata.deletion_timestamp is None)
+    going = tuple(pod for pod in others if pod.pod.metadata.deletion_timestamp is not None)
+    found = (why_not_drainable(pod, budgets, settings) for pod in moving)
+    return PodsToDrain(moving, going, next((refusal for refusal in found if refusal is not None), None))
 
 
 def _is_overdue(pod: Pod, now: float) -> bool:

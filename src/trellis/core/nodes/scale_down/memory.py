@@ -70,5 +70,5 @@ def record_added_nodes(memory: ScaleDownMemory, now: float) -> ScaleDownMemory:
 
 def record_failed_removal(memory: ScaleDownMemory, node: str, now: float) -> ScaleDownMemory:
     """The same after a provider refused to take a node back: it is kept, and its mark taken off by the next plan."""
-    removals = {name: each for name, each in memory.removals.items() if name != node}
+    removals = {name: removal for name, removal in memory.removals.items() if name != node}
     return msgspec.structs.replace(memory, removals=removals, failed=max(memory.failed, now))

@@ -63,7 +63,7 @@ class RemovalStarter:
     def __init__(self, notes: ScaleDownPlanBuilder, look: ScaleDownView) -> None:
         under_way = list(notes.removals.values())
         self._count = len(under_way)
-        self._drains = sum(each.drains for each in under_way)
+        self._drains = sum(removal.drains for removal in under_way)
         self._look = look
         settings = look.settings
         self._delayed_until = max(
@@ -86,8 +86,8 @@ class RemovalStarter:
             return RemovalStart(DetailedReason(SCALE_DOWN_LIMITED, pluralize(self._count, "node")))
         if drains and self._drains >= settings.max_drain_parallelism:
             return RemovalStart(DetailedReason(SCALE_DOWN_LIMITED, f"{pluralize(self._drains, 'node')} with pods"))
-        forbidden = (self._look.budgets.why_not(each.pod) for each in candidate.tenants.moving)
-        said = next((each for each in forbidden if each is not None), None)
+        forbidden = (self._look.budgets.why_not(pod.pod) for pod in candidate.tenants.moving)
+        said = next((refusal for refusal in forbidden if refusal is not None), None)
         if said is not None:
             return RemovalStart(said, forbidden=True)
         self._count += 1
@@ -124,11 +124,11 @@ class _ScaleDownPlanner:
 
     def plan(self) -> ScaleDownPlan:
         removals = self._look.memory.removals.values()
-        going = [each for removal in removals if (each := self._go_on(removal)) is not None]
-        candidates = self._candidates(frozenset(each.removal.node for each in going))
+        going = [ongoing for removal in removals if (ongoing := self._go_on(removal)) is not None]
+        candidates = self._candidates(frozenset(ongoing.removal.node for ongoing in going))
         answer = self._try_out(going, candidates) if going or candidates else _NO_SIMULATION
-        for each in going:
-            self._step(each, answer.needed.get(each.removal.node))
+        for ongoing in going:
+            self._step(ongoing, answer.needed.get(ongoing.removal.node))
         self._start(candidates, answer)
         return self._notes.plan()
 
@@ -181,14 +181,18 @@ class _ScaleDownPlanner:
                 self._notes.hold(name, looked)
             else:
                 self._notes.keep(name, looked)
-        return sorted(found, key=lambda each: each.turn)
+        return sorted(found, key=lambda candidate: candidate.turn)
 
     def _try_out(self, going: list[OngoingRemoval], candidates: list[ScaleDownCandidate]) -> DrainSimulation:
         # The group still counts a node that it was given back and does not show as leaving.
-        released = [each for each in self._notes.removals.values() if self._look.group_of(each.node) == each.group]
-        minimums = GroupMinimums(self._snapshot.groups, [*released, *(each.removal for each in going)], candidates)
-        for each in released:
-            minimums.take(each.group)
+        released = [
+            removal for removal in self._notes.removals.values() if self._look.group_of(removal.node) == removal.group
+        ]
+        minimums = GroupMinimums(
+            self._snapshot.groups, [*released, *(ongoing.removal for ongoing in going)], candidates
+        )
+        for removal in released:
+            minimums.take(removal.group)
         view, look = self._view, self._look
         successors = ReplacementDemands(self._snapshot.storage, view.starts)
         most = look.settings.max_nodes_tried
@@ -199,16 +203,19 @@ class _ScaleDownPlanner:
         look, notes = self._look, self._notes
         starting = RemovalStarter(notes, look)
         until = look.now + look.settings.unremovable_node_recheck_seconds
-        for each in candidates:
-            since, said = look.now if each.since is None else each.since, answer.candidates.get(each.name)
-            if said is not None and said.reason is NODE_NOT_TRIED and each.since is not None:
-                notes.unneeded(each.name, said, since, None)
-            elif said is not None and each.name in answer.in_vain:
-                notes.hold(each.name, UnremovableNode(said, until))
+        for candidate in candidates:
+            since, said = (
+                look.now if candidate.since is None else candidate.since,
+                answer.candidates.get(candidate.name),
+            )
+            if said is not None and said.reason is NODE_NOT_TRIED and candidate.since is not None:
+                notes.unneeded(candidate.name, said, since, None)
+            elif said is not None and candidate.name in answer.in_vain:
+                notes.hold(candidate.name, UnremovableNode(said, until))
             elif said is not None:
-                notes.keep(each.name, said)
+                notes.keep(candidate.name, said)
             else:
-                self._begin(each, starting.decide(each, since), since, until)
+                self._begin(candidate, starting.decide(candidate, since), since, until)
 
     def _begin(self, candidate: ScaleDownCandidate, start: RemovalStart, since: float, until: float) -> None:
         name = candidate.name
@@ -223,9 +230,9 @@ class _ScaleDownPlanner:
 def _last_order(snapshot: ClusterSnapshot, now: float) -> float:
     """When the newest of the instances that are on their way was ordered: an older process may have done it."""
     since = (
-        each.since
+        instance.since
         for state in snapshot.groups.values()
-        for each in state.instances
-        if each.state is InstanceState.ORDERED
+        for instance in state.instances
+        if instance.state is InstanceState.ORDERED
     )
     return min(max(since, default=NEVER), now)

@@ -65,7 +65,7 @@ class ScaleDownPlanBuilder:
     def plan(self) -> ScaleDownPlan:
         """All of it."""
         memory = ScaleDownMemory(self._unneeded, self._held, self.removals, self.added, self.deleted, self.failed)
-        looks = [each.look for each in self._verdicts.values() if each.look is not None]
+        looks = [decision.look for decision in self._verdicts.values() if decision.look is not None]
         return ScaleDownPlan(tuple(self._actions), tuple(self._verdicts.values()), memory, min(looks, default=None))
 
     def _tell(

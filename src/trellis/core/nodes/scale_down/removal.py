@@ -43,12 +43,12 @@ _OTHERS_SECONDS: Final = 1_800.0
 
 def has_leaving_taint(node: Node) -> bool:
     """Whether the node has our mark."""
-    return any(each.key == LEAVING_TAINT for each in node.spec.taints)
+    return any(taint.key == LEAVING_TAINT for taint in node.spec.taints)
 
 
 def leaving_since(node: Node) -> float | None:
     """Since when it has it; None if it has none. A mark that does not say has been there for ever."""
-    mark = next((each for each in node.spec.taints if each.key == LEAVING_TAINT), None)
+    mark = next((taint for taint in node.spec.taints if taint.key == LEAVING_TAINT), None)
     if mark is None:
         return None
     return float(mark.value) if mark.value.isdecimal() else NEVER
@@ -79,7 +79,7 @@ def without_leaving_taint(node: Node) -> Node:
 
 
 def _other_taints(node: Node) -> tuple[Taint, ...]:
-    return tuple(each for each in node.spec.taints if each.key != LEAVING_TAINT)
+    return tuple(taint for taint in node.spec.taints if taint.key != LEAVING_TAINT)
 
 
 def _set_taints(node: Node, taints: tuple[Taint, ...]) -> SetTaints:
@@ -99,9 +99,9 @@ class RemovalStep(msgspec.Struct, frozen=True):
 
 def find_new_pod(removal: NodeRemoval, tenants: PodsToDrain) -> DetailedReason | None:
     """That a pod has come which was not there when the removal began."""
-    for each in tenants.moving:
-        if each.pod.metadata.uid not in removal.pods:
-            return DetailedReason(POD_CAME_MEANWHILE, f"{each.key[0]}/{each.key[1]}")
+    for pod in tenants.moving:
+        if pod.pod.metadata.uid not in removal.pods:
+            return DetailedReason(POD_CAME_MEANWHILE, f"{pod.key[0]}/{pod.key[1]}")
     return None
 
 
@@ -152,11 +152,11 @@ def _drain(removal: NodeRemoval, node: Node, tenants: PodsToDrain, look: ScaleDo
 
 
 def _evictions(node: str, tenants: PodsToDrain, look: ScaleDownView) -> Iterator[DrainPod]:
-    for each in tenants.moving:
-        if look.budgets.why_not(each.pod) is None:
-            look.budgets.take(each.pod)
-            grace = _grace(each.pod, look.settings.max_graceful_termination_seconds)
-            yield DrainPod(node, each.key[0], each.key[1], each.pod.metadata.uid, grace)
+    for pod in tenants.moving:
+        if look.budgets.why_not(pod.pod) is None:
+            look.budgets.take(pod.pod)
+            grace = _grace(pod.pod, look.settings.max_graceful_termination_seconds)
+            yield DrainPod(node, pod.key[0], pod.key[1], pod.pod.metadata.uid, grace)
 
 
 def _grace(pod: Pod, most: int) -> int | None:

@@ -40,7 +40,11 @@ class ReplacementDemands:
         boosts = self._starts(pod)
         if not boosts:
             return self._demands.read(msgspec.structs.replace(pod, spec=spec), self._storage)
-        raised = {each.name: _raised(each, boosts[each.name]) for each in _all_containers(pod) if each.name in boosts}
+        raised = {
+            container.name: _raised(container, boosts[container.name])
+            for container in _all_containers(pod)
+            if container.name in boosts
+        }
         metadata = msgspec.structs.replace(pod.metadata, labels=select_shared_labels(pod.metadata.labels))
         terms = volume_terms(spec, pod.metadata, self._storage)
         return Demand.of(spec, raised, metadata=metadata, volumes=terms)

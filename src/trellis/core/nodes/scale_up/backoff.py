@@ -47,4 +47,4 @@ def active_backoffs(
 ) -> dict[str, GroupBackoff]:
     """Those that still make a difference."""
     reset = settings.node_group_backoff_reset_seconds
-    return {group: each for group, each in backoffs.items() if now - each.until < reset}
+    return {group: backoff for group, backoff in backoffs.items() if now - backoff.until < reset}

@@ -132,20 +132,22 @@ V = TypeVar("V", PendingPodsDecision, BufferDecision)
 
 def correct_for_failed_orders(verdicts: Iterable[V], failed: Collection[str]) -> tuple[V, ...]:
     """The verdicts, where nothing came of the orders from some groups; the next plan knows another way, if any."""
-    return tuple(_without_failed_orders(each, failed) for each in verdicts)
+    return tuple(_without_failed_orders(decision, failed) for decision in verdicts)
 
 
 def correct_for_silent_provider(verdicts: Iterable[BufferDecision], why: DetailedReason) -> tuple[BufferDecision, ...]:
     """The verdicts of a look at which nothing could be ordered: who might have had a node is told why there is none."""
     return tuple(
-        msgspec.structs.replace(each, said=why, refused=()) if each.unplaced and _may_get_node(each) else each
-        for each in verdicts
+        msgspec.structs.replace(decision, said=why, refused=())
+        if decision.unplaced and _may_get_node(decision)
+        else decision
+        for decision in verdicts
     )
 
 
 def _may_get_node(verdict: BufferDecision) -> bool:
     """Whether some group has not refused for good; without groups nobody knows."""
-    return not verdict.refused or any(each.reason is SCALE_UP_LIMITED for each in verdict.refused)
+    return not verdict.refused or any(refusal.reason is SCALE_UP_LIMITED for refusal in verdict.refused)
 
 
 def _without_failed_orders(verdict: V, failed: Collection[str]) -> V:

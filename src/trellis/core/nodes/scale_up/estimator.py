@@ -59,7 +59,7 @@ def estimate_options(
 
     `rooms` says how many of each need a node of each group holds, `allowed` how many nodes of each may be ordered.
     """
-    left: FloatColumn = np.array([each.left for each in needs], dtype=np.float64)
+    left: FloatColumn = np.array([pods.left for pods in needs], dtype=np.float64)
     some = np.flatnonzero(left)
     groups = np.flatnonzero((allowed > 0) & (rooms[some] > 0).any(axis=0))
     if not len(groups):
@@ -90,13 +90,13 @@ def _requested(needs: Sequence[UnplacedPods], some: IntColumn, resource: str) ->
 
 def groups_by_spread_domain(templates: NodeTemplates, demand: Demand, groups: IntColumn) -> list[IntColumn]:
     """Groups by the domains over which pods are spread, as positions; every node is a host of its own anyway."""
-    keys = [each.key for each in demand.spread if each.key != HOSTNAME_LABEL]
+    keys = [constraint.key for constraint in demand.spread if constraint.key != HOSTNAME_LABEL]
     if not keys:
         return [np.arange(len(groups))]
     domains = np.stack([templates.table.domains(key)[0][groups] for key in keys])
     _, which = np.unique(domains, axis=1, return_inverse=True)
     which = which.reshape(-1)
-    return [np.flatnonzero(which == each) for each in range(int(which.max()) + 1)]
+    return [np.flatnonzero(which == domain) for domain in range(int(which.max()) + 1)]
 
 
 def groups_meeting_affinity(
@@ -105,8 +105,8 @@ def groups_meeting_affinity(
     """The groups whose nodes would be where pods find the company that they ask for."""
     found = np.ones(len(groups), dtype=np.bool_)
     table, nodes = trial.table, trial.templates.nodes
-    keys = dict.fromkeys(each.key for each in demand.near)
-    rules = (each.rule for each in inter_pod_rules(table, world.near, demand) if each.reason is POD_AFFINITY_UNMET)
+    keys = dict.fromkeys(term.key for term in demand.near)
+    rules = (named.rule for named in inter_pod_rules(table, world.near, demand) if named.reason is POD_AFFINITY_UNMET)
     for key, rule in zip(keys, rules, strict=True):
         if rule.changes:
             # The first of its like may be anywhere.
@@ -140,20 +140,20 @@ class NodeEstimator:
         self._limits = limits
         self._expanders = expanders
         self._similar = similar
-        self._sizes = np.array([each.target for each in trial.templates.states], dtype=np.int64)
+        self._sizes = np.array([state.target for state in trial.templates.states], dtype=np.int64)
 
     def open(self, needs: Sequence[UnplacedPods], world: PlacedPods) -> None:
         """Put as many as possible on new nodes; what cannot be is left."""
         templates = self._trial.templates
         if not needs or not len(templates):
             return
-        first = np.stack([pods_per_new_node(templates, each.demand) for each in needs])
+        first = np.stack([pods_per_new_node(templates, pods.demand) for pods in needs])
         before = -1
         # Who looks for company may find it once others have a place.
-        while before != sum(each.left for each in needs):
-            before = sum(each.left for each in needs)
+        while before != sum(pods.left for pods in needs):
+            before = sum(pods.left for pods in needs)
             self._rounds(needs, first.copy(), first, world)
-            if not any(each.left and each.demand.near for each in needs):
+            if not any(pods.left and pods.demand.near for pods in needs):
                 return
 
     def _rounds(self, needs: Sequence[UnplacedPods], rooms: IntMatrix, first: IntMatrix, world: PlacedPods) -> None:
@@ -208,7 +208,7 @@ class NodeEstimator:
             parts = [
                 able.take(part) for part in groups_by_spread_domain(self._trial.templates, need.demand, able.groups)
             ]
-        return np.array([choose_group(each, self._expanders) for each in parts], dtype=np.int64)
+        return np.array([choose_group(part, self._expanders) for part in parts], dtype=np.int64)
 
     def _serve(self, need: UnplacedPods, world: PlacedPods, members: IntColumn, most_on_one: int) -> None:
         trial = self._trial
@@ -232,12 +232,12 @@ class NodeEstimator:
             rate = min(max(len(found) / len(rows), 1.0), rate)
 
     def _rows(self, members: IntColumn, sizes: IntColumn, count: int) -> IntColumn:
-        allowed = np.array([self._limits.room(each) for each in members.tolist()], dtype=np.int64)
+        allowed = np.array([self._limits.room(member) for member in members.tolist()], dtype=np.int64)
         wanted = balance_nodes(count, sizes, allowed)
         opened: list[IntColumn] = []
-        for group, each in zip(members.tolist(), wanted.tolist(), strict=True):
+        for group, more in zip(members.tolist(), wanted.tolist(), strict=True):
             # The limits of the cluster are shared: what one group has taken is not there for the next.
-            given = min(each, self._limits.room(group))
+            given = min(more, self._limits.room(group))
             if given:
                 opened.append(self._trial.open(group, given))
                 self._limits.take(group, given)
@@ -246,7 +246,7 @@ class NodeEstimator:
 
     def _give_back(self, rows: IntColumn) -> None:
         groups = self._trial.groups_of(rows)
-        for group, count in zip(*(each.tolist() for each in np.unique(groups, return_counts=True)), strict=True):
+        for group, count in zip(*(column.tolist() for column in np.unique(groups, return_counts=True)), strict=True):
             self._limits.take(group, -count)
             self._sizes[group] -= count
         if len(rows):

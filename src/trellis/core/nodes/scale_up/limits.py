@@ -31,20 +31,20 @@ class ScaleUpLimits:
 
     def __init__(self, look: ScaleUpView) -> None:
         self._templates, self._settings = look.templates, look.settings
-        groups = [each.group for each in look.templates.states]
+        groups = [state.group for state in look.templates.states]
         self._backoffs = {
-            at: look.backoffs[each.name]
-            for at, each in enumerate(groups)
-            if each.name in look.backoffs and look.now < look.backoffs[each.name].until
+            at: look.backoffs[group.name]
+            for at, group in enumerate(groups)
+            if group.name in look.backoffs and look.now < look.backoffs[group.name].until
         }
-        self._sizes = np.array([each.max_size - look.target(each.name) for each in groups], dtype=np.int64)
+        self._sizes = np.array([group.max_size - look.target(group.name) for group in groups], dtype=np.int64)
         self._at_once = np.full(len(groups), look.settings.max_nodes_per_scaleup, dtype=np.int64)
         self._weights: dict[str, FloatColumn] = {
             "nodes": np.ones(len(groups)),
             "cores": look.templates.cores,
             "memory": look.templates.memory,
         }
-        coming = np.array([look.coming.counts[each.name] for each in groups], dtype=np.float64)
+        coming = np.array([look.coming.counts[group.name] for group in groups], dtype=np.float64)
         self._left = {
             name: most - have - float(coming @ self._weights[name]) if most else _ENDLESS
             for name, (have, most) in _cluster_totals(look).items()
@@ -68,7 +68,7 @@ class ScaleUpLimits:
         if group in self._backoffs:
             return 0
         left = (left / max(float(self._weights[name][group]), 1e-9) for name, left in self._left.items())
-        return max(0, int(min(self._sizes[group], self._at_once[group], *(each + 1e-9 for each in left))))
+        return max(0, int(min(self._sizes[group], self._at_once[group], *(amount + 1e-9 for amount in left))))
 
     def take(self, group: int, count: int) -> None:
         """Note an order; a negative one gives back what was not needed."""

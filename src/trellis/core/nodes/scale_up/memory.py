@@ -69,7 +69,7 @@ def record_failed_order(
 
 def record_unfinished_order(memory: ScaleUpMemory, group: str) -> ScaleUpMemory:
     """The same after an order was not written in full: what there is of it shows in the group."""
-    promises = {name: each for name, each in memory.promises.items() if name != group}
+    promises = {name: order for name, order in memory.promises.items() if name != group}
     return msgspec.structs.replace(memory, promises=promises)
 
 

@@ -71,12 +71,12 @@ def _decide(
     seen: ScaleUpView, memory: ScaleUpMemory, tried: ClusterSimulation, limits: ScaleUpLimits
 ) -> ScaleUpPlacement:
     waiting, kept = place_pods_and_chunks(seen, memory, tried)
-    similar = find_similar_groups([each.group for each in seen.templates.states])
+    similar = find_similar_groups([state.group for state in seen.templates.states])
     balanced = similar if seen.settings.balance_similar_node_groups else None
     opening = NodeEstimator(tried, limits, expanders_by_name(seen.settings.expanders), balanced)
-    opening.open(_unplaced(each.need for each in waiting if each.group.is_wanted), tried.running)
-    opening.open(_unplaced(each.need for each in kept if each.chunks.on_top), tried.running)
-    opening.open(_unplaced(each.need for each in kept if not each.chunks.on_top), tried.fixed)
+    opening.open(_unplaced(placement.need for placement in waiting if placement.group.is_wanted), tried.running)
+    opening.open(_unplaced(placement.need for placement in kept if placement.chunks.on_top), tried.running)
+    opening.open(_unplaced(placement.need for placement in kept if not placement.chunks.on_top), tried.fixed)
     return ScaleUpPlacement(waiting, kept, limits, fill_to_minimum_sizes(seen, tried, limits))
 
 
@@ -91,4 +91,4 @@ def _place_group(tried: ClusterSimulation, group: PodEquivalenceGroup, kept: Int
 
 
 def _unplaced(needs: Iterable[UnplacedPods]) -> list[UnplacedPods]:
-    return [each for each in needs if each.left]
+    return [pods for pods in needs if pods.left]

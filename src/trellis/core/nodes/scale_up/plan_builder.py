@@ -79,8 +79,8 @@ def explain_group_refusals(
     able = pods_per_new_node(templates, demand) > 0
     allowed = limits.rooms() > 0
     found: dict[tuple[Reason, str], list[int]] = {}
-    for each in find_unfit_nodes(templates.table, demand, templates.used):
-        found.setdefault((each.reason, each.resource), []).extend(np.flatnonzero(each.nodes & ~able).tolist())
+    for unfit in find_unfit_nodes(templates.table, demand, templates.used):
+        found.setdefault((unfit.reason, unfit.resource), []).extend(np.flatnonzero(unfit.nodes & ~able).tolist())
     for group in np.flatnonzero(able).tolist():
         reason = NOT_BESIDE_OTHERS if allowed[group] else limits.why_none(group).reason
         found.setdefault((reason, ""), []).append(group)
@@ -103,39 +103,39 @@ def build_scale_up_plan(
 ) -> ScaleUpPlan:
     """The plan."""
     orders = tuple(_orders(seen, tried, decided))
-    wanted = [each for each in decided.waiting if each.group.is_wanted]
-    missing = [(each.group, len(each.group.pods) - len(each.seats.ready)) for each in wanted]
-    on_top = [each.chunks for each in decided.kept if each.chunks.on_top]
-    missed, uids = count_misses([each for each in missing if each[1]], on_top, memory.missed)
+    wanted = [placement for placement in decided.waiting if placement.group.is_wanted]
+    missing = [(placement.group, len(placement.group.pods) - len(placement.seats.ready)) for placement in wanted]
+    on_top = [placement.chunks for placement in decided.kept if placement.chunks.on_top]
+    missed, uids = count_misses([pods for pods in missing if pods[1]], on_top, memory.missed)
     teller = _DecisionBuilder(seen, memory, tried, decided, missed)
-    buffers = tuple(teller.buffer(each) for each in decided.kept)
-    pods = tuple(teller.pods(each) for each in wanted)
-    promised = {each.group: _unconfirmed(seen, each) for each in orders}
-    ended = {each.group: each for each in seen.coming.failures if not each.instance}
+    buffers = tuple(teller.buffer(placement) for placement in decided.kept)
+    pods = tuple(teller.pods(placement) for placement in wanted)
+    promised = {order.group: _unconfirmed(seen, order) for order in orders}
+    ended = {failure.group: failure for failure in seen.coming.failures if not failure.instance}
     remembered = ScaleUpMemory(
         backoffs=seen.backoffs,
         promises={**seen.coming.promises, **promised},
         missing=seen.coming.missing,
         seats=teller.seats,
         places=teller.places,
-        full_at={each.uid: each.full_at for each in buffers if each.full_at is not None},
+        full_at={decision.uid: decision.full_at for decision in buffers if decision.full_at is not None},
         left=teller.left,
         missed=uids,
     )
     return ScaleUpPlan(
         orders=orders,
         give_backs=tuple(
-            ReleaseFailedInstance(each.group, each.instance, each.said)
-            for each in seen.coming.failures
-            if each.instance
+            ReleaseFailedInstance(failure.group, failure.instance, failure.said)
+            for failure in seen.coming.failures
+            if failure.instance
         ),
         pods=pods,
         buffers=buffers,
         # Where there is no instance to give back, nobody would be told otherwise.
-        notes={**seen.templates.notes, **decided.notes, **{name: each.said for name, each in ended.items()}},
+        notes={**seen.templates.notes, **decided.notes, **{name: failure.said for name, failure in ended.items()}},
         memory=remembered,
         next_look=_next_look(seen),
-        lost={name: each.at for name, each in ended.items() if each.said.reason is ORDER_LOST},
+        lost={name: failure.at for name, failure in ended.items() if failure.said.reason is ORDER_LOST},
     )
 
 
@@ -155,7 +155,7 @@ class _DecisionBuilder:
         self._tried = tried
         self._limits = decided.limits
         self._missed = missed
-        expected = [name for each in decided.waiting for name in tried.names(each.seats.ready)]
+        expected = [name for placement in decided.waiting for name in tried.names(placement.seats.ready)]
         self._hits = ChunkHits(seen.snapshot.take_arrivals(), expected)
         self._prices = NodePrices(seen, tried)
         self._new = tried.mask(tried.new)
@@ -262,13 +262,13 @@ def _groups_serving(
     tried: ClusterSimulation, found: Sequence[PendingPodsPlacement] | Sequence[ChunksPlacement]
 ) -> set[int]:
     """The groups of which new nodes are meant for some of these."""
-    places = [each.need.places for each in found if len(each.need.places)]
+    places = [placement.need.places for placement in found if len(placement.need.places)]
     meant = np.concatenate(places) if places else tried.new[:0]
     return set(np.unique(tried.groups_of(meant[tried.mask(tried.new)[meant]])).tolist())
 
 
 def _next_look(seen: ScaleUpView) -> float | None:
-    moments = [each.until for each in seen.backoffs.values() if each.until > seen.now]
+    moments = [backoff.until for backoff in seen.backoffs.values() if backoff.until > seen.now]
     if seen.coming.next_look is not None:
         moments.append(seen.coming.next_look)
     return min(moments, default=None)

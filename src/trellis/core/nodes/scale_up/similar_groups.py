@@ -29,11 +29,11 @@ _LOCATION_LABELS: Final = frozenset(
 def find_similar_groups(groups: Sequence[NodeGroup]) -> list[IntColumn]:
     """Of each group those that are alike, itself included, by their numbers."""
     found: defaultdict[Hashable, list[int]] = defaultdict(list)
-    likenesses = [_similarity_key(each) for each in groups]
+    likenesses = [_similarity_key(group) for group in groups]
     for at, likeness in enumerate(likenesses):
         found[likeness].append(at)
     columns = {likeness: np.array(members, dtype=np.int64) for likeness, members in found.items()}
-    return [columns[each] for each in likenesses]
+    return [columns[key] for key in likenesses]
 
 
 def balance_nodes(count: int, sizes: IntColumn, rooms: IntColumn) -> IntColumn:
@@ -67,6 +67,6 @@ def _similarity_key(group: NodeGroup) -> Hashable:
         for key, value in node.metadata.labels.items()
         if key not in _LOCATION_LABELS and value != group.name
     )
-    taints = frozenset((each.key, each.value, each.effect) for each in node.spec.taints)
+    taints = frozenset((taint.key, taint.value, taint.effect) for taint in node.spec.taints)
     amounts = frozenset(node.status.allocatable.items())
     return labels, taints, amounts, group.price, group.priority

@@ -37,7 +37,7 @@ class ScaleUpView(msgspec.Struct, frozen=True):
     def largest(self) -> tuple[float, float]:
         """The most millicores and the most bytes that any node has or would have."""
         tables = (self.snapshot.table, self.templates.table)
-        cores, memory = (max(float(each.offered(name).max(initial=0)) for each in tables) for name in (CPU, MEMORY))
+        cores, memory = (max(float(table.offered(name).max(initial=0)) for table in tables) for name in (CPU, MEMORY))
         return cores, memory
 
 
@@ -48,6 +48,6 @@ def build_scale_up_view(
     stands = classify_nodes(snapshot, now, settings.max_node_provision_seconds)
     coming = find_upcoming_nodes(snapshot, memory.promises, memory.missing, now, settings)
     backoffs = active_backoffs(memory.backoffs, now, settings)
-    for each in sorted(coming.failures, key=lambda each: each.at):
-        backoffs[each.group] = back_off(backoffs.get(each.group), each.at, str(each.said), settings)
+    for failure in sorted(coming.failures, key=lambda failure: failure.at):
+        backoffs[failure.group] = back_off(backoffs.get(failure.group), failure.at, str(failure.said), settings)
     return ScaleUpView(snapshot, stands, coming, NodeTemplates(snapshot, stands), backoffs, now, settings)

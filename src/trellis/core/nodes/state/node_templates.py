@@ -39,7 +39,7 @@ class NodeTemplates:
 
     def __init__(self, snapshot: ClusterSnapshot, stands: NodeReadiness) -> None:
         self.states: tuple[GroupState, ...] = tuple(snapshot.groups[name] for name in sorted(snapshot.groups))
-        self.names: list[str] = [each.group.name for each in self.states]
+        self.names: list[str] = [state.group.name for state in self.states]
         self.notes: dict[str, DetailedReason] = {}
         nodes = (_template_as_delivered(state, snapshot, stands, self.notes) for state in self.states)
         self.nodes: tuple[Node, ...] = tuple(map(node_from_template, nodes, self.names))
@@ -53,8 +53,8 @@ class NodeTemplates:
         )
         self.cores: FloatColumn = self.table.offered(CPU) / 1000.0
         self.memory: FloatColumn = self.table.offered(MEMORY).astype(np.float64)
-        self.prices: FloatColumn = np.array([each.group.price for each in self.states], dtype=np.float64)
-        self.priorities: IntColumn = np.array([each.group.priority for each in self.states], dtype=np.int64)
+        self.prices: FloatColumn = np.array([state.group.price for state in self.states], dtype=np.float64)
+        self.priorities: IntColumn = np.array([state.group.priority for state in self.states], dtype=np.int64)
 
     def __len__(self) -> int:
         return len(self.states)
@@ -89,9 +89,9 @@ def _template_as_delivered(
 def _newest(state: GroupState, snapshot: ClusterSnapshot, stands: NodeReadiness) -> Node | None:
     """The node of the group that came up last."""
     running: Iterable[tuple[float, str]] = (
-        (each.since, snapshot.ties.nodes.get((state.group.name, each.id), ""))
-        for each in state.instances
-        if each.state is InstanceState.RUNNING
+        (instance.since, snapshot.ties.nodes.get((state.group.name, instance.id), ""))
+        for instance in state.instances
+        if instance.state is InstanceState.RUNNING
     )
     up = [(since, name) for since, name in running if name and stands.ready[snapshot.table.find(name)]]
     return snapshot.nodes[max(up)[1]] if up else None

@@ -34,7 +34,7 @@ class PodEquivalenceGroup(msgspec.Struct, frozen=True):
     @property
     def keys(self) -> tuple[ObjectKey, ...]:
         """What the pods are called."""
-        return tuple(each.key for each in self.pods)
+        return tuple(pod.key for pod in self.pods)
 
 
 def build_equivalence_groups(pods: Iterable[PendingPod], largest: tuple[float, float]) -> list[PodEquivalenceGroup]:
@@ -43,8 +43,8 @@ def build_equivalence_groups(pods: Iterable[PendingPod], largest: tuple[float, f
     for pod in pods:
         # Equal demands are one object, so that they need not be compared in depth.
         found.setdefault((id(pod.demand), pod.priority, pod.is_unschedulable), []).append(pod)
-    groups = [_equivalence_group(each) for each in found.values()]
-    return sorted(groups, key=lambda each: (-each.priority, -relative_size(each.demand, largest), each.pods[0].key))
+    groups = [_equivalence_group(pods) for pods in found.values()]
+    return sorted(groups, key=lambda group: (-group.priority, -relative_size(group.demand, largest), group.pods[0].key))
 
 
 def relative_size(demand: Demand, largest: tuple[float, float]) -> float:
@@ -56,27 +56,27 @@ def relative_size(demand: Demand, largest: tuple[float, float]) -> float:
 
 def _equivalence_group(pods: Sequence[PendingPod]) -> PodEquivalenceGroup:
     first = pods[0]
-    ordered = tuple(sorted(pods, key=lambda each: each.key))
+    ordered = tuple(sorted(pods, key=lambda pod: pod.key))
     return PodEquivalenceGroup(first.demand, first.priority, first.is_unschedulable, ordered)
 
 
 def resolve_claim_conflicts(pods: Iterable[PendingPod], trial: ClusterSimulation) -> list[PendingPod]:
     """All pods; those of which another has the claim ask for a volume that can be had nowhere."""
     found = [*pods]
-    with_claims = [each for each in found if each.alone]
-    waiting = Counter(claim for each in with_claims for claim in each.alone)
-    rivals = [each for each in with_claims if any(waiting[claim] > 1 for claim in each.alone)]
+    with_claims = [pod for pod in found if pod.alone]
+    waiting = Counter(claim for pod in with_claims for claim in pod.alone)
+    rivals = [pod for pod in with_claims if any(waiting[claim] > 1 for claim in pod.alone)]
     taken: set[ObjectKey] = set()
     late: dict[ObjectKey, PendingPod] = {}
     # Equal demands are one object, as everywhere.
     demands: dict[int, Demand] = {}
-    for each in sorted(rivals, key=lambda each: (-each.priority, each.key)):
-        if not taken.isdisjoint(each.alone):
-            demand = demands.setdefault(id(each.demand), _without_volume(each.demand))
-            late[each.key] = msgspec.structs.replace(each, demand=demand)
-        elif _fits_any_node(each.demand, trial):
-            taken.update(each.alone)
-    return [late.get(each.key, each) for each in found] if late else found
+    for pod in sorted(rivals, key=lambda pod: (-pod.priority, pod.key)):
+        if not taken.isdisjoint(pod.alone):
+            demand = demands.setdefault(id(pod.demand), _without_volume(pod.demand))
+            late[pod.key] = msgspec.structs.replace(pod, demand=demand)
+        elif _fits_any_node(pod.demand, trial):
+            taken.update(pod.alone)
+    return [late.get(pod.key, pod) for pod in found] if late else found
 
 
 def _without_volume(demand: Demand) -> Demand:

@@ -89,7 +89,9 @@ def is_pending(pod: Pod, least_priority: int) -> bool:
 
 def has_volume_claims(pod: Pod) -> bool:
     """Whether claims for volumes have a say in where a pod may go."""
-    return any(each.persistent_volume_claim is not None or each.ephemeral is not None for each in pod.spec.volumes)
+    return any(
+        volume.persistent_volume_claim is not None or volume.ephemeral is not None for volume in pod.spec.volumes
+    )
 
 
 def is_unschedulable(pod: Pod) -> bool:

@@ -176,9 +176,9 @@ class ClusterSimulation:
         for world in (self.running, self.fixed):
             world.used.clear(number)
         self._equip(group, np.array([number], dtype=np.int64))
-        for each in self._snapshot.on(name).values():
-            if each.is_counted and not each.is_fixed:
-                self.running.used.add(number, each.demand)
+        for pod in self._snapshot.on(name).values():
+            if pod.is_counted and not pod.is_fixed:
+                self.running.used.add(number, pod.demand)
         return number
 
     def _rows(self, group: int, count: int) -> IntColumn:

@@ -61,16 +61,18 @@ def match_instances(groups: Iterable[GroupState], nodes: Mapping[str, Node]) -> 
     found: dict[str, tuple[str, Instance]] = {}
     unnamed: dict[str, tuple[str, Instance]] = {}
     for state in groups:
-        for each in state.instances:
-            if each.node:
-                found[each.node] = (state.group.name, each)
+        for instance in state.instances:
+            if instance.node:
+                found[instance.node] = (state.group.name, instance)
             else:
-                unnamed[each.id] = (state.group.name, each)
+                unnamed[instance.id] = (state.group.name, instance)
     for name, node in nodes.items() if unnamed else ():
         known = unnamed.get(node.spec.provider_id)
         if known is not None:
             found.setdefault(name, known)
-    return NodeInstances(found, {(group, each.id): name for name, (group, each) in found.items() if name in nodes})
+    return NodeInstances(
+        found, {(group, instance.id): name for name, (group, instance) in found.items() if name in nodes}
+    )
 
 
 DEMAND_UNREADABLE = Reason("PodDemandUnreadable", "What the pod asks of a node cannot be read.", Severity.WARNING)
@@ -127,15 +129,15 @@ class NodesAndPods:
             if number < 0:
                 number = self.table.update(node)
                 # Pods may have been seen before their node.
-                for each in self.on(name).values():
-                    self._count(number, each)
+                for pod in self.on(name).values():
+                    self._count(number, pod)
                 self._look_again(name)
             else:
                 self.table.update(node)
         elif number >= 0:
             del self.nodes[name]
-            for each in self.on(name).values():
-                self._uncount(number, each)
+            for pod in self.on(name).values():
+                self._uncount(number, pod)
             self.table.remove(name)
             # Where nobody plans, for want of the lead, names would pile up.
             self._arrived.pop(name, None)
@@ -182,7 +184,9 @@ class NodesAndPods:
         alone: tuple[ObjectKey, ...] = ()
         if has_volume_claims(pod):
             self._with_volumes[key] = pod
-            alone = tuple(each for each in claims_of_pod(pod) if is_read_write_once_pod(self.storage.claims.get(each)))
+            alone = tuple(
+                claim for claim in claims_of_pod(pod) if is_read_write_once_pod(self.storage.claims.get(claim))
+            )
             self._holders.wait(pod, alone)
         try:
             demand = self._demands.one(self._read.read(pod, self.storage, self._holders))
@@ -285,7 +289,7 @@ class ClusterSnapshot(NodesAndPods):
 
     def put_groups(self, states: Iterable[GroupState]) -> None:
         """All groups."""
-        self.groups = {each.group.name: each for each in states}
+        self.groups = {state.group.name: state for state in states}
         self._ties = None
 
     def put_buffer(self, key: ObjectKey, buffer: Buffer | None) -> None:

@@ -78,12 +78,12 @@ def find_upcoming_nodes(
         for name, state in snapshot.groups.items()
     }
     return UpcomingNodes(
-        counts={name: each.coming for name, each in found.items()},
-        nodes={name: each.nodes for name, each in found.items()},
-        failures=tuple(failure for each in found.values() for failure in each.failures),
-        promises={name: each.promise for name, each in found.items() if each.promise is not None},
-        missing={name: each.missing_since for name, each in found.items() if each.missing_since is not None},
-        next_look=min((moment for each in found.values() for moment in each.until), default=None),
+        counts={name: group.coming for name, group in found.items()},
+        nodes={name: group.nodes for name, group in found.items()},
+        failures=tuple(failure for group in found.values() for failure in group.failures),
+        promises={name: group.promise for name, group in found.items() if group.promise is not None},
+        missing={name: group.missing_since for name, group in found.items() if group.missing_since is not None},
+        next_look=min((moment for group in found.values() for moment in group.until), default=None),
     )
 
 
@@ -92,9 +92,9 @@ def _upcoming_of_group(
 ) -> _UpcomingOfGroup:
     missing_since, now, patience = times
     name = state.group.name
-    coming = [each for each in state.instances if _is_upcoming(name, each, snapshot)]
-    timely = [each for each in coming if now - each.since < patience]
-    until = [each.since + patience for each in timely]
+    coming = [instance for instance in state.instances if _is_upcoming(name, instance, snapshot)]
+    timely = [instance for instance in coming if now - instance.since < patience]
+    until = [instance.since + patience for instance in timely]
     failures = [*_failures(name, state, now, patience), *_without_node(name, snapshot, state, now, patience)]
     unseen, since, promise = _unlisted(state, promise, missing_since)
     if unseen and now - since >= patience:
@@ -103,10 +103,10 @@ def _upcoming_of_group(
         unseen, promise = 0, None
     elif unseen:
         until.append(since + patience)
-    known = (snapshot.ties.nodes.get((name, each.id)) for each in timely)
+    known = (snapshot.ties.nodes.get((name, instance.id)) for instance in timely)
     return _UpcomingOfGroup(
         coming=len(timely) + unseen,
-        nodes=tuple(sorted(each for each in known if each is not None)),
+        nodes=tuple(sorted(node for node in known if node is not None)),
         failures=failures,
         promise=promise if unseen else None,
         missing_since=missing_since if state.target > _listed(state) else None,
@@ -127,15 +127,15 @@ def _is_upcoming(name: str, instance: Instance, snapshot: ClusterSnapshot) -> bo
 
 
 def _failures(name: str, state: GroupState, now: float, patience: float) -> Iterator[ProvisioningFailure]:
-    for each in state.instances:
-        if each.state is InstanceState.FAILED:
-            why = f": {each.error}" if each.error is not None else ""
+    for instance in state.instances:
+        if instance.state is InstanceState.FAILED:
+            why = f": {instance.error}" if instance.error is not None else ""
             yield ProvisioningFailure(
-                name, each.since, DetailedReason(INSTANCE_FAILED, f"{each.id} failed{why}"), each.id
+                name, instance.since, DetailedReason(INSTANCE_FAILED, f"{instance.id} failed{why}"), instance.id
             )
-        elif each.state is InstanceState.ORDERED and now - each.since >= patience:
-            said = DetailedReason(INSTANCE_OVERDUE, f"{each.id} has not come up in {patience:g} s")
-            yield ProvisioningFailure(name, each.since + patience, said, each.id)
+        elif instance.state is InstanceState.ORDERED and now - instance.since >= patience:
+            said = DetailedReason(INSTANCE_OVERDUE, f"{instance.id} has not come up in {patience:g} s")
+            yield ProvisioningFailure(name, instance.since + patience, said, instance.id)
 
 
 def _without_node(
@@ -145,11 +145,13 @@ def _without_node(
 
     One that came up long before had a node once, or nobody has missed it.
     """
-    for each in state.instances:
-        is_up = each.state is InstanceState.RUNNING and patience <= now - each.since < 2 * patience
-        if is_up and (name, each.id) not in snapshot.ties.nodes:
+    for instance in state.instances:
+        is_up = instance.state is InstanceState.RUNNING and patience <= now - instance.since < 2 * patience
+        if is_up and (name, instance.id) not in snapshot.ties.nodes:
             yield ProvisioningFailure(
-                name, each.since + patience, DetailedReason(INSTANCE_WITHOUT_NODE, f"{each.id} has become no node")
+                name,
+                instance.since + patience,
+                DetailedReason(INSTANCE_WITHOUT_NODE, f"{instance.id} has become no node"),
             )
 
 

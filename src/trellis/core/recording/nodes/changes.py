@@ -148,14 +148,14 @@ class ChangesWriter:
         """What is to be written, in the order in which a snapshot is told."""
         if news.namespaces or news.storage is not None:
             yield ChangesLine(news.namespaces, self._stored(news.storage) if news.storage is not None else None)
-        for nodes in _pieces(self._nodes.seen(("", name), each) for name, each in news.nodes.items()):
+        for nodes in _pieces(self._nodes.seen(("", name), node) for name, node in news.nodes.items()):
             yield ChangesLine(nodes=nodes)
-        for pods in _pieces(self._pods.seen(key, each) for key, each in news.pods.items()):
+        for pods in _pieces(self._pods.seen(key, pod) for key, pod in news.pods.items()):
             yield ChangesLine(pods=pods)
-        for buffers in _pieces(self._buffers.seen(key, trim_buffer(each)) for key, each in news.buffers.items()):
+        for buffers in _pieces(self._buffers.seen(key, trim_buffer(buffer)) for key, buffer in news.buffers.items()):
             yield ChangesLine(buffers=buffers)
         for sets in _pieces(
-            self._daemon_sets.seen(key, trim_daemon_set(each)) for key, each in news.daemon_sets.items()
+            self._daemon_sets.seen(key, trim_daemon_set(daemon_set)) for key, daemon_set in news.daemon_sets.items()
         ):
             yield ChangesLine(daemon_sets=sets)
 
@@ -184,10 +184,10 @@ class ChangesReader:
         """What was new; raises `InvalidRecording`."""
         return ClusterSnapshotChanges(
             namespaces=line.namespaces,
-            nodes={each.key[1]: self._nodes.found(each) for each in line.nodes},
-            pods={each.key: self._pods.found(each) for each in line.pods},
-            buffers={each.key: self._buffers.found(each) for each in line.buffers},
-            daemon_sets={each.key: self._daemon_sets.found(each) for each in line.daemon_sets},
+            nodes={line.key[1]: self._nodes.found(line) for line in line.nodes},
+            pods={line.key: self._pods.found(line) for line in line.pods},
+            buffers={line.key: self._buffers.found(line) for line in line.buffers},
+            daemon_sets={line.key: self._daemon_sets.found(line) for line in line.daemon_sets},
             storage=self._stored(line.storage) if line.storage is not None else None,
         )
 
@@ -197,13 +197,13 @@ class ChangesReader:
         apply_changes(self._classes, line.classes.gone, line.classes.put)
         return Storage(
             claims=self._claims.snapshot().objects,
-            volumes={each.metadata.name: each for each in self._volumes.snapshot()},
-            classes={each.metadata.name: each for each in self._classes.snapshot()},
+            volumes={volume.metadata.name: volume for volume in self._volumes.snapshot()},
+            classes={storage_class.metadata.name: storage_class for storage_class in self._classes.snapshot()},
         )
 
 
 def _by_key(named: Mapping[str, K]) -> dict[ObjectKey, K]:
-    return {("", name): each for name, each in named.items()}
+    return {("", name): value for name, value in named.items()}
 
 
 def _pieces(found: Iterable[ObjectLine[Any]]) -> Iterator[tuple[ObjectLine[Any], ...]]:

@@ -120,7 +120,7 @@ class PassInputWriter:
 
     def line(self, asked: PassInput) -> PassLine:
         """What is to be written of a question."""
-        budgets = {key_of(each): each for each in asked.budgets}
+        budgets = {key_of(budget): budget for budget in asked.budgets}
         changed = diff_objects(self._budgets, budgets)
         self._budgets = budgets
         return PassLine(asked.now, self._grouped(asked.groups), changed or None, self._remembered(asked.memory))
@@ -133,8 +133,8 @@ class PassInputWriter:
         before, self._groups = self._groups, tuple(groups)
         if before == self._groups:
             return None
-        known = {each.group.name: each for each in before}
-        return tuple(_group_line(known.get(each.group.name), each) for each in self._groups)
+        known = {state.group.name: state for state in before}
+        return tuple(_group_line(known.get(state.group.name), state) for state in self._groups)
 
     def _remembered(self, now: AutoscalerMemory) -> MemoryLine | None:
         known = self._memory
@@ -154,8 +154,8 @@ class PassInputReader:
         if line.budgets is not None:
             apply_changes(self._budgets, line.budgets.gone, line.budgets.put)
         if line.groups is not None:
-            known = {each.group.name: each for each in self._groups}
-            self._groups = tuple(_group(known.get(each.name), each) for each in line.groups)
+            known = {state.group.name: state for state in self._groups}
+            self._groups = tuple(_group(known.get(group.name), group) for group in line.groups)
         memory, changed = self._memory, line.memory
         if changed is not None:
             memory = AutoscalerMemory(_with_changes(memory.up, changed.up), _with_changes(memory.down, changed.down))
@@ -169,7 +169,7 @@ class PassInputReader:
 def _group_line(before: GroupState | None, now: GroupState) -> GroupLine:
     known = before.by_id() if before is not None else {}
     # Providers list them anew each time.
-    listed = [known[each.id] if known.get(each.id) == each else each for each in now.instances]
+    listed = [known[instance.id] if known.get(instance.id) == instance else instance for instance in now.instances]
     became = diff_objects(_by_key(known.values()), _by_key(listed))
     declared = None if before is not None and before.group == now.group else now.group
     return GroupLine(now.group.name, now.target, declared, became.gone, became.put)
@@ -187,7 +187,7 @@ def _group(before: GroupState | None, line: GroupLine) -> GroupState:
 
 
 def _by_key(instances: Iterable[Instance]) -> dict[ObjectKey, Instance]:
-    return {("", each.id): each for each in instances}
+    return {("", instance.id): instance for instance in instances}
 
 
 def _changed(known: M, now: M) -> dict[str, Any]:

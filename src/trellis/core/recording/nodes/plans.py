@@ -63,15 +63,17 @@ class PlansRecorder:
     def of(self, plans: PassPlans, now: float) -> PlansLine:
         """What is to be compared of both plans."""
         up, down = plans.up, plans.down
-        codes = {"/".join(key): each.said.reason.code for each in up.pods for key in each.pods}
+        codes = {"/".join(key): decision.said.reason.code for decision in up.pods for key in decision.pods}
         problems = {f"{kind} {'/'.join(key)}": said for (kind, key), said in plans.problems.items()}
         return PlansLine(
             up=_plan_actions(up),
             down=_plan_actions(down),
-            nodes=self._new("nodes", {each.node: each for each in down.nodes}),
+            nodes=self._new("nodes", {decision.node: decision for decision in down.nodes}),
             pods=self._new("pods", codes),
-            alike=self._new("alike", {"/".join(each.pods[0]): _counted(each) for each in up.pods}),
-            buffers=self._new("buffers", {"/".join(each.key): without_current_time(each, now) for each in up.buffers}),
+            alike=self._new("alike", {"/".join(decision.pods[0]): _counted(decision) for decision in up.pods}),
+            buffers=self._new(
+                "buffers", {"/".join(decision.key): without_current_time(decision, now) for decision in up.buffers}
+            ),
             notes=self._new("notes", up.notes),
             problems=self._new("problems", problems),
         )
@@ -83,7 +85,7 @@ class PlansRecorder:
 
 def changed_entries(before: EntriesByName, told: EntriesByName) -> EntriesByName:
     """Who is told something else than before, with reasons by their codes; None for who is told nothing any more."""
-    new = {about: _by_code(each) for about, each in told.items() if before.get(about) != each}
+    new = {about: _by_code(entry) for about, entry in told.items() if before.get(about) != entry}
     return new | {about: None for about in before if about not in told}
 
 
@@ -114,8 +116,8 @@ def _by_code(value: Any) -> Any:
             kind = type(value)
             return {"kind": _RECORDED_KINDS.get(kind, kind.__name__), **fields}
         case tuple() | list():
-            return [_by_code(each) for each in value]
+            return [_by_code(item) for item in value]
         case Mapping():
-            return {name: _by_code(each) for name, each in value.items()}
+            return {name: _by_code(item) for name, item in value.items()}
         case _:
             return value
