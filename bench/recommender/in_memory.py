@@ -31,9 +31,16 @@ from trellis.controllers.recommender.settings import (
     usage_settings,
 )
 from trellis.core.cluster.store import BY_NAMESPACE, ObjectKey, ObjectStore, index_by_namespace, key_of
-from trellis.core.recommend.engine import PendingHistory, RecommenderEngine, RecommenderScope
+from trellis.core.recommend.engine import PassWrites, RecommenderEngine
 from trellis.core.recommend.recommenders.default import DefaultRecommender
-from trellis.core.recommend.state.snapshot import RecommenderSnapshot, SnapshotChanges
+from trellis.core.recommend.state.snapshot import (
+    ClusterObservation,
+    FetchedHistory,
+    FetchedUsage,
+    RecommenderScope,
+    RecommenderSnapshot,
+    SnapshotChanges,
+)
 from trellis.core.recommend.state.vpa_table import VpaStatusWrite
 from trellis.core.usage.checkpoints.format import SavedRow, read_checkpoint
 from trellis.core.usage.model import UsageModelSizes
@@ -43,7 +50,7 @@ from trellis.runtime.telemetry.metrics import Metrics
 from trellis.sources.metrics_api import read_pod_metrics
 
 # What the bar is about, in order.
-STAGES = ("read", "take in", "recommend", "patch")
+STAGES = ("read", "finish", "patch")
 
 
 class Spent(msgspec.Struct):
@@ -82,64 +89,62 @@ class RecommenderInMemory:
         self._changed: set[ObjectKey] = set()
         self._touched: set[str] = set()
         self._has_worked = False
-        self._counting = RecommenderMetrics(Metrics(RECOMMENDER_METRICS, about_process=False))
+        self._metrics = RecommenderMetrics(Metrics(RECOMMENDER_METRICS, about_process=False))
         self._versions = 10_000_000
-        self.knowledge = RecommenderEngine(
-            usage_settings(settings),
-            pipeline_settings(settings),
-            {"default": DefaultRecommender(default_settings(settings))},
-            FeatureGates(),
-        )
+        self._recommenders = {"default": DefaultRecommender(default_settings(settings))}
+        self.engine = RecommenderEngine(usage_settings(settings), pipeline_settings(settings), FeatureGates())
 
     def start(self) -> Spent:
-        """See everything for the first time, and restore what checkpoints have."""
-        freeze_live_objects()  # as the process does it once all objects are seen, and after its first pass
+        """Load everything for the first time, and restore what checkpoints have."""
+        freeze_live_objects()  # as the process does it once caches have synced, and after its first pass
         spent = Spent()
-        with spent.on("VPAs"):
-            self.knowledge.load_vpas(self._seen(), RecommenderScope(frozenset({"default"})), all_of_them=True)
+        with spent.on("begin"):
+            self._begin()
         spent.wall |= self.load_pods(0, everywhere=True).wall
-        found: list[SavedRow] = []
+        rows: list[SavedRow] = []
         for page in pages(self._ask, CHECKPOINTS.kind):
             with spent.on("checkpoints"):
-                found += map(read_checkpoint, decode_list(page, CHECKPOINTS.struct).items)
+                rows += map(read_checkpoint, decode_list(page, CHECKPOINTS.struct).items)
         with spent.on("checkpoints"):
-            refused = self.knowledge.restore(found, _at(0), stored=True)
-        if refused:
-            raise CannotMeasure(f"{len(refused)} checkpoints were refused")
+            report = self.engine.ingest(FetchedUsage(history=[FetchedHistory(rows, stored=True)]), _at(0))
+        if report.refused:
+            raise CannotMeasure(f"{len(report.refused)} checkpoints were refused")
         return spent
 
     def run_pass(self, minute: int) -> Spent:
-        """From usage to patches, and what the shell does after that."""
-        body, now, spent = self._ask(Asked(USAGE, minute)), _at(minute), Spent()
+        """From usage to patches, and what the controller does before and after that."""
+        with (spent := Spent()).on("begin"):
+            self._begin()
+        body, now = self._ask(Asked(USAGE, minute)), _at(minute)
         with spent.on("read"):
             batch = read_pod_metrics(body)
         del body
-        with spent.on("take in"):
-            ingested, kills = self.knowledge.take_in(batch.samples, (), now)
-        with spent.on("recommend"), pause_garbage_collection():
-            result = self.knowledge.recommend(now)
+        with spent.on("finish"), pause_garbage_collection():
+            decision = self.engine.finish(FetchedUsage(batch.samples), now)
+        result = decision.recommendations
         with spent.on("patch"):
             for write in result.writes:
                 build_request(PatchStatus(_target(write), write.status))
+        ingested = decision.ingested.samples
         if ingested.accepted != self._size.all_containers:
             raise CannotMeasure(f"{ingested.accepted} samples were taken in; dropped: {ingested.dropped}")
         spent.writes = len(result.writes)
-        with spent.on("count"):
-            self._counting.count_samples(ingested, kills)
-            self._counting.count_quality(result.columns)
-        with spent.on("publish"):
-            self.knowledge.published(result, [(write, self._stored(write)) for write in result.writes], now)
-        with spent.on("count"):
-            self._counting.count_advice(result, result.writes, now)
-        with spent.on("collect"):
-            self.knowledge.collect(now)
-        with spent.on("VPAs"):
-            self.knowledge.load_vpas(self._seen(), RecommenderScope(frozenset({"default"})), all_of_them=False)
-        self._changed.clear()
+        with spent.on("observe"):
+            self._metrics.observe_decision(decision)
+        with spent.on("commit"):
+            self.engine.commit(decision, PassWrites([(write, self._stored(write)) for write in result.writes]), now)
+        with spent.on("observe"):
+            self._metrics.observe_recommendations(result, result.writes, now)
         if not self._has_worked:
             self._has_worked = True
             freeze_live_objects()
         return spent
+
+    def _begin(self) -> None:
+        scope = RecommenderScope(frozenset({"default"}))
+        self.engine.begin(ClusterObservation(self._take_snapshot(), scope, self._recommenders))
+        self._changed.clear()
+        self._touched.clear()
 
     def replace_pods(self, minute: int) -> Spent:
         """Other pods in the place of those whose turn it is."""
@@ -156,21 +161,21 @@ class RecommenderInMemory:
         if everywhere:
             self._touched.update(self._pods.snapshot().groups(BY_NAMESPACE))
         with spent.on("pods"):
-            self.knowledge.load_pods(self._seen(), {}, PendingHistory(), _at(minute))
-        self._touched.clear()
+            self._begin()
+            self.engine.ingest(FetchedUsage(), _at(minute))
         return spent
 
     def sizes(self) -> UsageModelSizes:
         """How much the model has."""
-        return self.knowledge.model.sizes()
+        return self.engine.model.sizes()
 
-    def _seen(self) -> RecommenderSnapshot:
+    def _take_snapshot(self) -> RecommenderSnapshot:
         return RecommenderSnapshot(
             vpas=self._vpas.snapshot(),
             pods=self._pods.snapshot(),
             hvpas=ObjectStore[Any]({BY_NAMESPACE: index_by_namespace}).snapshot(),
             workloads={kind: store.snapshot() for kind, store in self._workloads.items()},
-            news=SnapshotChanges(frozenset(self._changed), frozenset(self._touched)),
+            changes=SnapshotChanges(frozenset(self._changed), frozenset(self._touched)),
         )
 
     def _filled(self, resource: Resource[Any]) -> ObjectStore[Any]:

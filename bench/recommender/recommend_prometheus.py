@@ -82,7 +82,7 @@ def _rows(title: str, of: Generated, found: dict[str, float]) -> Iterator[Row]:
 
 
 def _measured(url: str, of: Generated) -> dict[str, float]:
-    found: dict[str, float] = json.loads(python("-m", "bench.recommend_prometheus", url, str(of.until)))
+    found: dict[str, float] = json.loads(python("-m", "bench.recommender.recommend_prometheus", url, str(of.until)))
     # One per namespace, resource and day, and a few about the whole.
     found["most_queries"] = 2 * of.namespaces * _DAYS + 10
     return found

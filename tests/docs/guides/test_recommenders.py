@@ -31,7 +31,7 @@ def answer() -> dict[str, Any]:
     async def main() -> None:
         async with world.recommending() as recommender:
             await world.passes(30)
-            page = recommender.answering.pages["/recommendations/{namespace}/{vpa}"]
+            page = recommender.http_api.pages["/recommendations/{namespace}/{vpa}"]
             found.update(json.loads((await page(PageRequest({"namespace": NAMESPACE, "vpa": "web"}, {}))).text))
 
     virtual_time.run(main(), start=START)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import re
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
@@ -21,6 +23,7 @@ from trellis.sim.replay.replay import find_difference, replay
 from trellis.testing.scripted_transport import refusal
 
 FLAGS = ("--recommender-name=default,seasonal,adaptive,phases,own", "--set=default.recommendation-margin-fraction=0.2")
+GOLDEN = Path(__file__).parents[2] / "golden"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 
 
@@ -134,6 +137,14 @@ def test_an_eventful_time_gives_the_same_decisions_byte_for_byte(eventful: bytes
     assert sum(b"containerRecommendations" in each.recorded for each in replayed) > 5
     # A kill under an old limit is written down as one, and left out again.
     assert any(b'"old_limit":true' in bytes(line) for _, line in read_lines(eventful))
+
+
+@pytest.mark.parametrize("name", ["recording-recommender.jsonl.gz", "recording-recommender-restart.jsonl.gz"])
+def test_recordings_of_the_release_that_recorded_every_step_replay_to_the_same_decisions(name: str) -> None:
+    """There, statuses that were written come before the totals and checkpoints that were decided."""
+    report = replay(gzip.decompress((GOLDEN / name).read_bytes()))
+    assert report.decisions > 20
+    assert str(report) == f"{report.decisions} decisions, all the same"
 
 
 def test_a_start_from_checkpoints_gives_the_same_decisions() -> None:

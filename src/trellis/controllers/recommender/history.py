@@ -17,8 +17,8 @@ from trellis.controllers.recommender.settings import FROM_PROMETHEUS, Recommende
 from trellis.controllers.recommender.usage_source import prometheus_observer
 from trellis.core.cluster.store import ObjectKey
 from trellis.core.recommend.backfill import BackfillRequest, UsageBackfill
-from trellis.core.recommend.engine import PendingHistory, RecommenderEngine
-from trellis.core.recommend.state.snapshot import RecommenderSnapshot
+from trellis.core.recommend.engine import PassNeeds
+from trellis.core.recommend.state.snapshot import FetchedHistory, PendingHistory, RecommenderSnapshot
 from trellis.core.usage.checkpoints.format import SavedRow
 from trellis.core.usage.columns import RowKey
 from trellis.kube.client import Client
@@ -32,7 +32,7 @@ from trellis.sources.prometheus.labels import query_pod_labels
 from trellis.sources.prometheus.settings import duration_seconds
 
 _log: Final = Logger("trellis.recommender")
-_NOBODY: Final[frozenset[ObjectKey]] = frozenset()
+_NONE: Final[frozenset[ObjectKey]] = frozenset()
 
 
 class PrometheusHistory:
@@ -44,33 +44,33 @@ class PrometheusHistory:
         self._now = now
         self._wanted = settings.storage.storage == FROM_PROMETHEUS
         self._task: asyncio.Task[list[SavedRow]] | None = None
-        self.holds: frozenset[ObjectKey] = _NOBODY
+        self.holds: frozenset[ObjectKey] = _NONE
         self.problem = ""
-        self._failed: frozenset[ObjectKey] = _NOBODY
+        self._failed: frozenset[ObjectKey] = _NONE
         self._failed_at = 0.0
 
     def claim(self, keys: frozenset[ObjectKey]) -> None:
-        """Take care of the history of these VPAs, if that is still to be read."""
+        """Hold these VPAs until their history has been read, unless that is over."""
         if self._wanted and self._task is None:
             self.holds |= keys
 
-    def begin(self, past: BackfillRequest, on_end: Callable[[], None]) -> None:
-        """Begin to read; when that is over, for better or worse, somebody is told."""
+    def begin(self, request: BackfillRequest, on_end: Callable[[], None]) -> None:
+        """Begin to read; `on_end` is called when that is over, with or without success."""
         self._wanted = False
-        self._task = asyncio.create_task(self._read(past), name="history")
+        self._task = asyncio.create_task(self._read(request), name="history")
         self._task.add_done_callback(lambda _task: on_end())
 
     @property
     def is_to_begin(self) -> bool:
-        """Whether somebody has to call `begin`."""
+        """Whether `begin` is to be called."""
         return self._wanted and bool(self.holds)
 
-    def taken(self) -> list[SavedRow]:
-        """The history that was read, once it is complete. Nobody is held after that, whether it was read or not."""
+    def take_rows(self) -> list[SavedRow]:
+        """The history that was read, once it is complete. No VPA is held after that, whether it was read or not."""
         task = self._task
         if task is None or not task.done():
             return []
-        held, self._task, self.holds = self.holds, None, _NOBODY
+        held, self._task, self.holds = self.holds, None, _NONE
         error = task.exception()
         if error is None:
             return task.result()
@@ -84,22 +84,21 @@ class PrometheusHistory:
     def failed_for(self, now: float) -> frozenset[ObjectKey]:
         """VPAs whose history could not be read, until their own is as long as that would have been."""
         length = duration_seconds(self._settings.history_length)
-        return self._failed if now < self._failed_at + length else _NOBODY
+        return self._failed if now < self._failed_at + length else _NONE
 
     async def close(self) -> None:
-        """Stop reading."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    async def _read(self, past: BackfillRequest) -> list[SavedRow]:
+    async def _read(self, request: BackfillRequest) -> list[SavedRow]:
         now = self._now()
         used = 0
         async with PrometheusClient(self._settings, observe=prometheus_observer(self._metrics)) as client:
-            _log.info("reading history", address=self._settings.prometheus_address, vpas=len(past.wanted))
+            _log.info("reading history", address=self._settings.prometheus_address, vpas=len(request.wanted))
             labels = await query_pod_labels(client, self._settings, now)
-            usage = await asyncio.to_thread(UsageBackfill, past, labels)
-            async for samples in read_history(client, self._settings, past.namespaces.keys(), now, _ProgressLog()):
+            usage = await asyncio.to_thread(UsageBackfill, request, labels)
+            async for samples in read_history(client, self._settings, request.namespaces.keys(), now, _ProgressLog()):
                 used += await asyncio.to_thread(usage.take_in, samples, now)
         rows = await asyncio.to_thread(usage.rows, now)
         if not used:
@@ -112,15 +111,15 @@ class PrometheusHistory:
 
 
 class _ProgressLog:
-    """Says how far reading has come, ten times at most."""
+    """Logs how far reading has come, ten times at most."""
 
     def __init__(self) -> None:
-        self._said = 0
+        self._logged = 0
 
     def __call__(self, progress: HistoryProgress) -> None:
         tenths = 10 * progress.done // max(progress.total, 1)
-        if tenths > self._said:
-            self._said = tenths
+        if tenths > self._logged:
+            self._logged = tenths
             _log.info("reading history", done=f"{tenths}0 %", samples=progress.samples)
 
 
@@ -129,63 +128,63 @@ _FEW_NAMESPACES: Final = 20
 
 
 class RecommenderHistory:
-    """The memory of one process, and what it takes from that of earlier ones."""
+    """Fetches the history of VPAs, and writes and deletes checkpoints."""
 
     def __init__(
         self,
         client: Client,
         writer: Writer,
         settings: RecommenderSettings,
-        knowledge: RecommenderEngine,
         thread: PassThread,
         *,
         metrics: Metrics,
         now: Callable[[], float],
     ) -> None:
         self._settings = settings
-        self._knowledge = knowledge
         self._thread = thread
         self._checkpoints = CheckpointStore(client, writer, _log)
-        self._warming = PrometheusHistory(settings, metrics, now)
+        self._prometheus = PrometheusHistory(settings, metrics, now)
         self._unloaded: frozenset[ObjectKey] = frozenset()
+        self._fetched: list[FetchedHistory] = []
         self._orphans_at = 0.0
 
-    async def recall(self, new: frozenset[ObjectKey], now: float) -> None:
-        """Take in the history of VPAs that were not served before, and of those that still wait for theirs."""
-        # Who is served without its history would soon overwrite it, and so waits until it could be read.
-        self._unloaded = (self._unloaded | new) & self._knowledge.served
-        self._warming.claim(new)
-        await self._restore(self._warming.taken(), now, stored=False)
-        if waiting := self._unloaded - self._warming.holds:
+    async def fetch(self, needs: PassNeeds, on_end: Callable[[], None], now: float) -> PendingHistory:
+        """Fetch the history of new VPAs, and of those that still wait for theirs; the result is what is missing.
+
+        `on_end` is called when Prometheus has been read, which takes longer than a pass.
+        """
+        # A VPA that is served without its history would soon overwrite it, and so waits until it can be read.
+        self._unloaded = (self._unloaded | needs.new_vpas) & needs.served
+        self._prometheus.claim(needs.new_vpas)
+        self._add(self._prometheus.take_rows(), stored=False)
+        if waiting := self._unloaded - self._prometheus.holds:
             self._unloaded -= await self._load_checkpoints(waiting, now)
+        if self._prometheus.is_to_begin:
+            request = await self._thread.run(needs.build_backfill, self._prometheus.holds)
+            self._prometheus.begin(request, on_end)
+        return PendingHistory(self._unloaded, self._prometheus.failed_for(now), self._prometheus.problem)
 
-    def waiting(self, now: float) -> PendingHistory:
-        """Who waits for its history, and who has to do without."""
-        return PendingHistory(self._unloaded, self._warming.failed_for(now), self._warming.problem)
+    def take_fetched(self) -> tuple[FetchedHistory, ...]:
+        """Fetched history, once: a pass that fails before it takes it leaves it to the next."""
+        fetched = tuple(self._fetched)
+        self._fetched.clear()
+        return fetched
 
-    async def begin_warming(self, seen: RecommenderSnapshot, on_end: Callable[[], None]) -> None:
-        """Have Prometheus asked for history, if that is still to be done; somebody is told when it is over."""
-        if self._warming.is_to_begin:
-            past = await self._thread.run(self._knowledge.past, seen, self._warming.holds)
-            self._warming.begin(past, on_end)
-
-    async def save(self, now: float) -> None:
-        """Write the checkpoints that are due, as many as there is time for."""
+    async def write(self, rows: Sequence[SavedRow]) -> list[RowKey]:
+        """Write checkpoints, as many as there is time for; the result is which were written."""
         storage = self._settings.storage
-        rows = await self._thread.run(self._knowledge.due, storage.checkpoint_writes_per_pass, now)
         budget, most = storage.checkpoint_time_per_pass.total_seconds(), storage.checkpoints_timeout.total_seconds()
-        written = await self._checkpoints.write(rows, budget, most)
-        await self._thread.run(self._knowledge.saved, written, now)
+        return await self._checkpoints.write(rows, budget, most)
 
-    async def forget(self, gone: Sequence[RowKey], seen: RecommenderSnapshot, now: float) -> None:
-        """Remove the checkpoints of containers that are gone, and now and then those of VPAs that are."""
-        await self._checkpoints.remove(gone)
+    async def delete(self, obsolete: Sequence[RowKey], snapshot: RecommenderSnapshot, now: float) -> None:
+        """Delete the checkpoints of containers that are gone, and now and then those of VPAs that are."""
+        await self._checkpoints.remove(obsolete)
         interval = self._settings.storage.checkpoints_gc_interval.total_seconds()
         if self._orphans_at == 0.0:
             self._orphans_at = now + interval
         if now >= self._orphans_at:
             self._orphans_at = now + interval
-            await self._remove_orphans(seen)
+            await self._remove_orphans(snapshot)
 
     @property
     def unreadable(self) -> int:
@@ -193,32 +192,29 @@ class RecommenderHistory:
         return len(self._checkpoints.unreadable)
 
     async def close(self) -> None:
-        """Read no further."""
-        await self._warming.close()
+        await self._prometheus.close()
 
-    async def _load_checkpoints(self, wanted: frozenset[ObjectKey], now: float) -> frozenset[ObjectKey]:
-        """Read the checkpoints of VPAs; the answer is whose were read."""
-        namespaces = sorted({key[0] for key in wanted})
+    def _add(self, rows: Sequence[SavedRow], *, stored: bool) -> None:
+        if rows:
+            self._fetched.append(FetchedHistory(rows, stored))
+
+    async def _load_checkpoints(self, vpas: frozenset[ObjectKey], now: float) -> frozenset[ObjectKey]:
+        """Read the checkpoints of VPAs; the result is whose were read."""
+        namespaces = sorted({key[0] for key in vpas})
         places = namespaces if len(namespaces) <= _FEW_NAMESPACES else [self._settings.scope.vpa_object_namespace]
         try:
             for namespace in places:
-                found = await self._checkpoints.load(namespace, lambda at, vpa: (at, vpa) in wanted, now)
-                await self._restore(found, now, stored=True)
+                self._add(await self._checkpoints.load(namespace, lambda at, vpa: (at, vpa) in vpas, now), stored=True)
         except KubeError as error:
-            _log.error("checkpoints cannot be read; their VPAs wait", vpas=len(wanted), why=error)
+            _log.error("checkpoints cannot be read; their VPAs wait", vpas=len(vpas), why=error)
             return frozenset()
-        return wanted
+        return vpas
 
-    async def _restore(self, rows: Sequence[SavedRow], now: float, *, stored: bool) -> None:
-        refused = await self._thread.run(lambda: self._knowledge.restore(rows, now, stored=stored))
-        for key, error in refused.items():
-            _log.error("checkpoint not used", namespace=key.namespace, vpa=key.vpa, container=key.container, why=error)
-
-    async def _remove_orphans(self, seen: RecommenderSnapshot) -> None:
+    async def _remove_orphans(self, snapshot: RecommenderSnapshot) -> None:
         scope = self._settings.scope
         try:
             removed = await self._checkpoints.remove_orphans(
-                scope.vpa_object_namespace, scope.covers, lambda at, vpa: seen.vpas.get(at, vpa) is not None
+                scope.vpa_object_namespace, scope.covers, lambda at, vpa: snapshot.vpas.get(at, vpa) is not None
             )
         except KubeError as error:
             _log.warning("checkpoints cannot be listed; orphans stay for now", why=error)

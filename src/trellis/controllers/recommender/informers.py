@@ -25,7 +25,7 @@ _NO_HVPAS: Final = OptionalKind("no totals are written to Hvpas")
 
 
 class RecommenderInformers:
-    """All that the recommender follows."""
+    """The informers, and the changes since the last snapshot."""
 
     def __init__(self, informers: Informers, *, hvpas_served: bool) -> None:
         by: Any = {BY_NAMESPACE: index_by_namespace}
@@ -36,36 +36,36 @@ class RecommenderInformers:
             resource.kind: informers.follow(resource, indexes=by) for resource in OBSERVED_WORKLOADS
         }
         self.hvpas: Informer[Hvpa] = informers.follow(HVPAS, indexes=by, dispensable=_NO_HVPAS, served=hvpas_served)
-        self._noticing = SnapshotChangeCollector()
+        self._changes = SnapshotChangeCollector()
         self._subscribe()
 
     def why_not_trusted(self) -> str | None:
         """Why a pass must not go by what is known of the VPAs, if it must not."""
         return why_not_trusted(self.vpas)
 
-    def look(self) -> RecommenderSnapshot:
-        """The state as it is now; what has changed is told once."""
+    def take_snapshot(self) -> RecommenderSnapshot:
+        """The state of the cluster now, with the changes since the last snapshot."""
         return RecommenderSnapshot(
             vpas=self.vpas.snapshot(),
             pods=self.pods.snapshot(),
             hvpas=self.hvpas.snapshot(),
             workloads={kind: informer.snapshot() for kind, informer in self.workloads.items()},
-            news=self._noticing.take(),
+            changes=self._changes.take(),
         )
 
-    def look_again(self, seen: RecommenderSnapshot) -> None:
-        """Tell once more what was told: the pass that it was told to has failed."""
-        self._noticing.give_back(seen.news)
+    def give_back(self, snapshot: RecommenderSnapshot) -> None:
+        """Have the next snapshot repeat the changes of one whose pass failed."""
+        self._changes.give_back(snapshot.changes)
 
     def _subscribe(self) -> None:
-        noticing = self._noticing
-        self.vpas.subscribe(lambda change: noticing.vpa(change.key, change.old, change.new))
-        self.pods.subscribe(lambda change: noticing.pod(change.key, change.old, change.new))
-        self.evictions.subscribe(self._event_came)
-        self.hvpas.subscribe(lambda change: noticing.hvpa(change.key))
+        changes = self._changes
+        self.vpas.subscribe(lambda change: changes.add_vpa(change.key, change.old, change.new))
+        self.pods.subscribe(lambda change: changes.add_pod(change.key, change.old, change.new))
+        self.evictions.subscribe(self._add_eviction)
+        self.hvpas.subscribe(lambda change: changes.add_hvpa(change.key))
         for informer in self.workloads.values():
-            informer.subscribe(lambda change: noticing.workload(change.key, change.old, change.new))
+            informer.subscribe(lambda change: changes.add_workload(change.key, change.old, change.new))
 
-    def _event_came(self, change: ObjectChange[Event]) -> None:
+    def _add_eviction(self, change: ObjectChange[Event]) -> None:
         if change.new is not None:
-            self._noticing.event(change.new, self.pods.snapshot())
+            self._changes.add_eviction(change.new, self.pods.snapshot())

@@ -8,7 +8,7 @@ be sized are left out.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import product
 from typing import Final
 
@@ -17,11 +17,11 @@ import numpy as np
 
 from trellis.api.resolve import COUNTED_MODES, WRITTEN_MODES
 from trellis.core.recommend.amounts import CPU, MEMORY, MILLICORES_PER_CORE, RESOURCES, UNCAPPED
+from trellis.core.recommend.engine import PassDecision
 from trellis.core.recommend.recommendation_pass import PassColumns, PassResult
 from trellis.core.recommend.state.shadows import compare_shadows
 from trellis.core.recommend.state.vpa_table import VpaStatusWrite
 from trellis.core.usage.columns import FloatColumn, IntColumn
-from trellis.core.usage.model import UsageModelSizes
 from trellis.core.usage.oom_peaks import OomRecord
 from trellis.core.usage.samples import IngestResult
 from trellis.runtime.telemetry.cluster_metrics import CLUSTER_METRICS
@@ -260,39 +260,38 @@ class RecommenderMetrics:
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
-        self._taken_in: tuple[IngestResult, OomRecord] | None = None
 
-    def count_resources(self, sources: Mapping[str, int]) -> None:
-        """Where the resources of containers were read from."""
-        for source, number in sources.items():
+    def observe_decision(self, decision: PassDecision) -> None:
+        """Observe what a pass took in, and how that compares with what was recommended before."""
+        ingested = decision.ingested
+        self._metrics.set(STATES, decision.sizes.rows)
+        self._metrics.set(MODEL_BYTES, decision.sizes.bytes)
+        for source, number in ingested.sources.items():
             self._metrics.add(RESOURCES_READ, number, source)
+        self._observe_samples(ingested.samples, ingested.kills)
+        self._observe_quality(ingested.samples, ingested.kills, decision.recommendations.columns)
 
-    def count_samples(self, ingested: IngestResult, ooms: OomRecord) -> None:
-        """What became of samples and kills."""
-        self._metrics.add(SAMPLES, ingested.accepted, _ACCEPTED)
-        for code, number in ingested.dropped.items():
+    def _observe_samples(self, samples: IngestResult, kills: OomRecord) -> None:
+        self._metrics.add(SAMPLES, samples.accepted, _ACCEPTED)
+        for code, number in samples.dropped.items():
             self._metrics.add(SAMPLES, number, code)
-        self._metrics.add(OOMS, len(ooms.kills), _ACCEPTED)
-        for code, number in ooms.dropped.items():
+        self._metrics.add(OOMS, len(kills.kills), _ACCEPTED)
+        for code, number in kills.dropped.items():
             self._metrics.add(OOMS, number, code)
-        self._taken_in = ingested, ooms
 
-    def count_quality(self, columns: PassColumns) -> None:
-        """How samples and kills compare with what was published when they came, which was in force.
+    def _observe_quality(self, samples: IngestResult, kills: OomRecord, columns: PassColumns) -> None:
+        """Compare samples and kills with what was published when they came, which was in force.
 
         The columns are those of the pass that took them in: only it knows the VPAs of containers that are new.
         """
-        if self._taken_in is None:
-            return
-        (ingested, ooms), self._taken_in = self._taken_in, None
-        cpu, memory, modes = _in_force(columns, ingested.rows)
-        observe_usage(self._metrics, "cpu", UsageComparison(ingested.cpu, cpu, modes, WRITTEN_MODES))
-        observe_usage(self._metrics, "memory", UsageComparison(ingested.memory, memory, modes, WRITTEN_MODES))
-        _, memory, modes = _in_force(columns, ooms.rows)
-        observe_usage(self._metrics, "memory", UsageComparison(ooms.memory, memory, modes, WRITTEN_MODES), oom=True)
+        cpu, memory, modes = _in_force(columns, samples.rows)
+        observe_usage(self._metrics, "cpu", UsageComparison(samples.cpu, cpu, modes, WRITTEN_MODES))
+        observe_usage(self._metrics, "memory", UsageComparison(samples.memory, memory, modes, WRITTEN_MODES))
+        _, memory, modes = _in_force(columns, kills.rows)
+        observe_usage(self._metrics, "memory", UsageComparison(kills.memory, memory, modes, WRITTEN_MODES), oom=True)
 
-    def count_advice(self, result: PassResult, written: Sequence[VpaStatusWrite], now: float) -> None:
-        """What was recommended."""
+    def observe_recommendations(self, result: PassResult, written: Sequence[VpaStatusWrite], now: float) -> None:
+        """Observe what was recommended, once statuses are written."""
         flags = [str(each).lower() for each in (True, False)]
         counts: dict[tuple[str, ...], float] = dict.fromkeys(product(COUNTED_MODES, flags, _APIS, flags, flags), 0.0)
         for (mode, *others), number in result.counts.items():
@@ -301,19 +300,13 @@ class RecommenderMetrics:
         self._metrics.set_all(OBJECTS, counts)
         first = [now - write.created for write in written if write.first]
         self._metrics.observe_all(FIRST_RECOMMENDATION, np.array(first, dtype=np.float64))
-        self._count_changes(result.columns, written)
-        self._count_shadows(result)
+        self._observe_changes(result.columns, written)
+        self._observe_shadows(result)
 
-    def count_state(self, sizes: UsageModelSizes) -> None:
-        """How much is remembered."""
-        self._metrics.set(STATES, sizes.rows)
-        self._metrics.set(MODEL_BYTES, sizes.bytes)
-
-    def count_unreadable(self, checkpoints: int) -> None:
-        """How many checkpoints could not be read and have not been written anew."""
+    def set_unreadable(self, checkpoints: int) -> None:
         self._metrics.set(UNREADABLE, checkpoints)
 
-    def _count_changes(self, columns: PassColumns, written: Sequence[VpaStatusWrite]) -> None:
+    def _observe_changes(self, columns: PassColumns, written: Sequence[VpaStatusWrite]) -> None:
         """By how much published targets moved, in every pass as upstream: one that was not written has not moved."""
         known = columns.places >= 0
         places = columns.places[known]
@@ -325,7 +318,7 @@ class RecommenderMetrics:
         after = np.where(moved, columns.amounts[UNCAPPED][:, places], before)
         observe_changes(self._metrics, (before, after), columns.modes[places], columns.pods[places], WRITTEN_MODES)
 
-    def _count_shadows(self, result: PassResult) -> None:
+    def _observe_shadows(self, result: PassResult) -> None:
         """How far shadows are from what was recommended."""
         for name, shadow in result.answers.shadows.items():
             self._metrics.add(SHADOW_FAILURES, 1 if shadow.failure else 0, name)

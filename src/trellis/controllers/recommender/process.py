@@ -83,7 +83,7 @@ async def _run_recommender(
         alive={"passes": activity.check},
         ready={"informers": recommender.why_not_ready},
         remarks=recommender.informers.remarks,
-        pages=recommender.answering.pages,
+        pages=recommender.http_api.pages,
     ) as address:
         names = ",".join(settings.loop.recommender_name)
         _log.info("started", recommenders=names, address=address, leases=settings.leader.leader_elect)

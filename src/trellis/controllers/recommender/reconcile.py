@@ -1,4 +1,4 @@
-"""A pass of the recommender: load VPAs and pods, take in usage, recommend, publish, write checkpoints.
+"""A pass of the recommender: begin, fetch usage and history, finish, write statuses and checkpoints, commit.
 
 Passes run every interval. Each pass works on one state of the cluster. A pass that fails is repeated at the next
 interval with everything it was given: the model knows what it took in before the failure, and takes nothing in twice.
@@ -25,11 +25,17 @@ from trellis.controllers.recommender.settings import RecommenderSettings
 from trellis.controllers.recommender.status import build_status_action, build_totals_action
 from trellis.controllers.recommender.usage_source import UsageSource, open_usage_source
 from trellis.core.cluster.owners import ScaleInfo, TargetRef
-from trellis.core.recommend.engine import RecommenderScope
+from trellis.core.recommend.engine import PassDecision, PassNeeds, PassStage, PassWrites
 from trellis.core.recommend.recommendation_pass import PassResult
 from trellis.core.recommend.state.governance import build_owners, read_vpa_target
-from trellis.core.recommend.state.snapshot import RecommenderSnapshot
+from trellis.core.recommend.state.snapshot import (
+    ClusterObservation,
+    FetchedUsage,
+    RecommenderScope,
+    RecommenderSnapshot,
+)
 from trellis.core.recommend.state.vpa_table import VpaStatusWrite
+from trellis.core.usage.samples import Samples
 from trellis.kube.client import Client
 from trellis.kube.discovery import Served
 from trellis.kube.flow_control import Draw
@@ -51,15 +57,14 @@ _log: Final = Logger("trellis.recommender")
 
 
 class ShadowLog:
-    """Remembers what was said after the last pass."""
+    """Logs problems of shadow recommenders that the pass before did not have."""
 
     def __init__(self) -> None:
         self._unhosted: frozenset[str] = frozenset()
         self._failures: dict[str, str] = {}
 
-    def tell(self, result: PassResult) -> None:
-        """Say what was not so before."""
-        wanted = {each.recommender: each for each in reversed(result.unhosted)}
+    def log_changes(self, result: PassResult) -> None:
+        wanted = {shadow.recommender: shadow for shadow in reversed(result.unhosted)}
         for name in sorted(wanted.keys() - self._unhosted):
             first = wanted[name]
             _log.warning(
@@ -76,12 +81,14 @@ class ShadowLog:
         self._failures = failures
 
 
+_STEPS: Final = {PassStage.INGESTED: named.LOAD_PODS, PassStage.COLLECTED: named.DELETE_PODS}
+
 # Making twenty thousand requests at once would hold up leases and probes for 0.2 s.
 _WRITES_AT_ONCE: Final = 1_000
 
 
 class RecommenderController:
-    """One process's recommenders, whatever their names."""
+    """Runs the passes of one process, whatever the names of its recommenders."""
 
     def __init__(
         self,
@@ -105,19 +112,18 @@ class RecommenderController:
         self._leading = leading
         self._metrics = metrics
         self._now = now
-        # Called when much has been built up that will stay: all objects are seen, the first pass is over.
+        # Called when much has been built up that will stay: after caches have synced, and after the first pass.
         self._on_settled = on_settled
         self._has_worked = False
-        self._counting = RecommenderMetrics(metrics)
-        self._shadow_news = ShadowLog()
-        self.answering = RecommendationApi(leading, self._chosen_by)
+        self._observed = RecommenderMetrics(metrics)
+        self._shadow_log = ShadowLog()
+        self.http_api = RecommendationApi(leading, self._find_recommender)
         self._scales = ScaleLookups(client, draw=draw)
         self._thread = PassThread("recommender")
         self._recorder = recorder
-        self._knowledge = create_engine(settings, hosted.current(), recorder)
-        self._remembering = RecommenderHistory(
-            client, writer, settings, self._knowledge, self._thread, metrics=metrics, now=now
-        )
+        self._engine = create_engine(settings, recorder)
+        self._can_resize = True
+        self._history = RecommenderHistory(client, writer, settings, self._thread, metrics=metrics, now=now)
         interval = settings.loop.recommender_interval.total_seconds()
         self._loop = Periodic(
             "recommender", self._pass, interval, on_pass=passes.pass_reporter(activity, _log), jitter=0.0
@@ -125,59 +131,58 @@ class RecommenderController:
         leading.wake = self._loop.wake
         own = settings.scope.vpa_object_namespace
         self.informers = Informers(client, UnreadableKinds(metrics, _log), draw=draw, namespace=own)
-        self._watching: RecommenderInformers | None = None
+        self._informers: RecommenderInformers | None = None
         self._source: UsageSource | None = None
-        self._served_names: frozenset[str] = frozenset()
 
     def why_not_ready(self) -> str | None:
-        """What probes are told while not everything has been seen."""
-        if self._watching is None:
+        """What is missing before the first pass, for probes."""
+        if self._informers is None:
             return "not started"
         return self.informers.why_not_ready()
 
-    def _chosen_by(self, namespace: str, name: str) -> str | None:
-        """Which recommender a VPA names; None if there is no such VPA."""
-        vpa = self._watching.vpas.get(namespace, name) if self._watching is not None else None
+    def _find_recommender(self, namespace: str, name: str) -> str | None:
+        """The recommender that a VPA names; None if there is no such VPA."""
+        vpa = self._informers.vpas.get(namespace, name) if self._informers is not None else None
         return resolve_vpa(vpa).recommender if vpa is not None else None
 
     async def run(self, stop: Shutdown) -> None:
-        """Work until it is time to stop."""
+        """Run until shutdown is requested."""
         served = await self._discover()
-        self._knowledge.can_boost = served is None or served.resizes_pods
+        self._can_resize = served is None or served.resizes_pods
         hvpas_served = served is not None and served.serves(HVPAS)
-        watching = self._watching = RecommenderInformers(self.informers, hvpas_served=hvpas_served)
+        informers = self._informers = RecommenderInformers(self.informers, hvpas_served=hvpas_served)
         async with open_usage_source(self._client, self._settings, self._metrics) as source:
             self._source = source
             tasks = [
                 asyncio.create_task(self.informers.run(), name="watching"),
                 asyncio.create_task(self._leading.run(), name="leading"),
-                asyncio.create_task(self._passes(watching), name="passes"),
+                asyncio.create_task(self._passes(informers), name="passes"),
             ]
             stopping = asyncio.create_task(stop.wait())
             try:
                 await asyncio.wait({stopping, tasks[0], tasks[2]}, return_when=asyncio.FIRST_COMPLETED)
             finally:
                 await self._end([*tasks, stopping])
-                await self._remembering.close()
+                await self._history.close()
                 self._thread.close()
 
     async def _end(self, tasks: list[asyncio.Task[None]]) -> None:
         for task in tasks:
             task.cancel()
         results = await asyncio.gather(*tasks, return_exceptions=True)
-        failures = [each for each in results if isinstance(each, Exception)]
+        failures = [result for result in results if isinstance(result, Exception)]
         if failures:
             raise failures[0]
 
-    async def _passes(self, watching: RecommenderInformers) -> None:
+    async def _passes(self, informers: RecommenderInformers) -> None:
         await self.informers.wait_until_synced()
         await self._thread.run(self._hosted.start, self._settings.plugins.recommender_deadline.total_seconds())
-        _log.info("everything has been seen", vpas=len(watching.vpas.snapshot()), pods=len(watching.pods.snapshot()))
+        _log.info("everything has been seen", vpas=len(informers.vpas.snapshot()), pods=len(informers.pods.snapshot()))
         self._on_settled()
         await self._loop.run()
 
     async def _discover(self) -> Served | None:
-        """What the API server has; None if it does not say."""
+        """The kinds that the API server serves; None if discovery fails."""
         try:
             return await self._client.discover()
         except KubeError as error:
@@ -185,55 +190,48 @@ class RecommenderController:
             return None
 
     async def _pass(self) -> None:
-        watching = self._watching
+        informers = self._informers
         names = self._leading.served
-        if watching is None or not names:
+        if informers is None or not names:
             return
-        why = watching.why_not_trusted()
+        why = informers.why_not_trusted()
         if why is not None:
             _log.error("this pass changes nothing", why=why)
             return
-        seen = watching.look()
+        snapshot = informers.take_snapshot()
         try:
-            await self._work(seen, names, self._now())
+            await self._reconcile(snapshot, names, self._now())
         except BaseException:
-            watching.look_again(seen)
+            informers.give_back(snapshot)
             raise
         await self._thread.run(self._recorder.flush)
         self.informers.export(self._metrics)
 
-    async def _work(self, seen: RecommenderSnapshot, names: frozenset[str], now: float) -> None:
+    async def _reconcile(self, snapshot: RecommenderSnapshot, names: frozenset[str], now: float) -> None:
         timer = StepTimer(self._metrics, named.LATENCY, asyncio.get_running_loop().time)
-        await self._load_vpas(seen, names, now)
+        needs = await self._begin(snapshot, names)
+        pending = await self._history.fetch(needs, self._loop.wake, now)
+        served, waiting = len(needs.served), len(pending.fetching)
+        _log.detail(3, "loaded VPAs", served=served, known=len(snapshot.vpas), waiting=waiting)
         timer.step(named.LOAD_VPAS)
-        scales = await self._scales_of(seen)
-        waiting = self._remembering.waiting(now)
-        sources = await self._thread.run(self._knowledge.load_pods, seen, scales, waiting, now)
-        self._counting.count_resources(sources)
-        await self._remembering.begin_warming(seen, self._loop.wake)
-        timer.step(named.LOAD_PODS)
-        await self._take_in(seen, now)
+        samples = await self._source.fetch(needs, now) if self._source is not None else Samples.empty()
         timer.step(named.LOAD_METRICS)
-        gone = await self._thread.run(self._knowledge.collect, now)
-        timer.step(named.DELETE_PODS)
-        # Before anything is written: who has seen a status finds the state that it came from in the metrics.
-        self._counting.count_state(self._knowledge.model.sizes())
-        result = await self._thread.run(self._recommend, now)
-        await self._thread.run(self._counting.count_quality, result.columns)
-        await self._publish(result, now)
+        fetched = FetchedUsage(samples, self._history.take_fetched(), pending)
+        decision = await self._thread.run(self._finish, fetched, timer, now)
+        statuses = await self._publish(decision)
         timer.step(named.UPDATE_VPAS)
-        await self._remembering.save(now)
+        checkpoints = await self._history.write(decision.checkpoints)
         timer.step(named.CHECKPOINTS)
-        await self._remembering.forget(gone, seen, now)
-        self._counting.count_unreadable(self._remembering.unreadable)
+        await self._thread.run(self._commit, decision, PassWrites(statuses, checkpoints), now)
+        await self._history.delete(decision.obsolete_checkpoints, snapshot, now)
+        self._observed.set_unreadable(self._history.unreadable)
         timer.step(named.GARBAGE)
         timer.total()
         if not self._has_worked:
             self._has_worked = True
             self._on_settled()
 
-    async def _load_vpas(self, seen: RecommenderSnapshot, names: frozenset[str], now: float) -> None:
-        """Take in VPAs, and the history of those that were not served before."""
+    async def _begin(self, snapshot: RecommenderSnapshot, names: frozenset[str]) -> PassNeeds:
         loop = self._settings.loop
         scope = RecommenderScope(
             names,
@@ -242,56 +240,62 @@ class RecommenderController:
             # Of replicas that share the names between them, the one that serves the first.
             totals=loop.hvpa_totals and loop.recommender_name[0] in names,
         )
-        all_of_them = names != self._served_names
-        self._knowledge.answered_by(self._hosted.current())
-        new = await self._thread.run(lambda: self._knowledge.load_vpas(seen, scope, all_of_them=all_of_them))
-        self._served_names = names
-        await self._remembering.recall(new, now)
-        served, waiting = self._knowledge.served, self._remembering.waiting(now).fetching
-        _log.detail(3, "loaded VPAs", served=len(served), known=len(seen.vpas), waiting=len(waiting))
+        scales = await self._fetch_scales(snapshot)
+        observed = ClusterObservation(snapshot, scope, self._hosted.current(), scales, self._can_resize)
+        return await self._thread.run(self._engine.begin, observed)
 
-    async def _scales_of(self, seen: RecommenderSnapshot) -> dict[TargetRef, ScaleInfo]:
-        """What the scales say of targets that are no well-known controllers, and of whoever controls a target."""
-        targets = await self._thread.run(lambda: {read_vpa_target(vpa) for vpa in seen.vpas})
-        asked = frozenset(each for each in targets if not each.is_well_known and each.name)
+    async def _fetch_scales(self, snapshot: RecommenderSnapshot) -> dict[TargetRef, ScaleInfo]:
+        """The scales of targets that are no well-known controllers, and of the controllers of targets."""
+        targets = await self._thread.run(lambda: {read_vpa_target(vpa) for vpa in snapshot.vpas})
+        unknown = frozenset(target for target in targets if not target.is_well_known and target.name)
         scales: dict[TargetRef, ScaleInfo] = {}
         while True:
-            scales |= await self._scales.find_all(asked)
-            asked = await self._thread.run(build_owners(seen, scales).unasked, targets)
-            if not asked:
+            scales |= await self._scales.find_all(unknown)
+            unknown = await self._thread.run(build_owners(snapshot, scales).unasked, targets)
+            if not unknown:
                 return scales
 
-    async def _take_in(self, seen: RecommenderSnapshot, now: float) -> None:
-        if self._source is None:
-            return
-        samples = await self._source.fetch(self._knowledge, now)
-        ingested, kills = await self._thread.run(self._knowledge.take_in, samples, seen.news.kills, now)
-        await self._thread.run(self._counting.count_samples, ingested, kills)
-        _log.detail(3, "took in usage", samples=ingested.accepted, dropped=ingested.dropped, kills=len(kills.kills))
-
-    def _recommend(self, now: float) -> PassResult:
+    def _finish(self, fetched: FetchedUsage, timer: StepTimer, now: float) -> PassDecision:
+        """Decide in the thread of passes, and count: once a status is seen, the metrics show the state it came from."""
+        limit = self._settings.storage.checkpoint_writes_per_pass
         with pause_garbage_collection():
-            return self._knowledge.recommend(now)
-
-    async def _publish(self, result: PassResult, now: float) -> None:
-        """Write the statuses that are to be written."""
-        outcomes: list[WriteOutcome] = []
-        for begin in range(0, len(result.writes), _WRITES_AT_ONCE):
-            outcomes += await self._writer.write_all(
-                map(build_status_action, result.writes[begin : begin + _WRITES_AT_ONCE])
+            decision = self._engine.finish(
+                fetched, now, checkpoint_limit=limit, on_stage=lambda stage: timer.step(_STEPS[stage])
             )
-        written = [
+        self._observed.observe_decision(decision)
+        _log_decision(decision)
+        return decision
+
+    async def _publish(self, decision: PassDecision) -> list[tuple[VpaStatusWrite, str]]:
+        """Write statuses and totals; the result is the statuses that were written, with their resource versions."""
+        writes = decision.recommendations.writes
+        outcomes: list[WriteOutcome] = []
+        for begin in range(0, len(writes), _WRITES_AT_ONCE):
+            outcomes += await self._writer.write_all(map(build_status_action, writes[begin : begin + _WRITES_AT_ONCE]))
+        await self._writer.write_all(map(build_totals_action, decision.totals))
+        return [
             (write, outcome.resource_version)
-            for write, outcome in zip(result.writes, outcomes, strict=True)
+            for write, outcome in zip(writes, outcomes, strict=True)
             if outcome.applied
         ]
-        self.answering.last = await self._thread.run(self._knowledge.published, result, written, now)
-        await self._thread.run(_log_writes, [write for write, _ in written])
-        await self._thread.run(self._counting.count_advice, result, [write for write, _ in written], now)
-        self._shadow_news.tell(result)
-        totals = await self._thread.run(self._knowledge.totals, now)
-        await self._writer.write_all(map(build_totals_action, totals))
-        _log.detail(3, "recommended", vpas=result.vpas, written=len(written), due=len(result.writes))
+
+    def _commit(self, decision: PassDecision, written: PassWrites, now: float) -> None:
+        result, writes = decision.recommendations, [write for write, _ in written.statuses]
+        self.http_api.last = self._engine.commit(decision, written, now)
+        _log_writes(writes)
+        self._observed.observe_recommendations(result, writes, now)
+        self._shadow_log.log_changes(result)
+        _log.detail(3, "recommended", vpas=result.vpas, written=len(writes), due=len(result.writes))
+
+
+def _log_decision(decision: PassDecision) -> None:
+    ingested = decision.ingested
+    for key, error in ingested.refused.items():
+        _log.error("checkpoint not used", namespace=key.namespace, vpa=key.vpa, container=key.container, why=error)
+    if decision.totals_failure:
+        _log.error("no totals for Hvpas in this pass", why=decision.totals_failure)
+    accepted, dropped, kills = ingested.samples.accepted, ingested.samples.dropped, len(ingested.kills.kills)
+    _log.detail(3, "took in usage", samples=accepted, dropped=dropped, kills=kills)
 
 
 def _log_writes(writes: Sequence[VpaStatusWrite]) -> None:

@@ -22,11 +22,16 @@ from trellis.base.json_lines import decode_payload, encode_payload
 from trellis.core.cluster.oom_kills import OomKill
 from trellis.core.cluster.owners import ScaleInfo, TargetRef
 from trellis.core.cluster.store import BY_NAMESPACE, ObjectKey, ObjectStore, Snapshot, index_by_namespace
-from trellis.core.recommend.engine import PendingHistory, RecommenderScope
 from trellis.core.recommend.publish.hvpa_totals import HvpaTotals
 from trellis.core.recommend.recommendation_pass import PassResult
 from trellis.core.recommend.settings import DefaultSettings, PipelineSettings
-from trellis.core.recommend.state.snapshot import PodOomKill, RecommenderSnapshot, SnapshotChanges
+from trellis.core.recommend.state.snapshot import (
+    PendingHistory,
+    PodOomKill,
+    RecommenderScope,
+    RecommenderSnapshot,
+    SnapshotChanges,
+)
 from trellis.core.recording.format import apply_changes, diff_objects
 from trellis.core.recording.usage_rows import UsageRowLine
 from trellis.core.usage.columns import FloatColumn, RowKey
@@ -249,7 +254,7 @@ class KillLine(msgspec.Struct, frozen=True, omit_defaults=True):
     @classmethod
     def of(cls, kill: PodOomKill) -> KillLine:
         """To be written."""
-        what = kill.what
+        what = kill.kill
         memory = None if math.isnan(what.memory) else what.memory
         return cls(what.namespace, what.pod, what.uid, what.container, what.time, memory, kill.pod, what.old_limit)
 
@@ -280,7 +285,7 @@ class SnapshotRecorder:
         kinds: dict[str, Snapshot[Any]] = {_VPA: seen.vpas, _POD: seen.pods, _HVPA: seen.hvpas, **seen.workloads}
         steps = {kind: diff_objects(self._written.get(kind, {}), snapshot.objects) for kind, snapshot in kinds.items()}
         self._written = {kind: snapshot.objects for kind, snapshot in kinds.items()}
-        news = seen.news
+        news = seen.changes
         return SnapshotLine(
             {
                 kind: KindChangesLine(each.gone, tuple(msgspec.Raw(encode_payload(found)) for found in each.put))
@@ -310,7 +315,7 @@ class SnapshotReplayer:
             pods=self._stores[_POD].snapshot(),
             hvpas=self._stores[_HVPA].snapshot(),
             workloads={kind: self._stores[kind].snapshot() for kind in _WORKLOADS},
-            news=SnapshotChanges(
+            changes=SnapshotChanges(
                 frozenset(line.vpas), frozenset(line.namespaces), tuple(each.kill() for each in line.kills)
             ),
         )

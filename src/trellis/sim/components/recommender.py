@@ -22,11 +22,19 @@ from trellis.api.kube.pods import Pod
 from trellis.api.resolve import resolve_vpa
 from trellis.core.cluster.owners import WELL_KNOWN_KINDS
 from trellis.core.cluster.store import BY_NAMESPACE, ObjectKey, ObjectStore, index_by_namespace, key_of
-from trellis.core.recommend.engine import PendingHistory, RecommenderEngine, RecommenderScope
+from trellis.core.recommend.engine import PassWrites, RecommenderEngine
 from trellis.core.recommend.protocol import Recommender
+from trellis.core.recommend.publish.hvpa_totals import HvpaTotals
 from trellis.core.recommend.recommenders.default import DefaultRecommender
 from trellis.core.recommend.registry import apply_preset, built_in_recommenders
-from trellis.core.recommend.state.snapshot import PodOomKill, RecommenderSnapshot, SnapshotChangeCollector
+from trellis.core.recommend.state.snapshot import (
+    ClusterObservation,
+    FetchedUsage,
+    RecommenderScope,
+    RecommenderSnapshot,
+    SnapshotChangeCollector,
+    StepSamples,
+)
 from trellis.core.recommend.state.vpa_table import VpaStatusWrite
 from trellis.core.usage.columns import BoolColumn, IntColumn
 from trellis.core.usage.samples import Measurements
@@ -39,13 +47,11 @@ from trellis.sim.fleet import Fleet
 
 _PENDING: Final = "Pending"
 _INDEXES: Final = {BY_NAMESPACE: index_by_namespace}
-_NOTHING_PENDING: Final = PendingHistory()
 
 # A VPA with its new status, and the write that made it.
 PublishedStatus = tuple[VerticalPodAutoscaler, VpaStatusWrite]
 # Namespaces, pods and containers, as columns of samples have them.
 ContainerNames = tuple[list[str], list[str], list[str]]
-StepSample = tuple[ContainerNames, Measurements]
 
 
 class SimulatedRecommender:
@@ -73,27 +79,24 @@ class SimulatedRecommender:
         self._workloads: dict[str, ObjectStore[Any]] = {
             kind: ObjectStore(_INDEXES) for kind in sorted(WELL_KNOWN_KINDS)
         }
-        self._noticing = SnapshotChangeCollector()
+        self._changes = SnapshotChangeCollector()
         self._versions = 1
-        self._samples: list[StepSample] = []
-        self._is_new = True
+        self._samples: list[StepSamples] = []
         for vpa in vpas:
             self._put(vpa)
         for hvpa in hvpas:
             self._put_hvpa(hvpa)
         names = sorted({resolve_vpa(vpa).recommender for vpa in self._vpas.snapshot()})
         self._scope = RecommenderScope(frozenset(names), totals=True)
-        recommenders = build_recommenders(names, figures, parameters)
-        self._knowledge = RecommenderEngine(
-            figures.usage, figures.pipeline, recommenders, figures.gates, figures.estimates
-        )
+        self._recommenders = build_recommenders(names, figures, parameters)
+        self._engine = RecommenderEngine(figures.usage, figures.pipeline, figures.gates, figures.estimates)
 
     def pod(self, key: ObjectKey, new: Pod | None) -> None:
         """A pod changed. One that runs nothing yet is not looked at."""
         seen = to_observed_pod(new) if new is not None and new.status.phase != _PENDING else None
         known = self._pods.put(key, seen) if seen is not None else self._pods.remove(key)
         if seen is not None or known is not None:
-            self._noticing.pod(key, known, seen)
+            self._changes.add_pod(key, known, seen)
 
     def workload(self, kind: str, key: ObjectKey, old: KubeObject | None, new: KubeObject | None) -> None:
         """A controller changed."""
@@ -101,13 +104,13 @@ class SimulatedRecommender:
             self._workloads[kind].put(key, new)
         else:
             self._workloads[kind].remove(key)
-        self._noticing.workload(key, old, new)
+        self._changes.add_workload(key, old, new)
 
     def event(self, event: Event) -> None:
         """A kubelet has evicted a pod."""
-        self._noticing.event(event, self._pods.snapshot())
+        self._changes.add_eviction(event, self._pods.snapshot())
 
-    def measured(self, sample: StepSample, now: float) -> None:
+    def measured(self, sample: StepSamples, now: float) -> None:
         """What containers used in a step.
 
         For an Hvpa a sample counts as often as pods were Ready with it, so that nobody may wait until others are.
@@ -115,7 +118,8 @@ class SimulatedRecommender:
         if len(self._vpas):
             self._samples.append(sample)
         if len(self._hvpas):
-            self._load(now)
+            self._begin()
+            self._engine.ingest(self._take_samples(), now)
 
     def skip(self) -> None:
         """Nobody was there to take in what was measured."""
@@ -125,59 +129,38 @@ class SimulatedRecommender:
         """One pass."""
         if not len(self._vpas):
             return
-        seen, knowledge = self._load(now), self._knowledge
-        knowledge.collect(now)
-        written = [(self._write(write, seen.vpas.objects), write) for write in knowledge.recommend(now).writes]
-        knowledge.board.all_published([(write, vpa.metadata.resource_version) for vpa, write in written], now)
+        snapshot = self._begin()
+        decision = self._engine.finish(self._take_samples(), now)
+        writes = decision.recommendations.writes
+        written = [(self._write(write, snapshot.vpas.objects), write) for write in writes]
+        versions = [(write, vpa.metadata.resource_version) for vpa, write in written]
+        self._engine.commit(decision, PassWrites(versions), now)
         if written:
             self._publish(written)
-        if len(self._hvpas):
-            self._total(now)
+        for totals in decision.totals:
+            self._write_totals(totals)
 
-    def _load(self, now: float) -> RecommenderSnapshot:
-        """Take in what has changed, and what was measured."""
-        seen = RecommenderSnapshot(
+    def _begin(self) -> RecommenderSnapshot:
+        snapshot = RecommenderSnapshot(
             self._vpas.snapshot(),
             self._pods.snapshot(),
             self._hvpas.snapshot(),
             {kind: store.snapshot() for kind, store in self._workloads.items()},
-            self._noticing.take(),
+            self._changes.take(),
         )
-        knowledge = self._knowledge
-        knowledge.load_vpas(seen, self._scope, all_of_them=self._is_new)
-        knowledge.load_pods(seen, {}, _NOTHING_PENDING, now)
-        self._take_in(seen.news.kills, now)
-        self._is_new = False
-        return seen
+        self._engine.begin(ClusterObservation(snapshot, self._scope, self._recommenders))
+        return snapshot
 
-    def _total(self, now: float) -> None:
-        """Tell what whole workloads need, where a status is not what says it."""
-        for found in self._knowledge.totals(now):
-            totals = ResourceTotals(found.cpu, found.memory)
-            status = msgspec.structs.replace(found.hvpa.status or HvpaStatus(), totals=totals)
-            self._put_hvpa(msgspec.structs.replace(found.hvpa, status=status))
-            self._tell(key_of(found.hvpa), totals)
+    def _take_samples(self) -> FetchedUsage:
+        steps, self._samples = self._samples, []
+        return FetchedUsage(steps=steps)
 
-    def _take_in(self, kills: Sequence[PodOomKill], now: float) -> None:
-        """Usage and kills. Who is measured changes seldom, and is looked up once for all steps that have it alike."""
-        model = self._knowledge.model
-        slots: dict[int, IntColumn] = {}
-        for names, _ in self._samples:
-            if id(names) not in slots:
-                slots[id(names)] = model.slots(*names)
-        if self._samples:
-            measured = [each for _, each in self._samples]
-            found = np.concatenate([slots[id(names)] for names, _ in self._samples])
-            # Those of one container side by side, as the model wants them; who is followed by nobody comes first.
-            order = np.argsort(found, kind="stable")[np.count_nonzero(found < 0) :]
-            joined = Measurements(
-                np.concatenate([each.times for each in measured])[order],
-                np.concatenate([each.cpu for each in measured])[order],
-                np.concatenate([each.memory for each in measured])[order],
-            )
-            model.ingest_at(found[order], joined, now)
-            self._samples.clear()
-        model.record_ooms([kill.what for kill in kills], now)
+    def _write_totals(self, written: HvpaTotals) -> None:
+        """Write what a whole workload needs to its Hvpa, where no status of a VPA has it."""
+        totals = ResourceTotals(written.cpu, written.memory)
+        status = msgspec.structs.replace(written.hvpa.status or HvpaStatus(), totals=totals)
+        self._put_hvpa(msgspec.structs.replace(written.hvpa, status=status))
+        self._tell(key_of(written.hvpa), totals)
 
     def _write(self, write: VpaStatusWrite, seen: Mapping[ObjectKey, VerticalPodAutoscaler]) -> VerticalPodAutoscaler:
         """Store a status, as the API server does."""
@@ -193,11 +176,11 @@ class SimulatedRecommender:
 
     def _put(self, vpa: VerticalPodAutoscaler) -> None:
         key = key_of(vpa)
-        self._noticing.vpa(key, self._vpas.put(key, vpa), vpa)
+        self._changes.add_vpa(key, self._vpas.put(key, vpa), vpa)
 
     def _put_hvpa(self, hvpa: Hvpa) -> None:
         self._hvpas.put(key_of(hvpa), hvpa)
-        self._noticing.hvpa(key_of(hvpa))
+        self._changes.add_hvpa(key_of(hvpa))
 
 
 def build_recommenders(
@@ -236,13 +219,13 @@ class UsageSampler:
         seen = [not any(is_affected(gap, name) for gap in gaps) for name in self._names_of_workloads]
         return np.array(seen, dtype=np.bool_)[usage.workload]
 
-    def samples(self, usage: StepUsage, rows: ModelContainerTable, seen: BoolColumn | None) -> StepSample:
+    def samples(self, usage: StepUsage, rows: ModelContainerTable, seen: BoolColumn | None) -> StepSamples:
         """What they used, as of the end of the step."""
         if rows.version != self._named_at or not np.array_equal(usage.rows, self._named):
             self._named_at, self._named, self._names = rows.version, usage.rows, rows.names(usage.rows)
         end, cpu, memory = usage.time + usage.seconds, usage.used_cpu, usage.used_memory
         if seen is None:
-            return self._names, Measurements(np.full(len(cpu), end), cpu, memory)
+            return StepSamples(self._names, Measurements(np.full(len(cpu), end), cpu, memory))
         spaces, pods, containers = (list(compress(each, seen)) for each in self._names)
         cpu, memory = cpu[seen], memory[seen]
-        return (spaces, pods, containers), Measurements(np.full(len(cpu), end), cpu, memory)
+        return StepSamples((spaces, pods, containers), Measurements(np.full(len(cpu), end), cpu, memory))

@@ -2,6 +2,9 @@
 
 Usage, history, the state of the cluster and the clock are those of the recording; the core does the rest, as it did in
 the process that was recorded. Decisions must be the same byte for byte.
+
+The lines of a pass are its input in parts, and its decisions: they are collected, and replayed as one pass. Releases
+differ in the order of these lines, and not in what they say.
 """
 
 from __future__ import annotations
@@ -15,11 +18,16 @@ from trellis.base.errors import InvalidRecording
 from trellis.base.json_lines import HEADER, decode_payload, encode_payload
 from trellis.core.cluster.owners import ScaleInfo, TargetRef
 from trellis.core.recommend.declaration import UnavailableRecommender
-from trellis.core.recommend.engine import RecommenderEngine
+from trellis.core.recommend.engine import PassDecision, PassWrites, RecommenderEngine
 from trellis.core.recommend.protocol import Recommender
-from trellis.core.recommend.recommendation_pass import PassResult
 from trellis.core.recommend.registry import build_recommenders
-from trellis.core.recommend.state.snapshot import RecommenderSnapshot
+from trellis.core.recommend.state.snapshot import (
+    ClusterObservation,
+    FetchedHistory,
+    FetchedUsage,
+    PendingHistory,
+    RecommenderSnapshot,
+)
 from trellis.core.recording import recommender as lines
 from trellis.core.recording.recommender import SnapshotLine, SnapshotReplayer
 from trellis.sim.replay.decisions import ReplayedDecision
@@ -34,113 +42,158 @@ def replay_recommender(recording: Iterable[tuple[str, msgspec.Raw]]) -> Iterator
         if kind == HEADER:
             continue
         if kind == lines.SETUP:
+            if replay is not None:
+                yield from replay.end_pass()
             replay = _RecommenderReplay(decode_payload(data, lines.RecommenderSetup))
         elif replay is None:
             raise InvalidRecording(kind, f"comes before a line of kind {lines.SETUP}")
-        elif kind == lines.DECIDED:
-            yield ReplayedDecision(bytes(data), replay.decided)
         else:
-            replay.take(kind, data)
+            if kind in _FIRST_LINES:
+                yield from replay.end_pass()
+            replay.add_line(kind, data)
+    if replay is not None:
+        yield from replay.end_pass()
+
+
+class _RecordedPass(msgspec.Struct):
+    """The lines of one pass. `decided` has the decisions by the kind of the line before them."""
+
+    vpas: lines.VpasLine | None = None
+    pods: lines.PodsLine | None = None
+    usage: lines.UsageLine | None = None
+    due: lines.DueLine | None = None
+    publish: lines.PublishLine | None = None
+    save: lines.SaveLine | None = None
+    decided: dict[str, bytes] = {}
 
 
 class _RecommenderReplay:
-    """Takes the steps; `decided` is what the last one that decides came to."""
+    """The engine, and the lines since the last pass."""
 
     def __init__(self, setup: lines.RecommenderSetup) -> None:
-        self.decided = b""
-        self._own = build_recommenders(setup.names, setup.default, setup.presets)
-        self._knowledge = RecommenderEngine(setup.usage, setup.pipeline, self._own, setup.gates, setup.default)
-        self._sight = SnapshotReplayer()
-        self._seen: RecommenderSnapshot = self._sight.look(SnapshotLine())
+        self._built_in = build_recommenders(setup.names, setup.default, setup.presets)
+        self._recommenders: Mapping[str, Recommender] = self._built_in
+        self._engine = RecommenderEngine(setup.usage, setup.pipeline, setup.gates, setup.default)
+        self._snapshots = SnapshotReplayer()
+        self._snapshot: RecommenderSnapshot = self._snapshots.look(SnapshotLine())
         self._scales: Mapping[TargetRef, ScaleInfo] = {}
-        self._result: PassResult | None = None
+        # What was restored in a pass that failed later is restored with the next one.
+        self._history: list[FetchedHistory] = []
+        self._pass = _RecordedPass()
+        self._last_kind = ""
 
-    def take(self, kind: str, data: msgspec.Raw) -> None:
-        """One step."""
-        step = _STEPS.get(kind)
-        if step is None:
+    def add_line(self, kind: str, data: msgspec.Raw) -> None:
+        if kind == lines.DECIDED:
+            self._pass.decided[self._last_kind] = bytes(data)
+            return
+        add = _LINES.get(kind)
+        if add is None:
             raise InvalidRecording(kind, "is no step of a recommender")
-        step(self, data)
+        add(self, data)
+        self._last_kind = kind
 
-    def hosts(self, line: lines.HostedRecommendersLine) -> None:
-        """Others answer to some names."""
+    def end_pass(self) -> Iterator[ReplayedDecision]:
+        """Replay the pass whose lines were added, as far as its input was recorded."""
+        recorded, self._pass = self._pass, _RecordedPass()
+        if recorded.publish is not None and recorded.usage is None:
+            raise InvalidRecording(lines.PUBLISH, "comes before anything was decided")
+        if recorded.vpas is None:
+            return
+        self._begin(recorded.vpas, recorded.pods)
+        if recorded.usage is None:
+            return
+        decision = self._finish(recorded.usage, recorded.pods, recorded.due)
+        for kind, data in recorded.decided.items():
+            decide = _DECISIONS.get(kind)
+            if decide is None:
+                raise InvalidRecording(kind, "is no step that decides anything")
+            yield ReplayedDecision(data, encode_payload(decide(decision)))
+        self._commit(decision, recorded.publish, recorded.save, recorded.usage.now)
+
+    def _begin(self, vpas: lines.VpasLine, pods: lines.PodsLine | None) -> None:
+        if pods is not None and pods.scales is not None:
+            self._scales = dict(pods.scales)
+        self._engine.begin(
+            ClusterObservation(self._snapshot, vpas.scope, self._recommenders, self._scales, vpas.can_boost)
+        )
+
+    def _finish(self, usage: lines.UsageLine, pods: lines.PodsLine | None, due: lines.DueLine | None) -> PassDecision:
+        pending = pods.waiting if pods is not None else PendingHistory()
+        fetched = FetchedUsage(usage.samples(), tuple(self._history), pending)
+        self._history.clear()
+        return self._engine.finish(fetched, usage.now, checkpoint_limit=due.limit if due is not None else 0)
+
+    def _commit(
+        self, decision: PassDecision, publish: lines.PublishLine | None, save: lines.SaveLine | None, now: float
+    ) -> None:
+        writes = decision.recommendations.writes
+        versions = publish.written if publish is not None else ()
+        # Where fewer statuses are decided now than were then, the difference is reported already.
+        statuses = [(writes[place], version) for place, version in versions if place < len(writes)]
+        self._engine.commit(decision, PassWrites(statuses, save.keys if save is not None else ()), now)
+
+    def add_hosts(self, line: lines.HostedRecommendersLine) -> None:
+        """Other recommenders are served under some names from now on."""
         for name, why in line.others.items():
             if why == lines.INSTALLED:
                 raise InvalidRecording(name, "is a recommender that is installed apart, whose answers are not recorded")
         others: dict[str, Recommender] = {name: UnavailableRecommender(name, why) for name, why in line.others.items()}
-        self._knowledge.answered_by({**self._own, **others})
+        self._recommenders = {**self._built_in, **others}
 
-    def seen(self, line: SnapshotLine) -> None:
-        """A pass begins."""
-        self._seen = self._sight.look(line)
+    def add_snapshot(self, line: SnapshotLine) -> None:
+        self._snapshot = self._snapshots.look(line)
 
-    def vpas(self, line: lines.VpasLine) -> None:
-        """VPAs are taken in."""
-        self._knowledge.can_boost = line.can_boost
-        self._knowledge.load_vpas(self._seen, line.scope, all_of_them=line.all_of_them)
+    def add_vpas(self, line: lines.VpasLine) -> None:
+        self._pass.vpas = line
 
-    def restore(self, line: lines.RestoreLine) -> None:
-        """History is taken in."""
-        self._knowledge.restore([row.saved() for row in line.rows], line.now, stored=line.stored)
+    def add_history(self, line: lines.RestoreLine) -> None:
+        self._history.append(FetchedHistory([row.saved() for row in line.rows], line.stored))
 
-    def pods(self, line: lines.PodsLine) -> None:
-        """Pods are taken in."""
-        if line.scales is not None:
-            self._scales = dict(line.scales)
-        self._knowledge.load_pods(self._seen, self._scales, line.waiting, line.now)
+    def add_pods(self, line: lines.PodsLine) -> None:
+        self._pass.pods = line
 
-    def usage(self, line: lines.UsageLine) -> None:
-        """Usage and kills are taken in."""
-        self._knowledge.take_in(line.samples(), self._seen.news.kills, line.now)
+    def add_usage(self, line: lines.UsageLine) -> None:
+        self._pass.usage = line
 
-    def collect(self, line: lines.TimeLine) -> None:
-        """What is gone for good is forgotten."""
-        self.decided = encode_payload(self._knowledge.collect(line.now))
+    def add_due(self, line: lines.DueLine) -> None:
+        self._pass.due = line
 
-    def recommend(self, line: lines.TimeLine) -> None:
-        """VPAs are advised."""
-        self._result = self._knowledge.recommend(line.now)
-        self.decided = encode_payload(lines.list_decided_statuses(self._result))
+    def add_publish(self, line: lines.PublishLine) -> None:
+        self._pass.publish = line
 
-    def publish(self, line: lines.PublishLine) -> None:
-        """Statuses were written."""
-        if self._result is None:
-            raise InvalidRecording(lines.PUBLISH, "comes before anything was decided")
-        writes = self._result.writes
-        # Where less is decided now than it was then, the difference is told already.
-        written = [(writes[place], version) for place, version in line.written if place < len(writes)]
-        self._knowledge.published(self._result, written, line.now)
+    def add_save(self, line: lines.SaveLine) -> None:
+        self._pass.save = line
 
-    def totals(self, line: lines.TimeLine) -> None:
-        """Hvpas are told of whole workloads."""
-        self.decided = encode_payload(lines.list_decided_totals(self._knowledge.totals(line.now)))
-
-    def due(self, line: lines.DueLine) -> None:
-        """Checkpoints are to be written."""
-        self.decided = encode_payload([row.key for row in self._knowledge.due(line.limit, line.now)])
-
-    def save(self, line: lines.SaveLine) -> None:
-        """Checkpoints were written."""
-        self._knowledge.saved(line.keys, line.now)
+    def add_time(self, line: lines.TimeLine) -> None:
+        """A line that does no more than come before a decision."""
 
 
-def _step(
-    kind: type[T], take: Callable[[_RecommenderReplay, T], None]
+def _add(
+    kind: type[T], add: Callable[[_RecommenderReplay, T], None]
 ) -> Callable[[_RecommenderReplay, msgspec.Raw], None]:
-    return lambda replay, data: take(replay, decode_payload(data, kind))
+    return lambda replay, data: add(replay, decode_payload(data, kind))
 
 
-_STEPS: Final = {
-    lines.HOSTS: _step(lines.HostedRecommendersLine, _RecommenderReplay.hosts),
-    lines.SEEN: _step(SnapshotLine, _RecommenderReplay.seen),
-    lines.VPAS: _step(lines.VpasLine, _RecommenderReplay.vpas),
-    lines.RESTORE: _step(lines.RestoreLine, _RecommenderReplay.restore),
-    lines.PODS: _step(lines.PodsLine, _RecommenderReplay.pods),
-    lines.USAGE: _step(lines.UsageLine, _RecommenderReplay.usage),
-    lines.COLLECT: _step(lines.TimeLine, _RecommenderReplay.collect),
-    lines.RECOMMEND: _step(lines.TimeLine, _RecommenderReplay.recommend),
-    lines.PUBLISH: _step(lines.PublishLine, _RecommenderReplay.publish),
-    lines.TOTALS: _step(lines.TimeLine, _RecommenderReplay.totals),
-    lines.DUE: _step(lines.DueLine, _RecommenderReplay.due),
-    lines.SAVE: _step(lines.SaveLine, _RecommenderReplay.save),
+_FIRST_LINES: Final = (lines.HOSTS, lines.SEEN)
+
+_LINES: Final = {
+    lines.HOSTS: _add(lines.HostedRecommendersLine, _RecommenderReplay.add_hosts),
+    lines.SEEN: _add(SnapshotLine, _RecommenderReplay.add_snapshot),
+    lines.VPAS: _add(lines.VpasLine, _RecommenderReplay.add_vpas),
+    lines.RESTORE: _add(lines.RestoreLine, _RecommenderReplay.add_history),
+    lines.PODS: _add(lines.PodsLine, _RecommenderReplay.add_pods),
+    lines.USAGE: _add(lines.UsageLine, _RecommenderReplay.add_usage),
+    lines.COLLECT: _add(lines.TimeLine, _RecommenderReplay.add_time),
+    lines.RECOMMEND: _add(lines.TimeLine, _RecommenderReplay.add_time),
+    lines.PUBLISH: _add(lines.PublishLine, _RecommenderReplay.add_publish),
+    lines.TOTALS: _add(lines.TimeLine, _RecommenderReplay.add_time),
+    lines.DUE: _add(lines.DueLine, _RecommenderReplay.add_due),
+    lines.SAVE: _add(lines.SaveLine, _RecommenderReplay.add_save),
+}
+
+_DECISIONS: Final[Mapping[str, Callable[[PassDecision], object]]] = {
+    lines.COLLECT: lambda decision: decision.obsolete_checkpoints,
+    lines.RECOMMEND: lambda decision: lines.list_decided_statuses(decision.recommendations),
+    lines.TOTALS: lambda decision: lines.list_decided_totals(decision.totals),
+    lines.DUE: lambda decision: [row.key for row in decision.checkpoints],
 }

@@ -50,10 +50,10 @@ def test_after_a_pass_it_says_what_was_decided_and_after_the_next_what_was_decid
 
     async def main() -> None:
         async with world.recommending() as recommender:
-            status, nothing = await get(recommender.answering, NAMESPACE, "web")
+            status, nothing = await get(recommender.http_api, NAMESPACE, "web")
             assert (status, nothing["error"]) == (503, "no pass has ended yet; ask again in a minute")
             await world.passes(1)
-            status, found = await get(recommender.answering, NAMESPACE, "web")
+            status, found = await get(recommender.http_api, NAMESPACE, "web")
             assert status == 200
             [app] = found["containers"]
             assert app["published"]["target"] == world.target("web") == app["recommended"]["target"]
@@ -66,7 +66,7 @@ def test_after_a_pass_it_says_what_was_decided_and_after_the_next_what_was_decid
             before = found["time"]
             world.usage["web-0"] = world.usage["web-1"] = {"app": {"cpu": "2", "memory": "300Mi"}}
             await world.passes(10)
-            _, found = await get(recommender.answering, NAMESPACE, "web")
+            _, found = await get(recommender.http_api, NAMESPACE, "web")
             assert found["time"] > before
             [app] = found["containers"]
             assert app["samples"] > 2
@@ -84,7 +84,7 @@ def test_who_is_served_is_listed_in_pages() -> None:
     async def main() -> None:
         async with world.recommending() as recommender:
             await world.passes(1)
-            answering = recommender.answering
+            answering = recommender.http_api
             _, everything = await get(answering)
             assert [each["name"] for each in everything["items"]] == ["a", "b", "c", "d"]
             assert (everything["count"], everything["serves"], everything["elsewhere"]) == (4, ["default"], {})
@@ -113,7 +113,7 @@ def test_a_vpa_that_is_not_served_here_is_told_apart_from_one_that_is_not_there(
     async def main() -> None:
         async with world.recommending() as recommender:
             await world.passes(1)
-            answering = recommender.answering
+            answering = recommender.http_api
             status, found = await get(answering, NAMESPACE, "wbe")
             assert (status, found["error"]) == (
                 404,
@@ -171,7 +171,7 @@ def test_of_names_that_are_led_elsewhere_it_says_by_whom() -> None:
         async with world.recommending() as recommender:
             await world.passes(1)
             other = RecommendationApi(Elsewhere("default", holders={"seasonal": "host-2_x"}), lambda *_: "seasonal")
-            other.last = recommender.answering.last
+            other.last = recommender.http_api.last
             status, found = await get(other, NAMESPACE, "batch")
             assert status == 404
             assert found["error"].endswith(

@@ -18,7 +18,7 @@ from trellis.core.cluster.oom_kills import find_oom_kills, read_eviction
 from trellis.core.cluster.state import ClusterState
 from trellis.core.cluster.store import BY_NAMESPACE, ObjectStore, index_by_namespace, key_of
 from trellis.core.explain.component_decisions.settings import CollectedSettings
-from trellis.core.recommend.engine import PendingHistory, RecommenderEngine, RecommenderScope
+from trellis.core.recommend.engine import PassWrites, RecommenderEngine
 from trellis.core.recommend.explanations import LastPass, TargetTrace
 from trellis.core.recommend.registry import build_recommenders, built_in_recommenders
 from trellis.core.recommend.state.governance import (
@@ -27,9 +27,18 @@ from trellis.core.recommend.state.governance import (
     build_owners,
     select_namespace,
 )
-from trellis.core.recommend.state.snapshot import PodOomKill, RecommenderSnapshot, SnapshotChanges
+from trellis.core.recommend.state.snapshot import (
+    ClusterObservation,
+    FetchedHistory,
+    FetchedUsage,
+    PodOomKill,
+    RecommenderScope,
+    RecommenderSnapshot,
+    SnapshotChanges,
+)
 from trellis.core.usage.checkpoints.format import KEPT_FROM_ANNOTATION, SavedRow, read_checkpoint
 from trellis.core.usage.columns import RowKey
+from trellis.core.usage.model import UsageModel
 from trellis.core.usage.samples import Samples
 from trellis.core.usage.view import RowsView
 
@@ -60,32 +69,36 @@ def run_recommender(
     known = built_in_recommenders(components.estimates).keys() | set(components.names)
     names = sorted(known)
     recommenders = build_recommenders(names, components.estimates, components.presets)
-    knowledge = RecommenderEngine(components.usage, components.pipeline, recommenders, components.gates)
-    knowledge.can_boost = collected.about.resizes_pods
-    seen = _seen(collected, namespace)
-    knowledge.load_vpas(seen, RecommenderScope(frozenset(names), namespace), all_of_them=True)
+    snapshot = _build_snapshot(collected, namespace)
+    observed = ClusterObservation(
+        snapshot,
+        RecommenderScope(frozenset(names), namespace),
+        recommenders,
+        collected.scales,
+        collected.about.resizes_pods,
+    )
+    engine = RecommenderEngine(components.usage, components.pipeline, components.gates)
+    engine.begin(observed)
     saved, unread = _saved(collected, namespace, now)
-    refused = knowledge.restore(saved, now, stored=True)
-    knowledge.load_pods(seen, collected.scales, PendingHistory(), now)
-    roster = build_governance(*select_namespace(seen, namespace), build_owners(seen, collected.scales))
+    governance = build_governance(*select_namespace(snapshot, namespace), build_owners(snapshot, collected.scales))
+    refused = UsageModel(components.usage).restore_all(saved)
     checkpointed = frozenset(row.key for row in saved if row.key not in refused)
-    for samples in _samples(collected, namespace, roster, {key.vpa for key in checkpointed}):
-        knowledge.take_in(samples, (), now)
-    knowledge.take_in(_usage(collected), seen.news.kills, now)
+    past = _samples(collected, namespace, governance, {key.vpa for key in checkpointed})
+    fetched = FetchedUsage(_usage(collected), [FetchedHistory(saved, stored=True)], past=list(past))
     trace = TargetTrace()
-    result = knowledge.recommend(now, trace)
+    decision = engine.finish(fetched, now, on_amounts=trace)
     return RecommendationEvidence(
-        knowledge.published(result, (), now),
+        engine.commit(decision, PassWrites(), now),
         trace,
-        knowledge.model.view(),
-        roster,
+        engine.model.view(),
+        governance,
         frozenset(wanted - known),
         checkpointed,
         unread | {f"{key.vpa}-{key.container}": str(error) for key, error in refused.items()},
     )
 
 
-def _seen(collected: ClusterState, namespace: str) -> RecommenderSnapshot:
+def _build_snapshot(collected: ClusterState, namespace: str) -> RecommenderSnapshot:
     """The namespace as the recommender watches it: pods that run nothing yet are not looked at."""
     there = [each for each in collected.observed_pods.by(BY_NAMESPACE, namespace) if each.status.phase != _PENDING]
     pods: ObjectStore[ObservedPod] = ObjectStore({BY_NAMESPACE: index_by_namespace})

@@ -9,7 +9,7 @@ A namespace is evaluated as a whole, and only when something in it has changed.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -24,9 +24,6 @@ from trellis.core.cluster.store import BY_NAMESPACE
 from trellis.core.cluster.target_problems import TargetProblem
 from trellis.core.cluster.target_selectors import resolve_selector
 from trellis.core.recommend.state.snapshot import RecommenderSnapshot
-from trellis.core.usage.tracked_pods import TrackedPod, track_pod
-
-FollowsUsage = Callable[[str], bool]
 
 # Ranks of claims.
 _ACTS: Final = 0
@@ -54,15 +51,15 @@ class NamespaceGovernance(msgspec.Struct, frozen=True):
         return any(ranks[rival] < ranks[vpa] for rival in rivals)
 
 
-def build_owners(seen: RecommenderSnapshot, scales: Mapping[TargetRef, ScaleInfo]) -> Owners:
-    """What is known of controllers in this pass."""
-    return Owners({kind: snapshot.get for kind, snapshot in seen.workloads.items()}, scales)
+def build_owners(snapshot: RecommenderSnapshot, scales: Mapping[TargetRef, ScaleInfo]) -> Owners:
+    """The controllers that are known in this pass."""
+    return Owners({kind: workloads.get for kind, workloads in snapshot.workloads.items()}, scales)
 
 
 def build_governance(
     vpas: Sequence[VerticalPodAutoscaler], pods: Sequence[ObservedPod], hvpas: Sequence[Hvpa], owners: Owners
 ) -> NamespaceGovernance:
-    """The roster of a namespace from everything in it."""
+    """The governance of a namespace from everything in it."""
     claims: list[TargetClaim] = []
     problems: dict[str, TargetProblem] = {}
     over: dict[str, Hvpa] = {}
@@ -95,7 +92,7 @@ def build_governance(
 
 
 def read_vpa_target(vpa: VerticalPodAutoscaler) -> TargetRef:
-    """What a VPA says it is about."""
+    """The target of a VPA."""
     ref = vpa.spec.target_ref
     return TargetRef(vpa.metadata.namespace, ref.api_version or "", ref.kind or "", ref.name or "")
 
@@ -107,31 +104,28 @@ def _is_made_by_hvpa(vpa: VerticalPodAutoscaler) -> bool:
 
 
 def select_governed_pods(
-    roster: NamespaceGovernance, pods: Sequence[ObservedPod], follows: FollowsUsage
+    governance: NamespaceGovernance, pods: Sequence[ObservedPod], is_followed: Callable[[str], bool]
 ) -> list[tuple[ObservedPod, str]]:
-    """The pods whose usage is to be remembered, with their VPAs: those of VPAs that `follows` names."""
-    governor = roster.governance.governor
-    wanted = {vpa for vpa in set(governor.values()) if follows(vpa)}
-    found = ((pod, governor.get(pod.metadata.name)) for pod in pods)
-    return [(pod, vpa) for pod, vpa in found if vpa is not None and vpa in wanted]
+    """The pods whose usage is retained, with the names of their VPAs: those of VPAs that are followed."""
+    governor = governance.governance.governor
+    followed = {vpa for vpa in set(governor.values()) if is_followed(vpa)}
+    governed = ((pod, governor.get(pod.metadata.name)) for pod in pods)
+    return [(pod, vpa) for pod, vpa in governed if vpa is not None and vpa in followed]
 
 
-def list_followed_pods(governed: Sequence[tuple[ObservedPod, str]]) -> list[TrackedPod]:
-    """The same as the usage model wants it."""
-    return [track_pod(pod, vpa) for pod, vpa in governed]
-
-
-def select_namespace(seen: RecommenderSnapshot, namespace: str) -> tuple[Any, Any, Any]:
-    """VPAs, pods and Hvpas there; also pods that are gone but have run out of memory since the last look."""
-    pods = {pod.metadata.name: pod for pod in seen.pods.by(BY_NAMESPACE, namespace)}
-    for kill in seen.news.kills:
-        if kill.pod is not None and kill.what.namespace == namespace:
-            pods.setdefault(kill.what.pod, kill.pod)
-    return (
-        seen.vpas.by(BY_NAMESPACE, namespace),
-        tuple(pods.values()),
-        seen.hvpas.by(BY_NAMESPACE, namespace),
-    )
+def select_namespace(
+    snapshot: RecommenderSnapshot, namespace: str
+) -> tuple[Sequence[VerticalPodAutoscaler], Sequence[ObservedPod], Sequence[Hvpa]]:
+    """The VPAs, pods and Hvpas of a namespace, and pods that are gone but ran out of memory since the last pass."""
+    pods = snapshot.pods.by(BY_NAMESPACE, namespace)
+    killed = [kill for kill in snapshot.changes.kills if kill.pod is not None and kill.kill.namespace == namespace]
+    if killed:
+        by_name = {pod.metadata.name: pod for pod in pods}
+        for kill in killed:
+            if kill.pod is not None:
+                by_name.setdefault(kill.kill.pod, kill.pod)
+        pods = tuple(by_name.values())
+    return snapshot.vpas.by(BY_NAMESPACE, namespace), pods, snapshot.hvpas.by(BY_NAMESPACE, namespace)
 
 
 def _sort_oldest_last(hvpas: Sequence[Hvpa]) -> list[Hvpa]:

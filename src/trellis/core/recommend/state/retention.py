@@ -12,7 +12,7 @@ from trellis.core.recommend.protocol import Recommender
 from trellis.core.recommend.state.shadows import read_shadow_names
 from trellis.core.recommend.state.vpa_table import ServedVpa
 from trellis.core.usage.model import UsageModel
-from trellis.core.usage.settings import Tuning
+from trellis.core.usage.settings import Tuning, UsageSettings
 from trellis.core.usage.tracked_pods import TrackedPod
 
 
@@ -42,15 +42,19 @@ class UsageRetention:
         self._model = model
         self._served = served
         self._gates = gates
-        self._with_history: set[ObjectKey] = set()
+        self.with_history: frozenset[ObjectKey] = frozenset()
         self._with_runs: set[ObjectKey] = set()
         self._tuned: dict[ObjectKey, frozenset[str]] = {}
 
+    @property
+    def settings(self) -> UsageSettings:
+        return self._model.settings
+
     def keep_for(self, recommenders: Mapping[str, Recommender]) -> None:
         """History and runs are kept for those whose recommenders look at them."""
-        with_history = {key for key, vpa in self._served.items() if needs_history(vpa, recommenders)}
-        if with_history != self._with_history:
-            self._with_history = with_history
+        with_history = frozenset(key for key, vpa in self._served.items() if _needs_history(vpa, recommenders))
+        if with_history != self.with_history:
+            self.with_history = with_history
             self._model.keep_history(with_history)
         with_runs = {
             key for key, vpa in self._served.items() if any(map(needs_runs, _find_recommenders(vpa, recommenders)))
@@ -87,7 +91,7 @@ class UsageRetention:
         self._tuned.pop(key, None)
 
 
-def needs_history(vpa: ServedVpa, recommenders: Mapping[str, Recommender]) -> bool:
+def _needs_history(vpa: ServedVpa, recommenders: Mapping[str, Recommender]) -> bool:
     """Whether its recommender looks back for weeks, or one of its shadows."""
     return any(recommender.needs_history for recommender in _find_recommenders(vpa, recommenders))
 

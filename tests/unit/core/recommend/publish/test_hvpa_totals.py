@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from support.worlds.vpas import NAMESPACE, World
 from trellis.api.kinds.vpa import VerticalPodAutoscaler
 from trellis.api.resolve import resolve_vpa
-from trellis.core.recommend.engine import RecommenderScope
 from trellis.core.recommend.publish.hvpa_totals import GovernedVpa, compute_totals, publishes_totals, read_targets
 from trellis.core.recommend.recommenders.default import DefaultRecommender
+from trellis.core.recommend.state.snapshot import RecommenderScope
 from trellis.core.recording.recommender import VpasLine
 
 KEY = (NAMESPACE, "web")
