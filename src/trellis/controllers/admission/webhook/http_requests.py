@@ -1,207 +1,205 @@
-"""Parses HTTP/1.1 requests, strictly and as a whole.
+"""Reads HTTP/1.1 requests from the bytes of a connection.
 
-An API server sends one POST after the other on a connection that stays open. aiohttp parses these as well, with 20 us
-more CPU for each request and 80 us more latency on an idle server, which is as much as the answer itself takes. This
-parser reads all that such a client sends, and refuses the rest: what two parsers could read differently (two lengths, a
-length and chunks, folded lines, bare line feeds) is an error, never a guess.
+llhttp, the parser of Node.js, reads them, by way of httptools. It runs in its strict mode: requests that two parsers
+could read differently (two lengths, a length and chunks, folded lines, bare line feeds) are errors. This module adds
+the limits and the rules that a server has beyond the grammar.
 """
 
 from __future__ import annotations
 
-import re
-from functools import lru_cache
+from collections import deque
 from typing import Final
 
 import msgspec
+from httptools import HttpParserCallbackError, HttpParserError, HttpRequestParser
 
-# What upstream takes, and more than an API server can send: it takes objects up to 3 MiB, and sends the old one along.
-MOST_BODY_BYTES: Final = 5 * 1024 * 1024
-MOST_HEAD_BYTES: Final = 16 * 1024
-_MOST_CHUNK_LINE_BYTES: Final = 256
+# Upstream's limit, and more than an API server can send: it takes objects up to 3 MiB, and sends the old one along.
+MAX_BODY_BYTES: Final = 5 * 1024 * 1024
+MAX_HEAD_BYTES: Final = 16 * 1024
 
-_END: Final = b"\r\n\r\n"
-_REQUEST_LINE: Final = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+) ([!-~]+) HTTP/1\.([01])")
-# No space before the colon, no line that goes on in the next, no control characters but the tab.
-_FIELD: Final = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+):[ \t]*([^\x00-\x08\x0a-\x1f\x7f]*?)[ \t]*")
-_CHUNK_LINE: Final = re.compile(rb"([0-9A-Fa-f]{1,8})[ \t]*(?:;[^\r\n]*)?")
-_ONCE: Final = (b"content-length", b"transfer-encoding", b"host", b"expect", b"content-type")
+_CONTENT_LENGTH: Final = b"content-length"
+_CONTENT_TYPE: Final = b"content-type"
+_EXPECT: Final = b"expect"
+_HOST: Final = b"host"
+_TRANSFER_ENCODING: Final = b"transfer-encoding"
+# The headers that are read. Each may occur once.
+_READ_HEADERS: Final = frozenset((_CONTENT_LENGTH, _CONTENT_TYPE, _EXPECT, _HOST, _TRANSFER_ENCODING))
+# The colon, the space and the line break of a header line.
+_HEADER_LINE_OVERHEAD: Final = 4
 
 
 class BadRequest(Exception):
-    """A request that is not answered but with a status; nothing after it on the connection can be read."""
+    """A request that is answered with an error status. Nothing after it on the connection can be read."""
 
-    def __init__(self, status: int, why: str) -> None:
+    def __init__(self, status: int, message: str) -> None:
         self.status = status
-        self.why = why
-        super().__init__(f"{status}: {why}")
-
-
-class RequestHead(msgspec.Struct, frozen=True):
-    """What stands before the body. `length` is None if the body comes in chunks."""
-
-    method: str
-    content_type: str
-    length: int | None
-    keep_alive: bool
-    expects_continue: bool
+        self.message = message
+        super().__init__(f"{status}: {message}")
 
 
 class HttpRequest(msgspec.Struct, frozen=True):
-    """One request, complete."""
+    """One complete request."""
 
-    head: RequestHead
+    method: str
+    content_type: str
+    keep_alive: bool
     body: bytes
 
 
 class HttpRequestReader:
-    """Bytes in, requests out, however the network cut them."""
+    """Turns the bytes of one connection into requests, wherever the network splits them.
 
-    __slots__ = ("_chunks", "_head", "_held", "_searched")
+    The methods `on_*` are the parser's callbacks.
+    """
 
-    def __init__(self) -> None:
-        self._held = bytearray()
-        self._searched = 0
-        self._head: RequestHead | None = None
-        self._chunks = bytearray()
-
-    @property
-    def is_within(self) -> bool:
-        """Whether a request has begun that is not complete."""
-        return self._head is not None or bool(self._held)
-
-    @property
-    def wants_continue(self) -> bool:
-        """Whether the client waits for a word before it sends the body."""
-        return self._head is not None and self._head.expects_continue and not self._held and not self._chunks
-
-    def feed(self, data: bytes) -> None:
-        """More bytes have come."""
-        self._held += data
-
-    def take(self) -> HttpRequest | None:
-        """The next request, once all of it is there; raises `BadRequest` for what is none."""
-        head = self._head
-        if head is None:
-            head = self._head = self._take_head()
-            if head is None:
-                return None
-        if head.length is None:
-            return self._take_chunks(head)
-        if len(self._held) < head.length:
-            return None
-        body = bytes(memoryview(self._held)[: head.length])
-        return self._complete(head, body, head.length)
-
-    def _take_head(self) -> RequestHead | None:
-        held = self._held
-        # Some clients send an empty line after a body; RFC 9112 lets it pass.
-        while held.startswith(b"\r\n"):
-            del held[:2]
-        end = held.find(_END, max(0, self._searched - 3))
-        if end < 0:
-            self._searched = len(held)
-        if (len(held) if end < 0 else end) > MOST_HEAD_BYTES:
-            raise BadRequest(431, f"the head of the request is longer than {MOST_HEAD_BYTES} bytes")
-        if end < 0:
-            return None
-        head = read_head(bytes(memoryview(held)[:end]))
-        del held[: end + len(_END)]
-        self._searched = 0
-        if head.length is not None and head.length > MOST_BODY_BYTES:
-            raise _too_large()
-        return head
-
-    def _take_chunks(self, head: RequestHead) -> HttpRequest | None:
-        held = self._held
-        while True:
-            end = held.find(b"\r\n", 0, _MOST_CHUNK_LINE_BYTES)
-            if end < 0:
-                if len(held) >= _MOST_CHUNK_LINE_BYTES:
-                    raise BadRequest(400, "the line before a chunk is too long")
-                return None
-            line = _CHUNK_LINE.fullmatch(bytes(held[:end]))
-            if line is None:
-                raise BadRequest(400, "a chunk must begin with its size")
-            size = int(line[1], 16)
-            if size == 0:
-                return self._take_trailers(head, end)
-            if len(self._chunks) + size > MOST_BODY_BYTES:
-                raise _too_large()
-            if len(held) < end + 2 + size + 2:
-                return None
-            if held[end + 2 + size : end + 4 + size] != b"\r\n":
-                raise BadRequest(400, "a chunk must end where its size says")
-            self._chunks += held[end + 2 : end + 2 + size]
-            del held[: end + 4 + size]
-
-    def _take_trailers(self, head: RequestHead, end: int) -> HttpRequest | None:
-        """What stands after the last chunk is read, and of no interest."""
-        stop = self._held.find(_END, end)
-        if stop < 0:
-            if len(self._held) > MOST_HEAD_BYTES:
-                raise BadRequest(431, f"what follows the body is longer than {MOST_HEAD_BYTES} bytes")
-            return None
-        body, self._chunks = bytes(self._chunks), bytearray()
-        return self._complete(head, body, stop + len(_END))
-
-    def _complete(self, head: RequestHead, body: bytes, consumed: int) -> HttpRequest:
-        del self._held[:consumed]
-        self._head = None
-        return HttpRequest(head, body)
-
-
-# The requests of one API server differ in their length alone, and there are not many lengths either.
-@lru_cache(maxsize=512)
-def read_head(head: bytes) -> RequestHead:
-    """The head of a request, without the empty line after it."""
-    first, *lines = head.split(b"\r\n")
-    asked = _REQUEST_LINE.fullmatch(first)
-    if asked is None:
-        raise BadRequest(400, "this is no request of HTTP/1.1")
-    fields: dict[bytes, bytes] = {}
-    for line in lines:
-        field = _FIELD.fullmatch(line)
-        if field is None:
-            raise BadRequest(400, "a header cannot be read")
-        name = field[1].lower()
-        if name in fields and name in _ONCE:
-            raise BadRequest(400, f"there is more than one header {name.decode()}")
-        fields[name] = b", ".join((fields[name], field[2])) if name in fields else field[2]
-    modern = asked[3] == b"1"
-    if modern and b"host" not in fields:
-        raise BadRequest(400, "there is no header host")
-    connection = {token.strip() for token in fields.get(b"connection", b"").lower().split(b",")}
-    return RequestHead(
-        method=asked[1].decode(),
-        content_type=fields.get(b"content-type", b"").decode("latin-1"),
-        length=_length(fields, modern=modern),
-        keep_alive=b"close" not in connection and (modern or b"keep-alive" in connection),
-        expects_continue=_expects_continue(fields) and modern,
+    __slots__ = (
+        "_awaits_continue",
+        "_body",
+        "_completed",
+        "_has_head",
+        "_has_progressed",
+        "_head_bytes",
+        "_headers",
+        "_is_mid_request",
+        "_is_refused",
+        "_parser",
+        "_unparsed_bytes",
     )
 
+    def __init__(self) -> None:
+        self._parser = HttpRequestParser(self)
+        self._completed: deque[HttpRequest | BadRequest] = deque()
+        self._is_mid_request = False
+        self._is_refused = False
+        self._headers: dict[bytes, bytes] = {}
+        self._head_bytes = 0
+        self._has_head = False
+        self._body = bytearray()
+        self._awaits_continue = False
+        # The parser holds an unfinished header line, and reports nothing while it skips chunk extensions. So bytes
+        # that lead to no callback are counted, and limited as the head is.
+        self._unparsed_bytes = 0
+        self._has_progressed = False
 
-def _length(fields: dict[bytes, bytes], *, modern: bool) -> int | None:
-    """How long the body is; None if it comes in chunks."""
-    length, coding = fields.get(b"content-length"), fields.get(b"transfer-encoding")
-    if coding is not None:
-        if length is not None or not modern:
-            raise BadRequest(400, "a body has a length or comes in chunks of HTTP/1.1, not both")
-        if coding.lower() != b"chunked":
-            raise BadRequest(501, "the only transfer encoding here is chunked")
-        return None
-    if length is None:
-        return 0
-    if not length.isdigit() or len(length) > 18:
-        raise BadRequest(400, "a content length must be a number")
-    return int(length)
+    @property
+    def has_pending_request(self) -> bool:
+        """Whether a request is incomplete or has not been taken."""
+        return self._is_mid_request or bool(self._completed)
+
+    @property
+    def awaits_continue(self) -> bool:
+        """Whether the client sends the body only after `100 Continue`."""
+        return self._awaits_continue
+
+    def feed(self, data: bytes) -> None:
+        if self._is_refused:
+            return
+        self._has_progressed = self._awaits_continue = False
+        try:
+            self._parser.feed_data(data)
+        except HttpParserCallbackError as error:
+            refusal = error.__context__
+            if not isinstance(refusal, BadRequest):
+                raise
+            self._refuse(refusal)
+        except HttpParserError as error:
+            self._refuse(BadRequest(400, f"this is no request of HTTP/1.1: {error}"))
+        else:
+            self._unparsed_bytes = 0 if self._has_progressed else self._unparsed_bytes + len(data)
+            if self._unparsed_bytes > MAX_HEAD_BYTES:
+                self._refuse(_head_too_large())
+
+    def take(self) -> HttpRequest | None:
+        """Return the next complete request, if there is one. Raise `BadRequest` after the last valid one."""
+        if not self._completed:
+            return None
+        request = self._completed.popleft()
+        if isinstance(request, BadRequest):
+            raise request
+        return request
+
+    def on_message_begin(self) -> None:
+        self._is_mid_request = True
+        self._has_head = False
+        self._headers = {}
+        self._head_bytes = 0
+
+    def on_url(self, url: bytes) -> None:
+        self._count_head_bytes(len(url))
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._count_head_bytes(len(name) + len(value) + _HEADER_LINE_OVERHEAD)
+        # After the head, headers are the trailers of a chunked body.
+        if self._has_head:
+            return
+        key = name.lower()
+        if key in _READ_HEADERS:
+            if key in self._headers:
+                raise BadRequest(400, f"there is more than one header {key.decode()}")
+            self._headers[key] = value.strip(b" \t")
+
+    def on_headers_complete(self) -> None:
+        self._has_head = self._has_progressed = True
+        headers = self._headers
+        version = self._parser.get_http_version()
+        if version not in ("1.0", "1.1"):
+            raise BadRequest(400, "this is no request of HTTP/1.1")
+        if version == "1.1" and _HOST not in headers:
+            raise BadRequest(400, "there is no header host")
+        if self._parser.should_upgrade():
+            raise BadRequest(501, "this server speaks no other protocol")
+        encoding = headers.get(_TRANSFER_ENCODING)
+        if encoding is not None:
+            if version == "1.0":
+                raise BadRequest(400, "HTTP/1.0 knows no transfer encoding")
+            if encoding.lower() != b"chunked":
+                raise BadRequest(501, "the only transfer encoding here is chunked")
+        if int(headers.get(_CONTENT_LENGTH, b"0")) > MAX_BODY_BYTES:
+            raise _body_too_large()
+        expectation = headers.get(_EXPECT, b"").lower()
+        if expectation not in (b"", b"100-continue"):
+            raise BadRequest(417, "the only expectation that is met is 100-continue")
+        self._awaits_continue = expectation != b"" and version == "1.1"
+
+    def on_chunk_header(self) -> None:
+        self._has_progressed = True
+        self._awaits_continue = False
+
+    def on_body(self, data: bytes) -> None:
+        self._has_progressed = True
+        self._awaits_continue = False
+        if len(self._body) + len(data) > MAX_BODY_BYTES:
+            raise _body_too_large()
+        self._body += data
+
+    def on_message_complete(self) -> None:
+        self._has_progressed = True
+        self._is_mid_request = self._awaits_continue = False
+        self._completed.append(
+            HttpRequest(
+                method=self._parser.get_method().decode(),
+                content_type=self._headers.get(_CONTENT_TYPE, b"").decode("latin-1"),
+                keep_alive=self._parser.should_keep_alive(),
+                body=bytes(self._body),
+            )
+        )
+        self._body.clear()
+
+    def _count_head_bytes(self, count: int) -> None:
+        self._head_bytes += count
+        if self._head_bytes > MAX_HEAD_BYTES:
+            raise _head_too_large()
+
+    def _refuse(self, refusal: BadRequest) -> None:
+        self._is_refused = True
+        self._is_mid_request = self._awaits_continue = False
+        self._body.clear()
+        self._completed.append(refusal)
 
 
-def _expects_continue(fields: dict[bytes, bytes]) -> bool:
-    expected = fields.get(b"expect", b"").lower()
-    if expected not in (b"", b"100-continue"):
-        raise BadRequest(417, "the only expectation that is met is 100-continue")
-    return expected != b""
+def _head_too_large() -> BadRequest:
+    return BadRequest(431, f"the head of the request is longer than {MAX_HEAD_BYTES} bytes")
 
 
-def _too_large() -> BadRequest:
-    return BadRequest(413, f"the body is longer than {MOST_BODY_BYTES} bytes")
+def _body_too_large() -> BadRequest:
+    return BadRequest(413, f"the body is longer than {MAX_BODY_BYTES} bytes")

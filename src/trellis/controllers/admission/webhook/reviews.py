@@ -133,18 +133,17 @@ class ReviewHandler:
 
     def answer(self, request: HttpRequest) -> HttpReply | Awaitable[HttpReply]:
         """The answer to a request, or somebody to wait for."""
-        head = request.head
-        if head.method != "POST":
+        if request.method != "POST":
             return self.refuse(BadRequest(405, "a review is sent with POST"))
-        kind = head.content_type
-        if kind != _JSON and kind.partition(";")[0].strip().lower() != _JSON:
-            return self._left_alone(request.body, f"a review must be {_JSON}, not {kind or 'nothing'}")
+        media_type = request.content_type
+        if media_type != _JSON and media_type.partition(";")[0].strip().lower() != _JSON:
+            return self._left_alone(request.body, f"a review must be {_JSON}, not {media_type or 'nothing'}")
         return self.review(request.body)
 
     def refuse(self, error: BadRequest) -> HttpReply:
         """The answer to what is no request: the status says so, and the body is a yes all the same."""
         self._tally.count(named.REFUSED, str(error.status))
-        return HttpReply(error.status, encode_answer("", warnings=(error.why,)))
+        return HttpReply(error.status, encode_answer("", warnings=(error.message,)))
 
     def review(self, body: bytes) -> HttpReply | Awaitable[HttpReply]:
         """The answer to a review."""

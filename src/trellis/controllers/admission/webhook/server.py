@@ -1,7 +1,7 @@
-"""The HTTPS server of reviews: its connections, and an orderly end.
+"""The HTTPS server of admission reviews: connections, timeouts and graceful shutdown.
 
-On a connection one request after the other is read and answered. An immediate answer is written in the call that read
-the request; while an answer is waited for, what the client sends waits.
+A connection answers its requests in order. An immediate reply is written in the call that received the request. While a
+reply is awaited, nothing more is read from that connection.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from trellis.controllers.admission.webhook.http_requests import BadRequest, Http
 from trellis.runtime.addresses import Address
 
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
-_LINES: Final = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
-_OK: Final = _LINES[200] + b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
+_STATUS_LINES: Final = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
+_OK: Final = _STATUS_LINES[200] + b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
 _OTHER: Final = b"%bContent-Type: application/json\r\nContent-Length: %d\r\nConnection: %b\r\n\r\n%b"
 
 
 class HttpReply(msgspec.Struct, frozen=True):
-    """A status of HTTP, and JSON."""
+    """A status code and a body in JSON."""
 
     status: int
     body: bytes
 
 
 class RequestTimes(msgspec.Struct, frozen=True, gc=False):
-    """When a request began to come, was read, was answered, and when the answer was on its way, in seconds."""
+    """When a request began to arrive, was complete, was answered, and when its reply was written, in seconds."""
 
     began: float
     read: float
@@ -43,7 +43,7 @@ class RequestTimes(msgspec.Struct, frozen=True, gc=False):
 
 
 class ServerCallbacks(msgspec.Struct, frozen=True):
-    """Who answers. Neither may raise."""
+    """The functions that answer requests and refuse bad ones, and that observe times. None of them may raise."""
 
     answer: Callable[[HttpRequest], HttpReply | Awaitable[HttpReply]]
     refuse: Callable[[BadRequest], HttpReply]
@@ -51,145 +51,144 @@ class ServerCallbacks(msgspec.Struct, frozen=True):
 
 
 class ConnectionTimeouts(msgspec.Struct, frozen=True):
-    """How many seconds a client may take: for a request or for reading an answer, and between two requests.
+    """How many seconds a client may take to send a request or read a reply, and may be idle between two requests.
 
-    Go's client lets a connection rest for 90 seconds. A server that ended it sooner would now and then do so at the
-    very moment at which the next review is sent.
+    Go's client closes a connection that is idle for 90 seconds. A server that closed it sooner would now and then do so
+    at the very moment at which the next review is sent.
     """
 
     request: float = 10.0
-    rest: float = 120.0
-    # Who is refused may still be sending. A socket that is closed meanwhile takes the answer along.
-    farewell: float = 1.0
+    idle: float = 120.0
+    # A client whose body is too large may still be sending. Closing the socket at once would discard the reply.
+    linger: float = 1.0
 
 
 class ReviewConnection(asyncio.Protocol):
-    """One client. It keeps itself in `others` for as long as it is open."""
+    """One connection. It is a member of `connections` while it is open."""
 
-    def __init__(self, service: ServerCallbacks, others: set[ReviewConnection]) -> None:
-        self._service = service
-        self._others = others
+    def __init__(self, callbacks: ServerCallbacks, connections: set[ReviewConnection]) -> None:
+        self._callbacks = callbacks
+        self._connections = connections
         self._reader = HttpRequestReader()
         self._transport: asyncio.Transport | None = None
-        self._waiting: asyncio.Task[None] | None = None
-        self._is_full = False
-        self._ending = False
+        self._pending_reply: asyncio.Task[None] | None = None
+        self._write_paused = False
+        self._shutting_down = False
         self._closed = False
-        self._parting = False
+        self._lingering = False
+        # When the request began, and since when the client is idle or slow.
         self._began = self._since = perf_counter()
 
     @property
-    def is_at_rest(self) -> bool:
-        """Whether nothing is asked that is not answered."""
-        return self._waiting is None and not self._is_full and not self._reader.is_within
+    def is_idle(self) -> bool:
+        """Whether every request is answered, and the client reads its replies."""
+        return self._can_reply and not self._reader.has_pending_request
+
+    @property
+    def _can_reply(self) -> bool:
+        return self._pending_reply is None and not self._write_paused
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The client is there, and has shown that it speaks TLS."""
-        # What uvloop hands over is one in all but its class.
+        # uvloop's transport has the methods of asyncio.Transport, but not its class.
         self._transport = cast("asyncio.Transport", transport)
-        self._others.add(self)
+        self._connections.add(self)
 
     def connection_lost(self, _exc: Exception | None) -> None:
-        """The client is gone."""
-        self._others.discard(self)
+        self._connections.discard(self)
         self._transport = None
-        if self._waiting is not None:
-            self._waiting.cancel()
+        if self._pending_reply is not None:
+            self._pending_reply.cancel()
 
     def data_received(self, data: bytes) -> None:
-        """More bytes have come."""
         if self._closed:
             return
-        if not self._reader.is_within:
+        if not self._reader.has_pending_request:
             self._began = self._since = perf_counter()
         self._reader.feed(data)
-        if self._waiting is None and not self._is_full:
-            self._go_on()
+        if self._can_reply:
+            self._answer_requests()
         elif self._transport is not None:
             self._transport.pause_reading()
 
     def pause_writing(self) -> None:
-        """The client does not read what it is told, and so is not asked what else it wants."""
-        self._is_full = True
+        # A client that does not read its replies is not read from either.
+        self._write_paused = True
         self._since = perf_counter()
 
     def resume_writing(self) -> None:
-        """The client reads again."""
-        self._is_full = False
+        self._write_paused = False
         self._resume()
 
-    def end(self, *, at_once: bool = False) -> None:
-        """Close now, or once the request that has begun is answered."""
-        self._ending = True
-        if at_once or self._parting or self.is_at_rest:
+    def shut_down(self, *, at_once: bool = False) -> None:
+        """Close the connection, at once or after the reply to the request that has begun."""
+        self._shutting_down = True
+        if at_once or self._lingering or self.is_idle:
             self._close()
 
-    def check(self, now: float, patience: ConnectionTimeouts) -> None:
-        """End a connection whose client takes too long."""
-        if self._transport is None or self._waiting is not None:
+    def enforce_timeouts(self, now: float, timeouts: ConnectionTimeouts) -> None:
+        if self._transport is None or self._pending_reply is not None:
             return
-        taken = now - self._since
-        if self._parting:
-            if taken > patience.farewell:
+        elapsed = now - self._since
+        if self._lingering:
+            if elapsed > timeouts.linger:
                 self._close()
             return
-        if self._is_full and taken > patience.request:
+        if self._write_paused and elapsed > timeouts.request:
             self._transport.abort()
-        elif self._reader.is_within and taken > patience.request:
-            self._refuse(BadRequest(408, f"the request took longer than {patience.request:g} s"))
-        elif taken > patience.rest:
-            self.end()
+        elif self._reader.has_pending_request and elapsed > timeouts.request:
+            self._refuse(BadRequest(408, f"the request took longer than {timeouts.request:g} s"))
+        elif elapsed > timeouts.idle:
+            self.shut_down()
 
-    def _go_on(self) -> None:
-        """Answer what there is to answer."""
-        while self._waiting is None and not self._is_full and not self._closed and self._transport is not None:
+    def _answer_requests(self) -> None:
+        while self._can_reply and not self._closed and self._transport is not None:
             try:
                 request = self._reader.take()
             except BadRequest as error:
                 self._refuse(error)
                 return
             if request is None:
-                if self._reader.wants_continue:
+                if self._reader.awaits_continue:
                     self._transport.write(_CONTINUE)
                 return
             read = perf_counter()
-            reply = self._service.answer(request)
+            reply = self._callbacks.answer(request)
             if isinstance(reply, HttpReply):
-                self._write(request, reply, read)
+                self._write_reply(request, reply, read)
             else:
-                self._waiting = asyncio.create_task(self._wait(request, reply, read), name="review")
+                self._pending_reply = asyncio.create_task(self._await_reply(request, reply, read), name="review")
 
-    async def _wait(self, request: HttpRequest, reply: Awaitable[HttpReply], read: float) -> None:
-        answered = await reply
-        self._waiting = None
-        self._write(request, answered, read)
+    async def _await_reply(self, request: HttpRequest, pending: Awaitable[HttpReply], read: float) -> None:
+        reply = await pending
+        self._pending_reply = None
+        self._write_reply(request, reply, read)
         self._resume()
 
-    def _write(self, request: HttpRequest, reply: HttpReply, read: float) -> None:
+    def _write_reply(self, request: HttpRequest, reply: HttpReply, read: float) -> None:
         answered = perf_counter()
-        stays = request.head.keep_alive and not self._ending
+        keep_alive = request.keep_alive and not self._shutting_down
         if self._transport is not None:
-            if stays and reply.status == HTTPStatus.OK:
+            if keep_alive and reply.status == HTTPStatus.OK:
                 self._transport.write(_OK % (len(reply.body), reply.body))
             else:
-                self._write_other(reply, stays=stays)
+                self._write_with_connection_header(reply, keep_alive=keep_alive)
         written = perf_counter()
-        self._service.observe(RequestTimes(self._began, read, answered, written))
+        self._callbacks.observe(RequestTimes(self._began, read, answered, written))
         self._began = self._since = written
 
-    def _write_other(self, reply: HttpReply, *, stays: bool) -> None:
+    def _write_with_connection_header(self, reply: HttpReply, *, keep_alive: bool) -> None:
         if self._transport is not None:
-            word = b"keep-alive" if stays else b"close"
-            self._transport.write(_OTHER % (_LINES[reply.status], len(reply.body), word, reply.body))
-            if self._parting:
+            connection = b"keep-alive" if keep_alive else b"close"
+            self._transport.write(_OTHER % (_STATUS_LINES[reply.status], len(reply.body), connection, reply.body))
+            if self._lingering:
                 self._closed = True
                 self._since = perf_counter()
-            elif not stays:
+            elif not keep_alive:
                 self._close()
 
     def _refuse(self, error: BadRequest) -> None:
-        self._parting = error.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE
-        self._write_other(self._service.refuse(error), stays=False)
+        self._lingering = error.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+        self._write_with_connection_header(self._callbacks.refuse(error), keep_alive=False)
 
     def _close(self) -> None:
         self._closed = True
@@ -197,29 +196,29 @@ class ReviewConnection(asyncio.Protocol):
             self._transport.close()
 
     def _resume(self) -> None:
-        self._go_on()
-        if self._waiting is None and not self._is_full and not self._closed and self._transport is not None:
+        self._answer_requests()
+        if self._can_reply and not self._closed and self._transport is not None:
             self._transport.resume_reading()
 
 
-# Who opens a connection and then says nothing must not keep it.
+# For clients that open a connection and send nothing.
 _HANDSHAKE_SECONDS: Final = 10.0
-# API servers open one connection for each pod that is made at the same moment, all at once.
+# An API server opens one connection for each pod that is created at the same moment.
 _BACKLOG: Final = 1024
-_LOOK_SECONDS: Final = 1.0
-# As long as a process has to end in order, less what it takes to unwind.
+_TIMEOUT_CHECK_SECONDS: Final = 1.0
+# What a process has for its graceful shutdown, less the time to unwind.
 DRAIN_SECONDS: Final = 0.5
 
 
 class ReviewServer:
-    """All connections. Requests that have begun are answered before `close` returns, if that does not take long."""
+    """Listens, and holds all connections. `close` answers the requests that have begun, if that does not take long."""
 
     def __init__(
-        self, service: ServerCallbacks, context: ssl.SSLContext | None, patience: ConnectionTimeouts | None = None
+        self, callbacks: ServerCallbacks, context: ssl.SSLContext | None, timeouts: ConnectionTimeouts | None = None
     ) -> None:
-        self._service = service
+        self._callbacks = callbacks
         self._context = context
-        self._patience = patience or ConnectionTimeouts()
+        self._timeouts = timeouts or ConnectionTimeouts()
         self._connections: set[ReviewConnection] = set()
         self._server: asyncio.Server | None = None
 
@@ -227,40 +226,40 @@ class ReviewServer:
         return len(self._connections)
 
     async def start(self, address: Address) -> Address:
-        """Listen; the value is the address, with the port that was found for port 0."""
+        """Listen, and return the address, with the port that the system chose for port 0."""
         try:
-            listening = address.listen()
+            listener = address.listen()
         except OSError as error:
             raise InvalidInput(str(address), f"cannot listen on --port: {error.strerror}") from error
         self._server = await asyncio.get_running_loop().create_server(
-            lambda: ReviewConnection(self._service, self._connections),
-            sock=listening,
+            lambda: ReviewConnection(self._callbacks, self._connections),
+            sock=listener,
             ssl=self._context,
             ssl_handshake_timeout=_HANDSHAKE_SECONDS if self._context else None,
             backlog=_BACKLOG,
         )
-        return Address(address.host, listening.getsockname()[1])
+        return Address(address.host, listener.getsockname()[1])
 
     async def watch(self) -> None:
-        """End connections whose clients take too long, until cancelled."""
+        """Close connections whose clients take too long, until cancelled."""
         while True:
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(_TIMEOUT_CHECK_SECONDS)
             now = perf_counter()
             for connection in tuple(self._connections):
-                connection.check(now, self._patience)
+                connection.enforce_timeouts(now, self._timeouts)
 
     async def close(self, seconds: float = DRAIN_SECONDS) -> None:
-        """Take no new connection and no new request, answer the rest, and end what is left after so many seconds."""
+        """Accept no new connection and no new request, and close connections when answered, or after this time."""
         if self._server is not None:
             self._server.close()
         for connection in tuple(self._connections):
-            connection.end()
+            connection.shut_down()
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self._all_gone()
+                await self._wait_until_closed()
         for connection in tuple(self._connections):
-            connection.end(at_once=True)
+            connection.shut_down(at_once=True)
 
-    async def _all_gone(self) -> None:
-        while self._connections:  # noqa: ASYNC110 - for half a second, once in a life
+    async def _wait_until_closed(self) -> None:
+        while self._connections:  # noqa: ASYNC110 - once, for half a second
             await asyncio.sleep(0.01)

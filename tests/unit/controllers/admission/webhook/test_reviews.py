@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from support.api_server.server import Document
 from support.controllers.admission import NAMESPACE, World, apply, patch_in, pod, pod_review, review_of
-from trellis.controllers.admission.webhook.http_requests import BadRequest, HttpRequest, RequestHead
+from trellis.controllers.admission.webhook.http_requests import BadRequest, HttpRequest
 from trellis.controllers.admission.webhook.server import HttpReply
 
 VPA = {"group": "autoscaling.k8s.io", "version": "v1", "kind": "VerticalPodAutoscaler"}
@@ -47,7 +47,7 @@ def answered(world: World, body: bytes) -> Document:
 
 
 def request(body: bytes, content_type: str = "application/json", method: str = "POST") -> HttpRequest:
-    return HttpRequest(RequestHead(method, content_type, len(body), True, False), body)
+    return HttpRequest(method, content_type, keep_alive=True, body=body)
 
 
 @pytest.mark.parametrize("kind", ["application/json", "application/json; charset=utf-8", "Application/JSON"])
