@@ -20,21 +20,19 @@ from trellis.core.explain.component_decisions.settings import CollectedSettings
 from trellis.core.explain.explanation.document import CounterfactualPart
 from trellis.core.explain.explanation.values import format_timestamp
 from trellis.core.resize import (
-    actuation_requirements,
-    admission_lease,
     candidates,
     disruption_budget,
     disruption_order,
     eligibility,
     freeze,
+    in_place,
+    planner,
 )
-from trellis.core.resize.in_place import decision_table
-from trellis.core.resize.in_place.decision_table import DecisionKind
 from trellis.core.resize.plan import plan_updates
 from trellis.core.resize.planner import PlanResult
-from trellis.core.resize.pod_decisions import PodDecision
+from trellis.core.resize.pod_decisions import DecisionKind, PodDecision
 from trellis.core.resize.settings import UpdateSettings
-from trellis.core.resize.state import attempts, eviction_loops
+from trellis.core.resize.state import attempts
 from trellis.core.resize.view import PodView, WorkloadView
 
 # The setting `skip_disruption_budget`, as the updater's users know it.
@@ -233,19 +231,19 @@ _TABLE: Final[dict[str, _CounterfactualRule]] = {
     disruption_budget.TOLERANCE_USED_UP.code: _tolerance,
     disruption_budget.HOURLY_BUDGET_USED_UP.code: _hourly,
     attempts.BACKING_OFF.code: _timely,
-    eviction_loops.EVICTION_LOOP.code: _admission,
-    admission_lease.ADMISSION_ABSENT.code: _admission,
-    actuation_requirements.REQUIREMENTS_FORBID_EVICTION.code: _required,
-    actuation_requirements.REQUIREMENTS_FORBID_RESIZE.code: _required,
+    attempts.EVICTION_LOOP.code: _admission,
+    planner.ADMISSION_ABSENT.code: _admission,
+    eligibility.REQUIREMENTS_FORBID_EVICTION.code: _required,
+    eligibility.REQUIREMENTS_FORBID_RESIZE.code: _required,
     disruption_order.WOULD_NOT_FIT.code: _plain(
         CounterfactualCode.ROOM_MADE, CounterfactualCode.RECOMMENDATION_CHANGED
     ),
-    decision_table.RESIZE_UNDER_WAY.code: _node,
-    decision_table.RESIZE_DEFERRED.code: _node,
-    decision_table.RESIZE_FAILING.code: _node,
-    decision_table.CONTAINER_DOWN.code: _down,
-    decision_table.RESIZE_INFEASIBLE.code: _plain(CounterfactualCode.RECOMMENDATION_CHANGED),
-    decision_table.RESIZE_REFUSED.code: _plain(CounterfactualCode.RECOMMENDATION_CHANGED),
-    decision_table.NOT_POSSIBLE_IN_PLACE.code: _mode,
-    decision_table.AS_NEAR_AS_POSSIBLE.code: _plain(CounterfactualCode.RECOMMENDATION_CHANGED),
+    in_place.RESIZE_UNDER_WAY.code: _node,
+    in_place.RESIZE_DEFERRED.code: _node,
+    in_place.RESIZE_FAILING.code: _node,
+    in_place.CONTAINER_DOWN.code: _down,
+    in_place.RESIZE_INFEASIBLE.code: _plain(CounterfactualCode.RECOMMENDATION_CHANGED),
+    in_place.RESIZE_REFUSED.code: _plain(CounterfactualCode.RECOMMENDATION_CHANGED),
+    in_place.NOT_POSSIBLE_IN_PLACE.code: _mode,
+    in_place.AS_NEAR_AS_POSSIBLE.code: _plain(CounterfactualCode.RECOMMENDATION_CHANGED),
 }

@@ -5,18 +5,23 @@ candidate, for which `disruption_order` checks the rest: budgets, earlier attemp
 
 The need of a pod is judged by the resources in force and, while a resize is under way, also by the resources in its
 spec: if the spec has the target already, no other resize is written.
+
+Ending a boost takes two writes, because `pods/resize` changes no annotations: first the resize, and when that is in
+force the annotation is removed. Each plan finds which of the two is missing, so that an updater that stopped in between
+continues and repeats nothing. Budgets, the minimum of replicas and requirements do not apply. A boost that cannot be
+taken back is tried again, but never by an eviction: the next pod would be boosted as well.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
 from trellis.api.resolve import EffectiveVpa, UpdateMode
 from trellis.base.reasons import Reason, Severity
-from trellis.core.boost.annotation import read_pre_boost_resources, restore_pre_boost_shape
+from trellis.core.boost.annotation import annotation_key, read_pre_boost_resources, restore_pre_boost_shape
 from trellis.core.boost.phases import (
     BOOST_GATE_OFF,
     BOOSTED_FOR_LONG,
@@ -24,32 +29,137 @@ from trellis.core.boost.phases import (
     PodBoostPhases,
     determine_boost_phases,
 )
-from trellis.core.resize.actuation_requirements import RequestComparison
+from trellis.core.boost.unboosted_size import UnboostedContainer, unboost_containers
+from trellis.core.cluster.json_patches import PatchOp, ResourceChange, build_annotation_ops, build_guarded_ops
+from trellis.core.cluster.pod_annotations import IN_PLACE_UPDATED_ANNOTATION
 from trellis.core.resize.eligibility import (
     RESIZE_MISSED,
     SIZE_AS_RECOMMENDED,
     ContainerResource,
     NoUpdateNeed,
+    RequestComparison,
     TargetSizes,
     UpdateNeed,
     judge_eligibility,
 )
 from trellis.core.resize.freeze import FROZEN
-from trellis.core.resize.in_place.changes import InPlaceChange, compute_in_place_change
-from trellis.core.resize.in_place.decision_table import (
+from trellis.core.resize.in_place import (
+    CONTAINER_DOWN,
     CONTAINER_DOWN_PROSPECTS,
-    DecisionKind,
+    InPlaceChange,
     ResizeProspect,
     ResizeStage,
+    compute_in_place_change,
     determine_resize_stage,
     look_up_decision,
 )
-from trellis.core.resize.pod_decisions import ControllerKey, PodDecision, PodUpdate
+from trellis.core.resize.pod_decisions import (
+    Action,
+    ControllerKey,
+    DecisionKind,
+    PodDecision,
+    PodUpdate,
+    ResizePod,
+    UnmarkPod,
+)
 from trellis.core.resize.settings import HpaConflict, UpdateSettings
 from trellis.core.resize.state.attempts import PodAttempts
-from trellis.core.resize.unboost import end_boosts
-from trellis.core.resize.view import PodView, WorkloadView
+from trellis.core.resize.view import PodView, ResizeState, WorkloadView
 from trellis.core.sizing.shapes import PodShape
+
+UNBOOST_RESIZED = Reason("UnboostResized", "The boost is over, and the pod is resized to what it gets without it.")
+UNBOOST_FINISHED = Reason("UnboostFinished", "The boost is taken back, and the pod is no longer marked as boosted.")
+UNBOOST_AWAITED = Reason(
+    "UnboostAwaited", "The pod was asked to give its boost back, and its node has not done it yet."
+)
+UNBOOST_FAILING = Reason(
+    "UnboostFailing", "The node does not take the boost back, so that the pod keeps it for now.", Severity.WARNING
+)
+UNBOOST_RETRIED = Reason(
+    "UnboostRetried", "An attempt to take the boost back failed, and will be repeated.", Severity.WARNING
+)
+UNBOOST_NOT_SERVED = Reason(
+    "UnboostNotServed", "The boost is over, but the API server cannot resize pods in place.", Severity.WARNING
+)
+POD_GOING = Reason("PodGoing", "The pod is being deleted, or has ended.")
+POD_WITHOUT_NODE = Reason("PodWithoutNode", "The pod has no node yet.")
+POD_PENDING = Reason("PodPending", "The pod has not started yet, so that it is not resized.")
+NO_CONTROLLER = Reason("NoController", "Nobody would replace the pod, so that it is left alone.")
+MODE_LEAVES_PODS = Reason("ModeLeavesPods", "The update mode leaves pods that run as they are.")
+IN_PLACE_GATE_OFF = Reason("InPlaceGateOff", "The mode InPlace is switched off.", Severity.WARNING)
+IN_PLACE_NOT_SERVED = Reason(
+    "InPlaceNotServed", "The API server cannot resize pods in place, and the mode never evicts.", Severity.WARNING
+)
+HPA_CONFLICT = Reason(
+    "HpaConflict", "An HPA scales the same pods by the utilization of a resource that is sized here.", Severity.WARNING
+)
+HELD_FOR_HPA = Reason("HeldForHpa", "What should change is a resource by whose utilization an HPA scales the pods.")
+
+
+_REFUSING = (ResizeState.DEFERRED, ResizeState.INFEASIBLE, ResizeState.FAILING)
+
+
+class UnboostStep(msgspec.Struct, frozen=True):
+    """What is done to end the boosts of a pod that are over, and why that is all for now."""
+
+    actions: tuple[Action, ...]
+    reason: Reason
+    look: float | None = None
+
+
+def end_boosts(
+    view: WorkloadView, pod: PodView, phases: PodBoostPhases, now: float, settings: UpdateSettings
+) -> UnboostStep:
+    """The end of what is due; there must be something due."""
+    attempt = view.attempts.pods.get(pod.ref.uid, PodAttempts())
+    if not settings.resizes:
+        return UnboostStep((), UNBOOST_NOT_SERVED)
+    if now < attempt.not_before:
+        return UnboostStep((), UNBOOST_RETRIED, attempt.not_before)
+    governor, annotations = view.governor, pod.pod.metadata.annotations
+    ends = unboost_containers(
+        pod.in_force,
+        governor.advice,
+        governor.vpa,
+        applies=governor.applies,
+        limits=view.limits,
+        phases=phases,
+        memory=read_pre_boost_resources(annotations),
+    )
+    resized = _resize(pod, [each for each in ends if each.changes])
+    is_down = resized is not None and pod.downtime.since is not None
+    marks = [annotation_key(each.container) for each in ends if each.settled and not each.changes]
+    # Upstream's mark of a pod that was resized goes on with the patch that is needed anyway.
+    unmarked = tuple(build_annotation_ops(annotations, {IN_PLACE_UPDATED_ANNOTATION: "true"}, marks)) if marks else ()
+    possible: list[ResizePod | UnmarkPod] = [resized] if resized is not None and not is_down else []
+    if unmarked:
+        possible.append(UnmarkPod(pod.ref, (PatchOp("test", "/metadata/uid", pod.ref.uid), *unmarked)))
+    if is_down and not possible:
+        return UnboostStep((), CONTAINER_DOWN)
+    if not possible:
+        return UnboostStep((), UNBOOST_FAILING if pod.resize.state in _REFUSING else UNBOOST_AWAITED)
+    actions = tuple(each for each in possible if not attempt.repeats(each.patch, now, settings))
+    look = None if actions else attempt.written_at + settings.catch_up
+    return UnboostStep(actions, UNBOOST_RESIZED if resized is not None else UNBOOST_FINISHED, look)
+
+
+def _resize(pod: PodView, ends: Iterable[UnboostedContainer]) -> ResizePod | None:
+    own = {each.name: each for each in pod.in_spec.containers}
+    ends = list(ends)
+    changes = []
+    for each in ends:
+        container = own[each.container]
+        changes.append(
+            ResourceChange(
+                container.place, container.index, container.name, container.written, each.requests, each.limits
+            )
+        )
+    patch = tuple(build_guarded_ops(pod.ref.uid, changes))
+    if not patch:
+        return None
+    restarts = any("cpu" in own[each.container].restarts_on for each in ends)
+    return ResizePod(pod.ref, patch, {each.container: each.requests for each in ends}, restarts=restarts, unboosts=True)
+
 
 _NEVER_TRIED = PodAttempts()
 
@@ -172,20 +282,6 @@ def _is_another(pod: PodView, change: InPlaceChange, stage: ResizeStage, asked: 
         for resource, amount in amounts.items()
     )
 
-
-POD_GOING = Reason("PodGoing", "The pod is being deleted, or has ended.")
-POD_WITHOUT_NODE = Reason("PodWithoutNode", "The pod has no node yet.")
-POD_PENDING = Reason("PodPending", "The pod has not started yet, so that it is not resized.")
-NO_CONTROLLER = Reason("NoController", "Nobody would replace the pod, so that it is left alone.")
-MODE_LEAVES_PODS = Reason("ModeLeavesPods", "The update mode leaves pods that run as they are.")
-IN_PLACE_GATE_OFF = Reason("InPlaceGateOff", "The mode InPlace is switched off.", Severity.WARNING)
-IN_PLACE_NOT_SERVED = Reason(
-    "InPlaceNotServed", "The API server cannot resize pods in place, and the mode never evicts.", Severity.WARNING
-)
-HPA_CONFLICT = Reason(
-    "HpaConflict", "An HPA scales the same pods by the utilization of a resource that is sized here.", Severity.WARNING
-)
-HELD_FOR_HPA = Reason("HeldForHpa", "What should change is a resource by whose utilization an HPA scales the pods.")
 
 _NOTHING_HELD: frozenset[ContainerResource] = frozenset()
 _NO_PHASES = PodBoostPhases()

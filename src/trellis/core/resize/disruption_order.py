@@ -14,28 +14,41 @@ import msgspec
 
 from trellis.base.reasons import Reason, Severity
 from trellis.core.recommend.amounts import ResourceAmounts
-from trellis.core.resize.actuation_requirements import REQUIREMENTS_FORBID_EVICTION, permits_eviction
 from trellis.core.resize.candidates import POD_PENDING, UpdateCandidate
 from trellis.core.resize.disruption_budget import (
     HOURLY_BUDGET_USED_UP,
     HourlyBudget,
     PodAvailability,
     ReplicaBudget,
-    ReplicaBudgetStatus,
     exempts_in_place_resizes,
     resolve_min_replicas,
 )
-from trellis.core.resize.eligibility import RESIZE_MISSED, read_container_requests
-from trellis.core.resize.in_place.decision_table import (
-    RESIZE_UNDER_WAY,
-    DecisionKind,
-    ResizeStage,
-    determine_resize_stage,
+from trellis.core.resize.eligibility import (
+    REQUIREMENTS_FORBID_EVICTION,
+    RESIZE_MISSED,
+    permits_eviction,
+    read_container_requests,
 )
-from trellis.core.resize.pod_decisions import Action, ControllerKey, EvictPod, PodDecision, PodUpdate, ResizePod
+from trellis.core.resize.in_place import RESIZE_UNDER_WAY, ResizeStage, determine_resize_stage
+from trellis.core.resize.pod_decisions import (
+    Action,
+    ControllerKey,
+    DecisionKind,
+    EvictPod,
+    PodDecision,
+    PodUpdate,
+    ReplicaBudgetStatus,
+    ResizePod,
+)
 from trellis.core.resize.settings import UpdateSettings
-from trellis.core.resize.state.attempts import BACKING_OFF, PodAttempts
-from trellis.core.resize.state.eviction_loops import EVICTION_LOOP, EvictionRecord, find_loop_end, find_useless_eviction
+from trellis.core.resize.state.attempts import (
+    BACKING_OFF,
+    EVICTION_LOOP,
+    EvictionRecord,
+    PodAttempts,
+    find_loop_end,
+    find_useless_eviction,
+)
 from trellis.core.resize.view import PodView, WorkloadView
 
 WOULD_NOT_FIT = Reason(

@@ -1,4 +1,4 @@
-"""Decides whether a pod should change, and for which reason.
+"""Decides whether a pod should change, for which reason, and whether actuation requirements permit it.
 
 Upstream's rules. A pod that requests less or more than its bounds should change at once. So should one that ran out of
 memory soon after its start, if its size would be different now. Any other is left alone for its first 12 hours, and
@@ -6,24 +6,43 @@ later unless the change is 10 % at least. The pod is compared with what a new po
 recommendation: a pod that has all it could get needs nothing, however far its recommendation is out of reach.
 
 Pods of a workload are alike, so that the target size of each shape is computed once per plan.
+
+Actuation requirements:
+
+| | by eviction | in place |
+|---|---|---|
+| one requirement lists both resources | either may compare as asked | each must compare as asked itself |
+| several requirements | all must hold, for one and the same container | each governs the resources it lists |
+| a resource that none lists | has no say | is changed freely |
+
+The target is compared with the request of the running pod. A missing request counts as zero; where there is no target
+the request stays, and so it is compared with itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, Generic, TypeAlias, TypeVar
 
 import msgspec
 
+from trellis.api.resolve import ChangeRequirement, EffectiveRequirement, EffectiveVpa
 from trellis.base.reasons import Reason, Severity
 from trellis.core.recommend.amounts import RESOURCES, ResourceAmounts
 from trellis.core.recommend.capping import CappedResources, NamespaceLimits, RecommendedResources, cap_for_pod
-from trellis.core.resize.actuation_requirements import RequestComparison
 from trellis.core.resize.settings import UpdateSettings
 from trellis.core.sizing.governors import Governor
 from trellis.core.sizing.shapes import PodShape
 from trellis.core.sizing.sizes import PodSize, size_pod
 
+REQUIREMENTS_FORBID_EVICTION = Reason(
+    "RequirementsForbidEviction",
+    "No container that needs a change satisfies all actuation requirements, so that the pod is not evicted.",
+)
+REQUIREMENTS_FORBID_RESIZE = Reason(
+    "RequirementsForbidResize",
+    "The actuation requirements permit no part of the change, so that the pod is left alone.",
+)
 REQUEST_MISSING = Reason("RequestMissing", "A container lacks a request that is recommended for it.")
 OUTSIDE_BOUNDS = Reason("OutsideBounds", "A container requests less or more than the recommended bounds.")
 QUICK_OOM = Reason("QuickOom", "A container ran out of memory soon after it started, and would get another size now.")
@@ -39,6 +58,51 @@ NOTHING_RECOMMENDED = Reason("NothingRecommended", "Nothing is recommended for t
 SIZE_AS_RECOMMENDED = Reason("SizeAsRecommended", "The pod has what is recommended, as far as it can have it.")
 POD_TOO_YOUNG = Reason("PodTooYoung", "The pod is within its bounds, and not old enough to be changed for less.")
 CHANGE_TOO_SMALL = Reason("ChangeTooSmall", "The pod is within its bounds, and the change is not worth a disruption.")
+
+
+class RequestComparison(msgspec.Struct, frozen=True):
+    """One container that needs a change: what it should request and what it requests."""
+
+    container: str
+    targets: ResourceAmounts
+    requests: ResourceAmounts
+
+
+def satisfies_change(change: ChangeRequirement, target: int, request: int) -> bool:
+    """Whether a target compares with a request as asked."""
+    match change:
+        case ChangeRequirement.HIGHER:
+            return target > request
+        case ChangeRequirement.HIGHER_OR_EQUAL:
+            return target >= request
+        case ChangeRequirement.LOWER:
+            return target < request
+        case ChangeRequirement.LOWER_OR_EQUAL:
+            return target <= request
+        case ChangeRequirement.NEVER:
+            return False
+
+
+def permits_eviction(vpa: EffectiveVpa, containers: Iterable[RequestComparison]) -> bool:
+    """Whether some container satisfies all requirements; those given need a change."""
+    return any(all(_satisfied(each, of) for each in vpa.requirements) for of in containers)
+
+
+def permits_resize(vpa: EffectiveVpa, resource: str, target: int, request: int) -> bool:
+    """Whether one resource of a container may be changed in place."""
+    if vpa.requirements_for_eviction_only:
+        return True
+    ours = (each for each in vpa.requirements if resource in each.resources)
+    return all(satisfies_change(each.change, target, request) for each in ours)
+
+
+def _satisfied(requirement: EffectiveRequirement, of: RequestComparison) -> bool:
+    for resource in requirement.resources:
+        request = of.requests.get(resource, 0)
+        if satisfies_change(requirement.change, of.targets.get(resource, request), request):
+            return True
+    return False
+
 
 # A resource of a container, by their names.
 ContainerResource: TypeAlias = tuple[str, str]

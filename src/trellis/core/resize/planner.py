@@ -2,26 +2,66 @@
 
 It works on frozen values, and may run in a thread of its own. A workload whose plan fails is left alone, and the plans
 of the others are made all the same.
+
+While no admission controller renews its Lease, plans go without their evictions: the pods that replace evicted ones
+would not be sized. The rest of such a plan is kept.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 
 import msgspec
 
+from trellis.api.kube.coordination import Lease
 from trellis.api.kube.nodes import Node
 from trellis.api.kube.pods import Pod
+from trellis.base.reasons import Reason, Severity
 from trellis.core.cluster.store import ObjectKey
 from trellis.core.recommend.amounts import ResourceAmounts
-from trellis.core.resize.hourly_budget import HourlyLedger
+from trellis.core.resize.disruption_budget import HourlyLedger
 from trellis.core.resize.plan import UpdatePlan, plan_updates
+from trellis.core.resize.pod_decisions import Action, DecisionKind, EvictPod, PodDecision
 from trellis.core.resize.settings import UpdateSettings
 from trellis.core.resize.state.attempts import WorkloadAttempts
 from trellis.core.resize.state.headroom import NodeHeadroom
 from trellis.core.resize.state.ownership import WorkloadKey
 from trellis.core.resize.state.workload_cache import WorkloadSnapshot
 from trellis.core.resize.view import PodView, WorkloadView
+
+ADMISSION_ABSENT = Reason(
+    "AdmissionAbsent",
+    "The pod is not evicted, because no admission controller is there to size the one that would take its place.",
+    Severity.WARNING,
+)
+
+
+def is_lease_renewed(lease: Lease, timeout: float, now: float) -> bool:
+    """Whether the admission controller is there, as its Lease has it: renewed, or made, a short while ago."""
+    times: tuple[datetime | None, ...] = (lease.spec.renew_time, lease.metadata.creation_timestamp)
+    return any(each is not None and each.timestamp() + timeout > now for each in times)
+
+
+def plans_evictions(plan: UpdatePlan) -> bool:
+    """Whether a plan evicts anybody."""
+    return any(map(_evicts, plan.actions))
+
+
+def withhold_evictions(plan: UpdatePlan) -> UpdatePlan:
+    """The same plan for those pods that it does not evict; the others wait."""
+    evicted = {action.pod.uid for action in plan.actions if _evicts(action)}
+    actions = tuple(action for action in plan.actions if action.pod.uid not in evicted)
+    verdicts = tuple(_absent(each) if each.pod.uid in evicted else each for each in plan.verdicts)
+    return msgspec.structs.replace(plan, actions=actions, verdicts=verdicts)
+
+
+def _evicts(action: Action) -> bool:
+    return isinstance(action, EvictPod)
+
+
+def _absent(verdict: PodDecision) -> PodDecision:
+    return msgspec.structs.replace(verdict, way=DecisionKind.WAIT, reason=ADMISSION_ABSENT)
 
 
 class PlanningBatch(msgspec.Struct, frozen=True):
@@ -94,7 +134,7 @@ class UpdatePlanner:
             made = plan_updates(view, batch.now, self._settings)
         except Exception as error:  # noqa: BLE001 - an error of ours must not keep others from their plans
             return PlanResult(gathered, UpdatePlan((), ()), error)
-        batch.ledger.spend(made)
+        batch.ledger.spend(made.actions)
         return PlanResult(gathered, made, without_room=self._without_room)
 
     def _fits(self, pod: Pod, wanted: Mapping[str, ResourceAmounts]) -> bool | None:

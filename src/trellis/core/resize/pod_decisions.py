@@ -7,6 +7,7 @@ An action names the pod as it was observed, and what it should become. The execu
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import StrEnum
 from typing import TypeAlias
 
 import msgspec
@@ -14,11 +15,19 @@ import msgspec
 from trellis.base.reasons import Reason
 from trellis.core.cluster.json_patches import PatchOp
 from trellis.core.recommend.amounts import ResourceAmounts
-from trellis.core.resize.disruption_budget import ReplicaBudgetStatus
 from trellis.core.resize.eligibility import UpdateNeed
-from trellis.core.resize.in_place.decision_table import DecisionKind
 
 _NO_NODE: ResourceAmounts = {}
+
+
+class DecisionKind(StrEnum):
+    """What becomes of a pod in this pass."""
+
+    RESIZE = "Resize"
+    EVICT = "Evict"
+    UNBOOST = "Unboost"
+    WAIT = "Wait"
+    LEAVE = "Leave"
 
 
 class PodRef(msgspec.Struct, frozen=True):
@@ -70,6 +79,16 @@ class EvictPod(msgspec.Struct, frozen=True, tag=True):
 
 
 Action: TypeAlias = ResizePod | UnmarkPod | EvictPod
+
+
+class ReplicaBudgetStatus(msgspec.Struct, frozen=True):
+    """Where a budget stands: how many pods there should be, live, are Ready, may be out of service and must live."""
+
+    configured: int
+    living: int
+    ready: int
+    tolerated: int
+    minimum: int
 
 
 class PodDecision(msgspec.Struct, frozen=True):

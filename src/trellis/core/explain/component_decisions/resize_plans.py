@@ -17,9 +17,8 @@ from trellis.core.cluster.dump_format import NOT_SERVED
 from trellis.core.cluster.state import ClusterState
 from trellis.core.cluster.store import BY_NAMESPACE, key_of
 from trellis.core.explain.component_decisions.settings import CollectedSettings
-from trellis.core.resize.admission_lease import is_lease_renewed
 from trellis.core.resize.candidates import read_boost_phases
-from trellis.core.resize.planner import PlanResult, UpdatePlanner
+from trellis.core.resize.planner import PlanResult, UpdatePlanner, is_lease_renewed
 from trellis.core.resize.state.headroom import NodeHeadroom
 from trellis.core.resize.state.memory import UpdateMemory
 from trellis.core.resize.state.ownership import WorkloadKey

@@ -13,9 +13,8 @@ import msgspec
 
 from trellis.core.boost.phases import lacks_policy
 from trellis.core.recommend.amounts import ResourceAmounts
-from trellis.core.resize.admission_lease import plans_evictions, withhold_evictions
-from trellis.core.resize.hourly_budget import HourlyDisruptions
-from trellis.core.resize.planner import PlanningBatch, PlanResult
+from trellis.core.resize.disruption_budget import HourlyDisruptions
+from trellis.core.resize.planner import PlanningBatch, PlanResult, plans_evictions, withhold_evictions
 from trellis.core.resize.pod_decisions import Action
 from trellis.core.resize.settings import UpdateSettings
 from trellis.core.resize.state.attempts import ActionResult, WorkloadAttempts, record_result
@@ -75,7 +74,7 @@ class UpdateMemory:
         if planned.error is not None:
             return
         if planned.plan.actions:
-            self._hourly.begin(planned.plan)
+            self._hourly.begin(planned.plan.actions)
         elif not planned.without_room:
             needy = any(verdict.need is not None for verdict in planned.plan.verdicts)
             self._at_rest[planned.gathered.workload] = self._nodes if needy else None
