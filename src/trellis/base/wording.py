@@ -16,6 +16,9 @@ def choose_form(count: int, one: str, many: str) -> str:
     return one if count == 1 else many
 
 
+# Decisions count whole millicores and bytes: so many of them are a core, and a byte.
+AMOUNTS_PER_UNIT: Final = {"cpu": 1000, "memory": 1}
+
 RESOURCE_WORDS: Final = {"cpu": "CPU", "memory": "memory"}
 
 _DECIMAL: Final = ((10**9, "G"), (10**6, "M"), (10**3, "k"))

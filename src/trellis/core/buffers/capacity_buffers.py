@@ -22,8 +22,7 @@ import msgspec
 from trellis.api.kinds.buffer import ACTIVE_CAPACITY
 from trellis.api.kube.capacity_buffers import CapacityBuffer, CapacityBufferSpec
 from trellis.api.kube.meta import Condition
-from trellis.base.detailed_reason import DetailedReason
-from trellis.base.reasons import Reason, Severity
+from trellis.base.reasons import DetailedReason, Reason, Severity
 from trellis.base.times import format_time
 from trellis.base.wording import pluralize
 from trellis.core.buffers.facts import BufferSettings, TargetFacts, TranslationFacts

@@ -15,9 +15,8 @@ import numpy as np
 from trellis.api.kube.nodes import Node, Taint
 from trellis.api.kube.slices import Labels
 from trellis.api.resolve import EffectiveBuffer, NodeClassTotals
-from trellis.base.detailed_reason import DetailedReason
 from trellis.base.quantities import NANOS_PER_UNIT, Quantity
-from trellis.base.reasons import Reason, Severity
+from trellis.base.reasons import DetailedReason, Reason, Severity
 from trellis.base.selectors import LabelOperator, LabelRequirement
 from trellis.core.buffers.facts import BufferSettings, NodeClassFacts
 from trellis.core.fit import NodeTable

@@ -36,8 +36,13 @@ class QuotaClaim(msgspec.Struct, frozen=True):
 
     @property
     def seniority(self) -> tuple[float, ClaimKey]:
-        """Sorts the one first that is served first. One of unknown age comes last."""
-        return math.inf if math.isnan(self.created) else self.created, self.key
+        """Sorts the Buffer first that is served first."""
+        return buffer_seniority(self.created, self.key)
+
+
+def buffer_seniority(created: float, key: ClaimKey) -> tuple[float, ClaimKey]:
+    """The order in which Buffers share quotas: the oldest first, one of unknown age last."""
+    return math.inf if math.isnan(created) else created, key
 
 
 class QuotaAllowance(msgspec.Struct, frozen=True):

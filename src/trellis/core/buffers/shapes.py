@@ -21,9 +21,8 @@ from trellis.api.kube.nodes import Taint
 from trellis.api.kube.placement import Toleration
 from trellis.api.kube.pods import Container, PodSpec, ResourceRequirements, Volume
 from trellis.api.kube.slices import NOTHING, Labels
-from trellis.base.detailed_reason import DetailedReason
 from trellis.base.errors import InvalidInput, UnreadableObject
-from trellis.base.reasons import Reason, Severity
+from trellis.base.reasons import DetailedReason, Reason, Severity
 from trellis.core.buffers.facts import TargetFacts
 from trellis.core.buffers.pods import select_scheduling_fields, select_shared_labels
 from trellis.core.buffers.quota_usage import QuotaUsage, count_quota_usage

@@ -21,8 +21,7 @@ import msgspec
 from trellis.api.kube.pods import Pod
 from trellis.api.kube.slices import NOTHING, Labels
 from trellis.api.resolve import EffectiveBuffer, FixedReplicas, GivenPods, NodeClassTotals, PercentOfReplicas, Strategy
-from trellis.base.detailed_reason import DetailedReason
-from trellis.base.reasons import Reason, Severity
+from trellis.base.reasons import DetailedReason, Reason, Severity
 from trellis.base.wording import pluralize
 from trellis.core.buffers.facts import BufferSettings, TargetFacts, TranslationFacts
 from trellis.core.buffers.node_classes import find_class_labels, split_into_chunks

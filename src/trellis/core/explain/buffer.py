@@ -29,6 +29,7 @@ from trellis.core.buffers import (
     find_class_labels,
     is_status_current,
 )
+from trellis.core.buffers.quotas import ClaimKey, buffer_seniority
 from trellis.core.buffers.shapes import (
     SHAPE_GIVEN,
     SHAPE_OF_CLASS,
@@ -37,9 +38,15 @@ from trellis.core.buffers.shapes import (
     SHAPED_LIKE_TEMPLATE,
 )
 from trellis.core.cluster.json_patches import format_resource_amount
+from trellis.core.cluster.store import key_of
 from trellis.core.cluster.target_problems import TargetProblem
 from trellis.core.explain.buffer_headroom import BufferHeadroom
-from trellis.core.explain.buffer_translation import BufferEvidence, find_buffer_target, translate_buffers
+from trellis.core.explain.buffer_translation import (
+    BufferEvidence,
+    find_buffer_target,
+    read_creation_time,
+    translate_buffers,
+)
 from trellis.core.explain.component_decisions.evidence import Evidence, unknown_object_error
 from trellis.core.explain.component_decisions.node_plans import NodeEvidence
 from trellis.core.explain.context import find_events, find_influences
@@ -274,16 +281,15 @@ def _others(evidence: Evidence, own: BufferEvidence, found: Mapping[str, BufferE
         same = target is not None and each.meaning.target == target
         usage = each.translation.usage
         counts = usage is not None and any(map(usage.is_counted_by, shared))
-        older = counts and _age(each) < _age(own)
+        older = counts and _seniority(each) < _seniority(own)
         if same or older:
             values = {"chunks": each.translation.chunks, "sameTarget": same, "older": older}
             yield InfluencePart(BUFFER.name, name, values)
 
 
-def _age(buffered: BufferEvidence) -> tuple[float, str]:
-    metadata = buffered.buffer.metadata
-    created = metadata.creation_timestamp
-    return created.timestamp() if created is not None else float("inf"), metadata.name
+def _seniority(buffered: BufferEvidence) -> tuple[float, ClaimKey]:
+    buffer = buffered.buffer
+    return buffer_seniority(read_creation_time(buffer), key_of(buffer))
 
 
 def _unseen(

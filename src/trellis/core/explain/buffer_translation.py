@@ -18,7 +18,7 @@ from trellis.api.kube.workloads import Deployment, Job, ReplicaSet, ReplicationC
 from trellis.api.resolve import EffectiveBuffer, FixedReplicas, NodeClassTotals, PercentOfReplicas, resolve_buffer
 from trellis.api.rules.buffer import WORKLOAD_KINDS
 from trellis.base.errors import InvalidSelector
-from trellis.base.selectors import Selector, parse_selector, selector_from_object
+from trellis.base.selectors import Selector, selector_from_object
 from trellis.core.admission.governor_index import GovernorIndex
 from trellis.core.admission.starting_cpu import compute_starting_boosts, remove_boost
 from trellis.core.buffers import (
@@ -34,14 +34,18 @@ from trellis.core.buffers import (
     sum_filling_pods,
     translate,
 )
-from trellis.core.buffers.target_kinds import not_scalable
+from trellis.core.buffers.target_kinds import (
+    check_target_selector,
+    count_target_pods,
+    not_scalable,
+    read_scale_selector,
+)
 from trellis.core.cluster.owners import TargetRef, describe_missing
 from trellis.core.cluster.store import BY_NAMESPACE, key_of
 from trellis.core.cluster.target_problems import (
     TARGET_NOT_FOUND,
     TARGET_NOT_SCALABLE,
     TARGET_SELECTOR_UNREADABLE,
-    TARGET_SELECTS_NOTHING,
     TARGET_UNREACHABLE,
     TargetProblem,
     build_target_problem,
@@ -93,8 +97,9 @@ class BufferFactsBuilder:
         if isinstance(counted, TargetProblem):
             return counted
         replicas, selector = counted
-        if selector.selects_nothing or not selector.requirements:
-            return build_target_problem(TARGET_SELECTS_NOTHING, f"{target} has no selector, or an empty one")
+        problem = check_target_selector(target, selector)
+        if problem is not None:
+            return problem
         pod = find_newest_live(self._pods.matching(selector))
         if pod is not None:
             whole = remove_boost(pod)
@@ -125,8 +130,8 @@ class BufferFactsBuilder:
             return not_scalable(target.kind)
         match workload:
             case Job():
-                count = workload.spec.parallelism
-                return (1 if count is None else count), convert_selector(workload.spec.selector)
+                count = count_target_pods(target.kind, None, workload.spec.parallelism)
+                return count, convert_selector(workload.spec.selector)
             case ReplicationController():
                 return workload.status.replicas, selector_from_object(workload.spec.selector)
             case Deployment() | ReplicaSet() | StatefulSet():
@@ -140,8 +145,7 @@ class BufferFactsBuilder:
             return build_target_problem(TARGET_UNREACHABLE, f"the scale sub-resource of {target} has not been read")
         if answer.problem is not None:
             return not_scalable(target.kind) if answer.problem.reason is TARGET_NOT_SCALABLE else answer.problem
-        selector = parse_selector(answer.selector) if answer.selector else Selector.nothing()
-        return self._evidence.collected.replicas.get(target), selector
+        return self._evidence.collected.replicas.get(target), read_scale_selector(answer.selector)
 
 
 def find_buffer_target(buffer: Buffer, meaning: EffectiveBuffer) -> TargetRef | None:
@@ -177,7 +181,7 @@ def translate_buffers(evidence: Evidence, rooms: BufferHeadroom) -> dict[str, Bu
         facts = gathering.facts(buffer, meaning)
         translation = translate(meaning, facts, evidence.now, settings)
         found[name] = BufferEvidence(buffer, meaning, None, facts, translation)
-        made[key_of(buffer)] = (_created(buffer), translation)
+        made[key_of(buffer)] = (read_creation_time(buffer), translation)
     shared = apply_quotas(made, collected.quotas.by(BY_NAMESPACE, namespace))
     for key, translation in shared.items():
         name = key[-1]
@@ -185,6 +189,7 @@ def translate_buffers(evidence: Evidence, rooms: BufferHeadroom) -> dict[str, Bu
     return found
 
 
-def _created(buffer: Buffer) -> float:
+def read_creation_time(buffer: Buffer) -> float:
+    """When a Buffer was created, in seconds since 1970; NaN if that is unknown."""
     moment = buffer.metadata.creation_timestamp
     return moment.timestamp() if moment is not None else math.nan

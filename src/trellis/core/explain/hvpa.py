@@ -35,15 +35,14 @@ from trellis.core.hvpa import HvpaPlan, HvpaView, ResolvedHvpa
 from trellis.core.hvpa.autoscalers import find_hpa, find_vpa, is_owned_by
 from trellis.core.hvpa.demand.hpa import WISH_UNREAD
 from trellis.core.hvpa.demand.scale import SCALE_WISH
+from trellis.core.hvpa.demand.stabilization import stabilization_end
 from trellis.core.hvpa.demand.vpa import VpaTotals, read_vpa_totals
-from trellis.core.hvpa.demand.windows import next_extreme_change
-from trellis.core.hvpa.ladder import Ladder, Ladders, desired_count, limited_resources, next_count
+from trellis.core.hvpa.ladder import Ladder, Ladders, desired_count, limited_resources, lower_edges, next_count
 from trellis.core.hvpa.next_step import current_shape, size_replica
 from trellis.core.hvpa.steps import (
     MAINTENANCE_WINDOW,
     STABILIZATION_WINDOW,
     HeldStep,
-    StepDirection,
     next_window_change,
 )
 from trellis.core.hvpa.view import sum_containers
@@ -62,7 +61,7 @@ def build_demand_parts(view: HvpaView, made: HvpaPlan, *, binary: bool) -> Itera
         limited_resources(ladders, made.totals),
     )
     count = made.shape.count
-    floors = compute_lower_edges(ladders, count, meaning.down.overlap_percent)
+    floors = floor_lower_edges(ladders, count, meaning.down.overlap_percent)
     sized: Mapping[str, int] = {}
     if ladders.configured(count):
         sized = size_replica(view.meaning, made.totals, targets, count=count, present=made.shape.size)
@@ -99,15 +98,9 @@ def build_demand_parts(view: HvpaView, made: HvpaPlan, *, binary: bool) -> Itera
         )
 
 
-def compute_lower_edges(ladders: Ladders, count: int, overlap_percent: int) -> Mapping[str, int]:
-    """The totals down to which a count is kept; nothing for one that is in no bucket, or that is the lowest."""
-    below = ladders.below(count)
-    if below is None or not ladders.configured(count):
-        return {}
-    return {
-        name: math.floor((100 - overlap_percent) * ladder.edge(below) / 100)
-        for name, ladder in ladders.by_resource.items()
-    }
+def floor_lower_edges(ladders: Ladders, count: int, overlap_percent: int) -> Mapping[str, int]:
+    """The lower edges of a count in whole units: a total is whole, and above both or neither."""
+    return {name: math.floor(edge) for name, edge in lower_edges(ladders, count, overlap_percent).items()}
 
 
 def build_count_change_parts(view: HvpaView, made: HvpaPlan, *, binary: bool) -> Iterator[CountChangePart]:
@@ -124,7 +117,7 @@ def build_count_change_parts(view: HvpaView, made: HvpaPlan, *, binary: bool) ->
     for more, edges in sorted(above.items()):
         yield CountChangePart(more, upwards=True, totals=format_totals(edges, binary=binary))
     overlap = view.meaning.hvpa.down.overlap_percent
-    floors = {name: edge for name, edge in compute_lower_edges(ladders, count, overlap).items() if name in totals}
+    floors = {name: edge for name, edge in floor_lower_edges(ladders, count, overlap).items() if name in totals}
     if floors and any(totals[name] > edge for name, edge in floors.items()):
         fewer = next_count(ladders, floors, count, overlap)
         yield CountChangePart(fewer, upwards=False, totals=format_totals(floors, binary=binary))
@@ -289,13 +282,7 @@ def _held(blocked: HeldStep, meaning: ResolvedHvpa, made: HvpaPlan, now: float) 
     if blocked.reason is MAINTENANCE_WINDOW:
         until = next_window_change(meaning.hvpa, now)
     elif blocked.reason is STABILIZATION_WINDOW:
-        memory, hvpa = made.memory, meaning.hvpa
-        windows = [*memory.vpa.values(), *memory.hpa.values()]
-        policy = hvpa.down
-        if blocked.direction is StepDirection.UP:
-            windows, policy = list(memory.low.values()), hvpa.up
-        moments = [next_extreme_change(each, policy.stabilization.total_seconds(), now) for each in windows]
-        until = max((each for each in moments if each is not None), default=None)
+        until = stabilization_end(meaning.hvpa, made.memory, blocked.direction, now)
     return HeldStepPart(blocked.direction.value, blocked.reason, blocked.details, format_timestamp(until))
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Final
 
 import msgspec
 
@@ -16,7 +15,7 @@ from trellis.api.resolve import EffectiveHvpa, ScaleMode, ScalePolicy
 from trellis.base.quantities import Quantity
 from trellis.base.reasons import Reason
 from trellis.base.times import DailyWindow
-from trellis.base.wording import RESOURCE_WORDS, format_amount
+from trellis.base.wording import AMOUNTS_PER_UNIT, RESOURCE_WORDS, format_amount
 from trellis.core.hvpa.ladder import Ladders
 from trellis.core.recommend.amounts import ResourceAmounts
 
@@ -38,10 +37,6 @@ class StepDirection(StrEnum):
     DOWN = "Down"
 
 
-# By how many a count of each has to be divided for cores and bytes.
-_UNITS: Final = (("cpu", 1000), ("memory", 1))
-
-
 class WorkloadShape(msgspec.Struct, frozen=True):
     """How many replicas, and what each of them has."""
 
@@ -57,7 +52,7 @@ class WorkloadShape(msgspec.Struct, frozen=True):
         """For people: rounded, and in the family of suffixes that buckets are written in."""
         parts = [
             f"{RESOURCE_WORDS[name]} {format_amount(self.size[name], name, binary, unit)}"
-            for name, unit in _UNITS
+            for name, unit in AMOUNTS_PER_UNIT.items()
             if name in self.size
         ]
         return f"{self.count} x ({', '.join(parts)})" if parts else str(self.count)

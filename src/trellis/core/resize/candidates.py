@@ -409,7 +409,7 @@ def _judged(case: PodCase, group: ControllerKey, phases: PodBoostPhases) -> PodU
     spared = case.pod.unobserved.union((name, "cpu") for name in boosted) if boosted else case.pod.unobserved
     held = frozenset(list_hpa_resources(case)) if case.settings.hpa_conflict is HpaConflict.HOLD else _NOTHING_HELD
     left_alone = spared | held if held else spared
-    need = assess_need(case, _without_boost(case.pod) if boosted else case.pod.in_force, left_alone)
+    need = assess_need(case, shape_without_boost(case.pod) if boosted else case.pod.in_force, left_alone)
     stage, look = determine_resize_stage(case.pod.resize, case.attempt.resized_at, case.now, case.settings)
     asked = need if stage is ResizeStage.IDLE else assess_need(case, case.pod.in_spec, left_alone)
     missed = case.pod.ref.uid in case.view.missed and stage is ResizeStage.IDLE
@@ -439,7 +439,8 @@ def _judged(case: PodCase, group: ControllerKey, phases: PodBoostPhases) -> PodU
     )
 
 
-def _without_boost(pod: PodView) -> PodShape:
+def shape_without_boost(pod: PodView) -> PodShape:
+    """The resources in force of a pod, as they would be without its boosts."""
     return restore_pre_boost_shape(pod.in_force, read_pre_boost_resources(pod.pod.metadata.annotations))
 
 

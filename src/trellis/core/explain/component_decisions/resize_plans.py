@@ -11,13 +11,12 @@ from collections.abc import Mapping
 import msgspec
 
 from trellis.api.registry import HVPA, VPA
-from trellis.core.boost.annotation import read_pre_boost_resources, restore_pre_boost_shape
 from trellis.core.boost.phases import PodBoostPhases
 from trellis.core.cluster.dump_format import NOT_SERVED
 from trellis.core.cluster.state import ClusterState
 from trellis.core.cluster.store import BY_NAMESPACE, key_of
 from trellis.core.explain.component_decisions.settings import CollectedSettings
-from trellis.core.resize.candidates import read_boost_phases
+from trellis.core.resize.candidates import read_boost_phases, shape_without_boost
 from trellis.core.resize.planner import PlanResult, UpdatePlanner, is_lease_renewed
 from trellis.core.resize.state.headroom import NodeHeadroom
 from trellis.core.resize.state.memory import UpdateMemory
@@ -61,8 +60,7 @@ def run_updater(collected: ClusterState, namespace: str, components: CollectedSe
         for pod in gathered.pods:
             uid = pod.metadata.uid
             view = views[uid] = PodView.of(pod)
-            shape = restore_pre_boost_shape(view.in_force, read_pre_boost_resources(pod.metadata.annotations))
-            sizes[uid] = size_pod(shape, governor.advice, governor.vpa, gathered.limits)
+            sizes[uid] = size_pod(shape_without_boost(view), governor.advice, governor.vpa, gathered.limits)
             phases[uid] = read_boost_phases(WorkloadView(governor, (view,)), view, now, components.updates)
     return ResizeEvidence(found, views, sizes, phases, sized, rooms)
 

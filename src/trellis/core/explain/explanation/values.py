@@ -12,9 +12,8 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from trellis.base.detailed_reason import DetailedReason
 from trellis.base.quantities import Quantity
-from trellis.base.reasons import Reason
+from trellis.base.reasons import DetailedReason, Reason
 from trellis.base.times import format_time
 from trellis.core.cluster.json_patches import format_resource_amount
 from trellis.core.recommend.amounts import RESOURCES

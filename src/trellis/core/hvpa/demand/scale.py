@@ -15,7 +15,7 @@ import msgspec
 from trellis.api.buckets import RESOURCES
 from trellis.base.reasons import Reason, Severity
 from trellis.base.times import format_time
-from trellis.base.wording import RESOURCE_WORDS, format_amount
+from trellis.base.wording import AMOUNTS_PER_UNIT, RESOURCE_WORDS, format_amount
 from trellis.core.hvpa.demand.windows import DemandWindow, add_sample, drop_expired
 from trellis.core.hvpa.memory import ScaleWrite
 from trellis.core.hvpa.view import HvpaView, sum_containers
@@ -30,8 +30,6 @@ WISH_WITHOUT_REQUESTS = Reason(
     "A count that was written to the Hvpa's scale is not followed: its pods request nothing that it could multiply.",
     Severity.WARNING,
 )
-
-_UNITS = {"cpu": 1000, "memory": 1}
 
 
 class ScaleDemand(msgspec.Struct, frozen=True):
@@ -87,7 +85,7 @@ def _describe_write(
     view: HvpaView, wish: ScaleWrite | msgspec.UnsetType, windows: Mapping[str, DemandWindow], until: float
 ) -> str:
     totals = ", ".join(
-        f"{RESOURCE_WORDS[name]} {format_amount(window[-1].amount, name, view.meaning.binary, _UNITS[name])}"
+        f"{RESOURCE_WORDS[name]} {format_amount(window[-1].amount, name, view.meaning.binary, AMOUNTS_PER_UNIT[name])}"
         for name, window in windows.items()
     )
     end = format_time(datetime.fromtimestamp(until, UTC))

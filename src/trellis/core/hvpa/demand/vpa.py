@@ -11,7 +11,7 @@ import msgspec
 
 from trellis.api.buckets import RESOURCES
 from trellis.base.reasons import Reason, Severity
-from trellis.base.wording import RESOURCE_WORDS, format_amount
+from trellis.base.wording import AMOUNTS_PER_UNIT, RESOURCE_WORDS, format_amount
 from trellis.core.hvpa.view import HvpaView, sum_containers
 from trellis.core.recommend.amounts import ResourceAmounts
 
@@ -21,8 +21,6 @@ NO_TOTALS = Reason(
     "run the Trellis recommender, which publishes it in status.totals or in the VPA that the Hvpa owns (vpa.deploy).",
     Severity.WARNING,
 )
-
-_UNITS = {"cpu": 1000, "memory": 1}
 
 
 class VpaTotals(msgspec.Struct, frozen=True):
@@ -63,8 +61,8 @@ def describe_held_totals(view: HvpaView, held: ResourceAmounts) -> str:
     """Which totals are held, and what the VPA recommends for a pod meanwhile."""
     targets, binary = sum_containers(view.containers, "target"), view.meaning.binary
     return ", ".join(
-        f"{RESOURCE_WORDS[name]} is held at {format_amount(total, name, binary, _UNITS[name])} in total, and the VPA "
-        f"recommends {format_amount(targets.get(name, 0), name, binary, _UNITS[name])} for a pod"
+        f"{RESOURCE_WORDS[name]} is held at {format_amount(total, name, binary, AMOUNTS_PER_UNIT[name])} in total, "
+        f"and the VPA recommends {format_amount(targets.get(name, 0), name, binary, AMOUNTS_PER_UNIT[name])} for a pod"
         for name, total in held.items()
     )
 
