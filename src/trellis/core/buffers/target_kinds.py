@@ -98,8 +98,8 @@ def selector_in(document: Mapping[str, Any] | None) -> Selector:
     if document is None:
         return Selector.nothing()
     expressions = [
-        MatchExpression(each["key"], each["operator"], tuple(each.get("values") or ()))
-        for each in document.get("matchExpressions") or ()
+        MatchExpression(expression["key"], expression["operator"], tuple(expression.get("values") or ()))
+        for expression in document.get("matchExpressions") or ()
     ]
     return selector_from_object(document.get("matchLabels") or {}, expressions)
 
@@ -118,5 +118,5 @@ def template_in(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
     names = [claim["metadata"]["name"] for claim in claims]
     added = [{"name": name, "persistentVolumeClaim": {"claimName": f"{name}-{own}-0"}} for name in names]
     pod = dict(template.get("spec") or {})
-    pod["volumes"] = [each for each in pod.get("volumes") or () if each.get("name") not in names] + added
+    pod["volumes"] = [volume for volume in pod.get("volumes") or () if volume.get("name") not in names] + added
     return {**template, "spec": pod}

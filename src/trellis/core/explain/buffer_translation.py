@@ -64,9 +64,9 @@ _Counted = tuple[int | None, Selector]
 class BufferFactsBuilder:
     """The facts about the Buffers of one namespace."""
 
-    def __init__(self, evidence: Evidence, rooms: BufferHeadroom) -> None:
+    def __init__(self, evidence: Evidence, headroom: BufferHeadroom) -> None:
         self._evidence = evidence
-        self._rooms = rooms
+        self._rooms = headroom
         collected, namespace = evidence.collected, evidence.namespace
         self._owners = collected.owners
         self._pods = ObjectLabelIndex(collected.pods.by(BY_NAMESPACE, namespace))
@@ -102,8 +102,8 @@ class BufferFactsBuilder:
             return problem
         pod = find_newest_live(self._pods.matching(selector))
         if pod is not None:
-            whole = remove_boost(pod)
-            return self._found(target, whole.spec, whole.metadata, TargetFacts(replicas, pod=whole))
+            unboosted = remove_boost(pod)
+            return self._found(target, unboosted.spec, unboosted.metadata, TargetFacts(replicas, pod=unboosted))
         template = find_pod_template(self._owners.find(target))
         if template is not None:
             return self._found(target, template.spec, template.metadata, TargetFacts(replicas, template=template))
@@ -112,14 +112,14 @@ class BufferFactsBuilder:
             return TargetFacts(replicas)
         return self._found(target, last.spec, last.metadata, TargetFacts(replicas, last=last))
 
-    def _found(self, target: TargetRef, spec: PodSpec, metadata: ObjectMeta, found: TargetFacts) -> TargetFacts:
+    def _found(self, target: TargetRef, spec: PodSpec, metadata: ObjectMeta, facts: TargetFacts) -> TargetFacts:
         """With what sizes and boosts new pods of the target."""
         topmost = self._owners.follow(target).topmost or target
         governor = self._governors.find(topmost, metadata.labels, self._owners)
         if not isinstance(governor, Governor):
-            return found
+            return facts
         boosts = compute_starting_boosts(spec, governor, self._limits, self._evidence.components.boosts)
-        return msgspec.structs.replace(found, governor=governor, limits=self._limits, boosts=boosts)
+        return msgspec.structs.replace(facts, governor=governor, limits=self._limits, boosts=boosts)
 
     def _counted(self, target: TargetRef) -> _Counted | TargetProblem:
         """How many pods a target has and which they are; the topmost controller or not."""
@@ -166,27 +166,27 @@ class BufferEvidence(msgspec.Struct, frozen=True):
     translation: Translation | None = None
 
 
-def translate_buffers(evidence: Evidence, rooms: BufferHeadroom) -> dict[str, BufferEvidence]:
+def translate_buffers(evidence: Evidence, headroom: BufferHeadroom) -> dict[str, BufferEvidence]:
     """Translations of all Buffers of a namespace, which share its quotas, by name."""
     collected, namespace = evidence.collected, evidence.namespace
-    gathering, settings = BufferFactsBuilder(evidence, rooms), evidence.components.buffers
-    found: dict[str, BufferEvidence] = {}
-    made: dict[tuple[str, ...], tuple[float, Translation]] = {}
+    builder, settings = BufferFactsBuilder(evidence, headroom), evidence.components.buffers
+    translated: dict[str, BufferEvidence] = {}
+    translations: dict[tuple[str, ...], tuple[float, Translation]] = {}
     for buffer in collected.buffers.by(BY_NAMESPACE, namespace):
         meaning = resolve_buffer(buffer)
         name, alone = buffer.metadata.name, find_skip_reason(meaning, settings)
         if alone is not None:
-            found[name] = BufferEvidence(buffer, meaning, alone)
+            translated[name] = BufferEvidence(buffer, meaning, alone)
             continue
-        facts = gathering.facts(buffer, meaning)
+        facts = builder.facts(buffer, meaning)
         translation = translate(meaning, facts, evidence.now, settings)
-        found[name] = BufferEvidence(buffer, meaning, None, facts, translation)
-        made[key_of(buffer)] = (read_creation_time(buffer), translation)
-    shared = apply_quotas(made, collected.quotas.by(BY_NAMESPACE, namespace))
+        translated[name] = BufferEvidence(buffer, meaning, None, facts, translation)
+        translations[key_of(buffer)] = (read_creation_time(buffer), translation)
+    shared = apply_quotas(translations, collected.quotas.by(BY_NAMESPACE, namespace))
     for key, translation in shared.items():
         name = key[-1]
-        found[name] = msgspec.structs.replace(found[name], translation=translation)
-    return found
+        translated[name] = msgspec.structs.replace(translated[name], translation=translation)
+    return translated
 
 
 def read_creation_time(buffer: Buffer) -> float:

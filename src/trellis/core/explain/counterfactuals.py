@@ -50,8 +50,8 @@ def find_mode_with_skipped_budget(view: WorkloadView, now: float, settings: Upda
     mode = UpdateMode.IN_PLACE_OR_RECREATE if governor.vpa.mode is UpdateMode.RECREATE else governor.vpa.mode
     changed = msgspec.structs.replace(governor, vpa=msgspec.structs.replace(governor.vpa, mode=mode))
     free = msgspec.structs.replace(settings, skip_disruption_budget=True)
-    made = plan_updates(msgspec.structs.replace(view, governor=changed), now, free)
-    return mode if any(verdict.way is DecisionKind.RESIZE for verdict in made.verdicts) else None
+    plan = plan_updates(msgspec.structs.replace(view, governor=changed), now, free)
+    return mode if any(decision.way is DecisionKind.RESIZE for decision in plan.verdicts) else None
 
 
 class CounterfactualCode(StrEnum):
@@ -89,10 +89,10 @@ class _DecisionCase(msgspec.Struct, frozen=True):
     components: CollectedSettings
     now: float
 
-    def until(self, turn: CounterfactualCode = CounterfactualCode.TIME_PASSED) -> CounterfactualPart:
+    def until(self, code: CounterfactualCode = CounterfactualCode.TIME_PASSED) -> CounterfactualPart:
         """At the next look, if one is known."""
         return CounterfactualPart(
-            turn.value, {"at": format_timestamp(self.verdict.look)} if self.verdict.look is not None else {}
+            code.value, {"at": format_timestamp(self.verdict.look)} if self.verdict.look is not None else {}
         )
 
 
@@ -100,15 +100,15 @@ _CounterfactualRule: TypeAlias = Callable[[_DecisionCase], Iterator[Counterfactu
 
 
 def find_counterfactuals(
-    verdict: PodDecision, planned: PlanResult, pod: PodView, components: CollectedSettings, now: float
+    decision: PodDecision, planned: PlanResult, pod: PodView, components: CollectedSettings, now: float
 ) -> tuple[CounterfactualPart, ...]:
     """What would have to change, the likeliest first."""
-    say = _TABLE.get(verdict.reason.code)
-    return tuple(say(_DecisionCase(verdict, planned, pod, components, now))) if say is not None else ()
+    say = _TABLE.get(decision.reason.code)
+    return tuple(say(_DecisionCase(decision, planned, pod, components, now))) if say is not None else ()
 
 
 def _plain(*turns_: CounterfactualCode) -> _CounterfactualRule:
-    return lambda _case: (CounterfactualPart(turn.value) for turn in turns_)
+    return lambda _case: (CounterfactualPart(code.value) for code in turns_)
 
 
 def _frozen(case: _DecisionCase) -> Iterator[CounterfactualPart]:
@@ -150,24 +150,24 @@ def _small(case: _DecisionCase) -> Iterator[CounterfactualPart]:
 
 
 def _few(case: _DecisionCase) -> Iterator[CounterfactualPart]:
-    found = case.verdict.budget
-    if found is not None:
-        values = {"living": float(found.living), "minimum": float(found.minimum)}
+    budget = case.verdict.budget
+    if budget is not None:
+        values = {"living": float(budget.living), "minimum": float(budget.minimum)}
         yield CounterfactualPart(CounterfactualCode.REPLICAS_ADDED.value, values)
-    gathered = case.planned.gathered
+    snapshot = case.planned.gathered
     # What the flag exempts waits for no other pod, so that the others have no say.
-    alone = WorkloadView(gathered.governor, (case.pod,), gathered.configured, gathered.limits, hpa=gathered.hpa)
+    alone = WorkloadView(snapshot.governor, (case.pod,), snapshot.configured, snapshot.limits, hpa=snapshot.hpa)
     mode = find_mode_with_skipped_budget(alone, case.now, case.components.updates)
     if mode is not None:
-        another = {"mode": mode.value} if mode is not gathered.governor.vpa.mode else {}
+        another = {"mode": mode.value} if mode is not snapshot.governor.vpa.mode else {}
         yield CounterfactualPart(CounterfactualCode.BUDGET_SKIPPED.value, {"flag": SKIP_BUDGET_FLAG, **another})
 
 
 def _tolerance(case: _DecisionCase) -> Iterator[CounterfactualPart]:
-    found = case.verdict.budget
-    if found is not None:
-        least = float(found.configured - found.tolerated)
-        yield CounterfactualPart(CounterfactualCode.OTHERS_READY.value, {"ready": float(found.ready), "least": least})
+    budget = case.verdict.budget
+    if budget is not None:
+        least = float(budget.configured - budget.tolerated)
+        yield CounterfactualPart(CounterfactualCode.OTHERS_READY.value, {"ready": float(budget.ready), "least": least})
 
 
 def _hourly(case: _DecisionCase) -> Iterator[CounterfactualPart]:
@@ -180,8 +180,8 @@ def _hourly(case: _DecisionCase) -> Iterator[CounterfactualPart]:
 
 
 def _required(case: _DecisionCase) -> Iterator[CounterfactualPart]:
-    for each in case.planned.gathered.governor.vpa.requirements:
-        values = {"resources": ",".join(sorted(each.resources)), "change": each.change.value}
+    for requirement in case.planned.gathered.governor.vpa.requirements:
+        values = {"resources": ",".join(sorted(requirement.resources)), "change": requirement.change.value}
         yield CounterfactualPart(CounterfactualCode.REQUIREMENTS_MET.value, values)
 
 

@@ -100,7 +100,9 @@ class Ladders(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, buckets: Sequence[Bucket]) -> Ladders:
         """Read the buckets."""
-        ladders = {resource: Ladder(tuple(BucketSpan.of(each, resource) for each in buckets)) for resource in RESOURCES}
+        ladders = {
+            resource: Ladder(tuple(BucketSpan.of(bucket, resource) for bucket in buckets)) for resource in RESOURCES
+        }
         return cls(ladders, tuple((span.first, span.last) for span in ladders["cpu"].spans))
 
     def configured(self, count: int) -> bool:

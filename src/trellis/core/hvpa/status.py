@@ -40,12 +40,12 @@ def build_hpa_demand(plan: HvpaPlan) -> HpaDemand | None:
 
 def build_blocked_steps(plan: HvpaPlan) -> list[BlockedStep]:
     """The steps held back."""
-    return [_blocked(each) for each in plan.verdict.blocked]
+    return [_blocked(step) for step in plan.verdict.blocked]
 
 
 def _blocked(step: HeldStep) -> BlockedStep:
-    told = f"{step.details}: {step.reason.meaning}" if step.details else step.reason.meaning
-    return BlockedStep(step.direction.value, step.reason.code, told)
+    message = f"{step.details}: {step.reason.meaning}" if step.details else step.reason.meaning
+    return BlockedStep(step.direction.value, step.reason.code, message)
 
 
 def restore_memory(status: HvpaStatus | None, now: float) -> HvpaMemory:

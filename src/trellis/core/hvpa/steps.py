@@ -83,8 +83,8 @@ def step_directions(before: WorkloadShape, after: WorkloadShape) -> tuple[StepDi
 def closed_directions(hvpa: EffectiveHvpa, now: float) -> dict[StepDirection, Reason]:
     """The directions in which no step is taken now, and why."""
     policies = {StepDirection.UP: hvpa.up, StepDirection.DOWN: hvpa.down}
-    found = {direction: _why_closed(policy, hvpa.window, now) for direction, policy in policies.items()}
-    return {direction: reason for direction, reason in found.items() if reason is not None}
+    reasons = {direction: _why_closed(policy, hvpa.window, now) for direction, policy in policies.items()}
+    return {direction: reason for direction, reason in reasons.items() if reason is not None}
 
 
 def next_window_change(hvpa: EffectiveHvpa, now: float) -> float | None:

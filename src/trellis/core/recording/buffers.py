@@ -76,19 +76,19 @@ class RecordedTranslation(msgspec.Struct, frozen=True, omit_defaults=True):
     next_change: float | None = None
 
     @classmethod
-    def of(cls, made: Translation) -> RecordedTranslation:
+    def of(cls, translation: Translation) -> RecordedTranslation:
         """What is to be compared of a translation."""
         return cls(
-            made.wanted,
-            made.chunks,
-            (made.ready.reason.code, made.ready.details),
-            made.is_ready,
-            made.pod_spec,
-            made.labels,
-            made.usage,
-            tuple((each.reason.code, each.details) for each in made.notes),
-            made.on_top,
-            made.next_change,
+            translation.wanted,
+            translation.chunks,
+            (translation.ready.reason.code, translation.ready.details),
+            translation.is_ready,
+            translation.pod_spec,
+            translation.labels,
+            translation.usage,
+            tuple((note.reason.code, note.details) for note in translation.notes),
+            translation.on_top,
+            translation.next_change,
         )
 
 
@@ -121,5 +121,5 @@ def _strip_spec(spec: BufferSpec) -> BufferSpec:
 
 def _without_private(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _without_private(each) for name, each in value.items() if name not in _PRIVATE}
-    return [_without_private(each) for each in value] if isinstance(value, list) else value
+        return {name: _without_private(item) for name, item in value.items() if name not in _PRIVATE}
+    return [_without_private(item) for item in value] if isinstance(value, list) else value

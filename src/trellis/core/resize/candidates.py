@@ -126,9 +126,9 @@ def end_boosts(
         phases=phases,
         memory=read_pre_boost_resources(annotations),
     )
-    resized = _resize(pod, [each for each in ends if each.changes])
+    resized = _resize(pod, [end for end in ends if end.changes])
     is_down = resized is not None and pod.downtime.since is not None
-    marks = [annotation_key(each.container) for each in ends if each.settled and not each.changes]
+    marks = [annotation_key(end.container) for end in ends if end.settled and not end.changes]
     # Upstream's mark of a pod that was resized goes on with the patch that is needed anyway.
     unmarked = tuple(build_annotation_ops(annotations, {IN_PLACE_UPDATED_ANNOTATION: "true"}, marks)) if marks else ()
     possible: list[ResizePod | UnmarkPod] = [resized] if resized is not None and not is_down else []
@@ -138,27 +138,27 @@ def end_boosts(
         return UnboostStep((), CONTAINER_DOWN)
     if not possible:
         return UnboostStep((), UNBOOST_FAILING if pod.resize.state in _REFUSING else UNBOOST_AWAITED)
-    actions = tuple(each for each in possible if not attempt.repeats(each.patch, now, settings))
+    actions = tuple(action for action in possible if not attempt.repeats(action.patch, now, settings))
     look = None if actions else attempt.written_at + settings.catch_up
     return UnboostStep(actions, UNBOOST_RESIZED if resized is not None else UNBOOST_FINISHED, look)
 
 
 def _resize(pod: PodView, ends: Iterable[UnboostedContainer]) -> ResizePod | None:
-    own = {each.name: each for each in pod.in_spec.containers}
+    own = {container.name: container for container in pod.in_spec.containers}
     ends = list(ends)
     changes = []
-    for each in ends:
-        container = own[each.container]
+    for end in ends:
+        container = own[end.container]
         changes.append(
             ResourceChange(
-                container.place, container.index, container.name, container.written, each.requests, each.limits
+                container.place, container.index, container.name, container.written, end.requests, end.limits
             )
         )
     patch = tuple(build_guarded_ops(pod.ref.uid, changes))
     if not patch:
         return None
-    restarts = any("cpu" in own[each.container].restarts_on for each in ends)
-    return ResizePod(pod.ref, patch, {each.container: each.requests for each in ends}, restarts=restarts, unboosts=True)
+    restarts = any("cpu" in own[end.container].restarts_on for end in ends)
+    return ResizePod(pod.ref, patch, {end.container: end.requests for end in ends}, restarts=restarts, unboosts=True)
 
 
 _NEVER_TRIED = PodAttempts()
@@ -198,9 +198,9 @@ def assess_missed_resize(
     size = case.sizes.in_place(case.pod.in_spec, spared)
     if not gap.is_known or not size.containers:
         return need
-    has = {each.name: each.requests for each in case.pod.in_spec.containers}
+    has = {container.name: container.requests for container in case.pod.in_spec.containers}
     compared = tuple(
-        RequestComparison(each.container.name, each.requests, has[each.container.name]) for each in size.containers
+        RequestComparison(sized.container.name, sized.requests, has[sized.container.name]) for sized in size.containers
     )
     return UpdateNeed(
         RESIZE_MISSED, True, need.difference, need.containers if isinstance(need, UpdateNeed) else compared
@@ -219,18 +219,18 @@ def find_downtime_look(case: PodCase, prospect: ResizeProspect) -> float | None:
 
 
 def assess_prospect(
-    case: PodCase, change: InPlaceChange, stage: ResizeStage, asked: UpdateNeed | NoUpdateNeed
+    case: PodCase, change: InPlaceChange, stage: ResizeStage, proposed_need: UpdateNeed | NoUpdateNeed
 ) -> ResizeProspect:
     """What could be written; during a resize only what is worth asking for once more."""
     if change.patch and case.attempt.is_refused(change.wanted, case.view.nodes.get(case.pod.node, {})):
         return ResizeProspect.REFUSED
-    if change.patch and (stage is ResizeStage.IDLE or _is_another(case.pod, change, stage, asked)):
+    if change.patch and (stage is ResizeStage.IDLE or _is_another(case.pod, change, stage, proposed_need)):
         return _once_it_runs(case)
     if stage is not ResizeStage.IDLE:
         return ResizeProspect.TRIED
     if change.barred:
         return ResizeProspect.BARRED
-    large = isinstance(asked, UpdateNeed) and asked.difference >= case.settings.update_threshold
+    large = isinstance(proposed_need, UpdateNeed) and proposed_need.difference >= case.settings.update_threshold
     return ResizeProspect.IMPOSSIBLE if large else ResizeProspect.NEGLIGIBLE
 
 
@@ -248,7 +248,7 @@ def _once_it_runs(case: PodCase) -> ResizeProspect:
 
 def list_hpa_resources(case: PodCase) -> Iterator[ContainerResource]:
     """What is left to an HPA."""
-    return ((each.name, resource) for each in case.pod.in_spec.containers for resource in case.view.hpa)
+    return ((container.name, resource) for container in case.pod.in_spec.containers for resource in case.view.hpa)
 
 
 def _had_quick_oom(case: PodCase) -> bool:
@@ -264,18 +264,20 @@ def _had_quick_oom(case: PodCase) -> bool:
     return any(
         vpa.container(name).scaled
         and name not in left_out
-        and any(each.ran < patience and case.now - each.at < memory for each in kills)
+        and any(kill.ran < patience and case.now - kill.at < memory for kill in kills)
         for name, kills in pod.kills.items()
     )
 
 
-def _is_another(pod: PodView, change: InPlaceChange, stage: ResizeStage, asked: UpdateNeed | NoUpdateNeed) -> bool:
+def _is_another(
+    pod: PodView, change: InPlaceChange, stage: ResizeStage, proposed_need: UpdateNeed | NoUpdateNeed
+) -> bool:
     """Whether another resize than the one under way is worth asking for. What is infeasible must become less."""
-    if isinstance(asked, NoUpdateNeed):
+    if isinstance(proposed_need, NoUpdateNeed):
         return False
     if stage is not ResizeStage.INFEASIBLE:
         return True
-    proposed = {each.name: each.requests for each in pod.in_spec.containers}
+    proposed = {container.name: container.requests for container in pod.in_spec.containers}
     return any(
         amount < proposed[name].get(resource, 0)
         for name, amounts in change.wanted.items()
@@ -306,8 +308,10 @@ def find_warnings(view: WorkloadView) -> tuple[Reason, ...]:
     vpa = view.governor.vpa
     if not view.hpa or vpa.mode is UpdateMode.OFF:
         return ()
-    names = {each.container for each in view.governor.advice}
-    controlled = {name for each in names for name in vpa.container(each).controlled if vpa.container(each).scaled}
+    names = {advice.container for advice in view.governor.advice}
+    controlled = {
+        name for container in names for name in vpa.container(container).controlled if vpa.container(container).scaled
+    }
     return (HPA_CONFLICT,) if controlled & view.hpa else ()
 
 
@@ -329,16 +333,16 @@ def consider_pod(
             if step.actions or held_back:
                 return _warned_if_long(step, pod, phases, now)
         elif held_back:
-            held = min(phases.held, key=lambda each: each.at)
+            held = min(phases.held, key=lambda hold: hold.at)
             step = _leave(pod, held.reason, details=held.container, look=phases.next_look)
             return _warned_if_long(step, pod, phases, now)
         elif not view.is_governed:
             return _leave(pod, BOOST_GATE_OFF)
-    found = _group_or_why_not(vpa, pod, settings)
-    if isinstance(found, Reason):
-        return _leave(pod, found)
+    group = _group_or_why_not(vpa, pod, settings)
+    if isinstance(group, Reason):
+        return _leave(pod, group)
     case = PodCase(view, pod, sizes or TargetSizes(view.governor, view.limits), now, settings)
-    return _judged(case, found, phases)
+    return _judged(case, group, phases)
 
 
 def read_boost_phases(view: WorkloadView, pod: PodView, now: float, settings: UpdateSettings) -> PodBoostPhases:
@@ -365,11 +369,11 @@ def _warned_if_long(step: PodUpdate, pod: PodView, phases: PodBoostPhases, now: 
     at = phases.long_at(_started(pod))
     if math.isinf(at):
         return step
-    verdict = step.verdict
+    decision = step.verdict
     if now >= at:
-        warned = msgspec.structs.replace(verdict, warnings=(*verdict.warnings, BOOSTED_FOR_LONG))
+        warned = msgspec.structs.replace(decision, warnings=(*decision.warnings, BOOSTED_FOR_LONG))
     else:
-        warned = msgspec.structs.replace(verdict, look=_earlier(verdict.look, at))
+        warned = msgspec.structs.replace(decision, look=_earlier(decision.look, at))
     return msgspec.structs.replace(step, verdict=warned)
 
 
@@ -385,7 +389,7 @@ def _unboosted(
     ended = end_boosts(view, pod, phases, now, settings)
     looks = [at for at in (ended.look, phases.next_look) if at is not None]
     way = DecisionKind.UNBOOST if ended.actions else DecisionKind.WAIT
-    details = ", ".join(each.container for each in phases.due)
+    details = ", ".join(boost.container for boost in phases.due)
     return PodUpdate(
         PodDecision(pod.ref, way, ended.reason, details=details, look=min(looks) if looks else None), ended.actions
     )
@@ -405,17 +409,17 @@ def _group_or_why_not(vpa: EffectiveVpa, pod: PodView, settings: UpdateSettings)
 
 
 def _judged(case: PodCase, group: ControllerKey, phases: PodBoostPhases) -> PodUpdate | UpdateCandidate:
-    boosted = [each.container for each in phases.containers if each.phase is not BoostPhase.NONE]
+    boosted = [boost.container for boost in phases.containers if boost.phase is not BoostPhase.NONE]
     spared = case.pod.unobserved.union((name, "cpu") for name in boosted) if boosted else case.pod.unobserved
     held = frozenset(list_hpa_resources(case)) if case.settings.hpa_conflict is HpaConflict.HOLD else _NOTHING_HELD
     left_alone = spared | held if held else spared
     need = assess_need(case, shape_without_boost(case.pod) if boosted else case.pod.in_force, left_alone)
     stage, look = determine_resize_stage(case.pod.resize, case.attempt.resized_at, case.now, case.settings)
-    asked = need if stage is ResizeStage.IDLE else assess_need(case, case.pod.in_spec, left_alone)
+    proposed_need = need if stage is ResizeStage.IDLE else assess_need(case, case.pod.in_spec, left_alone)
     missed = case.pod.ref.uid in case.view.missed and stage is ResizeStage.IDLE
     if missed:
-        need = asked = assess_missed_resize(case, need, left_alone)
-    if isinstance(need, NoUpdateNeed) and isinstance(asked, NoUpdateNeed):
+        need = proposed_need = assess_missed_resize(case, need, left_alone)
+    if isinstance(need, NoUpdateNeed) and isinstance(proposed_need, NoUpdateNeed):
         if held and isinstance(assess_need(case, case.pod.in_force, spared), UpdateNeed):
             return _leave(case.pod, HELD_FOR_HPA, details=", ".join(sorted(case.view.hpa)))
         return _leave(case.pod, need.reason, look=_earlier(need.until, phases.next_look), apart=need.difference)
@@ -426,16 +430,16 @@ def _judged(case: PodCase, group: ControllerKey, phases: PodBoostPhases) -> PodU
         change = compute_in_place_change(
             case.view.governor.vpa, case.pod, case.sizes, left_alone, case.settings, missed=missed
         )
-        prospect = assess_prospect(case, change, stage, asked)
+        prospect = assess_prospect(case, change, stage, proposed_need)
         look = _earlier(look, find_downtime_look(case, prospect))
     row = look_up_decision(mode, stage, prospect)
-    found = need if isinstance(need, UpdateNeed) else asked
-    if isinstance(found, NoUpdateNeed) or (isinstance(need, NoUpdateNeed) and row.way is DecisionKind.EVICT):
+    decisive_need = need if isinstance(need, UpdateNeed) else proposed_need
+    if isinstance(decisive_need, NoUpdateNeed) or (isinstance(need, NoUpdateNeed) and row.way is DecisionKind.EVICT):
         # The spec asks for what is no longer wanted; nothing of that is in force, so that nobody has to go for it.
         return _leave(case.pod, SIZE_AS_RECOMMENDED, look=look)
     details = ", ".join(case.pod.downtime.containers) if prospect in CONTAINER_DOWN_PROSPECTS else ""
     return UpdateCandidate(
-        case.pod, group, found, row.way, row.reason, change, _earlier(look, phases.next_look), details
+        case.pod, group, decisive_need, row.way, row.reason, change, _earlier(look, phases.next_look), details
     )
 
 
@@ -444,7 +448,7 @@ def shape_without_boost(pod: PodView) -> PodShape:
     return restore_pre_boost_shape(pod.in_force, read_pre_boost_resources(pod.pod.metadata.annotations))
 
 
-def _earlier(one: float | None, other: float | None) -> float | None:
-    if one is None or other is None:
-        return other if one is None else one
-    return min(one, other)
+def _earlier(first: float | None, second: float | None) -> float | None:
+    if first is None or second is None:
+        return second if first is None else first
+    return min(first, second)

@@ -51,8 +51,8 @@ class HourlyAllowance(msgspec.Struct, frozen=True):
     @property
     def count(self) -> int | None:
         """The lower of both."""
-        given = [each for each in (self.cluster, self.namespace) if each is not None]
-        return min(given) if given else None
+        counts = [count for count in (self.cluster, self.namespace) if count is not None]
+        return min(counts) if counts else None
 
 
 class PodAvailability(msgspec.Struct, frozen=True):
@@ -71,9 +71,9 @@ class ReplicaBudget:
 
     def __init__(self, configured: int | None, pods: Iterable[PodAvailability], minimum: int, tolerance: float) -> None:
         pods = list(pods)
-        self.living = sum(each.living for each in pods)
-        self.serving = sum(each.serving for each in pods)
-        self.ready = sum(each.serving and each.ready for each in pods)
+        self.living = sum(pod.living for pod in pods)
+        self.serving = sum(pod.serving for pod in pods)
+        self.ready = sum(pod.serving and pod.ready for pod in pods)
         self.configured = len(pods) if configured is None else configured
         self.tolerated = int(self.configured * tolerance)
         self._minimum = minimum
@@ -145,18 +145,24 @@ class RecentDisruptions(msgspec.Struct, frozen=True):
         """The same with one more, if it counts, and without those of more than an hour ago."""
         if not is_disruptive(action) or (settings.hourly is None and settings.namespace_hourly is None):
             return self
-        return RecentDisruptions((*(each for each in self.times if each[0] + _HOUR > now), (now, action.pod.namespace)))
+        return RecentDisruptions(
+            (*(disruption for disruption in self.times if disruption[0] + _HOUR > now), (now, action.pod.namespace))
+        )
 
     def left(self, namespace: str, now: float, settings: UpdateSettings) -> HourlyAllowance:
         """What is left for a namespace."""
         if settings.hourly is None and settings.namespace_hourly is None:
             return _ANY_NUMBER
-        recent = [each for each in self.times if each[0] + _HOUR > now]
-        own = [each for each in recent if each[1] == namespace]
+        recent = [disruption for disruption in self.times if disruption[0] + _HOUR > now]
+        own = [disruption for disruption in recent if disruption[1] == namespace]
         counted = ((settings.hourly, recent), (settings.namespace_hourly, own))
-        cluster, here = (None if most is None else max(most - len(found), 0) for most, found in counted)
+        cluster, here = (None if most is None else max(most - len(disruptions), 0) for most, disruptions in counted)
         # What is used up has room again when as many are an hour old as leave one less than the budget.
-        until = [found[len(found) - most][0] + _HOUR for most, found in counted if most and len(found) >= most]
+        until = [
+            disruptions[len(disruptions) - most][0] + _HOUR
+            for most, disruptions in counted
+            if most and len(disruptions) >= most
+        ]
         return HourlyAllowance(cluster, here, max(until) if until else None)
 
 

@@ -73,19 +73,19 @@ class DisruptionOrder:
         self._view, self._now, self._settings = view, now, settings
         self._exempt = exempts_in_place_resizes(view.governor, settings)
         second = math.floor(now)
-        newest = (each.ref.uid for each in view.pods if each.created is not None and each.created >= second)
+        newest = (pod.ref.uid for pod in view.pods if pod.created is not None and pod.created >= second)
         self._newest = tuple(newest)
         self._hourly = HourlyBudget(view.left)
         pods: dict[ControllerKey, list[PodAvailability]] = {}
         for pod in view.pods:
             if pod.group is not None and not pod.finished:
                 going = pod.over or self._attempt(pod).was_evicted(now, settings)
-                found = PodAvailability(not going, not going and self._serves(pod), not pod.unready)
-                pods.setdefault(pod.group, []).append(found)
+                availability = PodAvailability(not going, not going and self._serves(pod), not pod.unready)
+                pods.setdefault(pod.group, []).append(availability)
         minimum = resolve_min_replicas(view.governor.vpa.min_replicas, settings)
         self._groups = {
-            key: ReplicaBudget(view.configured.get(key), each, minimum, settings.eviction_tolerance)
-            for key, each in pods.items()
+            key: ReplicaBudget(view.configured.get(key), availabilities, minimum, settings.eviction_tolerance)
+            for key, availabilities in pods.items()
         }
 
     def take(self, candidate: UpdateCandidate) -> PodUpdate:
@@ -110,7 +110,7 @@ class DisruptionOrder:
             return False
         attempt = self._attempt(pod)
         stage, _ = determine_resize_stage(pod.resize, attempt.resized_at, self._now, self._settings)
-        restarts = any(each.restarts_on for each in pod.in_spec.containers)
+        restarts = any(container.restarts_on for container in pod.in_spec.containers)
         unseen = bool(attempt.asked) and attempt.is_unseen(
             read_container_requests(pod.in_spec), self._now, self._settings
         )
@@ -163,10 +163,10 @@ class DisruptionOrder:
 
     def _last(self, candidate: UpdateCandidate) -> EvictionRecord | None:
         """The evictions that this pod came after, if they were of no use."""
-        known, pod = self._view.attempts.groups.get(candidate.group), candidate.pod
+        evictions, pod = self._view.attempts.groups.get(candidate.group), candidate.pod
         return (
-            find_useless_eviction(known, pod.ref.uid, read_container_requests(pod.in_force), pod.created)
-            if known
+            find_useless_eviction(evictions, pod.ref.uid, read_container_requests(pod.in_force), pod.created)
+            if evictions
             else None
         )
 
@@ -174,8 +174,10 @@ class DisruptionOrder:
         """Whether a successor would fit, unless somebody knows that it would not."""
         if self._view.fits is None:
             return True
-        wanted: Mapping[str, ResourceAmounts] = {each.container: each.targets for each in candidate.need.containers}
-        return self._view.fits(candidate.pod.pod, wanted) is not False
+        targets: Mapping[str, ResourceAmounts] = {
+            comparison.container: comparison.targets for comparison in candidate.need.containers
+        }
+        return self._view.fits(candidate.pod.pod, targets) is not False
 
     def _action(self, candidate: UpdateCandidate) -> Action:
         pod, change = candidate.pod, candidate.change

@@ -85,21 +85,23 @@ def satisfies_change(change: ChangeRequirement, target: int, request: int) -> bo
 
 def permits_eviction(vpa: EffectiveVpa, containers: Iterable[RequestComparison]) -> bool:
     """Whether some container satisfies all requirements; those given need a change."""
-    return any(all(_satisfied(each, of) for each in vpa.requirements) for of in containers)
+    return any(
+        all(_satisfied(requirement, comparison) for requirement in vpa.requirements) for comparison in containers
+    )
 
 
 def permits_resize(vpa: EffectiveVpa, resource: str, target: int, request: int) -> bool:
     """Whether one resource of a container may be changed in place."""
     if vpa.requirements_for_eviction_only:
         return True
-    ours = (each for each in vpa.requirements if resource in each.resources)
-    return all(satisfies_change(each.change, target, request) for each in ours)
+    ours = (requirement for requirement in vpa.requirements if resource in requirement.resources)
+    return all(satisfies_change(requirement.change, target, request) for requirement in ours)
 
 
-def _satisfied(requirement: EffectiveRequirement, of: RequestComparison) -> bool:
+def _satisfied(requirement: EffectiveRequirement, comparison: RequestComparison) -> bool:
     for resource in requirement.resources:
-        request = of.requests.get(resource, 0)
-        if satisfies_change(requirement.change, of.targets.get(resource, request), request):
+        request = comparison.requests.get(resource, 0)
+        if satisfies_change(requirement.change, comparison.targets.get(resource, request), request):
             return True
     return False
 
@@ -195,7 +197,7 @@ def _why(gap: SizeGap, quick_oom: bool) -> Reason:
 
 def _add_up(shape: PodShape, size: PodSize, bounds: Mapping[str, CappedResources]) -> _GapTotals:
     sums = _GapTotals()
-    had = {each.name: each.requests for each in shape.containers}
+    had = {container.name: container.requests for container in shape.containers}
     for sized in size.containers:
         name = sized.container.name
         for resource, target in sized.requests.items():
@@ -223,8 +225,8 @@ def _within(resource: str, request: int, lower: ResourceAmounts, upper: Resource
 def read_container_requests(shape: PodShape) -> dict[str, ResourceAmounts]:
     """What the containers of a pod request, by name."""
     return {
-        each.name: {name: each.requests[name] for name in RESOURCES if name in each.requests}
-        for each in shape.containers
+        container.name: {name: container.requests[name] for name in RESOURCES if name in container.requests}
+        for container in shape.containers
     }
 
 
@@ -241,8 +243,8 @@ class _ShapeCache(Generic[_T]):
         self._known: list[tuple[PodShape, frozenset[ContainerResource], _T]] = []
 
     def find(self, shape: PodShape, spared: frozenset[ContainerResource]) -> _T | None:
-        for known, left_out, answer in self._known:
-            if left_out == spared and (known is shape or known == shape):
+        for cached_shape, left_out, answer in self._known:
+            if left_out == spared and (cached_shape is shape or cached_shape == shape):
                 return answer
         return None
 
@@ -266,9 +268,9 @@ class TargetSizes:
 
     def in_place(self, shape: PodShape, spared: frozenset[ContainerResource]) -> PodSize:
         """What the pod itself can be resized to."""
-        known = self._in_place.find(shape, spared)
-        if known is not None:
-            return known
+        cached = self._in_place.find(shape, spared)
+        if cached is not None:
+            return cached
         advice = _without(self._governor.advice, spared)
         size = size_pod(shape, advice, self._governor.vpa, self.limits, keep_qos=True)
         return self._in_place.keep(shape, spared, size)
@@ -278,7 +280,7 @@ class TargetSizes:
         capped = cap_for_pod(advice, shape.containers, vpa, self.limits)
         # What pods have as a whole changes what LimitRanges mean for a size, and not for bounds.
         size = size_pod(shape, advice, vpa, self.limits, capped=None if shape.pod_limits else capped)
-        return measure_gap(shape, size, {each.container: each for each in capped})
+        return measure_gap(shape, size, {resources.container: resources for resources in capped})
 
 
 def _without(
@@ -289,7 +291,12 @@ def _without(
         return advice
     return [
         msgspec.structs.replace(
-            each, target={name: amount for name, amount in each.target.items() if (each.container, name) not in spared}
+            recommended,
+            target={
+                name: amount
+                for name, amount in recommended.target.items()
+                if (recommended.container, name) not in spared
+            },
         )
-        for each in advice
+        for recommended in advice
     ]

@@ -110,7 +110,9 @@ _ANY: Final = tuple(ResizeProspect)
 _SETTLED: Final = (ResizeStage.IDLE,)
 CONTAINER_DOWN_PROSPECTS: Final = (ResizeProspect.DOWN, ResizeProspect.DOWN_TOO_LONG)
 _NOT_OPEN: Final = tuple(
-    each for each in ResizeProspect if each is not ResizeProspect.OPEN and each not in CONTAINER_DOWN_PROSPECTS
+    prospect
+    for prospect in ResizeProspect
+    if prospect is not ResizeProspect.OPEN and prospect not in CONTAINER_DOWN_PROSPECTS
 )
 _BOTH: Final = UpdateMode.IN_PLACE_OR_RECREATE
 _ONLY: Final = UpdateMode.IN_PLACE
@@ -234,10 +236,10 @@ def nudge_size(vpa: EffectiveVpa, size: PodSize, limits: NamespaceLimits) -> Pod
     """The size, with a change of each resource that the pod has a limit (or CPU request) of."""
     containers = list(size.containers)
     for resource in RESOURCES:
-        places = [place for place, each in enumerate(containers) if _is_bounded(each, resource)]
-        if places and not any(_changes(each, resource) for each in containers):
+        places = [place for place, sized in enumerate(containers) if _is_bounded(sized, resource)]
+        if places and not any(_changes(sized, resource) for sized in containers):
             # A container that restarts for it is the last choice: nothing that was asked for needs the restart.
-            place = min(places, key=lambda each: resource in containers[each].container.restarts_on)
+            place = min(places, key=lambda index: resource in containers[index].container.restarts_on)
             upwards = _may_rise(vpa, containers, place, resource, limits)
             containers[place] = _by_one_unit(
                 containers[place], resource, _UNITS[resource] if upwards else -_UNITS[resource]
@@ -264,14 +266,17 @@ def _may_rise(
     most = limits.container.most.get(resource)
     if most and max(request or 0, limit or 0) + step > most:
         return False
-    whole = limits.pod.most.get(resource)
-    if whole and sum(max(each or 0 for each in _amounts(one, resource)) for one in containers) + step > whole:
+    pod_limit = limits.pod.most.get(resource)
+    if (
+        pod_limit
+        and sum(max(amount or 0 for amount in _amounts(sized, resource)) for sized in containers) + step > pod_limit
+    ):
         return False
     if limit is not None and request != limit:
         return True
     allowed = vpa.container(sized.container.name).max_allowed.get(resource)
     highest = None if allowed is None else allowed.milli if resource == "cpu" else allowed.units
-    lower = any(each.change in _LOWER for each in vpa.requirements if resource in each.resources)
+    lower = any(requirement.change in _LOWER for requirement in vpa.requirements if resource in requirement.resources)
     return not lower and (highest is None or (request or 0) + step <= highest)
 
 
@@ -323,29 +328,29 @@ def compute_in_place_change(
     """What could be written now, `spared` left alone; a pod that `missed` its last resize is nudged."""
     if not settings.resizes or not is_resizable(pod.pod.spec):
         return InPlaceChange()
-    kept, barred = frozenset(spared), False
+    excluded, barred = frozenset(spared), False
     while True:
-        size = sizes.in_place(pod.in_force, kept)
-        staying = {part: by_rule for part, by_rule in _staying(vpa, size, settings) if part not in kept}
+        size = sizes.in_place(pod.in_force, excluded)
+        staying = {part: by_rule for part, by_rule in _staying(vpa, size, settings) if part not in excluded}
         if not staying:
             if missed:
                 size = nudge_size(vpa, _with_kept(sizes.in_place(pod.in_force, frozenset(spared)), size), sizes.limits)
             return _written(pod, size, barred)
-        kept |= staying.keys()
+        excluded |= staying.keys()
         barred |= any(staying.values())
 
 
-def _with_kept(whole: PodSize, size: PodSize) -> PodSize:
+def _with_kept(full_size: PodSize, size: PodSize) -> PodSize:
     """The size together with what requirements keep, as it is: a nudge may go in the direction that they permit."""
-    found = []
-    for each in whole.containers:
-        spec, sized = each.container.in_spec, size.find(each.container.name)
-        requests = {name: spec.requests[name] for name in each.requests if name in spec.requests}
-        limits = {name: spec.limits[name] for name in each.limits if name in spec.limits}
+    containers = []
+    for full in full_size.containers:
+        spec, sized = full.container.in_spec, size.find(full.container.name)
+        requests = {name: spec.requests[name] for name in full.requests if name in spec.requests}
+        limits = {name: spec.limits[name] for name in full.limits if name in spec.limits}
         if sized is not None:
             requests, limits = requests | dict(sized.requests), limits | dict(sized.limits)
-        found.append(msgspec.structs.replace(each, requests=requests, limits=limits))
-    return PodSize(tuple(found))
+        containers.append(msgspec.structs.replace(full, requests=requests, limits=limits))
+    return PodSize(tuple(containers))
 
 
 def _staying(vpa: EffectiveVpa, size: PodSize, settings: UpdateSettings) -> Iterator[tuple[ContainerResource, bool]]:
@@ -367,14 +372,14 @@ def _lowers_limit(sized: ContainerSize) -> bool:
 
 
 def _written(pod: PodView, size: PodSize, barred: bool) -> InPlaceChange:
-    changes = [_change(each) for each in size.containers]
+    changes = [_change(sized) for sized in size.containers]
     patch = tuple(build_guarded_ops(pod.ref.uid, changes))
     if not patch:
         return InPlaceChange(barred=barred)
     return InPlaceChange(
         patch,
-        {each.container.name: each.requests for each in size.containers if each.requests},
-        any(resource in each.container.restarts_on for each in size.containers for resource in _changed(each)),
+        {sized.container.name: sized.requests for sized in size.containers if sized.requests},
+        any(resource in sized.container.restarts_on for sized in size.containers for resource in _changed(sized)),
         barred,
     )
 
@@ -388,5 +393,5 @@ def _change(sized: ContainerSize) -> ResourceChange:
 
 def _changed(sized: ContainerSize) -> Iterator[str]:
     spec = sized.container.in_spec
-    for now, wanted in ((spec.requests, sized.requests), (spec.limits, sized.limits)):
-        yield from (resource for resource, amount in wanted.items() if now.get(resource) != amount)
+    for now, target in ((spec.requests, sized.requests), (spec.limits, sized.limits)):
+        yield from (resource for resource, amount in target.items() if now.get(resource) != amount)

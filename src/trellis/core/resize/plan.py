@@ -32,22 +32,22 @@ def plan_updates(view: WorkloadView, now: float, settings: UpdateSettings) -> Up
     waiting: list[tuple[int, UpdateCandidate]] = []
     sizes = TargetSizes(view.governor, view.limits)
     for place, pod in enumerate(view.pods):
-        found = consider_pod(view, pod, now, settings, sizes)
-        if isinstance(found, PodUpdate):
-            steps[place] = found
+        outcome = consider_pod(view, pod, now, settings, sizes)
+        if isinstance(outcome, PodUpdate):
+            steps[place] = outcome
         else:
-            waiting.append((place, found))
+            waiting.append((place, outcome))
     actions = [action for step in steps.values() for action in step.actions if step.verdict.way is DecisionKind.UNBOOST]
     if waiting:
-        turns = DisruptionOrder(view, now, settings)
-        for place, candidate in sorted(waiting, key=lambda each: each[1].need.urgency, reverse=True):
-            steps[place] = turns.take(candidate)
+        order = DisruptionOrder(view, now, settings)
+        for place, candidate in sorted(waiting, key=lambda entry: entry[1].need.urgency, reverse=True):
+            steps[place] = order.take(candidate)
             actions += steps[place].actions
     warnings = find_warnings(view)
-    verdicts = tuple(_warned(steps[place].verdict, warnings) for place in range(len(view.pods)))
-    looks = [verdict.look for verdict in verdicts if verdict.look is not None]
-    return UpdatePlan(tuple(actions), verdicts, min(looks) if looks else None)
+    decisions = tuple(_warned(steps[place].verdict, warnings) for place in range(len(view.pods)))
+    looks = [decision.look for decision in decisions if decision.look is not None]
+    return UpdatePlan(tuple(actions), decisions, min(looks) if looks else None)
 
 
-def _warned(verdict: PodDecision, warnings: tuple[Reason, ...]) -> PodDecision:
-    return msgspec.structs.replace(verdict, warnings=(*verdict.warnings, *warnings)) if warnings else verdict
+def _warned(decision: PodDecision, warnings: tuple[Reason, ...]) -> PodDecision:
+    return msgspec.structs.replace(decision, warnings=(*decision.warnings, *warnings)) if warnings else decision

@@ -40,7 +40,7 @@ ADMISSION_ABSENT = Reason(
 def is_lease_renewed(lease: Lease, timeout: float, now: float) -> bool:
     """Whether the admission controller is there, as its Lease has it: renewed, or made, a short while ago."""
     times: tuple[datetime | None, ...] = (lease.spec.renew_time, lease.metadata.creation_timestamp)
-    return any(each is not None and each.timestamp() + timeout > now for each in times)
+    return any(moment is not None and moment.timestamp() + timeout > now for moment in times)
 
 
 def plans_evictions(plan: UpdatePlan) -> bool:
@@ -52,16 +52,16 @@ def withhold_evictions(plan: UpdatePlan) -> UpdatePlan:
     """The same plan for those pods that it does not evict; the others wait."""
     evicted = {action.pod.uid for action in plan.actions if _evicts(action)}
     actions = tuple(action for action in plan.actions if action.pod.uid not in evicted)
-    verdicts = tuple(_absent(each) if each.pod.uid in evicted else each for each in plan.verdicts)
-    return msgspec.structs.replace(plan, actions=actions, verdicts=verdicts)
+    decisions = tuple(_absent(decision) if decision.pod.uid in evicted else decision for decision in plan.verdicts)
+    return msgspec.structs.replace(plan, actions=actions, verdicts=decisions)
 
 
 def _evicts(action: Action) -> bool:
     return isinstance(action, EvictPod)
 
 
-def _absent(verdict: PodDecision) -> PodDecision:
-    return msgspec.structs.replace(verdict, way=DecisionKind.WAIT, reason=ADMISSION_ABSENT)
+def _absent(decision: PodDecision) -> PodDecision:
+    return msgspec.structs.replace(decision, way=DecisionKind.WAIT, reason=ADMISSION_ABSENT)
 
 
 class PlanningBatch(msgspec.Struct, frozen=True):
@@ -94,9 +94,9 @@ class PlanResult(msgspec.Struct, frozen=True):
 class UpdatePlanner:
     """Makes plans. Of pods that have not changed what was read of them is kept."""
 
-    def __init__(self, settings: UpdateSettings, rooms: NodeHeadroom | None) -> None:
+    def __init__(self, settings: UpdateSettings, headroom: NodeHeadroom | None) -> None:
         self._settings = settings
-        self._rooms = rooms
+        self._rooms = headroom
         self._views: dict[str, PodView] = {}
         self._without_room = False
 
@@ -104,7 +104,7 @@ class UpdatePlanner:
         """One plan for each, in the order given."""
         if self._rooms is not None:
             self._rooms.update(batch.changed_nodes, batch.changed_pods)
-        return [self._planned(gathered, attempts, batch) for gathered, attempts in batch.gathered]
+        return [self._planned(snapshot, attempts, batch) for snapshot, attempts in batch.gathered]
 
     def forget(self, pods: Iterable[Pod]) -> None:
         """Keep nothing of other pods than these."""
@@ -115,35 +115,35 @@ class UpdatePlanner:
         """Count some of the pods that have changed, for those who ask later; whether any are left."""
         return self._rooms is not None and self._rooms.count()
 
-    def _planned(self, gathered: WorkloadSnapshot, attempts: WorkloadAttempts, batch: PlanningBatch) -> PlanResult:
+    def _planned(self, snapshot: WorkloadSnapshot, attempts: WorkloadAttempts, batch: PlanningBatch) -> PlanResult:
         self._without_room = False
         try:
             view = WorkloadView(
-                governor=gathered.governor,
-                pods=tuple(map(self._view, gathered.pods)),
-                configured=gathered.configured,
-                limits=gathered.limits,
+                governor=snapshot.governor,
+                pods=tuple(map(self._view, snapshot.pods)),
+                configured=snapshot.configured,
+                limits=snapshot.limits,
                 attempts=attempts,
-                frozen=gathered.frozen,
-                hpa=gathered.hpa,
-                left=batch.ledger.left(gathered.workload[0]),
+                frozen=snapshot.frozen,
+                hpa=snapshot.hpa,
+                left=batch.ledger.left(snapshot.workload[0]),
                 nodes=batch.nodes,
                 fits=self._fits if self._rooms is not None else None,
-                missed=gathered.missed,
+                missed=snapshot.missed,
             )
-            made = plan_updates(view, batch.now, self._settings)
+            plan = plan_updates(view, batch.now, self._settings)
         except Exception as error:  # noqa: BLE001 - an error of ours must not keep others from their plans
-            return PlanResult(gathered, UpdatePlan((), ()), error)
-        batch.ledger.spend(made.actions)
-        return PlanResult(gathered, made, without_room=self._without_room)
+            return PlanResult(snapshot, UpdatePlan((), ()), error)
+        batch.ledger.spend(plan.actions)
+        return PlanResult(snapshot, plan, without_room=self._without_room)
 
-    def _fits(self, pod: Pod, wanted: Mapping[str, ResourceAmounts]) -> bool | None:
-        found = self._rooms.fits(pod, wanted) if self._rooms is not None else None
-        self._without_room |= found is False
-        return found
+    def _fits(self, pod: Pod, requests: Mapping[str, ResourceAmounts]) -> bool | None:
+        fits = self._rooms.fits(pod, requests) if self._rooms is not None else None
+        self._without_room |= fits is False
+        return fits
 
     def _view(self, pod: Pod) -> PodView:
-        known = self._views.get(pod.metadata.uid)
-        if known is None or known.pod is not pod:
-            known = self._views[pod.metadata.uid] = PodView.of(pod)
-        return known
+        view = self._views.get(pod.metadata.uid)
+        if view is None or view.pod is not pod:
+            view = self._views[pod.metadata.uid] = PodView.of(pod)
+        return view

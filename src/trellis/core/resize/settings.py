@@ -91,8 +91,8 @@ _OUTDATED: Final = (WriteResult.CONFLICT, WriteResult.INVALID)
 _DONE_WITH: Final = (WriteResult.APPLIED, WriteResult.SKIPPED, WriteResult.GONE)
 
 
-def requeue_delay(told: WriteResult) -> float | None:
+def requeue_delay(result: WriteResult) -> float | None:
     """In how many seconds another plan is to be made after this became of a write; None if a change will say."""
-    if told in _OUTDATED:
+    if result in _OUTDATED:
         return REQUEUE_AFTER_CONFLICT_SECONDS
-    return None if told in _DONE_WITH else 0.0
+    return None if result in _DONE_WITH else 0.0

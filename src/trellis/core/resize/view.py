@@ -72,10 +72,10 @@ def read_resources_in_force(pod: Pod) -> dict[str, ResourceRequirements]:
     """What the kubelet says that containers have now, by name; without those of which it says nothing."""
     status = pod.status
     return {
-        each.name: each.resources
-        for each in (*status.container_statuses, *status.init_container_statuses)
+        container.name: container.resources
+        for container in (*status.container_statuses, *status.init_container_statuses)
         # A runtime that cannot tell reports an empty one.
-        if each.resources is not None and (each.resources.requests or each.resources.limits)
+        if container.resources is not None and (container.resources.requests or container.resources.limits)
     }
 
 
@@ -88,7 +88,7 @@ def read_resize_status(pod: Pod, in_force: PodShape) -> ResizeStatus:
         if condition.type == RESIZE_IN_PROGRESS and condition.status == "True":
             failing = condition.reason == _ERROR
             return ResizeStatus(ResizeState.FAILING if failing else ResizeState.IN_PROGRESS, _since(condition))
-    if any(_differs(each) for each in in_force.containers):
+    if any(_differs(container) for container in in_force.containers):
         return ResizeStatus(ResizeState.PROPOSED)
     return ResizeStatus()
 
@@ -103,11 +103,11 @@ def _since(condition: Condition) -> float | None:
 
 
 def _differs(container: ContainerShape) -> bool:
-    has, asked = container, container.declared
-    if asked is None:
+    has, declared = container, container.declared
+    if declared is None:
         return False
-    return any(has.requests.get(name) != amount for name, amount in asked.requests.items()) or any(
-        has.limits.get(name) != amount for name, amount in asked.limits.items()
+    return any(has.requests.get(name) != amount for name, amount in declared.requests.items()) or any(
+        has.limits.get(name) != amount for name, amount in declared.limits.items()
     )
 
 
@@ -166,14 +166,18 @@ def _comes_back(pod: Pod, container: Container, end: ContainerStateTerminated) -
 def _long_running(pod: Pod) -> Iterator[tuple[Container, ContainerStatus, bool]]:
     """Containers and native sidecars with their statuses."""
     if pod.status.container_statuses:
-        containers = {each.name: each for each in pod.spec.containers}
+        containers = {container.name: container for container in pod.spec.containers}
         yield from (
-            (containers[each.name], each, False) for each in pod.status.container_statuses if each.name in containers
+            (containers[container_status.name], container_status, False)
+            for container_status in pod.status.container_statuses
+            if container_status.name in containers
         )
     if pod.status.init_container_statuses:
-        sidecars = {each.name: each for each in pod.spec.init_containers if each.is_sidecar}
+        sidecars = {container.name: container for container in pod.spec.init_containers if container.is_sidecar}
         yield from (
-            (sidecars[each.name], each, True) for each in pod.status.init_container_statuses if each.name in sidecars
+            (sidecars[container_status.name], container_status, True)
+            for container_status in pod.status.init_container_statuses
+            if container_status.name in sidecars
         )
 
 
@@ -318,19 +322,21 @@ def _unobserved(shape: PodShape, observed: frozenset[str] | None) -> frozenset[C
     if observed is None:
         return _NOTHING
     left_out = [
-        each.name for each in shape.containers if each.place is ContainerList.CONTAINERS and each.name not in observed
+        container.name
+        for container in shape.containers
+        if container.place is ContainerList.CONTAINERS and container.name not in observed
     ]
     return frozenset((name, resource) for name in left_out for resource in RESOURCES) if left_out else _NOTHING
 
 
 def _kills(pod: Pod) -> dict[str, tuple[ObservedOomKill, ...]]:
-    found: dict[str, tuple[ObservedOomKill, ...]] = {}
+    kills: dict[str, tuple[ObservedOomKill, ...]] = {}
     for status in (*pod.status.container_statuses, *pod.status.init_container_statuses):
         for ended in _endings(status):
             if ended.reason == OOM_KILLED and ended.started_at is not None and ended.finished_at is not None:
                 ran = (ended.finished_at - ended.started_at).total_seconds()
-                found[status.name] = (*found.get(status.name, ()), ObservedOomKill(ran, ended.finished_at.timestamp()))
-    return found
+                kills[status.name] = (*kills.get(status.name, ()), ObservedOomKill(ran, ended.finished_at.timestamp()))
+    return kills
 
 
 def _endings(status: ContainerStatus) -> tuple[ContainerStateTerminated, ...]:

@@ -56,30 +56,30 @@ def run_recommender(
     collected: ClusterState, namespace: str, components: CollectedSettings, now: float
 ) -> RecommendationEvidence:
     """One pass over the VPAs of a namespace."""
-    wanted = {resolve_vpa(vpa).recommender for vpa in collected.vpas.by(BY_NAMESPACE, namespace)}
-    known = built_in_recommenders(components.estimates).keys() | set(components.names)
-    names = sorted(known)
+    named = {resolve_vpa(vpa).recommender for vpa in collected.vpas.by(BY_NAMESPACE, namespace)}
+    answered = built_in_recommenders(components.estimates).keys() | set(components.names)
+    names = sorted(answered)
     recommenders = build_recommenders(names, components.estimates, components.presets)
     knowledge = RecommenderEngine(components.usage, components.pipeline, recommenders, components.gates)
     knowledge.can_boost = collected.about.resizes_pods
-    seen = _seen(collected, namespace)
-    knowledge.load_vpas(seen, RecommenderScope(frozenset(names), namespace), all_of_them=True)
+    snapshot = _seen(collected, namespace)
+    knowledge.load_vpas(snapshot, RecommenderScope(frozenset(names), namespace), all_of_them=True)
     saved, unread = _saved(collected, namespace, now)
     refused = knowledge.restore(saved, now, stored=True)
-    knowledge.load_pods(seen, collected.scales, PendingHistory(), now)
-    roster = build_governance(*select_namespace(seen, namespace), build_owners(seen, collected.scales))
+    knowledge.load_pods(snapshot, collected.scales, PendingHistory(), now)
+    governance = build_governance(*select_namespace(snapshot, namespace), build_owners(snapshot, collected.scales))
     checkpointed = frozenset(row.key for row in saved if row.key not in refused)
-    for samples in _samples(collected, namespace, roster, {key.vpa for key in checkpointed}):
+    for samples in _samples(collected, namespace, governance, {key.vpa for key in checkpointed}):
         knowledge.take_in(samples, (), now)
-    knowledge.take_in(_usage(collected), seen.news.kills, now)
+    knowledge.take_in(_usage(collected), snapshot.news.kills, now)
     trace = TargetTrace()
     result = knowledge.recommend(now, trace)
     return RecommendationEvidence(
         knowledge.published(result, (), now),
         trace,
         knowledge.model.view(),
-        roster,
-        frozenset(wanted - known),
+        governance,
+        frozenset(named - answered),
         checkpointed,
         unread | {f"{key.vpa}-{key.container}": str(error) for key, error in refused.items()},
     )
@@ -87,7 +87,7 @@ def run_recommender(
 
 def _seen(collected: ClusterState, namespace: str) -> RecommenderSnapshot:
     """The namespace as the recommender watches it: pods that run nothing yet are not looked at."""
-    there = [each for each in collected.observed_pods.by(BY_NAMESPACE, namespace) if each.status.phase != _PENDING]
+    there = [pod for pod in collected.observed_pods.by(BY_NAMESPACE, namespace) if pod.status.phase != _PENDING]
     pods: ObjectStore[ObservedPod] = ObjectStore({BY_NAMESPACE: index_by_namespace})
     for pod in there:
         pods.put(key_of(pod), pod)
@@ -98,22 +98,22 @@ def _seen(collected: ClusterState, namespace: str) -> RecommenderSnapshot:
         for event in collected.events.by(BY_NAMESPACE, namespace)
         for kill in read_eviction(event)
     ]
-    news = SnapshotChanges(namespaces=frozenset({namespace}), kills=tuple(kills))
-    return RecommenderSnapshot(collected.vpas, snapshot, collected.hvpas, collected.workloads, news)
+    changes = SnapshotChanges(namespaces=frozenset({namespace}), kills=tuple(kills))
+    return RecommenderSnapshot(collected.vpas, snapshot, collected.hvpas, collected.workloads, changes)
 
 
 def _saved(collected: ClusterState, namespace: str, now: float) -> tuple[list[SavedRow], dict[str, str]]:
-    found: list[SavedRow] = []
+    checkpoints: list[SavedRow] = []
     unread: dict[str, str] = {}
     for checkpoint in collected.checkpoints.by(BY_NAMESPACE, namespace):
         if KEPT_FROM_ANNOTATION in checkpoint.metadata.annotations:
             continue
         try:
-            found.append(read_checkpoint(checkpoint, now))
+            checkpoints.append(read_checkpoint(checkpoint, now))
         except InvalidCheckpoint as error:
             unread[checkpoint.metadata.name] = str(error)
     rejected = collected.checkpoints.rejected.items()
-    return found, unread | {name: why for (where, name), why in rejected if where == namespace}
+    return checkpoints, unread | {name: problem for (where, name), problem in rejected if where == namespace}
 
 
 def _usage(collected: ClusterState) -> Samples:
@@ -122,14 +122,14 @@ def _usage(collected: ClusterState) -> Samples:
 
 
 def _samples(
-    collected: ClusterState, namespace: str, roster: NamespaceGovernance, with_checkpoints: set[str]
+    collected: ClusterState, namespace: str, governance: NamespaceGovernance, with_checkpoints: set[str]
 ) -> Iterator[Samples]:
     """Series of pods whose VPA has no checkpoint: what is in both would count twice."""
-    for each in collected.history:
-        governor = roster.governance.governor.get(each.pod) if each.namespace == namespace else None
-        if governor is None or governor in with_checkpoints or not len(each):
+    for series in collected.history:
+        governor = governance.governance.governor.get(series.pod) if series.namespace == namespace else None
+        if governor is None or governor in with_checkpoints or not len(series):
             continue
         # The newest sample is among what is used now, unless it is newer than that.
-        order = np.argsort(each.times, kind="stable")
-        names = ([namespace] * len(each), [each.pod] * len(each), [each.container] * len(each))
-        yield Samples(*names, each.times[order], each.cpu[order], each.memory[order])
+        order = np.argsort(series.times, kind="stable")
+        names = ([namespace] * len(series), [series.pod] * len(series), [series.container] * len(series))
+        yield Samples(*names, series.times[order], series.cpu[order], series.memory[order])

@@ -74,6 +74,6 @@ class ObstaclePart(ExplanationPart, frozen=True):
     resource: str = ""
 
 
-def build_reason_part(said: DetailedReason) -> ReasonPart:
+def build_reason_part(detailed: DetailedReason) -> ReasonPart:
     """What was said, as a part."""
-    return ReasonPart(said.reason, said.details)
+    return ReasonPart(detailed.reason, detailed.details)

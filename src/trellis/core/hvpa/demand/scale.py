@@ -50,12 +50,12 @@ def read_scale_demand(view: HvpaView, now: float) -> ScaleDemand:
     if new is not None:
         wish = ScaleWrite(new, view.wisher, now)
         requests = sum_containers(view.containers, "requests")
-        asked = {name: requests[name] for name in RESOURCES if requests.get(name)}
-        if not asked:
+        pod_requests = {name: requests[name] for name in RESOURCES if requests.get(name)}
+        if not pod_requests:
             details = f"{_named(view.wisher)} wishes {new} replicas"
             code = WISH_WITHOUT_REQUESTS.code
             return ScaleDemand(windows, msgspec.UNSET, (WISH_WITHOUT_REQUESTS,), {code: details})
-        for name, request in asked.items():
+        for name, request in pod_requests.items():
             before = windows.get(name) or add_sample((), view.at_most_held(name, request * view.replicas), now, length)
             windows[name] = add_sample(before, max(request * new, 1), now, length)
     if not windows:
@@ -76,8 +76,8 @@ def _new_scale_write(view: HvpaView) -> int | None:
         return None
     if memory.left is not None:
         return wish
-    known = memory.wish
-    followed = known is not msgspec.UNSET and (known.replicas, known.by) == (wish, view.wisher)
+    last = memory.wish
+    followed = last is not msgspec.UNSET and (last.replicas, last.by) == (wish, view.wisher)
     return wish if view.wisher and wish != view.replicas and not followed else None
 
 

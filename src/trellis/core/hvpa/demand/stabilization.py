@@ -56,15 +56,17 @@ def stabilize_demand(
         if not window and name not in by_hpa.totals:
             continue
         vpa, hpa = window[-1].amount if window else 0, by_hpa.totals.get(name, 0)
-        asked = max(vpa, by_hpa.present.get(name, 0))
-        start = begin.get(name, asked)
-        low[name] = add_sample(view.memory.low.get(name) or add_sample((), start, now, up), asked, now, up, lowest=True)
+        current = max(vpa, by_hpa.present.get(name, 0))
+        start = begin.get(name, current)
+        low[name] = add_sample(
+            view.memory.low.get(name) or add_sample((), start, now, up), current, now, up, lowest=True
+        )
         lowest, highest = window_extreme(low[name]), max(window_extreme(window) if window else 0, hpa)
-        if name == "memory" and view.oom is not None and now - view.oom < up and lowest < asked:
-            lowest = asked
+        if name == "memory" and view.oom is not None and now - view.oom < up and lowest < current:
+            lowest = current
             notes.append(OOM_OVERRIDES)
         totals[name] = min(max(view.memory.settled.get(name, start), lowest), highest)
-        present[name] = asked
+        present[name] = current
         if window:
             high[name] = window
     looks = [next_extreme_change(window, down, now) for window in high.values()]

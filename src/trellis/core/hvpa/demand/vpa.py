@@ -35,9 +35,9 @@ def read_vpa_totals(view: HvpaView) -> VpaTotals:
     totals: dict[str, int] = {}
     held: dict[str, int] = {}
     for resource in RESOURCES:
-        told = _published_total(view, resource)
-        if told is not None:
-            totals[resource] = told
+        published = _published_total(view, resource)
+        if published is not None:
+            totals[resource] = published
         elif (first := _held_total(view, resource)) is not None:
             totals[resource] = held[resource] = first
     return VpaTotals(totals, held)
@@ -49,11 +49,11 @@ def _published_total(view: HvpaView, resource: str) -> int | None:
     That is about the resources that the VPA recommends: what stands there for another one, or since before the VPA was
     deleted, is not its word.
     """
-    sized = [each for each in view.containers if each.scaled and resource in each.target]
+    sized = [container for container in view.containers if container.scaled and resource in container.target]
     if not sized:
         return None
-    if all(resource in each.total for each in sized):
-        return sum(each.total[resource] for each in sized)
+    if all(resource in container.total for container in sized):
+        return sum(container.total[resource] for container in sized)
     return view.totals.get(resource)
 
 

@@ -52,13 +52,13 @@ class NodeHeadroom:
                 self._enter(key, pod)
         return bool(self._uncounted)
 
-    def fits(self, pod: Pod, wanted: Mapping[str, ResourceAmounts]) -> bool | None:
+    def fits(self, pod: Pod, requests: Mapping[str, ResourceAmounts]) -> bool | None:
         """Whether a pod like this one would find room if it were gone; None if nobody can say."""
         while self._uncounted and (self._must_know or len(self._uncounted) <= _AT_ONCE):
             self.count()
         if self._uncounted or not self._table.size:
             return None
-        demand = Demand.of(pod.spec, wanted, moves=True)
+        demand = Demand.of(pod.spec, requests, moves=True)
         return self._fits(demand) or self._fits_without(pod, demand)
 
     def _fits(self, demand: Demand) -> bool:
@@ -91,10 +91,10 @@ class NodeHeadroom:
         self._used.add(self._table.find(node), demand)
 
     def _leave(self, key: ObjectKey) -> None:
-        known = self._held.pop(key, None)
-        if known is None:
+        held = self._held.pop(key, None)
+        if held is None:
             return
-        node, demand = known
+        node, demand = held
         self._used.remove(self._table.find(node), demand)
         del self._on[node][key]
         if not self._on[node]:

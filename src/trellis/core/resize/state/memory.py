@@ -27,8 +27,8 @@ _NOTHING: Final = WorkloadAttempts()
 class UpdateMemory:
     """Of all workloads. One turn is a `batch`, plans for it, `settled`, `decided` for each, and `carried`."""
 
-    def __init__(self, gathering: WorkloadCache, settings: UpdateSettings) -> None:
-        self._gathering = gathering
+    def __init__(self, cache: WorkloadCache, settings: UpdateSettings) -> None:
+        self._gathering = cache
         self._settings = settings
         self._hourly = HourlyDisruptions(settings)
         self._attempts: dict[WorkloadKey, WorkloadAttempts] = {}
@@ -46,28 +46,32 @@ class UpdateMemory:
 
     def restless(self, workloads: Iterable[WorkloadKey]) -> list[WorkloadKey]:
         """Those of them for which another plan might not be the last one again."""
-        return [each for each in workloads if not self._rests(each)]
+        return [workload for workload in workloads if not self._rests(workload)]
 
     def batch(self, workloads: Iterable[WorkloadKey], now: float) -> PlanningBatch:
         """What plans are made of for these. Whoever waits for what we wrote to be seen is left out."""
-        wanted = self._gathering.plannable(workloads)
-        found = {workload: self._gathering.gather(workload, now) for workload in wanted}
-        unknown = tuple(workload for workload, gathered in found.items() if gathered is None)
+        plannable = self._gathering.plannable(workloads)
+        snapshots = {workload: self._gathering.gather(workload, now) for workload in plannable}
+        unknown = tuple(workload for workload, snapshot in snapshots.items() if snapshot is None)
         for workload in unknown:
             self._attempts.pop(workload, None)
             if workload in self._gathering.governed:
                 self._at_rest[workload] = None
             else:
                 self._at_rest.pop(workload, None)
-        gathered = (each for each in found.values() if each is not None and not self._gathering.is_awaited(each))
-        known = [(each, self._remembered(each, now)) for each in gathered]
+        ready = (
+            snapshot
+            for snapshot in snapshots.values()
+            if snapshot is not None and not self._gathering.is_awaited(snapshot)
+        )
+        remembered = [(snapshot, self._remembered(snapshot, now)) for snapshot in ready]
         nodes, pods = self._gathering.take_changes()
         self._nodes = self._gathering.nodes
-        return PlanningBatch(known, self._nodes, nodes, pods, self._hourly.ledger(now), now, unknown)
+        return PlanningBatch(remembered, self._nodes, nodes, pods, self._hourly.ledger(now), now, unknown)
 
     def settled(self, plans: Iterable[PlanResult], *, sized: bool) -> list[PlanResult]:
         """Plans as they may be carried out: unless somebody would have new pods `sized`, nothing is evicted."""
-        return list(plans) if sized else [_without_evictions(each) for each in plans]
+        return list(plans) if sized else [_without_evictions(planned) for planned in plans]
 
     def decided(self, planned: PlanResult) -> None:
         """Such a plan is carried out now, or the workload is at rest."""
@@ -76,7 +80,7 @@ class UpdateMemory:
         if planned.plan.actions:
             self._hourly.begin(planned.plan.actions)
         elif not planned.without_room:
-            needy = any(verdict.need is not None for verdict in planned.plan.verdicts)
+            needy = any(decision.need is not None for decision in planned.plan.verdicts)
             self._at_rest[planned.gathered.workload] = self._nodes if needy else None
 
     def ended(self, action: Action, now: float, *, done: bool) -> None:
@@ -91,15 +95,15 @@ class UpdateMemory:
         if attempts != _NOTHING:
             self._attempts[workload] = attempts
 
-    def _remembered(self, gathered: WorkloadSnapshot, now: float) -> WorkloadAttempts:
-        attempts = self._attempts.get(gathered.workload)
-        without_policy = _boosted_without_policy(gathered)
+    def _remembered(self, snapshot: WorkloadSnapshot, now: float) -> WorkloadAttempts:
+        attempts = self._attempts.get(snapshot.workload)
+        without_policy = _boosted_without_policy(snapshot)
         if attempts is None and not without_policy:
             return _NOTHING
-        kept = (attempts or _NOTHING).kept({pod.metadata.uid for pod in gathered.pods}, gathered.groups)
-        kept = kept.observed_without_policy(without_policy, now)
-        self._attempts[gathered.workload] = kept
-        return kept
+        remembered = (attempts or _NOTHING).kept({pod.metadata.uid for pod in snapshot.pods}, snapshot.groups)
+        remembered = remembered.observed_without_policy(without_policy, now)
+        self._attempts[snapshot.workload] = remembered
+        return remembered
 
     def _rests(self, workload: WorkloadKey) -> bool:
         """Whether another plan would be the last one again."""
@@ -109,12 +113,12 @@ class UpdateMemory:
         return nodes is None or nodes is self._gathering.nodes
 
 
-def _boosted_without_policy(gathered: WorkloadSnapshot) -> list[str]:
+def _boosted_without_policy(snapshot: WorkloadSnapshot) -> list[str]:
     """The uids of pods with a boost that the object over them does not give any more."""
-    vpa = gathered.governor.vpa
+    vpa = snapshot.governor.vpa
     return [
         pod.metadata.uid
-        for pod in gathered.pods
+        for pod in snapshot.pods
         if pod.metadata.annotations and lacks_policy(pod.metadata.annotations, vpa)
     ]
 
