@@ -337,7 +337,7 @@ def validate(
 
 
 def validate_simulated_hpa(document: Mapping[str, Any]) -> list[ValidationProblem]:
-    """Every problem of a HorizontalPodAutoscaler, which is nobody's kind but Kubernetes', for a simulation."""
+    """Every problem of a HorizontalPodAutoscaler, a kind of Kubernetes' own, for a simulation."""
     problems = [_unknown(name, _TOP) for name in document if name not in _TOP]
     if document.get("apiVersion") != HPA_VERSION:
         problems.append(

@@ -73,7 +73,7 @@ def decode_payload(data: bytes | msgspec.Raw, kind: type[T]) -> T:
 def read_lines(data: bytes | Iterable[bytes]) -> Iterator[tuple[str, msgspec.Raw]]:
     """Every line of a recording, the header first; raises `InvalidRecording`.
 
-    A last line without its end is left out: whoever wrote it was stopped there.
+    A last line without its end is left out: its writer was stopped there.
     """
     lines = data.splitlines(keepends=True) if isinstance(data, bytes) else data
     number = 0

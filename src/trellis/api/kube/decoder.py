@@ -78,7 +78,7 @@ class Rejected(msgspec.Struct, frozen=True):
 class DecodedList(msgspec.Struct, Generic[T], frozen=True):
     """A list, or a page of one, as far as it could be read.
 
-    A rejected object exists: whoever keeps a cache must not take its absence from `items` for a deletion.
+    A rejected object exists: a cache must not take its absence from `items` for a deletion.
     """
 
     items: tuple[T, ...]

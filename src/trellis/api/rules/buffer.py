@@ -213,7 +213,7 @@ def capacity_is_spelled_once(spec: BufferSpec) -> Iterator[ValidationProblem]:
     ),
 )
 def replicas_need_a_target(spec: BufferSpec) -> Iterator[ValidationProblem]:
-    """Room for further pods of what?"""
+    """Further replicas need a target whose pods they are."""
     wants = spec.replica_based_buffer_spec is not None or (spec.capacity and spec.capacity.replicas is not None)
     if wants and spec.target_ref is None:
         yield ValidationProblem(("targetRef",), REQUIRED, "required with capacity.replicas")
@@ -233,7 +233,7 @@ def replicas_need_a_target(spec: BufferSpec) -> Iterator[ValidationProblem]:
     ),
 )
 def node_class_is_named(spec: BufferSpec) -> Iterator[ValidationProblem]:
-    """Room on which nodes?"""
+    """Totals need a node class or a selector of nodes."""
     node_class = spec.capacity.node_class if spec.capacity else None
     for capacity in (node_class, spec.node_class_buffer_spec):
         if capacity is not None and spec.target_ref is None and not capacity.node_selector:

@@ -161,7 +161,7 @@ def _not_ready(problem: DetailedReason) -> Translation:
 
 # A template must name an image, and nothing ever runs this one.
 _NO_IMAGE: Final = "none"
-# What the strictest of the pod security standards asks for: whoever tries a pod of the template must not be refused.
+# What the strictest of the pod security standards asks for: a dry run of a pod of the template must not be refused.
 _RESTRICTED_POD: Final = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
 _RESTRICTED_CONTAINER: Final = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 

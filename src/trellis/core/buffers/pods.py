@@ -40,7 +40,7 @@ class _PodStatus(Protocol):
 
 
 class AnyPod(Protocol):
-    """A pod in whatever slice somebody keeps."""
+    """A pod, in any slice of its fields."""
 
     @property
     def metadata(self) -> _PodMetadata:

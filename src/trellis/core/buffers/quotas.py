@@ -26,7 +26,7 @@ ClaimKey: TypeAlias = tuple[str, ...]
 
 
 class QuotaClaim(msgspec.Struct, frozen=True):
-    """What one Buffer would use of quotas; `created` is seconds since the epoch, NaN if nobody knows."""
+    """What one Buffer would use of quotas; `created` is seconds since the epoch, NaN if unknown."""
 
     key: ClaimKey
     created: float
@@ -98,7 +98,7 @@ def allot_quotas(claims: Iterable[QuotaClaim], quotas: Iterable[ResourceQuota]) 
 
 
 def _hard(text: str) -> int | None:
-    """A bound; one that cannot be read binds nobody."""
+    """A bound; one that cannot be read does not bind."""
     try:
         return nanos_of(text)
     except InvalidQuantity:

@@ -70,7 +70,7 @@ class TargetKind(Protocol):
 
 
 def not_scalable(kind: str) -> TargetProblem:
-    """Why a kind cannot be the target of a Buffer: nobody knows how many pods it has, or which."""
+    """The problem of a kind that cannot be the target of a Buffer: its pods and their number are unknown."""
     return build_target_problem(TARGET_NOT_SCALABLE, f"{kind} has no scale subresource")
 
 

@@ -110,7 +110,7 @@ def _item(item: LimitRangeItem) -> dict[str, Any]:
 
 
 def _admission(evidence: Evidence) -> Iterator[InfluencePart]:
-    """Whoever sizes the pods that come after evictions."""
+    """The admission controller, which sizes the pods that come after evictions."""
     namespace, name = evidence.components.admission_lease
     if evidence.components.heeds_admission and evidence.updated.sized is not None:
         lease = evidence.collected.leases.get(namespace, name)

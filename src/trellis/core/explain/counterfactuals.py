@@ -55,7 +55,7 @@ def find_mode_with_skipped_budget(view: WorkloadView, now: float, settings: Upda
 
 
 class CounterfactualCode(StrEnum):
-    """What would have to be otherwise."""
+    """A change that would lead to another decision."""
 
     FREEZE_LIFTED = "FreezeLifted"
     POD_READY = "PodReady"
@@ -90,7 +90,7 @@ class _DecisionCase(msgspec.Struct, frozen=True):
     now: float
 
     def until(self, code: CounterfactualCode = CounterfactualCode.TIME_PASSED) -> CounterfactualPart:
-        """At the next look, if one is known."""
+        """The time of the next plan, if one is known."""
         return CounterfactualPart(
             code.value, {"at": format_timestamp(self.verdict.look)} if self.verdict.look is not None else {}
         )
@@ -107,8 +107,8 @@ def find_counterfactuals(
     return tuple(say(_DecisionCase(decision, planned, pod, components, now))) if say is not None else ()
 
 
-def _plain(*turns_: CounterfactualCode) -> _CounterfactualRule:
-    return lambda _case: (CounterfactualPart(code.value) for code in turns_)
+def _plain(*codes: CounterfactualCode) -> _CounterfactualRule:
+    return lambda _case: (CounterfactualPart(code.value) for code in codes)
 
 
 def _frozen(case: _DecisionCase) -> Iterator[CounterfactualPart]:

@@ -181,7 +181,7 @@ def find_missing_node_evidence(
 def find_missing_placement_evidence(
     collected: ClusterState, noded: NodeEvidence | None
 ) -> Iterator[MissingEvidencePart]:
-    """What an answer about whoever wants a node goes without, beside what every answer does."""
+    """What an explanation of a pod or Buffer that needs a node lacks, beside what every explanation lacks."""
     for missing in collected.missing:
         if missing.what == NODE_GROUPS or (noded is not None and missing.what.partition(" ")[0] in _STORAGE):
             yield MissingEvidencePart(OBJECTS_UNSEEN, str(missing))

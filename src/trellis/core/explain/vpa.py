@@ -164,7 +164,7 @@ def build_vpa_part(
 def _unanswered(
     evidence: Evidence, vpa: VerticalPodAutoscaler, target: str, stored: tuple[dict[str, Any], ...]
 ) -> VpaPart:
-    """A VPA whose recommender nobody here can ask."""
+    """A VPA whose recommender does not run here."""
     governance, name = evidence.recommended.roster, vpa.metadata.name
     effective = _effective(evidence, vpa)
     problem = governance.problems.get(name)
@@ -226,7 +226,7 @@ def _effective(evidence: Evidence, vpa: VerticalPodAutoscaler) -> EffectiveVpa:
 
 
 def _stored(vpa: VerticalPodAutoscaler) -> Iterator[dict[str, Any]]:
-    """The conditions that the object has, whoever wrote them."""
+    """The conditions in the status of the object."""
     for condition in (vpa.status.conditions if vpa.status is not None else None) or ():
         yield {
             "type": condition.type,

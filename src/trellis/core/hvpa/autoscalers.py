@@ -96,7 +96,7 @@ def find_conflict(hvpa: Hvpa, related: RelatedAutoscalers) -> Reason | None:
 
 
 def list_conflicting(hvpa: Hvpa, related: RelatedAutoscalers) -> Iterator[str]:
-    """Whoever the Hvpa yields to: each of the others is asked about alone."""
+    """The autoscalers to which the Hvpa yields: each is checked alone."""
     for rival in related.hvpas:
         if find_conflict(hvpa, RelatedAutoscalers([rival], [], [])) is not None:
             yield f"Hvpa {rival.metadata.name}"

@@ -129,7 +129,7 @@ class _BucketCapacities(Sequence[int]):
     def __len__(self) -> int:
         return self._span.last - self._span.first + 1
 
-    def __getitem__(self, at: int) -> int:  # type: ignore[override] # nobody takes slices
+    def __getitem__(self, at: int) -> int:  # type: ignore[override] # no slices are taken
         count = self._span.first + at
         return count * self._span.most(count) // self._span.over
 

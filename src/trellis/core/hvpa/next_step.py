@@ -82,7 +82,10 @@ def current_shape(view: HvpaView) -> WorkloadShape:
 
 
 def desired_shape(view: HvpaView, totals: ResourceAmounts, stands: WorkloadShape) -> WorkloadShape:
-    """Count and size for these totals, whatever is open. Kept is a count that was decided, not one of somebody else."""
+    """Count and size for these totals, whatever is open.
+
+    The count that is kept is the decided one, not one that another client wrote.
+    """
     decided = view.memory.decided
     current = stands.count if decided is None else decided.shape.count
     count = next_count(view.meaning.ladders, totals, current, view.meaning.hvpa.down.overlap_percent)
@@ -168,7 +171,7 @@ def split_among_containers(
 ) -> Mapping[str, ResourceAmounts]:
     """What to publish for each container. A resource without a total stays as it was published.
 
-    Without targets the proportion is that of the requests: nobody has said that it is wrong.
+    Without targets the proportion is that of the requests.
     """
     parts: dict[str, dict[str, int]] = {container.name: {} for container in containers if container.scaled}
     scaled = [container for container in containers if container.scaled]

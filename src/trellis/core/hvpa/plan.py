@@ -142,7 +142,7 @@ def plan_hvpa(view: HvpaView, now: float, settings: HvpaSettings) -> HvpaPlan:
             settled=demand.totals,
             held=by_vpa.held,
             decided=decided,
-            # A count of somebody else's that is left alone is none of ours.
+            # A count of another client that is left alone is not remembered as decided here.
             count=view.memory.count if drift is not None and drift.until is not None else taken.count,
             left=view.memory.left if waits else left,
             told=_hpa_demand_since(view, by_hpa, now),
@@ -180,7 +180,7 @@ def _decided(
 ) -> HvpaDecision:
     """What to remember of it. A change while pods of the last one come up has no new patience.
 
-    Whoever knows of no decision may have died after one: pods that are not Ready may be those that it brought.
+    A controller without a remembered decision may have restarted after one: pods that are not Ready may come from it.
     """
     before = view.memory.decided
     if before is None:
@@ -217,7 +217,7 @@ def _summarize(
     if not blocked and NO_TOTALS in notes:
         return HvpaPlanSummary(NO_TOTALS, about[NO_TOTALS.code], (), notes, about)
     if not blocked:
-        return HvpaPlanSummary(AS_DECIDED, shape.told(binary=binary), (), notes, about)
+        return HvpaPlanSummary(AS_DECIDED, shape.describe(binary=binary), (), notes, about)
     nothing = blocked[0].reason is NO_RECOMMENDATION
     return HvpaPlanSummary(NO_RECOMMENDATION if nothing else STEP_BLOCKED, blocked[0].details, blocked, notes, about)
 
@@ -241,7 +241,7 @@ def _hpa_demand_since(view: HvpaView, by_hpa: HpaTotals, now: float) -> float | 
 def _plan_nothing(view: HvpaView, summary: HvpaPlanSummary) -> HvpaPlan:
     """Nothing is done, and what was published stays.
 
-    When the target is its own again, that is a beginning: the count is that of somebody else, and what was asked for
+    When the target is its own again, that is a beginning: the count is that of another client, and what was asked for
     before may be of long ago.
     """
     memory, published = (

@@ -66,7 +66,7 @@ def restore_memory(status: HvpaStatus | None, now: float) -> HvpaMemory:
 
 
 def _moment(text: str | None, now: float) -> float | None:
-    """A time that somebody else may have written, or another clock: one that is still to come would be waited for."""
+    """A time that another client, or another clock, may have written: one that is still to come would be waited for."""
     try:
         return min(parse_time(text).timestamp(), now) if text else None
     except InvalidTime:

@@ -48,7 +48,7 @@ class WorkloadShape(msgspec.Struct, frozen=True):
         """What all of them have."""
         return {name: self.count * amount for name, amount in self.size.items()}
 
-    def told(self, *, binary: bool) -> str:
+    def describe(self, *, binary: bool) -> str:
         """For people: rounded, and in the family of suffixes that buckets are written in."""
         parts = [
             f"{RESOURCE_WORDS[name]} {format_amount(self.size[name], name, binary, unit)}"
@@ -83,7 +83,7 @@ def step_directions(before: WorkloadShape, after: WorkloadShape) -> tuple[StepDi
 def closed_directions(hvpa: EffectiveHvpa, now: float) -> dict[StepDirection, Reason]:
     """The directions in which no step is taken now, and why."""
     policies = {StepDirection.UP: hvpa.up, StepDirection.DOWN: hvpa.down}
-    reasons = {direction: _why_closed(policy, hvpa.window, now) for direction, policy in policies.items()}
+    reasons = {direction: _closing_reason(policy, hvpa.window, now) for direction, policy in policies.items()}
     return {direction: reason for direction, reason in reasons.items() if reason is not None}
 
 
@@ -110,12 +110,12 @@ def is_below_min_change(before: WorkloadShape, after: WorkloadShape, ladders: La
 
 
 def describe_step(before: WorkloadShape, after: WorkloadShape, *, binary: bool) -> str:
-    """A step in words; exact, if nobody would see the difference otherwise."""
-    was, will_be = before.told(binary=binary), after.told(binary=binary)
+    """A step in words; exact amounts if the rounded ones are equal."""
+    was, will_be = before.describe(binary=binary), after.describe(binary=binary)
     return f"{before} to {after}" if was == will_be else f"{was} to {will_be}"
 
 
-def _why_closed(policy: ScalePolicy, window: DailyWindow | None, now: float) -> Reason | None:
+def _closing_reason(policy: ScalePolicy, window: DailyWindow | None, now: float) -> Reason | None:
     if policy.mode is ScaleMode.OFF:
         return UPDATE_POLICY
     if policy.mode is ScaleMode.AUTO:

@@ -161,7 +161,7 @@ def find_scale_writer(hvpa: Hvpa, own: str) -> str:
 
 
 class PodEdit(msgspec.Struct, frozen=True):
-    """A change of a pod's spec, seen by the watch: updaters may set right what was edited before anybody looks."""
+    """A change of a pod's spec, seen by the watch: updaters may undo an edit before the next pass."""
 
     before: HvpaPod
     after: HvpaPod
@@ -251,7 +251,7 @@ def _containers(
 
 
 def _requests(pod: HvpaPod, container: str, recommended: ResourceAmounts) -> ResourceAmounts:
-    """What a container has, a boost apart: that goes by itself, and nobody asked for it for long."""
+    """What a container requests, without its boost: that ends by itself, and is no lasting demand."""
     now = read_current_resources(pod, container).requests
     had = parse_amounts(_texts(now))
     boosted = read_pre_boost_resources(pod.metadata.annotations).get(container)

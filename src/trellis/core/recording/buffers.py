@@ -26,7 +26,7 @@ from trellis.core.cluster.store import ObjectKey, key_of
 from trellis.core.cluster.target_problems import TargetProblem
 from trellis.core.recommend.amounts import ResourceAmounts
 
-# What of a pod may hold what is nobody's business.
+# Fields of a pod that may hold private data.
 _PRIVATE: Final = frozenset({"env", "envFrom", "command", "args", "image", "lifecycle", "livenessProbe"})
 
 
@@ -49,7 +49,6 @@ class TranslationInput(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @classmethod
     def of(cls, buffer: Buffer, facts: TranslationFacts, now: float) -> TranslationInput:
-        """To be written."""
         found = facts.target
         problem = found if isinstance(found, TargetProblem) else None
         target = _without_nan_age(found) if isinstance(found, TargetFacts) else None
@@ -57,7 +56,6 @@ class TranslationInput(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def facts(self) -> TranslationFacts:
-        """As they were."""
         return TranslationFacts(self.problem or self.target, self.nodes, self.filled)
 
 
@@ -93,7 +91,7 @@ class RecordedTranslation(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def select_read_fields(pod_spec: Mapping[str, Any]) -> dict[str, Any]:
-    """As much of a pod as is read; of one that cannot be, all but what is nobody's business."""
+    """As much of a pod as is read; of one that cannot be, all but private data."""
     try:
         part: dict[str, Any] = msgspec.to_builtins(convert_object(dict(pod_spec), PodSpec))
     except UnreadableObject:

@@ -14,7 +14,7 @@ import msgspec
 from trellis.core.cluster.store import ObjectKey, ObjectStore, key_of
 from trellis.core.cluster.store import T as Object
 
-# Who writes recordings.
+# The components that write recordings.
 RECOMMENDER: Final = "recommender"
 UPDATER: Final = "updater"
 HVPA: Final = "hvpa"

@@ -39,7 +39,7 @@ from trellis.core.sizing.governors import Governor
 
 
 class RecordedPodDecision(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A verdict."""
+    """The decision about one pod, by the codes of its reasons."""
 
     pod: str
     uid: str
@@ -91,7 +91,7 @@ class RecordedUpdatePlan(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class UpdatesDecided(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The last plans, as they are carried out; `sized` is what `Memory.settled` was told."""
+    """The last plans, as they are carried out; `sized` is the argument of `UpdateMemory.settled`."""
 
     sized: bool
     plans: tuple[RecordedUpdatePlan, ...]
@@ -166,7 +166,7 @@ class PutLimits(_UpdaterLine, frozen=True):
 
 
 class PutNode(_UpdaterLine, frozen=True):
-    """A node."""
+    """A node, or its removal."""
 
     name: str
     node: Node | None = None

@@ -110,7 +110,7 @@ class UnboostStep(msgspec.Struct, frozen=True):
 def end_boosts(
     view: WorkloadView, pod: PodView, phases: PodBoostPhases, now: float, settings: UpdateSettings
 ) -> UnboostStep:
-    """The end of what is due; there must be something due."""
+    """The next step to end the boosts that are due; at least one must be."""
     attempt = view.attempts.pods.get(pod.ref.uid, PodAttempts())
     if not settings.resizes:
         return UnboostStep((), UNBOOST_NOT_SERVED)
@@ -247,7 +247,7 @@ def _once_it_runs(case: PodCase) -> ResizeProspect:
 
 
 def list_hpa_resources(case: PodCase) -> Iterator[ContainerResource]:
-    """What is left to an HPA."""
+    """The resources by whose utilization an HPA scales, of each container."""
     return ((container.name, resource) for container in case.pod.in_spec.containers for resource in case.view.hpa)
 
 
@@ -258,7 +258,7 @@ def _had_quick_oom(case: PodCase) -> bool:
         return False
     own = vpa.evict_after_oom if case.settings.per_vpa_config else None
     patience = own.total_seconds() if own is not None else case.settings.evict_after_oom
-    # As upstream, but for an object that says less: nobody could act on a kill within so few seconds.
+    # As upstream, except for an object that sets less: a pass cannot act on a kill within so few seconds.
     memory = max(patience, case.settings.evict_after_oom)
     left_out = {name for name, _ in pod.unobserved}
     return any(
@@ -304,7 +304,7 @@ class UpdateCandidate(msgspec.Struct, frozen=True):
 
 
 def find_warnings(view: WorkloadView) -> tuple[Reason, ...]:
-    """What is to be said about every pod of the workload."""
+    """The warnings that apply to every pod of the workload."""
     vpa = view.governor.vpa
     if not view.hpa or vpa.mode is UpdateMode.OFF:
         return ()
@@ -318,7 +318,7 @@ def find_warnings(view: WorkloadView) -> tuple[Reason, ...]:
 def consider_pod(
     view: WorkloadView, pod: PodView, now: float, settings: UpdateSettings, sizes: TargetSizes | None = None
 ) -> PodUpdate | UpdateCandidate:
-    """What would be done to a pod; whoever asks about many of a workload has their `sizes` made once."""
+    """What would be done to a pod. `sizes` are shared by the pods of a workload, and made once per plan."""
     if view.frozen is not None:
         return _leave(pod, FROZEN, details=str(view.frozen))
     attempt = view.attempts.pods.get(pod.ref.uid)
@@ -338,7 +338,7 @@ def consider_pod(
             return _warned_if_long(step, pod, phases, now)
         elif not view.is_governed:
             return _leave(pod, BOOST_GATE_OFF)
-    group = _group_or_why_not(vpa, pod, settings)
+    group = _group_or_reason(vpa, pod, settings)
     if isinstance(group, Reason):
         return _leave(pod, group)
     case = PodCase(view, pod, sizes or TargetSizes(view.governor, view.limits), now, settings)
@@ -346,7 +346,7 @@ def consider_pod(
 
 
 def read_boost_phases(view: WorkloadView, pod: PodView, now: float, settings: UpdateSettings) -> PodBoostPhases:
-    """Where the boosts of a pod stand."""
+    """The phases of a pod's boosts."""
     return determine_boost_phases(
         pod.pod.metadata.annotations,
         view.governor.vpa,
@@ -395,8 +395,8 @@ def _unboosted(
     )
 
 
-def _group_or_why_not(vpa: EffectiveVpa, pod: PodView, settings: UpdateSettings) -> Reason | ControllerKey:
-    """Why the pod is left alone whatever it needs, or who controls it."""
+def _group_or_reason(vpa: EffectiveVpa, pod: PodView, settings: UpdateSettings) -> Reason | ControllerKey:
+    """The reason to leave the pod alone whatever it needs, or its controller."""
     if vpa.mode not in _ACTIVE:
         return MODE_LEAVES_PODS
     if vpa.mode is UpdateMode.IN_PLACE and not settings.in_place:
@@ -435,7 +435,7 @@ def _judged(case: PodCase, group: ControllerKey, phases: PodBoostPhases) -> PodU
     row = look_up_decision(mode, stage, prospect)
     decisive_need = need if isinstance(need, UpdateNeed) else proposed_need
     if isinstance(decisive_need, NoUpdateNeed) or (isinstance(need, NoUpdateNeed) and row.way is DecisionKind.EVICT):
-        # The spec asks for what is no longer wanted; nothing of that is in force, so that nobody has to go for it.
+        # The spec asks for what is no longer wanted; nothing of that is in force, so that no pod is evicted for it.
         return _leave(case.pod, SIZE_AS_RECOMMENDED, look=look)
     details = ", ".join(case.pod.downtime.containers) if prospect in CONTAINER_DOWN_PROSPECTS else ""
     return UpdateCandidate(

@@ -57,7 +57,7 @@ WOULD_NOT_FIT = Reason(
 
 
 class _Postponement(msgspec.Struct, frozen=True):
-    """Why a candidate does not have its turn."""
+    """A candidate that is not disrupted now, and the reason."""
 
     way: DecisionKind
     reason: Reason
@@ -67,7 +67,7 @@ class _Postponement(msgspec.Struct, frozen=True):
 
 
 class DisruptionOrder:
-    """Gives candidates of one workload their turn, and counts what they disturb."""
+    """Decides on the candidates of one workload in order, and counts what they disrupt."""
 
     def __init__(self, view: WorkloadView, now: float, settings: UpdateSettings) -> None:
         self._view, self._now, self._settings = view, now, settings
@@ -88,8 +88,8 @@ class DisruptionOrder:
             for key, availabilities in pods.items()
         }
 
-    def take(self, candidate: UpdateCandidate) -> PodUpdate:
-        """What becomes of the next candidate."""
+    def decide(self, candidate: UpdateCandidate) -> PodUpdate:
+        """Decide on the next candidate."""
         if candidate.way not in {DecisionKind.RESIZE, DecisionKind.EVICT}:
             return _step(candidate, candidate.way, candidate.reason, look=candidate.look, details=candidate.details)
         stop = self._stop(candidate)
@@ -171,7 +171,7 @@ class DisruptionOrder:
         )
 
     def _fits(self, candidate: UpdateCandidate) -> bool:
-        """Whether a successor would fit, unless somebody knows that it would not."""
+        """Whether a successor would fit; an unknown answer counts as yes."""
         if self._view.fits is None:
             return True
         targets: Mapping[str, ResourceAmounts] = {

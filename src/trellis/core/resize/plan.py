@@ -19,7 +19,7 @@ from trellis.core.resize.view import WorkloadView
 
 
 class UpdatePlan(msgspec.Struct, frozen=True):
-    """What is done, what is said about each pod in the order of the view, and when to look again."""
+    """The actions, one decision per pod in the order of the view, and when to plan again."""
 
     actions: tuple[Action, ...]
     verdicts: tuple[PodDecision, ...]
@@ -41,7 +41,7 @@ def plan_updates(view: WorkloadView, now: float, settings: UpdateSettings) -> Up
     if waiting:
         order = DisruptionOrder(view, now, settings)
         for place, candidate in sorted(waiting, key=lambda entry: entry[1].need.urgency, reverse=True):
-            steps[place] = order.take(candidate)
+            steps[place] = order.decide(candidate)
             actions += steps[place].actions
     warnings = find_warnings(view)
     decisions = tuple(_warned(steps[place].verdict, warnings) for place in range(len(view.pods)))

@@ -44,12 +44,12 @@ def is_lease_renewed(lease: Lease, timeout: float, now: float) -> bool:
 
 
 def plans_evictions(plan: UpdatePlan) -> bool:
-    """Whether a plan evicts anybody."""
+    """Whether a plan evicts any pod."""
     return any(map(_evicts, plan.actions))
 
 
 def withhold_evictions(plan: UpdatePlan) -> UpdatePlan:
-    """The same plan for those pods that it does not evict; the others wait."""
+    """The plan without its evictions: the pods that it would evict wait."""
     evicted = {action.pod.uid for action in plan.actions if _evicts(action)}
     actions = tuple(action for action in plan.actions if action.pod.uid not in evicted)
     decisions = tuple(_absent(decision) if decision.pod.uid in evicted else decision for decision in plan.verdicts)
@@ -67,7 +67,7 @@ def _absent(decision: PodDecision) -> PodDecision:
 class PlanningBatch(msgspec.Struct, frozen=True):
     """Workloads to plan for, each with what is remembered of it, and what has changed since the last batch.
 
-    Of those that are `unknown` nothing can be told: nobody governs them, or nobody knows their pods.
+    No plan can be made for those that are `unknown`: no object governs them, or their pods are not known.
     """
 
     gathered: Sequence[tuple[WorkloadSnapshot, WorkloadAttempts]]
@@ -82,7 +82,7 @@ class PlanningBatch(msgspec.Struct, frozen=True):
 class PlanResult(msgspec.Struct, frozen=True):
     """The plan for one workload, or the error that came instead of it.
 
-    `without_room` says that it might be another plan if there were more room on nodes.
+    `without_room` says that the plan might be another one if nodes had more headroom.
     """
 
     gathered: WorkloadSnapshot
@@ -92,28 +92,28 @@ class PlanResult(msgspec.Struct, frozen=True):
 
 
 class UpdatePlanner:
-    """Makes plans. Of pods that have not changed what was read of them is kept."""
+    """Makes plans. The views of pods that have not changed are cached."""
 
     def __init__(self, settings: UpdateSettings, headroom: NodeHeadroom | None) -> None:
         self._settings = settings
-        self._rooms = headroom
+        self._headroom = headroom
         self._views: dict[str, PodView] = {}
         self._without_room = False
 
     def plan_all(self, batch: PlanningBatch) -> list[PlanResult]:
-        """One plan for each, in the order given."""
-        if self._rooms is not None:
-            self._rooms.update(batch.changed_nodes, batch.changed_pods)
+        """One plan for each workload, in the order of the batch."""
+        if self._headroom is not None:
+            self._headroom.update(batch.changed_nodes, batch.changed_pods)
         return [self._planned(snapshot, attempts, batch) for snapshot, attempts in batch.gathered]
 
     def forget(self, pods: Iterable[Pod]) -> None:
-        """Keep nothing of other pods than these."""
+        """Drop the cached views of all other pods than these."""
         living = {pod.metadata.uid for pod in pods}
         self._views = {uid: view for uid, view in self._views.items() if uid in living}
 
     def count_rooms(self) -> bool:
-        """Count some of the pods that have changed, for those who ask later; whether any are left."""
-        return self._rooms is not None and self._rooms.count()
+        """Count some of the pods that have changed on their nodes; the result is whether any are left."""
+        return self._headroom is not None and self._headroom.count()
 
     def _planned(self, snapshot: WorkloadSnapshot, attempts: WorkloadAttempts, batch: PlanningBatch) -> PlanResult:
         self._without_room = False
@@ -128,7 +128,7 @@ class UpdatePlanner:
                 hpa=snapshot.hpa,
                 left=batch.ledger.left(snapshot.workload[0]),
                 nodes=batch.nodes,
-                fits=self._fits if self._rooms is not None else None,
+                fits=self._fits if self._headroom is not None else None,
                 missed=snapshot.missed,
             )
             plan = plan_updates(view, batch.now, self._settings)
@@ -138,7 +138,7 @@ class UpdatePlanner:
         return PlanResult(snapshot, plan, without_room=self._without_room)
 
     def _fits(self, pod: Pod, requests: Mapping[str, ResourceAmounts]) -> bool | None:
-        fits = self._rooms.fits(pod, requests) if self._rooms is not None else None
+        fits = self._headroom.fits(pod, requests) if self._headroom is not None else None
         self._without_room |= fits is False
         return fits
 

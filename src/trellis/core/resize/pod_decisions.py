@@ -21,7 +21,7 @@ _NO_NODE: ResourceAmounts = {}
 
 
 class DecisionKind(StrEnum):
-    """What becomes of a pod in this pass."""
+    """What is done to a pod in this pass."""
 
     RESIZE = "Resize"
     EVICT = "Evict"
@@ -94,8 +94,8 @@ class ReplicaBudgetStatus(msgspec.Struct, frozen=True):
 class PodDecision(msgspec.Struct, frozen=True):
     """One per pod and plan. `need` says what the pod lacks, if anything; `warnings` hold whatever is done.
 
-    `look` is when the verdict may be another without anything happening before. `apart` is how far requests are off
-    where that is no need, and `budget` what refused the pod its turn, for whoever asks what would have to change.
+    `look` is when the decision may change without any event before. `apart` is how far requests are off where that is
+    no need, and `budget` the budget that refused a disruption; explanations read both.
     """
 
     pod: PodRef
@@ -110,7 +110,7 @@ class PodDecision(msgspec.Struct, frozen=True):
 
 
 class PodUpdate(msgspec.Struct, frozen=True):
-    """A verdict and what is done about it."""
+    """A decision and its actions."""
 
     verdict: PodDecision
     actions: tuple[Action, ...] = ()

@@ -62,7 +62,7 @@ class ResizeState(StrEnum):
 
 
 class ResizeStatus(msgspec.Struct, frozen=True):
-    """The state and since when, as seconds since 1970; None if nobody says."""
+    """The state and since when, as seconds since 1970; None if that is unknown."""
 
     state: ResizeState = ResizeState.NONE
     since: float | None = None
@@ -184,7 +184,7 @@ def _long_running(pod: Pod) -> Iterator[tuple[Container, ContainerStatus, bool]]
 _NOTHING: Final[frozenset[ContainerResource]] = frozenset()
 _PENDING, _FINISHED = "Pending", frozenset({"Succeeded", "Failed"})
 
-# Whether the successor of a pod would fit some node, if its containers requested this; None if nobody can say.
+# Whether the successor of a pod would fit some node, if its containers requested this; None if unknown.
 FitCheck: TypeAlias = Callable[[Pod, Mapping[str, ResourceAmounts]], bool | None]
 
 
@@ -198,9 +198,8 @@ class ObservedOomKill(msgspec.Struct, frozen=True):
 class PodView(msgspec.Struct, frozen=True):
     """One pod. Times are seconds since 1970; `kills` are out-of-memory kills by container, as far as the pod tells.
 
-    What admission did not see it did not size: those are `unobserved`.
-    Nobody has said yet whether a pod is Ready that neither is `ready` nor `unready`. `downtime` says which containers
-    are down.
+    `unobserved` are the resources of containers that admission did not see, and so did not size. A pod without a Ready
+    condition is neither `ready` nor `unready`. `downtime` says which containers are down.
     """
 
     pod: Pod
@@ -221,7 +220,7 @@ class PodView(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, pod: Pod) -> PodView:
-        """What a pod says."""
+        """Read a pod."""
         metadata, status = pod.metadata, pod.status
         controller = metadata.controller
         in_spec = PodShape.of(pod.spec)

@@ -38,7 +38,7 @@ _Target: TypeAlias = tuple[str, str]
 
 
 class HvpaNeighbourhood:
-    """Those of one namespace, by what they are about and by their labels."""
+    """Autoscalers of one namespace by their target, and pods by their labels."""
 
     def __init__(self, collected: ClusterState, namespace: str) -> None:
         self.hvpas = tuple(collected.hvpas.by(BY_NAMESPACE, namespace))
@@ -51,7 +51,7 @@ class HvpaNeighbourhood:
             self._vpas[_key(vpa.spec.target_ref)].append(vpa)
         for hpa in collected.hpas.by(BY_NAMESPACE, namespace):
             self._hpas[_key(hpa.spec.scale_target_ref)].append(hpa)
-        # Without an Hvpa nobody asks for pods.
+        # Pods are looked up for Hvpas only.
         pods = collected.observed_pods.by(BY_NAMESPACE, namespace) if self.hvpas else ()
         self._pods = ObjectLabelIndex(_with_annotations(collected, pod) for pod in pods)
 
@@ -131,7 +131,7 @@ def _scaled(
 
 
 def _replicas(collected: ClusterState, target: TargetRef, status: HvpaStatus, pods: int) -> int:
-    """The target's count. Of a kind that nobody knows, the Hvpa's own status mirrors it."""
+    """The target's count. For a kind that is not well known, the Hvpa's own status mirrors it."""
     if not target.is_well_known:
         return pods if status.replicas is None else status.replicas
     spec = getattr(collected.owners.find(target), "spec", None)

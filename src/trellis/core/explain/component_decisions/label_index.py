@@ -39,7 +39,6 @@ class ObjectLabelIndex(Generic[P]):
             self.add(obj)
 
     def add(self, obj: P) -> None:
-        """One more."""
         self._all.append(obj)
         for label in obj.metadata.labels.items():
             self._labelled[label].append(obj)

@@ -39,8 +39,8 @@ _PENDING: Final = "Pending"
 class RecommendationEvidence(msgspec.Struct, frozen=True):
     """What a pass decided, how amounts came about, and what it went by.
 
-    `elsewhere` are the recommenders that VPAs name and nobody here can ask. `unread` is what is wrong with checkpoints,
-    by their names; `checkpointed` are the rows whose history came from one.
+    `elsewhere` are the recommenders that VPAs name and that do not run here. `unread` are the problems of checkpoints
+    by their names, and `checkpointed` are the rows whose history came from one.
     """
 
     last: LastPass

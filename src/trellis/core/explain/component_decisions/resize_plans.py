@@ -30,8 +30,8 @@ from trellis.core.sizing.sizes import PodSize, size_pod
 class ResizeEvidence(msgspec.Struct, frozen=True):
     """Plans by workload, and by uid: pods as they were read for them, the sizes they should have, and their boosts.
 
-    `sized` says whether somebody sizes the pods that come after evictions, None if nobody could see that; `rooms` is
-    whether room on nodes was counted.
+    `sized` says whether an admission controller sizes the pods that come after evictions, None if that is unknown;
+    `rooms` is whether headroom on nodes was computed.
     """
 
     plans: Mapping[WorkloadKey, PlanResult]

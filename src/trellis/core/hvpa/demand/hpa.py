@@ -195,7 +195,7 @@ def awaits_ready_pods(view: HvpaView, now: float, settings: HvpaSettings) -> boo
 
 
 def _is_count_ignored(view: HvpaView, now: float, settings: HvpaSettings) -> bool:
-    """Also at the first look: nobody knows then what was there before the HPA wrote, nor whether it was acted on."""
+    """Also at the first pass: what stood there before the HPA wrote is unknown, and whether it was acted on."""
     return view.memory.left is None or awaits_ready_pods(view, now, settings)
 
 

@@ -24,7 +24,7 @@ NO_TOTALS = Reason(
 
 
 class VpaTotals(msgspec.Struct, frozen=True):
-    """The totals, and those of them that are held because nobody has told better ones."""
+    """The totals, and those of them that are held because no better ones are published."""
 
     totals: ResourceAmounts
     held: ResourceAmounts

@@ -157,12 +157,10 @@ class BucketProposal(msgspec.Struct, frozen=True):
 
     @property
     def fewest(self) -> int:
-        """Of replicas."""
         return self.buckets[0].first
 
     @property
     def most(self) -> int:
-        """Of replicas."""
         return self.buckets[-1].last
 
     @property
@@ -218,7 +216,7 @@ def _fewest(workload: WorkloadHistory) -> tuple[int, FewestReason]:
 
 
 def _largest_cpu(workload: WorkloadHistory, share: float, wanted: float) -> tuple[float, LargestReason]:
-    """What a pod asks for today, or what it was seen to make use of: nobody knows that it could use more.
+    """What a pod asks for today, or what it was observed to use: that it could use more is unknown.
 
     An HPA's most replicas are to be enough, and no replica may be larger than one can be.
     """

@@ -125,7 +125,6 @@ class _SlidingMaximum:
         self._values: deque[tuple[int, float]] = deque()
 
     def see(self, value: float) -> None:
-        """One more."""
         while self._values and self._values[-1][1] <= value:
             self._values.pop()
         self._values.append((self._at, value))

@@ -36,7 +36,7 @@ _UNLIMITED: Final = NamespaceLimits()
 
 
 class WorkloadConstraints:
-    """Of all workloads."""
+    """The constraints of all workloads."""
 
     def __init__(self) -> None:
         self._limits: dict[str, NamespaceLimits] = {}
@@ -54,7 +54,7 @@ class WorkloadConstraints:
         return frozenset().union(*self._hpas.get(workload, {}).values())
 
     def frozen(self, namespace: str, own: Labels) -> Freeze | None:
-        """Who has stopped changes there; `own` are the annotations of what governs."""
+        """The freeze that holds there; `own` are the annotations of the governing object."""
         return find_freeze(self._switch, self._namespaces.get(namespace, NOTHING), own)
 
     def put_limits(self, namespace: str, ranges: Iterable[LimitRange]) -> None:

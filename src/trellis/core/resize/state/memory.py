@@ -25,10 +25,13 @@ _NOTHING: Final = WorkloadAttempts()
 
 
 class UpdateMemory:
-    """Of all workloads. One turn is a `batch`, plans for it, `settled`, `decided` for each, and `carried`."""
+    """What is remembered of all workloads.
+
+    One pass is a `batch`, plans for it, `settled`, `decided` for each plan, and `carried`.
+    """
 
     def __init__(self, cache: WorkloadCache, settings: UpdateSettings) -> None:
-        self._gathering = cache
+        self._cache = cache
         self._settings = settings
         self._hourly = HourlyDisruptions(settings)
         self._attempts: dict[WorkloadKey, WorkloadAttempts] = {}
@@ -37,11 +40,11 @@ class UpdateMemory:
         self._nodes: Mapping[str, ResourceAmounts] = {}
 
     def changed(self, workload: WorkloadKey) -> None:
-        """Something about a workload has changed, or it could not be looked at."""
+        """Something about a workload has changed, or no plan could be made for it."""
         self._at_rest.pop(workload, None)
 
     def all_changed(self) -> None:
-        """Anything may have changed about anyone."""
+        """Anything may have changed about any workload."""
         self._at_rest.clear()
 
     def restless(self, workloads: Iterable[WorkloadKey]) -> list[WorkloadKey]:
@@ -49,32 +52,30 @@ class UpdateMemory:
         return [workload for workload in workloads if not self._rests(workload)]
 
     def batch(self, workloads: Iterable[WorkloadKey], now: float) -> PlanningBatch:
-        """What plans are made of for these. Whoever waits for what we wrote to be seen is left out."""
-        plannable = self._gathering.plannable(workloads)
-        snapshots = {workload: self._gathering.gather(workload, now) for workload in plannable}
+        """The input of plans for these workloads, without those whose pending writes were not observed yet."""
+        plannable = self._cache.plannable(workloads)
+        snapshots = {workload: self._cache.gather(workload, now) for workload in plannable}
         unknown = tuple(workload for workload, snapshot in snapshots.items() if snapshot is None)
         for workload in unknown:
             self._attempts.pop(workload, None)
-            if workload in self._gathering.governed:
+            if workload in self._cache.governed:
                 self._at_rest[workload] = None
             else:
                 self._at_rest.pop(workload, None)
         ready = (
-            snapshot
-            for snapshot in snapshots.values()
-            if snapshot is not None and not self._gathering.is_awaited(snapshot)
+            snapshot for snapshot in snapshots.values() if snapshot is not None and not self._cache.is_awaited(snapshot)
         )
         remembered = [(snapshot, self._remembered(snapshot, now)) for snapshot in ready]
-        nodes, pods = self._gathering.take_changes()
-        self._nodes = self._gathering.nodes
+        nodes, pods = self._cache.take_changes()
+        self._nodes = self._cache.nodes
         return PlanningBatch(remembered, self._nodes, nodes, pods, self._hourly.ledger(now), now, unknown)
 
     def settled(self, plans: Iterable[PlanResult], *, sized: bool) -> list[PlanResult]:
-        """Plans as they may be carried out: unless somebody would have new pods `sized`, nothing is evicted."""
+        """Plans as they are executed: unless new pods are `sized` by an admission controller, nothing is evicted."""
         return list(plans) if sized else [_without_evictions(planned) for planned in plans]
 
     def decided(self, planned: PlanResult) -> None:
-        """Such a plan is carried out now, or the workload is at rest."""
+        """Such a plan is executed now, or the workload is at rest."""
         if planned.error is not None:
             return
         if planned.plan.actions:
@@ -88,7 +89,7 @@ class UpdateMemory:
         self._hourly.end(action, now, done=done)
 
     def carried(self, workload: WorkloadKey, outcomes: Iterable[ActionResult], now: float) -> None:
-        """A plan has been carried out."""
+        """A plan has been executed."""
         attempts = self._attempts.get(workload, _NOTHING)
         for outcome in outcomes:
             attempts = record_result(attempts, outcome, now, self._settings)
@@ -110,7 +111,7 @@ class UpdateMemory:
         if workload not in self._at_rest:
             return False
         nodes = self._at_rest[workload]
-        return nodes is None or nodes is self._gathering.nodes
+        return nodes is None or nodes is self._cache.nodes
 
 
 def _boosted_without_policy(snapshot: WorkloadSnapshot) -> list[str]:

@@ -49,11 +49,10 @@ class WorkloadGovernors:
         return workload in self._by_target
 
     def workloads(self) -> tuple[WorkloadKey, ...]:
-        """All of them."""
         return tuple(self._by_target)
 
     def find(self, workload: WorkloadKey) -> AnnotatedGovernor | None:
-        """Who governs a workload."""
+        """The governor of a workload, if it has one."""
         rivals = self._by_target.get(workload)
         return rivals[0] if rivals else None
 
@@ -75,7 +74,6 @@ class WorkloadGovernors:
         return {target for target in targets if not target.is_well_known and target.name}
 
     def targets(self) -> set[TargetRef]:
-        """All targets."""
         return {rivals[0].governor.claim.target for rivals in self._by_target.values()}
 
     def put(self, kind: str, namespace: str, name: str, governing: AnnotatedGovernor | None) -> tuple[WorkloadKey, ...]:

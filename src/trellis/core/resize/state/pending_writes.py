@@ -56,7 +56,7 @@ class PendingPodWrites:
 
 
 def _is_older(observed: str, written: str) -> bool:
-    """Whether a version comes before another. They are numbers (Kubernetes 1.35 says so); of others nobody can say."""
+    """Whether a version comes before another. They are numbers (Kubernetes 1.35 says so); others cannot be compared."""
     if observed.isdecimal() and written.isdecimal():
         return int(observed) < int(written)
     return False
