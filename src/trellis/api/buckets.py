@@ -21,7 +21,7 @@ RESOURCES = ("cpu", "memory")
 
 def uses_binary_units(buckets: Iterable[Bucket]) -> bool:
     """Whether memory is written in Gi rather than in G."""
-    return any(Quantity.parse(each.memory.max or 0).format is QuantityFormat.BINARY_SI for each in buckets)
+    return any(Quantity.parse(bucket.memory.max or 0).format is QuantityFormat.BINARY_SI for bucket in buckets)
 
 
 class ReplicaStep(msgspec.Struct, frozen=True):
@@ -75,14 +75,14 @@ def find_falling_totals(buckets: Iterable[Bucket], resource: str) -> list[tuple[
 
     Inside a bucket neither can fall, since count and bound both grow; so only the seams are looked at.
     """
-    found: list[tuple[int, str]] = []
+    falls: list[tuple[int, str]] = []
     for index, (lower, upper) in enumerate(pairwise(buckets), start=1):
         end, start = outer_steps(lower, resource)[1], outer_steps(upper, resource)[0]
         if start.most_total < end.most_total:
-            found.append((index, "max"))
+            falls.append((index, "max"))
         if start.least_total < end.least_total:
-            found.append((index, "min"))
-    return found
+            falls.append((index, "min"))
+    return falls
 
 
 def find_gaps(buckets: Iterable[Bucket], resource: str) -> list[tuple[int, Fraction, Fraction]]:

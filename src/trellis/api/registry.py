@@ -180,10 +180,10 @@ ALL_KINDS = (*KINDS, *FILE_KINDS)
 
 
 def _rules_by_struct(*modules: tuple[Rule[Any], ...]) -> Mapping[type[msgspec.Struct], tuple[Rule[Any], ...]]:
-    found: dict[type[msgspec.Struct], tuple[Rule[Any], ...]] = {}
+    rules: dict[type[msgspec.Struct], tuple[Rule[Any], ...]] = {}
     for rule in (rule for module in modules for rule in module):
-        found[rule.on] = (*found.get(rule.on, ()), rule)
-    return found
+        rules[rule.on] = (*rules.get(rule.on, ()), rule)
+    return rules
 
 
 RULES = _rules_by_struct(

@@ -77,16 +77,16 @@ class Conformance:
     def _refuse(self, problem: ValidationProblem) -> None:
         self.problems.append(problem)
 
-    def _wrong_type(self, path: Path, value: object, wanted: str, *more: str) -> _Wrong:
-        found = "null" if value is None else _JSON_NAMES[type(value)]
-        rule = "; ".join((f"must be of type {wanted}, not {found}", *more))
+    def _wrong_type(self, path: Path, value: object, expected: str, *more: str) -> _Wrong:
+        actual = "null" if value is None else _JSON_NAMES[type(value)]
+        rule = "; ".join((f"must be of type {expected}, not {actual}", *more))
         self._refuse(ValidationProblem(path, WRONG_TYPE, rule, value, in_crd=True))
         return _Wrong()
 
     def _object(self, node: SchemaNode, value: object, path: Path) -> dict[str, Any]:
         if not isinstance(value, dict):
             raise self._wrong_type(path, value, "object")
-        kept: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         broken: set[str] = set()
         for name, below in value.items():
             member = node.members.get(name)
@@ -97,25 +97,25 @@ class Conformance:
                 continue  # the API server drops a null where null means nothing
             else:
                 try:
-                    kept[name] = self.walk(member, below, (*path, name))
+                    values[name] = self.walk(member, below, (*path, name))
                 except _Wrong:
                     broken.add(name)
         for name in node.required:
-            if name not in kept and name not in broken:
+            if name not in values and name not in broken:
                 self._refuse(ValidationProblem((*path, name), REQUIRED, f"{name} must be given", in_crd=True))
                 broken.add(name)
-        self._run_rules(node, kept, broken, path)
+        self._run_rules(node, values, broken, path)
         if broken:
             raise _Wrong
-        return kept
+        return values
 
-    def _run_rules(self, node: SchemaNode, kept: dict[str, Any], broken: set[str], path: Path) -> None:
+    def _run_rules(self, node: SchemaNode, values: dict[str, Any], broken: set[str], path: Path) -> None:
         if node.struct is None:
             return
         for rule in self._rules.get(node.struct, ()):
             if broken.isdisjoint(rule.reads):
-                seen = {name: kept[name] for name in rule.reads if name in kept}
-                part = msgspec.convert(seen, node.struct)
+                arguments = {name: values[name] for name in rule.reads if name in values}
+                part = msgspec.convert(arguments, node.struct)
                 self.problems.extend(problem.below(path) for problem in rule.problems(part))
 
     def _map(self, node: SchemaNode, value: object, path: Path) -> dict[str, Any]:
@@ -128,8 +128,8 @@ class Conformance:
             )
         if node.items is None or node.field.opaque:
             return value
-        given = ((MapKey(key), below) for key, below in value.items() if below is not None)
-        return self._each(given, node.items, path)
+        items = ((MapKey(key), below) for key, below in value.items() if below is not None)
+        return self._each(items, node.items, path)
 
     def _list(self, node: SchemaNode, value: object, path: Path) -> list[Any]:
         if not isinstance(value, list) or node.items is None:
@@ -152,16 +152,16 @@ class Conformance:
 
     def _each(self, below: Any, node: SchemaNode, path: Path) -> dict[Any, Any]:
         """Walk every item before giving up on the container, so that none hides another."""
-        kept: dict[Any, Any] = {}
+        values: dict[Any, Any] = {}
         wrong = False
         for key, item in below:
             try:
-                kept[key] = self.walk(node, item, (*path, key))
+                values[key] = self.walk(node, item, (*path, key))
             except _Wrong:
                 wrong = True
         if wrong:
             raise _Wrong
-        return kept
+        return values
 
     def _unique_keys(self, keys: tuple[str, ...], items: dict[Any, Any], path: Path) -> None:
         seen: set[tuple[Any, ...]] = set()
@@ -337,7 +337,7 @@ def validate(
 
 
 def validate_simulated_hpa(document: Mapping[str, Any]) -> list[ValidationProblem]:
-    """Every problem of a HorizontalPodAutoscaler, which is nobody's kind but Kubernetes', for a simulation."""
+    """Every problem of a HorizontalPodAutoscaler, a kind of Kubernetes' own, for a simulation."""
     problems = [_unknown(name, _TOP) for name in document if name not in _TOP]
     if document.get("apiVersion") != HPA_VERSION:
         problems.append(

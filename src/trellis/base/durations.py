@@ -121,15 +121,15 @@ def parse_duration(value: object) -> Duration:
     return Duration(-nanos if negative else nanos)
 
 
-def _term_nanos(value: str, whole: str, fraction: str, unit: str) -> int:
-    if not whole and not fraction:
+def _term_nanos(value: str, integer: str, fraction: str, unit: str) -> int:
+    if not integer and not fraction:
         raise InvalidDuration(value, "a number is missing; a duration is written like 90s or 1h30m")
     if not unit:
         raise InvalidDuration(value, "the unit is missing; the units are ns, us, ms, s, m and h")
     if unit not in _UNITS:
         raise InvalidDuration(value, f"{format_value(unit)} is not a unit; the units are ns, us, ms, s, m and h")
-    whole = whole.lstrip("0") or "0"
-    nanos = int(whole) * _UNITS[unit] if len(whole) <= 19 else _LONGEST + 2
+    integer = integer.lstrip("0") or "0"
+    nanos = int(integer) * _UNITS[unit] if len(integer) <= 19 else _LONGEST + 2
     return nanos + _fraction_nanos(fraction, _UNITS[unit])
 
 
@@ -154,8 +154,8 @@ def _below_a_second(nanos: int) -> str:
 
 def _decimal(number: int, places: int) -> str:
     """The number with its decimal point moved left, without zeros at the end."""
-    whole, fraction = divmod(number, 10**places)
-    return f"{whole}.{fraction:0{places}d}".rstrip("0") if fraction else str(whole)
+    integer, fraction = divmod(number, 10**places)
+    return f"{integer}.{fraction:0{places}d}".rstrip("0") if fraction else str(integer)
 
 
 SPAN_PATTERN: Final = r"^([0-9]{1,6}(\.[0-9]{1,6})?(w|d|h|m|s))+$|^0$"

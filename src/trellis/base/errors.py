@@ -25,7 +25,7 @@
     │   ├── Invalid           422: the object is refused, field by field
     │   ├── Throttled         429: later; `retry_after` says when, if the server does
     │   ├── ServerFault       5xx, or an answer that cannot be understood
-    │   └── Unreachable       no answer: connection, TLS, timeout; nobody knows whether the request was carried out
+    │   └── Unreachable       no answer: connection, TLS, timeout; it is unknown whether the request was carried out
     ├── PrometheusError       no usage from Prometheus
     │   ├── PrometheusUnreachable   no answer: connection, TLS, timeout
     │   └── PrometheusRefused       an answer that is an error, or none that can be read: status, kind, message
@@ -194,7 +194,7 @@ class NotFound(KubeError):
 
 
 class Conflict(KubeError):
-    """409: somebody else was faster, or a precondition does not hold."""
+    """409: another client was faster, or a precondition does not hold."""
 
 
 class AlreadyExists(KubeError):

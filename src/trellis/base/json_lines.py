@@ -62,28 +62,28 @@ def encode_line(kind: str, payload: object) -> bytes:
 def decode_payload(data: bytes | msgspec.Raw, kind: type[T]) -> T:
     """What a line says; raises `InvalidRecording`."""
     try:
-        found: T = _decoder(kind).decode(data)  # type: ignore[arg-type]
+        decoded: T = _decoder(kind).decode(data)  # type: ignore[arg-type]
     except _UNREADABLE as error:
         raise InvalidRecording(
             bytes(data)[:200].decode(errors="replace"), f"is not what it should be: {error}"
         ) from error
-    return found
+    return decoded
 
 
 def read_lines(data: bytes | Iterable[bytes]) -> Iterator[tuple[str, msgspec.Raw]]:
     """Every line of a recording, the header first; raises `InvalidRecording`.
 
-    A last line without its end is left out: whoever wrote it was stopped there.
+    A last line without its end is left out: its writer was stopped there.
     """
     lines = data.splitlines(keepends=True) if isinstance(data, bytes) else data
     number = 0
     for number, line in enumerate(lines, start=1):
         if not line.endswith(b"\n") and number > 1:
             return
-        found = _line(line, number)
+        decoded = _line(line, number)
         if number == 1:
-            read_header(found.kind, found.data)
-        yield found.kind, found.data
+            read_header(decoded.kind, decoded.data)
+        yield decoded.kind, decoded.data
     if not number:
         raise InvalidRecording("", "is empty: a recording begins with a header")
 
@@ -128,8 +128,8 @@ def _decoded(kind: Any, value: Any) -> Any:
     if kind is Fraction:
         return Fraction(value)
     if getattr(kind, "__origin__", None) is np.ndarray:
-        (of,) = kind.__args__[1].__args__
-        return np.array(value, dtype=of)
+        (item_type,) = kind.__args__[1].__args__
+        return np.array(value, dtype=item_type)
     if kind is object:
         # What a warning was about: whatever JSON has.
         return value

@@ -62,16 +62,16 @@ def parse_quantity(text: str) -> tuple[int, QuantityFormat]:
     form = _FORM.fullmatch(text)
     if form is None or not text:
         raise InvalidQuantity(text, _FORM_RULE)
-    sign, whole, fraction, suffix = form.groups(default="")
+    sign, integer, fraction, suffix = form.groups(default="")
     power, written = _meaning(text, suffix)
-    if not whole and not fraction and (power < -9 or suffix in ("Pi", "Ei")):
+    if not integer and not fraction and (power < -9 or suffix in ("Pi", "Ei")):
         raise InvalidQuantity(text, _FORM_RULE)
     if written is QuantityFormat.BINARY_SI:
-        nanos = _binary_nanos(whole, fraction, power)
+        nanos = _binary_nanos(integer, fraction, power)
         if 0 < nanos < NANOS_PER_UNIT:
             written = QuantityFormat.DECIMAL_SI
     else:
-        nanos = _decimal_nanos(whole, fraction, power)
+        nanos = _decimal_nanos(integer, fraction, power)
     return (-nanos if sign == "-" else nanos), written
 
 
@@ -107,28 +107,28 @@ def _meaning(text: str, suffix: str) -> tuple[int, QuantityFormat]:
     return (-int(form[2]) if form[1] == "-" else int(form[2])), QuantityFormat.DECIMAL_EXPONENT
 
 
-def _decimal_nanos(whole: str, fraction: str, power: int) -> int:
+def _decimal_nanos(integer: str, fraction: str, power: int) -> int:
     """Works on the digits, never on 10^power: the power may be any int64."""
-    digits = (whole + fraction).lstrip("0")
+    digits = (integer + fraction).lstrip("0")
     if not digits:
         return 0
-    kept = len(digits) - len(fraction) + power + 9  # digits that count whole nanos
-    if kept > _LARGEST_DIGITS:
+    kept_digits = len(digits) - len(fraction) + power + 9  # digits that count whole nanos
+    if kept_digits > _LARGEST_DIGITS:
         return LARGEST_NANOS
-    if kept <= 0:
+    if kept_digits <= 0:
         return 1
-    nanos = int(digits[:kept].ljust(kept, "0")) + bool(digits[kept:].strip("0"))
+    nanos = int(digits[:kept_digits].ljust(kept_digits, "0")) + bool(digits[kept_digits:].strip("0"))
     return min(nanos, LARGEST_NANOS)
 
 
-def _binary_nanos(whole: str, fraction: str, power: int) -> int:
-    whole = whole.lstrip("0")
-    if len(whole) > 19:  # 2^63-1 has 19 digits
+def _binary_nanos(integer: str, fraction: str, power: int) -> int:
+    integer = integer.lstrip("0")
+    if len(integer) > 19:  # 2^63-1 has 19 digits
         return LARGEST_COUNT * NANOS_PER_UNIT
     if len(fraction) > _TELLING_PLACES:
         a_little_more = "1" if fraction[_TELLING_PLACES:].strip("0") else ""
         fraction = fraction[:_TELLING_PLACES] + a_little_more
-    scaled = int(whole + fraction or "0") * (NANOS_PER_UNIT << power)
+    scaled = int(integer + fraction or "0") * (NANOS_PER_UNIT << power)
     return min(round_away_from_zero(scaled, 10 ** len(fraction)), LARGEST_COUNT * NANOS_PER_UNIT)
 
 

@@ -61,20 +61,20 @@ def _column(
     texts = _split_texts(_bytes_of(values), len(values), suffixes.length)
     divisor = suffixes.divisor[texts.suffix] * _TENS[texts.places]
     too_large = texts.number > suffixes.limit[texts.suffix]
-    whole = divisor == 1
+    is_whole = divisor == 1
     counts = texts.number * suffixes.factor[texts.suffix]
     counts[too_large] = LARGEST_COUNT
-    divided = np.flatnonzero(~whole)
+    divided = np.flatnonzero(~is_whole)
     counts[divided] = -(-counts[divided] // divisor[divided])
-    seen: dict[str, int] = {}
-    for index in np.flatnonzero(~texts.plain | (too_large & ~whole)).tolist():
+    parsed: dict[str, int] = {}
+    for index in np.flatnonzero(~texts.plain | (too_large & ~is_whole)).tolist():
         text = values[index]
         if text is None:
             counts[index] = missing
             continue
-        if text not in seen:
-            seen[text] = count(_parsed(text, index))
-        counts[index] = seen[text]
+        if text not in parsed:
+            parsed[text] = count(_parsed(text, index))
+        counts[index] = parsed[text]
     return counts
 
 

@@ -40,3 +40,13 @@ class Reason(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         return self.code
+
+
+class DetailedReason(msgspec.Struct, frozen=True):
+    """A reason with its details; its text goes into messages of conditions, and so names nothing that often changes."""
+
+    reason: Reason
+    details: str = ""
+
+    def __str__(self) -> str:
+        return self.details or self.reason.meaning.removesuffix(".")

@@ -148,21 +148,21 @@ class _SelectorTokens:
         self._next += 1
         return token
 
-    def expect(self, *wanted: str) -> str:
+    def expect(self, *expected: str) -> str:
         token = self.take()
-        if token not in wanted:
-            raise self.refusal(token, " or ".join(map(format_value, wanted)))
+        if token not in expected:
+            raise self.refusal(token, " or ".join(map(format_value, expected)))
         return token
 
-    def word(self, what: str) -> str:
+    def word(self, expected: str) -> str:
         token = self.take()
         if token == _END or token in _SYMBOLS:
-            raise self.refusal(token, what)
+            raise self.refusal(token, expected)
         return token
 
-    def refusal(self, token: str, wanted: str) -> InvalidSelector:
-        found = format_value(token) if token else "the end"
-        return InvalidSelector(self.text, f"found {found} where {wanted} was expected")
+    def refusal(self, token: str, expected: str) -> InvalidSelector:
+        actual = format_value(token) if token else "the end"
+        return InvalidSelector(self.text, f"found {actual} where {expected} was expected")
 
 
 def _parse_requirement(tokens: _SelectorTokens) -> LabelRequirement:

@@ -11,10 +11,13 @@ def pluralize(count: int, noun: str) -> str:
     return f"{count} {choose_form(count, noun, f'{noun}s')}"
 
 
-def choose_form(count: int, one: str, many: str) -> str:
+def choose_form(count: int, singular: str, plural: str) -> str:
     """The form of a word that goes with so many: `has` or `have`."""
-    return one if count == 1 else many
+    return singular if count == 1 else plural
 
+
+# Decisions count whole millicores and bytes: so many of them are a core, and a byte.
+AMOUNTS_PER_UNIT: Final = {"cpu": 1000, "memory": 1}
 
 RESOURCE_WORDS: Final = {"cpu": "CPU", "memory": "memory"}
 

@@ -28,8 +28,7 @@ from typing import Final, Protocol, TypeAlias
 
 import msgspec
 
-from trellis.base.detailed_reason import DetailedReason
-from trellis.base.reasons import Reason, Severity
+from trellis.base.reasons import DetailedReason, Reason, Severity
 from trellis.core.nodes.node_groups import GroupState
 from trellis.kube.write.actions import Action
 

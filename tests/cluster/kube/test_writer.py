@@ -31,13 +31,13 @@ from trellis.kube.transport.requests import Request
 from trellis.kube.transport.responses import Response
 from trellis.kube.write.actions import (
     Action,
+    CreateEviction,
     CreateObject,
     DeleteObject,
-    EvictPod,
     PatchObject,
+    PatchResize,
+    PatchScale,
     PatchStatus,
-    ResizePod,
-    SetScale,
     Target,
     target_of,
 )
@@ -113,9 +113,9 @@ def test_a_patch_on_what_was_seen_is_applied_and_one_on_an_older_version_is_a_co
         labelled(target),
         labelled(target, strategic_patch),
         PatchObject(target, add),
-        ResizePod(target, AS_JSON),
-        ResizePod(target, AS_STRATEGIC),
-        EvictPod(target),
+        PatchResize(target, AS_JSON),
+        PatchResize(target, AS_STRATEGIC),
+        CreateEviction(target),
         DeleteObject(target),
         PatchStatus(target, {"message": "x"}),
     ]
@@ -131,9 +131,9 @@ def test_a_pod_that_took_the_name_of_another_is_left_alone(cluster: Cluster, nam
     actions: list[Action] = [
         labelled(target),
         labelled(target, strategic_patch),
-        ResizePod(target, AS_JSON),
-        ResizePod(target, AS_STRATEGIC),
-        EvictPod(target),
+        PatchResize(target, AS_JSON),
+        PatchResize(target, AS_STRATEGIC),
+        CreateEviction(target),
         DeleteObject(target),
         PatchStatus(target, {"message": "x"}),
     ]
@@ -146,7 +146,12 @@ def test_a_pod_that_took_the_name_of_another_is_left_alone(cluster: Cluster, nam
 
 def test_what_does_not_exist_is_gone(cluster: Cluster, namespace: str) -> None:
     target = Target(PODS, "nobody", namespace)
-    actions: list[Action] = [labelled(target), ResizePod(target, AS_STRATEGIC), EvictPod(target), DeleteObject(target)]
+    actions: list[Action] = [
+        labelled(target),
+        PatchResize(target, AS_STRATEGIC),
+        CreateEviction(target),
+        DeleteObject(target),
+    ]
     assert [each.result for each in write(cluster.kubeconfig, *actions)] == [Result.GONE] * 4
 
 
@@ -156,7 +161,7 @@ def test_a_resize_is_applied_and_actuated(cluster: Cluster, namespace: str, patc
     cluster.ready_pods(namespace, "web")
 
     def resize() -> bool:
-        [found] = write(cluster.kubeconfig, ResizePod(seen(cluster, namespace, "web"), patch))
+        [found] = write(cluster.kubeconfig, PatchResize(seen(cluster, namespace, "web"), patch))
         # The node may write the status at the same moment.
         assert found.result in (Result.APPLIED, Result.CONFLICT), found
         return found.applied
@@ -177,7 +182,7 @@ def test_a_resize_beyond_a_quota_is_infeasible(cluster: Cluster, namespace: str)
     cluster.api.create(quota | {"spec": {"hard": {"requests.cpu": "200m"}}}, namespace)
     path = f"/api/v1/namespaces/{namespace}/resourcequotas/small"
     until("the quota to be counted", lambda: cluster.api.get(path).get("status", {}).get("used"))
-    resize = ResizePod(Target(PODS, "web", namespace), AS_STRATEGIC)
+    resize = PatchResize(Target(PODS, "web", namespace), AS_STRATEGIC)
     # What is counted the API server has yet to hear of itself.
     until("the quota to hold", lambda: write(cluster.kubeconfig, resize, dry_run=True)[0].result is not Result.SKIPPED)
     [found] = write(cluster.kubeconfig, resize)
@@ -189,7 +194,7 @@ def test_a_resize_that_makes_no_sense_is_invalid(cluster: Cluster, namespace: st
     cluster.api.create(pod("web"), namespace)
     target = seen(cluster, namespace, "web")
     patch = strategic_patch({"spec": {"containers": [{"name": "app", "resources": {"requests": {"cpu": "-1"}}}]}})
-    [found] = write(cluster.kubeconfig, ResizePod(msgspec.structs.replace(target, resource_version=""), patch))
+    [found] = write(cluster.kubeconfig, PatchResize(msgspec.structs.replace(target, resource_version=""), patch))
     assert found.result is Result.INVALID
     assert "cpu" in found.message
 
@@ -203,12 +208,12 @@ def test_an_eviction_that_a_disruption_budget_forbids_is_refused_and_one_that_it
     path = f"/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets/web"
     until("the budget", lambda: cluster.api.get(path).get("status", {}).get("currentHealthy") == 2)
     targets = [Target(PODS, each["metadata"]["name"], namespace, each["metadata"]["uid"]) for each in (first, second)]
-    [refused] = write(cluster.kubeconfig, EvictPod(targets[0]))
+    [refused] = write(cluster.kubeconfig, CreateEviction(targets[0]))
     assert (refused.result, refused.reason) == (Result.REFUSED, "DisruptionBudget")
     assert "disruption budget" in refused.message
     cluster.api.patch(path, {"spec": {"minAvailable": 1}})
     until("the new budget", lambda: cluster.api.get(path)["status"].get("disruptionsAllowed") == 1)
-    assert [each.result for each in write(cluster.kubeconfig, EvictPod(targets[1]))] == [Result.APPLIED]
+    assert [each.result for each in write(cluster.kubeconfig, CreateEviction(targets[1]))] == [Result.APPLIED]
 
 
 def test_objects_are_made_scaled_and_deleted(cluster: Cluster, namespace: str) -> None:
@@ -217,16 +222,16 @@ def test_objects_are_made_scaled_and_deleted(cluster: Cluster, namespace: str) -
     made, again = write(cluster.kubeconfig, make, make)
     assert (made.result, again.result, again.reason) == (Result.APPLIED, Result.CONFLICT, "AlreadyExists")
     assert made.uid
-    scaled, deleted = write(cluster.kubeconfig, SetScale(target, 3), DeleteObject(target, propagation="Background"))
+    scaled, deleted = write(cluster.kubeconfig, PatchScale(target, 3), DeleteObject(target, propagation="Background"))
     assert (scaled.result, deleted.result) == (Result.APPLIED, Result.APPLIED)
 
 
 def test_a_scale_on_an_older_version_is_a_conflict(cluster: Cluster, namespace: str) -> None:
     target = Target(DEPLOYMENTS, "web", namespace)
-    made, _ = write(cluster.kubeconfig, CreateObject(target, deployment("web")), SetScale(target, 2))
+    made, _ = write(cluster.kubeconfig, CreateObject(target, deployment("web")), PatchScale(target, 2))
     old = msgspec.structs.replace(target, uid=made.uid, resource_version=made.resource_version)
-    assert [each.result for each in write(cluster.kubeconfig, SetScale(old, 5))] == [Result.CONFLICT]
-    assert [each.reason for each in write(cluster.kubeconfig, SetScale(of_another(old), 5))] == [REPLACED]
+    assert [each.result for each in write(cluster.kubeconfig, PatchScale(old, 5))] == [Result.CONFLICT]
+    assert [each.reason for each in write(cluster.kubeconfig, PatchScale(of_another(old), 5))] == [REPLACED]
     found = cluster.api.get(f"/apis/apps/v1/namespaces/{namespace}/deployments/web")
     assert found["spec"]["replicas"] == 2
 
@@ -260,7 +265,7 @@ def test_without_the_right_a_write_is_forbidden(cluster: Cluster, namespace: str
     cluster.api.create(pod("web"), namespace)
     target = Target(PODS, "web", namespace)
     kubeconfig = cluster.kubeconfig_for("default", namespace)
-    found = write(kubeconfig, ResizePod(target, AS_STRATEGIC), EvictPod(target), labelled(target))
+    found = write(kubeconfig, PatchResize(target, AS_STRATEGIC), CreateEviction(target), labelled(target))
     assert [each.result for each in found] == [Result.FORBIDDEN] * 3
 
 

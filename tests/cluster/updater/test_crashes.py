@@ -133,7 +133,7 @@ def test_a_resize_that_was_missed_is_written_once_more_also_after_a_restart_of_t
     with cluster.api.watch(f"/api/v1/namespaces/{namespace}/pods", labelSelector="app=web") as versions:
         # The updater starts only now: it reads all of it from the pods.
         controller = updater(namespace, NO_LEASE)
-        expected = dict.fromkeys(before, [SMALL, NUDGED, LARGE])
+        expected = {pod: [SMALL, NUDGED, LARGE] for pod in before}
         until("the cgroups to follow and to go back", lambda: cgroup_history(list(versions)) == expected)
         two_more_passes(controller)
     assert cgroup_history(versions) == expected

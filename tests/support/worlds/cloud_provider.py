@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from trellis.api.kube.meta import ObjectMeta
 from trellis.api.kube.nodes import Node, NodeSpec, NodeStatus
-from trellis.base.detailed_reason import DetailedReason
+from trellis.base.reasons import DetailedReason
 from trellis.core.nodes import GroupState, Instance, InstanceState, NodeGroup, why_no_order, why_no_release
 from trellis.providers.protocol import UNKNOWN_GROUP, Groups, Ordered, Released, Steps, Tended
 

@@ -61,6 +61,6 @@ class Namespace(KubeObject, frozen=True):
 
 
 class ConfigMap(KubeObject, frozen=True):
-    """A ConfigMap; binary data is nobody's business here."""
+    """A ConfigMap without its binary data."""
 
     data: Labels = NOTHING

@@ -48,9 +48,9 @@ def _mended(value: object, shape: inspect.Type) -> object:
                 if value.get(field.encode_name) is not None
             }
         case inspect.DictType(value_type=inner) if isinstance(value, dict):
-            return {key: _mended(each, inner) for key, each in value.items() if each is not None}
+            return {key: _mended(item, inner) for key, item in value.items() if item is not None}
         case inspect.VarTupleType(item_type=inner) if isinstance(value, list):
-            return [_mended(each, inner) for each in value]
+            return [_mended(item, inner) for item in value]
         case inspect.UnionType(types=types):
             members = [member for member in types if not isinstance(member, inspect.NoneType)]
             return _mended(value, members[0]) if len(members) == 1 else value
@@ -78,7 +78,7 @@ class Rejected(msgspec.Struct, frozen=True):
 class DecodedList(msgspec.Struct, Generic[T], frozen=True):
     """A list, or a page of one, as far as it could be read.
 
-    A rejected object exists: whoever keeps a cache must not take its absence from `items` for a deletion.
+    A rejected object exists: a cache must not take its absence from `items` for a deletion.
     """
 
     items: tuple[T, ...]
@@ -125,10 +125,10 @@ def decode_list(data: bytes, kind: type[T]) -> DecodedList[T]:
 def decode_object(data: bytes | msgspec.Raw, kind: type[T]) -> T:
     """One object; raises `UnreadableObject` with its name and the field at fault."""
     try:
-        found: T = _decoder(kind).decode(data)
+        decoded: T = _decoder(kind).decode(data)
     except _UNREADABLE:
         return _decode_leniently(data, kind)
-    return found
+    return decoded
 
 
 def convert_object(document: object, kind: type[T]) -> T:
@@ -157,8 +157,8 @@ def _decode_one_by_one(data: bytes, kind: type[T]) -> DecodedList[T]:
         try:
             items.append(decode_object(raw, kind))
         except UnreadableObject as error:
-            found = _name_in(raw)
-            rejected.append(Rejected(index, found.namespace, found.name, str(error)))
+            name = _name_in(raw)
+            rejected.append(Rejected(index, name.namespace, name.name, str(error)))
     return _decoded(tuple(items), page.metadata, tuple(rejected))
 
 

@@ -64,8 +64,8 @@ class SubresourceWrite(Slice, frozen=True):
 
 def last_resize(entries: tuple[SubresourceWrite, ...]) -> tuple[SubresourceWrite, ...]:
     """The newest entry of those who wrote `pods/resize`; all others are dropped."""
-    found = [each for each in entries if each.subresource == RESIZE and each.time is not None]
-    return (max(found, key=lambda each: each.time.timestamp() if each.time else 0.0),) if found else ()
+    resizes = [entry for entry in entries if entry.subresource == RESIZE and entry.time is not None]
+    return (max(resizes, key=lambda entry: entry.time.timestamp() if entry.time else 0.0),) if resizes else ()
 
 
 class PodMeta(ObjectMeta, frozen=True):
@@ -88,10 +88,10 @@ class ManagedFieldsEntry(Slice, frozen=True):
 
     def has(self, *path: str) -> bool:
         """Whether a field is among them."""
-        found: Any = self.fields_v1
+        fields: Any = self.fields_v1
         for name in path:
-            found = found.get(f"f:{name}") if isinstance(found, Mapping) else None
-        return found is not None
+            fields = fields.get(f"f:{name}") if isinstance(fields, Mapping) else None
+        return fields is not None
 
 
 class KubeObject(Slice, frozen=True):

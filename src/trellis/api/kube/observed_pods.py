@@ -71,7 +71,7 @@ class ObservedContainer(Slice, frozen=True):
 
     def __post_init__(self) -> None:
         if self.resize_policy and self.resize_policy is not _RESTARTS_ON_CPU:
-            restarts = any(each in _RESTARTS_ON_CPU for each in self.resize_policy)
+            restarts = any(policy in _RESTARTS_ON_CPU for policy in self.resize_policy)
             force_setattr(self, "resize_policy", _RESTARTS_ON_CPU if restarts else ())
 
     @property
@@ -96,7 +96,7 @@ class ObservedPodSpec(Slice, frozen=True):
         """Those that run as long as the pod does: the containers, and the native sidecars behind them."""
         if not self.init_containers:
             return self.containers
-        return (*self.containers, *(each for each in self.init_containers if each.is_sidecar))
+        return (*self.containers, *(container for container in self.init_containers if container.is_sidecar))
 
 
 class ObservedTermination(Slice, frozen=True):

@@ -157,7 +157,7 @@ class PodOS(Slice, frozen=True):
 
 
 class PodReadinessGate(Slice, frozen=True):
-    """A condition somebody else must set before the pod counts as Ready."""
+    """A condition that another controller must set before the pod counts as Ready."""
 
     condition_type: str = ""
 

@@ -26,7 +26,7 @@ import msgspec
 NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 # The mark by which `lenient` knows text that a writer may have spelled as a number. It costs the decoder
-# nothing, where `str | int` would leave the question to everybody who reads a quantity.
+# nothing, where `str | int` would leave the question to every reader of a quantity.
 QUANTITY_MARK: Final = "quantity"
 
 QuantityText = Annotated[str, msgspec.Meta(extra={QUANTITY_MARK: True})]

@@ -41,7 +41,7 @@ class MatchCondition(Slice, frozen=True):
 
 
 class MutatingWebhook(Slice, frozen=True):
-    """One webhook. `failure_policy` says what becomes of a pod when nobody answers."""
+    """One webhook. `failure_policy` says what becomes of a pod when the webhook does not answer."""
 
     name: str = ""
     client_config: WebhookClientConfig = WebhookClientConfig()

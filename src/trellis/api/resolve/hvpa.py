@@ -100,8 +100,8 @@ def resolve_hvpa_pods(hvpa: Hvpa) -> EffectiveVpa:
         spec = msgspec.convert(written or {}, VerticalPodAutoscalerSpec)
     except msgspec.ValidationError:
         spec = VerticalPodAutoscalerSpec()
-    found = resolve_vpa(VerticalPodAutoscaler(spec=_unbounded(spec)))
-    return msgspec.structs.replace(found, mode=UpdateMode.IN_PLACE_OR_RECREATE)
+    resolved = resolve_vpa(VerticalPodAutoscaler(spec=_unbounded(spec)))
+    return msgspec.structs.replace(resolved, mode=UpdateMode.IN_PLACE_OR_RECREATE)
 
 
 def _unbounded(spec: VerticalPodAutoscalerSpec) -> VerticalPodAutoscalerSpec:
@@ -109,8 +109,8 @@ def _unbounded(spec: VerticalPodAutoscalerSpec) -> VerticalPodAutoscalerSpec:
     if policy is None or not policy.container_policies:
         return spec
     policies = [
-        msgspec.structs.replace(each, controlled_resources=None, min_allowed=None, max_allowed=None)
-        for each in policy.container_policies
+        msgspec.structs.replace(container_policy, controlled_resources=None, min_allowed=None, max_allowed=None)
+        for container_policy in policy.container_policies
     ]
     return msgspec.structs.replace(spec, resource_policy=msgspec.structs.replace(policy, container_policies=policies))
 

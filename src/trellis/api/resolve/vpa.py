@@ -202,7 +202,9 @@ class EffectiveVpa(msgspec.Struct, frozen=True, gc=False):
     @property
     def boosts(self) -> bool:
         """Whether any container could be boosted when it starts."""
-        return self.others.boost is not None or any(each.boost is not None for each in self.containers.values())
+        return self.others.boost is not None or any(
+            container.boost is not None for container in self.containers.values()
+        )
 
     def served_by(self, name: str) -> bool:
         """Whether a recommender of that name serves the object."""
@@ -248,20 +250,20 @@ def _mode(policy: PodUpdatePolicy) -> tuple[UpdateMode, tuple[ValidationProblem,
     warnings = tuple(problem.below(place) for problem in update_mode_is_current.problems(policy))
     if policy.update_mode is None:
         return UpdateMode.RECREATE, warnings
-    known = _MODES.get(policy.update_mode)
-    if known is None:
+    mode = _MODES.get(policy.update_mode)
+    if mode is None:
         text = f'"{policy.update_mode}" is not a mode of this version, so the object is treated as Off'
         return UpdateMode.OFF, (*warnings, ValidationProblem((*place, "updateMode"), SUSPICIOUS, text))
-    return known, warnings
+    return mode, warnings
 
 
 def _policies(written: PodResourcePolicy | None) -> Iterable[tuple[str, ContainerResourcePolicy]]:
     """By container; of two for one name upstream takes the first, of two for `*` the last."""
-    found: dict[str, ContainerResourcePolicy] = {}
+    policies: dict[str, ContainerResourcePolicy] = {}
     for policy in (written.container_policies if written is not None else None) or ():
-        if policy.container_name == ANY_CONTAINER or policy.container_name not in found:
-            found[policy.container_name] = policy
-    return found.items()
+        if policy.container_name == ANY_CONTAINER or policy.container_name not in policies:
+            policies[policy.container_name] = policy
+    return policies.items()
 
 
 def _container(policy: ContainerResourcePolicy, boost_default: StartupBoost | None) -> EffectiveContainerPolicy:

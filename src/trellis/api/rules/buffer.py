@@ -26,10 +26,10 @@ from trellis.base.errors import InvalidInput
 from trellis.base.quantities import Quantity
 
 
-def exactly_one(given: dict[str, object]) -> Iterator[ValidationProblem]:
+def exactly_one(fields: dict[str, object]) -> Iterator[ValidationProblem]:
     """One problem unless exactly one of the named fields is there."""
-    present = [name for name, value in given.items() if value is not None]
-    names = ", ".join(given)
+    present = [name for name, value in fields.items() if value is not None]
+    names = ", ".join(fields)
     if not present:
         yield ValidationProblem((), REQUIRED, f"exactly one of {names} must be given")
     for name in present[1:]:
@@ -143,7 +143,7 @@ def containers_can_be_read(spec: BufferPodSpec) -> Iterator[ValidationProblem]:
             yield ValidationProblem(("containers", index, "name"), REQUIRED, "name must be given")
         resources = container.get("resources")
         if isinstance(resources, dict):
-            yield from (each.below(("containers", index, "resources")) for each in _resource_problems(resources))
+            yield from (problem.below(("containers", index, "resources")) for problem in _resource_problems(resources))
 
 
 def _resource_problems(resources: dict[str, Any]) -> Iterator[ValidationProblem]:
@@ -213,7 +213,7 @@ def capacity_is_spelled_once(spec: BufferSpec) -> Iterator[ValidationProblem]:
     ),
 )
 def replicas_need_a_target(spec: BufferSpec) -> Iterator[ValidationProblem]:
-    """Room for further pods of what?"""
+    """Further replicas need a target whose pods they are."""
     wants = spec.replica_based_buffer_spec is not None or (spec.capacity and spec.capacity.replicas is not None)
     if wants and spec.target_ref is None:
         yield ValidationProblem(("targetRef",), REQUIRED, "required with capacity.replicas")
@@ -233,7 +233,7 @@ def replicas_need_a_target(spec: BufferSpec) -> Iterator[ValidationProblem]:
     ),
 )
 def node_class_is_named(spec: BufferSpec) -> Iterator[ValidationProblem]:
-    """Room on which nodes?"""
+    """Totals need a node class or a selector of nodes."""
     node_class = spec.capacity.node_class if spec.capacity else None
     for capacity in (node_class, spec.node_class_buffer_spec):
         if capacity is not None and spec.target_ref is None and not capacity.node_selector:

@@ -180,8 +180,8 @@ def vpa_has_no_target(spec: VpaTemplateSpec) -> Iterator[ValidationProblem]:
 )
 def template_leaves_the_mode_to_us(policy: VpaTemplateUpdatePolicy) -> Iterator[ValidationProblem]:
     """The Hvpa applies its own recommendation, so the owned VPA only recommends."""
-    given = (policy.update_mode, policy.eviction_requirements, policy.evict_after_oom_seconds)
-    for name, value in zip(_FORBIDDEN_IN_TEMPLATE, given, strict=True):
+    settings = (policy.update_mode, policy.eviction_requirements, policy.evict_after_oom_seconds)
+    for name, value in zip(_FORBIDDEN_IN_TEMPLATE, settings, strict=True):
         if value is not None:
             rule_text = "only actuationRequirements and minReplicas may be given in a template; the mode is Off"
             yield ValidationProblem((name,), FORBIDDEN, rule_text)

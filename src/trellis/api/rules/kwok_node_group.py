@@ -38,10 +38,10 @@ def name_problems(metadata: object) -> list[ValidationProblem]:
         if "generateName" not in written:
             return []
         return [ValidationProblem(("metadata", "name"), REQUIRED, "name must be given: nodes are called after it")]
-    wrong = check_dns_label(name) if check_dns_subdomain(name) is None else None
-    if wrong is None and len(name) > LONGEST_NAME:
-        wrong = f"must have at most {LONGEST_NAME} characters, because the names of nodes begin with it"
-    return [ValidationProblem(("metadata", "name"), INVALID, wrong, name)] if wrong else []
+    problem = check_dns_label(name) if check_dns_subdomain(name) is None else None
+    if problem is None and len(name) > LONGEST_NAME:
+        problem = f"must have at most {LONGEST_NAME} characters, because the names of nodes begin with it"
+    return [ValidationProblem(("metadata", "name"), INVALID, problem, name)] if problem else []
 
 
 @rule(KwokNodeGroupSpec, "resources", says="a node has CPU and memory, and resources that there can be")
@@ -66,30 +66,30 @@ def labels_are_for_all_nodes(spec: KwokNodeGroupSpec) -> Iterator[ValidationProb
         place: Path = ("labels", MapKey(key))
         if key in _OWN_LABELS:
             yield ValidationProblem(place, FORBIDDEN, "is set on each node and must not be given")
-        for wrong, what in ((check_label_key(key), key), (check_label_value(value), value)):
-            if wrong:
-                yield ValidationProblem(place, INVALID, wrong, what)
+        for problem, text in ((check_label_key(key), key), (check_label_value(value), value)):
+            if problem:
+                yield ValidationProblem(place, INVALID, problem, text)
 
 
 @rule(KwokNodeGroupSpec, "taints", says="taints must be valid, each key and effect once")
 def taints_are_possible(spec: KwokNodeGroupSpec) -> Iterator[ValidationProblem]:
     """The API server refuses nodes with others."""
-    seen: set[tuple[str, str]] = set()
+    taints: set[tuple[str, str]] = set()
     for index, taint in enumerate(spec.taints or ()):
-        for name, wrong, what in (
+        for name, problem, text in (
             ("key", check_label_key(taint.key), taint.key),
             ("value", check_label_value(taint.value or ""), taint.value),
         ):
-            if wrong:
-                yield ValidationProblem(("taints", index, name), INVALID, wrong, what)
+            if problem:
+                yield ValidationProblem(("taints", index, name), INVALID, problem, text)
         if taint.key == STARTING_TAINT:
             yield ValidationProblem(
                 ("taints", index, "key"), FORBIDDEN, "is set while a node starts and must not be given"
             )
-        if (taint.key, taint.effect) in seen:
+        if (taint.key, taint.effect) in taints:
             rule_text = f"there is a taint {taint.key} with effect {taint.effect} already"
             yield ValidationProblem(("taints", index), DUPLICATE, rule_text, taint.key)
-        seen.add((taint.key, taint.effect))
+        taints.add((taint.key, taint.effect))
 
 
 @rule(KwokNodeGroupSpec, "bootTime", says="bootTime is longer than a day")
@@ -118,11 +118,11 @@ def _shape_problems(place: Path, resources: Mapping[str, object]) -> Iterator[Va
         elif _is_nothing(resources[name]):
             yield ValidationProblem((*place, MapKey(name)), INVALID, "must be above zero", resources[name])
     for name in resources:
-        wrong = check_label_key(name)
-        if wrong is None and name not in _KNOWN and "/" not in name and not name.startswith("hugepages-"):
-            wrong = f"must be one of {', '.join(_KNOWN)}, hugepages-<size>, or have a domain, as in example.com/gpu"
-        if wrong:
-            yield ValidationProblem((*place, MapKey(name)), INVALID, wrong, name)
+        problem = check_label_key(name)
+        if problem is None and name not in _KNOWN and "/" not in name and not name.startswith("hugepages-"):
+            problem = f"must be one of {', '.join(_KNOWN)}, hugepages-<size>, or have a domain, as in example.com/gpu"
+        if problem:
+            yield ValidationProblem((*place, MapKey(name)), INVALID, problem, name)
         elif name not in ("cpu", "memory") and not _is_whole(resources[name]):
             yield ValidationProblem((*place, MapKey(name)), INVALID, "must be a whole number", resources[name])
 

@@ -39,17 +39,17 @@ def name_is_given(metadata: Metadata) -> Iterator[ValidationProblem]:
     """A DNS subdomain, for kinds that have no stricter rule."""
     if not metadata.name and not metadata.generate_name:
         yield ValidationProblem(("name",), REQUIRED, "name or generateName is required")
-    wrong = check_dns_subdomain(metadata.name) if metadata.name else None
-    if wrong:
-        yield ValidationProblem(("name",), INVALID, wrong, metadata.name)
+    problem = check_dns_subdomain(metadata.name) if metadata.name else None
+    if problem:
+        yield ValidationProblem(("name",), INVALID, problem, metadata.name)
 
 
 @rule(Metadata, "namespace", says="a namespace is a DNS label")
 def namespace_is_a_label(metadata: Metadata) -> Iterator[ValidationProblem]:
     """Namespaces are labels, shorter than other names."""
-    wrong = check_dns_label(metadata.namespace) if metadata.namespace else None
-    if wrong:
-        yield ValidationProblem(("namespace",), INVALID, wrong, metadata.namespace)
+    problem = check_dns_label(metadata.namespace) if metadata.namespace else None
+    if problem:
+        yield ValidationProblem(("namespace",), INVALID, problem, metadata.namespace)
 
 
 @rule(Metadata, "labels", says="labels have qualified names and short values")
@@ -57,9 +57,9 @@ def labels_are_valid(metadata: Metadata) -> Iterator[ValidationProblem]:
     """Keys are qualified names, values at most 63 characters."""
     for key, value in (metadata.labels or {}).items():
         place: Path = ("labels", MapKey(key))
-        for wrong, what in ((check_label_key(key), key), (check_label_value(value), value)):
-            if wrong:
-                yield ValidationProblem(place, INVALID, wrong, what)
+        for problem, text in ((check_label_key(key), key), (check_label_value(value), value)):
+            if problem:
+                yield ValidationProblem(place, INVALID, problem, text)
 
 
 @rule(Metadata, "annotations", says="annotations have qualified names and a limited size")
@@ -68,9 +68,9 @@ def annotations_are_valid(metadata: Metadata) -> Iterator[ValidationProblem]:
     annotations = metadata.annotations or {}
     for key in annotations:
         # The API server compares annotation keys in lower case.
-        wrong = check_label_key(key.lower())
-        if wrong:
-            yield ValidationProblem(("annotations", MapKey(key)), INVALID, wrong, key)
+        problem = check_label_key(key.lower())
+        if problem:
+            yield ValidationProblem(("annotations", MapKey(key)), INVALID, problem, key)
     size = sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
     if size > MAX_ANNOTATION_BYTES:
         yield ValidationProblem(("annotations",), TOO_MANY, f"must have at most {MAX_ANNOTATION_BYTES} bytes", size)

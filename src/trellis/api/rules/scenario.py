@@ -87,10 +87,10 @@ _NOT_GIVEN = "is set for each workload and must not be given"
 @rule(HpaMetric, "type", "resource", "containerResource", says="a metric lacks what its type names")
 def metric_has_its_source(metric: HpaMetric) -> Iterator[ValidationProblem]:
     """The type says which of the others is read."""
-    name, found = ("resource", metric.resource)
+    name, source = ("resource", metric.resource)
     if metric.type == "ContainerResource":
-        name, found = ("containerResource", metric.container_resource)  # type: ignore[assignment]
-    if found is None:
+        name, source = ("containerResource", metric.container_resource)  # type: ignore[assignment]
+    if source is None:
         yield ValidationProblem((name,), REQUIRED, f"must be given for a metric of type {metric.type}")
 
 
@@ -130,7 +130,7 @@ def hvpa_has_no_target(spec: PolicyHvpaSpec) -> Iterator[ValidationProblem]:
 
 def _also(rules: tuple[Rule[Any], ...], struct: type[T], on: type[msgspec.Struct]) -> Iterator[Rule[Any]]:
     """The rules of a struct for one that is made from it; no CRD has to say them."""
-    yield from (msgspec.structs.replace(each, on=struct, cel=None) for each in rules if each.on is on)
+    yield from (msgspec.structs.replace(rule_, on=struct, cel=None) for rule_ in rules if rule_.on is on)
 
 
 AUTOSCALER_RULES: tuple[Rule[Any], ...] = (
@@ -171,9 +171,9 @@ def policy_has_no_target(spec: PolicySpec) -> Iterator[ValidationProblem]:
 @rule(PolicyForEach, "spec", "hpa", "hvpa", says="more than one of spec, hpa and hvpa is given")
 def one_kind_for_each(template: PolicyForEach) -> Iterator[ValidationProblem]:
     """An entry makes one object for each workload; two of them are two entries."""
-    given = [name for name in ("spec", "hpa", "hvpa") if getattr(template, name) is not None]
-    for name in given[1:]:
-        yield ValidationProblem((name,), FORBIDDEN, f"an entry has one of spec, hpa and hvpa, and {given[0]} is given")
+    fields = [name for name in ("spec", "hpa", "hvpa") if getattr(template, name) is not None]
+    for name in fields[1:]:
+        yield ValidationProblem((name,), FORBIDDEN, f"an entry has one of spec, hpa and hvpa, and {fields[0]} is given")
 
 
 @rule(ScenarioSpec, "duration", "step", "warmUp", says="duration must be a whole number of steps, longer than warmUp")
@@ -198,7 +198,7 @@ def there_are_workloads(spec: ScenarioSpec) -> Iterator[ValidationProblem]:
     """Something must be simulated, and its usage must have room."""
     if not spec.workloads and spec.fleet is None:
         yield ValidationProblem((), REQUIRED, "workloads or fleet must be given")
-    containers = sum(len(each.containers or ()) for each in spec.workloads or ())
+    containers = sum(len(workload.containers or ()) for workload in spec.workloads or ())
     containers += spec.fleet.count or 0 if spec.fleet is not None else 0
     step = parse_span(spec.step or DEFAULT_STEP)
     figures = containers * parse_span(spec.duration or "0") / step if step else 0
@@ -210,31 +210,31 @@ def there_are_workloads(spec: ScenarioSpec) -> Iterator[ValidationProblem]:
 @rule(ScenarioSpec, "workloads", says="two workloads have one name")
 def workloads_are_unique(spec: ScenarioSpec) -> Iterator[ValidationProblem]:
     """Namespace, kind and name are what VPAs find a workload by."""
-    seen: set[tuple[str, str]] = set()
-    for index, each in enumerate(spec.workloads or ()):
-        key = (each.namespace or "default", each.name)
-        if key in seen:
+    names: set[tuple[str, str]] = set()
+    for index, workload in enumerate(spec.workloads or ()):
+        key = (workload.namespace or "default", workload.name)
+        if key in names:
             rule_text = f"there is a workload {key[0]}/{key[1]} already"
-            yield ValidationProblem(("workloads", index, "name"), DUPLICATE, rule_text, each.name)
-        seen.add(key)
+            yield ValidationProblem(("workloads", index, "name"), DUPLICATE, rule_text, workload.name)
+        names.add(key)
 
 
 @rule(ScenarioSpec, "nodes", says="only the last nodes can do without a count")
 def counts_of_nodes_are_known(spec: ScenarioSpec) -> Iterator[ValidationProblem]:
     """What is left after the others have theirs."""
-    for index, each in enumerate((spec.nodes or ())[:-1]):
-        if each.count is None:
+    for index, node in enumerate((spec.nodes or ())[:-1]):
+        if node.count is None:
             yield ValidationProblem(("nodes", index, "count"), REQUIRED, "only the last entry can do without")
 
 
 @rule(ScenarioSpec, "nodes", "nodeGroups", says="nodes and a group of nodes have one name")
 def node_names_are_unique(spec: ScenarioSpec) -> Iterator[ValidationProblem]:
     """Nodes are called after them."""
-    taken = {each.name for each in spec.nodes or ()}
-    for index, each in enumerate(spec.node_groups or ()):
-        if each.name in taken:
+    names = {node.name for node in spec.nodes or ()}
+    for index, group in enumerate(spec.node_groups or ()):
+        if group.name in names:
             yield ValidationProblem(
-                ("nodeGroups", index, "name"), DUPLICATE, "there are nodes of this name already", each.name
+                ("nodeGroups", index, "name"), DUPLICATE, "there are nodes of this name already", group.name
             )
 
 
@@ -242,8 +242,8 @@ def node_names_are_unique(spec: ScenarioSpec) -> Iterator[ValidationProblem]:
 def workloads_are_in_variants(spec: ScenarioSpec) -> Iterator[ValidationProblem]:
     """A typo would have it nowhere."""
     names = variant_names(spec)
-    for index, each in enumerate(spec.workloads or ()):
-        for place, name in enumerate(each.only_in or ()):
+    for index, workload in enumerate(spec.workloads or ()):
+        for place, name in enumerate(workload.only_in or ()):
             if name not in names:
                 path: Path = ("workloads", index, "onlyIn", place)
                 yield ValidationProblem(
@@ -253,14 +253,14 @@ def workloads_are_in_variants(spec: ScenarioSpec) -> Iterator[ValidationProblem]
 
 def variant_names(spec: ScenarioSpec) -> tuple[str, ...]:
     """What the variants of a scenario are called, written or not."""
-    written = tuple(each.name for each in spec.variants or ())
-    return written or (FIXED, *(each.name for each in spec.policies or ()))
+    written = tuple(variant.name for variant in spec.variants or ())
+    return written or (FIXED, *(policy.name for policy in spec.policies or ()))
 
 
 @rule(ScenarioSpec, "variants", "policies", says="a variant names a policy that is not there")
 def variants_name_policies(spec: ScenarioSpec) -> Iterator[ValidationProblem]:
     """A typo would make a variant the same as fixed requests."""
-    names = tuple(each.name for each in spec.policies or ())
+    names = tuple(policy.name for policy in spec.policies or ())
     used: set[str] = set()
     for index, variant in enumerate(spec.variants or ()):
         used.update(variant.policies or ())

@@ -188,7 +188,7 @@ def containers_are_in_the_template(workload: ScenarioWorkload) -> Iterator[Valid
         return
     written = (*spec.containers, *spec.init_containers)
     yield from _template_problems(written)
-    names = [each.name for each in written]
+    names = [container.name for container in written]
     for index, container in enumerate(workload.containers or ()):
         if container.name not in names:
             rule_text = f"is not a container of podTemplate, which has {', '.join(names)}"

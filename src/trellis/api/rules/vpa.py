@@ -96,11 +96,11 @@ def duration_is_spelled_once(boost: CPUBoost) -> Iterator[ValidationProblem]:
 )
 def requirement_lists_a_resource_once(requirement: ActuationRequirement) -> Iterator[ValidationProblem]:
     """`cpu` and `CPU` are one resource."""
-    seen: set[str] = set()
+    resources: set[str] = set()
     for index, resource in enumerate(requirement.resources or ()):
-        if resource.lower() in seen:
+        if resource.lower() in resources:
             yield ValidationProblem(("resources", index), DUPLICATE, "a resource may be listed once", resource)
-        seen.add(resource.lower())
+        resources.add(resource.lower())
 
 
 ONE_REQUIREMENT_PER_RESOURCE = "a resource may stand in one requirement only"
@@ -150,7 +150,7 @@ def requirements_are_spelled_once(policy: PodUpdatePolicy) -> Iterator[Validatio
 @rule(PodUpdatePolicy, "evictionRequirements", says="repeated or unknown resources in evictionRequirements")
 def odd_eviction_requirements(policy: PodUpdatePolicy) -> Iterator[ValidationProblem]:
     """Upstream accepts these, so they are told and not refused."""
-    seen: dict[str, int] = {}
+    places: dict[str, int] = {}
     for index, requirement in enumerate(policy.eviction_requirements or ()):
         place: Path = ("evictionRequirements", index, "resources")
         if not requirement.resources:
@@ -161,10 +161,10 @@ def odd_eviction_requirements(policy: PodUpdatePolicy) -> Iterator[ValidationPro
                 yield ValidationProblem(
                     place, SUSPICIOUS, f'"{resource}" is never recommended, so it never compares as asked'
                 )
-            elif name in seen:
-                before = f"evictionRequirements[{seen[name]}]"
+            elif name in places:
+                before = f"evictionRequirements[{places[name]}]"
                 yield ValidationProblem(place, SUSPICIOUS, f"{name} is listed before, in {before}")
-            seen.setdefault(name, index)
+            places.setdefault(name, index)
 
 
 @rule(
@@ -235,8 +235,8 @@ def allowed_amounts_are_whole(policy: ContainerResourcePolicy) -> Iterator[Valid
     for field, amounts in (("minAllowed", policy.min_allowed), ("maxAllowed", policy.max_allowed)):
         for resource, text in (amounts or {}).items():
             amount = Quantity.parse(text)
-            whole = amount.is_whole_milli if resource == "cpu" else amount.is_whole_unit
-            if resource in _WHOLE_UNITS and not whole:
+            is_whole = amount.is_whole_milli if resource == "cpu" else amount.is_whole_unit
+            if resource in _WHOLE_UNITS and not is_whole:
                 yield ValidationProblem((field, MapKey(resource)), INVALID, _WHOLE_UNITS[resource], text)
 
 
@@ -277,14 +277,14 @@ def _as_number(text: str | int) -> float | str | int:
 @rule(PodResourcePolicy, "containerPolicies", says="two policies for one container")
 def one_policy_per_container(policy: PodResourcePolicy) -> Iterator[ValidationProblem]:
     """Upstream accepts two (the first counts, of `*` the last); that is hardly ever meant."""
-    seen: dict[str, int] = {}
+    places: dict[str, int] = {}
     for index, container in enumerate(policy.container_policies or ()):
         name = container.container_name
-        if name in seen:
+        if name in places:
             which = "last" if name == ANY_CONTAINER else "first"
-            rule_text = f'"{name}" has a policy already, in containerPolicies[{seen[name]}]: the {which} one counts'
+            rule_text = f'"{name}" has a policy already, in containerPolicies[{places[name]}]: the {which} one counts'
             yield ValidationProblem(("containerPolicies", index, "containerName"), SUSPICIOUS, rule_text)
-        seen.setdefault(name, index)
+        places.setdefault(name, index)
 
 
 VPA_RULES: tuple[Rule[Any], ...] = (

@@ -161,14 +161,14 @@ def _column(column: PrinterColumn) -> dict[str, Any]:
 
 
 def _subresources(kind: Kind) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    subresources: dict[str, Any] = {}
     if kind.status_subresource:
-        found["status"] = {}
+        subresources["status"] = {}
     if kind.scale:
-        found["scale"] = {
+        subresources["scale"] = {
             "specReplicasPath": kind.scale.spec_replicas,
             "statusReplicasPath": kind.scale.status_replicas,
         }
         if kind.scale.selector:
-            found["scale"]["labelSelectorPath"] = kind.scale.selector
-    return found
+            subresources["scale"]["labelSelectorPath"] = kind.scale.selector
+    return subresources

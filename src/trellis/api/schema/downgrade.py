@@ -22,20 +22,20 @@ STRANDED = Reason(
 
 def find_losses(kind: Kind, document: object) -> list[ValidationProblem]:
     """Every field and value of an object that upstream would drop or not understand."""
-    found: list[ValidationProblem] = []
+    losses: list[ValidationProblem] = []
     if isinstance(document, dict):
         for name, struct in (("spec", kind.spec), ("status", kind.status)):
-            found += _below(schema_of(struct), document.get(name), (name,))
-    return found
+            losses += _below(schema_of(struct), document.get(name), (name,))
+    return losses
 
 
 def _below(node: SchemaNode, value: object, path: Path) -> Iterator[ValidationProblem]:
     if node.field.added:
         yield ValidationProblem(path, PRUNED, "upstream's CRD has no such field: it is lost at the next write", value)
         return
-    known = node.field.upstream_enum
-    if known and isinstance(value, str) and value not in known:
-        values = ", ".join(f'"{name}"' for name in known)
+    upstream = node.field.upstream_enum
+    if upstream and isinstance(value, str) and value not in upstream:
+        values = ", ".join(f'"{name}"' for name in upstream)
         yield ValidationProblem(path, STRANDED, f"upstream knows only {values}", value)
     if isinstance(value, dict):
         for name, below in value.items():

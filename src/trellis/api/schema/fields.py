@@ -78,7 +78,7 @@ _DEFAULTS: dict[str, Any] = dict(zip(Field.__struct_fields__, Field.__struct_def
 # What Kubernetes says itself of text that is no quantity, and upstream's users look for.
 _QUANTITIES_SAY = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 
-# Quantities stay as written: whoever computes with one parses it, and a patch never rewrites "1.5Gi" as "1536Mi".
+# Quantities stay as written: code that computes with one parses it, and a patch never rewrites "1.5Gi" as "1536Mi".
 QuantityText: TypeAlias = Annotated[
     str | int,
     Field(

@@ -21,16 +21,21 @@ import msgspec
 from trellis.api.kube.meta import KubeObject
 from trellis.api.kube.observed_workloads import CountedReplicationController, CountedWorkload
 from trellis.base.errors import InvalidSelector, KubeError, NotFound, UnreadableObject
-from trellis.base.selectors import Selector, parse_selector, selector_from_object
+from trellis.base.selectors import Selector, selector_from_object
 from trellis.controllers.buffers.state import TargetState
 from trellis.controllers.buffers.transforms import CountedTarget
 from trellis.core.buffers import TargetKind, TargetReading
-from trellis.core.buffers.target_kinds import TARGET_UNREADABLE, not_scalable
+from trellis.core.buffers.target_kinds import (
+    TARGET_UNREADABLE,
+    check_target_selector,
+    count_target_pods,
+    not_scalable,
+    read_scale_selector,
+)
 from trellis.core.cluster.owners import ScaleInfo, TargetRef, describe_missing
 from trellis.core.cluster.target_problems import (
     TARGET_NOT_FOUND,
     TARGET_NOT_SCALABLE,
-    TARGET_SELECTS_NOTHING,
     TargetProblem,
     build_target_problem,
     classify_error,
@@ -80,7 +85,6 @@ def group_kind(api_version: str, kind: str) -> GroupKind:
 
 # A kind that is not there may be installed at any moment, by whoever has just created the Buffer.
 _RETRY_SECONDS: Final = 10.0
-_JOB: Final = "Job"
 
 
 class TargetDescription(msgspec.Struct, frozen=True):
@@ -118,9 +122,9 @@ class TargetReader:
             return build_target_problem(classify_error(error), str(error))
         except InvalidSelector as error:
             return build_target_problem(classify_error(error), f"the selector of {target}: {error}")
-        if isinstance(found, TargetDescription) and (found.selector.selects_nothing or not found.selector.requirements):
-            return build_target_problem(TARGET_SELECTS_NOTHING, f"{target} has no selector, or an empty one")
-        return found
+        if isinstance(found, TargetProblem):
+            return found
+        return check_target_selector(target, found.selector) or found
 
     async def _count(self, target: TargetRef, known: TargetState) -> TargetDescription | TargetProblem:
         kind = self._kinds.get(group_kind(target.api_version, target.kind))
@@ -156,8 +160,8 @@ class TargetReader:
             return not_scalable(target.kind) if found.reason is TARGET_NOT_SCALABLE else found
         scale = found.scale
         text = scale.status.selector
-        selector = parse_selector(text) if text else Selector.nothing()
         answer = ScaleInfo(text, scale.metadata.controller)
+        selector = read_scale_selector(text)
         return TargetDescription(scale.status.replicas, selector, (scale.metadata.uid, 0), scale=answer)
 
 
@@ -172,9 +176,8 @@ def _read_watched(target: TargetRef, informer: Informer[Any], known: TargetState
         return build_target_problem(TARGET_NOT_FOUND, describe_missing(target))
     if known.selection is None or known.selection[0] is not found:
         known.selection = (found, _selector(found))
-    count = found.status.replicas
-    if isinstance(found, CountedWorkload) and target.kind == _JOB:
-        count = 1 if found.spec.parallelism is None else found.spec.parallelism
+    parallelism = found.spec.parallelism if isinstance(found, CountedWorkload) else None
+    count = count_target_pods(target.kind, found.status.replicas, parallelism)
     read = (found.metadata.uid, found.metadata.generation)
     return TargetDescription(count, known.selection[1], read, resource=informer.resource)
 

@@ -59,7 +59,7 @@ class HvpaExecutor:
                     metadata.uid,
                     metadata.resource_version,
                 )
-                outcome = await self._writer.write(actions.SetScale(target, action.replicas))
+                outcome = await self._writer.write(actions.PatchScale(target, action.replicas))
                 if outcome.applied:
                     self._metrics.add(named.SCALED, 1, "Up" if action.replicas > view.replicas else "Down")
                 elif outcome.result is Result.SKIPPED:

@@ -11,8 +11,7 @@ from typing import Any, Final
 
 from trellis.api.kube.meta import ObjectReference
 from trellis.api.registry import BUFFER
-from trellis.base.detailed_reason import DetailedReason
-from trellis.base.reasons import Reason, Severity
+from trellis.base.reasons import DetailedReason, Reason, Severity
 from trellis.controllers.nodes import metrics as named
 from trellis.controllers.nodes.informers import NodeInformers
 from trellis.core.cluster.store import ObjectKey

@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from trellis.api.kube.nodes import Node
-from trellis.base.detailed_reason import DetailedReason
+from trellis.base.reasons import DetailedReason
 from trellis.controllers.nodes.events import ActionReporter
 from trellis.controllers.nodes.provider_client import OrderResult, ProviderClient, ReleaseResult
 from trellis.core.nodes.autoscaler_pass import AutoscalerMemory, PassPlans
@@ -205,7 +205,7 @@ class NodeExecutor:
     async def _change(self, actions: Iterable[_Change]) -> tuple[WriteOutcome, ...]:
         outcomes = await self._writer.write_all(map(_to_kube_action, actions))
         for outcome in outcomes:
-            if isinstance(outcome.action, kube.EvictPod):
+            if isinstance(outcome.action, kube.CreateEviction):
                 self._reporting.evicted(outcome)
         return outcomes
 
@@ -228,7 +228,7 @@ def _to_kube_action(action: _Change) -> kube.Action:
             patch = merge_patch({"spec": {"taints": [msgspec.to_builtins(taint) for taint in taints]}})
             return kube.PatchObject(kube.Target(NODES, name, uid=uid, resource_version=version), patch)
         case DrainPod(namespace=namespace, name=name, uid=uid, grace_period_seconds=grace):
-            return kube.EvictPod(kube.Target(PODS, name, namespace, uid), grace)
+            return kube.CreateEviction(kube.Target(PODS, name, namespace, uid), grace)
 
 
 def _untainted(outcomes: Iterable[WriteOutcome]) -> Iterable[str]:

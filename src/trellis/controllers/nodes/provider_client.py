@@ -11,8 +11,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from trellis.base.detailed_reason import DetailedReason
-from trellis.base.reasons import Reason, Severity
+from trellis.base.reasons import DetailedReason, Reason, Severity
 from trellis.controllers.nodes import metrics as named
 from trellis.core.nodes.node_groups import find_group_problem
 from trellis.kube.write.outcomes import WriteOutcome

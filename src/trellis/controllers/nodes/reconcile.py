@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from msgspec.structs import replace
 
-from trellis.base.detailed_reason import DetailedReason
+from trellis.base.reasons import DetailedReason
 from trellis.controllers.nodes import metrics as named
 from trellis.controllers.nodes.boosts import BoostInformers
 from trellis.controllers.nodes.events import ActionReporter, NodeEvents

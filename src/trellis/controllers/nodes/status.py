@@ -11,7 +11,7 @@ from typing import Any, Final
 from trellis.api.kinds.buffer import Buffer
 from trellis.api.registry import BUFFER
 from trellis.api.resolve import resolve_buffer
-from trellis.base.detailed_reason import DetailedReason
+from trellis.base.reasons import DetailedReason
 from trellis.core.cluster.store import ObjectKey, key_of
 from trellis.core.nodes.buffers.status import PROVISIONED, build_provisioned_status
 from trellis.core.nodes.scale_up.decisions import BufferDecision

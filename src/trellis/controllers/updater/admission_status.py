@@ -14,7 +14,7 @@ from typing import Final
 from trellis.base.errors import KubeError, UnreadableObject
 from trellis.controllers.updater import metrics as named
 from trellis.controllers.updater.settings import AdmissionStatusSettings
-from trellis.core.resize.admission_lease import is_lease_renewed
+from trellis.core.resize.planner import is_lease_renewed
 from trellis.kube.client import Client
 from trellis.kube.resources import LEASES
 from trellis.runtime.telemetry.logs import Logger

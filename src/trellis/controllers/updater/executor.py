@@ -34,7 +34,7 @@ from trellis.core.sizing.governors import Governor
 from trellis.kube.flow_control import Rate
 from trellis.kube.resources import PODS
 from trellis.kube.write import outcomes as kube
-from trellis.kube.write.actions import Action, EvictPod, PatchObject, ResizePod, Target
+from trellis.kube.write.actions import Action, CreateEviction, PatchObject, PatchResize, Target
 from trellis.kube.write.patches import json_patch, merge_patch
 from trellis.kube.write.writer import Writer
 from trellis.runtime.telemetry.logs import Logger
@@ -247,9 +247,9 @@ def _to_kube_action(action: core.Action) -> Action:
     """The same for the writer. Patches carry their own tests of the uid."""
     match action:
         case core.EvictPod():
-            return EvictPod(_target(action))
+            return CreateEviction(_target(action))
         case core.ResizePod(patch=patch):
-            return ResizePod(Target(PODS, action.pod.name, action.pod.namespace), json_patch(map(_operation, patch)))
+            return PatchResize(Target(PODS, action.pod.name, action.pod.namespace), json_patch(map(_operation, patch)))
         case core.UnmarkPod(patch=patch):
             return PatchObject(Target(PODS, action.pod.name, action.pod.namespace), json_patch(map(_operation, patch)))
 

@@ -17,8 +17,7 @@ from trellis.controllers.updater.admission_status import FRESH_SECONDS, Admissio
 from trellis.controllers.updater.events import UpdaterEvents
 from trellis.controllers.updater.executor import UpdateExecutor, UpdatePlanResult
 from trellis.controllers.updater.metrics import UpdaterMetrics
-from trellis.core.resize.admission_lease import plans_evictions
-from trellis.core.resize.planner import PlanningBatch, PlanResult, UpdatePlanner
+from trellis.core.resize.planner import PlanningBatch, PlanResult, UpdatePlanner, plans_evictions
 from trellis.core.resize.settings import REQUEUE_AFTER_CHANGE_SECONDS, SHORTEST_REQUEUE_SECONDS
 from trellis.core.resize.state.memory import UpdateMemory
 from trellis.core.resize.state.ownership import WorkloadKey

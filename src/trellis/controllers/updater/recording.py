@@ -130,7 +130,7 @@ class RecordedUpdateMemory(UpdateMemory):
 
     def batch(self, workloads: Iterable[WorkloadKey], now: float) -> PlanningBatch:
         """Plans are about to be made."""
-        wanted = tuple(self._gathering.plannable(workloads))
+        wanted = tuple(self._cache.plannable(workloads))
         self._tape.write(lines.UpdatesPlanned(wanted, now))
         return super().batch(wanted, now)
 

@@ -8,7 +8,7 @@ Pure functions of Buffer, target and nodes: nothing here reads a cluster or know
 reads the pods in the status.
 """
 
-from trellis.base.detailed_reason import DetailedReason
+from trellis.base.reasons import DetailedReason
 from trellis.core.buffers.capacity_buffers import (
     ExportedBuffer,
     build_capacity_status,

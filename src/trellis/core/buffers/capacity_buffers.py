@@ -22,8 +22,7 @@ import msgspec
 from trellis.api.kinds.buffer import ACTIVE_CAPACITY
 from trellis.api.kube.capacity_buffers import CapacityBuffer, CapacityBufferSpec
 from trellis.api.kube.meta import Condition
-from trellis.base.detailed_reason import DetailedReason
-from trellis.base.reasons import Reason, Severity
+from trellis.base.reasons import DetailedReason, Reason, Severity
 from trellis.base.times import format_time
 from trellis.base.wording import pluralize
 from trellis.core.buffers.facts import BufferSettings, TargetFacts, TranslationFacts
@@ -64,17 +63,17 @@ def translate_capacity_buffer(buffer: CapacityBuffer, facts: TranslationFacts, s
             shape = shape_from_target(target)
     if isinstance(shape, DetailedReason):
         return _not_ready(shape)
-    wanted = count_replicas(spec, target.replicas if spec.scalable_ref is not None else None, shape.usage)
-    if isinstance(wanted, DetailedReason):
-        return _not_ready(wanted)
-    chunks = min(wanted, settings.most_chunks)
+    replicas = count_replicas(spec, target.replicas if spec.scalable_ref is not None else None, shape.usage)
+    if isinstance(replicas, DetailedReason):
+        return _not_ready(replicas)
+    chunks = min(replicas, settings.most_chunks)
     cut = DetailedReason(
-        CHUNKS_CUT, f"cut from {wanted} to {pluralize(chunks, 'replica')}, the most that one buffer may have"
+        CHUNKS_CUT, f"cut from {replicas} to {pluralize(chunks, 'replica')}, the most that one buffer may have"
     )
     return Translation(
-        wanted=wanted,
+        wanted=replicas,
         chunks=chunks,
-        ready=cut if chunks < wanted else DetailedReason(BUFFER_READY, "ready"),
+        ready=cut if chunks < replicas else DetailedReason(BUFFER_READY, "ready"),
         is_ready=True,
         pod_spec=to_document(shape.spec),
         labels=shape.labels,
@@ -131,11 +130,11 @@ def build_capacity_status(
 
 
 def _conditions(buffer: CapacityBuffer, translation: Translation, now: str) -> list[dict[str, Any]]:
-    known = {each.type: each for each in buffer.status.conditions}
-    quotas = _condition(known, "LimitedByQuotas", bool(translation.limited_by), now)
+    stored = {condition.type: condition for condition in buffer.status.conditions}
+    quotas = _condition(stored, "LimitedByQuotas", bool(translation.limited_by), now)
     quotas |= {"reason": "ResourceQuotasAllocated", "message": _limited_words(translation)}
     quotas["observedGeneration"] = buffer.metadata.generation
-    ready = _condition(known, "ReadyForProvisioning", translation.is_ready, now)
+    ready = _condition(stored, "ReadyForProvisioning", translation.is_ready, now)
     if translation.is_ready:
         ready |= {"reason": "AttributesSetSuccessfully", "message": str(translation.ready)}
     else:
@@ -143,8 +142,8 @@ def _conditions(buffer: CapacityBuffer, translation: Translation, now: str) -> l
     return [quotas, ready]
 
 
-def _condition(known: dict[str, Condition], type_: str, holds: bool, now: str) -> dict[str, Any]:
-    status, was = "True" if holds else "False", known.get(type_)
+def _condition(stored: dict[str, Condition], type_: str, holds: bool, now: str) -> dict[str, Any]:
+    status, was = "True" if holds else "False", stored.get(type_)
     since = was.last_transition_time if was is not None and was.status == status else None
     return {"type": type_, "status": status, "lastTransitionTime": now if since is None else format_time(since)}
 
@@ -156,13 +155,13 @@ def _limited_words(translation: Translation) -> str:
     return f"Buffer replicas limited {counts} due to quotas: {', '.join(translation.limited_by)}"
 
 
-def _not_ready(why: DetailedReason) -> Translation:
-    return Translation(0, 0, why)
+def _not_ready(problem: DetailedReason) -> Translation:
+    return Translation(0, 0, problem)
 
 
 # A template must name an image, and nothing ever runs this one.
 _NO_IMAGE: Final = "none"
-# What the strictest of the pod security standards asks for: whoever tries a pod of the template must not be refused.
+# What the strictest of the pod security standards asks for: a dry run of a pod of the template must not be refused.
 _RESTRICTED_POD: Final = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
 _RESTRICTED_CONTAINER: Final = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 
@@ -206,7 +205,7 @@ def build_pod_template(name: str, translation: Translation) -> dict[str, Any]:
     spec = {**(translation.pod_spec or {}), "securityContext": _RESTRICTED_POD}
     for field in ("containers", "initContainers"):
         if field in spec:
-            spec[field] = [_container(each) for each in spec[field]]
+            spec[field] = [_container(item) for item in spec[field]]
     if "resources" in spec:
         spec["resources"] = _limited(spec["resources"])
     # Its admission gives a pod the priority of its class, and refuses one that says so itself.

@@ -36,7 +36,7 @@ _SMALL_NODE: Final[Mapping[str, int]] = MappingProxyType({"cpu": 500, "memory": 
 
 
 class BufferSettings(msgspec.Struct, frozen=True):
-    """Settings of whoever translates.
+    """Settings of a translation.
 
     `node_class_labels` come before those that are known. `set_aside` are kinds of targets that another controller
     translates. `assumed_node` is what a node is taken to have, in millicores and bytes, while a class has none.
@@ -48,7 +48,7 @@ class BufferSettings(msgspec.Struct, frozen=True):
     assumed_node: Mapping[str, int] = _SMALL_NODE
 
     def label_of(self, kind: str) -> str | None:
-        """The label of a kind of node class; None if nobody knows it."""
+        """The label of a kind of node class; None if it is unknown."""
         return self.node_class_labels.get(kind) or NODE_CLASS_LABELS.get(kind)
 
 

@@ -15,9 +15,8 @@ import numpy as np
 from trellis.api.kube.nodes import Node, Taint
 from trellis.api.kube.slices import Labels
 from trellis.api.resolve import EffectiveBuffer, NodeClassTotals
-from trellis.base.detailed_reason import DetailedReason
 from trellis.base.quantities import NANOS_PER_UNIT, Quantity
-from trellis.base.reasons import Reason, Severity
+from trellis.base.reasons import DetailedReason, Reason, Severity
 from trellis.base.selectors import LabelOperator, LabelRequirement
 from trellis.core.buffers.facts import BufferSettings, NodeClassFacts
 from trellis.core.fit import NodeTable
@@ -56,7 +55,7 @@ _TRANSIENT_TAINTS: Final = (
     "ignore-taint.cluster-autoscaler.kubernetes.io/",
     "trellis.x-k8s.io/",
 )
-_NOTHING_KEPT: Mapping[str, IntColumn] = {}
+_NOTHING_RESERVED: Mapping[str, IntColumn] = {}
 
 
 class NodeClassChunks(msgspec.Struct, frozen=True):
@@ -77,13 +76,13 @@ def find_class_labels(buffer: EffectiveBuffer, settings: BufferSettings) -> dict
     if label is None:
         return DetailedReason(NODE_CLASS_UNKNOWN, f"no label is known for nodes of a {target.kind}")
     if more.get(label, target.name) != target.name:
-        said = f"nodeSelector asks for {label}={more[label]}, and nodes of {target.kind} {target.name} have another"
-        return DetailedReason(NODE_CLASS_CONTRADICTED, said)
+        message = f"nodeSelector asks for {label}={more[label]}, and nodes of {target.kind} {target.name} have another"
+        return DetailedReason(NODE_CLASS_CONTRADICTED, message)
     return more | {label: target.name}
 
 
 def observe_node_class(
-    table: NodeTable, nodes: Mapping[str, Node], labels: Labels, kept: Mapping[str, IntColumn] = _NOTHING_KEPT
+    table: NodeTable, nodes: Mapping[str, Node], labels: Labels, reserved: Mapping[str, IntColumn] = _NOTHING_RESERVED
 ) -> NodeClassFacts:
     """The nodes with these labels. `kept` is, by resource and node, what pods take that run on every node anyway."""
     mask = table.exists.copy()
@@ -92,15 +91,15 @@ def observe_node_class(
     count = int(np.count_nonzero(mask))
     if not count:
         return NodeClassFacts()
-    room = {name: _room(table, mask, name, kept.get(name)) for name in _RESOURCES}
+    free = {name: _free(table, mask, name, reserved.get(name)) for name in _RESOURCES}
     # One that has nothing to offer, or not yet, takes no chunk of any size: it does not decide for the others.
-    offering = np.logical_and.reduce([column > 0 for column in room.values()])
+    offering = np.logical_and.reduce([column > 0 for column in free.values()])
     if offering.any():
-        room = {name: column[offering] for name, column in room.items()}
+        free = {name: column[offering] for name, column in free.items()}
     return NodeClassFacts(
         count,
-        least={name: int(column.min()) for name, column in room.items()},
-        most={name: int(column.max()) for name, column in room.items()},
+        least={name: int(column.min()) for name, column in free.items()},
+        most={name: int(column.max()) for name, column in free.items()},
         taints=_shared_taints(nodes[name] for name in table.names(mask) if name in nodes),
     )
 
@@ -112,15 +111,15 @@ def split_into_chunks(
     bounds = {"cpu": totals.cpu, "memory": totals.memory}
     if totals.chunk is None:
         return _derived(bounds, nodes, settings)
-    given = {name: amount for name, amount in totals.chunk.items() if amount > Quantity.ZERO}
-    counts = [bounds[name].nanos // given[name].nanos for name in _RESOURCES if name in given]
+    sizes = {name: amount for name, amount in totals.chunk.items() if amount > Quantity.ZERO}
+    counts = [bounds[name].nanos // sizes[name].nanos for name in _RESOURCES if name in sizes]
     if not counts:
         return DetailedReason(CHUNK_EXCEEDS_TOTALS, "perChunkResources must have cpu or memory above zero")
     if not min(counts):
         return DetailedReason(CHUNK_EXCEEDS_TOTALS)
-    too_large = [name for name in _RESOURCES if _is_above(name, given.get(name), nodes.most)]
-    notes = (DetailedReason(CHUNK_LARGER_THAN_NODES, _larger(too_large, given, nodes.most)),) if too_large else ()
-    return NodeClassChunks(min(counts), {name: str(amount) for name, amount in given.items()}, notes)
+    too_large = [name for name in _RESOURCES if _is_above(name, sizes.get(name), nodes.most)]
+    notes = (DetailedReason(CHUNK_LARGER_THAN_NODES, _larger(too_large, sizes, nodes.most)),) if too_large else ()
+    return NodeClassChunks(min(counts), {name: str(amount) for name, amount in sizes.items()}, notes)
 
 
 def _derived(
@@ -139,9 +138,9 @@ def _derived(
     return NodeClassChunks(count, requests, () if nodes.count else (DetailedReason(NODE_CLASS_EMPTY),))
 
 
-def _room(table: NodeTable, mask: BoolColumn, name: str, kept: IntColumn | None) -> IntColumn:
+def _free(table: NodeTable, mask: BoolColumn, name: str, reserved: IntColumn | None) -> IntColumn:
     offered = table.offered(name)[mask]
-    return offered if kept is None else np.maximum(offered - kept[: len(mask)][mask], 0)
+    return offered if reserved is None else np.maximum(offered - reserved[: len(mask)][mask], 0)
 
 
 def _shared_taints(nodes: Iterable[Node]) -> tuple[Taint, ...]:
@@ -149,9 +148,9 @@ def _shared_taints(nodes: Iterable[Node]) -> tuple[Taint, ...]:
     shared: dict[tuple[str, str, str], Taint] | None = None
     for node in nodes:
         own = {
-            (each.key, each.value, each.effect): Taint(each.key, each.value, each.effect)
-            for each in node.spec.taints
-            if each.effect in _HARD and not each.key.startswith(_TRANSIENT_TAINTS)
+            (taint.key, taint.value, taint.effect): Taint(taint.key, taint.value, taint.effect)
+            for taint in node.spec.taints
+            if taint.effect in _HARD and not taint.key.startswith(_TRANSIENT_TAINTS)
         }
         shared = own if shared is None else {taint: shared[taint] for taint in shared if taint in own}
         if not shared:

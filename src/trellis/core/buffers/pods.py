@@ -40,7 +40,7 @@ class _PodStatus(Protocol):
 
 
 class AnyPod(Protocol):
-    """A pod in whatever slice somebody keeps."""
+    """A pod, in any slice of its fields."""
 
     @property
     def metadata(self) -> _PodMetadata:
@@ -83,13 +83,13 @@ _ALWAYS: Final = "Always"
 def select_scheduling_fields(spec: PodSpec) -> PodSpec:
     """The part of a pod that decides where it may run, as a new pod of its kind would have it."""
     return PodSpec(
-        init_containers=tuple(_container(each, spec, is_init=True) for each in spec.init_containers),
-        containers=tuple(_container(each, spec, is_init=False) for each in spec.containers),
+        init_containers=tuple(_container(container, spec, is_init=True) for container in spec.init_containers),
+        containers=tuple(_container(container, spec, is_init=False) for container in spec.containers),
         node_selector=spec.node_selector or NOTHING,
         host_network=spec.host_network,
         affinity=spec.affinity,
         scheduler_name=spec.scheduler_name,
-        tolerations=tuple(each for each in spec.tolerations if not _is_for_a_while(each)),
+        tolerations=tuple(toleration for toleration in spec.tolerations if not _is_for_a_while(toleration)),
         priority_class_name=spec.priority_class_name,
         priority=spec.priority,
         runtime_class_name=spec.runtime_class_name,
@@ -125,8 +125,8 @@ def _requests(resources: ResourceRequirements) -> Quantities:
 
 def _ports(ports: Iterable[ContainerPort], *, host_network: bool) -> tuple[ContainerPort, ...]:
     """Ports of the node; on the host's network every port is one."""
-    taken = (msgspec.structs.replace(each, host_port=each.host_port or each.container_port) for each in ports)
-    return tuple(taken) if host_network else tuple(each for each in ports if each.host_port)
+    host_ports = (msgspec.structs.replace(port, host_port=port.host_port or port.container_port) for port in ports)
+    return tuple(host_ports) if host_network else tuple(port for port in ports if port.host_port)
 
 
 def _of_whole_pod(spec: PodSpec) -> ResourceRequirements | None:
@@ -134,14 +134,16 @@ def _of_whole_pod(spec: PodSpec) -> ResourceRequirements | None:
     own = spec.resources
     if own is None:
         return None
-    asked = {name for each in (*spec.containers, *spec.init_containers) for name in _requests(each.resources)}
-    filled = {name: text for name, text in own.limits.items() if _is_request(name, asked)}
+    requested = {
+        name for container in (*spec.containers, *spec.init_containers) for name in _requests(container.resources)
+    }
+    filled = {name: text for name, text in own.limits.items() if _is_request(name, requested)}
     requests: Mapping[str, str] = {**filled, **own.requests}
     return ResourceRequirements(requests=requests) if requests else None
 
 
-def _is_request(name: str, asked: set[str]) -> bool:
-    return is_pod_level_resource(name) and (name not in asked or name.startswith("hugepages-"))
+def _is_request(name: str, requested: set[str]) -> bool:
+    return is_pod_level_resource(name) and (name not in requested or name.startswith("hugepages-"))
 
 
 def _is_for_a_while(toleration: Toleration) -> bool:

@@ -35,7 +35,7 @@ class QuotaUsage(msgspec.Struct, frozen=True):
         selector = quota.spec.scope_selector
         scoped = selector.match_expressions if selector is not None else ()
         named = (ScopedSelectorRequirement(scope, "Exists") for scope in quota.spec.scopes)
-        return all(self._is_in(each) for each in (*named, *scoped))
+        return all(self._is_in(scope) for scope in (*named, *scoped))
 
     def _is_in(self, scope: ScopedSelectorRequirement) -> bool:
         match scope.scope_name:
@@ -104,8 +104,8 @@ def _limits_as_requests(spec: PodSpec) -> PodSpec:
 
 def _limited(containers: Iterable[Container]) -> tuple[Container, ...]:
     return tuple(
-        msgspec.structs.replace(each, resources=ResourceRequirements(requests=each.resources.limits))
-        for each in containers
+        msgspec.structs.replace(container, resources=ResourceRequirements(requests=container.resources.limits))
+        for container in containers
     )
 
 
@@ -117,5 +117,5 @@ def _crosses_namespaces(spec: PodSpec) -> bool:
 def _reaches_out(rules: PodAffinity | None) -> bool:
     if rules is None:
         return False
-    terms = (*rules.required, *(each.pod_affinity_term for each in rules.preferred))
+    terms = (*rules.required, *(term.pod_affinity_term for term in rules.preferred))
     return any(term.namespaces or term.namespace_selector is not None for term in terms)

@@ -26,7 +26,7 @@ ClaimKey: TypeAlias = tuple[str, ...]
 
 
 class QuotaClaim(msgspec.Struct, frozen=True):
-    """What one Buffer would use of quotas; `created` is seconds since the epoch, NaN if nobody knows."""
+    """What one Buffer would use of quotas; `created` is seconds since the epoch, NaN if unknown."""
 
     key: ClaimKey
     created: float
@@ -36,8 +36,13 @@ class QuotaClaim(msgspec.Struct, frozen=True):
 
     @property
     def seniority(self) -> tuple[float, ClaimKey]:
-        """Sorts the one first that is served first. One of unknown age comes last."""
-        return math.inf if math.isnan(self.created) else self.created, self.key
+        """Sorts the Buffer first that is served first."""
+        return buffer_seniority(self.created, self.key)
+
+
+def buffer_seniority(created: float, key: ClaimKey) -> tuple[float, ClaimKey]:
+    """The order in which Buffers share quotas: the oldest first, one of unknown age last."""
+    return math.inf if math.isnan(created) else created, key
 
 
 class QuotaAllowance(msgspec.Struct, frozen=True):
@@ -61,39 +66,39 @@ class _QuotaRemainder:
     def fitting(self, claim: QuotaClaim) -> int:
         """How many chunks fit; all that are asked for if the quota does not count them."""
         fits = claim.chunks
-        for name, each in self._counted(claim).items():
+        for name, amount in self._counted(claim).items():
             left = self.hard[name] - self.reserved.get(name, 0)
             if claim.on_top:
                 left -= self.used.get(name, 0)
-            fits = min(fits, max(left, 0) // each)
+            fits = min(fits, max(left, 0) // amount)
         return fits
 
     def reserve(self, claim: QuotaClaim, chunks: int) -> None:
         """Takes what the chunks use."""
-        for name, each in self._counted(claim).items():
-            self.reserved[name] = self.reserved.get(name, 0) + chunks * each
+        for name, amount in self._counted(claim).items():
+            self.reserved[name] = self.reserved.get(name, 0) + chunks * amount
 
     def _counted(self, claim: QuotaClaim) -> Mapping[str, int]:
-        return {name: each for name, each in claim.usage.amounts.items() if name in self.hard}
+        return {name: amount for name, amount in claim.usage.amounts.items() if name in self.hard}
 
 
 def allot_quotas(claims: Iterable[QuotaClaim], quotas: Iterable[ResourceQuota]) -> dict[ClaimKey, QuotaAllowance]:
     """What each of the Buffers of one namespace may have."""
     all_left = sorted((_QuotaRemainder(quota) for quota in quotas), key=lambda left: left.quota.metadata.name)
-    found: dict[ClaimKey, QuotaAllowance] = {}
-    for claim in sorted(claims, key=lambda each: each.seniority):
+    allowances: dict[ClaimKey, QuotaAllowance] = {}
+    for claim in sorted(claims, key=lambda claim: claim.seniority):
         counting = [left for left in all_left if claim.usage.is_counted_by(left.quota)]
         fits = [left.fitting(claim) for left in counting]
         chunks = min(fits, default=claim.chunks)
         for left in counting:
             left.reserve(claim, chunks)
-        by = [left.quota.metadata.name for left, each in zip(counting, fits, strict=True) if each == chunks]
-        found[claim.key] = QuotaAllowance(chunks, tuple(by) if chunks < claim.chunks else ())
-    return found
+        by = [left.quota.metadata.name for left, fit in zip(counting, fits, strict=True) if fit == chunks]
+        allowances[claim.key] = QuotaAllowance(chunks, tuple(by) if chunks < claim.chunks else ())
+    return allowances
 
 
 def _hard(text: str) -> int | None:
-    """A bound; one that cannot be read binds nobody."""
+    """A bound; one that cannot be read does not bind."""
     try:
         return nanos_of(text)
     except InvalidQuantity:
@@ -110,13 +115,16 @@ def apply_allowance(translation: Translation, allowance: QuotaAllowance) -> Tran
 
 
 def apply_quotas(
-    made: Mapping[ClaimKey, tuple[float, Translation]], quotas: Iterable[ResourceQuota]
+    translations: Mapping[ClaimKey, tuple[float, Translation]], quotas: Iterable[ResourceQuota]
 ) -> dict[ClaimKey, Translation]:
     """All translations of a namespace within its quotas; each comes with the time at which its Buffer was created."""
     claims = [
-        QuotaClaim(key, created, each.chunks, each.usage, each.on_top)
-        for key, (created, each) in made.items()
-        if each.usage is not None
+        QuotaClaim(key, created, translation.chunks, translation.usage, translation.on_top)
+        for key, (created, translation) in translations.items()
+        if translation.usage is not None
     ]
     allowed = allot_quotas(claims, quotas)
-    return {key: apply_allowance(each, allowed[key]) if key in allowed else each for key, (_, each) in made.items()}
+    return {
+        key: apply_allowance(translation, allowed[key]) if key in allowed else translation
+        for key, (_, translation) in translations.items()
+    }

@@ -21,9 +21,8 @@ from trellis.api.kube.nodes import Taint
 from trellis.api.kube.placement import Toleration
 from trellis.api.kube.pods import Container, PodSpec, ResourceRequirements, Volume
 from trellis.api.kube.slices import NOTHING, Labels
-from trellis.base.detailed_reason import DetailedReason
 from trellis.base.errors import InvalidInput, UnreadableObject
-from trellis.base.reasons import Reason, Severity
+from trellis.base.reasons import DetailedReason, Reason, Severity
 from trellis.core.buffers.facts import TargetFacts
 from trellis.core.buffers.pods import select_scheduling_fields, select_shared_labels
 from trellis.core.buffers.quota_usage import QuotaUsage, count_quota_usage
@@ -39,7 +38,7 @@ _NONE: AmountsResourceAmounts = {}
 
 def apply_recommendation(spec: PodSpec, target: TargetFacts) -> PodSpec:
     """The pod as it would be made now."""
-    sizes = {(each.container.place, each.container.index): each for each in _sizes(spec, target).containers}
+    sizes = {(sized.container.place, sized.container.index): sized for sized in _sizes(spec, target).containers}
     if not sizes and not target.boosts:
         return spec
     return msgspec.structs.replace(
@@ -63,7 +62,8 @@ def _resized(
     boosts: AmountsResourceAmounts,
 ) -> tuple[Container, ...]:
     return tuple(
-        _container(each, sizes.get((place, index)), boosts.get(each.name, 0)) for index, each in enumerate(containers)
+        _container(container, sizes.get((place, index)), boosts.get(container.name, 0))
+        for index, container in enumerate(containers)
     )
 
 
@@ -167,7 +167,7 @@ def shape_from_class(
     spec = convert_object(document, PodSpec)
     tolerations: tuple[Toleration, ...] = (Toleration(operator="Exists"),)
     if taints is not None:
-        tolerations = tuple(Toleration(each.key, "Equal", each.value, each.effect) for each in taints)
+        tolerations = tuple(Toleration(taint.key, "Equal", taint.value, taint.effect) for taint in taints)
     return _shape(msgspec.structs.replace(spec, tolerations=tolerations), {}, DetailedReason(SHAPE_OF_CLASS))
 
 
@@ -175,12 +175,12 @@ def _shape(
     spec: PodSpec, labels: Labels, source: DetailedReason, notes: tuple[DetailedReason, ...] = ()
 ) -> ChunkShape | DetailedReason:
     containers = (*spec.containers, *spec.init_containers)
-    if not spec.containers or not all(each.name for each in containers):
+    if not spec.containers or not all(container.name for container in containers):
         return DetailedReason(
             POD_SPEC_UNREADABLE, "podSpec.containers: at least one container, and a name for each, is needed"
         )
-    claims = {each.name for each in spec.resource_claims}
-    claims |= {each.name for container in containers for each in container.resources.claims}
+    claims = {claim.name for claim in spec.resource_claims}
+    claims |= {claim.name for container in containers for claim in container.resources.claims}
     if claims:
         return DetailedReason(
             HAS_RESOURCE_CLAIMS, f"room for resource claims cannot be kept: {', '.join(sorted(claims))}"
@@ -198,10 +198,10 @@ def _shape(
 
 def _dropped(volumes: tuple[Volume, ...]) -> str:
     """The volumes that come with a claim, by their places in the spec."""
-    found = []
+    dropped = []
     for index, volume in enumerate(volumes):
         if volume.persistent_volume_claim is not None:
-            found.append(f"volumes[{index}] (claim {volume.persistent_volume_claim.claim_name})")
+            dropped.append(f"volumes[{index}] (claim {volume.persistent_volume_claim.claim_name})")
         elif volume.ephemeral is not None:
-            found.append(f"volumes[{index}] (ephemeral)")
-    return ", ".join(found)
+            dropped.append(f"volumes[{index}] (ephemeral)")
+    return ", ".join(dropped)

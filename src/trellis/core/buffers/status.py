@@ -35,12 +35,12 @@ def build_status(translation: Translation, before: BufferStatus | None, generati
 
     The time of a transition moves only with the status of a condition.
     """
-    known = {each.type: each for each in (before.conditions or ())} if before is not None else {}
+    stored = {condition.type: condition for condition in (before.conditions or ())} if before is not None else {}
     moment = format_time(datetime.fromtimestamp(now, UTC))
     conditions = []
     for type_, holds, reason, message in _conditions(translation):
         status = "True" if holds else "False"
-        was = known.get(type_)
+        was = stored.get(type_)
         since = was.last_transition_time if was is not None and was.status == status else None
         conditions.append(
             {
@@ -76,8 +76,8 @@ def is_status_current(status: Mapping[str, Any], before: BufferStatus | None) ->
         return False
     if stored is not None and _pods(stored) != (pods["replicaNum"], pods["podSpec"], pods.get("podLabels", {})):
         return False
-    known = {each.type: each for each in before.conditions or ()}
-    return all(_is_condition_current(each, known.get(each["type"])) for each in status["conditions"])
+    known = {condition.type: condition for condition in before.conditions or ()}
+    return all(_is_condition_current(condition, known.get(condition["type"])) for condition in status["conditions"])
 
 
 def read_last_shape(buffer: Buffer, *, target_stays: bool = False) -> PodTemplateSpec | None:
@@ -110,14 +110,14 @@ def _pods(stored: PodCapacity) -> tuple[int | None, Mapping[str, Any] | None, Ma
 
 
 def _message(translation: Translation) -> str:
-    said = "; ".join(str(each).removesuffix(".") for each in (translation.ready, *translation.notes))
-    return said if len(said) <= _LONGEST else said[: _LONGEST - 3] + "..."
+    message = "; ".join(str(reason).removesuffix(".") for reason in (translation.ready, *translation.notes))
+    return message if len(message) <= _LONGEST else message[: _LONGEST - 3] + "..."
 
 
-def _is_condition_current(wanted: Mapping[str, Any], stored: StatusCondition | None) -> bool:
+def _is_condition_current(desired: Mapping[str, Any], stored: StatusCondition | None) -> bool:
     return (
         stored is not None
-        and stored.status == wanted["status"]
-        and stored.reason == wanted["reason"]
-        and stored.message == wanted["message"]
+        and stored.status == desired["status"]
+        and stored.reason == desired["reason"]
+        and stored.message == desired["message"]
     )

@@ -15,13 +15,21 @@ A kind is read from the object alone: no I/O, no clock, the same answer each tim
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, runtime_checkable
 
 import msgspec
 
 from trellis.base.reasons import Reason, Severity
-from trellis.base.selectors import MatchExpression, Selector, selector_from_object
-from trellis.core.cluster.target_problems import TARGET_NOT_SCALABLE, TargetProblem, build_target_problem
+from trellis.base.selectors import MatchExpression, Selector, parse_selector, selector_from_object
+from trellis.core.cluster.owners import TargetRef
+from trellis.core.cluster.target_problems import (
+    TARGET_NOT_SCALABLE,
+    TARGET_SELECTS_NOTHING,
+    TargetProblem,
+    build_target_problem,
+)
+
+_JOB: Final = "Job"
 
 TARGET_UNREADABLE = Reason(
     "TargetUnreadable", "Whoever reads this kind of target could not make sense of it.", Severity.ERROR
@@ -62,8 +70,27 @@ class TargetKind(Protocol):
 
 
 def not_scalable(kind: str) -> TargetProblem:
-    """Why a kind cannot be the target of a Buffer: nobody knows how many pods it has, or which."""
+    """The problem of a kind that cannot be the target of a Buffer: its pods and their number are unknown."""
     return build_target_problem(TARGET_NOT_SCALABLE, f"{kind} has no scale subresource")
+
+
+def count_target_pods(kind: str, replicas: int | None, parallelism: int | None = None) -> int | None:
+    """How many pods a target has: what its status says, or what the spec of a Job asks for."""
+    if kind == _JOB:
+        return 1 if parallelism is None else parallelism
+    return replicas
+
+
+def read_scale_selector(text: str) -> Selector:
+    """The selector of a scale; raises `InvalidSelector`."""
+    return parse_selector(text) if text else Selector.nothing()
+
+
+def check_target_selector(target: TargetRef, selector: Selector) -> TargetProblem | None:
+    """The problem of a target that selects no pods, or all pods of its namespace."""
+    if not selector.selects_nothing and selector.requirements:
+        return None
+    return build_target_problem(TARGET_SELECTS_NOTHING, f"{target} has no selector, or an empty one")
 
 
 def selector_in(document: Mapping[str, Any] | None) -> Selector:
@@ -71,8 +98,8 @@ def selector_in(document: Mapping[str, Any] | None) -> Selector:
     if document is None:
         return Selector.nothing()
     expressions = [
-        MatchExpression(each["key"], each["operator"], tuple(each.get("values") or ()))
-        for each in document.get("matchExpressions") or ()
+        MatchExpression(expression["key"], expression["operator"], tuple(expression.get("values") or ()))
+        for expression in document.get("matchExpressions") or ()
     ]
     return selector_from_object(document.get("matchLabels") or {}, expressions)
 
@@ -91,5 +118,5 @@ def template_in(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
     names = [claim["metadata"]["name"] for claim in claims]
     added = [{"name": name, "persistentVolumeClaim": {"claimName": f"{name}-{own}-0"}} for name in names]
     pod = dict(template.get("spec") or {})
-    pod["volumes"] = [each for each in pod.get("volumes") or () if each.get("name") not in names] + added
+    pod["volumes"] = [volume for volume in pod.get("volumes") or () if volume.get("name") not in names] + added
     return {**template, "spec": pod}

@@ -21,8 +21,7 @@ import msgspec
 from trellis.api.kube.pods import Pod
 from trellis.api.kube.slices import NOTHING, Labels
 from trellis.api.resolve import EffectiveBuffer, FixedReplicas, GivenPods, NodeClassTotals, PercentOfReplicas, Strategy
-from trellis.base.detailed_reason import DetailedReason
-from trellis.base.reasons import Reason, Severity
+from trellis.base.reasons import DetailedReason, Reason, Severity
 from trellis.base.wording import pluralize
 from trellis.core.buffers.facts import BufferSettings, TargetFacts, TranslationFacts
 from trellis.core.buffers.node_classes import find_class_labels, split_into_chunks
@@ -93,9 +92,9 @@ def count_unfilled_chunks(chunks: int, chunk: ResourceAmounts, filled: AmountsRe
 
     How many pods it is does not matter, unless a chunk asks for nothing but to be one.
     """
-    sized = tuple((name, each) for name, each in chunk if name != PODS) or _CHUNKS_WITHOUT_SIZE
-    rests = ((max(chunks * each - filled.get(name, 0), 0), each) for name, each in sized)
-    return max(-(-rest // each) for rest, each in rests)
+    sized = tuple((name, amount) for name, amount in chunk if name != PODS) or _CHUNKS_WITHOUT_SIZE
+    rests = ((max(chunks * amount - filled.get(name, 0), 0), amount) for name, amount in sized)
+    return max(-(-rest // amount) for rest, amount in rests)
 
 
 BUFFER_READY = Reason("BufferReady", "The pods that the Buffer stands for are in its status.")
@@ -139,28 +138,28 @@ def find_skip_reason(buffer: EffectiveBuffer, settings: BufferSettings) -> Detai
 def translate(buffer: EffectiveBuffer, facts: TranslationFacts, now: float, settings: BufferSettings) -> Translation:
     """The pods of a Buffer that is ours, as if there were no quotas."""
     opens, change = _schedule(buffer, now)
-    asked = _read_capacity(buffer, facts, settings)
-    if isinstance(asked, DetailedReason):
-        return Translation(0, 0, asked, next_change=change)
-    notes = [*asked.notes, *asked.shape.notes, *_unreadable_fields(buffer)]
-    size = min(asked.count, settings.most_chunks)
+    request = _read_capacity(buffer, facts, settings)
+    if isinstance(request, DetailedReason):
+        return Translation(0, 0, request, next_change=change)
+    notes = [*request.notes, *request.shape.notes, *_unreadable_fields(buffer)]
+    size = min(request.count, settings.most_chunks)
     chunks = size
-    ready = DetailedReason(BUFFER_READY, asked.shape.source.reason.meaning)
-    if size < asked.count:
+    ready = DetailedReason(BUFFER_READY, request.shape.source.reason.meaning)
+    if size < request.count:
         fewer = pluralize(size, "chunk")
-        ready = DetailedReason(CHUNKS_CUT, f"cut from {asked.count} to {fewer}, the most that one Buffer may have")
+        ready = DetailedReason(CHUNKS_CUT, f"cut from {request.count} to {fewer}, the most that one Buffer may have")
     if buffer.filled_by is not None:
-        chunks = count_unfilled_chunks(size, asked.shape.amounts, facts.filled)
+        chunks = count_unfilled_chunks(size, request.shape.amounts, facts.filled)
         if chunks < size:
             notes.append(DetailedReason(BUFFER_FILLED, f"pods fill {size - chunks} of {pluralize(size, 'chunk')}"))
     return Translation(
-        wanted=asked.count,
+        wanted=request.count,
         chunks=chunks if opens else 0,
         ready=ready if opens else DetailedReason(OUTSIDE_SCHEDULE),
         is_ready=opens,
-        pod_spec=to_document(asked.shape.spec),
-        labels=asked.shape.labels,
-        usage=asked.shape.usage,
+        pod_spec=to_document(request.shape.spec),
+        labels=request.shape.labels,
+        usage=request.shape.usage,
         notes=tuple(notes),
         on_top=buffer.strategy is Strategy.KEEP_EMPTY or buffer.filled_by is not None,
         next_change=change,

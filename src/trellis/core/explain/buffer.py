@@ -29,6 +29,7 @@ from trellis.core.buffers import (
     find_class_labels,
     is_status_current,
 )
+from trellis.core.buffers.quotas import ClaimKey, buffer_seniority
 from trellis.core.buffers.shapes import (
     SHAPE_GIVEN,
     SHAPE_OF_CLASS,
@@ -37,9 +38,15 @@ from trellis.core.buffers.shapes import (
     SHAPED_LIKE_TEMPLATE,
 )
 from trellis.core.cluster.json_patches import format_resource_amount
+from trellis.core.cluster.store import key_of
 from trellis.core.cluster.target_problems import TargetProblem
 from trellis.core.explain.buffer_headroom import BufferHeadroom
-from trellis.core.explain.buffer_translation import BufferEvidence, find_buffer_target, translate_buffers
+from trellis.core.explain.buffer_translation import (
+    BufferEvidence,
+    find_buffer_target,
+    read_creation_time,
+    translate_buffers,
+)
 from trellis.core.explain.component_decisions.evidence import Evidence, unknown_object_error
 from trellis.core.explain.component_decisions.node_plans import NodeEvidence
 from trellis.core.explain.context import find_events, find_influences
@@ -116,8 +123,12 @@ def _source(buffered: BufferEvidence, target: TargetFacts) -> tuple[Reason, PodS
 def _containers(
     document: Mapping[str, Any], shown: PodSpec | None, boosts: Mapping[str, int]
 ) -> Iterator[ChunkContainerPart]:
-    before = {each.name: each for each in (*shown.containers, *shown.init_containers)} if shown is not None else {}
-    for container in (each for field in _CONTAINERS for each in document.get(field, ())):
+    before = (
+        {container.name: container for container in (*shown.containers, *shown.init_containers)}
+        if shown is not None
+        else {}
+    )
+    for container in (container for field in _CONTAINERS for container in document.get(field, ())):
         name = container["name"]
         requests = dict(container.get("resources", {}).get("requests", {}))
         had = before[name].resources if name in before else None
@@ -127,10 +138,10 @@ def _containers(
 
 
 def build_buffer_part(
-    evidence: Evidence, buffered: BufferEvidence, rooms: BufferHeadroom, prices: Prices
+    evidence: Evidence, buffered: BufferEvidence, headroom: BufferHeadroom, prices: Prices
 ) -> BufferPart:
     """What is said of a Buffer."""
-    buffer, meaning, made = buffered.buffer, buffered.meaning, buffered.translation
+    buffer, meaning, translation = buffered.buffer, buffered.meaning, buffered.translation
     status, metadata = buffer.status or BufferStatus(), buffer.metadata
     pods = status.pod_based_buffer_spec
     part = BufferPart(
@@ -142,34 +153,34 @@ def build_buffer_part(
         stored_chunks=pods.replica_num if pods is not None else None,
         last_full=status.last_fully_provisioned or "",
     )
-    if made is None:
+    if translation is None:
         return part
-    totals = format_chunk_requests(made.pod_spec, made.chunks) if made.pod_spec is not None else {}
+    totals = format_chunk_requests(translation.pod_spec, translation.chunks) if translation.pod_spec is not None else {}
     return msgspec.structs.replace(
         part,
-        ready=_told(made.ready),
-        is_ready=made.is_ready,
-        asked=_asked(evidence, buffered, made),
-        wanted=made.wanted,
-        chunks=made.chunks,
-        on_top=made.on_top,
-        notes=tuple(map(_told, made.notes)),
-        limited=_told(made.limited) if made.limited is not None else None,
-        limited_by=made.limited_by,
+        ready=_told(translation.ready),
+        is_ready=translation.is_ready,
+        asked=_asked(evidence, buffered, translation),
+        wanted=translation.wanted,
+        chunks=translation.chunks,
+        on_top=translation.on_top,
+        notes=tuple(map(_told, translation.notes)),
+        limited=_told(translation.limited) if translation.limited is not None else None,
+        limited_by=translation.limited_by,
         filled_by=str(meaning.filled_by) if meaning.filled_by is not None else "",
         filled=format_amounts(buffered.facts.filled),
-        schedule=_opening(meaning, made, evidence.now),
-        chunk=build_chunk_part(buffered, made),
+        schedule=_opening(meaning, translation, evidence.now),
+        chunk=build_chunk_part(buffered, translation),
         totals=totals,
-        cost=_cost(totals, prices) if made.chunks else None,
-        room=rooms.for_chunks(made, buffer, evidence),
+        cost=_cost(totals, prices) if translation.chunks else None,
+        room=headroom.for_chunks(translation, buffer, evidence),
         is_stored=is_status_current(
-            build_status(made, buffer.status, metadata.generation, evidence.now), buffer.status
+            build_status(translation, buffer.status, metadata.generation, evidence.now), buffer.status
         ),
     )
 
 
-def _asked(evidence: Evidence, buffered: BufferEvidence, made: Translation) -> CapacityPart | None:
+def _asked(evidence: Evidence, buffered: BufferEvidence, translation: Translation) -> CapacityPart | None:
     target, nodes = buffered.facts.target, buffered.facts.nodes
     replicas = target.replicas if isinstance(target, TargetFacts) else None
     match buffered.meaning.capacity:
@@ -181,7 +192,7 @@ def _asked(evidence: Evidence, buffered: BufferEvidence, made: Translation) -> C
             labels = find_class_labels(buffered.meaning, evidence.components.buffers)
             return CapacityPart(
                 "nodeClass",
-                made.wanted,
+                translation.wanted,
                 totals={"cpu": str(totals.cpu), "memory": str(totals.memory)},
                 chunk={name: str(amount) for name, amount in (totals.chunk or {}).items()},
                 labels={} if isinstance(labels, DetailedReason) else labels,
@@ -194,15 +205,17 @@ def _asked(evidence: Evidence, buffered: BufferEvidence, made: Translation) -> C
             return None
 
 
-def _opening(meaning: EffectiveBuffer, made: Translation, now: float) -> SchedulePart | None:
+def _opening(meaning: EffectiveBuffer, translation: Translation, now: float) -> SchedulePart | None:
     if meaning.schedule is None:
         return None
     windows = [
-        {"start": each.start.expression, "timeZone": each.start.time_zone, "duration": str(each.duration)}
-        for each in meaning.schedule.windows
+        {"start": window.start.expression, "timeZone": window.start.time_zone, "duration": str(window.duration)}
+        for window in meaning.schedule.windows
     ]
     return SchedulePart(
-        tuple(windows), meaning.schedule.active(datetime.fromtimestamp(now, UTC)), format_timestamp(made.next_change)
+        tuple(windows),
+        meaning.schedule.active(datetime.fromtimestamp(now, UTC)),
+        format_timestamp(translation.next_change),
     )
 
 
@@ -212,13 +225,18 @@ def _cost(totals: QuantityTexts, prices: Prices) -> CostPart:
     return CostPart(hourly, prices.currency, prices.name, prices.core_hour, prices.gib_hour)
 
 
-def _told(said: DetailedReason) -> ReasonPart:
-    return ReasonPart(said.reason, said.details)
+def _told(detailed: DetailedReason) -> ReasonPart:
+    return ReasonPart(detailed.reason, detailed.details)
 
 
 def _conditions(status: BufferStatus) -> Iterator[dict[str, Any]]:
-    for each in status.conditions or ():
-        yield {"type": each.type, "status": each.status, "reason": each.reason, "message": each.message}
+    for condition in status.conditions or ():
+        yield {
+            "type": condition.type,
+            "status": condition.status,
+            "reason": condition.reason,
+            "message": condition.message,
+        }
 
 
 BUFFER_KIND: Final = "buffer"
@@ -238,11 +256,11 @@ def explain_buffer(
     """
     if evidence.collected.buffers.get(evidence.namespace, name) is None:
         raise unknown_object_error(BUFFER.name, name, evidence, evidence.collected.buffers)
-    rooms = BufferHeadroom(evidence.collected)
-    found = translate_buffers(evidence, rooms)
-    buffered = found[name]
-    part = build_buffer_part(evidence, buffered, rooms, prices)
-    unseen = (*_unseen(evidence, buffered, part, rooms), *find_missing_placement_evidence(evidence.collected, noded))
+    headroom = BufferHeadroom(evidence.collected)
+    translated = translate_buffers(evidence, headroom)
+    buffered = translated[name]
+    part = build_buffer_part(evidence, buffered, headroom, prices)
+    unseen = (*_unseen(evidence, buffered, part, headroom), *find_missing_placement_evidence(evidence.collected, noded))
     return ObjectExplanation(
         kind=BUFFER_KIND,
         namespace=evidence.namespace,
@@ -250,7 +268,7 @@ def explain_buffer(
         time=format_timestamp(evidence.now),
         buffer=part,
         placing=explain_buffer_placement(noded, (evidence.namespace, name)) if noded is not None else None,
-        says=(*_others(evidence, buffered, found), *_says(evidence, buffered)),
+        says=(*_others(evidence, buffered, translated), *_says(evidence, buffered)),
         events=tuple(find_events(evidence, {(BUFFER.name, name)})),
         unseen=unseen,
         partial=is_partial(unseen),
@@ -260,34 +278,35 @@ def explain_buffer(
 def _says(evidence: Evidence, buffered: BufferEvidence) -> Iterator[InfluencePart]:
     if buffered.translation is not None:
         target = find_buffer_target(buffered.buffer, buffered.meaning)
-        yield from (each for each in find_influences(evidence, target, ()) if each.kind in _SAYS)
+        yield from (influence for influence in find_influences(evidence, target, ()) if influence.kind in _SAYS)
 
 
-def _others(evidence: Evidence, own: BufferEvidence, found: Mapping[str, BufferEvidence]) -> Iterator[InfluencePart]:
+def _others(
+    evidence: Evidence, own: BufferEvidence, translated: Mapping[str, BufferEvidence]
+) -> Iterator[InfluencePart]:
     """Other Buffers: those about the same target, and older ones that quotas were shared with."""
-    target, made = own.meaning.target, own.translation
-    names = made.limited_by if made is not None else ()
+    target, translation = own.meaning.target, own.translation
+    names = translation.limited_by if translation is not None else ()
     shared = [quota for name in names if (quota := evidence.collected.quotas.get(evidence.namespace, name)) is not None]
-    for name, each in found.items():
-        if each is own or each.translation is None:
+    for name, other in translated.items():
+        if other is own or other.translation is None:
             continue
-        same = target is not None and each.meaning.target == target
-        usage = each.translation.usage
+        same = target is not None and other.meaning.target == target
+        usage = other.translation.usage
         counts = usage is not None and any(map(usage.is_counted_by, shared))
-        older = counts and _age(each) < _age(own)
+        older = counts and _seniority(other) < _seniority(own)
         if same or older:
-            values = {"chunks": each.translation.chunks, "sameTarget": same, "older": older}
+            values = {"chunks": other.translation.chunks, "sameTarget": same, "older": older}
             yield InfluencePart(BUFFER.name, name, values)
 
 
-def _age(buffered: BufferEvidence) -> tuple[float, str]:
-    metadata = buffered.buffer.metadata
-    created = metadata.creation_timestamp
-    return created.timestamp() if created is not None else float("inf"), metadata.name
+def _seniority(buffered: BufferEvidence) -> tuple[float, ClaimKey]:
+    buffer = buffered.buffer
+    return buffer_seniority(read_creation_time(buffer), key_of(buffer))
 
 
 def _unseen(
-    evidence: Evidence, buffered: BufferEvidence, part: BufferPart, rooms: BufferHeadroom
+    evidence: Evidence, buffered: BufferEvidence, part: BufferPart, headroom: BufferHeadroom
 ) -> Iterator[MissingEvidencePart]:
     yield from find_missing_objects(evidence, without=_WITHOUT_SAY)
     for problem in evidence.components.problems:
@@ -299,5 +318,5 @@ def _unseen(
         yield MissingEvidencePart(TARGET_KINDS_UNSEEN)
     if part.chunk is not None and part.chunk.source is SHAPED_LIKE_TEMPLATE:
         yield MissingEvidencePart(TEMPLATE_UNSEEN)
-    if part.chunk is not None and not rooms.are_known:
+    if part.chunk is not None and not headroom.are_known:
         yield MissingEvidencePart(ROOM_UNSEEN)

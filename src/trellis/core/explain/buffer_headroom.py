@@ -55,7 +55,7 @@ class BufferHeadroom:
     def __init__(self, collected: ClusterState) -> None:
         self.are_known = knows_all_nodes_and_pods(collected)
         self._table = NodeTable(collected.nodes)
-        self._nodes = {each.metadata.name: each for each in collected.nodes}
+        self._nodes = {node.metadata.name: node for node in collected.nodes}
         self._collected = collected
         self._daemons = [pod for pod in collected.pods if pod.spec.node_name and is_live(pod) and _is_daemon(pod)]
 
@@ -88,17 +88,19 @@ class BufferHeadroom:
         )
         snapshot.put_buffer(key_of(buffer), with_uid(_as_translated(buffer, translation)))
         observed = observe_headroom(snapshot, ScaleUpMemory(), evidence.now, evidence.components.nodes_up)
-        verdict = next((each for each in observed.buffers if each.key == key_of(buffer)), None)
-        if verdict is None:
+        decision = next(
+            (buffer_decision for buffer_decision in observed.buffers if buffer_decision.key == key_of(buffer)), None
+        )
+        if decision is None:
             return HeadroomPart(table.size, takes, obstacles=_hindrances(explain_unfit_nodes(table, demand)))
-        is_short = verdict.on_ready < verdict.chunks
+        is_short = decision.on_ready < decision.chunks
         return HeadroomPart(
             table.size,
             takes,
-            verdict.on_ready,
-            len({each for each in verdict.nodes if each}),
+            decision.on_ready,
+            len({node for node in decision.nodes if node}),
             _obstacles(snapshot, observed, demand, on_top=translation.on_top) if is_short else (),
-            kept_on_top=observed.on_top.get(verdict.uid),
+            kept_on_top=observed.on_top.get(decision.uid),
         )
 
     def _occupied(self, pods: Iterable[Pod]) -> Occupancy:
@@ -119,14 +121,14 @@ def _obstacles(
     snapshot: ClusterSnapshot, observed: ObservedHeadroom, demand: Demand, *, on_top: bool
 ) -> tuple[ObstaclePart, ...]:
     """What keeps a further chunk from each node, beside the chunks that have been placed."""
-    world = (snapshot.running if on_top else snapshot.fixed).copy()
-    for verdict in observed.buffers:
-        chunks = snapshot.buffers[verdict.key]
-        numbers = [number for name in verdict.nodes if (number := snapshot.table.find(name)) >= 0]
+    placed = (snapshot.running if on_top else snapshot.fixed).copy()
+    for decision in observed.buffers:
+        chunks = snapshot.buffers[decision.key]
+        numbers = [number for name in decision.nodes if (number := snapshot.table.find(name)) >= 0]
         if chunks.on_top is on_top and numbers:
             where, times = np.unique(np.array(numbers, dtype=np.int64), return_counts=True)
-            world.add_each(where, chunks.demand, times)
-    return _hindrances(explain_unfit_nodes(snapshot.table, demand, world.used, world.near))
+            placed.add_each(where, chunks.demand, times)
+    return _hindrances(explain_unfit_nodes(snapshot.table, demand, placed.used, placed.near))
 
 
 def _is_daemon(pod: Pod) -> bool:
@@ -135,4 +137,4 @@ def _is_daemon(pod: Pod) -> bool:
 
 
 def _hindrances(obstacles: Iterable[UnfitNodes]) -> tuple[ObstaclePart, ...]:
-    return tuple(ObstaclePart(each.reason, each.nodes, each.resource) for each in obstacles)
+    return tuple(ObstaclePart(obstacle.reason, obstacle.nodes, obstacle.resource) for obstacle in obstacles)

@@ -18,7 +18,7 @@ from trellis.api.kube.workloads import Deployment, Job, ReplicaSet, ReplicationC
 from trellis.api.resolve import EffectiveBuffer, FixedReplicas, NodeClassTotals, PercentOfReplicas, resolve_buffer
 from trellis.api.rules.buffer import WORKLOAD_KINDS
 from trellis.base.errors import InvalidSelector
-from trellis.base.selectors import Selector, parse_selector, selector_from_object
+from trellis.base.selectors import Selector, selector_from_object
 from trellis.core.admission.governor_index import GovernorIndex
 from trellis.core.admission.starting_cpu import compute_starting_boosts, remove_boost
 from trellis.core.buffers import (
@@ -34,14 +34,18 @@ from trellis.core.buffers import (
     sum_filling_pods,
     translate,
 )
-from trellis.core.buffers.target_kinds import not_scalable
+from trellis.core.buffers.target_kinds import (
+    check_target_selector,
+    count_target_pods,
+    not_scalable,
+    read_scale_selector,
+)
 from trellis.core.cluster.owners import TargetRef, describe_missing
 from trellis.core.cluster.store import BY_NAMESPACE, key_of
 from trellis.core.cluster.target_problems import (
     TARGET_NOT_FOUND,
     TARGET_NOT_SCALABLE,
     TARGET_SELECTOR_UNREADABLE,
-    TARGET_SELECTS_NOTHING,
     TARGET_UNREACHABLE,
     TargetProblem,
     build_target_problem,
@@ -60,9 +64,9 @@ _Counted = tuple[int | None, Selector]
 class BufferFactsBuilder:
     """The facts about the Buffers of one namespace."""
 
-    def __init__(self, evidence: Evidence, rooms: BufferHeadroom) -> None:
+    def __init__(self, evidence: Evidence, headroom: BufferHeadroom) -> None:
         self._evidence = evidence
-        self._rooms = rooms
+        self._rooms = headroom
         collected, namespace = evidence.collected, evidence.namespace
         self._owners = collected.owners
         self._pods = ObjectLabelIndex(collected.pods.by(BY_NAMESPACE, namespace))
@@ -93,12 +97,13 @@ class BufferFactsBuilder:
         if isinstance(counted, TargetProblem):
             return counted
         replicas, selector = counted
-        if selector.selects_nothing or not selector.requirements:
-            return build_target_problem(TARGET_SELECTS_NOTHING, f"{target} has no selector, or an empty one")
+        problem = check_target_selector(target, selector)
+        if problem is not None:
+            return problem
         pod = find_newest_live(self._pods.matching(selector))
         if pod is not None:
-            whole = remove_boost(pod)
-            return self._found(target, whole.spec, whole.metadata, TargetFacts(replicas, pod=whole))
+            unboosted = remove_boost(pod)
+            return self._found(target, unboosted.spec, unboosted.metadata, TargetFacts(replicas, pod=unboosted))
         template = find_pod_template(self._owners.find(target))
         if template is not None:
             return self._found(target, template.spec, template.metadata, TargetFacts(replicas, template=template))
@@ -107,14 +112,14 @@ class BufferFactsBuilder:
             return TargetFacts(replicas)
         return self._found(target, last.spec, last.metadata, TargetFacts(replicas, last=last))
 
-    def _found(self, target: TargetRef, spec: PodSpec, metadata: ObjectMeta, found: TargetFacts) -> TargetFacts:
+    def _found(self, target: TargetRef, spec: PodSpec, metadata: ObjectMeta, facts: TargetFacts) -> TargetFacts:
         """With what sizes and boosts new pods of the target."""
         topmost = self._owners.follow(target).topmost or target
         governor = self._governors.find(topmost, metadata.labels, self._owners)
         if not isinstance(governor, Governor):
-            return found
+            return facts
         boosts = compute_starting_boosts(spec, governor, self._limits, self._evidence.components.boosts)
-        return msgspec.structs.replace(found, governor=governor, limits=self._limits, boosts=boosts)
+        return msgspec.structs.replace(facts, governor=governor, limits=self._limits, boosts=boosts)
 
     def _counted(self, target: TargetRef) -> _Counted | TargetProblem:
         """How many pods a target has and which they are; the topmost controller or not."""
@@ -125,8 +130,8 @@ class BufferFactsBuilder:
             return not_scalable(target.kind)
         match workload:
             case Job():
-                count = workload.spec.parallelism
-                return (1 if count is None else count), convert_selector(workload.spec.selector)
+                count = count_target_pods(target.kind, None, workload.spec.parallelism)
+                return count, convert_selector(workload.spec.selector)
             case ReplicationController():
                 return workload.status.replicas, selector_from_object(workload.spec.selector)
             case Deployment() | ReplicaSet() | StatefulSet():
@@ -140,8 +145,7 @@ class BufferFactsBuilder:
             return build_target_problem(TARGET_UNREACHABLE, f"the scale sub-resource of {target} has not been read")
         if answer.problem is not None:
             return not_scalable(target.kind) if answer.problem.reason is TARGET_NOT_SCALABLE else answer.problem
-        selector = parse_selector(answer.selector) if answer.selector else Selector.nothing()
-        return self._evidence.collected.replicas.get(target), selector
+        return self._evidence.collected.replicas.get(target), read_scale_selector(answer.selector)
 
 
 def find_buffer_target(buffer: Buffer, meaning: EffectiveBuffer) -> TargetRef | None:
@@ -162,29 +166,30 @@ class BufferEvidence(msgspec.Struct, frozen=True):
     translation: Translation | None = None
 
 
-def translate_buffers(evidence: Evidence, rooms: BufferHeadroom) -> dict[str, BufferEvidence]:
+def translate_buffers(evidence: Evidence, headroom: BufferHeadroom) -> dict[str, BufferEvidence]:
     """Translations of all Buffers of a namespace, which share its quotas, by name."""
     collected, namespace = evidence.collected, evidence.namespace
-    gathering, settings = BufferFactsBuilder(evidence, rooms), evidence.components.buffers
-    found: dict[str, BufferEvidence] = {}
-    made: dict[tuple[str, ...], tuple[float, Translation]] = {}
+    builder, settings = BufferFactsBuilder(evidence, headroom), evidence.components.buffers
+    translated: dict[str, BufferEvidence] = {}
+    translations: dict[tuple[str, ...], tuple[float, Translation]] = {}
     for buffer in collected.buffers.by(BY_NAMESPACE, namespace):
         meaning = resolve_buffer(buffer)
         name, alone = buffer.metadata.name, find_skip_reason(meaning, settings)
         if alone is not None:
-            found[name] = BufferEvidence(buffer, meaning, alone)
+            translated[name] = BufferEvidence(buffer, meaning, alone)
             continue
-        facts = gathering.facts(buffer, meaning)
+        facts = builder.facts(buffer, meaning)
         translation = translate(meaning, facts, evidence.now, settings)
-        found[name] = BufferEvidence(buffer, meaning, None, facts, translation)
-        made[key_of(buffer)] = (_created(buffer), translation)
-    shared = apply_quotas(made, collected.quotas.by(BY_NAMESPACE, namespace))
+        translated[name] = BufferEvidence(buffer, meaning, None, facts, translation)
+        translations[key_of(buffer)] = (read_creation_time(buffer), translation)
+    shared = apply_quotas(translations, collected.quotas.by(BY_NAMESPACE, namespace))
     for key, translation in shared.items():
         name = key[-1]
-        found[name] = msgspec.structs.replace(found[name], translation=translation)
-    return found
+        translated[name] = msgspec.structs.replace(translated[name], translation=translation)
+    return translated
 
 
-def _created(buffer: Buffer) -> float:
+def read_creation_time(buffer: Buffer) -> float:
+    """When a Buffer was created, in seconds since 1970; NaN if that is unknown."""
     moment = buffer.metadata.creation_timestamp
     return moment.timestamp() if moment is not None else math.nan

@@ -48,7 +48,7 @@ def find_influences(evidence: Evidence, target: TargetRef | None, pods: Iterable
         if _covers(budget, among):
             yield _budget(budget)
     for limits in collected.limit_ranges.by(BY_NAMESPACE, namespace):
-        items = [_item(each) for each in limits.spec.limits if each.type in _SIZED_TYPES]
+        items = [_item(item) for item in limits.spec.limits if item.type in _SIZED_TYPES]
         if items:
             yield InfluencePart("LimitRange", limits.metadata.name, {"limits": items})
     for quota in collected.quotas.by(BY_NAMESPACE, namespace):
@@ -67,7 +67,7 @@ def _freezes(evidence: Evidence, target: TargetRef) -> Iterator[InfluencePart]:
 def _hpa(hpa: HorizontalPodAutoscaler) -> InfluencePart:
     spec = hpa.spec
     values = {
-        "metrics": [format_metric(each) for each in spec.metrics],
+        "metrics": [format_metric(metric) for metric in spec.metrics],
         "byUtilizationOf": sorted(find_utilization_resources([hpa])),
         "replicas": hpa.status.current_replicas,
         "minReplicas": 1 if spec.min_replicas is None else spec.min_replicas,
@@ -100,8 +100,8 @@ def _budget(budget: PodDisruptionBudget) -> InfluencePart:
         "healthy": status.current_healthy,
         "desired": status.desired_healthy,
     }
-    given = {name: value for name, value in values.items() if value is not None}
-    return InfluencePart("PodDisruptionBudget", budget.metadata.name, given)
+    limits = {name: value for name, value in values.items() if value is not None}
+    return InfluencePart("PodDisruptionBudget", budget.metadata.name, limits)
 
 
 def _item(item: LimitRangeItem) -> dict[str, Any]:
@@ -110,7 +110,7 @@ def _item(item: LimitRangeItem) -> dict[str, Any]:
 
 
 def _admission(evidence: Evidence) -> Iterator[InfluencePart]:
-    """Whoever sizes the pods that come after evictions."""
+    """The admission controller, which sizes the pods that come after evictions."""
     namespace, name = evidence.components.admission_lease
     if evidence.components.heeds_admission and evidence.updated.sized is not None:
         lease = evidence.collected.leases.get(namespace, name)
@@ -133,12 +133,12 @@ def find_namespace_events(
     collected: ClusterState, namespace: str, objects: Collection[tuple[str, str]]
 ) -> list[EventPart]:
     """The same in a namespace, whatever was decided."""
-    found = [
-        each
-        for each in collected.events.by(BY_NAMESPACE, namespace)
-        if (each.involved_object.kind, each.involved_object.name) in objects
+    events = [
+        event
+        for event in collected.events.by(BY_NAMESPACE, namespace)
+        if (event.involved_object.kind, event.involved_object.name) in objects
     ]
-    return [_happened(each) for each in sorted(found, key=_when)[-_MOST_EVENTS:]]
+    return [_happened(event) for event in sorted(events, key=_when)[-_MOST_EVENTS:]]
 
 
 def _when(event: Event) -> str:

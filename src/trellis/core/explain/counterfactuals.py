@@ -20,21 +20,19 @@ from trellis.core.explain.component_decisions.settings import CollectedSettings
 from trellis.core.explain.explanation.document import CounterfactualPart
 from trellis.core.explain.explanation.values import format_timestamp
 from trellis.core.resize import (
-    actuation_requirements,
-    admission_lease,
     candidates,
     disruption_budget,
     disruption_order,
     eligibility,
     freeze,
+    in_place,
+    planner,
 )
-from trellis.core.resize.in_place import decision_table
-from trellis.core.resize.in_place.decision_table import DecisionKind
 from trellis.core.resize.plan import plan_updates
 from trellis.core.resize.planner import PlanResult
-from trellis.core.resize.pod_decisions import PodDecision
+from trellis.core.resize.pod_decisions import DecisionKind, PodDecision
 from trellis.core.resize.settings import UpdateSettings
-from trellis.core.resize.state import attempts, eviction_loops
+from trellis.core.resize.state import attempts
 from trellis.core.resize.view import PodView, WorkloadView
 
 # The setting `skip_disruption_budget`, as the updater's users know it.
@@ -52,12 +50,12 @@ def find_mode_with_skipped_budget(view: WorkloadView, now: float, settings: Upda
     mode = UpdateMode.IN_PLACE_OR_RECREATE if governor.vpa.mode is UpdateMode.RECREATE else governor.vpa.mode
     changed = msgspec.structs.replace(governor, vpa=msgspec.structs.replace(governor.vpa, mode=mode))
     free = msgspec.structs.replace(settings, skip_disruption_budget=True)
-    made = plan_updates(msgspec.structs.replace(view, governor=changed), now, free)
-    return mode if any(verdict.way is DecisionKind.RESIZE for verdict in made.verdicts) else None
+    plan = plan_updates(msgspec.structs.replace(view, governor=changed), now, free)
+    return mode if any(decision.way is DecisionKind.RESIZE for decision in plan.verdicts) else None
 
 
 class CounterfactualCode(StrEnum):
-    """What would have to be otherwise."""
+    """A change that would lead to another decision."""
 
     FREEZE_LIFTED = "FreezeLifted"
     POD_READY = "PodReady"
@@ -91,10 +89,10 @@ class _DecisionCase(msgspec.Struct, frozen=True):
     components: CollectedSettings
     now: float
 
-    def until(self, turn: CounterfactualCode = CounterfactualCode.TIME_PASSED) -> CounterfactualPart:
-        """At the next look, if one is known."""
+    def until(self, code: CounterfactualCode = CounterfactualCode.TIME_PASSED) -> CounterfactualPart:
+        """The time of the next plan, if one is known."""
         return CounterfactualPart(
-            turn.value, {"at": format_timestamp(self.verdict.look)} if self.verdict.look is not None else {}
+            code.value, {"at": format_timestamp(self.verdict.look)} if self.verdict.look is not None else {}
         )
 
 
@@ -102,15 +100,15 @@ _CounterfactualRule: TypeAlias = Callable[[_DecisionCase], Iterator[Counterfactu
 
 
 def find_counterfactuals(
-    verdict: PodDecision, planned: PlanResult, pod: PodView, components: CollectedSettings, now: float
+    decision: PodDecision, planned: PlanResult, pod: PodView, components: CollectedSettings, now: float
 ) -> tuple[CounterfactualPart, ...]:
     """What would have to change, the likeliest first."""
-    say = _TABLE.get(verdict.reason.code)
-    return tuple(say(_DecisionCase(verdict, planned, pod, components, now))) if say is not None else ()
+    say = _TABLE.get(decision.reason.code)
+    return tuple(say(_DecisionCase(decision, planned, pod, components, now))) if say is not None else ()
 
 
-def _plain(*turns_: CounterfactualCode) -> _CounterfactualRule:
-    return lambda _case: (CounterfactualPart(turn.value) for turn in turns_)
+def _plain(*codes: CounterfactualCode) -> _CounterfactualRule:
+    return lambda _case: (CounterfactualPart(code.value) for code in codes)
 
 
 def _frozen(case: _DecisionCase) -> Iterator[CounterfactualPart]:
@@ -152,24 +150,24 @@ def _small(case: _DecisionCase) -> Iterator[CounterfactualPart]:
 
 
 def _few(case: _DecisionCase) -> Iterator[CounterfactualPart]:
-    found = case.verdict.budget
-    if found is not None:
-        values = {"living": float(found.living), "minimum": float(found.minimum)}
+    budget = case.verdict.budget
+    if budget is not None:
+        values = {"living": float(budget.living), "minimum": float(budget.minimum)}
         yield CounterfactualPart(CounterfactualCode.REPLICAS_ADDED.value, values)
-    gathered = case.planned.gathered
+    snapshot = case.planned.gathered
     # What the flag exempts waits for no other pod, so that the others have no say.
-    alone = WorkloadView(gathered.governor, (case.pod,), gathered.configured, gathered.limits, hpa=gathered.hpa)
+    alone = WorkloadView(snapshot.governor, (case.pod,), snapshot.configured, snapshot.limits, hpa=snapshot.hpa)
     mode = find_mode_with_skipped_budget(alone, case.now, case.components.updates)
     if mode is not None:
-        another = {"mode": mode.value} if mode is not gathered.governor.vpa.mode else {}
+        another = {"mode": mode.value} if mode is not snapshot.governor.vpa.mode else {}
         yield CounterfactualPart(CounterfactualCode.BUDGET_SKIPPED.value, {"flag": SKIP_BUDGET_FLAG, **another})
 
 
 def _tolerance(case: _DecisionCase) -> Iterator[CounterfactualPart]:
-    found = case.verdict.budget
-    if found is not None:
-        least = float(found.configured - found.tolerated)
-        yield CounterfactualPart(CounterfactualCode.OTHERS_READY.value, {"ready": float(found.ready), "least": least})
+    budget = case.verdict.budget
+    if budget is not None:
+        least = float(budget.configured - budget.tolerated)
+        yield CounterfactualPart(CounterfactualCode.OTHERS_READY.value, {"ready": float(budget.ready), "least": least})
 
 
 def _hourly(case: _DecisionCase) -> Iterator[CounterfactualPart]:
@@ -182,8 +180,8 @@ def _hourly(case: _DecisionCase) -> Iterator[CounterfactualPart]:
 
 
 def _required(case: _DecisionCase) -> Iterator[CounterfactualPart]:
-    for each in case.planned.gathered.governor.vpa.requirements:
-        values = {"resources": ",".join(sorted(each.resources)), "change": each.change.value}
+    for requirement in case.planned.gathered.governor.vpa.requirements:
+        values = {"resources": ",".join(sorted(requirement.resources)), "change": requirement.change.value}
         yield CounterfactualPart(CounterfactualCode.REQUIREMENTS_MET.value, values)
 
 
@@ -233,19 +231,19 @@ _TABLE: Final[dict[str, _CounterfactualRule]] = {
     disruption_budget.TOLERANCE_USED_UP.code: _tolerance,
     disruption_budget.HOURLY_BUDGET_USED_UP.code: _hourly,
     attempts.BACKING_OFF.code: _timely,
-    eviction_loops.EVICTION_LOOP.code: _admission,
-    admission_lease.ADMISSION_ABSENT.code: _admission,
-    actuation_requirements.REQUIREMENTS_FORBID_EVICTION.code: _required,
-    actuation_requirements.REQUIREMENTS_FORBID_RESIZE.code: _required,
+    attempts.EVICTION_LOOP.code: _admission,
+    planner.ADMISSION_ABSENT.code: _admission,
+    eligibility.REQUIREMENTS_FORBID_EVICTION.code: _required,
+    eligibility.REQUIREMENTS_FORBID_RESIZE.code: _required,
     disruption_order.WOULD_NOT_FIT.code: _plain(
         CounterfactualCode.ROOM_MADE, CounterfactualCode.RECOMMENDATION_CHANGED
     ),
-    decision_table.RESIZE_UNDER_WAY.code: _node,
-    decision_table.RESIZE_DEFERRED.code: _node,
-    decision_table.RESIZE_FAILING.code: _node,
-    decision_table.CONTAINER_DOWN.code: _down,
-    decision_table.RESIZE_INFEASIBLE.code: _plain(CounterfactualCode.RECOMMENDATION_CHANGED),
-    decision_table.RESIZE_REFUSED.code: _plain(CounterfactualCode.RECOMMENDATION_CHANGED),
-    decision_table.NOT_POSSIBLE_IN_PLACE.code: _mode,
-    decision_table.AS_NEAR_AS_POSSIBLE.code: _plain(CounterfactualCode.RECOMMENDATION_CHANGED),
+    in_place.RESIZE_UNDER_WAY.code: _node,
+    in_place.RESIZE_DEFERRED.code: _node,
+    in_place.RESIZE_FAILING.code: _node,
+    in_place.CONTAINER_DOWN.code: _down,
+    in_place.RESIZE_INFEASIBLE.code: _plain(CounterfactualCode.RECOMMENDATION_CHANGED),
+    in_place.RESIZE_REFUSED.code: _plain(CounterfactualCode.RECOMMENDATION_CHANGED),
+    in_place.NOT_POSSIBLE_IN_PLACE.code: _mode,
+    in_place.AS_NEAR_AS_POSSIBLE.code: _plain(CounterfactualCode.RECOMMENDATION_CHANGED),
 }

@@ -35,15 +35,14 @@ from trellis.core.hvpa import HvpaPlan, HvpaView, ResolvedHvpa
 from trellis.core.hvpa.autoscalers import find_hpa, find_vpa, is_owned_by
 from trellis.core.hvpa.demand.hpa import WISH_UNREAD
 from trellis.core.hvpa.demand.scale import SCALE_WISH
+from trellis.core.hvpa.demand.stabilization import stabilization_end
 from trellis.core.hvpa.demand.vpa import VpaTotals, read_vpa_totals
-from trellis.core.hvpa.demand.windows import next_extreme_change
-from trellis.core.hvpa.ladder import Ladder, Ladders, desired_count, limited_resources, next_count
+from trellis.core.hvpa.ladder import Ladder, Ladders, desired_count, limited_resources, lower_edges, next_count
 from trellis.core.hvpa.next_step import current_shape, size_replica
 from trellis.core.hvpa.steps import (
     MAINTENANCE_WINDOW,
     STABILIZATION_WINDOW,
     HeldStep,
-    StepDirection,
     next_window_change,
 )
 from trellis.core.hvpa.view import sum_containers
@@ -52,21 +51,21 @@ from trellis.core.hvpa.view import sum_containers
 _MOST_COUNTS: Final = 32
 
 
-def build_demand_parts(view: HvpaView, made: HvpaPlan, *, binary: bool) -> Iterator[DemandPart]:
+def build_demand_parts(view: HvpaView, plan: HvpaPlan, *, binary: bool) -> Iterator[DemandPart]:
     """Each resource of which a total is known."""
     ladders, meaning = view.meaning.ladders, view.meaning.hvpa
     ways = {"cpu": meaning.cpu, "memory": meaning.memory}
     has, targets, over = (
         current_shape(view).totals,
         sum_containers(view.containers, "target"),
-        limited_resources(ladders, made.totals),
+        limited_resources(ladders, plan.totals),
     )
-    count = made.shape.count
-    floors = compute_lower_edges(ladders, count, meaning.down.overlap_percent)
+    count = plan.shape.count
+    floors = floor_lower_edges(ladders, count, meaning.down.overlap_percent)
     sized: Mapping[str, int] = {}
     if ladders.configured(count):
-        sized = size_replica(view.meaning, made.totals, targets, count=count, present=made.shape.size)
-    for name, total in made.totals.items():
+        sized = size_replica(view.meaning, plan.totals, targets, count=count, present=plan.shape.size)
+    for name, total in plan.totals.items():
         ladder = ladders.by_resource[name]
         alone = desired_count(ladders, {name: total})
         below = ladders.below(alone)
@@ -75,21 +74,21 @@ def build_demand_parts(view: HvpaView, made: HvpaPlan, *, binary: bool) -> Itera
             "kept_above": floors.get(name),
             "share": -(-total // count),
             "target": targets.get(name),
-            "size": made.shape.size.get(name),
+            "size": plan.shape.size.get(name),
             **_bounds(ladders, ladder, count),
         }
-        asked, by = _asked(made, name)
+        demand, by = _asked(plan, name)
         yield DemandPart(
             resource=name,
             by=by,
-            asked=format_total(name, asked, binary=binary),
+            asked=format_total(name, demand, binary=binary),
             total=format_total(name, total, binary=binary),
             has=format_total(name, has.get(name, 0), binary=binary),
             count=alone,
             up_to=format_total(name, ladder.holds(alone), binary=binary),
             keeps=name in floors and total > floors[name],
             limited=name in over,
-            held=sized.get(name) != made.shape.size.get(name),
+            held=sized.get(name) != plan.shape.size.get(name),
             sizing=ways[name].value,
             **{
                 field: format_total(name, amount, binary=binary)
@@ -99,20 +98,14 @@ def build_demand_parts(view: HvpaView, made: HvpaPlan, *, binary: bool) -> Itera
         )
 
 
-def compute_lower_edges(ladders: Ladders, count: int, overlap_percent: int) -> Mapping[str, int]:
-    """The totals down to which a count is kept; nothing for one that is in no bucket, or that is the lowest."""
-    below = ladders.below(count)
-    if below is None or not ladders.configured(count):
-        return {}
-    return {
-        name: math.floor((100 - overlap_percent) * ladder.edge(below) / 100)
-        for name, ladder in ladders.by_resource.items()
-    }
+def floor_lower_edges(ladders: Ladders, count: int, overlap_percent: int) -> Mapping[str, int]:
+    """The lower edges of a count in whole units: a total is whole, and above both or neither."""
+    return {name: math.floor(edge) for name, edge in lower_edges(ladders, count, overlap_percent).items()}
 
 
-def build_count_change_parts(view: HvpaView, made: HvpaPlan, *, binary: bool) -> Iterator[CountChangePart]:
+def build_count_change_parts(view: HvpaView, plan: HvpaPlan, *, binary: bool) -> Iterator[CountChangePart]:
     """The next counts, up and down from the decided one. A step that is only held back is no turn."""
-    ladders, count, totals = view.meaning.ladders, made.shape.count, made.totals
+    ladders, count, totals = view.meaning.ladders, plan.shape.count, plan.totals
     if not totals or not ladders.configured(count):
         return
     above: dict[int, dict[str, int]] = {}
@@ -124,19 +117,19 @@ def build_count_change_parts(view: HvpaView, made: HvpaPlan, *, binary: bool) ->
     for more, edges in sorted(above.items()):
         yield CountChangePart(more, upwards=True, totals=format_totals(edges, binary=binary))
     overlap = view.meaning.hvpa.down.overlap_percent
-    floors = {name: edge for name, edge in compute_lower_edges(ladders, count, overlap).items() if name in totals}
+    floors = {name: edge for name, edge in floor_lower_edges(ladders, count, overlap).items() if name in totals}
     if floors and any(totals[name] > edge for name, edge in floors.items()):
         fewer = next_count(ladders, floors, count, overlap)
         yield CountChangePart(fewer, upwards=False, totals=format_totals(floors, binary=binary))
 
 
 def build_count_capacity_parts(
-    view: HvpaView, made: HvpaPlan, *, binary: bool
+    view: HvpaView, plan: HvpaPlan, *, binary: bool
 ) -> Mapping[str, tuple[CountCapacityPart, ...]]:
     """What the counts hold, by resource."""
     ladders = view.meaning.ladders
-    needed = desired_count(ladders, made.totals) if made.totals else made.shape.count
-    counts = _near(ladders, {view.replicas, made.shape.count, needed})
+    needed = desired_count(ladders, plan.totals) if plan.totals else plan.shape.count
+    counts = _near(ladders, {view.replicas, plan.shape.count, needed})
     return {
         name: tuple(
             CountCapacityPart(
@@ -150,12 +143,12 @@ def build_count_capacity_parts(
     }
 
 
-def _asked(made: HvpaPlan, resource: str) -> tuple[int, tuple[str, ...]]:
+def _asked(plan: HvpaPlan, resource: str) -> tuple[int, tuple[str, ...]]:
     """The higher total of the sources, and whose it is; without any, what the plan goes by is of earlier."""
-    told = {"hpa": made.hpa.get(resource), "vpa": made.vpa.get(resource)}
-    given = {who: total for who, total in told.items() if total is not None}
-    most = max(given.values(), default=made.totals[resource])
-    return most, tuple(who for who, total in given.items() if total == most)
+    totals_by_source = {"hpa": plan.hpa.get(resource), "vpa": plan.vpa.get(resource)}
+    known_totals = {source: total for source, total in totals_by_source.items() if total is not None}
+    most = max(known_totals.values(), default=plan.totals[resource])
+    return most, tuple(source for source, total in known_totals.items() if total == most)
 
 
 def _bounds(ladders: Ladders, ladder: Ladder, count: int) -> dict[str, int]:
@@ -165,15 +158,15 @@ def _bounds(ladders: Ladders, ladder: Ladder, count: int) -> dict[str, int]:
     return {"least": ladder.least(count), "most": ladder.most_of_count(count)}
 
 
-def _near(ladders: Ladders, matter: set[int]) -> list[int]:
+def _near(ladders: Ladders, centers: set[int]) -> list[int]:
     """Configured counts, ascending, as near as possible to those that matter: a bucket may have millions."""
-    around = {
+    candidates = {
         count
-        for each in matter
+        for center in centers
         for first, last in ladders.ranges
-        for count in range(max(first, each - _MOST_COUNTS), min(last, each + _MOST_COUNTS) + 1)
+        for count in range(max(first, center - _MOST_COUNTS), min(last, center + _MOST_COUNTS) + 1)
     }
-    nearest = sorted(around, key=lambda count: (min(abs(count - each) for each in matter), count))
+    nearest = sorted(candidates, key=lambda count: (min(abs(count - center) for center in centers), count))
     return sorted(nearest[:_MOST_COUNTS])
 
 
@@ -183,7 +176,7 @@ _OF_A_FIRST_LOOK: Final = (WISH_UNREAD,)
 
 def build_hvpa_part(evidence: Evidence, scaled: HvpaEvidence) -> HvpaPart:
     """What is said of an Hvpa."""
-    hvpa, view, made, meaning = scaled.hvpa, scaled.view, scaled.plan, scaled.meaning
+    hvpa, view, plan, meaning = scaled.hvpa, scaled.view, scaled.plan, scaled.meaning
     status = hvpa.status or HvpaStatus()
     part = HvpaPart(
         name=hvpa.metadata.name,
@@ -192,9 +185,9 @@ def build_hvpa_part(evidence: Evidence, scaled: HvpaEvidence) -> HvpaPart:
         problem=scaled.problem,
         problem_details=scaled.details,
         conditions=tuple(_conditions(status)),
-        stored_blocked=tuple(msgspec.to_builtins(each) for each in status.blocked or ()),
+        stored_blocked=tuple(msgspec.to_builtins(step) for step in status.blocked or ()),
     )
-    if view is None or made is None or meaning is None:
+    if view is None or plan is None or meaning is None:
         return part
     binary = meaning.binary
     return msgspec.structs.replace(
@@ -204,27 +197,27 @@ def build_hvpa_part(evidence: Evidence, scaled: HvpaEvidence) -> HvpaPart:
         ready=view.ready,
         yields=view.yields,
         rivals=view.rivals,
-        hpa=_hpa(scaled, view, made, binary=binary),
+        hpa=_hpa(scaled, view, plan, binary=binary),
         vpa=_vpa(scaled, view, binary=binary),
-        wished=_wished(scaled, view, made, binary=binary),
-        verdict=made.verdict.reason,
-        details=made.verdict.details,
-        count=made.shape.count,
-        size=format_totals(made.shape.size, binary=binary),
-        notes=tuple(each for each in made.verdict.notes if each not in _OF_A_FIRST_LOOK),
-        blocked=tuple(_held(each, meaning, made, evidence.now) for each in made.verdict.blocked),
-        demands=tuple(build_demand_parts(view, made, binary=binary)),
-        containers=tuple(_portions(view, made, binary=binary)),
-        turns=tuple(build_count_change_parts(view, made, binary=binary)),
-        rungs=build_count_capacity_parts(view, made, binary=binary),
+        wished=_wished(scaled, view, plan, binary=binary),
+        verdict=plan.verdict.reason,
+        details=plan.verdict.details,
+        count=plan.shape.count,
+        size=format_totals(plan.shape.size, binary=binary),
+        notes=tuple(note for note in plan.verdict.notes if note not in _OF_A_FIRST_LOOK),
+        blocked=tuple(_held(step, meaning, plan, evidence.now) for step in plan.verdict.blocked),
+        demands=tuple(build_demand_parts(view, plan, binary=binary)),
+        containers=tuple(_portions(view, plan, binary=binary)),
+        turns=tuple(build_count_change_parts(view, plan, binary=binary)),
+        rungs=build_count_capacity_parts(view, plan, binary=binary),
         binary=binary,
         overlap_percent=meaning.hvpa.down.overlap_percent,
         min_change_percent=meaning.hvpa.down.min_change_percent,
-        next_look=format_timestamp(made.next_look),
+        next_look=format_timestamp(plan.next_look),
     )
 
 
-def _hpa(scaled: HvpaEvidence, view: HvpaView, made: HvpaPlan, *, binary: bool) -> HpaSourcePart | None:
+def _hpa(scaled: HvpaEvidence, view: HvpaView, plan: HvpaPlan, *, binary: bool) -> HpaSourcePart | None:
     hpa, status = find_hpa(scaled.hvpa, scaled.around.hpas), scaled.hvpa.status
     if hpa is None or view.hpa is None:
         return None
@@ -233,11 +226,11 @@ def _hpa(scaled: HvpaEvidence, view: HvpaView, made: HvpaPlan, *, binary: bool) 
         name=hpa.metadata.name,
         owned=is_owned_by(hpa.metadata, scaled.hvpa),
         owner=_owner(hpa.metadata),
-        totals=format_totals(made.hpa, binary=binary),
+        totals=format_totals(plan.hpa, binary=binary),
         since=(demand.time or "") if demand is not None else "",
         ratio=float(view.hpa.ratio) if view.hpa.ratio is not None else None,
         resources=tuple(sorted(view.hpa.resources)),
-        metrics=tuple(format_metric(each) for each in hpa.spec.metrics),
+        metrics=tuple(format_metric(metric) for metric in hpa.spec.metrics),
         min_replicas=view.hpa.min_replicas,
         max_replicas=view.hpa.max_replicas,
     )
@@ -253,64 +246,65 @@ def _vpa(scaled: HvpaEvidence, view: HvpaView, *, binary: bool) -> VpaSourcePart
     vpa = find_vpa(scaled.hvpa, scaled.around.vpas)
     if vpa is None:
         return None
-    found = read_vpa_totals(view)
+    vpa_totals = read_vpa_totals(view)
     return VpaSourcePart(
         name=vpa.metadata.name,
         owned=is_owned_by(vpa.metadata, scaled.hvpa),
         owner=_owner(vpa.metadata),
-        totals=format_totals(found.totals, binary=binary),
+        totals=format_totals(vpa_totals.totals, binary=binary),
         target=format_totals(sum_containers(view.containers, "target"), binary=binary),
-        held=tuple(found.held),
-        scaled_by=_scaled_by(vpa, view, found),
+        held=tuple(vpa_totals.held),
+        scaled_by=_scaled_by(vpa, view, vpa_totals),
     )
 
 
-def _scaled_by(vpa: VerticalPodAutoscaler, view: HvpaView, found: VpaTotals) -> str:
+def _scaled_by(vpa: VerticalPodAutoscaler, view: HvpaView, vpa_totals: VpaTotals) -> str:
     """The recommender whose judgement of a pod the totals in the Hvpa's status are scaled by; none if it is ours."""
     recommender = resolve_vpa(vpa).recommender
-    published = view.totals.keys() & found.totals.keys() - found.held.keys()
-    by_vpa = any(each.total for each in view.containers)
+    published = view.totals.keys() & vpa_totals.totals.keys() - vpa_totals.held.keys()
+    by_vpa = any(container.total for container in view.containers)
     return recommender if published and not by_vpa and recommender != DEFAULT_RECOMMENDER else ""
 
 
-def _wished(scaled: HvpaEvidence, view: HvpaView, made: HvpaPlan, *, binary: bool) -> ScaleRequestPart | None:
+def _wished(scaled: HvpaEvidence, view: HvpaView, plan: HvpaPlan, *, binary: bool) -> ScaleRequestPart | None:
     """What was written to the scale, as the status has it: who wrote it is known to the controller alone."""
     status = scaled.hvpa.status or HvpaStatus()
-    if view.hpa is not None or not made.hpa:
+    if view.hpa is not None or not plan.hpa:
         return None
     since = (status.hpa.time or "") if status.hpa is not None else ""
-    said = next((each.message for each in status.conditions or () if each.type == SCALE_WISH.code), "")
-    return ScaleRequestPart(format_totals(made.hpa, binary=binary), since, said)
+    message = next(
+        (condition.message for condition in status.conditions or () if condition.type == SCALE_WISH.code), ""
+    )
+    return ScaleRequestPart(format_totals(plan.hpa, binary=binary), since, message)
 
 
-def _held(blocked: HeldStep, meaning: ResolvedHvpa, made: HvpaPlan, now: float) -> HeldStepPart:
+def _held(blocked: HeldStep, meaning: ResolvedHvpa, plan: HvpaPlan, now: float) -> HeldStepPart:
     """A step that is not taken; the windows that it waits for are those that the plan remembers."""
     until: float | None = None
     if blocked.reason is MAINTENANCE_WINDOW:
         until = next_window_change(meaning.hvpa, now)
     elif blocked.reason is STABILIZATION_WINDOW:
-        memory, hvpa = made.memory, meaning.hvpa
-        windows = [*memory.vpa.values(), *memory.hpa.values()]
-        policy = hvpa.down
-        if blocked.direction is StepDirection.UP:
-            windows, policy = list(memory.low.values()), hvpa.up
-        moments = [next_extreme_change(each, policy.stabilization.total_seconds(), now) for each in windows]
-        until = max((each for each in moments if each is not None), default=None)
+        until = stabilization_end(meaning.hvpa, plan.memory, blocked.direction, now)
     return HeldStepPart(blocked.direction.value, blocked.reason, blocked.details, format_timestamp(until))
 
 
-def _portions(view: HvpaView, made: HvpaPlan, *, binary: bool) -> Iterator[HvpaContainerPart]:
-    for each in view.containers:
+def _portions(view: HvpaView, plan: HvpaPlan, *, binary: bool) -> Iterator[HvpaContainerPart]:
+    for container in view.containers:
         yield HvpaContainerPart(
-            each.name,
-            each.scaled,
-            format_totals(each.requests, binary=binary),
-            format_totals(each.target, binary=binary),
-            format_totals(each.published, binary=binary),
-            format_totals(made.containers.get(each.name, {}), binary=binary),
+            container.name,
+            container.scaled,
+            format_totals(container.requests, binary=binary),
+            format_totals(container.target, binary=binary),
+            format_totals(container.published, binary=binary),
+            format_totals(plan.containers.get(container.name, {}), binary=binary),
         )
 
 
 def _conditions(status: HvpaStatus) -> Iterator[dict[str, Any]]:
-    for each in status.conditions or ():
-        yield {"type": each.type, "status": each.status, "reason": each.reason, "message": each.message}
+    for condition in status.conditions or ():
+        yield {
+            "type": condition.type,
+            "status": condition.status,
+            "reason": condition.reason,
+            "message": condition.message,
+        }

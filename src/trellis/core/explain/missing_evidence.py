@@ -16,7 +16,7 @@ from trellis.core.explain.component_decisions.evidence import Evidence
 from trellis.core.explain.component_decisions.node_plans import KnownNodeGroups, NodeEvidence
 from trellis.core.explain.component_decisions.settings import CollectedSettings
 from trellis.core.explain.explanation.document import ContainerRecommendationPart, MissingEvidencePart, PodPart
-from trellis.core.resize.in_place.decision_table import DecisionKind
+from trellis.core.resize.pod_decisions import DecisionKind
 
 ATTEMPTS_UNSEEN = Reason(
     "AttemptsUnseen", "What became of the updater's earlier attempts is known to its process alone, and not looked at."
@@ -73,7 +73,7 @@ def find_missing_evidence(
     containers: tuple[ContainerRecommendationPart, ...],
     pods: tuple[PodPart, ...],
     *,
-    verdicts: bool,
+    with_decisions: bool,
 ) -> Iterator[MissingEvidencePart]:
     """All of it, what makes an answer partial first; without `verdicts`, only what concerns recommendations."""
     collected, recommended = evidence.collected, evidence.recommended
@@ -87,9 +87,9 @@ def find_missing_evidence(
     flagless = [name for name in _COMPONENTS if name not in evidence.components.seen]
     if flagless:
         yield MissingEvidencePart(FLAGS_UNSEEN, ", ".join(flagless))
-    if any(each.history == "checkpoint" for each in containers):
+    if any(container.history == "checkpoint" for container in containers):
         yield MissingEvidencePart(SAMPLES_UNSEEN)
-    if verdicts and evidence.updated.plans:
+    if with_decisions and evidence.updated.plans:
         yield MissingEvidencePart(ATTEMPTS_UNSEEN)
         if not evidence.updated.rooms and any(pod.way == DecisionKind.EVICT.value for pod in pods):
             yield MissingEvidencePart(ROOM_UNSEEN)
@@ -109,16 +109,16 @@ def find_missing_objects(evidence: Evidence, without: Collection[str] = ()) -> I
 
 def _missing(evidence: Evidence) -> Iterator[MissingData]:
     """What is missing of the namespace, and of the components wherever they are."""
-    for each in evidence.collected.missing:
-        if each.why == NOT_SERVED and each.what in _OPTIONAL:
+    for missing in evidence.collected.missing:
+        if missing.why == NOT_SERVED and missing.what in _OPTIONAL:
             continue
-        if each.where in ("", evidence.namespace) or each.what.startswith(_ABOUT_COMPONENTS):
-            yield each
+        if missing.where in ("", evidence.namespace) or missing.what.startswith(_ABOUT_COMPONENTS):
+            yield missing
 
 
 def is_partial(unseen: tuple[MissingEvidencePart, ...]) -> bool:
     """Whether something is missing that should have been there."""
-    return any(each.reason.severity is not Severity.INFO for each in unseen)
+    return any(part.reason.severity is not Severity.INFO for part in unseen)
 
 
 REMOVALS_UNSEEN = Reason(
@@ -181,7 +181,7 @@ def find_missing_node_evidence(
 def find_missing_placement_evidence(
     collected: ClusterState, noded: NodeEvidence | None
 ) -> Iterator[MissingEvidencePart]:
-    """What an answer about whoever wants a node goes without, beside what every answer does."""
+    """What an explanation of a pod or Buffer that needs a node lacks, beside what every explanation lacks."""
     for missing in collected.missing:
         if missing.what == NODE_GROUPS or (noded is not None and missing.what.partition(" ")[0] in _STORAGE):
             yield MissingEvidencePart(OBJECTS_UNSEEN, str(missing))
@@ -194,12 +194,12 @@ def _of_plans(noded: NodeEvidence) -> Iterator[MissingEvidencePart]:
     yield from _of_groups(noded.groups)
     if _COMPONENT not in noded.components.seen:
         yield MissingEvidencePart(FLAGS_UNSEEN, _COMPONENT)
-    for (kind, key), said in noded.snapshot.problems.items():
-        yield MissingEvidencePart(OBJECT_UNREADABLE, f"{kind} {'/'.join(key)}: {said}")
+    for (kind, key), problem in noded.snapshot.problems.items():
+        yield MissingEvidencePart(OBJECT_UNREADABLE, f"{kind} {'/'.join(key)}: {problem}")
 
 
 def _of_groups(groups: KnownNodeGroups) -> Iterator[MissingEvidencePart]:
     if not groups.declared:
         yield MissingEvidencePart(GROUPS_UNSEEN)
-    for group, said in groups.problems:
-        yield MissingEvidencePart(GROUP_UNREADABLE, f"{group}: {said}" if group else str(said))
+    for group, problem in groups.problems:
+        yield MissingEvidencePart(GROUP_UNREADABLE, f"{group}: {problem}" if group else str(problem))

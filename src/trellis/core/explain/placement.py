@@ -26,23 +26,23 @@ SCHEDULER_HAS_NOT_LOOKED = Reason(
 
 def explain_buffer_placement(noded: NodeEvidence, key: ObjectKey) -> PlacementPart | None:
     """What is found for a Buffer; None if its status has no pods that could be placed."""
-    verdict = next((each for each in noded.up.buffers if each.key == key), None)
-    if verdict is None:
+    decision = next((buffer_decision for buffer_decision in noded.up.buffers if buffer_decision.key == key), None)
+    if decision is None:
         return None
     chunks = noded.snapshot.buffers[key]
-    world = noded.snapshot.running if chunks.on_top else noded.snapshot.fixed
-    is_short = verdict.on_ready < verdict.chunks
+    placed = noded.snapshot.running if chunks.on_top else noded.snapshot.fixed
+    is_short = decision.on_ready < decision.chunks
     return PlacementPart(
-        told=build_reason_part(verdict.said),
-        count=verdict.chunks,
-        ready=verdict.on_ready,
-        coming=verdict.on_coming,
-        ordered=verdict.ordered,
-        unplaced=verdict.unplaced,
-        nodes=dict(sorted(Counter(each for each in verdict.nodes if each).items())),
+        told=build_reason_part(decision.said),
+        count=decision.chunks,
+        ready=decision.on_ready,
+        coming=decision.on_coming,
+        ordered=decision.ordered,
+        unplaced=decision.unplaced,
+        nodes=dict(sorted(Counter(node for node in decision.nodes if node).items())),
         orders=_orders(noded),
-        refused=_refusals(verdict.refused),
-        obstacles=_obstacles(noded, chunks.demand, world) if is_short else (),
+        refused=_refusals(decision.refused),
+        obstacles=_obstacles(noded, chunks.demand, placed) if is_short else (),
     )
 
 
@@ -55,36 +55,36 @@ def explain_pod_placement(noded: NodeEvidence, pod: Pod) -> PlacementPart | None
     if problem is not None:
         return PlacementPart(build_reason_part(problem), 1, unplaced=1)
     waiting = noded.snapshot.pending.get(key)
-    verdict = next((each for each in noded.up.pods if key in each.pods), None)
+    decision = next((pod_decision for pod_decision in noded.up.pods if key in pod_decision.pods), None)
     if waiting is None:
         return PlacementPart(ReasonPart(NO_NODE_SOUGHT), 1, unplaced=1)
     obstacles = _obstacles(noded, waiting.demand, noded.snapshot.running)
-    if verdict is None:
+    if decision is None:
         return PlacementPart(
             ReasonPart(SCHEDULER_HAS_NOT_LOOKED), 1, unplaced=1, orders=_orders(noded), obstacles=obstacles
         )
     return PlacementPart(
-        told=build_reason_part(verdict.said),
-        count=len(verdict.pods),
-        ready=verdict.on_ready,
-        coming=verdict.on_coming,
-        ordered=verdict.ordered,
-        unplaced=verdict.unplaced,
+        told=build_reason_part(decision.said),
+        count=len(decision.pods),
+        ready=decision.on_ready,
+        coming=decision.on_coming,
+        ordered=decision.ordered,
+        unplaced=decision.unplaced,
         orders=_orders(noded),
-        refused=_refusals(verdict.refused),
+        refused=_refusals(decision.refused),
         obstacles=obstacles,
     )
 
 
 def _orders(noded: NodeEvidence) -> dict[str, int]:
-    return {each.group: each.count for each in noded.up.orders}
+    return {order.group: order.count for order in noded.up.orders}
 
 
 def _refusals(refused: Iterable[GroupsRefusal]) -> tuple[GroupRefusalPart, ...]:
-    return tuple(GroupRefusalPart(each.reason, each.groups, each.resource) for each in refused)
+    return tuple(GroupRefusalPart(refusal.reason, refusal.groups, refusal.resource) for refusal in refused)
 
 
-def _obstacles(noded: NodeEvidence, demand: Demand, world: PlacedPods) -> tuple[ObstaclePart, ...]:
+def _obstacles(noded: NodeEvidence, demand: Demand, placed: PlacedPods) -> tuple[ObstaclePart, ...]:
     """What keeps it from the nodes that there are."""
-    found = explain_unfit_nodes(noded.snapshot.table, demand, world.used, world.near)
-    return tuple(ObstaclePart(each.reason, each.nodes, each.resource) for each in found)
+    obstacles = explain_unfit_nodes(noded.snapshot.table, demand, placed.used, placed.near)
+    return tuple(ObstaclePart(obstacle.reason, obstacle.nodes, obstacle.resource) for obstacle in obstacles)

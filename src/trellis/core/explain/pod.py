@@ -21,9 +21,8 @@ from trellis.core.explain.explanation.document import (
 )
 from trellis.core.explain.explanation.values import format_amount, format_amounts, format_timestamp
 from trellis.core.recommend.capping import RecommendedResources
-from trellis.core.resize.in_place.decision_table import DecisionKind
 from trellis.core.resize.planner import PlanResult
-from trellis.core.resize.pod_decisions import PodDecision
+from trellis.core.resize.pod_decisions import DecisionKind, PodDecision
 from trellis.core.resize.state.ownership import WorkloadKey
 from trellis.core.resize.view import PodView
 from trellis.core.sizing.sizes import ContainerSize
@@ -45,30 +44,30 @@ class PlannedPod(msgspec.Struct, frozen=True):
 def list_pod_decisions(evidence: Evidence) -> Iterator[PlannedPod]:
     """All verdicts on the pods of the namespace."""
     for workload, planned in evidence.updated.plans.items():
-        for verdict in planned.plan.verdicts:
-            yield PlannedPod(workload, planned, verdict)
+        for decision in planned.plan.verdicts:
+            yield PlannedPod(workload, planned, decision)
 
 
-def build_pod_part(evidence: Evidence, found: PlannedPod) -> PodPart:
+def build_pod_part(evidence: Evidence, planned_pod: PlannedPod) -> PodPart:
     """What is said of a pod that has a verdict."""
-    verdict, planned, updated = found.verdict, found.planned, evidence.updated
-    view = updated.views[verdict.pod.uid]
+    decision, planned, updated = planned_pod.verdict, planned_pod.planned, evidence.updated
+    view = updated.views[decision.pod.uid]
     governor = planned.gathered.governor
-    need = verdict.need
-    budget = verdict.budget
+    need = decision.need
+    budget = decision.budget
     return PodPart(
-        name=verdict.pod.name,
+        name=decision.pod.name,
         by=f"{governor.kind} {governor.name}" if governor.is_object else "",
-        way=verdict.way.value,
-        reason=verdict.reason,
+        way=decision.way.value,
+        reason=decision.reason,
         node=view.node,
-        details=verdict.details,
+        details=decision.details,
         need=need.reason if need is not None else None,
-        difference=need.difference if need is not None else verdict.apart,
-        warnings=verdict.warnings,
-        next_look=format_timestamp(verdict.look),
+        difference=need.difference if need is not None else decision.apart,
+        warnings=decision.warnings,
+        next_look=format_timestamp(decision.look),
         containers=tuple(_containers(evidence, view, governor.advice)),
-        otherwise=find_counterfactuals(verdict, planned, view, evidence.components, evidence.now),
+        otherwise=find_counterfactuals(decision, planned, view, evidence.components, evidence.now),
         boosts=tuple(_boosts(evidence, view)),
         budget=DisruptionBudgetPart(budget.configured, budget.living, budget.ready, budget.tolerated, budget.minimum)
         if budget is not None
@@ -82,9 +81,9 @@ def build_undecided_pod_part(evidence: Evidence, pod: Pod) -> PodPart:
     governor = evidence.recommended.roster.governance.governor.get(name, "")
     failed = next(
         (
-            each
-            for each in evidence.updated.plans.values()
-            if each.error is not None and any(one.metadata.name == name for one in each.gathered.pods)
+            result
+            for result in evidence.updated.plans.values()
+            if result.error is not None and any(member.metadata.name == name for member in result.gathered.pods)
         ),
         None,
     )
@@ -104,15 +103,15 @@ def _containers(
     evidence: Evidence, view: PodView, advice: tuple[RecommendedResources, ...]
 ) -> Iterator[ContainerSizePart]:
     size = evidence.updated.sizes[view.ref.uid]
-    recommended = {each.container: each for each in advice}
+    recommended = {recommendation.container: recommendation for recommendation in advice}
     for container in view.in_force.containers:
-        found = size.find(container.name)
-        given = recommended.get(container.name)
+        sized = size.find(container.name)
+        recommendation = recommended.get(container.name)
         yield ContainerSizePart(
             container.name,
             format_amounts(container.requests),
-            format_amounts(found.requests) if found is not None else {},
-            tuple(_steps(given, found)) if found is not None and given is not None else (),
+            format_amounts(sized.requests) if sized is not None else {},
+            tuple(_steps(recommendation, sized)) if sized is not None and recommendation is not None else (),
         )
 
 
@@ -144,4 +143,6 @@ def _boosts(evidence: Evidence, view: PodView) -> Iterator[BoostPart]:
 
 
 def _as_it_is(view: PodView) -> Iterator[ContainerSizePart]:
-    return (ContainerSizePart(each.name, format_amounts(each.requests)) for each in view.in_force.containers)
+    return (
+        ContainerSizePart(container.name, format_amounts(container.requests)) for container in view.in_force.containers
+    )

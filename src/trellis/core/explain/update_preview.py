@@ -22,9 +22,8 @@ from trellis.core.recommend.amounts import RESOURCES
 from trellis.core.recommend.capping import RecommendedResources
 from trellis.core.resize.disruption_budget import TOO_FEW_REPLICAS, resolve_min_replicas
 from trellis.core.resize.freeze import find_freeze
-from trellis.core.resize.in_place.decision_table import DecisionKind
 from trellis.core.resize.plan import UpdatePlan, plan_updates
-from trellis.core.resize.pod_decisions import ControllerKey, ResizePod
+from trellis.core.resize.pod_decisions import ControllerKey, DecisionKind, ResizePod
 from trellis.core.resize.settings import UpdateSettings
 from trellis.core.resize.view import PodView, WorkloadView
 from trellis.core.sizing.governors import Governor
@@ -79,7 +78,7 @@ class _PlannedChange(msgspec.Struct, frozen=True):
 
     @property
     def way(self) -> DecisionKind:
-        ways = [verdict.way for verdict in self.made.verdicts]
+        ways = [decision.way for decision in self.made.verdicts]
         return next((way for way in (DecisionKind.RESIZE, DecisionKind.EVICT) if way in ways), ways[0])
 
     @property
@@ -99,31 +98,31 @@ def preview_updates(
     settings: UpdateSettings | None = None,
 ) -> UpdatePreview:
     """What becomes of so many running pods of this spec; `annotations` are those of the object that sizes them."""
-    given = settings or UpdateSettings()
-    minimum = resolve_min_replicas(governor.vpa.min_replicas, given)
+    updates = settings or UpdateSettings()
+    minimum = resolve_min_replicas(governor.vpa.min_replicas, updates)
     count = min(replicas, max(minimum, 2))
     views = [(moved, _view(advised, spec, count, annotations)) for moved, advised in _advised(governor, spec)]
-    answers = [_PlannedChange(moved, plan_updates(view, _NOW, given)) for moved, view in views]
+    answers = [_PlannedChange(moved, plan_updates(view, _NOW, updates)) for moved, view in views]
     # Where a resize fails, or takes too long, the plan answers as where the API server has no resizes.
-    failing = msgspec.structs.replace(given, resizes=False)
+    failing = msgspec.structs.replace(updates, resizes=False)
     evicted = any(
         _PlannedChange(moved, plan_updates(view, _NOW, failing)).way is DecisionKind.EVICT for moved, view in views
     )
-    resized = any(each.way is DecisionKind.RESIZE for each in answers)
-    few = [each for each in answers if each.reason is TOO_FEW_REPLICAS]
-    found = UpdatePreview(replicas, minimum, resized, evicted, _alone(answers, restarting=True), _alone(few))
-    if found.acts:
-        return found
+    resized = any(answer.way is DecisionKind.RESIZE for answer in answers)
+    few = [answer for answer in answers if answer.reason is TOO_FEW_REPLICAS]
+    preview = UpdatePreview(replicas, minimum, resized, evicted, _alone(answers, restarting=True), _alone(few))
+    if preview.acts:
+        return preview
     idle = (few or answers)[0]
-    flagged = (find_mode_with_skipped_budget(view, _NOW, given) for _, view in views) if few else ()
+    flagged = (find_mode_with_skipped_budget(view, _NOW, updates) for _, view in views) if few else ()
     mode = next((mode for mode in flagged if mode is not None), None)
     return msgspec.structs.replace(
-        found,
+        preview,
         held=idle.reason,
         details=idle.made.verdicts[0].details,
         flag_mode=mode,
         needs_another_mode=mode is not None and mode is not governor.vpa.mode,
-        allowed=preview_updates(_lowered(governor, replicas), spec, replicas, annotations, given) if few else None,
+        allowed=preview_updates(_lowered(governor, replicas), spec, replicas, annotations, updates) if few else None,
     )
 
 
@@ -131,9 +130,9 @@ def _alone(answers: Iterable[_PlannedChange], *, restarting: bool = False) -> fr
     """The resources of which a change of them alone is answered so."""
     return frozenset(
         resource
-        for each in answers
-        if len(each.resources) == 1 and (each.restarts or not restarting)
-        for resource in each.resources
+        for answer in answers
+        if len(answer.resources) == 1 and (answer.restarts or not restarting)
+        for resource in answer.resources
     )
 
 

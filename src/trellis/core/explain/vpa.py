@@ -43,27 +43,29 @@ _IN_MILLI: Final = (MILLICORES_PER_CORE, 1.0)
 def build_usage_curves(evidence: Evidence, row: int, pods: frozenset[str]) -> Iterator[UsageCurvePart]:
     """Of both resources of a row, by its position in the view; `pods` are those that feed it."""
     key = evidence.recommended.view.keys[row]
-    found = [
-        each
-        for each in evidence.collected.history
-        if (each.namespace, each.container) == (key.namespace, key.container) and each.pod in pods and len(each)
+    histories = [
+        history
+        for history in evidence.collected.history
+        if (history.namespace, history.container) == (key.namespace, key.container)
+        and history.pod in pods
+        and len(history)
     ]
     for which in range(len(RESOURCES)):
-        curve = _series(found, which) or _hours(evidence, row, which) or _histogram(evidence, row, which)
+        curve = _series(histories, which) or _hours(evidence, row, which) or _histogram(evidence, row, which)
         if curve is not None:
             yield curve
 
 
-def _series(found: Sequence[ContainerHistory], which: int) -> UsageCurvePart | None:
+def _series(histories: Sequence[ContainerHistory], which: int) -> UsageCurvePart | None:
     """The highest of all pods in each part of the time."""
-    if not found:
+    if not histories:
         return None
-    times = np.concatenate([each.times for each in found])
-    values = np.concatenate([each.memory if which else each.cpu for each in found])
-    known = np.isfinite(values) & np.isfinite(times)
-    if not known.any():
+    times = np.concatenate([history.times for history in histories])
+    values = np.concatenate([history.memory if which else history.cpu for history in histories])
+    is_known = np.isfinite(values) & np.isfinite(times)
+    if not is_known.any():
         return None
-    return _over_time(times[known], values[known], which, USAGE_SERIES)
+    return _over_time(times[is_known], values[is_known], which, USAGE_SERIES)
 
 
 def _hours(evidence: Evidence, row: int, which: int) -> UsageCurvePart | None:
@@ -73,12 +75,12 @@ def _hours(evidence: Evidence, row: int, which: int) -> UsageCurvePart | None:
     if number < 0:
         return None
     rings = view.history.summaries(np.array([number]), evidence.now)[0, which, MAXIMUM].astype(np.float64)
-    known = np.flatnonzero(np.isfinite(rings))
-    if not len(known):
+    hours = np.flatnonzero(np.isfinite(rings))
+    if not len(hours):
         return None
     last = (evidence.now // HOUR - 1) * HOUR
-    times = np.asarray(last - (len(rings) - 1 - known) * HOUR, dtype=np.float64)
-    return _over_time(times, rings[known], which, USAGE_HOURS)
+    times = np.asarray(last - (len(rings) - 1 - hours) * HOUR, dtype=np.float64)
+    return _over_time(times, rings[hours], which, USAGE_HOURS)
 
 
 def _over_time(times: FloatColumn, values: FloatColumn, which: int, source: str) -> UsageCurvePart:
@@ -162,20 +164,20 @@ def build_vpa_part(
 def _unanswered(
     evidence: Evidence, vpa: VerticalPodAutoscaler, target: str, stored: tuple[dict[str, Any], ...]
 ) -> VpaPart:
-    """A VPA whose recommender nobody here can ask."""
-    roster, name = evidence.recommended.roster, vpa.metadata.name
+    """A VPA whose recommender does not run here."""
+    governance, name = evidence.recommended.roster, vpa.metadata.name
     effective = _effective(evidence, vpa)
-    problem = roster.problems.get(name)
+    problem = governance.problems.get(name)
     return VpaPart(
         name=name,
         target=target,
         mode=str(effective.mode),
         recommender=effective.recommender,
-        pods=roster.governance.matched.get(name, 0),
+        pods=governance.governance.matched.get(name, 0),
         is_answered=False,
         stored_conditions=stored,
         problem=problem.message if problem is not None else "",
-        rivals=roster.governance.rivals.get(name, ()),
+        rivals=governance.governance.rivals.get(name, ()),
     )
 
 
@@ -187,7 +189,7 @@ def _containers(
     pods = frozenset(
         pod for pod, governor in recommended.roster.governance.governor.items() if governor == vpa.metadata.name
     )
-    collected = {(each.namespace, each.pod) for each in evidence.collected.history}
+    collected = {(history.namespace, history.pod) for history in evidence.collected.history}
     for row, document in zip(recommended.last.rows(number), documents, strict=True):
         key = columns.keys[row]
         history = HISTORY_FROM_CHECKPOINT if key in recommended.checkpointed else HISTORY_FROM_NOW
@@ -208,7 +210,7 @@ def _steps(evidence: Evidence, place: int, vpa: VerticalPodAutoscaler, container
     spelled = compile_policy_bounds(_effective(evidence, vpa).container(container)).spelled
     for step in evidence.recommended.trace.steps(place):
         yield AmountChangePart(
-            step.resource, step.reason, *(_text(step.resource, each, spelled) for each in (step.before, step.after))
+            step.resource, step.reason, *(_text(step.resource, value, spelled) for value in (step.before, step.after))
         )
 
 
@@ -224,6 +226,11 @@ def _effective(evidence: Evidence, vpa: VerticalPodAutoscaler) -> EffectiveVpa:
 
 
 def _stored(vpa: VerticalPodAutoscaler) -> Iterator[dict[str, Any]]:
-    """The conditions that the object has, whoever wrote them."""
-    for each in (vpa.status.conditions if vpa.status is not None else None) or ():
-        yield {"type": each.type, "status": each.status, "reason": each.reason or "", "message": each.message or ""}
+    """The conditions in the status of the object."""
+    for condition in (vpa.status.conditions if vpa.status is not None else None) or ():
+        yield {
+            "type": condition.type,
+            "status": condition.status,
+            "reason": condition.reason or "",
+            "message": condition.message or "",
+        }

@@ -54,7 +54,7 @@ def explain_vpa(evidence: Evidence, name: str) -> ObjectExplanation:
     part, containers = build_vpa_part(evidence, vpa)
     target = read_vpa_target(vpa)
     pods = _pods_of(evidence, name, target)
-    scaled = next((each for each in evidence.scaled.values() if find_vpa(each.hvpa, [vpa]) is not None), None)
+    scaled = next((scaled for scaled in evidence.scaled.values() if find_vpa(scaled.hvpa, [vpa]) is not None), None)
     return _explain_subject(evidence, _ExplanationSubject(VPA_KIND, name, part, containers, pods, target, scaled))
 
 
@@ -79,7 +79,7 @@ def explain_pod(evidence: Evidence, name: str, noded: NodeEvidence | None = None
     governor = evidence.recommended.roster.governance.governor.get(name)
     vpa = evidence.collected.vpas.get(evidence.namespace, governor) if governor is not None else None
     part, containers = build_vpa_part(evidence, vpa) if vpa is not None else (None, ())
-    scaled = next((each for each in evidence.scaled.values() if name in each.pods and _sizes(each)), None)
+    scaled = next((scaled for scaled in evidence.scaled.values() if name in scaled.pods and _sizes(scaled)), None)
     target = read_vpa_target(vpa) if vpa is not None else scaled.target if scaled is not None else None
     explained = _explain_subject(evidence, _ExplanationSubject(POD_KIND, name, part, containers, [pod], target, scaled))
     if pod.spec.node_name:
@@ -96,7 +96,7 @@ def explain_recommendation(evidence: Evidence, name: str, container: str = "") -
     if container:
         chosen = tuple(each for each in containers if each.name == container)
         if not chosen:
-            guess = suggest_name(container, [each.name for each in containers])
+            guess = suggest_name(container, [container.name for container in containers])
             hint = f' (did you mean "{guess}"?)' if guess else ""
             raise InvalidInput(container, f"is no container that {VPA.name} {name} has usage of{hint}")
         containers = chosen
@@ -125,7 +125,9 @@ class _ExplanationSubject(msgspec.Struct, frozen=True):
 def _explain_subject(evidence: Evidence, about: _ExplanationSubject) -> ObjectExplanation:
     vpa, pods, target = about.vpa, about.pods, about.target
     parts = tuple(_pod_parts(evidence, pods))
-    unseen = tuple(find_missing_evidence(evidence, about.containers, parts, verdicts=about.kind != RECOMMENDATION_KIND))
+    unseen = tuple(
+        find_missing_evidence(evidence, about.containers, parts, with_decisions=about.kind != RECOMMENDATION_KIND)
+    )
     if about.scaled is not None and about.scaled.plan is not None:
         unseen = (*unseen, MissingEvidencePart(SCALING_UNSEEN))
         if "hvpa" not in evidence.components.seen:
@@ -155,10 +157,10 @@ def _explain_subject(evidence: Evidence, about: _ExplanationSubject) -> ObjectEx
 
 
 def _vpa(evidence: Evidence, name: str) -> VerticalPodAutoscaler:
-    found = evidence.collected.vpas.get(evidence.namespace, name)
-    if found is None:
+    vpa = evidence.collected.vpas.get(evidence.namespace, name)
+    if vpa is None:
         raise unknown_object_error(VPA.name, name, evidence, evidence.collected.vpas)
-    return found
+    return vpa
 
 
 def _sizes(scaled: HvpaEvidence) -> bool:
@@ -176,10 +178,16 @@ def _pods_of(evidence: Evidence, vpa: str, target: TargetRef) -> list[Pod]:
 
 
 def _pod_parts(evidence: Evidence, pods: Iterable[Pod]) -> Iterator[PodPart]:
-    verdicts: dict[str, PlannedPod] = {each.verdict.pod.name: each for each in list_pod_decisions(evidence)}
+    decisions: dict[str, PlannedPod] = {
+        planned_pod.verdict.pod.name: planned_pod for planned_pod in list_pod_decisions(evidence)
+    }
     for pod in pods:
-        found = verdicts.get(pod.metadata.name)
-        yield build_pod_part(evidence, found) if found is not None else build_undecided_pod_part(evidence, pod)
+        planned_pod = decisions.get(pod.metadata.name)
+        yield (
+            build_pod_part(evidence, planned_pod)
+            if planned_pod is not None
+            else build_undecided_pod_part(evidence, pod)
+        )
 
 
 def _new_pods(evidence: Evidence, target: TargetRef | None) -> Iterator[NewPodPart]:

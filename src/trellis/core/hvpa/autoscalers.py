@@ -64,47 +64,46 @@ def is_owned_by(metadata: ObjectMeta, hvpa: Hvpa) -> bool:
 
 def find_vpa(hvpa: Hvpa, vpas: Iterable[VerticalPodAutoscaler]) -> VerticalPodAutoscaler | None:
     """The VPA that recommends for an Hvpa: its own, or the oldest of the user's in mode `Off`."""
-    found = [each for each in vpas if _shares(hvpa, each)]
-    owned = next((each for each in found if is_owned_by(each.metadata, hvpa)), None)
-    others = [each for each in found if resolve_vpa(each).mode is UpdateMode.OFF]
-    return owned or min(others, key=lambda each: _age(each.metadata), default=None)
+    candidates = [vpa for vpa in vpas if _shares(hvpa, vpa)]
+    owned = next((vpa for vpa in candidates if is_owned_by(vpa.metadata, hvpa)), None)
+    others = [vpa for vpa in candidates if resolve_vpa(vpa).mode is UpdateMode.OFF]
+    return owned or min(others, key=lambda vpa: _age(vpa.metadata), default=None)
 
 
 def find_hpa(hvpa: Hvpa, hpas: Iterable[HorizontalPodAutoscaler]) -> HorizontalPodAutoscaler | None:
     """The HPA that drives an Hvpa: its own, or the oldest of the user's."""
-    found = [each for each in hpas if _drives(each.spec.scale_target_ref, hvpa)]
-    owned = next((each for each in found if is_owned_by(each.metadata, hvpa)), None)
-    return owned or min(found, key=lambda each: _age(each.metadata), default=None)
+    candidates = [hpa for hpa in hpas if _drives(hpa.spec.scale_target_ref, hvpa)]
+    owned = next((hpa for hpa in candidates if is_owned_by(hpa.metadata, hvpa)), None)
+    return owned or min(candidates, key=lambda hpa: _age(hpa.metadata), default=None)
 
 
-def find_conflict(hvpa: Hvpa, around: RelatedAutoscalers) -> Reason | None:
+def find_conflict(hvpa: Hvpa, related: RelatedAutoscalers) -> Reason | None:
     """Which other autoscaler comes first, if one does."""
     target = hvpa.spec.target_ref
     acting = any(
-        _shares(hvpa, each) and not is_owned_by(each.metadata, hvpa) and resolve_vpa(each).mode is not UpdateMode.OFF
-        for each in around.vpas
+        _shares(hvpa, vpa) and not is_owned_by(vpa.metadata, hvpa) and resolve_vpa(vpa).mode is not UpdateMode.OFF
+        for vpa in related.vpas
     )
     on_target = any(
-        is_reference_to(target, each.spec.scale_target_ref.kind, each.spec.scale_target_ref.name)
-        for each in around.hpas
+        is_reference_to(target, hpa.spec.scale_target_ref.kind, hpa.spec.scale_target_ref.name) for hpa in related.hpas
     )
     elder = any(
-        is_reference_to(target, each.spec.target_ref.kind, each.spec.target_ref.name)
-        and _age(each.metadata) < _age(hvpa.metadata)
-        for each in around.hvpas
+        is_reference_to(target, rival.spec.target_ref.kind, rival.spec.target_ref.name)
+        and _age(rival.metadata) < _age(hvpa.metadata)
+        for rival in related.hvpas
     )
     return conflict_reason(acting_vpa=acting, hpa_on_target=on_target, elder_hvpa=elder)
 
 
-def list_conflicting(hvpa: Hvpa, around: RelatedAutoscalers) -> Iterator[str]:
-    """Whoever the Hvpa yields to: each of the others is asked about alone."""
-    for other in around.hvpas:
-        if find_conflict(hvpa, RelatedAutoscalers([other], [], [])) is not None:
-            yield f"Hvpa {other.metadata.name}"
-    for vpa in around.vpas:
+def list_conflicting(hvpa: Hvpa, related: RelatedAutoscalers) -> Iterator[str]:
+    """The autoscalers to which the Hvpa yields: each is checked alone."""
+    for rival in related.hvpas:
+        if find_conflict(hvpa, RelatedAutoscalers([rival], [], [])) is not None:
+            yield f"Hvpa {rival.metadata.name}"
+    for vpa in related.vpas:
         if find_conflict(hvpa, RelatedAutoscalers([], [], [vpa])) is not None:
             yield f"VerticalPodAutoscaler {vpa.metadata.name}"
-    for hpa in around.hpas:
+    for hpa in related.hpas:
         if find_conflict(hvpa, RelatedAutoscalers([], [hpa], [])) is not None:
             yield f"HorizontalPodAutoscaler {hpa.metadata.name}"
 
@@ -132,7 +131,7 @@ def build_hpa_spec(hvpa: Hvpa, meaning: EffectiveHvpa) -> dict[str, Any]:
     """The template, pointed at the Hvpa. It does not wait before it scales down: the Hvpa does."""
     spec = meaning.hpa_spec
     reference = {"apiVersion": HVPA.api_version, "kind": HVPA.name, "name": hvpa.metadata.name}
-    most = max((each.replicas.max or 1 for each in meaning.buckets), default=1)
+    most = max((bucket.replicas.max or 1 for bucket in meaning.buckets), default=1)
     own = {"scaleTargetRef": reference, "behavior": _behavior(spec.get("behavior"))}
     return {"maxReplicas": min(2 * most, _MOST_REPLICAS), **spec, **own}
 

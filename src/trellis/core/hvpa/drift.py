@@ -28,14 +28,14 @@ REQUESTS_DRIFTED = Reason(
 
 
 class ReplicaDrift(msgspec.Struct, frozen=True):
-    """A count that nobody here decided; until when it is left alone, if it is."""
+    """A count that this controller did not decide; until when it is left alone, if it is."""
 
     reason: Reason
     until: float | None = None
 
 
 def detect_replica_drift(view: HvpaView, now: float) -> ReplicaDrift | None:
-    """Whoever has not decided yet, or not since somebody scaled to zero, knows of none."""
+    """None before the first decision, or the first one after the target was scaled to zero."""
     left, repaired = view.memory.count, view.memory.repaired
     if left is None or view.replicas == left:
         return None

@@ -12,16 +12,13 @@ import math
 from bisect import bisect_left
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Final
 
 import msgspec
 
 from trellis.api.buckets import RESOURCES, outer_steps
 from trellis.api.kinds.hvpa import Bucket
+from trellis.base.wording import AMOUNTS_PER_UNIT
 from trellis.core.recommend.amounts import ResourceAmounts
-
-# Of these there are so many in what quantities count, cores and bytes.
-_UNITS: Final = {"cpu": 1000, "memory": 1}
 
 
 class BucketSpan(msgspec.Struct, frozen=True, gc=False):
@@ -40,7 +37,7 @@ class BucketSpan(msgspec.Struct, frozen=True, gc=False):
     def of(cls, bucket: Bucket, resource: str) -> BucketSpan:
         """The bucket in whole numbers."""
         start, end = outer_steps(bucket, resource)
-        unit = _UNITS[resource]
+        unit = AMOUNTS_PER_UNIT[resource]
         least, rise = start.least * unit, (start.most - start.least) * unit
         over = math.lcm(least.denominator, rise.denominator)
         return cls(start.count, end.count, int(least * over), int(rise * over), over)
@@ -103,7 +100,9 @@ class Ladders(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, buckets: Sequence[Bucket]) -> Ladders:
         """Read the buckets."""
-        ladders = {resource: Ladder(tuple(BucketSpan.of(each, resource) for each in buckets)) for resource in RESOURCES}
+        ladders = {
+            resource: Ladder(tuple(BucketSpan.of(bucket, resource) for bucket in buckets)) for resource in RESOURCES
+        }
         return cls(ladders, tuple((span.first, span.last) for span in ladders["cpu"].spans))
 
     def configured(self, count: int) -> bool:
@@ -130,7 +129,7 @@ class _BucketCapacities(Sequence[int]):
     def __len__(self) -> int:
         return self._span.last - self._span.first + 1
 
-    def __getitem__(self, at: int) -> int:  # type: ignore[override] # nobody takes slices
+    def __getitem__(self, at: int) -> int:  # type: ignore[override] # no slices are taken
         count = self._span.first + at
         return count * self._span.most(count) // self._span.over
 
@@ -146,14 +145,22 @@ def next_count(ladders: Ladders, totals: ResourceAmounts, current: int, overlap_
     The present count is kept while any total is above so much of its lower edge, which is what the next lower count
     can hold. A count in no bucket has no lower edge, and is always left.
     """
-    wanted = desired_count(ladders, totals)
-    below = ladders.below(current)
-    if wanted >= current or below is None or not ladders.configured(current):
-        return wanted
-    for resource, total in totals.items():
-        if 100 * total > (100 - overlap_percent) * ladders.by_resource[resource].edge(below):
-            return current
-    return wanted
+    desired = desired_count(ladders, totals)
+    if desired >= current:
+        return desired
+    edges = lower_edges(ladders, current, overlap_percent)
+    is_kept = any(total > edges[resource] for resource, total in totals.items() if resource in edges)
+    return current if is_kept else desired
+
+
+def lower_edges(ladders: Ladders, count: int, overlap_percent: int) -> dict[str, Fraction]:
+    """The totals down to which a count is kept; none of a count that is in no bucket, or that is the lowest."""
+    below = ladders.below(count)
+    if below is None or not ladders.configured(count):
+        return {}
+    return {
+        resource: (100 - overlap_percent) * ladder.edge(below) / 100 for resource, ladder in ladders.by_resource.items()
+    }
 
 
 def limited_resources(ladders: Ladders, totals: ResourceAmounts) -> tuple[str, ...]:

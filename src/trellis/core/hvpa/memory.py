@@ -70,5 +70,5 @@ class HvpaMemory(msgspec.Struct, frozen=True):
 
 
 def forget_written_replicas(memory: HvpaMemory) -> HvpaMemory:
-    """After a write to `spec.replicas` that may not have happened: what stands there is read by nobody."""
+    """After a write to `spec.replicas` that may not have happened: what stands there is not read."""
     return msgspec.structs.replace(memory, left=None)

@@ -82,22 +82,25 @@ def current_shape(view: HvpaView) -> WorkloadShape:
 
 
 def desired_shape(view: HvpaView, totals: ResourceAmounts, stands: WorkloadShape) -> WorkloadShape:
-    """Count and size for these totals, whatever is open. Kept is a count that was decided, not one of somebody else."""
+    """Count and size for these totals, whatever is open.
+
+    The count that is kept is the decided one, not one that another client wrote.
+    """
     decided = view.memory.decided
-    kept = stands.count if decided is None else decided.shape.count
-    count = next_count(view.meaning.ladders, totals, kept, view.meaning.hvpa.down.overlap_percent)
+    current = stands.count if decided is None else decided.shape.count
+    count = next_count(view.meaning.ladders, totals, current, view.meaning.hvpa.down.overlap_percent)
     return WorkloadShape(count, _size(view, totals, stands, count))
 
 
-def choose_step(view: HvpaView, found: StabilizedDemand, stands: WorkloadShape, now: float) -> NextStep:
+def choose_step(view: HvpaView, demand: StabilizedDemand, stands: WorkloadShape, now: float) -> NextStep:
     """The step that may be taken."""
     hvpa, ladders, binary = view.meaning.hvpa, view.meaning.ladders, view.meaning.binary
-    wanted = desired_shape(view, found.totals, stands)
-    blocked = list(_blocked_by_stabilization(view, found, stands, wanted))
+    desired = desired_shape(view, demand.totals, stands)
+    blocked = list(_blocked_by_stabilization(view, demand, stands, desired))
     shut = closed_directions(hvpa, now)
-    against = [way for way in step_directions(stands, wanted) if way in shut]
-    blocked += [HeldStep(way, shut[way], describe_step(stands, wanted, binary=binary)) for way in against]
-    reached = _restrict_direction(view, found.totals, stands, wanted, against[0]) if against else wanted
+    against = [way for way in step_directions(stands, desired) if way in shut]
+    blocked += [HeldStep(way, shut[way], describe_step(stands, desired, binary=binary)) for way in against]
+    reached = _restrict_direction(view, demand.totals, stands, desired, against[0]) if against else desired
     if any(way in shut for way in step_directions(stands, reached)):
         return NextStep(stands, tuple(blocked))
     if is_below_min_change(stands, reached, ladders, hvpa.down.min_change_percent):
@@ -108,7 +111,7 @@ def choose_step(view: HvpaView, found: StabilizedDemand, stands: WorkloadShape, 
 
 
 def _restrict_direction(
-    view: HvpaView, totals: ResourceAmounts, stands: WorkloadShape, wanted: WorkloadShape, shut: StepDirection
+    view: HvpaView, totals: ResourceAmounts, stands: WorkloadShape, desired: WorkloadShape, shut: StepDirection
 ) -> WorkloadShape:
     """As much of a step as does not go the way that is shut.
 
@@ -117,7 +120,7 @@ def _restrict_direction(
     shares at it are below those of the lower count that can hold the totals.
     """
     down, has = shut is StepDirection.DOWN, stands.totals
-    count = max(wanted.count, stands.count) if down else min(wanted.count, stands.count)
+    count = max(desired.count, stands.count) if down else min(desired.count, stands.count)
     if view.meaning.ladders.configured(count):
         size = dict(_size(view, totals, stands, count))
     elif down:
@@ -138,16 +141,16 @@ def _size(view: HvpaView, totals: ResourceAmounts, stands: WorkloadShape, count:
 
 
 def _blocked_by_stabilization(
-    view: HvpaView, found: StabilizedDemand, stands: WorkloadShape, wanted: WorkloadShape
+    view: HvpaView, demand: StabilizedDemand, stands: WorkloadShape, desired: WorkloadShape
 ) -> tuple[HeldStep, ...]:
     """What the totals of this very moment would do, if nothing had to be waited for."""
-    if found.present == found.totals:
+    if demand.present == demand.totals:
         return ()
-    sooner = desired_shape(view, found.present, stands)
-    if is_below_min_change(wanted, sooner, view.meaning.ladders, view.meaning.hvpa.down.min_change_percent):
+    sooner = desired_shape(view, demand.present, stands)
+    if is_below_min_change(desired, sooner, view.meaning.ladders, view.meaning.hvpa.down.min_change_percent):
         return ()
-    step = describe_step(wanted, sooner, binary=view.meaning.binary)
-    return tuple(HeldStep(way, STABILIZATION_WINDOW, step) for way in step_directions(wanted, sooner))
+    step = describe_step(desired, sooner, binary=view.meaning.binary)
+    return tuple(HeldStep(way, STABILIZATION_WINDOW, step) for way in step_directions(desired, sooner))
 
 
 def split_amount(amount: int, weights: Sequence[int]) -> list[int]:
@@ -168,21 +171,21 @@ def split_among_containers(
 ) -> Mapping[str, ResourceAmounts]:
     """What to publish for each container. A resource without a total stays as it was published.
 
-    Without targets the proportion is that of the requests: nobody has said that it is wrong.
+    Without targets the proportion is that of the requests.
     """
-    found: dict[str, dict[str, int]] = {each.name: {} for each in containers if each.scaled}
-    scaled = [each for each in containers if each.scaled]
+    parts: dict[str, dict[str, int]] = {container.name: {} for container in containers if container.scaled}
+    scaled = [container for container in containers if container.scaled]
     for resource, amount in size.items():
         if resource not in totals:
-            for each in scaled:
-                if resource in each.published:
-                    found[each.name][resource] = each.published[resource]
+            for container in scaled:
+                if resource in container.published:
+                    parts[container.name][resource] = container.published[resource]
             continue
-        recommended = any(resource in each.target for each in scaled)
-        weights = [(each.target if recommended else each.requests).get(resource, 0) for each in scaled]
-        for each, part in zip(scaled, split_amount(amount, weights), strict=True):
-            found[each.name][resource] = part
-    return found
+        recommended = any(resource in container.target for container in scaled)
+        weights = [(container.target if recommended else container.requests).get(resource, 0) for container in scaled]
+        for container, part in zip(scaled, split_amount(amount, weights), strict=True):
+            parts[container.name][resource] = part
+    return parts
 
 
 READY_FIRST = Reason("ReadyFirst", "Replicas keep their larger size until the new ones are Ready.")

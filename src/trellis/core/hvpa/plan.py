@@ -110,18 +110,18 @@ def plan_hvpa(view: HvpaView, now: float, settings: HvpaSettings) -> HvpaPlan:
     stands, drift, sizes = current_shape(view), detect_replica_drift(view, now), detect_request_drift(view, now)
     by_hpa, by_vpa = read_hpa_totals(view, now, settings), read_vpa_totals(view)
     follows = tolerate_excess(view, by_vpa.totals, by_hpa.measured, now, settings)
-    found = stabilize_demand(view, follows.totals, by_hpa, stands.totals, now)
-    choice = _choice(view, found, stands, drift, now)
+    demand = stabilize_demand(view, follows.totals, by_hpa, stands.totals, now)
+    choice = _choice(view, demand, stands, drift, now)
     decided = _decided(view, stands, choice.shape, now, settings)
     if drift is not None and drift.until is not None and view.memory.decided is not None:
         decided, taken = view.memory.decided, ShapeTransition(stands.count, stands.size, None, drift.until)
     else:
-        taken = plan_transition(view, decided, found.totals, now, settings)
+        taken = plan_transition(view, decided, demand.totals, now, settings)
     # A wish that waits for the HPA's status is left standing, and read then.
     waits = by_hpa.awaited is not None
     left = view.wish if waits and view.wish is not None else replicas_to_write_back(view, taken.count)
-    notes = [*by_hpa.notes, *found.notes, drift.reason if drift is not None else None, sizes.reason, taken.reason]
-    if limited_resources(view.meaning.ladders, found.totals):
+    notes = [*by_hpa.notes, *demand.notes, drift.reason if drift is not None else None, sizes.reason, taken.reason]
+    if limited_resources(view.meaning.ladders, demand.totals):
         notes.append(LIMITED)
     about = dict(by_hpa.about)
     if by_vpa.held:
@@ -132,17 +132,17 @@ def plan_hvpa(view: HvpaView, now: float, settings: HvpaSettings) -> HvpaPlan:
         shape=choice.shape,
         containers={}
         if _untouched(view, stands, choice)
-        else split_among_containers(taken.size, found.totals, view.containers),
+        else split_among_containers(taken.size, demand.totals, view.containers),
         verdict=_summarize(view, stands, choice, tuple(note for note in notes if note is not None), about),
         memory=HvpaMemory(
             hpa=by_hpa.windows,
             wish=by_hpa.wish,
-            vpa=found.vpa,
-            low=found.low,
-            settled=found.totals,
+            vpa=demand.vpa,
+            low=demand.low,
+            settled=demand.totals,
             held=by_vpa.held,
             decided=decided,
-            # A count of somebody else's that is left alone is none of ours.
+            # A count of another client that is left alone is not remembered as decided here.
             count=view.memory.count if drift is not None and drift.until is not None else taken.count,
             left=view.memory.left if waits else left,
             told=_hpa_demand_since(view, by_hpa, now),
@@ -154,46 +154,48 @@ def plan_hvpa(view: HvpaView, now: float, settings: HvpaSettings) -> HvpaPlan:
             awaited=by_hpa.awaited,
             excess=follows.since,
         ),
-        totals=found.totals,
+        totals=demand.totals,
         hpa=by_hpa.totals,
         vpa=by_vpa.totals,
-        next_look=_next_pass(view, choice, (*by_hpa.looks, *follows.looks, *found.looks, taken.look, sizes.until), now),
+        next_look=_next_pass(
+            view, choice, (*by_hpa.looks, *follows.looks, *demand.looks, taken.look, sizes.until), now
+        ),
     )
 
 
 def _choice(
-    view: HvpaView, found: StabilizedDemand, stands: WorkloadShape, drift: ReplicaDrift | None, now: float
+    view: HvpaView, demand: StabilizedDemand, stands: WorkloadShape, drift: ReplicaDrift | None, now: float
 ) -> NextStep:
-    if not found.totals:
+    if not demand.totals:
         return NextStep(stands, (HeldStep(StepDirection.UP, NO_RECOMMENDATION),))
     if drift is None or drift.until is None:
-        return choose_step(view, found, stands, now)
-    back = desired_shape(view, found.totals, stands)
+        return choose_step(view, demand, stands, now)
+    back = desired_shape(view, demand.totals, stands)
     step = describe_step(stands, back, binary=view.meaning.binary)
     return NextStep(stands, tuple(HeldStep(way, STABILIZATION_WINDOW, step) for way in step_directions(stands, back)))
 
 
 def _decided(
-    view: HvpaView, stands: WorkloadShape, wanted: WorkloadShape, now: float, settings: HvpaSettings
+    view: HvpaView, stands: WorkloadShape, desired: WorkloadShape, now: float, settings: HvpaSettings
 ) -> HvpaDecision:
     """What to remember of it. A change while pods of the last one come up has no new patience.
 
-    Whoever knows of no decision may have died after one: pods that are not Ready may be those that it brought.
+    A controller without a remembered decision may have restarted after one: pods that are not Ready may come from it.
     """
     before = view.memory.decided
     if before is None:
-        grows = wanted.count > stands.count or not view.all_ready
-        return HvpaDecision(wanted, stands, now if wanted != stands else 0.0, now if grows else None)
-    changed = wanted != before.shape
+        grows = desired.count > stands.count or not view.all_ready
+        return HvpaDecision(desired, stands, now if desired != stands else 0.0, now if grows else None)
+    changed = desired != before.shape
     since = now if changed and not awaits_ready_pods(view, now, settings) else before.since
-    if wanted.count == before.shape.count:
-        return HvpaDecision(wanted, stands, since, before.grew)
-    return HvpaDecision(wanted, stands, since, now if wanted.count > stands.count else None)
+    if desired.count == before.shape.count:
+        return HvpaDecision(desired, stands, since, before.grew)
+    return HvpaDecision(desired, stands, since, now if desired.count > stands.count else None)
 
 
 def _untouched(view: HvpaView, stands: WorkloadShape, choice: NextStep) -> bool:
     """Whether no size was ever decided: what was only held back leaves pods as their template has them."""
-    published = any(each.published for each in view.containers)
+    published = any(container.published for container in view.containers)
     return not published and bool(choice.blocked) and choice.shape == stands
 
 
@@ -215,14 +217,14 @@ def _summarize(
     if not blocked and NO_TOTALS in notes:
         return HvpaPlanSummary(NO_TOTALS, about[NO_TOTALS.code], (), notes, about)
     if not blocked:
-        return HvpaPlanSummary(AS_DECIDED, shape.told(binary=binary), (), notes, about)
+        return HvpaPlanSummary(AS_DECIDED, shape.describe(binary=binary), (), notes, about)
     nothing = blocked[0].reason is NO_RECOMMENDATION
     return HvpaPlanSummary(NO_RECOMMENDATION if nothing else STEP_BLOCKED, blocked[0].details, blocked, notes, about)
 
 
 def _next_pass(view: HvpaView, choice: NextStep, looks: tuple[float | None, ...], now: float) -> float | None:
     later = [at for at in looks if at is not None and at > now]
-    waits = any(each.reason is MAINTENANCE_WINDOW for each in choice.blocked)
+    waits = any(step.reason is MAINTENANCE_WINDOW for step in choice.blocked)
     if waits and (opens := next_window_change(view.meaning.hvpa, now)) is not None:
         later.append(opens)
     return min(later, default=None)
@@ -236,12 +238,15 @@ def _hpa_demand_since(view: HvpaView, by_hpa: HpaTotals, now: float) -> float | 
     return view.memory.told if before == by_hpa.totals and view.memory.told is not None else now
 
 
-def _plan_nothing(view: HvpaView, verdict: HvpaPlanSummary) -> HvpaPlan:
+def _plan_nothing(view: HvpaView, summary: HvpaPlanSummary) -> HvpaPlan:
     """Nothing is done, and what was published stays.
 
-    When the target is its own again, that is a beginning: the count is that of somebody else, and what was asked for
+    When the target is its own again, that is a beginning: the count is that of another client, and what was asked for
     before may be of long ago.
     """
-    memory, published = view.memory, {each.name: each.published for each in view.containers if each.published}
+    memory, published = (
+        view.memory,
+        {container.name: container.published for container in view.containers if container.published},
+    )
     beginning = HvpaMemory(held=memory.held, scaled=memory.scaled, anew=memory.anew)
-    return HvpaPlan((), current_shape(view), published, verdict, beginning)
+    return HvpaPlan((), current_shape(view), published, summary, beginning)

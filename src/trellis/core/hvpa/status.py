@@ -40,12 +40,12 @@ def build_hpa_demand(plan: HvpaPlan) -> HpaDemand | None:
 
 def build_blocked_steps(plan: HvpaPlan) -> list[BlockedStep]:
     """The steps held back."""
-    return [_blocked(each) for each in plan.verdict.blocked]
+    return [_blocked(step) for step in plan.verdict.blocked]
 
 
 def _blocked(step: HeldStep) -> BlockedStep:
-    told = f"{step.details}: {step.reason.meaning}" if step.details else step.reason.meaning
-    return BlockedStep(step.direction.value, step.reason.code, told)
+    message = f"{step.details}: {step.reason.meaning}" if step.details else step.reason.meaning
+    return BlockedStep(step.direction.value, step.reason.code, message)
 
 
 def restore_memory(status: HvpaStatus | None, now: float) -> HvpaMemory:
@@ -66,7 +66,7 @@ def restore_memory(status: HvpaStatus | None, now: float) -> HvpaMemory:
 
 
 def _moment(text: str | None, now: float) -> float | None:
-    """A time that somebody else may have written, or another clock: one that is still to come would be waited for."""
+    """A time that another client, or another clock, may have written: one that is still to come would be waited for."""
     try:
         return min(parse_time(text).timestamp(), now) if text else None
     except InvalidTime:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Final
 
 import msgspec
 
@@ -16,7 +15,7 @@ from trellis.api.resolve import EffectiveHvpa, ScaleMode, ScalePolicy
 from trellis.base.quantities import Quantity
 from trellis.base.reasons import Reason
 from trellis.base.times import DailyWindow
-from trellis.base.wording import RESOURCE_WORDS, format_amount
+from trellis.base.wording import AMOUNTS_PER_UNIT, RESOURCE_WORDS, format_amount
 from trellis.core.hvpa.ladder import Ladders
 from trellis.core.recommend.amounts import ResourceAmounts
 
@@ -38,10 +37,6 @@ class StepDirection(StrEnum):
     DOWN = "Down"
 
 
-# By how many a count of each has to be divided for cores and bytes.
-_UNITS: Final = (("cpu", 1000), ("memory", 1))
-
-
 class WorkloadShape(msgspec.Struct, frozen=True):
     """How many replicas, and what each of them has."""
 
@@ -53,11 +48,11 @@ class WorkloadShape(msgspec.Struct, frozen=True):
         """What all of them have."""
         return {name: self.count * amount for name, amount in self.size.items()}
 
-    def told(self, *, binary: bool) -> str:
+    def describe(self, *, binary: bool) -> str:
         """For people: rounded, and in the family of suffixes that buckets are written in."""
         parts = [
             f"{RESOURCE_WORDS[name]} {format_amount(self.size[name], name, binary, unit)}"
-            for name, unit in _UNITS
+            for name, unit in AMOUNTS_PER_UNIT.items()
             if name in self.size
         ]
         return f"{self.count} x ({', '.join(parts)})" if parts else str(self.count)
@@ -88,8 +83,8 @@ def step_directions(before: WorkloadShape, after: WorkloadShape) -> tuple[StepDi
 def closed_directions(hvpa: EffectiveHvpa, now: float) -> dict[StepDirection, Reason]:
     """The directions in which no step is taken now, and why."""
     policies = {StepDirection.UP: hvpa.up, StepDirection.DOWN: hvpa.down}
-    found = {direction: _why_closed(policy, hvpa.window, now) for direction, policy in policies.items()}
-    return {direction: reason for direction, reason in found.items() if reason is not None}
+    reasons = {direction: _closing_reason(policy, hvpa.window, now) for direction, policy in policies.items()}
+    return {direction: reason for direction, reason in reasons.items() if reason is not None}
 
 
 def next_window_change(hvpa: EffectiveHvpa, now: float) -> float | None:
@@ -115,12 +110,12 @@ def is_below_min_change(before: WorkloadShape, after: WorkloadShape, ladders: La
 
 
 def describe_step(before: WorkloadShape, after: WorkloadShape, *, binary: bool) -> str:
-    """A step in words; exact, if nobody would see the difference otherwise."""
-    was, will_be = before.told(binary=binary), after.told(binary=binary)
+    """A step in words; exact amounts if the rounded ones are equal."""
+    was, will_be = before.describe(binary=binary), after.describe(binary=binary)
     return f"{before} to {after}" if was == will_be else f"{was} to {will_be}"
 
 
-def _why_closed(policy: ScalePolicy, window: DailyWindow | None, now: float) -> Reason | None:
+def _closing_reason(policy: ScalePolicy, window: DailyWindow | None, now: float) -> Reason | None:
     if policy.mode is ScaleMode.OFF:
         return UPDATE_POLICY
     if policy.mode is ScaleMode.AUTO:

@@ -125,15 +125,15 @@ class HvpaView(msgspec.Struct, frozen=True):
         return min(total, ladders.by_resource[resource].holds(self.replicas))
 
 
-def sum_containers(containers: tuple[ContainerView, ...], what: str) -> ResourceAmounts:
+def sum_containers(containers: tuple[ContainerView, ...], field: str) -> ResourceAmounts:
     """What one pod has of each resource, over the containers that are scaled; those say nothing that have none."""
-    found: dict[str, int] = {}
-    for each in containers:
-        if each.scaled:
-            amounts: ResourceAmounts = getattr(each, what)
+    amounts_by_resource: dict[str, int] = {}
+    for container in containers:
+        if container.scaled:
+            amounts: ResourceAmounts = getattr(container, field)
             for resource, amount in amounts.items():
-                found[resource] = found.get(resource, 0) + amount
-    return found
+                amounts_by_resource[resource] = amounts_by_resource.get(resource, 0) + amount
+    return amounts_by_resource
 
 
 HVPA_REFUSED = Reason("HvpaRefused", "The Hvpa breaks a rule, and its target is left alone.", Severity.WARNING)
@@ -142,5 +142,7 @@ HVPA_REFUSED = Reason("HvpaRefused", "The Hvpa breaks a rule, and its target is 
 def read_hvpa(hvpa: Hvpa) -> tuple[ResolvedHvpa | None, str]:
     """What it means, or why that cannot be said."""
     spec = msgspec.to_builtins(hvpa.spec)
-    found = [str(each) for each in validate(HVPA, {"metadata": {"name": "x"}, "spec": spec}) if each.is_error]
-    return (None, "; ".join(found)) if found else (ResolvedHvpa.of(resolve_hvpa(hvpa)), "")
+    problems = [
+        str(problem) for problem in validate(HVPA, {"metadata": {"name": "x"}, "spec": spec}) if problem.is_error
+    ]
+    return (None, "; ".join(problems)) if problems else (ResolvedHvpa.of(resolve_hvpa(hvpa)), "")

@@ -43,7 +43,7 @@ _PERCENT, _MILLI = 100, 1000
 
 def read_hpa(hpa: HorizontalPodAutoscaler, requests: Mapping[str, ResourceAmounts], *, owned: bool) -> HpaView:
     """What an HPA says; `requests` is what each container of a pod requests on average, scaled or not."""
-    ratios = [found for wanted in hpa.spec.metrics if (found := _found(hpa, wanted, requests)) is not None]
+    ratios = [ratio for metric in hpa.spec.metrics if (ratio := _found(hpa, metric, requests)) is not None]
     down = hpa.spec.behavior.scale_down if hpa.spec.behavior is not None else None
     waits = down is None or down.stabilization_window_seconds != 0
     return HpaView(
@@ -57,61 +57,61 @@ def read_hpa(hpa: HorizontalPodAutoscaler, requests: Mapping[str, ResourceAmount
     )
 
 
-def _found(hpa: HorizontalPodAutoscaler, wanted: Metric, requests: Mapping[str, ResourceAmounts]) -> Fraction | None:
+def _found(hpa: HorizontalPodAutoscaler, metric: Metric, requests: Mapping[str, ResourceAmounts]) -> Fraction | None:
     """The ratio of a metric, if its status has it."""
-    ratios = (_ratio(wanted, current, requests) for current in hpa.status.current_metrics if _same(wanted, current))
-    return max((each for each in ratios if each is not None), default=None)
+    ratios = (_ratio(metric, current, requests) for current in hpa.status.current_metrics if _same(metric, current))
+    return max((ratio for ratio in ratios if ratio is not None), default=None)
 
 
 def _own(hpa: HorizontalPodAutoscaler, requests: Mapping[str, ResourceAmounts]) -> dict[str, Fraction]:
     """The ratio of each resource; none of any if a metric is unknown or is no share of what is requested."""
-    found: dict[str, Fraction] = {}
-    for wanted in hpa.spec.metrics:
-        source = wanted.resource or wanted.container_resource
-        ratio = _found(hpa, wanted, requests)
+    ratios: dict[str, Fraction] = {}
+    for metric in hpa.spec.metrics:
+        source = metric.resource or metric.container_resource
+        ratio = _found(hpa, metric, requests)
         if source is None or not source.target.average_utilization or ratio is None:
             return {}
-        found[source.name] = max(ratio, found.get(source.name, ratio))
-    return found
+        ratios[source.name] = max(ratio, ratios.get(source.name, ratio))
+    return ratios
 
 
 def _resources(hpa: HorizontalPodAutoscaler) -> frozenset[str]:
     """Those that its metrics name, and both if none does."""
-    named = {source.name for each in hpa.spec.metrics if (source := each.resource or each.container_resource)}
+    named = {source.name for metric in hpa.spec.metrics if (source := metric.resource or metric.container_resource)}
     return frozenset(named & set(RESOURCES) or RESOURCES)
 
 
-def _same(wanted: Metric, current: Metric) -> bool:
-    one, other = wanted.source, current.source
-    if one is None or other is None or wanted.type != current.type:
+def _same(metric: Metric, current: Metric) -> bool:
+    target, observed = metric.source, current.source
+    if target is None or observed is None or metric.type != current.type:
         return False
-    same = (one.name, one.container, one.metric) == (other.name, other.container, other.metric)
-    return same and one.described_object == other.described_object
+    same = (target.name, target.container, target.metric) == (observed.name, observed.container, observed.metric)
+    return same and target.described_object == observed.described_object
 
 
-def _ratio(wanted: Metric, current: Metric, requests: Mapping[str, ResourceAmounts]) -> Fraction | None:
+def _ratio(metric: Metric, current: Metric, requests: Mapping[str, ResourceAmounts]) -> Fraction | None:
     """Current over target; None if either is not known."""
-    one, other = wanted.source, current.source
-    if one is None or other is None:
+    one, observed = metric.source, current.source
+    if one is None or observed is None:
         return None
-    target, now = one.target, other.current
+    target, now = one.target, observed.current
     if target.average_utilization:
-        return _utilization(one, other, target.average_utilization, requests)
+        return _utilization(one, observed, target.average_utilization, requests)
     pairs = ((now.average_value, target.average_value), (now.value, target.value))
-    return next((_over(found, aim) for found, aim in pairs if found and aim), None)
+    return next((_over(current_amount, aim) for current_amount, aim in pairs if current_amount and aim), None)
 
 
 def _utilization(
-    one: MetricSource, other: MetricSource, percent: int, requests: Mapping[str, ResourceAmounts]
+    target: MetricSource, observed: MetricSource, percent: int, requests: Mapping[str, ResourceAmounts]
 ) -> Fraction | None:
-    named = requests.values() if not one.container else (requests.get(one.container, {}),)
-    request = sum(each.get(one.name, 0) for each in named)
-    usage = _amount(other.current.average_value)
+    named = requests.values() if not target.container else (requests.get(target.container, {}),)
+    request = sum(container.get(target.name, 0) for container in named)
+    usage = _amount(observed.current.average_value)
     if usage is not None and request:
-        unit = _MILLI if one.name == "cpu" else 1
+        unit = _MILLI if target.name == "cpu" else 1
         return usage * unit * _PERCENT / (request * percent)
-    seen = other.current.average_utilization
-    return Fraction(seen, percent) if seen is not None else None
+    utilization = observed.current.average_utilization
+    return Fraction(utilization, percent) if utilization is not None else None
 
 
 def _over(found: str, aim: str) -> Fraction | None:
@@ -156,12 +156,12 @@ class WatchedHvpa(Hvpa, frozen=True):
 def find_scale_writer(hvpa: Hvpa, own: str) -> str:
     """Which field manager wrote `spec.replicas`; empty if it is this one, or not known."""
     entries: tuple[ManagedFieldsEntry, ...] = getattr(hvpa.metadata, "managed_fields", ())
-    writers = [each.manager for each in entries if each.has("spec", "replicas")]
+    writers = [entry.manager for entry in entries if entry.has("spec", "replicas")]
     return writers[-1] if writers and own not in writers else ""
 
 
 class PodEdit(msgspec.Struct, frozen=True):
-    """A change of a pod's spec, seen by the watch: updaters may set right what was edited before anybody looks."""
+    """A change of a pod's spec, seen by the watch: updaters may undo an edit before the next pass."""
 
     before: HvpaPod
     after: HvpaPod
@@ -170,11 +170,11 @@ class PodEdit(msgspec.Struct, frozen=True):
 def select_live_pods(pods: Iterable[HvpaPod], selector: Selector) -> list[HvpaPod]:
     """The pods of a target: those that run or will."""
     return [
-        each
-        for each in pods
-        if each.metadata.deletion_timestamp is None
-        and each.status.phase not in _FINISHED
-        and selector.matches(each.metadata.labels)
+        pod
+        for pod in pods
+        if pod.metadata.deletion_timestamp is None
+        and pod.status.phase not in _FINISHED
+        and selector.matches(pod.metadata.labels)
     ]
 
 
@@ -183,7 +183,7 @@ def build_view(
     meaning: ResolvedHvpa,
     scale: Scale,
     pods: Sequence[HvpaPod],
-    around: RelatedAutoscalers,
+    related: RelatedAutoscalers,
     *,
     wish: int | None,
     published: PodRecommendation | None,
@@ -192,25 +192,25 @@ def build_view(
     wisher: str = "",
 ) -> HvpaView:
     """All that a plan is made from."""
-    vpa, hpa = find_vpa(hvpa, around.vpas), find_hpa(hvpa, around.hpas)
+    vpa, hpa = find_vpa(hvpa, related.vpas), find_hpa(hvpa, related.hpas)
     containers = _containers(hvpa, vpa, pods, published)
-    requests = {each.name: each.requests for each in containers}
+    requests = {container.name: container.requests for container in containers}
     totals = (hvpa.status or HvpaStatus()).totals or ResourceTotals()
-    yields = find_conflict(hvpa, around)
+    yields = find_conflict(hvpa, related)
     kills = [kill.time for pod in pods for kill in find_oom_kills(None, pod)]
     return HvpaView(
         meaning=meaning,
         replicas=scale.spec.replicas,
         pods=len(pods),
-        ready=sum(each.status.ready for each in pods),
+        ready=sum(pod.status.ready for pod in pods),
         containers=containers,
         wish=wish,
         hpa=read_hpa(hpa, requests, owned=is_owned_by(hpa.metadata, hvpa)) if hpa is not None else None,
         totals=parse_amounts({name: text for name, text in (("cpu", totals.cpu), ("memory", totals.memory)) if text}),
         oom=max(kills, default=None),
         yields=yields,
-        rivals=tuple(list_conflicting(hvpa, around)) if yields is not None else (),
-        edited=any(_lost_published(each, containers) for each in edits),
+        rivals=tuple(list_conflicting(hvpa, related)) if yields is not None else (),
+        edited=any(_lost_published(edit, containers) for edit in edits),
         memory=memory,
         wisher=wisher,
     )
@@ -223,15 +223,20 @@ def _containers(
     if vpa is not None:
         policies.append(resolve_vpa(vpa))
     advice = vpa.status.recommendation if vpa is not None and vpa.status is not None else None
-    advised = {each.container_name: each for each in (advice.container_recommendations or () if advice else ())}
+    advised = {
+        recommendation.container_name: recommendation
+        for recommendation in (advice.container_recommendations or () if advice else ())
+    }
     parts = (published.container_recommendations or ()) if published is not None else ()
-    said = {each.container_name: parse_amounts(each.target or {}) for each in parts}
-    names = {each.name: None for pod in pods for each in pod.spec.running}
-    found = []
+    recommended = {
+        recommendation.container_name: parse_amounts(recommendation.target or {}) for recommendation in parts
+    }
+    names = {container.name: None for pod in pods for container in pod.spec.running}
+    containers = []
     for name in names or advised:
-        had = [_requests(pod, name, said.get(name, {})) for pod in pods]
+        had = [_requests(pod, name, recommended.get(name, {})) for pod in pods]
         own = advised.get(name)
-        found.append(
+        containers.append(
             ContainerView(
                 name,
                 all(policy.container(name).scaled for policy in policies),
@@ -239,20 +244,20 @@ def _containers(
                 parse_amounts(own.total_target or {}) if own is not None else {},
                 _average(had),
                 _least(had),
-                said.get(name, {}),
+                recommended.get(name, {}),
             )
         )
-    return tuple(found)
+    return tuple(containers)
 
 
-def _requests(pod: HvpaPod, container: str, said: ResourceAmounts) -> ResourceAmounts:
-    """What a container has, a boost apart: that goes by itself, and nobody asked for it for long."""
+def _requests(pod: HvpaPod, container: str, recommended: ResourceAmounts) -> ResourceAmounts:
+    """What a container requests, without its boost: that ends by itself, and is no lasting demand."""
     now = read_current_resources(pod, container).requests
     had = parse_amounts(_texts(now))
     boosted = read_pre_boost_resources(pod.metadata.annotations).get(container)
     if boosted is None:
         return had
-    base = said.get("cpu", boosted.requests.get("cpu"))
+    base = recommended.get("cpu", boosted.requests.get("cpu"))
     return had if base is None else {**had, "cpu": base}
 
 
@@ -262,22 +267,22 @@ def _texts(amounts: ObservedAmounts) -> dict[str, str]:
 
 def _lost_published(edit: PodEdit, containers: Sequence[ContainerView]) -> bool:
     """Whether a pod had the requests that were decided and lost them; one on its way to them had not."""
-    said = [each for each in containers if each.scaled and each.published]
-    return _requests_published(edit.before, said) and not _requests_published(edit.after, said)
+    published = [container for container in containers if container.scaled and container.published]
+    return _requests_published(edit.before, published) and not _requests_published(edit.after, published)
 
 
-def _requests_published(pod: HvpaPod, said: Iterable[ContainerView]) -> bool:
+def _requests_published(pod: HvpaPod, published: Iterable[ContainerView]) -> bool:
     """Whether a pod asks for what is published, whatever its kubelet has come to."""
-    parts = {each.name: each.resources.requests for each in pod.spec.running}
-    asked = {name: parse_amounts(_texts(each)) for name, each in parts.items()}
-    return all(asked.get(each.name, {}).items() >= each.published.items() for each in said)
+    parts = {container.name: container.resources.requests for container in pod.spec.running}
+    requested = {name: parse_amounts(_texts(container)) for name, container in parts.items()}
+    return all(requested.get(container.name, {}).items() >= container.published.items() for container in published)
 
 
 def _average(had: Sequence[ResourceAmounts]) -> ResourceAmounts:
-    names = sorted({name for each in had for name in each})
-    return {name: math.ceil(Fraction(sum(each.get(name, 0) for each in had), len(had))) for name in names}
+    names = sorted({name for amounts in had for name in amounts})
+    return {name: math.ceil(Fraction(sum(amounts.get(name, 0) for amounts in had), len(had))) for name in names}
 
 
 def _least(had: Sequence[ResourceAmounts]) -> ResourceAmounts:
-    names = sorted({name for each in had for name in each})
-    return {name: min(each.get(name, 0) for each in had) for name in names}
+    names = sorted({name for amounts in had for name in amounts})
+    return {name: min(amounts.get(name, 0) for amounts in had) for name in names}

@@ -7,7 +7,7 @@ The package is independent of any provider: providers report their node groups i
 decided about them.
 """
 
-from trellis.base.detailed_reason import DetailedReason
+from trellis.base.reasons import DetailedReason
 from trellis.core.nodes.node_groups import GroupState, Instance, InstanceState, NodeGroup, why_no_order, why_no_release
 from trellis.core.nodes.scale_down.decisions import ScaleDownPlan
 from trellis.core.nodes.scale_down.memory import ScaleDownMemory, record_added_nodes, record_failed_removal

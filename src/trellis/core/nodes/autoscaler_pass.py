@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from trellis.api.kube.policies import PodDisruptionBudget
-from trellis.base.detailed_reason import DetailedReason
+from trellis.base.reasons import DetailedReason
 from trellis.core.cluster.store import ObjectKey
 from trellis.core.nodes.buffers.headroom import observe_headroom
 from trellis.core.nodes.node_groups import GroupState

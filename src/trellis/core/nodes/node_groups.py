@@ -14,8 +14,7 @@ from typing import Final
 import msgspec
 
 from trellis.api.kube.nodes import Node
-from trellis.base.detailed_reason import DetailedReason
-from trellis.base.reasons import Reason, Severity
+from trellis.base.reasons import DetailedReason, Reason, Severity
 from trellis.base.wording import choose_form, pluralize
 
 

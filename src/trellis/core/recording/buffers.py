@@ -26,7 +26,7 @@ from trellis.core.cluster.store import ObjectKey, key_of
 from trellis.core.cluster.target_problems import TargetProblem
 from trellis.core.recommend.amounts import ResourceAmounts
 
-# What of a pod may hold what is nobody's business.
+# Fields of a pod that may hold private data.
 _PRIVATE: Final = frozenset({"env", "envFrom", "command", "args", "image", "lifecycle", "livenessProbe"})
 
 
@@ -49,7 +49,6 @@ class TranslationInput(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @classmethod
     def of(cls, buffer: Buffer, facts: TranslationFacts, now: float) -> TranslationInput:
-        """To be written."""
         found = facts.target
         problem = found if isinstance(found, TargetProblem) else None
         target = _without_nan_age(found) if isinstance(found, TargetFacts) else None
@@ -57,7 +56,6 @@ class TranslationInput(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def facts(self) -> TranslationFacts:
-        """As they were."""
         return TranslationFacts(self.problem or self.target, self.nodes, self.filled)
 
 
@@ -76,24 +74,24 @@ class RecordedTranslation(msgspec.Struct, frozen=True, omit_defaults=True):
     next_change: float | None = None
 
     @classmethod
-    def of(cls, made: Translation) -> RecordedTranslation:
+    def of(cls, translation: Translation) -> RecordedTranslation:
         """What is to be compared of a translation."""
         return cls(
-            made.wanted,
-            made.chunks,
-            (made.ready.reason.code, made.ready.details),
-            made.is_ready,
-            made.pod_spec,
-            made.labels,
-            made.usage,
-            tuple((each.reason.code, each.details) for each in made.notes),
-            made.on_top,
-            made.next_change,
+            translation.wanted,
+            translation.chunks,
+            (translation.ready.reason.code, translation.ready.details),
+            translation.is_ready,
+            translation.pod_spec,
+            translation.labels,
+            translation.usage,
+            tuple((note.reason.code, note.details) for note in translation.notes),
+            translation.on_top,
+            translation.next_change,
         )
 
 
 def select_read_fields(pod_spec: Mapping[str, Any]) -> dict[str, Any]:
-    """As much of a pod as is read; of one that cannot be, all but what is nobody's business."""
+    """As much of a pod as is read; of one that cannot be, all but private data."""
     try:
         part: dict[str, Any] = msgspec.to_builtins(convert_object(dict(pod_spec), PodSpec))
     except UnreadableObject:
@@ -121,5 +119,5 @@ def _strip_spec(spec: BufferSpec) -> BufferSpec:
 
 def _without_private(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _without_private(each) for name, each in value.items() if name not in _PRIVATE}
-    return [_without_private(each) for each in value] if isinstance(value, list) else value
+        return {name: _without_private(item) for name, item in value.items() if name not in _PRIVATE}
+    return [_without_private(item) for item in value] if isinstance(value, list) else value

@@ -14,7 +14,7 @@ import msgspec
 from trellis.core.cluster.store import ObjectKey, ObjectStore, key_of
 from trellis.core.cluster.store import T as Object
 
-# Who writes recordings.
+# The components that write recordings.
 RECOMMENDER: Final = "recommender"
 UPDATER: Final = "updater"
 HVPA: Final = "hvpa"
@@ -46,15 +46,15 @@ def diff_objects(before: Mapping[ObjectKey, T], after: Mapping[ObjectKey, T]) ->
     staying = _staying(before, after)
     gone = [key for key in before if key not in staying]
     changed = [after[key] for key in staying if after[key] is not before[key]]
-    return ObjectChanges(tuple(gone), (*changed, *(found for key, found in after.items() if key not in staying)))
+    return ObjectChanges(tuple(gone), (*changed, *(value for key, value in after.items() if key not in staying)))
 
 
 def apply_changes(store: ObjectStore[Object], gone: Iterable[ObjectKey], put: Iterable[Object]) -> None:
     """Repeat a step."""
     for key in gone:
         store.remove(key)
-    for found in put:
-        store.put(key_of(found), found)
+    for value in put:
+        store.put(key_of(value), value)
 
 
 def _staying(before: Mapping[ObjectKey, T], after: Mapping[ObjectKey, T]) -> dict[ObjectKey, None]:
@@ -65,9 +65,9 @@ def _staying(before: Mapping[ObjectKey, T], after: Mapping[ObjectKey, T]) -> dic
     for key in after:
         if key not in before or key in passed:
             break
-        for each in former:
-            if each == key:
+        for item in former:
+            if item == key:
                 break
-            passed.add(each)
+            passed.add(item)
         staying[key] = None
     return staying

@@ -64,16 +64,16 @@ class RecordedHvpaPlan(msgspec.Struct, frozen=True, omit_defaults=True):
     @classmethod
     def of(cls, plan: HvpaPlan) -> RecordedHvpaPlan:
         """What is to be compared of a plan."""
-        verdict = plan.verdict
+        summary = plan.verdict
         return cls(
-            reason=verdict.reason.code,
-            details=verdict.details,
-            actions={type(each).__name__: each.replicas for each in plan.actions},
+            reason=summary.reason.code,
+            details=summary.details,
+            actions={type(action).__name__: action.replicas for action in plan.actions},
             shape=plan.shape,
             containers=plan.containers,
             memory=plan.memory,
-            blocked=tuple(map(RecordedHeldStep.of, verdict.blocked)),
-            notes=tuple(each.code for each in verdict.notes),
+            blocked=tuple(map(RecordedHeldStep.of, summary.blocked)),
+            notes=tuple(note.code for note in summary.notes),
             totals=plan.totals,
             hpa=plan.hpa,
             vpa=plan.vpa,

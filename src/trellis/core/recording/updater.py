@@ -39,7 +39,7 @@ from trellis.core.sizing.governors import Governor
 
 
 class RecordedPodDecision(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A verdict."""
+    """The decision about one pod, by the codes of its reasons."""
 
     pod: str
     uid: str
@@ -52,19 +52,19 @@ class RecordedPodDecision(msgspec.Struct, frozen=True, omit_defaults=True):
     look: float | None = None
 
     @classmethod
-    def of(cls, verdict: PodDecision) -> RecordedPodDecision:
+    def of(cls, decision: PodDecision) -> RecordedPodDecision:
         """The same, by its codes."""
-        pod, need = verdict.pod, verdict.need
+        pod, need = decision.pod, decision.need
         return cls(
             pod.name,
             pod.uid,
-            verdict.way.value,
-            verdict.reason.code,
+            decision.way.value,
+            decision.reason.code,
             need.reason.code if need is not None else "",
             need.difference if need is not None else 0.0,
-            verdict.details,
-            tuple(each.code for each in verdict.warnings),
-            verdict.look,
+            decision.details,
+            tuple(warning.code for warning in decision.warnings),
+            decision.look,
         )
 
 
@@ -80,18 +80,18 @@ class RecordedUpdatePlan(msgspec.Struct, frozen=True, omit_defaults=True):
     @classmethod
     def of(cls, planned: PlanResult) -> RecordedUpdatePlan:
         """What was decided about a workload."""
-        made, error = planned.plan, planned.error
+        plan, error = planned.plan, planned.error
         return cls(
             planned.gathered.workload,
-            tuple(map(RecordedPodDecision.of, made.verdicts)),
-            made.actions,
-            made.next_look,
+            tuple(map(RecordedPodDecision.of, plan.verdicts)),
+            plan.actions,
+            plan.next_look,
             type(error).__name__ if error is not None else "",
         )
 
 
 class UpdatesDecided(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The last plans, as they are carried out; `sized` is what `Memory.settled` was told."""
+    """The last plans, as they are carried out; `sized` is the argument of `UpdateMemory.settled`."""
 
     sized: bool
     plans: tuple[RecordedUpdatePlan, ...]
@@ -103,8 +103,8 @@ class UpdatesDecided(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 WORKLOAD_KINDS: Final[Mapping[str, type[KubeObject]]] = {
-    each.__name__: each
-    for each in (CronJob, DaemonSet, Deployment, Job, ReplicaSet, ReplicationController, StatefulSet)
+    kind.__name__: kind
+    for kind in (CronJob, DaemonSet, Deployment, Job, ReplicaSet, ReplicationController, StatefulSet)
 }
 
 
@@ -166,7 +166,7 @@ class PutLimits(_UpdaterLine, frozen=True):
 
 
 class PutNode(_UpdaterLine, frozen=True):
-    """A node."""
+    """A node, or its removal."""
 
     name: str
     node: Node | None = None

@@ -6,14 +6,20 @@ workload, and what is remembered from one plan to the next. Actions are executed
 """
 
 from trellis.core.cluster.write_results import WriteResult
-from trellis.core.resize.admission_lease import plans_evictions, withhold_evictions
-from trellis.core.resize.disruption_budget import HourlyAllowance
+from trellis.core.resize.disruption_budget import HourlyAllowance, RecentDisruptions
 from trellis.core.resize.freeze import Freeze, find_freeze
-from trellis.core.resize.hourly_budget import RecentDisruptions
-from trellis.core.resize.in_place.decision_table import DecisionKind
 from trellis.core.resize.plan import UpdatePlan, plan_updates
-from trellis.core.resize.planner import PlanningBatch, PlanResult, UpdatePlanner
-from trellis.core.resize.pod_decisions import Action, ControllerKey, EvictPod, PodDecision, PodRef, ResizePod, UnmarkPod
+from trellis.core.resize.planner import PlanningBatch, PlanResult, UpdatePlanner, plans_evictions, withhold_evictions
+from trellis.core.resize.pod_decisions import (
+    Action,
+    ControllerKey,
+    DecisionKind,
+    EvictPod,
+    PodDecision,
+    PodRef,
+    ResizePod,
+    UnmarkPod,
+)
 from trellis.core.resize.settings import HpaConflict, UpdateSettings
 from trellis.core.resize.state.attempts import ActionResult, WorkloadAttempts, record_result
 from trellis.core.resize.state.constraints import find_utilization_resources

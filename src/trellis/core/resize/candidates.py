@@ -5,18 +5,23 @@ candidate, for which `disruption_order` checks the rest: budgets, earlier attemp
 
 The need of a pod is judged by the resources in force and, while a resize is under way, also by the resources in its
 spec: if the spec has the target already, no other resize is written.
+
+Ending a boost takes two writes, because `pods/resize` changes no annotations: first the resize, and when that is in
+force the annotation is removed. Each plan finds which of the two is missing, so that an updater that stopped in between
+continues and repeats nothing. Budgets, the minimum of replicas and requirements do not apply. A boost that cannot be
+taken back is tried again, but never by an eviction: the next pod would be boosted as well.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
 from trellis.api.resolve import EffectiveVpa, UpdateMode
 from trellis.base.reasons import Reason, Severity
-from trellis.core.boost.annotation import read_pre_boost_resources, restore_pre_boost_shape
+from trellis.core.boost.annotation import annotation_key, read_pre_boost_resources, restore_pre_boost_shape
 from trellis.core.boost.phases import (
     BOOST_GATE_OFF,
     BOOSTED_FOR_LONG,
@@ -24,32 +29,137 @@ from trellis.core.boost.phases import (
     PodBoostPhases,
     determine_boost_phases,
 )
-from trellis.core.resize.actuation_requirements import RequestComparison
+from trellis.core.boost.unboosted_size import UnboostedContainer, unboost_containers
+from trellis.core.cluster.json_patches import PatchOp, ResourceChange, build_annotation_ops, build_guarded_ops
+from trellis.core.cluster.pod_annotations import IN_PLACE_UPDATED_ANNOTATION
 from trellis.core.resize.eligibility import (
     RESIZE_MISSED,
     SIZE_AS_RECOMMENDED,
     ContainerResource,
     NoUpdateNeed,
+    RequestComparison,
     TargetSizes,
     UpdateNeed,
     judge_eligibility,
 )
 from trellis.core.resize.freeze import FROZEN
-from trellis.core.resize.in_place.changes import InPlaceChange, compute_in_place_change
-from trellis.core.resize.in_place.decision_table import (
+from trellis.core.resize.in_place import (
+    CONTAINER_DOWN,
     CONTAINER_DOWN_PROSPECTS,
-    DecisionKind,
+    InPlaceChange,
     ResizeProspect,
     ResizeStage,
+    compute_in_place_change,
     determine_resize_stage,
     look_up_decision,
 )
-from trellis.core.resize.pod_decisions import ControllerKey, PodDecision, PodUpdate
+from trellis.core.resize.pod_decisions import (
+    Action,
+    ControllerKey,
+    DecisionKind,
+    PodDecision,
+    PodUpdate,
+    ResizePod,
+    UnmarkPod,
+)
 from trellis.core.resize.settings import HpaConflict, UpdateSettings
 from trellis.core.resize.state.attempts import PodAttempts
-from trellis.core.resize.unboost import end_boosts
-from trellis.core.resize.view import PodView, WorkloadView
+from trellis.core.resize.view import PodView, ResizeState, WorkloadView
 from trellis.core.sizing.shapes import PodShape
+
+UNBOOST_RESIZED = Reason("UnboostResized", "The boost is over, and the pod is resized to what it gets without it.")
+UNBOOST_FINISHED = Reason("UnboostFinished", "The boost is taken back, and the pod is no longer marked as boosted.")
+UNBOOST_AWAITED = Reason(
+    "UnboostAwaited", "The pod was asked to give its boost back, and its node has not done it yet."
+)
+UNBOOST_FAILING = Reason(
+    "UnboostFailing", "The node does not take the boost back, so that the pod keeps it for now.", Severity.WARNING
+)
+UNBOOST_RETRIED = Reason(
+    "UnboostRetried", "An attempt to take the boost back failed, and will be repeated.", Severity.WARNING
+)
+UNBOOST_NOT_SERVED = Reason(
+    "UnboostNotServed", "The boost is over, but the API server cannot resize pods in place.", Severity.WARNING
+)
+POD_GOING = Reason("PodGoing", "The pod is being deleted, or has ended.")
+POD_WITHOUT_NODE = Reason("PodWithoutNode", "The pod has no node yet.")
+POD_PENDING = Reason("PodPending", "The pod has not started yet, so that it is not resized.")
+NO_CONTROLLER = Reason("NoController", "Nobody would replace the pod, so that it is left alone.")
+MODE_LEAVES_PODS = Reason("ModeLeavesPods", "The update mode leaves pods that run as they are.")
+IN_PLACE_GATE_OFF = Reason("InPlaceGateOff", "The mode InPlace is switched off.", Severity.WARNING)
+IN_PLACE_NOT_SERVED = Reason(
+    "InPlaceNotServed", "The API server cannot resize pods in place, and the mode never evicts.", Severity.WARNING
+)
+HPA_CONFLICT = Reason(
+    "HpaConflict", "An HPA scales the same pods by the utilization of a resource that is sized here.", Severity.WARNING
+)
+HELD_FOR_HPA = Reason("HeldForHpa", "What should change is a resource by whose utilization an HPA scales the pods.")
+
+
+_REFUSING = (ResizeState.DEFERRED, ResizeState.INFEASIBLE, ResizeState.FAILING)
+
+
+class UnboostStep(msgspec.Struct, frozen=True):
+    """What is done to end the boosts of a pod that are over, and why that is all for now."""
+
+    actions: tuple[Action, ...]
+    reason: Reason
+    look: float | None = None
+
+
+def end_boosts(
+    view: WorkloadView, pod: PodView, phases: PodBoostPhases, now: float, settings: UpdateSettings
+) -> UnboostStep:
+    """The next step to end the boosts that are due; at least one must be."""
+    attempt = view.attempts.pods.get(pod.ref.uid, PodAttempts())
+    if not settings.resizes:
+        return UnboostStep((), UNBOOST_NOT_SERVED)
+    if now < attempt.not_before:
+        return UnboostStep((), UNBOOST_RETRIED, attempt.not_before)
+    governor, annotations = view.governor, pod.pod.metadata.annotations
+    ends = unboost_containers(
+        pod.in_force,
+        governor.advice,
+        governor.vpa,
+        applies=governor.applies,
+        limits=view.limits,
+        phases=phases,
+        memory=read_pre_boost_resources(annotations),
+    )
+    resized = _resize(pod, [end for end in ends if end.changes])
+    is_down = resized is not None and pod.downtime.since is not None
+    marks = [annotation_key(end.container) for end in ends if end.settled and not end.changes]
+    # Upstream's mark of a pod that was resized goes on with the patch that is needed anyway.
+    unmarked = tuple(build_annotation_ops(annotations, {IN_PLACE_UPDATED_ANNOTATION: "true"}, marks)) if marks else ()
+    possible: list[ResizePod | UnmarkPod] = [resized] if resized is not None and not is_down else []
+    if unmarked:
+        possible.append(UnmarkPod(pod.ref, (PatchOp("test", "/metadata/uid", pod.ref.uid), *unmarked)))
+    if is_down and not possible:
+        return UnboostStep((), CONTAINER_DOWN)
+    if not possible:
+        return UnboostStep((), UNBOOST_FAILING if pod.resize.state in _REFUSING else UNBOOST_AWAITED)
+    actions = tuple(action for action in possible if not attempt.repeats(action.patch, now, settings))
+    look = None if actions else attempt.written_at + settings.catch_up
+    return UnboostStep(actions, UNBOOST_RESIZED if resized is not None else UNBOOST_FINISHED, look)
+
+
+def _resize(pod: PodView, ends: Iterable[UnboostedContainer]) -> ResizePod | None:
+    own = {container.name: container for container in pod.in_spec.containers}
+    ends = list(ends)
+    changes = []
+    for end in ends:
+        container = own[end.container]
+        changes.append(
+            ResourceChange(
+                container.place, container.index, container.name, container.written, end.requests, end.limits
+            )
+        )
+    patch = tuple(build_guarded_ops(pod.ref.uid, changes))
+    if not patch:
+        return None
+    restarts = any("cpu" in own[end.container].restarts_on for end in ends)
+    return ResizePod(pod.ref, patch, {end.container: end.requests for end in ends}, restarts=restarts, unboosts=True)
+
 
 _NEVER_TRIED = PodAttempts()
 
@@ -88,9 +198,9 @@ def assess_missed_resize(
     size = case.sizes.in_place(case.pod.in_spec, spared)
     if not gap.is_known or not size.containers:
         return need
-    has = {each.name: each.requests for each in case.pod.in_spec.containers}
+    has = {container.name: container.requests for container in case.pod.in_spec.containers}
     compared = tuple(
-        RequestComparison(each.container.name, each.requests, has[each.container.name]) for each in size.containers
+        RequestComparison(sized.container.name, sized.requests, has[sized.container.name]) for sized in size.containers
     )
     return UpdateNeed(
         RESIZE_MISSED, True, need.difference, need.containers if isinstance(need, UpdateNeed) else compared
@@ -109,18 +219,18 @@ def find_downtime_look(case: PodCase, prospect: ResizeProspect) -> float | None:
 
 
 def assess_prospect(
-    case: PodCase, change: InPlaceChange, stage: ResizeStage, asked: UpdateNeed | NoUpdateNeed
+    case: PodCase, change: InPlaceChange, stage: ResizeStage, proposed_need: UpdateNeed | NoUpdateNeed
 ) -> ResizeProspect:
     """What could be written; during a resize only what is worth asking for once more."""
     if change.patch and case.attempt.is_refused(change.wanted, case.view.nodes.get(case.pod.node, {})):
         return ResizeProspect.REFUSED
-    if change.patch and (stage is ResizeStage.IDLE or _is_another(case.pod, change, stage, asked)):
+    if change.patch and (stage is ResizeStage.IDLE or _is_another(case.pod, change, stage, proposed_need)):
         return _once_it_runs(case)
     if stage is not ResizeStage.IDLE:
         return ResizeProspect.TRIED
     if change.barred:
         return ResizeProspect.BARRED
-    large = isinstance(asked, UpdateNeed) and asked.difference >= case.settings.update_threshold
+    large = isinstance(proposed_need, UpdateNeed) and proposed_need.difference >= case.settings.update_threshold
     return ResizeProspect.IMPOSSIBLE if large else ResizeProspect.NEGLIGIBLE
 
 
@@ -137,8 +247,8 @@ def _once_it_runs(case: PodCase) -> ResizeProspect:
 
 
 def list_hpa_resources(case: PodCase) -> Iterator[ContainerResource]:
-    """What is left to an HPA."""
-    return ((each.name, resource) for each in case.pod.in_spec.containers for resource in case.view.hpa)
+    """The resources by whose utilization an HPA scales, of each container."""
+    return ((container.name, resource) for container in case.pod.in_spec.containers for resource in case.view.hpa)
 
 
 def _had_quick_oom(case: PodCase) -> bool:
@@ -148,44 +258,32 @@ def _had_quick_oom(case: PodCase) -> bool:
         return False
     own = vpa.evict_after_oom if case.settings.per_vpa_config else None
     patience = own.total_seconds() if own is not None else case.settings.evict_after_oom
-    # As upstream, but for an object that says less: nobody could act on a kill within so few seconds.
+    # As upstream, except for an object that sets less: a pass cannot act on a kill within so few seconds.
     memory = max(patience, case.settings.evict_after_oom)
     left_out = {name for name, _ in pod.unobserved}
     return any(
         vpa.container(name).scaled
         and name not in left_out
-        and any(each.ran < patience and case.now - each.at < memory for each in kills)
+        and any(kill.ran < patience and case.now - kill.at < memory for kill in kills)
         for name, kills in pod.kills.items()
     )
 
 
-def _is_another(pod: PodView, change: InPlaceChange, stage: ResizeStage, asked: UpdateNeed | NoUpdateNeed) -> bool:
+def _is_another(
+    pod: PodView, change: InPlaceChange, stage: ResizeStage, proposed_need: UpdateNeed | NoUpdateNeed
+) -> bool:
     """Whether another resize than the one under way is worth asking for. What is infeasible must become less."""
-    if isinstance(asked, NoUpdateNeed):
+    if isinstance(proposed_need, NoUpdateNeed):
         return False
     if stage is not ResizeStage.INFEASIBLE:
         return True
-    proposed = {each.name: each.requests for each in pod.in_spec.containers}
+    proposed = {container.name: container.requests for container in pod.in_spec.containers}
     return any(
         amount < proposed[name].get(resource, 0)
         for name, amounts in change.wanted.items()
         for resource, amount in amounts.items()
     )
 
-
-POD_GOING = Reason("PodGoing", "The pod is being deleted, or has ended.")
-POD_WITHOUT_NODE = Reason("PodWithoutNode", "The pod has no node yet.")
-POD_PENDING = Reason("PodPending", "The pod has not started yet, so that it is not resized.")
-NO_CONTROLLER = Reason("NoController", "Nobody would replace the pod, so that it is left alone.")
-MODE_LEAVES_PODS = Reason("ModeLeavesPods", "The update mode leaves pods that run as they are.")
-IN_PLACE_GATE_OFF = Reason("InPlaceGateOff", "The mode InPlace is switched off.", Severity.WARNING)
-IN_PLACE_NOT_SERVED = Reason(
-    "InPlaceNotServed", "The API server cannot resize pods in place, and the mode never evicts.", Severity.WARNING
-)
-HPA_CONFLICT = Reason(
-    "HpaConflict", "An HPA scales the same pods by the utilization of a resource that is sized here.", Severity.WARNING
-)
-HELD_FOR_HPA = Reason("HeldForHpa", "What should change is a resource by whose utilization an HPA scales the pods.")
 
 _NOTHING_HELD: frozenset[ContainerResource] = frozenset()
 _NO_PHASES = PodBoostPhases()
@@ -206,19 +304,21 @@ class UpdateCandidate(msgspec.Struct, frozen=True):
 
 
 def find_warnings(view: WorkloadView) -> tuple[Reason, ...]:
-    """What is to be said about every pod of the workload."""
+    """The warnings that apply to every pod of the workload."""
     vpa = view.governor.vpa
     if not view.hpa or vpa.mode is UpdateMode.OFF:
         return ()
-    names = {each.container for each in view.governor.advice}
-    controlled = {name for each in names for name in vpa.container(each).controlled if vpa.container(each).scaled}
+    names = {advice.container for advice in view.governor.advice}
+    controlled = {
+        name for container in names for name in vpa.container(container).controlled if vpa.container(container).scaled
+    }
     return (HPA_CONFLICT,) if controlled & view.hpa else ()
 
 
 def consider_pod(
     view: WorkloadView, pod: PodView, now: float, settings: UpdateSettings, sizes: TargetSizes | None = None
 ) -> PodUpdate | UpdateCandidate:
-    """What would be done to a pod; whoever asks about many of a workload has their `sizes` made once."""
+    """What would be done to a pod. `sizes` are shared by the pods of a workload, and made once per plan."""
     if view.frozen is not None:
         return _leave(pod, FROZEN, details=str(view.frozen))
     attempt = view.attempts.pods.get(pod.ref.uid)
@@ -233,20 +333,20 @@ def consider_pod(
             if step.actions or held_back:
                 return _warned_if_long(step, pod, phases, now)
         elif held_back:
-            held = min(phases.held, key=lambda each: each.at)
+            held = min(phases.held, key=lambda hold: hold.at)
             step = _leave(pod, held.reason, details=held.container, look=phases.next_look)
             return _warned_if_long(step, pod, phases, now)
         elif not view.is_governed:
             return _leave(pod, BOOST_GATE_OFF)
-    found = _group_or_why_not(vpa, pod, settings)
-    if isinstance(found, Reason):
-        return _leave(pod, found)
+    group = _group_or_reason(vpa, pod, settings)
+    if isinstance(group, Reason):
+        return _leave(pod, group)
     case = PodCase(view, pod, sizes or TargetSizes(view.governor, view.limits), now, settings)
-    return _judged(case, found, phases)
+    return _judged(case, group, phases)
 
 
 def read_boost_phases(view: WorkloadView, pod: PodView, now: float, settings: UpdateSettings) -> PodBoostPhases:
-    """Where the boosts of a pod stand."""
+    """The phases of a pod's boosts."""
     return determine_boost_phases(
         pod.pod.metadata.annotations,
         view.governor.vpa,
@@ -269,11 +369,11 @@ def _warned_if_long(step: PodUpdate, pod: PodView, phases: PodBoostPhases, now: 
     at = phases.long_at(_started(pod))
     if math.isinf(at):
         return step
-    verdict = step.verdict
+    decision = step.verdict
     if now >= at:
-        warned = msgspec.structs.replace(verdict, warnings=(*verdict.warnings, BOOSTED_FOR_LONG))
+        warned = msgspec.structs.replace(decision, warnings=(*decision.warnings, BOOSTED_FOR_LONG))
     else:
-        warned = msgspec.structs.replace(verdict, look=_earlier(verdict.look, at))
+        warned = msgspec.structs.replace(decision, look=_earlier(decision.look, at))
     return msgspec.structs.replace(step, verdict=warned)
 
 
@@ -289,14 +389,14 @@ def _unboosted(
     ended = end_boosts(view, pod, phases, now, settings)
     looks = [at for at in (ended.look, phases.next_look) if at is not None]
     way = DecisionKind.UNBOOST if ended.actions else DecisionKind.WAIT
-    details = ", ".join(each.container for each in phases.due)
+    details = ", ".join(boost.container for boost in phases.due)
     return PodUpdate(
         PodDecision(pod.ref, way, ended.reason, details=details, look=min(looks) if looks else None), ended.actions
     )
 
 
-def _group_or_why_not(vpa: EffectiveVpa, pod: PodView, settings: UpdateSettings) -> Reason | ControllerKey:
-    """Why the pod is left alone whatever it needs, or who controls it."""
+def _group_or_reason(vpa: EffectiveVpa, pod: PodView, settings: UpdateSettings) -> Reason | ControllerKey:
+    """The reason to leave the pod alone whatever it needs, or its controller."""
     if vpa.mode not in _ACTIVE:
         return MODE_LEAVES_PODS
     if vpa.mode is UpdateMode.IN_PLACE and not settings.in_place:
@@ -309,17 +409,17 @@ def _group_or_why_not(vpa: EffectiveVpa, pod: PodView, settings: UpdateSettings)
 
 
 def _judged(case: PodCase, group: ControllerKey, phases: PodBoostPhases) -> PodUpdate | UpdateCandidate:
-    boosted = [each.container for each in phases.containers if each.phase is not BoostPhase.NONE]
+    boosted = [boost.container for boost in phases.containers if boost.phase is not BoostPhase.NONE]
     spared = case.pod.unobserved.union((name, "cpu") for name in boosted) if boosted else case.pod.unobserved
     held = frozenset(list_hpa_resources(case)) if case.settings.hpa_conflict is HpaConflict.HOLD else _NOTHING_HELD
     left_alone = spared | held if held else spared
-    need = assess_need(case, _without_boost(case.pod) if boosted else case.pod.in_force, left_alone)
+    need = assess_need(case, shape_without_boost(case.pod) if boosted else case.pod.in_force, left_alone)
     stage, look = determine_resize_stage(case.pod.resize, case.attempt.resized_at, case.now, case.settings)
-    asked = need if stage is ResizeStage.IDLE else assess_need(case, case.pod.in_spec, left_alone)
+    proposed_need = need if stage is ResizeStage.IDLE else assess_need(case, case.pod.in_spec, left_alone)
     missed = case.pod.ref.uid in case.view.missed and stage is ResizeStage.IDLE
     if missed:
-        need = asked = assess_missed_resize(case, need, left_alone)
-    if isinstance(need, NoUpdateNeed) and isinstance(asked, NoUpdateNeed):
+        need = proposed_need = assess_missed_resize(case, need, left_alone)
+    if isinstance(need, NoUpdateNeed) and isinstance(proposed_need, NoUpdateNeed):
         if held and isinstance(assess_need(case, case.pod.in_force, spared), UpdateNeed):
             return _leave(case.pod, HELD_FOR_HPA, details=", ".join(sorted(case.view.hpa)))
         return _leave(case.pod, need.reason, look=_earlier(need.until, phases.next_look), apart=need.difference)
@@ -330,24 +430,25 @@ def _judged(case: PodCase, group: ControllerKey, phases: PodBoostPhases) -> PodU
         change = compute_in_place_change(
             case.view.governor.vpa, case.pod, case.sizes, left_alone, case.settings, missed=missed
         )
-        prospect = assess_prospect(case, change, stage, asked)
+        prospect = assess_prospect(case, change, stage, proposed_need)
         look = _earlier(look, find_downtime_look(case, prospect))
     row = look_up_decision(mode, stage, prospect)
-    found = need if isinstance(need, UpdateNeed) else asked
-    if isinstance(found, NoUpdateNeed) or (isinstance(need, NoUpdateNeed) and row.way is DecisionKind.EVICT):
-        # The spec asks for what is no longer wanted; nothing of that is in force, so that nobody has to go for it.
+    decisive_need = need if isinstance(need, UpdateNeed) else proposed_need
+    if isinstance(decisive_need, NoUpdateNeed) or (isinstance(need, NoUpdateNeed) and row.way is DecisionKind.EVICT):
+        # The spec asks for what is no longer wanted; nothing of that is in force, so that no pod is evicted for it.
         return _leave(case.pod, SIZE_AS_RECOMMENDED, look=look)
     details = ", ".join(case.pod.downtime.containers) if prospect in CONTAINER_DOWN_PROSPECTS else ""
     return UpdateCandidate(
-        case.pod, group, found, row.way, row.reason, change, _earlier(look, phases.next_look), details
+        case.pod, group, decisive_need, row.way, row.reason, change, _earlier(look, phases.next_look), details
     )
 
 
-def _without_boost(pod: PodView) -> PodShape:
+def shape_without_boost(pod: PodView) -> PodShape:
+    """The resources in force of a pod, as they would be without its boosts."""
     return restore_pre_boost_shape(pod.in_force, read_pre_boost_resources(pod.pod.metadata.annotations))
 
 
-def _earlier(one: float | None, other: float | None) -> float | None:
-    if one is None or other is None:
-        return other if one is None else one
-    return min(one, other)
+def _earlier(first: float | None, second: float | None) -> float | None:
+    if first is None or second is None:
+        return second if first is None else first
+    return min(first, second)

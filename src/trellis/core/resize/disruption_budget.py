@@ -7,8 +7,11 @@ service too, so that a Ready one waits for it: upstream checks once a minute and
 that are not Ready are disrupted as if they were, because the change may be what they need. A controller of a kind
 whose replica count is unknown counts as having as many replicas as it has pods.
 
-Where fewer pods live than the minimum, none is disrupted. Budgets per hour, of the cluster and of a namespace, count
-evictions and restarts, and are unlimited by default.
+Where fewer pods live than the minimum, none is disrupted.
+
+Budgets per hour, of the cluster and of a namespace, are unlimited by default. Evictions and resizes that restart a
+container count for an hour after they were done. Actions under way count as if they were done, so that plans made at
+the same time do not spend the same budget twice. Without a budget nothing is counted.
 
 A resize in place that restarts no container takes no replica out of service, so that a minimum has nothing to protect.
 What an Hvpa decides is applied in place whatever the budget says. For VPAs that is upstream's
@@ -17,11 +20,14 @@ What an Hvpa decides is applied in place whatever the budget says. For VPAs that
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
+from typing import Final
 
 import msgspec
 
 from trellis.base.reasons import Reason
+from trellis.core.resize.pod_decisions import Action, EvictPod, ReplicaBudgetStatus, ResizePod
 from trellis.core.resize.settings import UpdateSettings
 from trellis.core.sizing.governors import Governor, GovernorRank
 
@@ -45,8 +51,8 @@ class HourlyAllowance(msgspec.Struct, frozen=True):
     @property
     def count(self) -> int | None:
         """The lower of both."""
-        given = [each for each in (self.cluster, self.namespace) if each is not None]
-        return min(given) if given else None
+        counts = [count for count in (self.cluster, self.namespace) if count is not None]
+        return min(counts) if counts else None
 
 
 class PodAvailability(msgspec.Struct, frozen=True):
@@ -60,24 +66,14 @@ class PodAvailability(msgspec.Struct, frozen=True):
     ready: bool = True
 
 
-class ReplicaBudgetStatus(msgspec.Struct, frozen=True):
-    """Where a budget stands: how many pods there should be, live, are Ready, may be out of service and must live."""
-
-    configured: int
-    living: int
-    ready: int
-    tolerated: int
-    minimum: int
-
-
 class ReplicaBudget:
     """The budget of one group during one pass."""
 
     def __init__(self, configured: int | None, pods: Iterable[PodAvailability], minimum: int, tolerance: float) -> None:
         pods = list(pods)
-        self.living = sum(each.living for each in pods)
-        self.serving = sum(each.serving for each in pods)
-        self.ready = sum(each.serving and each.ready for each in pods)
+        self.living = sum(pod.living for pod in pods)
+        self.serving = sum(pod.serving for pod in pods)
+        self.ready = sum(pod.serving and pod.ready for pod in pods)
         self.configured = len(pods) if configured is None else configured
         self.tolerated = int(self.configured * tolerance)
         self._minimum = minimum
@@ -134,3 +130,88 @@ def exempts_in_place_resizes(governor: Governor, settings: UpdateSettings) -> bo
     """Whether resizes that restart no container are exempt from the minimum and the tolerance."""
     # By value: from a recording the rank comes back as a plain number.
     return settings.skip_disruption_budget or governor.claim.rank == GovernorRank.HVPA
+
+
+_HOUR: Final = 3600.0
+_ANY_NUMBER: Final = HourlyAllowance()
+
+
+class RecentDisruptions(msgspec.Struct, frozen=True):
+    """When pods were disturbed and in which namespace, the earliest first."""
+
+    times: tuple[tuple[float, str], ...] = ()
+
+    def noted(self, action: Action, now: float, settings: UpdateSettings) -> RecentDisruptions:
+        """The same with one more, if it counts, and without those of more than an hour ago."""
+        if not is_disruptive(action) or (settings.hourly is None and settings.namespace_hourly is None):
+            return self
+        return RecentDisruptions(
+            (*(disruption for disruption in self.times if disruption[0] + _HOUR > now), (now, action.pod.namespace))
+        )
+
+    def left(self, namespace: str, now: float, settings: UpdateSettings) -> HourlyAllowance:
+        """What is left for a namespace."""
+        if settings.hourly is None and settings.namespace_hourly is None:
+            return _ANY_NUMBER
+        recent = [disruption for disruption in self.times if disruption[0] + _HOUR > now]
+        own = [disruption for disruption in recent if disruption[1] == namespace]
+        counted = ((settings.hourly, recent), (settings.namespace_hourly, own))
+        cluster, here = (None if most is None else max(most - len(disruptions), 0) for most, disruptions in counted)
+        # What is used up has room again when as many are an hour old as leave one less than the budget.
+        until = [
+            disruptions[len(disruptions) - most][0] + _HOUR
+            for most, disruptions in counted
+            if most and len(disruptions) >= most
+        ]
+        return HourlyAllowance(cluster, here, max(until) if until else None)
+
+
+def is_disruptive(action: Action) -> bool:
+    """Whether an action takes a pod, or a container, out of service."""
+    return isinstance(action, EvictPod) or (isinstance(action, ResizePod) and action.restarts)
+
+
+class HourlyDisruptions:
+    """Disturbances of the last hour and those under way. Times are seconds since 1970."""
+
+    def __init__(self, settings: UpdateSettings) -> None:
+        self._settings = settings
+        self._is_limited = settings.hourly is not None or settings.namespace_hourly is not None
+        self._done = RecentDisruptions()
+        self._under_way: Counter[str] = Counter()
+
+    def ledger(self, now: float) -> HourlyLedger:
+        """What is left, for one batch of plans."""
+        under_way = ((now, namespace) for namespace in self._under_way.elements())
+        return HourlyLedger(RecentDisruptions((*self._done.times, *under_way)), now, self._settings)
+
+    def begin(self, actions: Iterable[Action]) -> None:
+        """A plan is about to be carried out."""
+        for action in actions:
+            if self._is_limited and is_disruptive(action):
+                self._under_way[action.pod.namespace] += 1
+
+    def end(self, action: Action, now: float, *, done: bool) -> None:
+        """An action of such a plan is over."""
+        if self._is_limited and is_disruptive(action):
+            self._under_way[action.pod.namespace] -= 1
+            if done:
+                self._done = self._done.noted(action, now, self._settings)
+
+
+class HourlyLedger:
+    """What is left while one batch of plans is made; it belongs to the thread that makes them."""
+
+    def __init__(self, disturbed: RecentDisruptions, now: float, settings: UpdateSettings) -> None:
+        self._disturbed = disturbed
+        self._now = now
+        self._settings = settings
+
+    def left(self, namespace: str) -> HourlyAllowance:
+        """What a plan may still disturb."""
+        return self._disturbed.left(namespace, self._now, self._settings)
+
+    def spend(self, actions: Iterable[Action]) -> None:
+        """Count what a plan will disturb."""
+        for action in actions:
+            self._disturbed = self._disturbed.noted(action, self._now, self._settings)

@@ -14,28 +14,41 @@ import msgspec
 
 from trellis.base.reasons import Reason, Severity
 from trellis.core.recommend.amounts import ResourceAmounts
-from trellis.core.resize.actuation_requirements import REQUIREMENTS_FORBID_EVICTION, permits_eviction
 from trellis.core.resize.candidates import POD_PENDING, UpdateCandidate
 from trellis.core.resize.disruption_budget import (
     HOURLY_BUDGET_USED_UP,
     HourlyBudget,
     PodAvailability,
     ReplicaBudget,
-    ReplicaBudgetStatus,
     exempts_in_place_resizes,
     resolve_min_replicas,
 )
-from trellis.core.resize.eligibility import RESIZE_MISSED, read_container_requests
-from trellis.core.resize.in_place.decision_table import (
-    RESIZE_UNDER_WAY,
-    DecisionKind,
-    ResizeStage,
-    determine_resize_stage,
+from trellis.core.resize.eligibility import (
+    REQUIREMENTS_FORBID_EVICTION,
+    RESIZE_MISSED,
+    permits_eviction,
+    read_container_requests,
 )
-from trellis.core.resize.pod_decisions import Action, ControllerKey, EvictPod, PodDecision, PodUpdate, ResizePod
+from trellis.core.resize.in_place import RESIZE_UNDER_WAY, ResizeStage, determine_resize_stage
+from trellis.core.resize.pod_decisions import (
+    Action,
+    ControllerKey,
+    DecisionKind,
+    EvictPod,
+    PodDecision,
+    PodUpdate,
+    ReplicaBudgetStatus,
+    ResizePod,
+)
 from trellis.core.resize.settings import UpdateSettings
-from trellis.core.resize.state.attempts import BACKING_OFF, PodAttempts
-from trellis.core.resize.state.eviction_loops import EVICTION_LOOP, EvictionRecord, find_loop_end, find_useless_eviction
+from trellis.core.resize.state.attempts import (
+    BACKING_OFF,
+    EVICTION_LOOP,
+    EvictionRecord,
+    PodAttempts,
+    find_loop_end,
+    find_useless_eviction,
+)
 from trellis.core.resize.view import PodView, WorkloadView
 
 WOULD_NOT_FIT = Reason(
@@ -44,7 +57,7 @@ WOULD_NOT_FIT = Reason(
 
 
 class _Postponement(msgspec.Struct, frozen=True):
-    """Why a candidate does not have its turn."""
+    """A candidate that is not disrupted now, and the reason."""
 
     way: DecisionKind
     reason: Reason
@@ -54,29 +67,29 @@ class _Postponement(msgspec.Struct, frozen=True):
 
 
 class DisruptionOrder:
-    """Gives candidates of one workload their turn, and counts what they disturb."""
+    """Decides on the candidates of one workload in order, and counts what they disrupt."""
 
     def __init__(self, view: WorkloadView, now: float, settings: UpdateSettings) -> None:
         self._view, self._now, self._settings = view, now, settings
         self._exempt = exempts_in_place_resizes(view.governor, settings)
         second = math.floor(now)
-        newest = (each.ref.uid for each in view.pods if each.created is not None and each.created >= second)
+        newest = (pod.ref.uid for pod in view.pods if pod.created is not None and pod.created >= second)
         self._newest = tuple(newest)
         self._hourly = HourlyBudget(view.left)
         pods: dict[ControllerKey, list[PodAvailability]] = {}
         for pod in view.pods:
             if pod.group is not None and not pod.finished:
                 going = pod.over or self._attempt(pod).was_evicted(now, settings)
-                found = PodAvailability(not going, not going and self._serves(pod), not pod.unready)
-                pods.setdefault(pod.group, []).append(found)
+                availability = PodAvailability(not going, not going and self._serves(pod), not pod.unready)
+                pods.setdefault(pod.group, []).append(availability)
         minimum = resolve_min_replicas(view.governor.vpa.min_replicas, settings)
         self._groups = {
-            key: ReplicaBudget(view.configured.get(key), each, minimum, settings.eviction_tolerance)
-            for key, each in pods.items()
+            key: ReplicaBudget(view.configured.get(key), availabilities, minimum, settings.eviction_tolerance)
+            for key, availabilities in pods.items()
         }
 
-    def take(self, candidate: UpdateCandidate) -> PodUpdate:
-        """What becomes of the next candidate."""
+    def decide(self, candidate: UpdateCandidate) -> PodUpdate:
+        """Decide on the next candidate."""
         if candidate.way not in {DecisionKind.RESIZE, DecisionKind.EVICT}:
             return _step(candidate, candidate.way, candidate.reason, look=candidate.look, details=candidate.details)
         stop = self._stop(candidate)
@@ -97,7 +110,7 @@ class DisruptionOrder:
             return False
         attempt = self._attempt(pod)
         stage, _ = determine_resize_stage(pod.resize, attempt.resized_at, self._now, self._settings)
-        restarts = any(each.restarts_on for each in pod.in_spec.containers)
+        restarts = any(container.restarts_on for container in pod.in_spec.containers)
         unseen = bool(attempt.asked) and attempt.is_unseen(
             read_container_requests(pod.in_spec), self._now, self._settings
         )
@@ -150,19 +163,21 @@ class DisruptionOrder:
 
     def _last(self, candidate: UpdateCandidate) -> EvictionRecord | None:
         """The evictions that this pod came after, if they were of no use."""
-        known, pod = self._view.attempts.groups.get(candidate.group), candidate.pod
+        evictions, pod = self._view.attempts.groups.get(candidate.group), candidate.pod
         return (
-            find_useless_eviction(known, pod.ref.uid, read_container_requests(pod.in_force), pod.created)
-            if known
+            find_useless_eviction(evictions, pod.ref.uid, read_container_requests(pod.in_force), pod.created)
+            if evictions
             else None
         )
 
     def _fits(self, candidate: UpdateCandidate) -> bool:
-        """Whether a successor would fit, unless somebody knows that it would not."""
+        """Whether a successor would fit; an unknown answer counts as yes."""
         if self._view.fits is None:
             return True
-        wanted: Mapping[str, ResourceAmounts] = {each.container: each.targets for each in candidate.need.containers}
-        return self._view.fits(candidate.pod.pod, wanted) is not False
+        targets: Mapping[str, ResourceAmounts] = {
+            comparison.container: comparison.targets for comparison in candidate.need.containers
+        }
+        return self._view.fits(candidate.pod.pod, targets) is not False
 
     def _action(self, candidate: UpdateCandidate) -> Action:
         pod, change = candidate.pod, candidate.change

@@ -1,4 +1,4 @@
-"""Decides whether a pod should change, and for which reason.
+"""Decides whether a pod should change, for which reason, and whether actuation requirements permit it.
 
 Upstream's rules. A pod that requests less or more than its bounds should change at once. So should one that ran out of
 memory soon after its start, if its size would be different now. Any other is left alone for its first 12 hours, and
@@ -6,24 +6,43 @@ later unless the change is 10 % at least. The pod is compared with what a new po
 recommendation: a pod that has all it could get needs nothing, however far its recommendation is out of reach.
 
 Pods of a workload are alike, so that the target size of each shape is computed once per plan.
+
+Actuation requirements:
+
+| | by eviction | in place |
+|---|---|---|
+| one requirement lists both resources | either may compare as asked | each must compare as asked itself |
+| several requirements | all must hold, for one and the same container | each governs the resources it lists |
+| a resource that none lists | has no say | is changed freely |
+
+The target is compared with the request of the running pod. A missing request counts as zero; where there is no target
+the request stays, and so it is compared with itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, Generic, TypeAlias, TypeVar
 
 import msgspec
 
+from trellis.api.resolve import ChangeRequirement, EffectiveRequirement, EffectiveVpa
 from trellis.base.reasons import Reason, Severity
 from trellis.core.recommend.amounts import RESOURCES, ResourceAmounts
 from trellis.core.recommend.capping import CappedResources, NamespaceLimits, RecommendedResources, cap_for_pod
-from trellis.core.resize.actuation_requirements import RequestComparison
 from trellis.core.resize.settings import UpdateSettings
 from trellis.core.sizing.governors import Governor
 from trellis.core.sizing.shapes import PodShape
 from trellis.core.sizing.sizes import PodSize, size_pod
 
+REQUIREMENTS_FORBID_EVICTION = Reason(
+    "RequirementsForbidEviction",
+    "No container that needs a change satisfies all actuation requirements, so that the pod is not evicted.",
+)
+REQUIREMENTS_FORBID_RESIZE = Reason(
+    "RequirementsForbidResize",
+    "The actuation requirements permit no part of the change, so that the pod is left alone.",
+)
 REQUEST_MISSING = Reason("RequestMissing", "A container lacks a request that is recommended for it.")
 OUTSIDE_BOUNDS = Reason("OutsideBounds", "A container requests less or more than the recommended bounds.")
 QUICK_OOM = Reason("QuickOom", "A container ran out of memory soon after it started, and would get another size now.")
@@ -39,6 +58,53 @@ NOTHING_RECOMMENDED = Reason("NothingRecommended", "Nothing is recommended for t
 SIZE_AS_RECOMMENDED = Reason("SizeAsRecommended", "The pod has what is recommended, as far as it can have it.")
 POD_TOO_YOUNG = Reason("PodTooYoung", "The pod is within its bounds, and not old enough to be changed for less.")
 CHANGE_TOO_SMALL = Reason("ChangeTooSmall", "The pod is within its bounds, and the change is not worth a disruption.")
+
+
+class RequestComparison(msgspec.Struct, frozen=True):
+    """One container that needs a change: what it should request and what it requests."""
+
+    container: str
+    targets: ResourceAmounts
+    requests: ResourceAmounts
+
+
+def satisfies_change(change: ChangeRequirement, target: int, request: int) -> bool:
+    """Whether a target compares with a request as asked."""
+    match change:
+        case ChangeRequirement.HIGHER:
+            return target > request
+        case ChangeRequirement.HIGHER_OR_EQUAL:
+            return target >= request
+        case ChangeRequirement.LOWER:
+            return target < request
+        case ChangeRequirement.LOWER_OR_EQUAL:
+            return target <= request
+        case ChangeRequirement.NEVER:
+            return False
+
+
+def permits_eviction(vpa: EffectiveVpa, containers: Iterable[RequestComparison]) -> bool:
+    """Whether some container satisfies all requirements; those given need a change."""
+    return any(
+        all(_satisfied(requirement, comparison) for requirement in vpa.requirements) for comparison in containers
+    )
+
+
+def permits_resize(vpa: EffectiveVpa, resource: str, target: int, request: int) -> bool:
+    """Whether one resource of a container may be changed in place."""
+    if vpa.requirements_for_eviction_only:
+        return True
+    ours = (requirement for requirement in vpa.requirements if resource in requirement.resources)
+    return all(satisfies_change(requirement.change, target, request) for requirement in ours)
+
+
+def _satisfied(requirement: EffectiveRequirement, comparison: RequestComparison) -> bool:
+    for resource in requirement.resources:
+        request = comparison.requests.get(resource, 0)
+        if satisfies_change(requirement.change, comparison.targets.get(resource, request), request):
+            return True
+    return False
+
 
 # A resource of a container, by their names.
 ContainerResource: TypeAlias = tuple[str, str]
@@ -131,7 +197,7 @@ def _why(gap: SizeGap, quick_oom: bool) -> Reason:
 
 def _add_up(shape: PodShape, size: PodSize, bounds: Mapping[str, CappedResources]) -> _GapTotals:
     sums = _GapTotals()
-    had = {each.name: each.requests for each in shape.containers}
+    had = {container.name: container.requests for container in shape.containers}
     for sized in size.containers:
         name = sized.container.name
         for resource, target in sized.requests.items():
@@ -159,8 +225,8 @@ def _within(resource: str, request: int, lower: ResourceAmounts, upper: Resource
 def read_container_requests(shape: PodShape) -> dict[str, ResourceAmounts]:
     """What the containers of a pod request, by name."""
     return {
-        each.name: {name: each.requests[name] for name in RESOURCES if name in each.requests}
-        for each in shape.containers
+        container.name: {name: container.requests[name] for name in RESOURCES if name in container.requests}
+        for container in shape.containers
     }
 
 
@@ -177,8 +243,8 @@ class _ShapeCache(Generic[_T]):
         self._known: list[tuple[PodShape, frozenset[ContainerResource], _T]] = []
 
     def find(self, shape: PodShape, spared: frozenset[ContainerResource]) -> _T | None:
-        for known, left_out, answer in self._known:
-            if left_out == spared and (known is shape or known == shape):
+        for cached_shape, left_out, answer in self._known:
+            if left_out == spared and (cached_shape is shape or cached_shape == shape):
                 return answer
         return None
 
@@ -202,9 +268,9 @@ class TargetSizes:
 
     def in_place(self, shape: PodShape, spared: frozenset[ContainerResource]) -> PodSize:
         """What the pod itself can be resized to."""
-        known = self._in_place.find(shape, spared)
-        if known is not None:
-            return known
+        cached = self._in_place.find(shape, spared)
+        if cached is not None:
+            return cached
         advice = _without(self._governor.advice, spared)
         size = size_pod(shape, advice, self._governor.vpa, self.limits, keep_qos=True)
         return self._in_place.keep(shape, spared, size)
@@ -214,7 +280,7 @@ class TargetSizes:
         capped = cap_for_pod(advice, shape.containers, vpa, self.limits)
         # What pods have as a whole changes what LimitRanges mean for a size, and not for bounds.
         size = size_pod(shape, advice, vpa, self.limits, capped=None if shape.pod_limits else capped)
-        return measure_gap(shape, size, {each.container: each for each in capped})
+        return measure_gap(shape, size, {resources.container: resources for resources in capped})
 
 
 def _without(
@@ -225,7 +291,12 @@ def _without(
         return advice
     return [
         msgspec.structs.replace(
-            each, target={name: amount for name, amount in each.target.items() if (each.container, name) not in spared}
+            recommended,
+            target={
+                name: amount
+                for name, amount in recommended.target.items()
+                if (recommended.container, name) not in spared
+            },
         )
-        for each in advice
+        for recommended in advice
     ]

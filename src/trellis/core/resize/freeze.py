@@ -53,8 +53,8 @@ def find_freeze(
 ) -> Freeze | None:
     """The widest freeze that holds: the data of the ConfigMap (None: there is none), then annotations."""
     if config is not None and not _is_no(config.get(_SWITCH, "")):
-        who = config.get(_BY, "").strip() or _name(config.get(_SWITCH, ""))
-        return Freeze(who, FreezeScope.CLUSTER, config.get(_WHY, "").strip())
+        author = config.get(_BY, "").strip() or _name(config.get(_SWITCH, ""))
+        return Freeze(author, FreezeScope.CLUSTER, config.get(_WHY, "").strip())
     for written, where in ((namespace, FreezeScope.NAMESPACE), (own, FreezeScope.OBJECT)):
         if FREEZE_ANNOTATION in written and not _is_no(written[FREEZE_ANNOTATION]):
             return Freeze(_name(written[FREEZE_ANNOTATION]), where)

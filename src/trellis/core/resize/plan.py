@@ -13,14 +13,13 @@ from trellis.base.reasons import Reason
 from trellis.core.resize.candidates import UpdateCandidate, consider_pod, find_warnings
 from trellis.core.resize.disruption_order import DisruptionOrder
 from trellis.core.resize.eligibility import TargetSizes
-from trellis.core.resize.in_place.decision_table import DecisionKind
-from trellis.core.resize.pod_decisions import Action, PodDecision, PodUpdate
+from trellis.core.resize.pod_decisions import Action, DecisionKind, PodDecision, PodUpdate
 from trellis.core.resize.settings import UpdateSettings
 from trellis.core.resize.view import WorkloadView
 
 
 class UpdatePlan(msgspec.Struct, frozen=True):
-    """What is done, what is said about each pod in the order of the view, and when to look again."""
+    """The actions, one decision per pod in the order of the view, and when to plan again."""
 
     actions: tuple[Action, ...]
     verdicts: tuple[PodDecision, ...]
@@ -33,22 +32,22 @@ def plan_updates(view: WorkloadView, now: float, settings: UpdateSettings) -> Up
     waiting: list[tuple[int, UpdateCandidate]] = []
     sizes = TargetSizes(view.governor, view.limits)
     for place, pod in enumerate(view.pods):
-        found = consider_pod(view, pod, now, settings, sizes)
-        if isinstance(found, PodUpdate):
-            steps[place] = found
+        outcome = consider_pod(view, pod, now, settings, sizes)
+        if isinstance(outcome, PodUpdate):
+            steps[place] = outcome
         else:
-            waiting.append((place, found))
+            waiting.append((place, outcome))
     actions = [action for step in steps.values() for action in step.actions if step.verdict.way is DecisionKind.UNBOOST]
     if waiting:
-        turns = DisruptionOrder(view, now, settings)
-        for place, candidate in sorted(waiting, key=lambda each: each[1].need.urgency, reverse=True):
-            steps[place] = turns.take(candidate)
+        order = DisruptionOrder(view, now, settings)
+        for place, candidate in sorted(waiting, key=lambda entry: entry[1].need.urgency, reverse=True):
+            steps[place] = order.decide(candidate)
             actions += steps[place].actions
     warnings = find_warnings(view)
-    verdicts = tuple(_warned(steps[place].verdict, warnings) for place in range(len(view.pods)))
-    looks = [verdict.look for verdict in verdicts if verdict.look is not None]
-    return UpdatePlan(tuple(actions), verdicts, min(looks) if looks else None)
+    decisions = tuple(_warned(steps[place].verdict, warnings) for place in range(len(view.pods)))
+    looks = [decision.look for decision in decisions if decision.look is not None]
+    return UpdatePlan(tuple(actions), decisions, min(looks) if looks else None)
 
 
-def _warned(verdict: PodDecision, warnings: tuple[Reason, ...]) -> PodDecision:
-    return msgspec.structs.replace(verdict, warnings=(*verdict.warnings, *warnings)) if warnings else verdict
+def _warned(decision: PodDecision, warnings: tuple[Reason, ...]) -> PodDecision:
+    return msgspec.structs.replace(decision, warnings=(*decision.warnings, *warnings)) if warnings else decision

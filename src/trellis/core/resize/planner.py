@@ -2,20 +2,27 @@
 
 It works on frozen values, and may run in a thread of its own. A workload whose plan fails is left alone, and the plans
 of the others are made all the same.
+
+While no admission controller renews its Lease, plans go without their evictions: the pods that replace evicted ones
+would not be sized. The rest of such a plan is kept.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 
 import msgspec
 
+from trellis.api.kube.coordination import Lease
 from trellis.api.kube.nodes import Node
 from trellis.api.kube.pods import Pod
+from trellis.base.reasons import Reason, Severity
 from trellis.core.cluster.store import ObjectKey
 from trellis.core.recommend.amounts import ResourceAmounts
-from trellis.core.resize.hourly_budget import HourlyLedger
+from trellis.core.resize.disruption_budget import HourlyLedger
 from trellis.core.resize.plan import UpdatePlan, plan_updates
+from trellis.core.resize.pod_decisions import Action, DecisionKind, EvictPod, PodDecision
 from trellis.core.resize.settings import UpdateSettings
 from trellis.core.resize.state.attempts import WorkloadAttempts
 from trellis.core.resize.state.headroom import NodeHeadroom
@@ -23,11 +30,44 @@ from trellis.core.resize.state.ownership import WorkloadKey
 from trellis.core.resize.state.workload_cache import WorkloadSnapshot
 from trellis.core.resize.view import PodView, WorkloadView
 
+ADMISSION_ABSENT = Reason(
+    "AdmissionAbsent",
+    "The pod is not evicted, because no admission controller is there to size the one that would take its place.",
+    Severity.WARNING,
+)
+
+
+def is_lease_renewed(lease: Lease, timeout: float, now: float) -> bool:
+    """Whether the admission controller is there, as its Lease has it: renewed, or made, a short while ago."""
+    times: tuple[datetime | None, ...] = (lease.spec.renew_time, lease.metadata.creation_timestamp)
+    return any(moment is not None and moment.timestamp() + timeout > now for moment in times)
+
+
+def plans_evictions(plan: UpdatePlan) -> bool:
+    """Whether a plan evicts any pod."""
+    return any(map(_evicts, plan.actions))
+
+
+def withhold_evictions(plan: UpdatePlan) -> UpdatePlan:
+    """The plan without its evictions: the pods that it would evict wait."""
+    evicted = {action.pod.uid for action in plan.actions if _evicts(action)}
+    actions = tuple(action for action in plan.actions if action.pod.uid not in evicted)
+    decisions = tuple(_absent(decision) if decision.pod.uid in evicted else decision for decision in plan.verdicts)
+    return msgspec.structs.replace(plan, actions=actions, verdicts=decisions)
+
+
+def _evicts(action: Action) -> bool:
+    return isinstance(action, EvictPod)
+
+
+def _absent(decision: PodDecision) -> PodDecision:
+    return msgspec.structs.replace(decision, way=DecisionKind.WAIT, reason=ADMISSION_ABSENT)
+
 
 class PlanningBatch(msgspec.Struct, frozen=True):
     """Workloads to plan for, each with what is remembered of it, and what has changed since the last batch.
 
-    Of those that are `unknown` nothing can be told: nobody governs them, or nobody knows their pods.
+    No plan can be made for those that are `unknown`: no object governs them, or their pods are not known.
     """
 
     gathered: Sequence[tuple[WorkloadSnapshot, WorkloadAttempts]]
@@ -42,7 +82,7 @@ class PlanningBatch(msgspec.Struct, frozen=True):
 class PlanResult(msgspec.Struct, frozen=True):
     """The plan for one workload, or the error that came instead of it.
 
-    `without_room` says that it might be another plan if there were more room on nodes.
+    `without_room` says that the plan might be another one if nodes had more headroom.
     """
 
     gathered: WorkloadSnapshot
@@ -52,58 +92,58 @@ class PlanResult(msgspec.Struct, frozen=True):
 
 
 class UpdatePlanner:
-    """Makes plans. Of pods that have not changed what was read of them is kept."""
+    """Makes plans. The views of pods that have not changed are cached."""
 
-    def __init__(self, settings: UpdateSettings, rooms: NodeHeadroom | None) -> None:
+    def __init__(self, settings: UpdateSettings, headroom: NodeHeadroom | None) -> None:
         self._settings = settings
-        self._rooms = rooms
+        self._headroom = headroom
         self._views: dict[str, PodView] = {}
         self._without_room = False
 
     def plan_all(self, batch: PlanningBatch) -> list[PlanResult]:
-        """One plan for each, in the order given."""
-        if self._rooms is not None:
-            self._rooms.update(batch.changed_nodes, batch.changed_pods)
-        return [self._planned(gathered, attempts, batch) for gathered, attempts in batch.gathered]
+        """One plan for each workload, in the order of the batch."""
+        if self._headroom is not None:
+            self._headroom.update(batch.changed_nodes, batch.changed_pods)
+        return [self._planned(snapshot, attempts, batch) for snapshot, attempts in batch.gathered]
 
     def forget(self, pods: Iterable[Pod]) -> None:
-        """Keep nothing of other pods than these."""
+        """Drop the cached views of all other pods than these."""
         living = {pod.metadata.uid for pod in pods}
         self._views = {uid: view for uid, view in self._views.items() if uid in living}
 
     def count_rooms(self) -> bool:
-        """Count some of the pods that have changed, for those who ask later; whether any are left."""
-        return self._rooms is not None and self._rooms.count()
+        """Count some of the pods that have changed on their nodes; the result is whether any are left."""
+        return self._headroom is not None and self._headroom.count()
 
-    def _planned(self, gathered: WorkloadSnapshot, attempts: WorkloadAttempts, batch: PlanningBatch) -> PlanResult:
+    def _planned(self, snapshot: WorkloadSnapshot, attempts: WorkloadAttempts, batch: PlanningBatch) -> PlanResult:
         self._without_room = False
         try:
             view = WorkloadView(
-                governor=gathered.governor,
-                pods=tuple(map(self._view, gathered.pods)),
-                configured=gathered.configured,
-                limits=gathered.limits,
+                governor=snapshot.governor,
+                pods=tuple(map(self._view, snapshot.pods)),
+                configured=snapshot.configured,
+                limits=snapshot.limits,
                 attempts=attempts,
-                frozen=gathered.frozen,
-                hpa=gathered.hpa,
-                left=batch.ledger.left(gathered.workload[0]),
+                frozen=snapshot.frozen,
+                hpa=snapshot.hpa,
+                left=batch.ledger.left(snapshot.workload[0]),
                 nodes=batch.nodes,
-                fits=self._fits if self._rooms is not None else None,
-                missed=gathered.missed,
+                fits=self._fits if self._headroom is not None else None,
+                missed=snapshot.missed,
             )
-            made = plan_updates(view, batch.now, self._settings)
+            plan = plan_updates(view, batch.now, self._settings)
         except Exception as error:  # noqa: BLE001 - an error of ours must not keep others from their plans
-            return PlanResult(gathered, UpdatePlan((), ()), error)
-        batch.ledger.spend(made)
-        return PlanResult(gathered, made, without_room=self._without_room)
+            return PlanResult(snapshot, UpdatePlan((), ()), error)
+        batch.ledger.spend(plan.actions)
+        return PlanResult(snapshot, plan, without_room=self._without_room)
 
-    def _fits(self, pod: Pod, wanted: Mapping[str, ResourceAmounts]) -> bool | None:
-        found = self._rooms.fits(pod, wanted) if self._rooms is not None else None
-        self._without_room |= found is False
-        return found
+    def _fits(self, pod: Pod, requests: Mapping[str, ResourceAmounts]) -> bool | None:
+        fits = self._headroom.fits(pod, requests) if self._headroom is not None else None
+        self._without_room |= fits is False
+        return fits
 
     def _view(self, pod: Pod) -> PodView:
-        known = self._views.get(pod.metadata.uid)
-        if known is None or known.pod is not pod:
-            known = self._views[pod.metadata.uid] = PodView.of(pod)
-        return known
+        view = self._views.get(pod.metadata.uid)
+        if view is None or view.pod is not pod:
+            view = self._views[pod.metadata.uid] = PodView.of(pod)
+        return view

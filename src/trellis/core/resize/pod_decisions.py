@@ -7,6 +7,7 @@ An action names the pod as it was observed, and what it should become. The execu
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import StrEnum
 from typing import TypeAlias
 
 import msgspec
@@ -14,11 +15,19 @@ import msgspec
 from trellis.base.reasons import Reason
 from trellis.core.cluster.json_patches import PatchOp
 from trellis.core.recommend.amounts import ResourceAmounts
-from trellis.core.resize.disruption_budget import ReplicaBudgetStatus
 from trellis.core.resize.eligibility import UpdateNeed
-from trellis.core.resize.in_place.decision_table import DecisionKind
 
 _NO_NODE: ResourceAmounts = {}
+
+
+class DecisionKind(StrEnum):
+    """What is done to a pod in this pass."""
+
+    RESIZE = "Resize"
+    EVICT = "Evict"
+    UNBOOST = "Unboost"
+    WAIT = "Wait"
+    LEAVE = "Leave"
 
 
 class PodRef(msgspec.Struct, frozen=True):
@@ -72,11 +81,21 @@ class EvictPod(msgspec.Struct, frozen=True, tag=True):
 Action: TypeAlias = ResizePod | UnmarkPod | EvictPod
 
 
+class ReplicaBudgetStatus(msgspec.Struct, frozen=True):
+    """Where a budget stands: how many pods there should be, live, are Ready, may be out of service and must live."""
+
+    configured: int
+    living: int
+    ready: int
+    tolerated: int
+    minimum: int
+
+
 class PodDecision(msgspec.Struct, frozen=True):
     """One per pod and plan. `need` says what the pod lacks, if anything; `warnings` hold whatever is done.
 
-    `look` is when the verdict may be another without anything happening before. `apart` is how far requests are off
-    where that is no need, and `budget` what refused the pod its turn, for whoever asks what would have to change.
+    `look` is when the decision may change without any event before. `apart` is how far requests are off where that is
+    no need, and `budget` the budget that refused a disruption; explanations read both.
     """
 
     pod: PodRef
@@ -91,7 +110,7 @@ class PodDecision(msgspec.Struct, frozen=True):
 
 
 class PodUpdate(msgspec.Struct, frozen=True):
-    """A verdict and what is done about it."""
+    """A decision and its actions."""
 
     verdict: PodDecision
     actions: tuple[Action, ...] = ()

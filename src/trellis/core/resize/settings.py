@@ -65,7 +65,7 @@ class UpdateSettings(msgspec.Struct, frozen=True):
     longest_retry: float = 30 * _MINUTE
     # A disruption budget that says no now may say yes in the next pass: nothing is wrong, and this wait never grows.
     budget_retry: float = _MINUTE
-    # A boost costs CPU for as long as it stays, and taking it back disturbs nobody.
+    # A boost costs CPU for as long as it stays, and taking it back disrupts no pod.
     unboost_retry: float = 2.0
     longest_unboost_retry: float = 5 * _MINUTE
     # For boosts whose policy does not say when a pod that is not Ready is given up; None is never.
@@ -91,8 +91,8 @@ _OUTDATED: Final = (WriteResult.CONFLICT, WriteResult.INVALID)
 _DONE_WITH: Final = (WriteResult.APPLIED, WriteResult.SKIPPED, WriteResult.GONE)
 
 
-def requeue_delay(told: WriteResult) -> float | None:
-    """In how many seconds another plan is to be made after this became of a write; None if a change will say."""
-    if told in _OUTDATED:
+def requeue_delay(result: WriteResult) -> float | None:
+    """In how many seconds to plan again after such a result of a write; None if a watch event will cause it."""
+    if result in _OUTDATED:
         return REQUEUE_AFTER_CONFLICT_SECONDS
-    return None if told in _DONE_WITH else 0.0
+    return None if result in _DONE_WITH else 0.0

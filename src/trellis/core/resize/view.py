@@ -1,20 +1,38 @@
 """Views: what is known of a workload and its pods when its plan is made, as frozen values.
 
 No plan reads anything newer. A pod is read into what decisions need of it: the resources in its spec, the resources in
-force, the progress of a resize, when it became Ready, and out-of-memory kills.
+force, the progress of a resize, which containers are down, when it became Ready, and out-of-memory kills.
+
+The kubelet reports a resize in two conditions (Kubernetes 1.33), with the time: so nothing has to be remembered, and a
+pod of the same name does not inherit the past of another. Before the kubelet reports anything, the spec asks for
+resources that are not in force.
+
+A container that ended and will be restarted is down: in its crash back-off the kubelet reports it as `terminated`, and
+as `waiting` only when the back-off ends. A container that never ran yet is not down: nothing of the pod's cgroups was
+made for an older size. A container that has ended for good (in a Job, or an init container) is not awaited.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from enum import StrEnum
 from typing import Final, TypeAlias
 
 import msgspec
 
-from trellis.api.kube.meta import KubeObject
+from trellis.api.kube.meta import Condition, KubeObject
 from trellis.api.kube.observed_pods import OOM_KILLED
-from trellis.api.kube.pods import READY, ContainerStateTerminated, ContainerStatus, Pod
+from trellis.api.kube.pods import (
+    READY,
+    RESIZE_IN_PROGRESS,
+    RESIZE_PENDING,
+    Container,
+    ContainerStateTerminated,
+    ContainerStatus,
+    Pod,
+    ResourceRequirements,
+)
 from trellis.api.kube.workloads import DaemonSet, ReplicaSet, ReplicationController, StatefulSet
 from trellis.core.boost.annotation import is_boosted
 from trellis.core.cluster.pod_annotations import OBSERVED_CONTAINERS_ANNOTATION
@@ -23,22 +41,150 @@ from trellis.core.recommend.capping import NamespaceLimits
 from trellis.core.resize.disruption_budget import HourlyAllowance
 from trellis.core.resize.eligibility import ContainerResource
 from trellis.core.resize.freeze import Freeze
-from trellis.core.resize.in_place.status import (
-    Downtime,
-    ResizeStatus,
-    read_downtime,
-    read_resize_status,
-    read_resources_in_force,
-)
 from trellis.core.resize.pod_decisions import ControllerKey, PodRef
 from trellis.core.resize.state.attempts import WorkloadAttempts
 from trellis.core.sizing.governors import Governor
-from trellis.core.sizing.shapes import ContainerList, PodShape
+from trellis.core.sizing.shapes import ContainerList, ContainerShape, PodShape
+
+_INFEASIBLE = "Infeasible"
+_ERROR = "Error"
+
+
+class ResizeState(StrEnum):
+    """What the kubelet says. A reason that we do not know is one more way to say later."""
+
+    NONE = "None"
+    PROPOSED = "Proposed"
+    DEFERRED = "Deferred"
+    INFEASIBLE = "Infeasible"
+    IN_PROGRESS = "InProgress"
+    FAILING = "Failing"
+
+
+class ResizeStatus(msgspec.Struct, frozen=True):
+    """The state and since when, as seconds since 1970; None if that is unknown."""
+
+    state: ResizeState = ResizeState.NONE
+    since: float | None = None
+
+
+def read_resources_in_force(pod: Pod) -> dict[str, ResourceRequirements]:
+    """What the kubelet says that containers have now, by name; without those of which it says nothing."""
+    status = pod.status
+    return {
+        container.name: container.resources
+        for container in (*status.container_statuses, *status.init_container_statuses)
+        # A runtime that cannot tell reports an empty one.
+        if container.resources is not None and (container.resources.requests or container.resources.limits)
+    }
+
+
+def read_resize_status(pod: Pod, in_force: PodShape) -> ResizeStatus:
+    """How far the resize is; `in_force` is the pod's shape with the resources in force."""
+    for condition in pod.status.conditions:
+        if condition.type == RESIZE_PENDING and condition.status == "True":
+            return ResizeStatus(_pending(condition), _since(condition))
+    for condition in pod.status.conditions:
+        if condition.type == RESIZE_IN_PROGRESS and condition.status == "True":
+            failing = condition.reason == _ERROR
+            return ResizeStatus(ResizeState.FAILING if failing else ResizeState.IN_PROGRESS, _since(condition))
+    if any(_differs(container) for container in in_force.containers):
+        return ResizeStatus(ResizeState.PROPOSED)
+    return ResizeStatus()
+
+
+def _pending(condition: Condition) -> ResizeState:
+    return ResizeState.INFEASIBLE if condition.reason == _INFEASIBLE else ResizeState.DEFERRED
+
+
+def _since(condition: Condition) -> float | None:
+    changed = condition.last_transition_time
+    return changed.timestamp() if changed is not None else None
+
+
+def _differs(container: ContainerShape) -> bool:
+    has, declared = container, container.declared
+    if declared is None:
+        return False
+    return any(has.requests.get(name) != amount for name, amount in declared.requests.items()) or any(
+        has.limits.get(name) != amount for name, amount in declared.limits.items()
+    )
+
+
+# Times in a status are whole seconds. A resize written in the second of a start could have come before it.
+_SECOND: Final = 1.0
+
+
+class Downtime(msgspec.Struct, frozen=True):
+    """`since` is when the container that is down for the longest ended, `restarted` when the last one came back."""
+
+    since: float | None = None
+    restarted: float | None = None
+    containers: tuple[str, ...] = ()
+
+    def is_settling(self, now: float) -> bool:
+        """Whether a container was restarted in this very second."""
+        return self.restarted is not None and self.restarted <= now < self.restarted + _SECOND
+
+    @property
+    def settled(self) -> float | None:
+        """When a restarted container counts as running."""
+        return self.restarted + _SECOND if self.restarted is not None else None
+
+
+_ALL_UP: Final = Downtime()
+
+
+def read_downtime(pod: Pod) -> Downtime:
+    """Which containers are down."""
+    ended: list[tuple[str, float]] = []
+    restarted: float | None = None
+    for container, status, is_sidecar in _long_running(pod):
+        state, last = status.state, status.last_state.terminated
+        if state.terminated is not None or (state.running is None and last is not None):
+            end = state.terminated or last
+            if end is not None and (is_sidecar or _comes_back(pod, container, end)):
+                ended.append((status.name, end.finished_at.timestamp() if end.finished_at is not None else 0.0))
+        elif last is not None and state.running is not None and state.running.started_at is not None:
+            restarted = max(restarted or 0.0, state.running.started_at.timestamp())
+    if not ended and restarted is None:
+        return _ALL_UP
+    return Downtime(min(at for _, at in ended) if ended else None, restarted, tuple(name for name, _ in ended))
+
+
+def _comes_back(pod: Pod, container: Container, end: ContainerStateTerminated) -> bool:
+    """Whether the kubelet restarts a container; one may have a policy of its own (Kubernetes 1.34)."""
+    match container.restart_policy or pod.spec.restart_policy:
+        case "Never":
+            return False
+        case "OnFailure":
+            return end.exit_code != 0
+        case _:
+            return True
+
+
+def _long_running(pod: Pod) -> Iterator[tuple[Container, ContainerStatus, bool]]:
+    """Containers and native sidecars with their statuses."""
+    if pod.status.container_statuses:
+        containers = {container.name: container for container in pod.spec.containers}
+        yield from (
+            (containers[container_status.name], container_status, False)
+            for container_status in pod.status.container_statuses
+            if container_status.name in containers
+        )
+    if pod.status.init_container_statuses:
+        sidecars = {container.name: container for container in pod.spec.init_containers if container.is_sidecar}
+        yield from (
+            (sidecars[container_status.name], container_status, True)
+            for container_status in pod.status.init_container_statuses
+            if container_status.name in sidecars
+        )
+
 
 _NOTHING: Final[frozenset[ContainerResource]] = frozenset()
 _PENDING, _FINISHED = "Pending", frozenset({"Succeeded", "Failed"})
 
-# Whether the successor of a pod would fit some node, if its containers requested this; None if nobody can say.
+# Whether the successor of a pod would fit some node, if its containers requested this; None if unknown.
 FitCheck: TypeAlias = Callable[[Pod, Mapping[str, ResourceAmounts]], bool | None]
 
 
@@ -52,9 +198,8 @@ class ObservedOomKill(msgspec.Struct, frozen=True):
 class PodView(msgspec.Struct, frozen=True):
     """One pod. Times are seconds since 1970; `kills` are out-of-memory kills by container, as far as the pod tells.
 
-    What admission did not see it did not size: those are `unobserved`.
-    Nobody has said yet whether a pod is Ready that neither is `ready` nor `unready`. `downtime` says which containers
-    are down.
+    `unobserved` are the resources of containers that admission did not see, and so did not size. A pod without a Ready
+    condition is neither `ready` nor `unready`. `downtime` says which containers are down.
     """
 
     pod: Pod
@@ -75,7 +220,7 @@ class PodView(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, pod: Pod) -> PodView:
-        """What a pod says."""
+        """Read a pod."""
         metadata, status = pod.metadata, pod.status
         controller = metadata.controller
         in_spec = PodShape.of(pod.spec)
@@ -176,19 +321,21 @@ def _unobserved(shape: PodShape, observed: frozenset[str] | None) -> frozenset[C
     if observed is None:
         return _NOTHING
     left_out = [
-        each.name for each in shape.containers if each.place is ContainerList.CONTAINERS and each.name not in observed
+        container.name
+        for container in shape.containers
+        if container.place is ContainerList.CONTAINERS and container.name not in observed
     ]
     return frozenset((name, resource) for name in left_out for resource in RESOURCES) if left_out else _NOTHING
 
 
 def _kills(pod: Pod) -> dict[str, tuple[ObservedOomKill, ...]]:
-    found: dict[str, tuple[ObservedOomKill, ...]] = {}
+    kills: dict[str, tuple[ObservedOomKill, ...]] = {}
     for status in (*pod.status.container_statuses, *pod.status.init_container_statuses):
         for ended in _endings(status):
             if ended.reason == OOM_KILLED and ended.started_at is not None and ended.finished_at is not None:
                 ran = (ended.finished_at - ended.started_at).total_seconds()
-                found[status.name] = (*found.get(status.name, ()), ObservedOomKill(ran, ended.finished_at.timestamp()))
-    return found
+                kills[status.name] = (*kills.get(status.name, ()), ObservedOomKill(ran, ended.finished_at.timestamp()))
+    return kills
 
 
 def _endings(status: ContainerStatus) -> tuple[ContainerStateTerminated, ...]:

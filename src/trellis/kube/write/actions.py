@@ -5,12 +5,14 @@ of it, so that a decision made on an old view fails instead of undoing the chang
 
 - `uid`: it is the same object, not one of the same name that was created after it was deleted.
 - `resource_version`: it has not changed since. Leave it out where later changes do not matter to the decision.
+
+`label` is the name of an action in metrics, which stays when a class is renamed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import msgspec
 
@@ -52,6 +54,8 @@ class PatchObject(msgspec.Struct, frozen=True):
     `field_manager` is for those who share a status by apply; the others are known by the name of their client.
     """
 
+    label: ClassVar[str] = "PatchObject"
+
     target: Target
     patch: Patch
     subresource: str = ""
@@ -61,26 +65,34 @@ class PatchObject(msgspec.Struct, frozen=True):
 class PatchStatus(msgspec.Struct, frozen=True):
     """Set fields of an object's status; lists are replaced, null removes."""
 
+    label: ClassVar[str] = "PatchStatus"
+
     target: Target
     status: Mapping[str, Any]
 
 
-class ResizePod(msgspec.Struct, frozen=True):
+class PatchResize(msgspec.Struct, frozen=True):
     """Change the resources of a running pod, through `pods/resize` (Kubernetes 1.33)."""
+
+    label: ClassVar[str] = "ResizePod"
 
     target: Target
     patch: Patch
 
 
-class EvictPod(msgspec.Struct, frozen=True):
+class CreateEviction(msgspec.Struct, frozen=True):
     """Ask for a pod to go, disruption budgets permitting. None leaves the pod its own grace period."""
+
+    label: ClassVar[str] = "EvictPod"
 
     target: Target
     grace_period_seconds: int | None = None
 
 
-class SetScale(msgspec.Struct, frozen=True):
+class PatchScale(msgspec.Struct, frozen=True):
     """Set the replicas of anything that has a `scale`."""
+
+    label: ClassVar[str] = "SetScale"
 
     target: Target
     replicas: int
@@ -88,6 +100,8 @@ class SetScale(msgspec.Struct, frozen=True):
 
 class CreateObject(msgspec.Struct, frozen=True):
     """Make an object; the document needs `apiVersion`, `kind` and a name or `generateName`."""
+
+    label: ClassVar[str] = "CreateObject"
 
     target: Target
     document: Mapping[str, Any]
@@ -99,6 +113,8 @@ class ReplaceObject(msgspec.Struct, frozen=True):
     The version in the document is what must still be true.
     """
 
+    label: ClassVar[str] = "ReplaceObject"
+
     target: Target
     document: Mapping[str, Any]
 
@@ -106,13 +122,15 @@ class ReplaceObject(msgspec.Struct, frozen=True):
 class DeleteObject(msgspec.Struct, frozen=True):
     """Delete an object. `propagation` is Background, Foreground or Orphan, and the kind's own if empty."""
 
+    label: ClassVar[str] = "DeleteObject"
+
     target: Target
     grace_period_seconds: int | None = None
     propagation: str = ""
 
 
 Action: TypeAlias = (
-    PatchObject | PatchStatus | ResizePod | EvictPod | SetScale | CreateObject | ReplaceObject | DeleteObject
+    PatchObject | PatchStatus | PatchResize | CreateEviction | PatchScale | CreateObject | ReplaceObject | DeleteObject
 )
 
 
@@ -130,11 +148,11 @@ def describe_action(action: Action) -> str:
             return f"patch {target}{f' ({sub})' if sub else ''}"
         case PatchStatus(target=target):
             return f"patch the status of {target}"
-        case ResizePod(target=target):
+        case PatchResize(target=target):
             return f"resize {target}"
-        case EvictPod(target=target):
+        case CreateEviction(target=target):
             return f"evict {target}"
-        case SetScale(target=target, replicas=replicas):
+        case PatchScale(target=target, replicas=replicas):
             return f"scale {target} to {replicas}"
         case CreateObject(target=target):
             return f"create {target}"
@@ -153,11 +171,11 @@ def build_request(action: Action, *, dry_run: bool = False, field_manager: str =
             return _patching(target, patch, subresource, _WriteOptions(own or field_manager, dry_run))
         case PatchStatus(status=status):
             return _setting(target, {"status": status}, "status", noted)
-        case ResizePod(patch=patch):
+        case PatchResize(patch=patch):
             return _patching(target, patch, "resize", noted)
-        case SetScale(replicas=replicas):
+        case PatchScale(replicas=replicas):
             return _setting(target, {"spec": {"replicas": replicas}}, "scale", noted)
-        case EvictPod(grace_period_seconds=grace):
+        case CreateEviction(grace_period_seconds=grace):
             return build_eviction(
                 PODS,
                 target.name,
@@ -234,7 +252,7 @@ def build_precondition_read(action: Action) -> Request | None:
     match action:
         case PatchStatus() | PatchObject(subresource="status"):
             return build_get(target.resource, target.name, target.namespace)
-        case SetScale() | PatchObject(subresource="scale"):
+        case PatchScale() | PatchObject(subresource="scale"):
             # Not the object: whoever scales other people's kinds may have no right to read more than this.
             return build_get(target.resource, target.name, target.namespace, "scale")
         case _:

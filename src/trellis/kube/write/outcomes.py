@@ -13,7 +13,7 @@ import msgspec
 from trellis.base import errors
 from trellis.base.errors import KubeError
 from trellis.core.cluster.write_results import WriteResult
-from trellis.kube.write.actions import Action, CreateObject, EvictPod, ResizePod
+from trellis.kube.write.actions import Action, CreateEviction, CreateObject, PatchResize
 
 # `uncertain` in an `Outcome` says whether one that failed may have been done all the same.
 Result: TypeAlias = WriteResult
@@ -76,11 +76,11 @@ def _judge(action: Action, error: KubeError) -> tuple[Result, str]:
             return Result.GONE, REPLACED
         case errors.Conflict() | errors.AlreadyExists():
             return Result.CONFLICT, reason
-        case errors.Throttled() if isinstance(action, EvictPod) and _is_budget(error):
+        case errors.Throttled() if isinstance(action, CreateEviction) and _is_budget(error):
             return Result.REFUSED, _BUDGET_CAUSE
         case errors.Throttled():
             return Result.THROTTLED, reason
-        case errors.Forbidden() if isinstance(action, ResizePod) and not _is_rbac(error):
+        case errors.Forbidden() if isinstance(action, PatchResize) and not _is_rbac(error):
             return Result.INFEASIBLE, reason
         case errors.Forbidden() | errors.Unauthorized():
             return Result.FORBIDDEN, reason

@@ -26,11 +26,10 @@ from trellis.api.kube.nodes import Node
 from trellis.api.problems import DUPLICATE, INVALID, ValidationProblem
 from trellis.api.registry import KWOK_NODE_GROUP
 from trellis.api.validation import validate
-from trellis.base.detailed_reason import DetailedReason
 from trellis.base.durations import parse_span
 from trellis.base.prices import EXAMPLE_PRICES
 from trellis.base.quantities import Quantity
-from trellis.base.reasons import Reason, Severity
+from trellis.base.reasons import DetailedReason, Reason, Severity
 from trellis.core.cluster.node_manifest import build_node_manifest
 from trellis.core.lint.findings import Finding
 from trellis.core.lint.kinds import recognise_kind

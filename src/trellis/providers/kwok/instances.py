@@ -29,9 +29,8 @@ from trellis.api.kinds.kwok_node_group import (
     GroupFailureMode,
 )
 from trellis.api.kube.nodes import Node
-from trellis.base.detailed_reason import DetailedReason
 from trellis.base.errors import InvalidTime
-from trellis.base.reasons import Reason, Severity
+from trellis.base.reasons import DetailedReason, Reason, Severity
 from trellis.base.times import format_micro_time, parse_time
 from trellis.core.nodes.node_groups import Instance, InstanceState
 from trellis.kube.resources import NODES

@@ -16,8 +16,7 @@ import msgspec
 from trellis.api.kinds.kwok_node_group import GROUP_LABEL, GroupFailureMode
 from trellis.api.kube.coordination import ConfigMap
 from trellis.api.kube.nodes import Node
-from trellis.base.detailed_reason import DetailedReason
-from trellis.base.reasons import Reason, Severity
+from trellis.base.reasons import DetailedReason, Reason, Severity
 from trellis.base.wording import pluralize
 from trellis.core.nodes.node_groups import GroupState, InstanceState, why_no_order, why_no_release
 from trellis.kube.resources import NODES

@@ -70,7 +70,7 @@ def observe_informer(metrics: Metrics, informer: Informer[Any]) -> None:
 def count_write(metrics: Metrics, outcome: WriteOutcome) -> None:
     """Count what became of one write."""
     action = outcome.action
-    metrics.add(WRITES, 1, action.target.resource.full_name, type(action).__name__, outcome.result)
+    metrics.add(WRITES, 1, action.target.resource.full_name, action.label, outcome.result)
 
 
 # Somebody else was faster, or it is gone: the next look sees it.

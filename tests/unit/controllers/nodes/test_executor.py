@@ -12,7 +12,7 @@ from support import virtual_time
 from support.api_server.server import ModelServer
 from support.worlds.nodes import START, a_group, a_node, a_pod
 from support.worlds.scale_down import Shrinking
-from trellis.base.detailed_reason import DetailedReason
+from trellis.base.reasons import DetailedReason
 from trellis.controllers.nodes.events import ActionReporter
 from trellis.controllers.nodes.executor import NodeExecutor, NodePlanResult
 from trellis.controllers.nodes.metrics import NODE_METRICS

@@ -11,7 +11,7 @@ from support import virtual_time
 from support.api_server.server import Document
 from support.controllers.nodes import BOOT, BUFFERS, START, World, seconds
 from support.worlds.kwok_nodes import failing, group
-from trellis.base.detailed_reason import DetailedReason
+from trellis.base.reasons import DetailedReason
 from trellis.controllers.nodes.reconcile import NodeController
 from trellis.controllers.nodes.status import BufferStatusPublisher
 from trellis.core.nodes.scale_up.decisions import BUFFER_PROVISIONED, BufferDecision

@@ -11,7 +11,7 @@ import pytest
 
 from support.controllers.nodes import BOOT, NODES, World, seconds
 from support.worlds.kwok_nodes import failing, group
-from trellis.base.detailed_reason import DetailedReason
+from trellis.base.reasons import DetailedReason
 from trellis.controllers.nodes.informers import NodeInformers
 from trellis.controllers.nodes.reconcile import NodeController
 from trellis.core.nodes.node_groups import GroupState, Instance, InstanceState

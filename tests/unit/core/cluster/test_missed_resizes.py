@@ -13,7 +13,7 @@ from trellis.api.kube.observed_pods import ObservedPod
 from trellis.api.kube.pods import Pod
 from trellis.core.cluster.missed_resizes import MissedResizes, is_missed
 from trellis.core.cluster.oom_kills import OomKillReader, find_oom_kills
-from trellis.core.resize.in_place.status import read_downtime
+from trellis.core.resize.view import read_downtime
 
 MIB = 2.0**20
 Document = dict[str, Any]

@@ -56,7 +56,7 @@ def blocked(made: HvpaPlan) -> list[tuple[str, str]]:
     ],
 )
 def test_a_shape_reads_as_its_buckets_are_written(binary: bool, memory: int, told: str) -> None:
-    assert WorkloadShape(2, {"cpu": 4000, "memory": memory}).told(binary=binary) == told
+    assert WorkloadShape(2, {"cpu": 4000, "memory": memory}).describe(binary=binary) == told
 
 
 def test_a_step_that_is_too_small_to_see_is_told_exactly() -> None:

@@ -14,8 +14,8 @@ from support.worlds.nodes import START, a_buffer, a_daemon_set, a_group, a_node,
 from trellis.api.kube.meta import ObjectMeta
 from trellis.api.kube.policies import PodDisruptionBudget
 from trellis.api.kube.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
-from trellis.base.detailed_reason import DetailedReason
 from trellis.base.json_lines import decode_payload, encode_payload
+from trellis.base.reasons import DetailedReason
 from trellis.controllers.nodes.recording import create_planner
 from trellis.core.fit import Storage
 from trellis.core.nodes import (

@@ -12,7 +12,7 @@ from support.json_patch import apply_patch
 from support.worlds.resizes import Document, container, decided, governor, pair, resizing, running, said
 from trellis.api.resolve import ChangeRequirement, EffectiveVpa
 from trellis.core.recommend.amounts import parse_amounts
-from trellis.core.resize.actuation_requirements import (
+from trellis.core.resize.eligibility import (
     RequestComparison,
     permits_eviction,
     permits_resize,

@@ -20,13 +20,13 @@ from trellis.kube.transport.requests import Request
 from trellis.kube.transport.responses import Response
 from trellis.kube.write.actions import (
     Action,
+    CreateEviction,
     CreateObject,
     DeleteObject,
-    EvictPod,
     PatchObject,
+    PatchResize,
+    PatchScale,
     PatchStatus,
-    ResizePod,
-    SetScale,
     Target,
     build_request,
     target_of,
@@ -37,8 +37,8 @@ from trellis.kube.write.writer import Writer, WriterSettings
 from trellis.testing.scripted_transport import Answer, ScriptedTransport, answer, refusal
 
 POD = Target(PODS, "web-0", "shop", "uid-1", "7")
-RESIZE = ResizePod(POD, json_patch([{"op": "replace", "path": "/spec/containers/0/resources", "value": {}}]))
-EVICT = EvictPod(POD)
+RESIZE = PatchResize(POD, json_patch([{"op": "replace", "path": "/spec/containers/0/resources", "value": {}}]))
+EVICT = CreateEviction(POD)
 PATCH = PatchObject(POD, merge_patch({"metadata": {"labels": {"a": "b"}}}))
 CREATE = CreateObject(Target(NODES, "n1"), {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}})
 DONE = answer({"metadata": {"name": "web-0", "uid": "uid-1", "resourceVersion": "8"}})
@@ -81,7 +81,7 @@ def outcome(response: Answer, action: Action) -> WriteOutcome:
         (DeleteObject(POD), "DELETE", "/api/v1/namespaces/shop/pods/web-0"),
         (CREATE, "POST", "/api/v1/nodes"),
         (
-            SetScale(Target(DEPLOYMENTS, "web", "shop"), 3),
+            PatchScale(Target(DEPLOYMENTS, "web", "shop"), 3),
             "PATCH",
             "/apis/apps/v1/namespaces/shop/deployments/web/scale",
         ),
@@ -101,7 +101,7 @@ def test_each_action_is_one_request(action: Action, method: str, path: str) -> N
 def test_writes_are_noted_under_the_name_of_who_writes_unless_the_action_has_another() -> None:
     transport = ScriptedTransport(answer({}), answer({}))
     writer = Writer(Client(transport, "trellis-updater"), record=lambda _outcome: None)
-    asyncio.run(writer.write(ResizePod(Target(PODS, "web-0", "shop"), json_patch([]))))
+    asyncio.run(writer.write(PatchResize(Target(PODS, "web-0", "shop"), json_patch([]))))
     own = PatchObject(Target(PODS, "web-0", "shop"), merge_patch({}), field_manager="somebody")
     asyncio.run(writer.write(own))
     assert [request.query for request in transport.requests] == [
@@ -112,13 +112,13 @@ def test_writes_are_noted_under_the_name_of_who_writes_unless_the_action_has_ano
 
 def test_a_merge_patch_says_which_object_and_version_it_means() -> None:
     assert body(PATCH)["metadata"] == {"labels": {"a": "b"}, "uid": "uid-1", "resourceVersion": "7"}
-    strategic = ResizePod(POD, strategic_patch({"spec": {"containers": [{"name": "app"}]}}))
+    strategic = PatchResize(POD, strategic_patch({"spec": {"containers": [{"name": "app"}]}}))
     assert body(strategic)["metadata"] == {"uid": "uid-1", "resourceVersion": "7"}
     assert body(PatchStatus(POD, {"x": 1})) == {
         "status": {"x": 1},
         "metadata": {"uid": "uid-1", "resourceVersion": "7"},
     }
-    assert body(SetScale(POD, 3)) == {"spec": {"replicas": 3}, "metadata": {"uid": "uid-1", "resourceVersion": "7"}}
+    assert body(PatchScale(POD, 3)) == {"spec": {"replicas": 3}, "metadata": {"uid": "uid-1", "resourceVersion": "7"}}
 
 
 def test_a_json_patch_sets_uid_and_version_before_anything_else() -> None:
@@ -131,14 +131,14 @@ def test_a_json_patch_sets_uid_and_version_before_anything_else() -> None:
 
 def test_evictions_and_deletions_carry_their_preconditions_in_their_options() -> None:
     expected = {"uid": "uid-1", "resourceVersion": "7"}
-    assert body(EvictPod(POD, 5))["deleteOptions"] == {"preconditions": expected, "gracePeriodSeconds": 5}
+    assert body(CreateEviction(POD, 5))["deleteOptions"] == {"preconditions": expected, "gracePeriodSeconds": 5}
     assert body(DeleteObject(POD, propagation="Orphan"))["preconditions"] == expected
 
 
 def test_what_is_not_known_of_an_object_is_not_checked() -> None:
     bare = Target(PODS, "web-0", "shop")
     assert body(PatchObject(bare, merge_patch({"spec": {}}))) == {"spec": {}}
-    assert "deleteOptions" not in body(EvictPod(bare))
+    assert "deleteOptions" not in body(CreateEviction(bare))
 
 
 def test_a_target_is_the_object_as_it_was_seen() -> None:
@@ -364,7 +364,7 @@ def test_an_eviction_that_a_budget_refuses_holds_nothing_else_up() -> None:
 
 
 def test_read_only_makes_every_write_a_recorded_no_op() -> None:
-    actions: list[Action] = [PATCH, RESIZE, EVICT, CREATE, DeleteObject(POD), SetScale(POD, 2), PatchStatus(POD, {})]
+    actions: list[Action] = [PATCH, RESIZE, EVICT, CREATE, DeleteObject(POD), PatchScale(POD, 2), PatchStatus(POD, {})]
     found, transport, recorded = write(actions=actions, settings=WriterSettings(read_only=True))
     assert transport.requests == []
     assert {(each.result, each.reason) for each in found} == {(Result.SKIPPED, READ_ONLY)}
@@ -416,7 +416,7 @@ BY_UID = Target(VPAS, "web", "shop", "uid-1")
 
 
 @pytest.mark.parametrize(
-    ("action", "read"), [(PatchStatus(BY_UID, {"x": 1}), "/web"), (SetScale(BY_UID, 3), "/web/scale")]
+    ("action", "read"), [(PatchStatus(BY_UID, {"x": 1}), "/web"), (PatchScale(BY_UID, 3), "/web/scale")]
 )
 def test_where_the_server_would_overlook_a_uid_the_version_is_read_first(action: Action, read: str) -> None:
     (found,), transport, _ = write(SAME, DONE, actions=[action])

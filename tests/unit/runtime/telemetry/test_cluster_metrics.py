@@ -9,7 +9,7 @@ from support import virtual_time
 from support.api_server.server import ModelServer, pod, pod_path
 from trellis.kube.resources import PODS
 from trellis.kube.watch.informer import Informer
-from trellis.kube.write.actions import EvictPod, Target
+from trellis.kube.write.actions import CreateEviction, Target
 from trellis.kube.write.outcomes import Result, WriteOutcome
 from trellis.runtime.telemetry.cluster_metrics import CLUSTER_METRICS, count_write, observe_informer
 from trellis.runtime.telemetry.metrics import Metrics
@@ -52,7 +52,7 @@ def test_an_informer_says_what_it_knows_and_how_old_that_is() -> None:
 
 def test_writes_are_counted_by_what_became_of_them() -> None:
     metrics = Metrics(CLUSTER_METRICS, about_process=False)
-    evict = EvictPod(Target(PODS, "web-0", "default"))
+    evict = CreateEviction(Target(PODS, "web-0", "default"))
     for result in (Result.APPLIED, Result.REFUSED, Result.REFUSED):
         count_write(metrics, WriteOutcome(evict, result))
     found = lines(metrics)

@@ -35,37 +35,39 @@ def build_evidence(
     collected: ClusterState, namespace: str, components: CollectedSettings | None = None, now: float | None = None
 ) -> Evidence:
     """Ask all of them. Without a time it is that of the collection."""
-    given = components or CollectedSettings()
+    settings = components or CollectedSettings()
     at = collected.time if now is None else now
     return Evidence(
         collected,
-        given,
+        settings,
         namespace,
         at,
-        run_recommender(collected, namespace, given, at),
-        run_updater(collected, namespace, given, at),
-        admit_new_pods(collected, namespace, given),
-        run_hvpa_controller(collected, namespace, given, at),
+        run_recommender(collected, namespace, settings, at),
+        run_updater(collected, namespace, settings, at),
+        admit_new_pods(collected, namespace, settings),
+        run_hvpa_controller(collected, namespace, settings, at),
     )
 
 
-def unknown_object_error(what: str, name: str, evidence: Evidence, among: Snapshot) -> InvalidInput:  # type: ignore[type-arg]
+def unknown_object_error(kind: str, name: str, evidence: Evidence, among: Snapshot) -> InvalidInput:  # type: ignore[type-arg]
     """That there is no such object, and which may have been meant."""
     namespace, collected = evidence.namespace, evidence.collected
     if (namespace, name) in among.rejected:
         return InvalidInput(name, f"cannot be read: {among.rejected[namespace, name]}")
     for missing in collected.missing_in(namespace):
-        if missing.what in (what, f"{what} {name}"):
-            return InvalidInput(name, f"is no {what} that can be seen in namespace {namespace}: {missing.why}")
+        if missing.what in (kind, f"{kind} {name}"):
+            return InvalidInput(name, f"is no {kind} that can be seen in namespace {namespace}: {missing.why}")
         if missing.what == "Namespace" and missing.where == namespace:
             return InvalidInput(namespace, f"is a namespace that cannot be seen: it {missing.why}")
-    names = sorted(each.metadata.name for each in among.by(BY_NAMESPACE, namespace))
+    names = sorted(obj.metadata.name for obj in among.by(BY_NAMESPACE, namespace))
     # Of pods one knows the workload, which their names begin with.
-    guess = suggest_name(name, names) or next((each for each in names if each.startswith(f"{name}-")), None)
-    elsewhere = sorted({namespace for namespace, other in among.objects if other == name})
+    guess = suggest_name(name, names) or next(
+        (known_name for known_name in names if known_name.startswith(f"{name}-")), None
+    )
+    elsewhere = sorted({namespace for namespace, obj in among.objects if obj == name})
     hint = f' (did you mean "{guess}"?)' if guess else ""
     if elsewhere:
         hint = f" (there is one in {', '.join(elsewhere)})"
     elif not guess and not collected.is_whole:
         hint = " (the dump is cut off)"
-    return InvalidInput(name, f"there is no {what} of that name in namespace {namespace}{hint}")
+    return InvalidInput(name, f"there is no {kind} of that name in namespace {namespace}{hint}")

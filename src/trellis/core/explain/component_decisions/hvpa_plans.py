@@ -38,7 +38,7 @@ _Target: TypeAlias = tuple[str, str]
 
 
 class HvpaNeighbourhood:
-    """Those of one namespace, by what they are about and by their labels."""
+    """Autoscalers of one namespace by their target, and pods by their labels."""
 
     def __init__(self, collected: ClusterState, namespace: str) -> None:
         self.hvpas = tuple(collected.hvpas.by(BY_NAMESPACE, namespace))
@@ -51,7 +51,7 @@ class HvpaNeighbourhood:
             self._vpas[_key(vpa.spec.target_ref)].append(vpa)
         for hpa in collected.hpas.by(BY_NAMESPACE, namespace):
             self._hpas[_key(hpa.spec.scale_target_ref)].append(hpa)
-        # Without an Hvpa nobody asks for pods.
+        # Pods are looked up for Hvpas only.
         pods = collected.observed_pods.by(BY_NAMESPACE, namespace) if self.hvpas else ()
         self._pods = ObjectLabelIndex(_with_annotations(collected, pod) for pod in pods)
 
@@ -73,8 +73,8 @@ def _key(reference: TargetReference | CrossVersionObjectReference) -> _Target:
 def _with_annotations(collected: ClusterState, pod: ObservedPod) -> HvpaPod:
     """The pod as an Hvpa reads it: annotations tell which containers are boosted."""
     metadata = pod.metadata
-    found = collected.pods.get(metadata.namespace, metadata.name)
-    notes = found.metadata.annotations if found is not None else NOTHING
+    stored = collected.pods.get(metadata.namespace, metadata.name)
+    notes = stored.metadata.annotations if stored is not None else NOTHING
     named = {field: getattr(metadata, field) for field in metadata.__struct_fields__}
     return HvpaPod(metadata=HvpaPodMeta(**named, annotations=notes), spec=pod.spec, status=pod.status)
 
@@ -97,41 +97,41 @@ def run_hvpa_controller(
     collected: ClusterState, namespace: str, components: CollectedSettings, now: float
 ) -> dict[str, HvpaEvidence]:
     """Plans for all Hvpas of a namespace, by name."""
-    neighbours = HvpaNeighbourhood(collected, namespace)
+    index = HvpaNeighbourhood(collected, namespace)
     figures = components.hvpas
-    return {each.metadata.name: _scaled(collected, each, neighbours, figures, now) for each in neighbours.hvpas}
+    return {hvpa.metadata.name: _scaled(collected, hvpa, index, figures, now) for hvpa in index.hvpas}
 
 
 def _scaled(
-    collected: ClusterState, hvpa: Hvpa, neighbours: HvpaNeighbourhood, figures: HvpaSettings, now: float
+    collected: ClusterState, hvpa: Hvpa, index: HvpaNeighbourhood, figures: HvpaSettings, now: float
 ) -> HvpaEvidence:
-    around = neighbours.around(hvpa)
+    related = index.around(hvpa)
     reference, namespace = hvpa.spec.target_ref, hvpa.metadata.namespace
     target = TargetRef(namespace, reference.api_version, reference.kind, reference.name)
     meaning, refused = read_hvpa(hvpa)
     if meaning is None:
-        return HvpaEvidence(hvpa, target, around, problem=HVPA_REFUSED, details=refused)
+        return HvpaEvidence(hvpa, target, related, problem=HVPA_REFUSED, details=refused)
     selector = resolve_selector(target, collected.owners)
     if isinstance(selector, TargetProblem):
-        return HvpaEvidence(hvpa, target, around, meaning, problem=selector.reason, details=selector.message)
-    pods = neighbours.pods(selector)
+        return HvpaEvidence(hvpa, target, related, meaning, problem=selector.reason, details=selector.message)
+    pods = index.pods(selector)
     status = hvpa.status or HvpaStatus()
     view = build_view(
         hvpa,
         meaning,
         Scale(spec=ScaleSpec(_replicas(collected, target, status, len(pods)))),
         pods,
-        around,
+        related,
         wish=hvpa.spec.replicas,
         published=status.recommendation,
         memory=restore_memory(hvpa.status, now),
     )
-    names = tuple(each.metadata.name for each in pods)
-    return HvpaEvidence(hvpa, target, around, meaning, view, plan_hvpa(view, now, figures), names)
+    names = tuple(pod.metadata.name for pod in pods)
+    return HvpaEvidence(hvpa, target, related, meaning, view, plan_hvpa(view, now, figures), names)
 
 
 def _replicas(collected: ClusterState, target: TargetRef, status: HvpaStatus, pods: int) -> int:
-    """The target's count. Of a kind that nobody knows, the Hvpa's own status mirrors it."""
+    """The target's count. For a kind that is not well known, the Hvpa's own status mirrors it."""
     if not target.is_well_known:
         return pods if status.replicas is None else status.replicas
     spec = getattr(collected.owners.find(target), "spec", None)

@@ -35,17 +35,19 @@ class ObjectLabelIndex(Generic[P]):
     def __init__(self, objects: Iterable[P] = ()) -> None:
         self._all: list[P] = []
         self._labelled: defaultdict[tuple[str, str], list[P]] = defaultdict(list)
-        for each in objects:
-            self.add(each)
+        for obj in objects:
+            self.add(obj)
 
-    def add(self, found: P) -> None:
-        """One more."""
-        self._all.append(found)
-        for label in found.metadata.labels.items():
-            self._labelled[label].append(found)
+    def add(self, obj: P) -> None:
+        self._all.append(obj)
+        for label in obj.metadata.labels.items():
+            self._labelled[label].append(obj)
 
     def matching(self, selector: Selector) -> Iterator[P]:
         """Those that a selector matches."""
-        choices = [[self._labelled.get((each.key, value), []) for value in each.values] for each in selector.wanted]
+        choices = [
+            [self._labelled.get((requirement.key, value), []) for value in requirement.values]
+            for requirement in selector.wanted
+        ]
         rarest = min(choices, key=lambda groups: sum(map(len, groups)), default=[self._all])
-        return (each for group in rarest for each in group if selector.matches(each.metadata.labels))
+        return (obj for group in rarest for obj in group if selector.matches(obj.metadata.labels))

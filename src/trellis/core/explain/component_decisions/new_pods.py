@@ -55,13 +55,13 @@ def admit_new_pods(
         components.boosts,
         lambda pod: find_cpu_ceiling(table, pod, must_fit=components.updates.require_fit),
     )
-    found: dict[TargetRef, NewPodEvidence] = {}
+    admitted: dict[TargetRef, NewPodEvidence] = {}
     for target in targets:
         template = find_pod_template(collected.owners.find(target))
         if template is not None:
             pod = Pod(metadata=_metadata(template, target), spec=template.spec)
-            found[target] = _arrived(target, decisions.decide(pod, namespace, OwnerChain(target), collected.owners))
-    return found
+            admitted[target] = _arrived(target, decisions.decide(pod, namespace, OwnerChain(target), collected.owners))
+    return admitted
 
 
 def list_governors(collected: ClusterState, namespace: str) -> Iterator[tuple[str, str, Governor | None]]:
@@ -85,7 +85,7 @@ def _metadata(template: PodTemplateSpec, target: TargetRef) -> PodMeta:
     return PodMeta(namespace=target.namespace, labels=own.labels, annotations=own.annotations)
 
 
-def _arrived(target: TargetRef, verdict: PodAdmissionDecision) -> NewPodEvidence:
-    text = next((op.value for op in verdict.patch if op.path == _ACCOUNT), None)
+def _arrived(target: TargetRef, decision: PodAdmissionDecision) -> NewPodEvidence:
+    text = next((op.value for op in decision.patch if op.path == _ACCOUNT), None)
     account = msgspec.json.decode(text, type=dict[str, Any]) if isinstance(text, str) else {}
-    return NewPodEvidence(target, verdict.reason, verdict.warnings, account)
+    return NewPodEvidence(target, decision.reason, decision.warnings, account)

@@ -48,8 +48,8 @@ _PENDING: Final = "Pending"
 class RecommendationEvidence(msgspec.Struct, frozen=True):
     """What a pass decided, how amounts came about, and what it went by.
 
-    `elsewhere` are the recommenders that VPAs name and nobody here can ask. `unread` is what is wrong with checkpoints,
-    by their names; `checkpointed` are the rows whose history came from one.
+    `elsewhere` are the recommenders that VPAs name and that do not run here. `unread` are the problems of checkpoints
+    by their names, and `checkpointed` are the rows whose history came from one.
     """
 
     last: LastPass
@@ -65,9 +65,9 @@ def run_recommender(
     collected: ClusterState, namespace: str, components: CollectedSettings, now: float
 ) -> RecommendationEvidence:
     """One pass over the VPAs of a namespace."""
-    wanted = {resolve_vpa(vpa).recommender for vpa in collected.vpas.by(BY_NAMESPACE, namespace)}
-    known = built_in_recommenders(components.estimates).keys() | set(components.names)
-    names = sorted(known)
+    named = {resolve_vpa(vpa).recommender for vpa in collected.vpas.by(BY_NAMESPACE, namespace)}
+    answered = built_in_recommenders(components.estimates).keys() | set(components.names)
+    names = sorted(answered)
     recommenders = build_recommenders(names, components.estimates, components.presets)
     snapshot = _build_snapshot(collected, namespace)
     observed = ClusterObservation(
@@ -92,7 +92,7 @@ def run_recommender(
         trace,
         engine.model.view(),
         governance,
-        frozenset(wanted - known),
+        frozenset(named - answered),
         checkpointed,
         unread | {f"{key.vpa}-{key.container}": str(error) for key, error in refused.items()},
     )
@@ -100,7 +100,7 @@ def run_recommender(
 
 def _build_snapshot(collected: ClusterState, namespace: str) -> RecommenderSnapshot:
     """The namespace as the recommender watches it: pods that run nothing yet are not looked at."""
-    there = [each for each in collected.observed_pods.by(BY_NAMESPACE, namespace) if each.status.phase != _PENDING]
+    there = [pod for pod in collected.observed_pods.by(BY_NAMESPACE, namespace) if pod.status.phase != _PENDING]
     pods: ObjectStore[ObservedPod] = ObjectStore({BY_NAMESPACE: index_by_namespace})
     for pod in there:
         pods.put(key_of(pod), pod)
@@ -111,22 +111,22 @@ def _build_snapshot(collected: ClusterState, namespace: str) -> RecommenderSnaps
         for event in collected.events.by(BY_NAMESPACE, namespace)
         for kill in read_eviction(event)
     ]
-    news = SnapshotChanges(namespaces=frozenset({namespace}), kills=tuple(kills))
-    return RecommenderSnapshot(collected.vpas, snapshot, collected.hvpas, collected.workloads, news)
+    changes = SnapshotChanges(namespaces=frozenset({namespace}), kills=tuple(kills))
+    return RecommenderSnapshot(collected.vpas, snapshot, collected.hvpas, collected.workloads, changes)
 
 
 def _saved(collected: ClusterState, namespace: str, now: float) -> tuple[list[SavedRow], dict[str, str]]:
-    found: list[SavedRow] = []
+    checkpoints: list[SavedRow] = []
     unread: dict[str, str] = {}
     for checkpoint in collected.checkpoints.by(BY_NAMESPACE, namespace):
         if KEPT_FROM_ANNOTATION in checkpoint.metadata.annotations:
             continue
         try:
-            found.append(read_checkpoint(checkpoint, now))
+            checkpoints.append(read_checkpoint(checkpoint, now))
         except InvalidCheckpoint as error:
             unread[checkpoint.metadata.name] = str(error)
     rejected = collected.checkpoints.rejected.items()
-    return found, unread | {name: why for (where, name), why in rejected if where == namespace}
+    return checkpoints, unread | {name: problem for (where, name), problem in rejected if where == namespace}
 
 
 def _usage(collected: ClusterState) -> Samples:
@@ -135,14 +135,14 @@ def _usage(collected: ClusterState) -> Samples:
 
 
 def _samples(
-    collected: ClusterState, namespace: str, roster: NamespaceGovernance, with_checkpoints: set[str]
+    collected: ClusterState, namespace: str, governance: NamespaceGovernance, with_checkpoints: set[str]
 ) -> Iterator[Samples]:
     """Series of pods whose VPA has no checkpoint: what is in both would count twice."""
-    for each in collected.history:
-        governor = roster.governance.governor.get(each.pod) if each.namespace == namespace else None
-        if governor is None or governor in with_checkpoints or not len(each):
+    for series in collected.history:
+        governor = governance.governance.governor.get(series.pod) if series.namespace == namespace else None
+        if governor is None or governor in with_checkpoints or not len(series):
             continue
         # The newest sample is among what is used now, unless it is newer than that.
-        order = np.argsort(each.times, kind="stable")
-        names = ([namespace] * len(each), [each.pod] * len(each), [each.container] * len(each))
-        yield Samples(*names, each.times[order], each.cpu[order], each.memory[order])
+        order = np.argsort(series.times, kind="stable")
+        names = ([namespace] * len(series), [series.pod] * len(series), [series.container] * len(series))
+        yield Samples(*names, series.times[order], series.cpu[order], series.memory[order])

@@ -11,15 +11,13 @@ from collections.abc import Mapping
 import msgspec
 
 from trellis.api.registry import HVPA, VPA
-from trellis.core.boost.annotation import read_pre_boost_resources, restore_pre_boost_shape
 from trellis.core.boost.phases import PodBoostPhases
 from trellis.core.cluster.dump_format import NOT_SERVED
 from trellis.core.cluster.state import ClusterState
 from trellis.core.cluster.store import BY_NAMESPACE, key_of
 from trellis.core.explain.component_decisions.settings import CollectedSettings
-from trellis.core.resize.admission_lease import is_lease_renewed
-from trellis.core.resize.candidates import read_boost_phases
-from trellis.core.resize.planner import PlanResult, UpdatePlanner
+from trellis.core.resize.candidates import read_boost_phases, shape_without_boost
+from trellis.core.resize.planner import PlanResult, UpdatePlanner, is_lease_renewed
 from trellis.core.resize.state.headroom import NodeHeadroom
 from trellis.core.resize.state.memory import UpdateMemory
 from trellis.core.resize.state.ownership import WorkloadKey
@@ -32,8 +30,8 @@ from trellis.core.sizing.sizes import PodSize, size_pod
 class ResizeEvidence(msgspec.Struct, frozen=True):
     """Plans by workload, and by uid: pods as they were read for them, the sizes they should have, and their boosts.
 
-    `sized` says whether somebody sizes the pods that come after evictions, None if nobody could see that; `rooms` is
-    whether room on nodes was counted.
+    `sized` says whether an admission controller sizes the pods that come after evictions, None if that is unknown;
+    `rooms` is whether headroom on nodes was computed.
     """
 
     plans: Mapping[WorkloadKey, PlanResult]
@@ -46,65 +44,64 @@ class ResizeEvidence(msgspec.Struct, frozen=True):
 
 def run_updater(collected: ClusterState, namespace: str, components: CollectedSettings, now: float) -> ResizeEvidence:
     """Plans for all workloads of a namespace that something governs, made together: they share budgets."""
-    rooms = knows_all_nodes_and_pods(collected)
-    gathering = _workload_cache(collected, namespace, rooms=rooms)
-    memory = UpdateMemory(gathering, components.updates)
-    planner = UpdatePlanner(components.updates, NodeHeadroom(must_know=True) if rooms else None)
-    known = (*gathering.governed.in_namespace(namespace), *gathering.ungoverned(namespace))
-    plans = planner.plan_all(memory.batch(known, now))
+    knows_headroom = knows_all_nodes_and_pods(collected)
+    cache = _workload_cache(collected, namespace, knows_headroom=knows_headroom)
+    memory = UpdateMemory(cache, components.updates)
+    planner = UpdatePlanner(components.updates, NodeHeadroom(must_know=True) if knows_headroom else None)
+    workloads = (*cache.governed.in_namespace(namespace), *cache.ungoverned(namespace))
+    plans = planner.plan_all(memory.batch(workloads, now))
     sized = _is_sized(collected, components, now)
-    found = {each.gathered.workload: each for each in memory.settled(plans, sized=sized is not False)}
+    results = {result.gathered.workload: result for result in memory.settled(plans, sized=sized is not False)}
     views: dict[str, PodView] = {}
     sizes: dict[str, PodSize] = {}
     phases: dict[str, PodBoostPhases] = {}
-    for gathered in (each.gathered for each in found.values()):
-        governor = gathered.governor
-        for pod in gathered.pods:
+    for snapshot in (result.gathered for result in results.values()):
+        governor = snapshot.governor
+        for pod in snapshot.pods:
             uid = pod.metadata.uid
             view = views[uid] = PodView.of(pod)
-            shape = restore_pre_boost_shape(view.in_force, read_pre_boost_resources(pod.metadata.annotations))
-            sizes[uid] = size_pod(shape, governor.advice, governor.vpa, gathered.limits)
+            sizes[uid] = size_pod(shape_without_boost(view), governor.advice, governor.vpa, snapshot.limits)
             phases[uid] = read_boost_phases(WorkloadView(governor, (view,)), view, now, components.updates)
-    return ResizeEvidence(found, views, sizes, phases, sized, rooms)
+    return ResizeEvidence(results, views, sizes, phases, sized, knows_headroom)
 
 
-def _workload_cache(collected: ClusterState, namespace: str, *, rooms: bool) -> WorkloadCache:
-    gathering = WorkloadCache(knows_rooms=rooms)
+def _workload_cache(collected: ClusterState, namespace: str, *, knows_headroom: bool) -> WorkloadCache:
+    cache = WorkloadCache(knows_rooms=knows_headroom)
     withdraws = knows_all_governors(collected)
-    gathering.withdraws_in = lambda _namespace: withdraws
+    cache.withdraws_in = lambda _namespace: withdraws
     for vpa in collected.vpas.by(BY_NAMESPACE, namespace):
-        gathering.put_governor(vpa.kind, key_of(vpa), compile_vpa_governor(vpa), vpa.metadata.annotations)
+        cache.put_governor(vpa.kind, key_of(vpa), compile_vpa_governor(vpa), vpa.metadata.annotations)
     for hvpa in collected.hvpas.by(BY_NAMESPACE, namespace):
-        gathering.put_governor(hvpa.kind, key_of(hvpa), compile_hvpa_governor(hvpa), hvpa.metadata.annotations)
+        cache.put_governor(hvpa.kind, key_of(hvpa), compile_hvpa_governor(hvpa), hvpa.metadata.annotations)
     for kind, snapshot in collected.workloads.items():
         for workload in snapshot.by(BY_NAMESPACE, namespace):
-            gathering.put_workload(kind, key_of(workload), None, workload)
-    for pod in collected.pods if rooms else collected.pods.by(BY_NAMESPACE, namespace):
-        gathering.put_pod(key_of(pod), None, pod)
-    gathering.put_limits(namespace, collected.limit_ranges.by(BY_NAMESPACE, namespace))
+            cache.put_workload(kind, key_of(workload), None, workload)
+    for pod in collected.pods if knows_headroom else collected.pods.by(BY_NAMESPACE, namespace):
+        cache.put_pod(key_of(pod), None, pod)
+    cache.put_limits(namespace, collected.limit_ranges.by(BY_NAMESPACE, namespace))
     for node in collected.nodes:
-        gathering.put_node(node.metadata.name, node)
-    for each in collected.namespaces:
-        gathering.put_namespace(each.metadata.name, each.metadata.annotations)
+        cache.put_node(node.metadata.name, node)
+    for entry in collected.namespaces:
+        cache.put_namespace(entry.metadata.name, entry.metadata.annotations)
     for hpa in collected.hpas.by(BY_NAMESPACE, namespace):
-        gathering.put_hpa(key_of(hpa), None, hpa)
-    gathering.put_switch(collected.freeze)
-    gathering.put_scales(collected.scales)
-    return gathering
+        cache.put_hpa(key_of(hpa), None, hpa)
+    cache.put_switch(collected.freeze)
+    cache.put_scales(collected.scales)
+    return cache
 
 
 def knows_all_governors(collected: ClusterState) -> bool:
     """Whether all VPAs and Hvpas could be read: otherwise one of them may govern a pod that seems to have none."""
-    hidden = {each.what.partition(" ")[0] for each in collected.missing if each.why != NOT_SERVED}
+    hidden = {missing.what.partition(" ")[0] for missing in collected.missing if missing.why != NOT_SERVED}
     return not hidden & {VPA.name, HVPA.name}
 
 
 def knows_all_nodes_and_pods(collected: ClusterState) -> bool:
     """Whether all nodes and all pods are known."""
     about = collected.about
-    hidden = {each.what.partition(" ")[0] for each in collected.missing}
-    seen = (about.everywhere or about.all_pods) and not hidden & {"Pod", "Node", "Namespace"}
-    return seen and len(collected.nodes) > 0
+    hidden = {missing.what.partition(" ")[0] for missing in collected.missing}
+    is_complete = (about.everywhere or about.all_pods) and not hidden & {"Pod", "Node", "Namespace"}
+    return is_complete and len(collected.nodes) > 0
 
 
 def _is_sized(collected: ClusterState, components: CollectedSettings, now: float) -> bool | None:
@@ -114,4 +111,4 @@ def _is_sized(collected: ClusterState, components: CollectedSettings, now: float
     lease = collected.leases.get(*components.admission_lease)
     if lease is not None:
         return is_lease_renewed(lease, components.admission_timeout, now)
-    return None if any(each.what.startswith("Lease") for each in collected.missing) else False
+    return None if any(missing.what.startswith("Lease") for missing in collected.missing) else False

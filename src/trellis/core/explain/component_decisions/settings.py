@@ -25,7 +25,7 @@ class CollectedSettings(msgspec.Struct, frozen=True):
 
     `names` are those that a recommender was seen to answer to, beside those that come with Trellis; `presets` are other
     defaults for parameters, by recommender. Pods of a priority below `expendable_below` get no node. `heeds_admission`
-    says that nobody is evicted while the Lease called `admission_lease` is not renewed. `seen` are the components whose
+    says that no pod is evicted while the Lease called `admission_lease` is not renewed. `seen` are the components whose
     flags were read: for others, defaults stand here.
     """
 

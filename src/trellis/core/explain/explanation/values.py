@@ -12,9 +12,8 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from trellis.base.detailed_reason import DetailedReason
 from trellis.base.quantities import Quantity
-from trellis.base.reasons import Reason
+from trellis.base.reasons import DetailedReason, Reason
 from trellis.base.times import format_time
 from trellis.core.cluster.json_patches import format_resource_amount
 from trellis.core.recommend.amounts import RESOURCES
@@ -75,6 +74,6 @@ class ObstaclePart(ExplanationPart, frozen=True):
     resource: str = ""
 
 
-def build_reason_part(said: DetailedReason) -> ReasonPart:
+def build_reason_part(detailed: DetailedReason) -> ReasonPart:
     """What was said, as a part."""
-    return ReasonPart(said.reason, said.details)
+    return ReasonPart(detailed.reason, detailed.details)

@@ -99,22 +99,22 @@ def read_hpa_totals(view: HvpaView, now: float, settings: HvpaSettings) -> HpaTo
     """What the HPA asks for, over the window of the way down; without an HPA, what was written to the scale."""
     if view.hpa is None:
         return _without_hpa(view, now)
-    hpa, known = view.hpa, view.memory.hpa
+    hpa, before = view.hpa, view.memory.hpa
     length = view.meaning.hvpa.down.stabilization.total_seconds()
     unread, moved = _is_count_ignored(view, now, settings), _has_moved(view, now, settings)
     awaited = _awaited_since(view, now, settings, unread=unread)
-    windows = {name: left for name, window in known.items() if (left := drop_expired(window, now, length))}
+    windows = {name: left for name, window in before.items() if (left := drop_expired(window, now, length))}
     present = {name: window[-1].amount for name, window in windows.items()}
     means: dict[str, MeanDemand] = {}
     looks: list[float | None] = [awaited + settings.status_patience if awaited is not None else None]
-    heard = _read_signals(view, hpa, moved=moved, unread=unread or awaited is not None)
+    signals = _read_signals(view, hpa, moved=moved, unread=unread or awaited is not None)
     for name in sorted(hpa.resources):
-        if heard.requests.get(name, 0):
-            found = _total(view, hpa, name, heard, now, settings=settings)
-            windows[name], present[name] = found.window, found.present
-            looks.append(found.look)
-            if found.measured is not None:
-                means[name] = found.measured
+        if signals.requests.get(name, 0):
+            total = _total(view, hpa, name, signals, now, settings=settings)
+            windows[name], present[name] = total.window, total.present
+            looks.append(total.look)
+            if total.measured is not None:
+                means[name] = total.measured
     looks += [next_extreme_change(window, length, now) for window in windows.values()]
     looks += _believed_at(view, settings, unread=unread, moved=moved)
     return HpaTotals(
@@ -139,30 +139,30 @@ def _read_signals(view: HvpaView, hpa: HpaView, *, moved: bool, unread: bool) ->
 
 
 def _total(
-    view: HvpaView, hpa: HpaView, name: str, heard: _HpaSignals, now: float, *, settings: HvpaSettings
+    view: HvpaView, hpa: HpaView, name: str, signals: _HpaSignals, now: float, *, settings: HvpaSettings
 ) -> _ResourceTotal:
     """The total of one resource: by a wish, by a low ratio, or as before, with noise taken out of it."""
-    kept, request, wish = CurrentCount.of(view, name, settings), heard.requests[name], None
-    length = kept.length
+    current, request, wish = CurrentCount.of(view, name, settings), signals.requests[name], None
+    length = current.length
     before = view.memory.hpa.get(name) or add_sample((), view.at_most_held(name, request * view.replicas), now, length)
     held = window_extreme((*drop_expired(before[:-1], now, length), before[-1]))
-    known = update_mean(view.memory.measured.get(name), heard.demand.get(name), now, length)
-    if heard.wish is not None:
+    known = update_mean(view.memory.measured.get(name), signals.demand.get(name), now, length)
+    if signals.wish is not None:
         wish = filter_hpa_count(
-            kept, view, request, heard.wish, mean=mean_demand(known, length, least=SHORT_MEAN_WEIGHT)
+            current, view, request, signals.wish, mean=mean_demand(known, length, least=SHORT_MEAN_WEIGHT)
         )
     has = request * view.pods
-    total = _total_of_pass(has, wish.total if wish is not None else None, heard.ratio, held=held, settings=settings)
+    total = _total_of_pass(has, wish.total if wish is not None else None, signals.ratio, held=held, settings=settings)
     window = add_sample(before, total, now, length)
     if wish is not None:
         # What metrics do not explain is no noise either.
         if known is not None and total > window_extreme(known.high):
             known = msgspec.structs.replace(known, high=add_sample(known.high, total, now, length))
         return _ResourceTotal(window, wish.asked if total == wish.total else total, known)
-    mean = steady_total(kept, hpa, window_extreme(window), known)
+    mean = steady_total(current, hpa, window_extreme(window), known)
     if mean is not None:
         return _ResourceTotal((WindowSample(mean, now),), mean, known)
-    return _ResourceTotal(window, total, known, next_mean_check(kept, window_extreme(window), known, now))
+    return _ResourceTotal(window, total, known, next_mean_check(current, window_extreme(window), known, now))
 
 
 def _awaited_since(view: HvpaView, now: float, settings: HvpaSettings, *, unread: bool) -> float | None:
@@ -195,7 +195,7 @@ def awaits_ready_pods(view: HvpaView, now: float, settings: HvpaSettings) -> boo
 
 
 def _is_count_ignored(view: HvpaView, now: float, settings: HvpaSettings) -> bool:
-    """Also at the first look: nobody knows then what was there before the HPA wrote, nor whether it was acted on."""
+    """Also at the first pass: what stood there before the HPA wrote is unknown, and whether it was acted on."""
     return view.memory.left is None or awaits_ready_pods(view, now, settings)
 
 
@@ -256,13 +256,13 @@ def _notes(view: HvpaView, *, unread: bool) -> tuple[Reason, ...]:
 
 def _without_hpa(view: HvpaView, now: float) -> HpaTotals:
     """What was written to the scale by others than an HPA."""
-    found = read_scale_demand(view, now)
+    demand = read_scale_demand(view, now)
     return HpaTotals(
-        totals={name: window_extreme(window) for name, window in found.windows.items()},
-        present={name: window[-1].amount for name, window in found.windows.items()},
-        windows=found.windows,
-        notes=found.notes,
-        looks=found.looks,
-        about=found.about,
-        wish=found.wish,
+        totals={name: window_extreme(window) for name, window in demand.windows.items()},
+        present={name: window[-1].amount for name, window in demand.windows.items()},
+        windows=demand.windows,
+        notes=demand.notes,
+        looks=demand.looks,
+        about=demand.about,
+        wish=demand.wish,
     )

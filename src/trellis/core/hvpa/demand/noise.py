@@ -107,8 +107,8 @@ def update_mean(before: MeanDemand | None, amount: int | None, now: float, lengt
     An amount holds until the next one is measured. Its weight fades over the length of the window.
     """
     if before is None or length <= 0:
-        one = add_sample((), amount, now, length) if amount is not None else ()
-        return MeanDemand(0.0, 0.0, now, one, one) if one else None
+        window = add_sample((), amount, now, length) if amount is not None else ()
+        return MeanDemand(0.0, 0.0, now, window, window) if window else None
     fades = math.exp(-(now - before.time) / length) if before.present else 1.0
     held = before.low[-1].amount  # the highest may have wishes among them
     total, weight = before.total * fades + held * (1 - fades), before.weight * fades + 1 - fades
@@ -118,53 +118,53 @@ def update_mean(before: MeanDemand | None, amount: int | None, now: float, lengt
     return MeanDemand(total, weight, now, high, low)
 
 
-def mean_demand(known: MeanDemand | None, length: float, *, least: float = _WHOLE_WINDOW_WEIGHT) -> int | None:
+def mean_demand(mean_state: MeanDemand | None, length: float, *, least: float = _WHOLE_WINDOW_WEIGHT) -> int | None:
     """The mean demand; None before a whole window was measured. Without a window it is the present amount.
 
     With another `least` a mean of so much weight is enough.
 
     A level that is gone fades for longer than the window is: the mean is none that the window has not reached.
     """
-    if known is None or (length > 0 and known.weight < least):
+    if mean_state is None or (length > 0 and mean_state.weight < least):
         return None
-    mean = math.ceil(known.total / known.weight) if known.weight else 0
-    return max(min(max(mean, window_extreme(known.low)), window_extreme(known.high)), 1)
+    mean = math.ceil(mean_state.total / mean_state.weight) if mean_state.weight else 0
+    return max(min(max(mean, window_extreme(mean_state.low)), window_extreme(mean_state.high)), 1)
 
 
 def filter_hpa_count(
-    kept: CurrentCount, view: HvpaView, request: int, wish: int, *, mean: int | None
+    current: CurrentCount, view: HvpaView, request: int, wish: int, *, mean: int | None
 ) -> FilteredDemand:
     """What a wish asks for in total, without what is only rounding or noise."""
-    whole, ladder = max(request * wish, 1), kept.ladder
+    total, ladder = max(request * wish, 1), current.ladder
     fraction = _fraction(view, request, wish)
-    if fraction is None or kept.count is None or ladder.count_for(whole) <= kept.count:
-        return FilteredDemand(whole, whole)
-    asked = fraction if ladder.count_for(fraction) < ladder.count_for(whole) else whole
-    holds = ladder.holds(kept.count)
-    tolerated = holds < fraction <= kept.above * holds
-    return FilteredDemand(asked, holds if tolerated and mean is not None and mean <= holds else asked)
+    if fraction is None or current.count is None or ladder.count_for(total) <= current.count:
+        return FilteredDemand(total, total)
+    explained = fraction if ladder.count_for(fraction) < ladder.count_for(total) else total
+    holds = ladder.holds(current.count)
+    tolerated = holds < fraction <= current.above * holds
+    return FilteredDemand(explained, holds if tolerated and mean is not None and mean <= holds else explained)
 
 
-def steady_total(kept: CurrentCount, hpa: HpaView, in_force: int, known: MeanDemand | None) -> int | None:
+def steady_total(current: CurrentCount, hpa: HpaView, in_force: int, mean_state: MeanDemand | None) -> int | None:
     """The mean, if the total in force asks for another count than it does; None if the total in force stands."""
-    mean = mean_demand(known, kept.length)
-    if known is None or mean is None or kept.count is None:
+    mean = mean_demand(mean_state, current.length)
+    if mean_state is None or mean is None or current.count is None:
         return None
-    least, most = window_extreme(known.low), window_extreme(known.high)
-    by_mean, by_force = kept.count_for(mean), kept.count_for(in_force)
-    rises = by_mean > kept.count >= by_force and kept.count < hpa.max_replicas
-    noise = most <= kept.above * mean and least >= kept.below * mean
-    stayed = known.time >= kept.grew + _WINDOWS_BEFORE_FALL * kept.length
-    falls = by_mean < kept.count <= by_force and noise and stayed
+    least, most = window_extreme(mean_state.low), window_extreme(mean_state.high)
+    by_mean, by_force = current.count_for(mean), current.count_for(in_force)
+    rises = by_mean > current.count >= by_force and current.count < hpa.max_replicas
+    noise = most <= current.above * mean and least >= current.below * mean
+    stayed = mean_state.time >= current.grew + _WINDOWS_BEFORE_FALL * current.length
+    falls = by_mean < current.count <= by_force and noise and stayed
     return mean if rises or falls else None
 
 
-def next_mean_check(kept: CurrentCount, in_force: int, known: MeanDemand | None, now: float) -> float | None:
+def next_mean_check(current: CurrentCount, in_force: int, mean_state: MeanDemand | None, now: float) -> float | None:
     """When to look whether the mean has become another count, while nothing else changes."""
-    if known is None or kept.count is None or kept.length <= 0:
+    if mean_state is None or current.count is None or current.length <= 0:
         return None
-    moves = kept.count_for(known.low[-1].amount) != kept.count_for(in_force)
-    return now + kept.length / _CHECKS_PER_WINDOW if moves else None
+    moves = current.count_for(mean_state.low[-1].amount) != current.count_for(in_force)
+    return now + current.length / _CHECKS_PER_WINDOW if moves else None
 
 
 def tolerate_excess(
@@ -173,15 +173,15 @@ def tolerate_excess(
     """The VPA's totals as far as the count is to follow them now, by the mean demand that the HPA's metrics show."""
     totals, since, looks = dict(by_vpa), {}, []
     for name in sorted(by_vpa.keys() & means.keys()):
-        kept = CurrentCount.of(view, name, settings)
-        mean = mean_demand(means[name], kept.length, least=SHORT_MEAN_WEIGHT)
-        if kept.count is None or mean is None:
+        current = CurrentCount.of(view, name, settings)
+        mean = mean_demand(means[name], current.length, least=SHORT_MEAN_WEIGHT)
+        if current.count is None or mean is None:
             continue
-        holds = kept.ladder.holds(kept.count)
-        if not mean <= holds < by_vpa[name] <= kept.above * holds:
+        holds = current.ladder.holds(current.count)
+        if not mean <= holds < by_vpa[name] <= current.above * holds:
             continue
         since[name] = view.memory.excess.get(name, now)
-        ends = since[name] + _WINDOWS_OF_EXCESS * kept.length
+        ends = since[name] + _WINDOWS_OF_EXCESS * current.length
         if now < ends:
             totals[name] = holds
             looks.append(ends)

@@ -15,7 +15,7 @@ import msgspec
 from trellis.api.buckets import RESOURCES
 from trellis.base.reasons import Reason, Severity
 from trellis.base.times import format_time
-from trellis.base.wording import RESOURCE_WORDS, format_amount
+from trellis.base.wording import AMOUNTS_PER_UNIT, RESOURCE_WORDS, format_amount
 from trellis.core.hvpa.demand.windows import DemandWindow, add_sample, drop_expired
 from trellis.core.hvpa.memory import ScaleWrite
 from trellis.core.hvpa.view import HvpaView, sum_containers
@@ -30,8 +30,6 @@ WISH_WITHOUT_REQUESTS = Reason(
     "A count that was written to the Hvpa's scale is not followed: its pods request nothing that it could multiply.",
     Severity.WARNING,
 )
-
-_UNITS = {"cpu": 1000, "memory": 1}
 
 
 class ScaleDemand(msgspec.Struct, frozen=True):
@@ -52,12 +50,12 @@ def read_scale_demand(view: HvpaView, now: float) -> ScaleDemand:
     if new is not None:
         wish = ScaleWrite(new, view.wisher, now)
         requests = sum_containers(view.containers, "requests")
-        asked = {name: requests[name] for name in RESOURCES if requests.get(name)}
-        if not asked:
+        pod_requests = {name: requests[name] for name in RESOURCES if requests.get(name)}
+        if not pod_requests:
             details = f"{_named(view.wisher)} wishes {new} replicas"
             code = WISH_WITHOUT_REQUESTS.code
             return ScaleDemand(windows, msgspec.UNSET, (WISH_WITHOUT_REQUESTS,), {code: details})
-        for name, request in asked.items():
+        for name, request in pod_requests.items():
             before = windows.get(name) or add_sample((), view.at_most_held(name, request * view.replicas), now, length)
             windows[name] = add_sample(before, max(request * new, 1), now, length)
     if not windows:
@@ -78,8 +76,8 @@ def _new_scale_write(view: HvpaView) -> int | None:
         return None
     if memory.left is not None:
         return wish
-    known = memory.wish
-    followed = known is not msgspec.UNSET and (known.replicas, known.by) == (wish, view.wisher)
+    last = memory.wish
+    followed = last is not msgspec.UNSET and (last.replicas, last.by) == (wish, view.wisher)
     return wish if view.wisher and wish != view.replicas and not followed else None
 
 
@@ -87,7 +85,7 @@ def _describe_write(
     view: HvpaView, wish: ScaleWrite | msgspec.UnsetType, windows: Mapping[str, DemandWindow], until: float
 ) -> str:
     totals = ", ".join(
-        f"{RESOURCE_WORDS[name]} {format_amount(window[-1].amount, name, view.meaning.binary, _UNITS[name])}"
+        f"{RESOURCE_WORDS[name]} {format_amount(window[-1].amount, name, view.meaning.binary, AMOUNTS_PER_UNIT[name])}"
         for name, window in windows.items()
     )
     end = format_time(datetime.fromtimestamp(until, UTC))

@@ -13,9 +13,12 @@ from collections.abc import Mapping
 import msgspec
 
 from trellis.api.buckets import RESOURCES
+from trellis.api.resolve import EffectiveHvpa
 from trellis.base.reasons import Reason
 from trellis.core.hvpa.demand.hpa import HpaTotals
 from trellis.core.hvpa.demand.windows import DemandWindow, add_sample, drop_expired, next_extreme_change, window_extreme
+from trellis.core.hvpa.memory import HvpaMemory
+from trellis.core.hvpa.steps import StepDirection
 from trellis.core.hvpa.view import HvpaView
 from trellis.core.recommend.amounts import ResourceAmounts
 
@@ -53,15 +56,17 @@ def stabilize_demand(
         if not window and name not in by_hpa.totals:
             continue
         vpa, hpa = window[-1].amount if window else 0, by_hpa.totals.get(name, 0)
-        asked = max(vpa, by_hpa.present.get(name, 0))
-        start = begin.get(name, asked)
-        low[name] = add_sample(view.memory.low.get(name) or add_sample((), start, now, up), asked, now, up, lowest=True)
+        current = max(vpa, by_hpa.present.get(name, 0))
+        start = begin.get(name, current)
+        low[name] = add_sample(
+            view.memory.low.get(name) or add_sample((), start, now, up), current, now, up, lowest=True
+        )
         lowest, highest = window_extreme(low[name]), max(window_extreme(window) if window else 0, hpa)
-        if name == "memory" and view.oom is not None and now - view.oom < up and lowest < asked:
-            lowest = asked
+        if name == "memory" and view.oom is not None and now - view.oom < up and lowest < current:
+            lowest = current
             notes.append(OOM_OVERRIDES)
         totals[name] = min(max(view.memory.settled.get(name, start), lowest), highest)
-        present[name] = asked
+        present[name] = current
         if window:
             high[name] = window
     looks = [next_extreme_change(window, down, now) for window in high.values()]
@@ -76,3 +81,14 @@ def _high(before: DemandWindow, total: int | None, begin: int | None, now: float
     if not before and begin is not None:
         before = add_sample((), begin, now, length)
     return add_sample(before, total, now, length)
+
+
+def stabilization_end(hvpa: EffectiveHvpa, memory: HvpaMemory, direction: StepDirection, now: float) -> float | None:
+    """When the last of the windows that hold steps of a direction has another extreme; None if none will have one."""
+    if direction is StepDirection.UP:
+        windows, policy = list(memory.low.values()), hvpa.up
+    else:
+        windows, policy = [*memory.vpa.values(), *memory.hpa.values()], hvpa.down
+    length = policy.stabilization.total_seconds()
+    moments = (next_extreme_change(window, length, now) for window in windows)
+    return max((moment for moment in moments if moment is not None), default=None)

@@ -11,7 +11,7 @@ import msgspec
 
 from trellis.api.buckets import RESOURCES
 from trellis.base.reasons import Reason, Severity
-from trellis.base.wording import RESOURCE_WORDS, format_amount
+from trellis.base.wording import AMOUNTS_PER_UNIT, RESOURCE_WORDS, format_amount
 from trellis.core.hvpa.view import HvpaView, sum_containers
 from trellis.core.recommend.amounts import ResourceAmounts
 
@@ -22,11 +22,9 @@ NO_TOTALS = Reason(
     Severity.WARNING,
 )
 
-_UNITS = {"cpu": 1000, "memory": 1}
-
 
 class VpaTotals(msgspec.Struct, frozen=True):
-    """The totals, and those of them that are held because nobody has told better ones."""
+    """The totals, and those of them that are held because no better ones are published."""
 
     totals: ResourceAmounts
     held: ResourceAmounts
@@ -37,9 +35,9 @@ def read_vpa_totals(view: HvpaView) -> VpaTotals:
     totals: dict[str, int] = {}
     held: dict[str, int] = {}
     for resource in RESOURCES:
-        told = _published_total(view, resource)
-        if told is not None:
-            totals[resource] = told
+        published = _published_total(view, resource)
+        if published is not None:
+            totals[resource] = published
         elif (first := _held_total(view, resource)) is not None:
             totals[resource] = held[resource] = first
     return VpaTotals(totals, held)
@@ -51,11 +49,11 @@ def _published_total(view: HvpaView, resource: str) -> int | None:
     That is about the resources that the VPA recommends: what stands there for another one, or since before the VPA was
     deleted, is not its word.
     """
-    sized = [each for each in view.containers if each.scaled and resource in each.target]
+    sized = [container for container in view.containers if container.scaled and resource in container.target]
     if not sized:
         return None
-    if all(resource in each.total for each in sized):
-        return sum(each.total[resource] for each in sized)
+    if all(resource in container.total for container in sized):
+        return sum(container.total[resource] for container in sized)
     return view.totals.get(resource)
 
 
@@ -63,8 +61,8 @@ def describe_held_totals(view: HvpaView, held: ResourceAmounts) -> str:
     """Which totals are held, and what the VPA recommends for a pod meanwhile."""
     targets, binary = sum_containers(view.containers, "target"), view.meaning.binary
     return ", ".join(
-        f"{RESOURCE_WORDS[name]} is held at {format_amount(total, name, binary, _UNITS[name])} in total, and the VPA "
-        f"recommends {format_amount(targets.get(name, 0), name, binary, _UNITS[name])} for a pod"
+        f"{RESOURCE_WORDS[name]} is held at {format_amount(total, name, binary, AMOUNTS_PER_UNIT[name])} in total, "
+        f"and the VPA recommends {format_amount(targets.get(name, 0), name, binary, AMOUNTS_PER_UNIT[name])} for a pod"
         for name, total in held.items()
     )
 

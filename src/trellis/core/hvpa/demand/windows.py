@@ -42,13 +42,13 @@ def add_sample(window: DemandWindow, amount: int, now: float, length: float, *, 
     if window and window[-1].until < now:
         window = (*window[:-1], WindowSample(window[-1].amount, now))
     sign = -1 if lowest else 1
-    kept = [each for each in window if each.until > now - length and sign * each.amount > sign * amount]
-    return (*kept, WindowSample(amount, now))
+    earlier = [sample for sample in window if sample.until > now - length and sign * sample.amount > sign * amount]
+    return (*earlier, WindowSample(amount, now))
 
 
 def drop_expired(window: DemandWindow, now: float, length: float) -> DemandWindow:
     """The window after nothing was seen: what is too old is gone, in the end all of it."""
-    return tuple(each for each in window if each.until > now - length)
+    return tuple(sample for sample in window if sample.until > now - length)
 
 
 def window_extreme(window: DemandWindow) -> int:

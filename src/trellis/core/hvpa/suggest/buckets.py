@@ -36,16 +36,16 @@ class BaseUsage(msgspec.Struct, frozen=True):
     is_known: bool
 
 
-def estimate_base_usage(seen: WorkloadUsageHistory) -> BaseUsage:
+def estimate_base_usage(history: WorkloadUsageHistory) -> BaseUsage:
     """The base usage of memory, never more than a pod was ever seen with."""
-    least = float((seen.memory / seen.pods).min())
-    counts, times = np.unique(seen.pods, return_counts=True)
-    usual = counts[times >= _LEAST_SHARE * len(seen.pods)]
+    least = float((history.memory / history.pods).min())
+    counts, times = np.unique(history.pods, return_counts=True)
+    usual = counts[times >= _LEAST_SHARE * len(history.pods)]
     if len(usual) < 2:
         return BaseUsage(least, False)
     # What goes with the load is told by CPU, which a replica without any work has none of.
-    columns = np.stack([seen.pods.astype(np.float64), seen.cpu, np.ones(len(seen.cpu))], axis=1)
-    (each, *_), *_ = np.linalg.lstsq(columns, seen.memory, rcond=None)
+    columns = np.stack([history.pods.astype(np.float64), history.cpu, np.ones(len(history.cpu))], axis=1)
+    (each, *_), *_ = np.linalg.lstsq(columns, history.memory, rcond=None)
     return BaseUsage(min(max(float(each), 0.0), least), True)
 
 
@@ -92,10 +92,10 @@ def _between(resource: str, largest: float, fewest: int, most: int) -> float:
     """
     counts = most - fewest
     for unit in (MIB, 1.0) if resource == "memory" else (1.0,):
-        found = math.floor(fewest * largest / (fewest + 1) / unit) * unit
-        if (fewest + 1) * (found * counts + largest - found) >= fewest * largest * counts:
-            return found
-    return min(found + 1.0, largest)
+        smallest = math.floor(fewest * largest / (fewest + 1) / unit) * unit
+        if (fewest + 1) * (smallest * counts + largest - smallest) >= fewest * largest * counts:
+            return smallest
+    return min(smallest + 1.0, largest)
 
 
 def round_up(resource: str, amount: float) -> float:
@@ -157,12 +157,10 @@ class BucketProposal(msgspec.Struct, frozen=True):
 
     @property
     def fewest(self) -> int:
-        """Of replicas."""
         return self.buckets[0].first
 
     @property
     def most(self) -> int:
-        """Of replicas."""
         return self.buckets[-1].last
 
     @property
@@ -173,15 +171,15 @@ class BucketProposal(msgspec.Struct, frozen=True):
 
 def propose_buckets(workload: WorkloadHistory, rules: SuggestionRules) -> BucketProposal | None:
     """What suits a workload; None if a replica would have to be larger than one may be."""
-    seen = workload.usage.seen
-    base = estimate_base_usage(seen)
+    history = workload.usage.seen
+    base = estimate_base_usage(history)
     fewest, fewest_by = _fewest(workload)
     share = workload.utilization(rules)
-    peak, quiet = float(seen.cpu.max()), float(seen.cpu.min())
+    peak, quiet = float(history.cpu.max()), float(history.cpu.min())
     cpu, largest_by = _largest_cpu(workload, share, rules.room * peak / share)
     most = max(fewest, math.ceil(rules.room * peak / share / cpu))
     returning = rules.margin / (1.0 - rules.overlap)
-    rest = returning * rules.room * float(np.maximum(seen.memory - base.memory * seen.pods, 0.0).max())
+    rest = returning * rules.room * float(np.maximum(history.memory - base.memory * history.pods, 0.0).max())
     bound = math.floor(workload.largest[1]) if math.isfinite(workload.largest[1]) else math.inf
     if rest + returning * base.memory * most > most * bound:
         left = bound - returning * base.memory
@@ -191,7 +189,7 @@ def propose_buckets(workload: WorkloadHistory, rules: SuggestionRules) -> Bucket
     total = max(rest + returning * base.memory * most, fewest * _LEAST_MEMORY)
     least = (
         round_down("cpu", max(quiet / share / fewest / 2, _LEAST_CPU)),
-        round_down("memory", float((seen.memory / seen.pods).min())),
+        round_down("memory", float((history.memory / history.pods).min())),
     )
     return BucketProposal(
         buckets=tuple(
@@ -201,7 +199,7 @@ def propose_buckets(workload: WorkloadHistory, rules: SuggestionRules) -> Bucket
         largest_by=largest_by,
         quiet=quiet,
         peak=peak,
-        memory_peak=float(seen.memory.max()),
+        memory_peak=float(history.memory.max()),
         base=base,
     )
 
@@ -218,18 +216,18 @@ def _fewest(workload: WorkloadHistory) -> tuple[int, FewestReason]:
 
 
 def _largest_cpu(workload: WorkloadHistory, share: float, wanted: float) -> tuple[float, LargestReason]:
-    """What a pod asks for today, or what it was seen to make use of: nobody knows that it could use more.
+    """What a pod asks for today, or what it was observed to use: that it could use more is unknown.
 
     An HPA's most replicas are to be enough, and no replica may be larger than one can be.
     """
-    seen = workload.usage.seen
-    busiest = float(np.percentile(seen.cpu / seen.pods, _BUSY)) / share
-    found = max(busiest, _LEAST_CPU), LargestReason.BUSIEST
-    if workload.request[0] >= found[0]:
-        found = workload.request[0], LargestReason.REQUEST
-    if workload.hpa is not None and workload.hpa.most > 0 and wanted / workload.hpa.most > found[0]:
-        found = wanted / workload.hpa.most, LargestReason.HPA
-    size = round_up("cpu", found[0])
+    history = workload.usage.seen
+    busiest = float(np.percentile(history.cpu / history.pods, _BUSY)) / share
+    largest = max(busiest, _LEAST_CPU), LargestReason.BUSIEST
+    if workload.request[0] >= largest[0]:
+        largest = workload.request[0], LargestReason.REQUEST
+    if workload.hpa is not None and workload.hpa.most > 0 and wanted / workload.hpa.most > largest[0]:
+        largest = wanted / workload.hpa.most, LargestReason.HPA
+    size = round_up("cpu", largest[0])
     if size <= workload.largest[0]:
-        return size, found[1]
+        return size, largest[1]
     return max(math.floor(workload.largest[0]), 1.0), LargestReason.BOUND

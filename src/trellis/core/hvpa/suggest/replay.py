@@ -54,15 +54,15 @@ class ReplayCost(msgspec.Struct, frozen=True):
     changes: int
 
 
-def cost_of_replay(seen: WorkloadUsageHistory, allotted: AllottedReplicas, prices: Prices) -> ReplayCost:
+def cost_of_replay(history: WorkloadUsageHistory, allotted: AllottedReplicas, prices: Prices) -> ReplayCost:
     """What it comes to."""
     cpu, memory = allotted.replicas * allotted.cpu, allotted.replicas * allotted.memory
-    hours = seen.step / _HOUR
+    hours = history.step / _HOUR
     return ReplayCost(
         core_hours=float(cpu.sum()) / _MILLI * hours,
         gib_hours=float(memory.sum()) / GIB * hours,
         money=prices.monthly(float(cpu.mean()) / _MILLI, float(memory.mean())),
-        cpu_over=float(np.mean(seen.cpu > cpu)),
+        cpu_over=float(np.mean(history.cpu > cpu)),
         memory_over=float(np.mean(allotted.used_memory > memory)),
         fewest=int(allotted.replicas.min()),
         most=int(allotted.replicas.max()),
@@ -78,42 +78,42 @@ _DAY = 86_400.0
 
 def replay_as_observed(workload: WorkloadHistory) -> AllottedReplicas:
     """The pods that there were, each with what it requests today; no request is none."""
-    seen = workload.usage.seen
-    cpu, memory = (np.full(len(seen.pods), 0.0 if math.isnan(each) else each) for each in workload.request)
-    return AllottedReplicas(seen.pods, cpu, memory, seen.memory)
+    history = workload.usage.seen
+    cpu, memory = (np.full(len(history.pods), 0.0 if math.isnan(amount) else amount) for amount in workload.request)
+    return AllottedReplicas(history.pods, cpu, memory, history.memory)
 
 
 def replay_hpa(workload: WorkloadHistory, hpa: ObservedHpa, base: float) -> AllottedReplicas:
     """What an HPA on CPU would have done with pods of today's size."""
-    seen = workload.usage.seen
+    history = workload.usage.seen
     cpu, memory = workload.request
     full = cpu * hpa.utilization
-    wanted = np.ceil(seen.cpu / full)
-    counts = [min(max(int(seen.pods[0]), hpa.least), hpa.most)]
-    for at in range(1, len(wanted)):
-        ratio = seen.cpu[at - 1] / (counts[-1] * full)
-        needed = counts[-1] if abs(ratio - 1) <= _TOLERANCE else int(wanted[at - 1])
+    desired = np.ceil(history.cpu / full)
+    counts = [min(max(int(history.pods[0]), hpa.least), hpa.most)]
+    for at in range(1, len(desired)):
+        ratio = history.cpu[at - 1] / (counts[-1] * full)
+        needed = counts[-1] if abs(ratio - 1) <= _TOLERANCE else int(desired[at - 1])
         counts.append(min(max(needed, hpa.least), hpa.most))
-    replicas = _highest(np.array(counts), _HPA_WINDOW, seen.step).astype(np.int64)
-    return _allotted(seen, replicas, np.full(len(replicas), cpu), np.full(len(replicas), memory), base)
+    replicas = _highest(np.array(counts), _HPA_WINDOW, history.step).astype(np.int64)
+    return _allotted(history, replicas, np.full(len(replicas), cpu), np.full(len(replicas), memory), base)
 
 
 def replay_buckets(
     workload: WorkloadHistory, meaning: ResolvedHvpa, base: float, rules: SuggestionRules
 ) -> AllottedReplicas:
     """What the buckets would have done."""
-    seen = workload.usage.seen
+    history = workload.usage.seen
     window = meaning.hvpa.down.stabilization.total_seconds()
-    asked = _before(_highest(np.ceil(seen.cpu / workload.utilization(rules)), window, seen.step))
-    walk, peaks = _BucketWalk(meaning, int(seen.pods[0])), _SlidingMaximum(math.floor(_DAY / seen.step))
+    counts = _before(_highest(np.ceil(history.cpu / workload.utilization(rules)), window, history.step))
+    walk, peaks = _BucketWalk(meaning, int(history.pods[0])), _SlidingMaximum(math.floor(_DAY / history.step))
     shapes: list[WorkloadShape] = []
-    for cpu, rest in zip(_in_force(asked), _rest(seen, base).tolist(), strict=True):
+    for cpu, rest in zip(_in_force(counts), _rest(history, base).tolist(), strict=True):
         peak = peaks.highest if shapes else rest + base * walk.count
         shapes.append(walk.step(cpu, max(math.ceil(rules.margin * peak), 1)))
         peaks.see(rest + base * walk.count)
-    replicas = np.array([each.count for each in shapes], dtype=np.int64)
-    sizes = np.array([(each.size["cpu"], each.size["memory"]) for each in shapes], dtype=np.float64)
-    return _allotted(seen, replicas, sizes[:, 0], sizes[:, 1], base)
+    replicas = np.array([shape.count for shape in shapes], dtype=np.int64)
+    sizes = np.array([(shape.size["cpu"], shape.size["memory"]) for shape in shapes], dtype=np.float64)
+    return _allotted(history, replicas, sizes[:, 0], sizes[:, 1], base)
 
 
 class _SlidingMaximum:
@@ -125,7 +125,6 @@ class _SlidingMaximum:
         self._values: deque[tuple[int, float]] = deque()
 
     def see(self, value: float) -> None:
-        """One more."""
         while self._values and self._values[-1][1] <= value:
             self._values.pop()
         self._values.append((self._at, value))
@@ -162,24 +161,24 @@ class _BucketWalk:
         return self._stands
 
 
-def _in_force(asked: FloatColumn) -> Iterator[int]:
+def _in_force(counts: FloatColumn) -> Iterator[int]:
     """An HPA says nothing of a total that is hardly another."""
     total = 0
-    for wanted in asked.tolist():
-        if not total or abs(wanted / total - 1) > _TOLERANCE:
-            total = max(int(wanted), 1)
+    for count in counts.tolist():
+        if not total or abs(count / total - 1) > _TOLERANCE:
+            total = max(int(count), 1)
         yield total
 
 
 def _allotted(
-    seen: WorkloadUsageHistory, replicas: IntColumn, cpu: FloatColumn, memory: FloatColumn, base: float
+    history: WorkloadUsageHistory, replicas: IntColumn, cpu: FloatColumn, memory: FloatColumn, base: float
 ) -> AllottedReplicas:
-    return AllottedReplicas(replicas, cpu, memory, _rest(seen, base) + base * replicas)
+    return AllottedReplicas(replicas, cpu, memory, _rest(history, base) + base * replicas)
 
 
-def _rest(seen: WorkloadUsageHistory, base: float) -> FloatColumn:
+def _rest(history: WorkloadUsageHistory, base: float) -> FloatColumn:
     """Memory that replicas share."""
-    return np.maximum(seen.memory - base * seen.pods, 0.0)
+    return np.maximum(history.memory - base * history.pods, 0.0)
 
 
 def _before(column: FloatColumn) -> FloatColumn:
@@ -192,5 +191,5 @@ def _highest(column: FloatColumn | IntColumn, window: float, step: float) -> Flo
     values = column.astype(np.float64)
     many = min(math.floor(window / step) + 1, len(values))
     padded = np.concatenate((np.full(many - 1, -np.inf), values))
-    found: FloatColumn = np.lib.stride_tricks.sliding_window_view(padded, many).max(axis=1)
-    return found
+    highest: FloatColumn = np.lib.stride_tricks.sliding_window_view(padded, many).max(axis=1)
+    return highest

@@ -31,7 +31,7 @@ from trellis.core.hvpa.view import ResolvedHvpa
 Document = dict[str, Any]
 
 
-def build_manifest(workload: WorkloadHistory, found: BucketProposal, rules: SuggestionRules) -> Document:
+def build_manifest(workload: WorkloadHistory, proposal: BucketProposal, rules: SuggestionRules) -> Document:
     """The whole object."""
     target = {"apiVersion": workload.api_version, "kind": workload.kind, "name": workload.name}
     policy = {"containerName": "*", "controlledResources": ["memory"]}
@@ -41,18 +41,18 @@ def build_manifest(workload: WorkloadHistory, found: BucketProposal, rules: Sugg
         "metadata": {"name": workload.hvpa or workload.name, "namespace": workload.namespace},
         "spec": {
             "targetRef": target,
-            "hpa": {"deploy": True, "template": {"spec": _hpa(workload, found, rules)}},
+            "hpa": {"deploy": True, "template": {"spec": _hpa(workload, proposal, rules)}},
             "vpa": {"deploy": True, "template": {"spec": {"resourcePolicy": {"containerPolicies": [policy]}}}},
-            "buckets": [_bucket(each) for each in found.buckets],
+            "buckets": [_bucket(bucket) for bucket in proposal.buckets],
         },
     }
 
 
-def _hpa(workload: WorkloadHistory, found: BucketProposal, rules: SuggestionRules) -> Document:
+def _hpa(workload: WorkloadHistory, proposal: BucketProposal, rules: SuggestionRules) -> Document:
     """Twice as many as the last count, so that it can still ask for more than there may be."""
     target = {"type": "Utilization", "averageUtilization": round(100 * workload.utilization(rules))}
     metric = {"type": "Resource", "resource": {"name": "cpu", "target": target}}
-    return {"minReplicas": 1, "maxReplicas": 2 * found.most, "metrics": [metric]}
+    return {"minReplicas": 1, "maxReplicas": 2 * proposal.most, "metrics": [metric]}
 
 
 def _bucket(rung: ProposedBucket) -> Document:
@@ -91,18 +91,18 @@ def suggest(workload: WorkloadHistory, rules: SuggestionRules, prices: Prices) -
     reason = find_unsuitable(workload, rules)
     if reason is not None:
         return Suggestion(reason, days=days)
-    found = propose_buckets(workload, rules)
-    if found is None:
+    proposal = propose_buckets(workload, rules)
+    if proposal is None:
         return Suggestion(REPLICA_TOO_LARGE, days=days)
-    document = build_manifest(workload, found, rules)
+    document = build_manifest(workload, proposal, rules)
     meaning = ResolvedHvpa.of(resolve_hvpa(msgspec.convert(document, Hvpa)))
-    seen, base = workload.usage.seen, found.base.memory
-    now = cost_of_replay(seen, replay_as_observed(workload), prices)
-    then = cost_of_replay(seen, replay_buckets(workload, meaning, base, rules), prices)
+    history, base = workload.usage.seen, proposal.base.memory
+    now = cost_of_replay(history, replay_as_observed(workload), prices)
+    then = cost_of_replay(history, replay_buckets(workload, meaning, base, rules), prices)
     is_gain = _is_better(then, now)
     return Suggestion(
         reason=None if is_gain else NOTHING_GAINED,
-        rungs=found,
+        rungs=proposal,
         manifest=document if is_gain else {},
         days=days,
         utilization=workload.utilization(rules),

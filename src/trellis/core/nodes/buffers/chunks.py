@@ -14,9 +14,8 @@ from trellis.api.kube.decoder import convert_object
 from trellis.api.kube.meta import ObjectMeta
 from trellis.api.kube.pods import PodSpec
 from trellis.api.resolve import Strategy, resolve_buffer
-from trellis.base.detailed_reason import DetailedReason
 from trellis.base.errors import InvalidInput, UnreadableObject
-from trellis.base.reasons import Reason, Severity
+from trellis.base.reasons import DetailedReason, Reason, Severity
 from trellis.core.cluster.store import ObjectKey, key_of
 from trellis.core.fit import Demand
 

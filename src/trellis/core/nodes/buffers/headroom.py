@@ -23,7 +23,7 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from trellis.base.detailed_reason import DetailedReason
+from trellis.base.reasons import DetailedReason
 from trellis.core.cluster.store import ObjectKey
 from trellis.core.fit import Demand, eligible_nodes
 from trellis.core.fit.resources import PODS

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from trellis.api.kube.nodes import Node
-from trellis.base.detailed_reason import DetailedReason
+from trellis.base.reasons import DetailedReason
 from trellis.core.nodes.node_groups import GROUP_AT_MINIMUM, GroupState, why_no_release
 from trellis.core.nodes.scale_down.decisions import (
     NODE_GOING,

@@ -8,8 +8,7 @@ from typing import TypeAlias
 import msgspec
 
 from trellis.api.kube.nodes import Taint
-from trellis.base.detailed_reason import DetailedReason
-from trellis.base.reasons import Reason, Severity
+from trellis.base.reasons import DetailedReason, Reason, Severity
 from trellis.core.nodes.scale_down.memory import ScaleDownMemory
 
 

@@ -11,9 +11,8 @@ from typing import Final
 
 from trellis.api.kube.pods import READY, Pod
 from trellis.api.kube.policies import PodDisruptionBudget
-from trellis.base.detailed_reason import DetailedReason
 from trellis.base.errors import InvalidSelector
-from trellis.base.reasons import Reason, Severity
+from trellis.base.reasons import DetailedReason, Reason, Severity
 from trellis.base.selectors import Selector
 from trellis.core.cluster.store import ObjectKey, key_of
 from trellis.core.cluster.target_selectors import convert_selector

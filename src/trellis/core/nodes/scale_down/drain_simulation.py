@@ -19,9 +19,8 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from trellis.base.detailed_reason import DetailedReason
 from trellis.base.errors import InvalidInput
-from trellis.base.reasons import Reason
+from trellis.base.reasons import DetailedReason, Reason
 from trellis.base.wording import pluralize
 from trellis.core.fit import Demand
 from trellis.core.fit.resources import CPU, MEMORY

@@ -12,8 +12,7 @@ from typing import Final
 import msgspec
 
 from trellis.api.kube.pods import Pod, Volume
-from trellis.base.detailed_reason import DetailedReason
-from trellis.base.reasons import Reason
+from trellis.base.reasons import DetailedReason, Reason
 from trellis.core.fit.constraints.taints import HardTaint, tolerates
 from trellis.core.nodes.scale_down.disruption_budgets import DisruptionBudgets
 from trellis.core.nodes.settings import ScaleDownSettings

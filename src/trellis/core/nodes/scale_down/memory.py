@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from trellis.base.detailed_reason import DetailedReason
+from trellis.base.reasons import DetailedReason
 
 NEVER: Final = float("-inf")
 

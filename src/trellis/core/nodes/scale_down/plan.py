@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import msgspec
 
-from trellis.base.detailed_reason import DetailedReason
+from trellis.base.reasons import DetailedReason
 from trellis.base.wording import pluralize
 from trellis.core.nodes.node_groups import InstanceState
 from trellis.core.nodes.scale_down.candidates import CandidateFilter, GroupMinimums, ScaleDownCandidate

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trellis.base.detailed_reason import DetailedReason
+from trellis.base.reasons import DetailedReason
 from trellis.core.nodes.scale_down.decisions import NodeDecision, NodeOutcome, ScaleDownAction, ScaleDownPlan
 from trellis.core.nodes.scale_down.memory import NodeRemoval, ScaleDownMemory, UnremovableNode
 from trellis.core.nodes.scale_down.removal import RemovalStep

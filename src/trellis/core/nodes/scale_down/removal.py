@@ -14,7 +14,7 @@ import msgspec
 
 from trellis.api.kube.nodes import Node, Taint
 from trellis.api.kube.pods import Pod
-from trellis.base.detailed_reason import DetailedReason
+from trellis.base.reasons import DetailedReason
 from trellis.base.wording import choose_form, pluralize
 from trellis.core.nodes.scale_down.decisions import (
     EVICTIONS_REFUSED,

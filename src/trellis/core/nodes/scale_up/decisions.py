@@ -10,8 +10,7 @@ from typing import TypeVar
 
 import msgspec
 
-from trellis.base.detailed_reason import DetailedReason
-from trellis.base.reasons import Reason, Severity
+from trellis.base.reasons import DetailedReason, Reason, Severity
 from trellis.core.cluster.store import ObjectKey
 from trellis.core.nodes.scale_up.limits import SCALE_UP_LIMITED
 from trellis.core.nodes.scale_up.memory import ScaleUpMemory

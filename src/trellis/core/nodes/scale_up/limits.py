@@ -10,8 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from trellis.base.detailed_reason import DetailedReason
-from trellis.base.reasons import Reason, Severity
+from trellis.base.reasons import DetailedReason, Reason, Severity
 from trellis.base.wording import choose_form, pluralize
 from trellis.core.fit.resources import CPU, MEMORY
 from trellis.core.nodes.node_groups import GROUP_AT_MAXIMUM

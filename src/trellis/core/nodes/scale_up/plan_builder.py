@@ -8,8 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 import numpy as np
 
-from trellis.base.detailed_reason import DetailedReason
-from trellis.base.reasons import Reason
+from trellis.base.reasons import DetailedReason, Reason
 from trellis.core.fit import Demand, find_unfit_nodes
 from trellis.core.nodes.buffers.chunks import BufferChunks
 from trellis.core.nodes.buffers.effectiveness import ChunkHits, NodePrices, count_misses

@@ -13,8 +13,7 @@ import msgspec
 import numpy as np
 
 from trellis.api.kube.nodes import Node
-from trellis.base.detailed_reason import DetailedReason
-from trellis.base.reasons import Reason, Severity
+from trellis.base.reasons import DetailedReason, Reason, Severity
 from trellis.core.fit import Demand, NodeTable, Occupancy, eligible_nodes, place_daemon_pods
 from trellis.core.fit.resources import CPU, MEMORY, nanos_or_zero
 from trellis.core.nodes.node_groups import GroupState, InstanceState

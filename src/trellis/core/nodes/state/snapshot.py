@@ -18,9 +18,8 @@ from trellis.api.kube.nodes import Node
 from trellis.api.kube.pods import Pod
 from trellis.api.kube.slices import NOTHING, Labels
 from trellis.api.kube.workloads import DaemonSet
-from trellis.base.detailed_reason import DetailedReason
 from trellis.base.errors import InvalidInput
-from trellis.base.reasons import Reason, Severity
+from trellis.base.reasons import DetailedReason, Reason, Severity
 from trellis.core.cluster.store import ObjectKey, key_of
 from trellis.core.fit import (
     Demand,

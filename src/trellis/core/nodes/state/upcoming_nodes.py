@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from trellis.base.detailed_reason import DetailedReason
-from trellis.base.reasons import Reason, Severity
+from trellis.base.reasons import DetailedReason, Reason, Severity
 from trellis.base.wording import pluralize
 from trellis.core.nodes.node_groups import GroupState, Instance, InstanceState
 from trellis.core.nodes.scale_up.memory import UnconfirmedOrder

@@ -13,8 +13,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from trellis.base.detailed_reason import DetailedReason
-from trellis.base.reasons import Reason
+from trellis.base.reasons import DetailedReason, Reason
 from trellis.core.nodes.autoscaler_pass import PassPlans
 from trellis.core.nodes.scale_down.decisions import DrainPod, NodeDecision
 from trellis.core.nodes.scale_up.decisions import (

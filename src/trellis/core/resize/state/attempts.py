@@ -1,29 +1,101 @@
 """Results of earlier attempts on the pods of a workload, and what follows from them for the next attempt.
 
 Attempts on a pod are kept by its uid, so that a pod of the same name starts afresh. Evictions are kept by controller
-too, because the pod itself is gone (`eviction_loops`).
+too, because the pod itself is gone.
 
 The API server answers alike when the tests of a patch fail and when it will never take the patch. So the first such
 answer counts as a lost race, and only the second for the same requests as a refusal.
+
+Evictions can loop. If the pod that came after an eviction requests just what its predecessor did, the eviction was
+useless, and the next one would be too. The cause lies elsewhere: no webhook sizes new pods, or another one undoes it.
+This needs a person, and until then evictions are tried at growing intervals.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping
-from typing import Final
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Final, TypeAlias
 
 import msgspec
 
-from trellis.base.reasons import Reason
+from trellis.base.reasons import Reason, Severity
 from trellis.core.cluster.json_patches import PatchOp
 from trellis.core.cluster.write_results import WriteResult
 from trellis.core.recommend.amounts import ResourceAmounts
 from trellis.core.resize.pod_decisions import Action, ControllerKey, EvictPod, ResizePod, UnmarkPod
 from trellis.core.resize.settings import UpdateSettings, backoff
-from trellis.core.resize.state.eviction_loops import ContainerRequests, EvictionRecord, record_eviction
 
+EVICTION_LOOP = Reason(
+    "EvictionLoop",
+    "An eviction changed nothing: the pod after it requests the same, as if no admission webhook were at work.",
+    Severity.WARNING,
+)
 BACKING_OFF = Reason("BackingOff", "The last attempt failed, and it is too early for another.")
+
+
+# Requests by container.
+ContainerRequests: TypeAlias = Mapping[str, ResourceAmounts]
+
+
+# Of one controller, so many sizes of evicted pods are remembered: a rollout and a few recommendations ago.
+_KEPT: Final = 4
+
+
+class EvictionRecord(msgspec.Struct, frozen=True):
+    """What is remembered of evicted pods of a controller that requested the same, and how often it was to no use.
+
+    `first` and `at` are the times of the first and the last eviction of pods that requested just that. `beside` are the
+    uids of pods that were there at the first, and are so new that by their age they might have come after it. `newest`
+    is when the last of the evicted pods had been made.
+    """
+
+    had: ContainerRequests
+    first: float
+    at: float
+    useless: int = 0
+    beside: tuple[str, ...] = ()
+    newest: float = 0.0
+
+    def is_repeated_by(self, uid: str, requests: ContainerRequests, created: float | None) -> bool:
+        """Whether a pod came after such an eviction and requests the same. Times of creation are whole seconds."""
+        came_after = created is not None and created >= math.floor(self.first) and uid not in self.beside
+        return came_after and requests == self.had
+
+
+def find_loop_end(evicted: EvictionRecord, settings: UpdateSettings) -> float:
+    """Until when a controller's pods are left alone after an eviction to no use."""
+    return evicted.at + backoff(evicted.useless + 1, settings.loop_backoff, settings.longest_loop_backoff)
+
+
+def find_useless_eviction(
+    records: Sequence[EvictionRecord], uid: str, requests: ContainerRequests, created: float | None
+) -> EvictionRecord | None:
+    """The evictions that a pod came after, if they were of no use."""
+    match = next((record for record in records if record.is_repeated_by(uid, requests, created)), None)
+    if match is None or created is None:
+        return None
+    return None if any(math.floor(record.first) <= created for record in _came_of(match, records)) else match
+
+
+def record_eviction(records: Sequence[EvictionRecord], action: EvictPod, now: float) -> tuple[EvictionRecord, ...]:
+    """What is remembered of a controller after one more eviction, the newest first."""
+    last = next((record for record in records if record.had == action.had), None)
+    newest = EvictionRecord(action.had, now, now, beside=action.beside)
+    if last is not None and not any(_came_of(last, records)):
+        newest = EvictionRecord(action.had, last.first, now, last.useless + action.again, last.beside, last.newest)
+    if action.created is not None:
+        newest = msgspec.structs.replace(newest, newest=max(newest.newest, action.created))
+    return (newest, *(record for record in records if record.had != action.had))[:_KEPT]
+
+
+def _came_of(evicted: EvictionRecord, records: Sequence[EvictionRecord]) -> Iterator[EvictionRecord]:
+    """Those of another size that came after the first of these evictions, so that it was of use.
+
+    They are evicted in their turn where what is recommended goes back and forth, as by day and by night.
+    """
+    return (record for record in records if record.had != evicted.had and record.newest > evicted.first)
+
 
 _NOBODY: Final[ContainerRequests] = {}
 _NO_NODE: Final[ResourceAmounts] = {}
@@ -79,13 +151,13 @@ class PodAttempts(msgspec.Struct, frozen=True):
         """Whether a patch would write once more what was written last."""
         return self.is_fresh(now, settings) and all(op in self.written for op in patch)
 
-    def is_refused(self, wanted: ContainerRequests, node: ResourceAmounts) -> bool:
+    def is_refused(self, requests: ContainerRequests, node: ResourceAmounts) -> bool:
         """Whether a wish would be refused again: it is nowhere lower, and the node is what it was."""
         if not self.refused or node != self.node:
             return False
         lower = (
             amount < self.refused.get(name, {}).get(resource, 0)
-            for name, amounts in wanted.items()
+            for name, amounts in requests.items()
             for resource, amount in amounts.items()
         )
         return not any(lower)
@@ -104,8 +176,8 @@ class WorkloadAttempts(msgspec.Struct, frozen=True):
     def kept(self, pods: Collection[str], groups: Collection[ControllerKey]) -> WorkloadAttempts:
         """The same without pods and controllers that are gone."""
         return WorkloadAttempts(
-            {uid: each for uid, each in self.pods.items() if uid in pods},
-            {key: each for key, each in self.groups.items() if key in groups},
+            {uid: attempt for uid, attempt in self.pods.items() if uid in pods},
+            {key: evictions for key, evictions in self.groups.items() if key in groups},
             self.without_policy,
         )
 
@@ -123,7 +195,7 @@ def record_result(
     if outcome.told is WriteResult.SKIPPED:
         return attempts
     if outcome.told is WriteResult.GONE:
-        rest = {uid: each for uid, each in attempts.pods.items() if uid != action.pod.uid}
+        rest = {uid: attempt for uid, attempt in attempts.pods.items() if uid != action.pod.uid}
         return msgspec.structs.replace(attempts, pods=rest)
     before = attempts.pods.get(action.pod.uid, PodAttempts())
     pods = {**attempts.pods, action.pod.uid: _after(before, outcome, now, settings)}
@@ -134,15 +206,15 @@ def record_result(
 
 
 def _after(before: PodAttempts, outcome: ActionResult, now: float, settings: UpdateSettings) -> PodAttempts:
-    action, told = outcome.action, outcome.told
-    if told is WriteResult.APPLIED:
+    action, result = outcome.action, outcome.told
+    if result is WriteResult.APPLIED:
         return _applied(before, action, now, settings)
-    if told is WriteResult.REFUSED:
+    if result is WriteResult.REFUSED:
         pause = max(settings.budget_retry, outcome.retry_after or 0.0)
         return msgspec.structs.replace(before, not_before=now + pause, why=outcome.why)
     changed = msgspec.structs.replace(before, failures=before.failures + 1, why=outcome.why)
     if isinstance(action, ResizePod) and not action.unboosts:
-        changed = _judged(changed, action, told)
+        changed = _judged(changed, action, result)
     return msgspec.structs.replace(changed, not_before=now + _pause(changed, outcome, settings))
 
 
@@ -157,19 +229,19 @@ def _applied(before: PodAttempts, action: Action, now: float, settings: UpdateSe
     return PodAttempts(resized_at=now, written_at=now, written=written, asked=action.wanted)
 
 
-def _judged(before: PodAttempts, action: ResizePod, told: WriteResult) -> PodAttempts:
+def _judged(before: PodAttempts, action: ResizePod, result: WriteResult) -> PodAttempts:
     """Whether a resize was refused for what it asks."""
-    again = told is WriteResult.INVALID and before.doubted == action.wanted
-    if told is WriteResult.INFEASIBLE or again:
+    again = result is WriteResult.INVALID and before.doubted == action.wanted
+    if result is WriteResult.INFEASIBLE or again:
         return msgspec.structs.replace(before, refused=action.wanted, node=action.node, doubted=_NOBODY)
-    return msgspec.structs.replace(before, doubted=action.wanted) if told is WriteResult.INVALID else before
+    return msgspec.structs.replace(before, doubted=action.wanted) if result is WriteResult.INVALID else before
 
 
 def _pause(attempt: PodAttempts, outcome: ActionResult, settings: UpdateSettings) -> float:
-    action, told = outcome.action, outcome.told
+    action, result = outcome.action, outcome.told
     if isinstance(action, UnmarkPod) or (isinstance(action, ResizePod) and action.unboosts):
         pause = backoff(attempt.failures, settings.unboost_retry, settings.longest_unboost_retry)
-    elif told is WriteResult.CONFLICT or (isinstance(action, ResizePod) and told in _DECIDED_ANEW):
+    elif result is WriteResult.CONFLICT or (isinstance(action, ResizePod) and result in _DECIDED_ANEW):
         return 0.0
     else:
         pause = backoff(attempt.failures, settings.retry, settings.longest_retry)

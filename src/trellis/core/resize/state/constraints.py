@@ -24,7 +24,7 @@ _UTILIZATION: Final = "Utilization"
 
 def find_utilization_resources(hpas: Iterable[HorizontalPodAutoscaler]) -> frozenset[str]:
     """Those of CPU and memory by whose utilization any of these scales; of one container is enough."""
-    sources = (each.resource or each.container_resource for hpa in hpas for each in hpa.spec.metrics)
+    sources = (metric.resource or metric.container_resource for hpa in hpas for metric in hpa.spec.metrics)
     return frozenset(
         source.name
         for source in sources
@@ -36,7 +36,7 @@ _UNLIMITED: Final = NamespaceLimits()
 
 
 class WorkloadConstraints:
-    """Of all workloads."""
+    """The constraints of all workloads."""
 
     def __init__(self) -> None:
         self._limits: dict[str, NamespaceLimits] = {}
@@ -54,14 +54,14 @@ class WorkloadConstraints:
         return frozenset().union(*self._hpas.get(workload, {}).values())
 
     def frozen(self, namespace: str, own: Labels) -> Freeze | None:
-        """Who has stopped changes there; `own` are the annotations of what governs."""
+        """The freeze that holds there; `own` are the annotations of the governing object."""
         return find_freeze(self._switch, self._namespaces.get(namespace, NOTHING), own)
 
     def put_limits(self, namespace: str, ranges: Iterable[LimitRange]) -> None:
         """All LimitRanges of a namespace."""
-        found = tuple(ranges)
-        if found:
-            self._limits[namespace] = read_limit_ranges(found)
+        limit_ranges = tuple(ranges)
+        if limit_ranges:
+            self._limits[namespace] = read_limit_ranges(limit_ranges)
         else:
             self._limits.pop(namespace, None)
 
@@ -84,14 +84,14 @@ class WorkloadConstraints:
     ) -> tuple[WorkloadKey, ...]:
         """An HPA; the answer is whom it scales, and scaled before."""
         concerned: dict[WorkloadKey, None] = {}
-        for each in (old, new):
-            if each is None:
+        for hpa in (old, new):
+            if hpa is None:
                 continue
-            target = each.spec.scale_target_ref
+            target = hpa.spec.scale_target_ref
             workload = (key[0], target.kind, target.name)
             concerned[workload] = None
-            resources = find_utilization_resources([each])
-            if each is new and resources:
+            resources = find_utilization_resources([hpa])
+            if hpa is new and resources:
                 self._hpas.setdefault(workload, {})[key[1]] = resources
             else:
                 remove_member(self._hpas, workload, key[1])

@@ -34,7 +34,7 @@ class NodeHeadroom:
         self._uncounted: dict[ObjectKey, Pod | None] = {}
 
     def update(self, nodes: Mapping[str, Node | None], pods: Mapping[ObjectKey, Pod | None]) -> None:
-        """Take note of what has changed."""
+        """Note changed nodes and pods, to be counted later."""
         for name, node in nodes.items():
             if node is not None:
                 self._came(name, node)
@@ -44,7 +44,7 @@ class NodeHeadroom:
         self._uncounted.update(pods)
 
     def count(self) -> bool:
-        """Count some of the pods that have changed; the answer is whether any are left."""
+        """Count some of the pods that have changed; the result is whether any are left."""
         for key in list(islice(self._uncounted, _AT_ONCE)):
             pod = self._uncounted.pop(key)
             self._leave(key)
@@ -52,13 +52,13 @@ class NodeHeadroom:
                 self._enter(key, pod)
         return bool(self._uncounted)
 
-    def fits(self, pod: Pod, wanted: Mapping[str, ResourceAmounts]) -> bool | None:
-        """Whether a pod like this one would find room if it were gone; None if nobody can say."""
+    def fits(self, pod: Pod, requests: Mapping[str, ResourceAmounts]) -> bool | None:
+        """Whether a successor of this pod would fit a node; None if that is unknown."""
         while self._uncounted and (self._must_know or len(self._uncounted) <= _AT_ONCE):
             self.count()
         if self._uncounted or not self._table.size:
             return None
-        demand = Demand.of(pod.spec, wanted, moves=True)
+        demand = Demand.of(pod.spec, requests, moves=True)
         return self._fits(demand) or self._fits_without(pod, demand)
 
     def _fits(self, demand: Demand) -> bool:
@@ -91,10 +91,10 @@ class NodeHeadroom:
         self._used.add(self._table.find(node), demand)
 
     def _leave(self, key: ObjectKey) -> None:
-        known = self._held.pop(key, None)
-        if known is None:
+        held = self._held.pop(key, None)
+        if held is None:
             return
-        node, demand = known
+        node, demand = held
         self._used.remove(self._table.find(node), demand)
         del self._on[node][key]
         if not self._on[node]:

@@ -13,9 +13,8 @@ import msgspec
 
 from trellis.core.boost.phases import lacks_policy
 from trellis.core.recommend.amounts import ResourceAmounts
-from trellis.core.resize.admission_lease import plans_evictions, withhold_evictions
-from trellis.core.resize.hourly_budget import HourlyDisruptions
-from trellis.core.resize.planner import PlanningBatch, PlanResult
+from trellis.core.resize.disruption_budget import HourlyDisruptions
+from trellis.core.resize.planner import PlanningBatch, PlanResult, plans_evictions, withhold_evictions
 from trellis.core.resize.pod_decisions import Action
 from trellis.core.resize.settings import UpdateSettings
 from trellis.core.resize.state.attempts import ActionResult, WorkloadAttempts, record_result
@@ -26,10 +25,13 @@ _NOTHING: Final = WorkloadAttempts()
 
 
 class UpdateMemory:
-    """Of all workloads. One turn is a `batch`, plans for it, `settled`, `decided` for each, and `carried`."""
+    """What is remembered of all workloads.
 
-    def __init__(self, gathering: WorkloadCache, settings: UpdateSettings) -> None:
-        self._gathering = gathering
+    One pass is a `batch`, plans for it, `settled`, `decided` for each plan, and `carried`.
+    """
+
+    def __init__(self, cache: WorkloadCache, settings: UpdateSettings) -> None:
+        self._cache = cache
         self._settings = settings
         self._hourly = HourlyDisruptions(settings)
         self._attempts: dict[WorkloadKey, WorkloadAttempts] = {}
@@ -38,46 +40,48 @@ class UpdateMemory:
         self._nodes: Mapping[str, ResourceAmounts] = {}
 
     def changed(self, workload: WorkloadKey) -> None:
-        """Something about a workload has changed, or it could not be looked at."""
+        """Something about a workload has changed, or no plan could be made for it."""
         self._at_rest.pop(workload, None)
 
     def all_changed(self) -> None:
-        """Anything may have changed about anyone."""
+        """Anything may have changed about any workload."""
         self._at_rest.clear()
 
     def restless(self, workloads: Iterable[WorkloadKey]) -> list[WorkloadKey]:
         """Those of them for which another plan might not be the last one again."""
-        return [each for each in workloads if not self._rests(each)]
+        return [workload for workload in workloads if not self._rests(workload)]
 
     def batch(self, workloads: Iterable[WorkloadKey], now: float) -> PlanningBatch:
-        """What plans are made of for these. Whoever waits for what we wrote to be seen is left out."""
-        wanted = self._gathering.plannable(workloads)
-        found = {workload: self._gathering.gather(workload, now) for workload in wanted}
-        unknown = tuple(workload for workload, gathered in found.items() if gathered is None)
+        """The input of plans for these workloads, without those whose pending writes were not observed yet."""
+        plannable = self._cache.plannable(workloads)
+        snapshots = {workload: self._cache.gather(workload, now) for workload in plannable}
+        unknown = tuple(workload for workload, snapshot in snapshots.items() if snapshot is None)
         for workload in unknown:
             self._attempts.pop(workload, None)
-            if workload in self._gathering.governed:
+            if workload in self._cache.governed:
                 self._at_rest[workload] = None
             else:
                 self._at_rest.pop(workload, None)
-        gathered = (each for each in found.values() if each is not None and not self._gathering.is_awaited(each))
-        known = [(each, self._remembered(each, now)) for each in gathered]
-        nodes, pods = self._gathering.take_changes()
-        self._nodes = self._gathering.nodes
-        return PlanningBatch(known, self._nodes, nodes, pods, self._hourly.ledger(now), now, unknown)
+        ready = (
+            snapshot for snapshot in snapshots.values() if snapshot is not None and not self._cache.is_awaited(snapshot)
+        )
+        remembered = [(snapshot, self._remembered(snapshot, now)) for snapshot in ready]
+        nodes, pods = self._cache.take_changes()
+        self._nodes = self._cache.nodes
+        return PlanningBatch(remembered, self._nodes, nodes, pods, self._hourly.ledger(now), now, unknown)
 
     def settled(self, plans: Iterable[PlanResult], *, sized: bool) -> list[PlanResult]:
-        """Plans as they may be carried out: unless somebody would have new pods `sized`, nothing is evicted."""
-        return list(plans) if sized else [_without_evictions(each) for each in plans]
+        """Plans as they are executed: unless new pods are `sized` by an admission controller, nothing is evicted."""
+        return list(plans) if sized else [_without_evictions(planned) for planned in plans]
 
     def decided(self, planned: PlanResult) -> None:
-        """Such a plan is carried out now, or the workload is at rest."""
+        """Such a plan is executed now, or the workload is at rest."""
         if planned.error is not None:
             return
         if planned.plan.actions:
-            self._hourly.begin(planned.plan)
+            self._hourly.begin(planned.plan.actions)
         elif not planned.without_room:
-            needy = any(verdict.need is not None for verdict in planned.plan.verdicts)
+            needy = any(decision.need is not None for decision in planned.plan.verdicts)
             self._at_rest[planned.gathered.workload] = self._nodes if needy else None
 
     def ended(self, action: Action, now: float, *, done: bool) -> None:
@@ -85,37 +89,37 @@ class UpdateMemory:
         self._hourly.end(action, now, done=done)
 
     def carried(self, workload: WorkloadKey, outcomes: Iterable[ActionResult], now: float) -> None:
-        """A plan has been carried out."""
+        """A plan has been executed."""
         attempts = self._attempts.get(workload, _NOTHING)
         for outcome in outcomes:
             attempts = record_result(attempts, outcome, now, self._settings)
         if attempts != _NOTHING:
             self._attempts[workload] = attempts
 
-    def _remembered(self, gathered: WorkloadSnapshot, now: float) -> WorkloadAttempts:
-        attempts = self._attempts.get(gathered.workload)
-        without_policy = _boosted_without_policy(gathered)
+    def _remembered(self, snapshot: WorkloadSnapshot, now: float) -> WorkloadAttempts:
+        attempts = self._attempts.get(snapshot.workload)
+        without_policy = _boosted_without_policy(snapshot)
         if attempts is None and not without_policy:
             return _NOTHING
-        kept = (attempts or _NOTHING).kept({pod.metadata.uid for pod in gathered.pods}, gathered.groups)
-        kept = kept.observed_without_policy(without_policy, now)
-        self._attempts[gathered.workload] = kept
-        return kept
+        remembered = (attempts or _NOTHING).kept({pod.metadata.uid for pod in snapshot.pods}, snapshot.groups)
+        remembered = remembered.observed_without_policy(without_policy, now)
+        self._attempts[snapshot.workload] = remembered
+        return remembered
 
     def _rests(self, workload: WorkloadKey) -> bool:
         """Whether another plan would be the last one again."""
         if workload not in self._at_rest:
             return False
         nodes = self._at_rest[workload]
-        return nodes is None or nodes is self._gathering.nodes
+        return nodes is None or nodes is self._cache.nodes
 
 
-def _boosted_without_policy(gathered: WorkloadSnapshot) -> list[str]:
+def _boosted_without_policy(snapshot: WorkloadSnapshot) -> list[str]:
     """The uids of pods with a boost that the object over them does not give any more."""
-    vpa = gathered.governor.vpa
+    vpa = snapshot.governor.vpa
     return [
         pod.metadata.uid
-        for pod in gathered.pods
+        for pod in snapshot.pods
         if pod.metadata.annotations and lacks_policy(pod.metadata.annotations, vpa)
     ]
 

@@ -49,11 +49,10 @@ class WorkloadGovernors:
         return workload in self._by_target
 
     def workloads(self) -> tuple[WorkloadKey, ...]:
-        """All of them."""
         return tuple(self._by_target)
 
     def find(self, workload: WorkloadKey) -> AnnotatedGovernor | None:
-        """Who governs a workload."""
+        """The governor of a workload, if it has one."""
         rivals = self._by_target.get(workload)
         return rivals[0] if rivals else None
 
@@ -71,12 +70,11 @@ class WorkloadGovernors:
 
     def scaled_targets(self) -> set[TargetRef]:
         """Targets whose selector only their scale can tell."""
-        targets = (each[0].governor.claim.target for each in self._by_target.values())
+        targets = (rivals[0].governor.claim.target for rivals in self._by_target.values())
         return {target for target in targets if not target.is_well_known and target.name}
 
     def targets(self) -> set[TargetRef]:
-        """All targets."""
-        return {each[0].governor.claim.target for each in self._by_target.values()}
+        return {rivals[0].governor.claim.target for rivals in self._by_target.values()}
 
     def put(self, kind: str, namespace: str, name: str, governing: AnnotatedGovernor | None) -> tuple[WorkloadKey, ...]:
         """An object is new, has changed or, without a governor, governs nothing; the answer is whom that concerns."""
@@ -93,7 +91,7 @@ class WorkloadGovernors:
             workload = target_workload_key(governing)
             rivals = (*self._by_target.get(workload, ()), governing)
             # The first governs.
-            self._by_target[workload] = tuple(sorted(rivals, key=lambda each: each.governor.claim.seniority))
+            self._by_target[workload] = tuple(sorted(rivals, key=lambda rival: rival.governor.claim.seniority))
             self._by_namespace.setdefault(namespace, {})[workload] = None
             concerned[workload] = None
         return tuple(concerned)
@@ -108,7 +106,7 @@ class WorkloadGovernors:
 
     def _leave(self, old: AnnotatedGovernor) -> None:
         workload = target_workload_key(old)
-        rest = tuple(each for each in self._by_target[workload] if each is not old)
+        rest = tuple(rival for rival in self._by_target[workload] if rival is not old)
         if rest:
             self._by_target[workload] = rest
             return
@@ -177,19 +175,19 @@ class OwnerIndex:
                 return
             at = (namespace, controller.kind, controller.name)
             yield at
-            found = self._find(at)
-            controller = found.metadata.controller if found is not None else None
+            owner = self._find(at)
+            controller = owner.metadata.controller if owner is not None else None
 
 
-def remove_member(index: dict[WorkloadKey, dict[K, V]], where: WorkloadKey, what: K) -> None:
+def remove_member(index: dict[WorkloadKey, dict[K, V]], where: WorkloadKey, member: K) -> None:
     """Take one out of a group, and the group out of the index if it was the last."""
     members = index.get(where)
     if members is not None:
-        members.pop(what, None)
+        members.pop(member, None)
         if not members:
             del index[where]
 
 
-def _controller(found: Any) -> WorkloadKey:
-    controller = found.metadata.controller
-    return found.metadata.namespace, controller.kind, controller.name
+def _controller(child: Any) -> WorkloadKey:
+    controller = child.metadata.controller
+    return child.metadata.namespace, controller.kind, controller.name

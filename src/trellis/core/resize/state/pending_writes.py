@@ -55,8 +55,8 @@ class PendingPodWrites:
         self._written.pop(uid, None)
 
 
-def _is_older(seen: str, written: str) -> bool:
-    """Whether a version comes before another. They are numbers (Kubernetes 1.35 says so); of others nobody can say."""
-    if seen.isdecimal() and written.isdecimal():
-        return int(seen) < int(written)
+def _is_older(observed: str, written: str) -> bool:
+    """Whether a version comes before another. They are numbers (Kubernetes 1.35 says so); others cannot be compared."""
+    if observed.isdecimal() and written.isdecimal():
+        return int(observed) < int(written)
     return False

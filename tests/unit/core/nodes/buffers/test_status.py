@@ -9,7 +9,7 @@ import pytest
 
 from support.worlds.nodes import START, Cluster, a_buffer, a_group, a_node, a_spec
 from trellis.api.kinds.buffer import BufferStatus
-from trellis.base.detailed_reason import DetailedReason
+from trellis.base.reasons import DetailedReason
 from trellis.core.nodes.buffers.status import build_provisioned_status
 from trellis.core.nodes.scale_up.decisions import BUFFER_NODES_ORDERED, BufferDecision, correct_for_failed_orders
 

@@ -13,8 +13,13 @@ from trellis.core.cluster.json_patches import PatchOp
 from trellis.core.cluster.write_results import WriteResult
 from trellis.core.resize.pod_decisions import Action, EvictPod, PodRef, ResizePod, UnmarkPod
 from trellis.core.resize.settings import UpdateSettings, backoff
-from trellis.core.resize.state.attempts import ActionResult, PodAttempts, WorkloadAttempts, record_result
-from trellis.core.resize.state.eviction_loops import EvictionRecord
+from trellis.core.resize.state.attempts import (
+    ActionResult,
+    EvictionRecord,
+    PodAttempts,
+    WorkloadAttempts,
+    record_result,
+)
 
 SETTINGS = UpdateSettings()
 REF = PodRef("shop", "web-1-a", "uid-web-1-a")

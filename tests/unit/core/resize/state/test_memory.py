@@ -8,8 +8,7 @@ from support.worlds.resizes import NOW
 from support.worlds.workload_state import WEB, Told
 from trellis.api.kube.nodes import Node
 from trellis.core.cluster.write_results import WriteResult as Answer
-from trellis.core.resize.admission_lease import ADMISSION_ABSENT, plans_evictions
-from trellis.core.resize.planner import PlanResult, UpdatePlanner
+from trellis.core.resize.planner import ADMISSION_ABSENT, PlanResult, UpdatePlanner, plans_evictions
 from trellis.core.resize.pod_decisions import EvictPod
 from trellis.core.resize.settings import UpdateSettings
 from trellis.core.resize.state.attempts import ActionResult

@@ -20,8 +20,7 @@ from support.worlds.simulated_cluster import (
 )
 from trellis.core.cluster.json_patches import PatchOp
 from trellis.core.cluster.write_results import WriteResult
-from trellis.core.resize.in_place.status import ResizeState
-from trellis.core.resize.view import PodView
+from trellis.core.resize.view import PodView, ResizeState
 from trellis.sim.cluster import PodEvent
 from trellis.sim.fleet import SimulatedWorkload
 

@@ -14,8 +14,7 @@ from trellis.core.recommend.capping.limit_ranges import ResourceRange
 from trellis.core.resize.plan import UpdatePlan
 from trellis.core.resize.pod_decisions import EvictPod, ResizePod
 from trellis.core.resize.settings import UpdateSettings
-from trellis.core.resize.state.attempts import WorkloadAttempts
-from trellis.core.resize.state.eviction_loops import find_useless_eviction, record_eviction
+from trellis.core.resize.state.attempts import WorkloadAttempts, find_useless_eviction, record_eviction
 
 MIB = 1 << 20
 UIDS = frozenset({"uid-web-1-a", "uid-web-1-z"})

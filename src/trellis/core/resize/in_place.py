@@ -1,0 +1,397 @@
+"""Resizes in place: the table that decides to resize, evict, wait or leave, and the change that could be written.
+
+A pod reaches the table when it needs a change. The row is found by update mode, stage of the resize, and possible
+change. `Recreate` evicts. `InPlaceOrRecreate` resizes, and evicts when that has failed. `InPlace` resizes, never
+evicts, and tries again when there is another change to try. Whether the pod may be disrupted now, or evicted at all,
+is checked after the table.
+
+The change is the size that is recommended now, less what must stay: resources that requirements do not permit to
+change, and memory limits that the API server does not let go down. What stays can change the size of the rest (a
+LimitRange for the pod, its QoS class), so the size is computed again without it until nothing more has to stay.
+
+A pod that missed its last resize has that size in its spec already, and the API server would take the same patch for
+no change. So each resource that would not change otherwise is nudged by one unit: 1m of CPU, 1Mi of memory. The
+kubelet writes the cgroup of a pod for a resource when the limit of one of its running containers changes; of CPU also
+when a request does. One container is enough, because the cgroup is then written for the pod as a whole. The next
+resize of such a pod goes back to the recommended size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from enum import StrEnum
+from itertools import product
+from typing import Final
+
+import msgspec
+
+from trellis.api.resolve import ChangeRequirement, EffectiveVpa, UpdateMode
+from trellis.base.reasons import Reason, Severity
+from trellis.core.boost.boosted_size import is_resizable
+from trellis.core.cluster.json_patches import PatchOp, ResourceChange, build_guarded_ops
+from trellis.core.recommend.amounts import RESOURCES, ResourceAmounts
+from trellis.core.recommend.capping import NamespaceLimits
+from trellis.core.resize.eligibility import REQUIREMENTS_FORBID_RESIZE, ContainerResource, TargetSizes, permits_resize
+from trellis.core.resize.pod_decisions import DecisionKind
+from trellis.core.resize.settings import UpdateSettings
+from trellis.core.resize.view import PodView, ResizeState, ResizeStatus
+from trellis.core.sizing.sizes import ContainerSize, PodSize
+
+EVICT_TO_RECREATE = Reason("EvictToRecreate", "The pod is evicted, so that its successor gets what is recommended.")
+RESIZE_IN_PLACE = Reason("ResizeInPlace", "The pod is resized where it runs.")
+RESIZE_UNDER_WAY = Reason("ResizeUnderWay", "A resize has been asked for, and the node has not done it yet.")
+RESIZE_DEFERRED = Reason("ResizeDeferred", "The node has no room for the resize now, and will try again.")
+RESIZE_DEFERRED_TOO_LONG = Reason(
+    "ResizeDeferredTooLong", "The node has had no room for the resize for so long that the pod is evicted."
+)
+RESIZE_STUCK = Reason("ResizeStuck", "The resize has been under way for so long that the pod is evicted.")
+RESIZE_FAILING = Reason("ResizeFailing", "The node fails to resize the pod, and tries again.", Severity.WARNING)
+RESIZE_FAILED = Reason("ResizeFailed", "The node fails to resize the pod, so that it is evicted.", Severity.WARNING)
+RESIZE_INFEASIBLE = Reason(
+    "ResizeInfeasible", "The node can never give the pod this size, so that it stays until another is recommended."
+)
+EVICT_INFEASIBLE = Reason("EvictInfeasible", "The node can never give the pod this size, so that the pod is evicted.")
+RESIZE_REFUSED = Reason(
+    "ResizeRefused", "The API server refused this resize; another recommendation or another node will be tried."
+)
+EVICT_REFUSED = Reason("EvictRefused", "The API server refused the resize, so that the pod is evicted.")
+NOT_POSSIBLE_IN_PLACE = Reason(
+    "NotPossibleInPlace", "What is recommended cannot be had without a new pod, which this mode never makes."
+)
+EVICT_NOT_POSSIBLE = Reason("EvictNotPossibleInPlace", "What is recommended cannot be had without a new pod.")
+CONTAINER_DOWN = Reason(
+    "ContainerDown",
+    "A container is down, and kubelets do not apply a resize to the pod's cgroup before it runs again.",
+)
+CONTAINER_DOWN_TOO_LONG = Reason(
+    "ContainerDownTooLong", "A container has been down for so long that the pod is evicted instead of resized."
+)
+AS_NEAR_AS_POSSIBLE = Reason(
+    "AsNearAsPossible", "The pod is as near to the recommendation as it can be, and the rest is not worth an eviction."
+)
+
+
+class ResizeStage(StrEnum):
+    """How far a resize is, and whether patience has run out."""
+
+    IDLE = "not under way"
+    ASKED = "proposed or in progress"
+    STUCK = "in progress for too long"
+    DEFERRED = "deferred"
+    OVERDUE = "deferred for too long"
+    FAILING = "failing"
+    INFEASIBLE = "infeasible"
+
+
+class ResizeProspect(StrEnum):
+    """What could be written to the pod now."""
+
+    OPEN = "a change that was not tried"
+    DOWN = "a change, once all containers run"
+    DOWN_TOO_LONG = "a change, and a container is down for too long"
+    TRIED = "nothing beyond what was asked"
+    REFUSED = "a change that the API server refused"
+    BARRED = "nothing that requirements permit"
+    IMPOSSIBLE = "nothing that a resize can do"
+    NEGLIGIBLE = "nothing, and little is missing"
+
+
+class DecisionTableRow(msgspec.Struct, frozen=True):
+    """One line of the table."""
+
+    mode: UpdateMode
+    stages: tuple[ResizeStage, ...]
+    prospects: tuple[ResizeProspect, ...]
+    way: DecisionKind
+    reason: Reason
+
+
+_ANY: Final = tuple(ResizeProspect)
+_SETTLED: Final = (ResizeStage.IDLE,)
+CONTAINER_DOWN_PROSPECTS: Final = (ResizeProspect.DOWN, ResizeProspect.DOWN_TOO_LONG)
+_NOT_OPEN: Final = tuple(
+    prospect
+    for prospect in ResizeProspect
+    if prospect is not ResizeProspect.OPEN and prospect not in CONTAINER_DOWN_PROSPECTS
+)
+_BOTH: Final = UpdateMode.IN_PLACE_OR_RECREATE
+_ONLY: Final = UpdateMode.IN_PLACE
+
+DECISION_TABLE: Final = (
+    DecisionTableRow(UpdateMode.RECREATE, (ResizeStage.ASKED,), _ANY, DecisionKind.WAIT, RESIZE_UNDER_WAY),
+    DecisionTableRow(
+        UpdateMode.RECREATE,
+        tuple(stage for stage in ResizeStage if stage is not ResizeStage.ASKED),
+        _ANY,
+        DecisionKind.EVICT,
+        EVICT_TO_RECREATE,
+    ),
+    DecisionTableRow(_BOTH, _SETTLED, (ResizeProspect.OPEN,), DecisionKind.RESIZE, RESIZE_IN_PLACE),
+    DecisionTableRow(
+        _BOTH,
+        (ResizeStage.IDLE, ResizeStage.DEFERRED, ResizeStage.INFEASIBLE),
+        (ResizeProspect.DOWN,),
+        DecisionKind.WAIT,
+        CONTAINER_DOWN,
+    ),
+    DecisionTableRow(
+        _BOTH,
+        (ResizeStage.IDLE, ResizeStage.DEFERRED, ResizeStage.INFEASIBLE),
+        (ResizeProspect.DOWN_TOO_LONG,),
+        DecisionKind.EVICT,
+        CONTAINER_DOWN_TOO_LONG,
+    ),
+    DecisionTableRow(_BOTH, _SETTLED, (ResizeProspect.REFUSED,), DecisionKind.EVICT, EVICT_REFUSED),
+    DecisionTableRow(_BOTH, _SETTLED, (ResizeProspect.IMPOSSIBLE,), DecisionKind.EVICT, EVICT_NOT_POSSIBLE),
+    DecisionTableRow(_BOTH, _SETTLED, (ResizeProspect.BARRED,), DecisionKind.LEAVE, REQUIREMENTS_FORBID_RESIZE),
+    DecisionTableRow(
+        _BOTH, _SETTLED, (ResizeProspect.TRIED, ResizeProspect.NEGLIGIBLE), DecisionKind.LEAVE, AS_NEAR_AS_POSSIBLE
+    ),
+    DecisionTableRow(_BOTH, (ResizeStage.ASKED,), _ANY, DecisionKind.WAIT, RESIZE_UNDER_WAY),
+    DecisionTableRow(_BOTH, (ResizeStage.STUCK,), _ANY, DecisionKind.EVICT, RESIZE_STUCK),
+    DecisionTableRow(_BOTH, (ResizeStage.DEFERRED,), (ResizeProspect.OPEN,), DecisionKind.RESIZE, RESIZE_IN_PLACE),
+    DecisionTableRow(_BOTH, (ResizeStage.DEFERRED,), _NOT_OPEN, DecisionKind.WAIT, RESIZE_DEFERRED),
+    DecisionTableRow(_BOTH, (ResizeStage.OVERDUE,), _ANY, DecisionKind.EVICT, RESIZE_DEFERRED_TOO_LONG),
+    DecisionTableRow(_BOTH, (ResizeStage.FAILING,), _ANY, DecisionKind.EVICT, RESIZE_FAILED),
+    DecisionTableRow(_BOTH, (ResizeStage.INFEASIBLE,), (ResizeProspect.OPEN,), DecisionKind.RESIZE, RESIZE_IN_PLACE),
+    DecisionTableRow(_BOTH, (ResizeStage.INFEASIBLE,), _NOT_OPEN, DecisionKind.EVICT, EVICT_INFEASIBLE),
+    DecisionTableRow(_ONLY, (ResizeStage.ASKED,), _ANY, DecisionKind.WAIT, RESIZE_UNDER_WAY),
+    DecisionTableRow(
+        _ONLY,
+        (
+            ResizeStage.IDLE,
+            ResizeStage.STUCK,
+            ResizeStage.DEFERRED,
+            ResizeStage.OVERDUE,
+            ResizeStage.FAILING,
+            ResizeStage.INFEASIBLE,
+        ),
+        (ResizeProspect.OPEN,),
+        DecisionKind.RESIZE,
+        RESIZE_IN_PLACE,
+    ),
+    DecisionTableRow(
+        _ONLY,
+        tuple(stage for stage in ResizeStage if stage is not ResizeStage.ASKED),
+        CONTAINER_DOWN_PROSPECTS,
+        DecisionKind.WAIT,
+        CONTAINER_DOWN,
+    ),
+    DecisionTableRow(_ONLY, _SETTLED, (ResizeProspect.REFUSED,), DecisionKind.LEAVE, RESIZE_REFUSED),
+    DecisionTableRow(_ONLY, _SETTLED, (ResizeProspect.IMPOSSIBLE,), DecisionKind.LEAVE, NOT_POSSIBLE_IN_PLACE),
+    DecisionTableRow(_ONLY, _SETTLED, (ResizeProspect.BARRED,), DecisionKind.LEAVE, REQUIREMENTS_FORBID_RESIZE),
+    DecisionTableRow(
+        _ONLY, _SETTLED, (ResizeProspect.TRIED, ResizeProspect.NEGLIGIBLE), DecisionKind.LEAVE, AS_NEAR_AS_POSSIBLE
+    ),
+    DecisionTableRow(_ONLY, (ResizeStage.STUCK,), _NOT_OPEN, DecisionKind.WAIT, RESIZE_UNDER_WAY),
+    DecisionTableRow(_ONLY, (ResizeStage.DEFERRED, ResizeStage.OVERDUE), _NOT_OPEN, DecisionKind.WAIT, RESIZE_DEFERRED),
+    DecisionTableRow(_ONLY, (ResizeStage.FAILING,), _NOT_OPEN, DecisionKind.WAIT, RESIZE_FAILING),
+    DecisionTableRow(_ONLY, (ResizeStage.INFEASIBLE,), _NOT_OPEN, DecisionKind.LEAVE, RESIZE_INFEASIBLE),
+)
+
+_ROWS: Final = {
+    (row.mode, stage, prospect): row for row in DECISION_TABLE for stage, prospect in product(row.stages, row.prospects)
+}
+
+
+def look_up_decision(mode: UpdateMode, stage: ResizeStage, prospect: ResizeProspect) -> DecisionTableRow:
+    """The line of the table for a pod that needs a change."""
+    return _ROWS[mode, stage, prospect]
+
+
+def determine_resize_stage(
+    resize: ResizeStatus, asked_at: float | None, now: float, settings: UpdateSettings
+) -> tuple[ResizeStage, float | None]:
+    """The stage, and when it will be another without anything happening before.
+
+    `asked_at` is when we asked for a resize, if we remember: the kubelet does not say before it has looked.
+    """
+    since = resize.since if resize.since is not None else asked_at
+    match resize.state:
+        case ResizeState.NONE:
+            return ResizeStage.IDLE, None
+        case ResizeState.INFEASIBLE:
+            return ResizeStage.INFEASIBLE, None
+        case ResizeState.FAILING:
+            return ResizeStage.FAILING, None
+        case ResizeState.DEFERRED:
+            return _in_time(ResizeStage.DEFERRED, ResizeStage.OVERDUE, since, settings.deferred_patience, now)
+        case ResizeState.PROPOSED | ResizeState.IN_PROGRESS:
+            return _in_time(ResizeStage.ASKED, ResizeStage.STUCK, since, settings.progress_patience, now)
+
+
+def _in_time(
+    early: ResizeStage, late: ResizeStage, since: float | None, patience: float, now: float
+) -> tuple[ResizeStage, float | None]:
+    if since is None:
+        return early, None
+    return (late, None) if now >= since + patience else (early, since + patience)
+
+
+_UNITS: Final = {"cpu": 1, "memory": 1 << 20}
+_LOWER: Final = (ChangeRequirement.LOWER, ChangeRequirement.LOWER_OR_EQUAL)
+
+
+def nudge_size(vpa: EffectiveVpa, size: PodSize, limits: NamespaceLimits) -> PodSize:
+    """The size, with a change of each resource that the pod has a limit (or CPU request) of."""
+    containers = list(size.containers)
+    for resource in RESOURCES:
+        places = [place for place, sized in enumerate(containers) if _is_bounded(sized, resource)]
+        if places and not any(_changes(sized, resource) for sized in containers):
+            # A container that restarts for it is the last choice: nothing that was asked for needs the restart.
+            place = min(places, key=lambda index: resource in containers[index].container.restarts_on)
+            upwards = _may_rise(vpa, containers, place, resource, limits)
+            containers[place] = _by_one_unit(
+                containers[place], resource, _UNITS[resource] if upwards else -_UNITS[resource]
+            )
+    return PodSize(tuple(containers))
+
+
+def _by_one_unit(sized: ContainerSize, resource: str, step: int) -> ContainerSize:
+    request, limit = _amounts(sized, resource)
+    requests, limits = dict(sized.requests), dict(sized.limits)
+    if limit is None or request == limit:
+        requests[resource] = (request or 0) + step
+    if limit is not None:
+        limits[resource] = limit + step
+    return msgspec.structs.replace(sized, requests=requests, limits=limits)
+
+
+def _may_rise(
+    vpa: EffectiveVpa, containers: Sequence[ContainerSize], place: int, resource: str, limits: NamespaceLimits
+) -> bool:
+    """Whether requirements, the policy and LimitRanges leave room for one unit more."""
+    sized, step = containers[place], _UNITS[resource]
+    request, limit = _amounts(sized, resource)
+    most = limits.container.most.get(resource)
+    if most and max(request or 0, limit or 0) + step > most:
+        return False
+    pod_limit = limits.pod.most.get(resource)
+    if (
+        pod_limit
+        and sum(max(amount or 0 for amount in _amounts(sized, resource)) for sized in containers) + step > pod_limit
+    ):
+        return False
+    if limit is not None and request != limit:
+        return True
+    allowed = vpa.container(sized.container.name).max_allowed.get(resource)
+    highest = None if allowed is None else allowed.milli if resource == "cpu" else allowed.units
+    lower = any(requirement.change in _LOWER for requirement in vpa.requirements if resource in requirement.resources)
+    return not lower and (highest is None or (request or 0) + step <= highest)
+
+
+def _amounts(sized: ContainerSize, resource: str) -> tuple[int | None, int | None]:
+    """The request and the limit that the container would have."""
+    spec = sized.container.in_spec
+    return (
+        sized.requests.get(resource, spec.requests.get(resource)),
+        sized.limits.get(resource, spec.limits.get(resource)),
+    )
+
+
+def _changes(sized: ContainerSize, resource: str) -> bool:
+    """Whether the size changes what the kubelet compares: limits, and of CPU also requests."""
+    spec = sized.container.in_spec
+    if sized.limits.get(resource, spec.limits.get(resource)) != spec.limits.get(resource):
+        return True
+    return resource == "cpu" and sized.requests.get("cpu", spec.requests.get("cpu")) != spec.requests.get("cpu")
+
+
+def _is_bounded(sized: ContainerSize, resource: str) -> bool:
+    """Whether a nudge of this container would be seen; limits that do not follow requests belong to the user."""
+    if resource in sized.limits:
+        return True
+    return resource == "cpu" and "cpu" in sized.requests and "cpu" not in sized.container.in_spec.limits
+
+
+_MEMORY = "memory"
+
+
+class InPlaceChange(msgspec.Struct, frozen=True):
+    """What is left to write; `barred` says that requirements kept something from it."""
+
+    patch: tuple[PatchOp, ...] = ()
+    wanted: Mapping[str, ResourceAmounts] = {}
+    restarts: bool = False
+    barred: bool = False
+
+
+def compute_in_place_change(
+    vpa: EffectiveVpa,
+    pod: PodView,
+    sizes: TargetSizes,
+    spared: Collection[ContainerResource],
+    settings: UpdateSettings,
+    *,
+    missed: bool = False,
+) -> InPlaceChange:
+    """What could be written now, `spared` left alone; a pod that `missed` its last resize is nudged."""
+    if not settings.resizes or not is_resizable(pod.pod.spec):
+        return InPlaceChange()
+    excluded, barred = frozenset(spared), False
+    while True:
+        size = sizes.in_place(pod.in_force, excluded)
+        staying = {part: by_rule for part, by_rule in _staying(vpa, size, settings) if part not in excluded}
+        if not staying:
+            if missed:
+                size = nudge_size(vpa, _with_kept(sizes.in_place(pod.in_force, frozenset(spared)), size), sizes.limits)
+            return _written(pod, size, barred)
+        excluded |= staying.keys()
+        barred |= any(staying.values())
+
+
+def _with_kept(full_size: PodSize, size: PodSize) -> PodSize:
+    """The size together with what requirements keep, as it is: a nudge may go in the direction that they permit."""
+    containers = []
+    for full in full_size.containers:
+        spec, sized = full.container.in_spec, size.find(full.container.name)
+        requests = {name: spec.requests[name] for name in full.requests if name in spec.requests}
+        limits = {name: spec.limits[name] for name in full.limits if name in spec.limits}
+        if sized is not None:
+            requests, limits = requests | dict(sized.requests), limits | dict(sized.limits)
+        containers.append(msgspec.structs.replace(full, requests=requests, limits=limits))
+    return PodSize(tuple(containers))
+
+
+def _staying(vpa: EffectiveVpa, size: PodSize, settings: UpdateSettings) -> Iterator[tuple[ContainerResource, bool]]:
+    """What must stay, and whether it is requirements that say so about something that would change."""
+    for sized in size.containers:
+        had = sized.container
+        for resource, target in sized.requests.items():
+            request = had.requests.get(resource, 0)
+            if not permits_resize(vpa, resource, target, request):
+                yield (had.name, resource), target != request
+            elif resource == _MEMORY and not settings.lowers_memory_limits and _lowers_limit(sized):
+                yield (had.name, resource), False
+
+
+def _lowers_limit(sized: ContainerSize) -> bool:
+    """Whether the limit in the spec would go down, which before Kubernetes 1.34 takes a restart."""
+    limit = sized.container.in_spec.limits.get(_MEMORY, 0)
+    return sized.limits.get(_MEMORY, limit) < limit and _MEMORY not in sized.container.restarts_on
+
+
+def _written(pod: PodView, size: PodSize, barred: bool) -> InPlaceChange:
+    changes = [_change(sized) for sized in size.containers]
+    patch = tuple(build_guarded_ops(pod.ref.uid, changes))
+    if not patch:
+        return InPlaceChange(barred=barred)
+    return InPlaceChange(
+        patch,
+        {sized.container.name: sized.requests for sized in size.containers if sized.requests},
+        any(resource in sized.container.restarts_on for sized in size.containers for resource in _changed(sized)),
+        barred,
+    )
+
+
+def _change(sized: ContainerSize) -> ResourceChange:
+    container = sized.container
+    return ResourceChange(
+        container.place, container.index, container.name, container.written, sized.requests, sized.limits
+    )
+
+
+def _changed(sized: ContainerSize) -> Iterator[str]:
+    spec = sized.container.in_spec
+    for now, target in ((spec.requests, sized.requests), (spec.limits, sized.limits)):
+        yield from (resource for resource, amount in target.items() if now.get(resource) != amount)

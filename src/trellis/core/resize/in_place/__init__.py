@@ -1,1 +1,0 @@
-"""In-place resizes: their status on a pod, the change that could be written, and the table of what to do."""
