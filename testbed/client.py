@@ -1,7 +1,7 @@
-"""How does the testbed itself talk to the API server?
+"""The testbed's own client of the API server.
 
-Small and synchronous, on the standard library: what is under test must not be what sets up the test. It
-does not watch, and sends a request again only while the server has not opened the store of a kind that was changed.
+Small and synchronous, on the standard library: what is under test must not be what sets up the test. It sends a request
+again only while the server has not opened the store of a kind that was changed.
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ from __future__ import annotations
 import http.client
 import json
 import re
+import socket
 import ssl
 import threading
 import time
 import weakref
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -154,6 +155,30 @@ class Api:
             if refusal.status == http.client.NOT_FOUND:
                 return None
             raise
+
+    @contextmanager
+    def watch(self, path: str, **query: str) -> Iterator[list[Json]]:
+        """Collect every version of the objects of a list while the block runs, the present ones first."""
+        address, versions = self._address, list[Json]()
+        connection = http.client.HTTPSConnection(address.hostname or "", address.port, context=self._tls)
+        connection.request("GET", f"{path}?{urlencode({**query, 'watch': '1'})}", headers=self._headers)
+        answer = connection.getresponse()
+        if answer.status != http.client.OK:
+            raise Refused(f"WATCH {path}", answer.status, _parse(answer.read()))
+
+        def read() -> None:
+            with suppress(OSError, ValueError, http.client.HTTPException):
+                versions.extend(json.loads(line)["object"] for line in answer)
+
+        reader = threading.Thread(target=read, daemon=True)
+        reader.start()
+        try:
+            yield versions
+        finally:
+            with suppress(OSError):
+                connection.sock.shutdown(socket.SHUT_RDWR)
+            reader.join()
+            connection.close()
 
     def create(self, manifest: Mapping[str, Any], namespace: str = "") -> Json:
         """Create the object; `namespace` is used where the manifest names none."""

@@ -51,11 +51,25 @@ def statuses(cluster: Cluster, namespace: str) -> list[Json]:
     return [each["status"]["containerStatuses"][0] for each in cluster.pods(namespace, "web")]
 
 
+def cgroup_limits(pod: Json) -> Json:
+    """The limits in the cgroup of a pod, whatever its status says."""
+    [message] = [condition["message"] for condition in pod["status"]["conditions"] if condition["type"] == ask.CGROUP]
+    limits: Json = json.loads(message)["app"]
+    return limits
+
+
 def in_cgroup(cluster: Cluster, namespace: str) -> list[Json]:
-    """The limits in the cgroups of the pods, whatever their status says."""
-    found = [each["status"]["conditions"] for each in cluster.pods(namespace, "web")]
-    texts = [each["message"] for conditions in found for each in conditions if each["type"] == ask.CGROUP]
-    return [json.loads(each)["app"] for each in texts]
+    return [cgroup_limits(pod) for pod in cluster.pods(namespace, "web")]
+
+
+def cgroup_history(versions: list[Json]) -> dict[str, list[Json]]:
+    """The limits that the cgroup of each pod had one after the other, by uid."""
+    history: dict[str, list[Json]] = {}
+    for pod in versions:
+        limits = history.setdefault(pod["metadata"]["uid"], [])
+        if limits[-1:] != [cgroup_limits(pod)]:
+            limits.append(cgroup_limits(pod))
+    return history
 
 
 def explained(cluster: Cluster, namespace: str) -> str:
@@ -90,10 +104,13 @@ def test_a_pod_is_resized_when_its_container_runs_again(
 def test_a_pod_whose_container_stays_down_is_evicted(cluster: Cluster, namespace: str, updater: Start) -> None:
     before = crashed(cluster, namespace, "InPlaceOrRecreate")
     advise(cluster, namespace, "web", "100m", "512Mi")
-    controller = updater(namespace, NO_LEASE, "--evict-after-container-down=2s")
-    until("an eviction", lambda: value(controller, "vpa_updater_evicted_pods_total") >= 1)
-    until("its end", lambda: before.keys() - by_uid(cluster.pods(namespace, "web")).keys())
-    assert value(controller, "vpa_updater_in_place_updated_pods_total") == 0
+    with cluster.api.watch(f"/api/v1/namespaces/{namespace}/pods", labelSelector="app=web") as versions:
+        controller = updater(namespace, NO_LEASE, "--evict-after-container-down=2s")
+        until("an eviction", lambda: value(controller, "vpa_updater_evicted_pods_total") >= 1)
+        until("its end", lambda: before.keys() - by_uid(cluster.pods(namespace, "web")).keys())
+    # Their successors run, so those may be resized.
+    crashed_pods = [pod for pod in versions if pod["metadata"]["uid"] in before]
+    assert all(pod["spec"]["containers"][0]["resources"]["limits"] == SMALL for pod in crashed_pods)
 
 
 def test_a_resize_that_was_missed_is_written_once_more_also_after_a_restart_of_the_updater(
@@ -111,12 +128,15 @@ def test_a_resize_that_was_missed_is_written_once_more_also_after_a_restart_of_t
     assert in_cgroup(cluster, namespace) == [SMALL] * 2
     advise(cluster, namespace, "web", "100m", "512Mi")
     assert "ResizeMissed" in explained(cluster, namespace)
-    # The updater starts only now: it reads all of it from the pods.
-    controller = updater(namespace, NO_LEASE)
-    until("the cgroups to follow", lambda: in_cgroup(cluster, namespace) == [NUDGED] * 2 or None)
+    # The updater recommends what the pods had before the nudge, with bounds that leave no room, so each pod has the
+    # nudged size for a moment only, and the two pods not at the same time: a watch shows it, a poll may miss it.
+    with cluster.api.watch(f"/api/v1/namespaces/{namespace}/pods", labelSelector="app=web") as versions:
+        # The updater starts only now: it reads all of it from the pods.
+        controller = updater(namespace, NO_LEASE)
+        expected = dict.fromkeys(before, [SMALL, NUDGED, LARGE])
+        until("the cgroups to follow and to go back", lambda: cgroup_history(list(versions)) == expected)
+        two_more_passes(controller)
+    assert cgroup_history(versions) == expected
     assert by_uid(cluster.pods(namespace, "web")).keys() == before.keys()
-    # It recommends what the pods had before the nudge, with bounds that leave no room: it goes back there, once.
-    until("the pods to go back", lambda: in_cgroup(cluster, namespace) == [LARGE] * 2)
-    two_more_passes(controller)
     assert value(controller, "vpa_updater_in_place_updated_pods_total") == 4
     assert value(controller, "vpa_updater_evicted_pods_total") == 0
