@@ -86,7 +86,7 @@ def _obstacles() -> Iterator[str]:
 
 def _reasons(reasons: Iterable[Reason]) -> Iterator[str]:
     yield from ("", "| reason | meaning |", "|---|---|")
-    yield from (f"| `{each.code}` | {each.meaning} |" for each in reasons)
+    yield from (f"| `{reason.code}` | {reason.meaning} |" for reason in reasons)
     yield ""
 
 

@@ -50,7 +50,7 @@ class Pod(msgspec.Struct):
 
 def meaning_of(path: Path, **spec: Any) -> ResolvedHvpa:
     """What the Hvpa in a file means, with some of its fields changed."""
-    (found,) = (each for each in read_documents(path.read_bytes()) if isinstance(each, Document))
+    (found,) = (document for document in read_documents(path.read_bytes()) if isinstance(document, Document))
     hvpa = msgspec.convert(found.value, Hvpa)
     document = msgspec.to_builtins(hvpa)
     return ResolvedHvpa.of(resolve_hvpa(msgspec.convert({**document, "spec": {**document["spec"], **spec}}, Hvpa)))

@@ -130,7 +130,7 @@ def _discovered(path: str) -> Json | None:
     if path == "api":
         return {"versions": ["v1"]}
     if path == "apis":
-        return {"groups": [{"versions": [each], "preferredVersion": each} for each in versions]}
+        return {"groups": [{"versions": [version], "preferredVersion": version} for version in versions]}
     kinds = _KINDS.get(path.partition("/")[2])
     if kinds is None:
         return None

@@ -77,10 +77,10 @@ def _running(url: str, directory: Path) -> Iterator[tuple[int, str]]:
     with log.open("w") as out, subprocess.Popen(command, stdout=out, stderr=out) as process:
         try:
             _until(lambda: "started" in log.read_text())
-            found = re.search(r"address[=\": ]+\"?(\S+?:\d+)", log.read_text())
-            if found is None:
+            result = re.search(r"address[=\": ]+\"?(\S+?:\d+)", log.read_text())
+            if result is None:
                 raise CannotMeasure(f"it did not say where its metrics are: {log.read_text()[-500:]}")
-            yield process.pid, f"http://{found[1]}/metrics"
+            yield process.pid, f"http://{result[1]}/metrics"
         finally:
             process.kill()
 

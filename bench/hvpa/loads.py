@@ -66,7 +66,9 @@ def measure() -> list[Row]:
 def measured(days: int) -> dict[str, dict[str, SimulationTotals]]:
     """What came of each load, by variant and load; the first day is for learning."""
     result = simulate(fleet_of(days), processes=2)
-    return {each.name: {one.name: one.totals for one in each.workloads} for each in result.variants}
+    return {
+        variant.name: {workload.name: workload.totals for workload in variant.workloads} for variant in result.variants
+    }
 
 
 def fleet_of(days: int) -> Fleet:

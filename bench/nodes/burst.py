@@ -99,7 +99,7 @@ def _refused(yard: Yard) -> int:
     newest = sorted(yard.pods(), key=_created)[-CHUNKS:]
     names = {pod["metadata"]["name"] for pod in newest}
     events: list[dict[str, Any]] = yard.cluster.api.items(f"/api/v1/namespaces/{yard.namespace}/events")
-    return len({each["involvedObject"]["name"] for each in events if each["reason"] == "FailedScheduling"} & names)
+    return len({event["involvedObject"]["name"] for event in events if event["reason"] == "FailedScheduling"} & names)
 
 
 def _created(pod: dict[str, Any]) -> str:

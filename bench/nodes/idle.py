@@ -64,14 +64,14 @@ class Measured(msgspec.Struct, frozen=True):
 
 
 def measure() -> list[Row]:
-    found = {share: _in_process(share) for share in (10, 3, 1)}
+    result = {share: _in_process(share) for share in (10, 3, 1)}
     rows = []
-    for share, each in found.items():
+    for share, each in result.items():
         size = f"{NODES // share:,} nodes, {NODES // share * PODS:,} pods, {BUFFERS // share} Buffers"
         rows.append(within(f"{size}, nothing to do: a pass", each.usual, SECONDS))
         rows.append(within(f"{size}, nothing to do: the longest of {PASSES} passes", each.longest, SECONDS))
         rows.append(within(f"{size}, nothing to do: a pass that tries every underused node", each.trying, SECONDS))
-    whole = found[1]
+    whole = result[1]
     rows.append(Row("nodes, nothing to do: orders and removals", f"{whole.actions}", bar="0", met=not whole.actions))
     rows.append(Row("nodes: all objects put", f"{whole.put:.1f} s"))
     what = f"{NODES:,} nodes, {NODES * PODS:,} pods: memory of the process, at most"

@@ -86,10 +86,10 @@ def _planned(pods: int, *, mixed: bool) -> tuple[float, int]:
     """The best time of some plans, and how many nodes each orders; every pod gets one."""
     snapshot = _waiting(pods, mixed=mixed)
     plan = _plan(snapshot)
-    unplaced = sum(each.unplaced for each in plan.pods)
+    unplaced = sum(pod.unplaced for pod in plan.pods)
     if unplaced:
         raise CannotMeasure(f"{unplaced} of {pods} pods got no node")
-    return _best(snapshot), sum(each.count for each in plan.orders)
+    return _best(snapshot), sum(order.count for order in plan.orders)
 
 
 def _plan(snapshot: ClusterSnapshot) -> ScaleUpPlan:

@@ -46,8 +46,8 @@ def _working_week(days: FloatColumn) -> FloatColumn:
     hour, weekday = days % 1 * 24, days.astype(np.int64) % 7
     busy = np.clip((hour - 7.5) / 1.5, 0, 1) * np.clip((18.5 - hour) / 2.5, 0, 1)
     busy *= 1 - 0.25 * np.exp(-(((hour - 12.5) / 0.7) ** 2))
-    found: FloatColumn = 0.15 + np.where(weekday < 5, 1.6 * busy, 0.06 * busy)
-    return found
+    result: FloatColumn = 0.15 + np.where(weekday < 5, 1.6 * busy, 0.06 * busy)
+    return result
 
 
 def _bursts(days: FloatColumn) -> FloatColumn:

@@ -93,8 +93,10 @@ def measured(series: QualitySeries, recommenders: Mapping[str, Recommender], *, 
 
 def _comparable(footprints: Sequence[FloatColumn]) -> BoolColumn:
     """Series of which every recommender has a footprint: some use nothing at all, or nothing in what is scored."""
-    found: BoolColumn = np.logical_and.reduce([np.isfinite(each) & (each > 0) for each in footprints])
-    return found
+    comparable: BoolColumn = np.logical_and.reduce(
+        [np.isfinite(footprint) & (footprint > 0) for footprint in footprints]
+    )
+    return comparable
 
 
 def _scores(series: QualitySeries, recommender: Recommender) -> tuple[SizingScores, SizingScores]:

@@ -85,6 +85,6 @@ def _averages(places: np.ndarray[tuple[int], np.dtype[np.int64]], values: Column
 
 
 def _highest(places: np.ndarray[tuple[int], np.dtype[np.int64]], values: Column, size: int) -> Column:
-    found = np.full(size, np.nan)
-    np.fmax.at(found, places, values)
-    return found
+    result = np.full(size, np.nan)
+    np.fmax.at(result, places, values)
+    return result

@@ -93,7 +93,7 @@ def _child(what: str) -> str:
 
 def _take_passes(recommender: Recommender) -> Passes:
     many: Many = Jobs(ROWS) if needs_runs(recommender) else Containers(ROWS)
-    values = {each.name: each.default for each in recommender.parameters}
+    values = {parameter.name: parameter.default for parameter in recommender.parameters}
 
     def take(minutes: int) -> float:
         many.pass_by(minutes)

@@ -98,12 +98,12 @@ class RecommenderInMemory:
         with spent.on("VPAs"):
             self.knowledge.load_vpas(self._seen(), RecommenderScope(frozenset({"default"})), all_of_them=True)
         spent.wall |= self.load_pods(0, everywhere=True).wall
-        found: list[SavedRow] = []
+        result: list[SavedRow] = []
         for page in pages(self._ask, CHECKPOINTS.kind):
             with spent.on("checkpoints"):
-                found += map(read_checkpoint, decode_list(page, CHECKPOINTS.struct).items)
+                result += map(read_checkpoint, decode_list(page, CHECKPOINTS.struct).items)
         with spent.on("checkpoints"):
-            refused = self.knowledge.restore(found, _at(0), stored=True)
+            refused = self.knowledge.restore(result, _at(0), stored=True)
         if refused:
             raise CannotMeasure(f"{len(refused)} checkpoints were refused")
         return spent
@@ -176,8 +176,8 @@ class RecommenderInMemory:
     def _filled(self, resource: Resource[Any]) -> ObjectStore[Any]:
         store = ObjectStore[Any]({BY_NAMESPACE: index_by_namespace})
         for page in pages(self._ask, resource.kind):
-            for found in decode_list(page, resource.struct).items:
-                store.put(key_of(found), found)
+            for item in decode_list(page, resource.struct).items:
+                store.put(key_of(item), item)
         return store
 
     def _stored(self, write: VpaStatusWrite) -> str:

@@ -100,7 +100,7 @@ class _Documents:
     def _pod(self, pod: int, minute: int = 0) -> Json:
         vpa, name = pod // self._size.pods, self._size.pod_name(pod, minute)
         resources = {"requests": {"cpu": "100m", "memory": f"{64 * (1 + vpa % 16)}Mi"}, "limits": {"memory": "2Gi"}}
-        containers = [{"name": each, "resources": resources} for each in self._size.names]
+        containers = [{"name": name, "resources": resources} for name in self._size.names]
         return {
             "metadata": _metadata(vpa, name, _owner("ReplicaSet", f"web-{vpa}-5d")) | {"labels": labels_of(vpa)},
             "spec": {"containers": containers},

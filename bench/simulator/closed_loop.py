@@ -103,13 +103,13 @@ def _cpu(size: float, number: int, steps: int, rng: np.random.Generator) -> Floa
     if number % 10 == 0:
         # A new version now and then that needs more, or less.
         level = np.exp(0.3 * np.cumsum(rng.standard_normal(steps // DAY + 1)))[minutes // DAY]
-    found: FloatColumn = size * rhythm * level * rng.lognormal(0.0, 0.2, steps)
-    return found
+    cpu: FloatColumn = size * rhythm * level * rng.lognormal(0.0, 0.2, steps)
+    return cpu
 
 
 def _memory(steps: int, rng: np.random.Generator) -> FloatColumn:
-    found: FloatColumn = rng.uniform(100.0, 900.0) * _MIB * rng.lognormal(0.0, 0.05, steps)
-    return found
+    memory: FloatColumn = rng.uniform(100.0, 900.0) * _MIB * rng.lognormal(0.0, 0.05, steps)
+    return memory
 
 
 def _vpa(workload: SimulatedWorkload) -> dict[str, Any]:

@@ -102,11 +102,11 @@ def pods_of(cluster: Cluster, group: Group) -> list[str]:
 def counted(cluster: Cluster) -> Calls:
     """What the API server has been asked so far."""
     text: str = cluster.api.send("GET", "/metrics")["message"]
-    found: Counter[tuple[str, str, str]] = Counter()
+    counter: Counter[tuple[str, str, str]] = Counter()
     for labels, count in _REQUEST.findall(text):
         of = dict(_LABEL.findall(labels))
-        found[of["verb"], of["resource"], of["subresource"]] += int(float(count))
-    return Calls(found)
+        counter[of["verb"], of["resource"], of["subresource"]] += int(float(count))
+    return Calls(counter)
 
 
 def status(*, ready: bool, has: str, at: datetime | None = None) -> Json:

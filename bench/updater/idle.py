@@ -141,7 +141,7 @@ class _World:
 
         def plan() -> None:
             plans = self._made(self._memory.batch(workloads, NOW))
-            acting.append(sum(bool(each.plan.actions) for each in plans))
+            acting.append(sum(bool(plan.plan.actions) for plan in plans))
 
         yield "a workload gathered and planned for", _timed(plan) / len(some)
         if not acting[0]:

@@ -69,7 +69,7 @@ def bundled_pip() -> Path:
 
 def _metadata(about: Mapping[str, Any]) -> Iterator[str]:
     yield from ("Metadata-Version: 2.1", f"Name: {about['name']}", f"Version: {about['version']}")
-    yield from (f"Requires-Dist: {each}" for each in about.get("dependencies", ()))
+    yield from (f"Requires-Dist: {dependency}" for dependency in about.get("dependencies", ()))
 
 
 def _entry_points(groups: Mapping[str, Mapping[str, str]]) -> Iterator[str]:

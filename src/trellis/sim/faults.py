@@ -40,8 +40,8 @@ class Faults:
 
     def __init__(self, faults: Iterable[Fault]) -> None:
         self._by_kind: defaultdict[str, list[Fault]] = defaultdict(list)
-        for each in faults:
-            self._by_kind[each.kind].append(each)
+        for fault in faults:
+            self._by_kind[fault.kind].append(fault)
 
     def of(self, kind: str) -> tuple[Fault, ...]:
         """The faults of a kind, in the order in which they were written."""

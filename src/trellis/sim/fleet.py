@@ -159,7 +159,7 @@ class Variant(msgspec.Struct, frozen=True):
     @property
     def scales(self) -> bool:
         """Whether anybody in it changes the count of pods."""
-        return not self.keeps_counts and any(each.get("kind") in _SCALERS for each in self.objects)
+        return not self.keeps_counts and any(document.get("kind") in _SCALERS for document in self.objects)
 
 
 class Fleet(msgspec.Struct, frozen=True):
@@ -185,7 +185,7 @@ class Fleet(msgspec.Struct, frozen=True):
         if not variant.without:
             return self
         workloads = (
-            msgspec.structs.replace(each, replicas=0, runs=()) if number in variant.without else each
-            for number, each in enumerate(self.workloads)
+            msgspec.structs.replace(workload, replicas=0, runs=()) if number in variant.without else workload
+            for number, workload in enumerate(self.workloads)
         )
         return msgspec.structs.replace(self, workloads=tuple(workloads))

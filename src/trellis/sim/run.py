@@ -145,18 +145,20 @@ def simulate(
     processes: int = 1,
 ) -> RunResult:
     """All variants of a fleet. `progress` is told how far each is, and `stop` asked whether to go on."""
-    fleet = msgspec.structs.replace(fleet, scales=any(each.scales for each in fleet.variants))
+    fleet = msgspec.structs.replace(fleet, scales=any(variant.scales for variant in fleet.variants))
     together = min(processes, len(fleet.variants))
     run = _in_processes if together > 1 else _one_by_one
-    found: dict[str, VariantResult] = {}
+    result: dict[str, VariantResult] = {}
     notes: list[str] = []
     for name, outcome in run(fleet, progress, stop, together):
         if isinstance(outcome, str):
             notes.append(f"variant {name} could not be run: {outcome}")
         else:
-            found[name] = outcome
-    notes += [note for each in fleet.variants if each.name in found for note in _stand_ins(each, fleet.clock.begin)]
-    variants = [found[each.name] for each in fleet.variants if each.name in found]
+            result[name] = outcome
+    notes += [
+        note for variant in fleet.variants if variant.name in result for note in _stand_ins(variant, fleet.clock.begin)
+    ]
+    variants = [result[variant.name] for variant in fleet.variants if variant.name in result]
     clock = fleet.clock
     return RunResult(
         scenario=fleet.name,
@@ -168,7 +170,7 @@ def simulate(
         currency=fleet.prices.currency,
         prices=fleet.prices.name,
         variants=variants,
-        partial=len(variants) < len(fleet.variants) or any(each.partial_until is not None for each in variants),
+        partial=len(variants) < len(fleet.variants) or any(variant.partial_until is not None for variant in variants),
         notes=sorted(notes),
     )
 

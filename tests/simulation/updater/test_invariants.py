@@ -57,7 +57,7 @@ class LateWorld(World):
     def _evict(self, path: str, request: Request) -> Answer:
         name = path.rpartition("/")[2]
         app = name.partition("-")[0]
-        serving = [each for each in self.pods(app).values() if _serves(each)]
+        serving = [pod for pod in self.pods(app).values() if _serves(pod)]
         configured = APPS[app]
         if any(each["metadata"]["name"] == name for each in serving):
             least = configured - max(1, int(configured * 0.5))

@@ -65,16 +65,16 @@ def running_pods(
 
 
 def by_uid(pods: list[Json]) -> dict[str, Json]:
-    return {each["metadata"]["uid"]: each for each in pods}
+    return {pod["metadata"]["uid"]: pod for pod in pods}
 
 
 def requests(cluster: Cluster, namespace: str, name: str) -> list[str | None]:
-    return [cpu(each) for each in cluster.pods(namespace, name)]
+    return [cpu(pod) for pod in cluster.pods(namespace, name)]
 
 
 def events(cluster: Cluster, namespace: str, reason: str) -> list[Json]:
-    found: list[Json] = cluster.api.items(f"/api/v1/namespaces/{namespace}/events", fieldSelector=f"reason={reason}")
-    return found
+    events: list[Json] = cluster.api.items(f"/api/v1/namespaces/{namespace}/events", fieldSelector=f"reason={reason}")
+    return events
 
 
 def passes(controller: Controller) -> float:

@@ -146,8 +146,8 @@ class Oracle:
 
     def _last_words(self) -> str:
         self._complaints.seek(0)
-        said = self._complaints.read().decode(errors="replace").strip()
-        return f"the oracle has died: {said[-4000:] or 'it did not say why'}"
+        result = self._complaints.read().decode(errors="replace").strip()
+        return f"the oracle has died: {result[-4000:] or 'it did not say why'}"
 
 
 def _judged(answer: V) -> V:

@@ -69,6 +69,6 @@ class Told:
         ]
 
     def gathered(self) -> WorkloadSnapshot:
-        found = self.known.gather(WEB, NOW)
-        assert found is not None
-        return found
+        gathered = self.known.gather(WEB, NOW)
+        assert gathered is not None
+        return gathered

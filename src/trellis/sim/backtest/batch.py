@@ -43,7 +43,7 @@ def build_charts(block: SeriesBlock, targets: Sequence[FloatColumn], most: int) 
             if np.isnan(used).all():
                 continue
             mean, peak = _means(used, begins), np.fmax.reduceat(np.fmax.reduce(used, axis=1), begins)
-            requested = [_rounded(_means(each[here, column][:, np.newaxis], begins)) for each in targets]
+            requested = [_rounded(_means(target[here, column][:, np.newaxis], begins)) for target in targets]
             lines.append(ChartLine(name, _rounded(mean), _rounded(peak), requested))
         times = block.begins[number] + block.usage.step * begins
         yield block.places[number], SeriesChart(block.names[number], times.tolist(), lines)
@@ -54,8 +54,8 @@ def _means(values: FloatColumn, begins: IntColumn) -> FloatColumn:
     sums = np.add.reduceat(np.where(known, values, 0.0).sum(axis=1), begins)
     counts = np.add.reduceat(known.sum(axis=1), begins)
     with np.errstate(invalid="ignore"):
-        found: FloatColumn = sums / counts
-        return found
+        means: FloatColumn = sums / counts
+        return means
 
 
 def _rounded(values: FloatColumn) -> list[float]:
@@ -92,16 +92,16 @@ class BatchResult(msgspec.Struct, frozen=True):
 def run_batch(batch: SeriesBatch, tell: OnPartDone) -> BatchResult:
     """Everything about a batch; `tell` is told which part of it is done, and may raise `Stopped`."""
     try:
-        found = LoadedSeries.joined([LoadedSeries(list(batch.series), [], []), *_read(batch, tell)])
+        result = LoadedSeries.joined([LoadedSeries(list(batch.series), [], []), *_read(batch, tell)])
     except BatchStopped:
         return BatchResult([], [], [], [], [], partial=True)
-    run = _BatchRun(batch, _distinct(found.series))
+    run = _BatchRun(batch, _distinct(result.series))
     with suppress(BatchStopped):
         run.replay(tell)
     facts, scored, charts = run.finished()
-    problems = [str(error) for error in found.problems]
-    notes = [*found.notes, *describe_unscored(found.series, batch.request.terms)]
-    return BatchResult(facts, scored, charts, problems, notes, partial=len(run.places) < len(found.series))
+    problems = [str(error) for error in result.problems]
+    notes = [*result.notes, *describe_unscored(result.series, batch.request.terms)]
+    return BatchResult(facts, scored, charts, problems, notes, partial=len(run.places) < len(result.series))
 
 
 class _BatchRun:
@@ -122,9 +122,9 @@ class _BatchRun:
         done, total = 0.0, max(1, sum(map(len, self._series)) * len(request.variants))
         for block, samples in lay_out_blocks(self._series, request.terms):
             self._begun, targets = block.places, []
-            for self._variants, asked in enumerate(request.variants):
+            for self._variants, variant in enumerate(request.variants):
                 before, weight = done / total, samples / total
-                replayed = replay_block(block, asked, request.terms, _part(tell, before, weight))
+                replayed = replay_block(block, variant, request.terms, _part(tell, before, weight))
                 score_block(self._scored[self._variants], block, replayed)
                 targets.append(replayed.targets)
                 done += samples
@@ -154,20 +154,20 @@ def _read(batch: SeriesBatch, tell: OnPartDone) -> Iterator[LoadedSeries]:
 
 def _distinct(series: Sequence[Series]) -> list[Series]:
     """The same series under names of which none is there twice: those that were say where they come from."""
-    names = distinct_names([each.name for each in series], [each.source for each in series])
-    return [msgspec.structs.replace(each, name=name) for each, name in zip(series, names, strict=True)]
+    names = distinct_names([one_series.name for one_series in series], [one_series.source for one_series in series])
+    return [msgspec.structs.replace(one_series, name=name) for one_series, name in zip(series, names, strict=True)]
 
 
 def distinct_names(names: Sequence[str], sources: Sequence[str]) -> list[str]:
     """Names of which none is there twice."""
     often = Counter(names)
     seen: Counter[str] = Counter()
-    found = []
+    result = []
     for name, source in zip(names, sources, strict=True):
         full = name if often[name] == 1 else f"{name} ({source})"
         seen[full] += 1
-        found.append(full if seen[full] == 1 else f"{full} #{seen[full]}")
-    return found
+        result.append(full if seen[full] == 1 else f"{full} #{seen[full]}")
+    return result
 
 
 def _facts(series: Series, warm_up: float, share: float) -> SeriesFacts:

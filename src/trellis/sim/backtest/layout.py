@@ -80,34 +80,36 @@ def lay_out_blocks(series: Sequence[Series], terms: BacktestTerms) -> Iterator[t
 def lay_out_block(series: Sequence[Series], places: Sequence[int], points: int, terms: BacktestTerms) -> SeriesBlock:
     """Series of which all have so many points a step."""
     step = terms.step
-    begins = np.array([each.times[0] // step * step for each in series])
+    begins = np.array([one_series.times[0] // step * step for one_series in series])
     phases = np.mod(begins - _MONDAY, _WEEK)
     origin = phases.min() // step * step
     offsets = ((phases - origin) // step).astype(np.int64)
     lengths = np.array(
-        [int((each.times[-1] - begin) // step) + 1 for each, begin in zip(series, begins, strict=True)], dtype=np.int64
+        [int((one_series.times[-1] - begin) // step) + 1 for one_series, begin in zip(series, begins, strict=True)],
+        dtype=np.int64,
     )
-    warm = np.array([_warm_up(each, terms) for each in series], dtype=np.int64)
+    warm = np.array([_warm_up(one_series, terms) for one_series in series], dtype=np.int64)
     steps = int((offsets + lengths).max())
     values = np.full((steps, points, 2 * len(series)), np.nan)
     scored = np.zeros((steps, len(series)), dtype=np.bool_)
-    for number, (each, begin) in enumerate(zip(series, begins, strict=True)):
+    for number, (one_series, begin) in enumerate(zip(series, begins, strict=True)):
         first, size = int(offsets[number]), int(lengths[number])
-        at = np.minimum(((each.times - begin) / (step / points)).astype(np.int64), size * points - 1)
+        at = np.minimum(((one_series.times - begin) / (step / points)).astype(np.int64), size * points - 1)
         here = slice(first, first + size)
-        values[here, :, number] = _averages(at, each.cpu, size * points).reshape(size, points)
-        values[here, :, len(series) + number] = _highest(at, each.memory, size * points).reshape(size, points)
+        values[here, :, number] = _averages(at, one_series.cpu, size * points).reshape(size, points)
+        values[here, :, len(series) + number] = _highest(at, one_series.memory, size * points).reshape(size, points)
         scored[first + int(warm[number]) : first + size, number] = True
     usage = ReplayedUsage(values, _MONDAY + float(origin), step)
-    return SeriesBlock(list(places), [each.name for each in series], usage, scored, begins, offsets, warm)
+    return SeriesBlock(list(places), [one_series.name for one_series in series], usage, scored, begins, offsets, warm)
 
 
 def describe_unscored(series: Sequence[Series], terms: BacktestTerms) -> Iterator[str]:
     """A word on each series of which nothing is scored."""
-    for each in series:
-        begin = each.times[0] // terms.step * terms.step
-        if int((each.times[-1] - begin) // terms.step) < _warm_up(each, terms):
-            yield f"{each.name}: nothing is scored, because it ends with its first step of {describe_span(terms.step)}"
+    for one_series in series:
+        begin = one_series.times[0] // terms.step * terms.step
+        if int((one_series.times[-1] - begin) // terms.step) < _warm_up(one_series, terms):
+            step = describe_span(terms.step)
+            yield f"{one_series.name}: nothing is scored, because it ends with its first step of {step}"
 
 
 def _warm_up(series: Series, terms: BacktestTerms) -> int:
@@ -128,9 +130,9 @@ def _averages(at: IntColumn, values: FloatColumn, size: int) -> FloatColumn:
 def _highest(at: IntColumn, values: FloatColumn, size: int) -> FloatColumn:
     if _is_alone(at):
         return _placed(at, values, size)
-    found = np.full(size, np.nan)
-    np.fmax.at(found, at, values)
-    return found
+    result = np.full(size, np.nan)
+    np.fmax.at(result, at, values)
+    return result
 
 
 def _is_alone(at: IntColumn) -> bool:
@@ -138,6 +140,6 @@ def _is_alone(at: IntColumn) -> bool:
 
 
 def _placed(at: IntColumn, values: FloatColumn, size: int) -> FloatColumn:
-    found = np.full(size, np.nan)
-    found[at] = values
-    return found
+    result = np.full(size, np.nan)
+    result[at] = values
+    return result

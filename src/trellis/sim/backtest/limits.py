@@ -38,17 +38,17 @@ def read_limits(texts: Sequence[str]) -> dict[str, float]:
 
 def find_exceeded(result: BacktestResult, limits: Mapping[str, float]) -> Iterator[str]:
     """A line for each variant and limit that it is beyond. Where the first has none, any is beyond it."""
-    for each in result.variants[1:]:
+    for variant in result.variants[1:]:
         for measure, limit in limits.items():
             resource, field = MEASURES[measure]
-            overall: OverallScore | None = getattr(each, resource)
+            overall: OverallScore | None = getattr(variant, resource)
             if overall is None:
                 continue
             first, ratio = result.variants[0].name, float(getattr(overall, field))
             if ratio > limit:
-                yield f"{each.name} has {ratio:.3f} times the {measure} of {first}, and {limit:g} is the most"
+                yield f"{variant.name} has {ratio:.3f} times the {measure} of {first}, and {limit:g} is the most"
             elif math.isnan(ratio) and getattr(overall.figures, field) > 0:
-                yield f"{each.name} has {measure} where {first} has none, and {limit:g} times that is the most"
+                yield f"{variant.name} has {measure} where {first} has none, and {limit:g} times that is the most"
 
 
 def find_uncompared(result: BacktestResult, limits: Mapping[str, float]) -> Iterator[str]:
@@ -58,7 +58,7 @@ def find_uncompared(result: BacktestResult, limits: Mapping[str, float]) -> Iter
         return
     for measure in limits:
         resource, _ = MEASURES[measure]
-        if all(getattr(each, resource) is None for each in result.variants):
+        if all(getattr(variant, resource) is None for variant in result.variants):
             yield (
                 f"nothing was scored for {measure}: no series has enough {RESOURCE_WORDS[resource]} usage after its "
                 "warm-up; give longer series, or a shorter --warm-up or --step"

@@ -106,10 +106,10 @@ def build_request(
         name: BacktestVariant(_title(name, given[name]), name, installed.get(name, ""), given[name]) for name in known
     }
     swept: list[BacktestVariant] = []
-    found: list[Sweep] = []
+    result: list[Sweep] = []
     for text in sweeps:
         name, parameters, span = _setting(text, known, "--sweep")
-        declared = {each.name: each for each in known[name].parameters}
+        declared = {parameter.name: parameter for parameter in known[name].parameters}
         values = tuple(_values(text, declared[parameters[0]], span))
         here = [variants[name].parameters | dict.fromkeys(parameters, value) for value in values]
         short = text.partition("=")[0].rpartition(".")[2]
@@ -117,11 +117,11 @@ def build_request(
         for title, chosen in zip(titles, here, strict=True):
             _checked(known[name], chosen, f"--sweep {text}")
             swept.append(BacktestVariant(title, name, installed.get(name, ""), chosen))
-        found.append(Sweep(name, short, values, tuple(titles)))
+        result.append(Sweep(name, short, values, tuple(titles)))
     every = {each.name: each for each in (*variants.values(), *swept)}
     if len(every) > MOST_VARIANTS:
         raise InvalidInput(len(every), f"--sweep: there are {len(every)} variants, and at most {MOST_VARIANTS} are run")
-    return BacktestRequest(tuple(every.values()), tuple(found), terms)
+    return BacktestRequest(tuple(every.values()), tuple(result), terms)
 
 
 def _known(names: Sequence[str], installed: Mapping[str, str]) -> dict[str, str]:
@@ -151,7 +151,7 @@ def _setting(text: str, known: Mapping[str, Recommender], flag: str) -> tuple[st
     name = name or next(iter(known))
     if name not in known:
         raise InvalidInput(text, f"{flag}: {name} is not among --recommenders, which are {', '.join(known)}")
-    declared = [each.name for each in known[name].parameters]
+    declared = [parameter.name for parameter in known[name].parameters]
     meant = tuple(each for each in SHORT_NAMES.get(parameter, (parameter,)) if each in declared)
     if not meant:
         guess = suggest_name(parameter, (*declared, *SHORT_NAMES))
@@ -165,7 +165,7 @@ def _checked(recommender: Recommender, given: Mapping[str, str], where: str) -> 
     try:
         replace_defaults(recommender.parameters, given)
     except InvalidInput as error:
-        accepted = {each.name: each.accepts for each in recommender.parameters}
+        accepted = {parameter.name: parameter.accepts for parameter in recommender.parameters}
         name = str(error.value).partition("=")[0]
         raise InvalidInput(error.value, f"{where}: {error.rule}; {name} is a {accepted[name]}") from error
 

@@ -91,13 +91,13 @@ def _in_processes(
                 working[mine] = (number, process)
             for line in wait(list(working), _POLL_SECONDS):
                 number, process = working[line]
-                said = _receive(line, process)
-                if isinstance(said, float):
-                    told(number, said)
+                result = _receive(line, process)
+                if isinstance(result, float):
+                    told(number, result)
                     continue
                 del working[line]
                 process.join()
-                yield number, said
+                yield number, result
     finally:
         for _, process in working.values():
             process.terminate()
@@ -106,14 +106,14 @@ def _in_processes(
 
 def _receive(line: Any, process: Any) -> float | BatchOutcome:
     try:
-        said: float | BatchOutcome = line.recv()
+        receive: float | BatchOutcome = line.recv()
     except (EOFError, OSError):
         process.join()
-        why = f"its process ended with exit code {process.exitcode}"
+        reason = f"its process ended with exit code {process.exitcode}"
         return FailedBatch(
-            f"{why}: there may be too little memory; use fewer --processes" if process.exitcode == -9 else why
+            f"{reason}: there may be too little memory; use fewer --processes" if process.exitcode == -9 else reason
         )
-    return said
+    return receive
 
 
 def _work(line: Connection) -> None:
@@ -150,12 +150,14 @@ def backtest(
     stop: Callable[[], bool] = lambda: False,
 ) -> BacktestResult:
     """Replay all variants over what the parts hold and over series that are there already."""
-    found = LoadedSeries(list(series), [], [])
+    loaded_series = LoadedSeries(list(series), [], [])
     if len(parts) < processes:
         # Who reads a file reads all of it: series of few files can only be shared out when they have been read.
-        found = LoadedSeries.joined([*(read_part(part, request.terms.machine) for part in parts), found])
+        loaded_series = LoadedSeries.joined(
+            [*(read_part(part, request.terms.machine) for part in parts), loaded_series]
+        )
         parts = ()
-    batches = _batches(request, parts, found.series, processes)
+    batches = _batches(request, parts, loaded_series.series, processes)
     sizes = [_size(batch) for batch in batches]
     done = [0.0] * len(batches)
 
@@ -176,8 +178,8 @@ def backtest(
     result = _result(request, [ended[number] for number in sorted(ended)])
     return msgspec.structs.replace(
         result,
-        left_out=[*map(str, found.problems), *result.left_out, *sorted(failures)],
-        notes=[*found.notes, *result.notes],
+        left_out=[*map(str, loaded_series.problems), *result.left_out, *sorted(failures)],
+        notes=[*loaded_series.notes, *result.notes],
         partial=result.partial or len(ended) + len(failures) < len(batches),
     )
 
@@ -188,22 +190,22 @@ def _result(request: BacktestRequest, found: Sequence[BatchResult]) -> BacktestR
     variants = max((len(batch.scored) for batch in found), default=0)
     batches = [batch for batch in found if batch.facts and len(batch.scored) == variants]
     request = msgspec.structs.replace(request, variants=request.variants[:variants])
-    facts = [each for batch in batches for each in batch.facts]
-    names = distinct_names([each.name for each in facts], [each.source for each in facts])
+    facts = [fact for batch in batches for fact in batch.facts]
+    names = distinct_names([fact.name for fact in facts], [fact.source for fact in facts])
     columns = ScoreColumns.joined(batches, variants) if facts else None
     return BacktestResult(
-        facts=[msgspec.structs.replace(each, name=name) for each, name in zip(facts, names, strict=True)],
+        facts=[msgspec.structs.replace(fact, name=name) for fact, name in zip(facts, names, strict=True)],
         series=series_scores(columns, names, request) if columns else [],
         variants=variant_scores(columns, request) if columns else [],
         curves=curves(columns, request) if columns else [],
         sweeps=[
-            SweepFrontier(each.recommender, each.parameter, list(each.values), list(each.variants))
-            for each in request.sweeps
-            if set(each.variants) <= {asked.name for asked in request.variants}
+            SweepFrontier(sweep.recommender, sweep.parameter, list(sweep.values), list(sweep.variants))
+            for sweep in request.sweeps
+            if set(sweep.variants) <= {variant.name for variant in request.variants}
         ],
         charts=list(_charts(batches, names)),
         step=terms.step,
-        warm_up=max((each.scored_from - each.begin for each in facts), default=terms.warm_up),
+        warm_up=max((fact.scored_from - fact.begin for fact in facts), default=terms.warm_up),
         threshold=terms.threshold,
         left_out=[text for batch in found for text in batch.problems],
         notes=[text for batch in found for text in batch.notes],
@@ -215,7 +217,7 @@ def _charts(batches: Sequence[BatchResult], names: Sequence[str]) -> Iterator[Se
     """All of them, under the names that series have now."""
     new = iter(names)
     for batch in batches:
-        renamed = {each.name: next(new) for each in batch.facts}
+        renamed = {fact.name: next(new) for fact in batch.facts}
         for chart in batch.charts:
             yield msgspec.structs.replace(chart, series=renamed[chart.series])
 
@@ -257,5 +259,5 @@ def _size(batch: SeriesBatch) -> float:
 
 
 def _about(batch: SeriesBatch) -> str:
-    names = [part.path for part in batch.parts] + [each.name for each in batch.series]
+    names = [part.path for part in batch.parts] + [one_series.name for one_series in batch.series]
     return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"

@@ -41,7 +41,7 @@ class ScoreColumns(msgspec.Struct, frozen=True):
             [
                 BatchScores(
                     *(
-                        np.concatenate([getattr(each.scored[number], name) for each in batches], axis=-1)
+                        np.concatenate([getattr(batch.scored[number], name) for batch in batches], axis=-1)
                         for name in ("cpu", "memory", "used")
                     )
                 )
@@ -61,9 +61,9 @@ class ScoreColumns(msgspec.Struct, frozen=True):
 
     def sound(self, resource: int) -> BoolColumn:
         """The series of which all variants have something to say."""
-        found = [np.isfinite(self.measures(number, resource)[FOOTPRINT]) for number in range(len(self.scored))]
+        result = [np.isfinite(self.measures(number, resource)[FOOTPRINT]) for number in range(len(self.scored))]
         positive = [self.measures(number, resource)[FOOTPRINT] > 0 for number in range(len(self.scored))]
-        sound: BoolColumn = np.logical_and.reduce([*found, *positive])
+        sound: BoolColumn = np.logical_and.reduce([*result, *positive])
         return sound
 
 
@@ -73,14 +73,14 @@ def series_scores(columns: ScoreColumns, names: Sequence[str], request: Backtest
     return [
         SeriesScore(
             name,
-            asked.name,
+            variant.name,
             *(
                 _figures(columns, number, resource, place) if sound[resource][place] else None
                 for resource in (_CPU, _MEMORY)
             ),
         )
         for place, name in enumerate(names)
-        for number, asked in enumerate(request.variants)
+        for number, variant in enumerate(request.variants)
     ]
 
 
@@ -88,28 +88,28 @@ def variant_scores(columns: ScoreColumns, request: BacktestRequest) -> list[Vari
     """Every variant, the others held against the first."""
     return [
         VariantScore(
-            asked.name,
-            asked.recommender,
-            asked.parameters,
+            variant.name,
+            variant.recommender,
+            variant.parameters,
             _overall(columns, number, _CPU),
             _overall(columns, number, _MEMORY),
         )
-        for number, asked in enumerate(request.variants)
+        for number, variant in enumerate(request.variants)
     ]
 
 
 def curves(columns: ScoreColumns, request: BacktestRequest) -> list[CostRiskCurve]:
     """The cost and the risk of every variant at every factor; none if no series has CPU."""
-    found = (_compared(columns, number) for number in range(len(request.variants)))
+    result = (_compared(columns, number) for number in range(len(request.variants)))
     return [
         CostRiskCurve(
-            asked.name,
+            variant.name,
             MARGIN_FACTORS.tolist(),
             each.shown_footprint.tolist(),
             each.shown_time_over.tolist(),
             each.shown_overrun.tolist(),
         )
-        for asked, each in zip(request.variants, found, strict=True)
+        for variant, each in zip(request.variants, result, strict=True)
         if each is not None
     ]
 

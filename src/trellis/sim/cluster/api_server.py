@@ -86,7 +86,8 @@ class WorkloadLookup:
     def __init__(self, state: ModelState) -> None:
         self._state = state
         self._numbers = {
-            (each.namespace, each.kind, each.name): number for number, each in enumerate(state.fleet.workloads)
+            (workload.namespace, workload.kind, workload.name): number
+            for number, workload in enumerate(state.fleet.workloads)
         }
 
     def find(self, namespace: str, kind: str, name: str) -> KubeObject | None:
@@ -97,20 +98,20 @@ class WorkloadLookup:
     def pods_of(self, namespace: str, kind: str, name: str) -> Iterator[Pod]:
         """The pods that it has."""
         number = self._numbers.get((namespace, kind, name))
-        return (each.pod for each in self._state.mates[number].values()) if number is not None else iter(())
+        return (pod.pod for pod in self._state.mates[number].values()) if number is not None else iter(())
 
     def budgets(self) -> Iterator[PodDisruptionBudget]:
         """The disruption budgets of all workloads, with what they allow now."""
         state = self._state
-        for number, each in enumerate(state.fleet.workloads):
-            if each.max_unavailable is None:
+        for number, workload in enumerate(state.fleet.workloads):
+            if workload.max_unavailable is None:
                 continue
             healthy = sum(pod.ready for pod in state.mates[number].values())
-            needed = max(state.replicas[number] - each.max_unavailable, 0)
+            needed = max(state.replicas[number] - workload.max_unavailable, 0)
             yield PodDisruptionBudget(
-                ObjectMeta(name=each.name, namespace=each.namespace),
+                ObjectMeta(name=workload.name, namespace=workload.namespace),
                 PodDisruptionBudgetSpec(
-                    selector=state.templates[number].selector, max_unavailable=each.max_unavailable
+                    selector=state.templates[number].selector, max_unavailable=workload.max_unavailable
                 ),
                 PodDisruptionBudgetStatus(
                     disruptions_allowed=max(healthy - needed, 0),
@@ -130,46 +131,46 @@ class WorkloadScales:
     def __init__(self, state: ModelState) -> None:
         self._state = state
         self._numbers = {
-            (each.namespace, each.kind, each.name): number
-            for number, each in enumerate(state.fleet.workloads)
-            if each.kind in _SCALED
+            (workload.namespace, workload.kind, workload.name): number
+            for number, workload in enumerate(state.fleet.workloads)
+            if workload.kind in _SCALED
         }
         self._by_namespace: dict[str, list[int]] = {}
         self._by_label: dict[tuple[str, str, str], list[int]] = {}
-        for number, (each, template) in enumerate(zip(state.fleet.workloads, state.templates, strict=True)):
-            self._by_namespace.setdefault(each.namespace, []).append(number)
+        for number, (workload, template) in enumerate(zip(state.fleet.workloads, state.templates, strict=True)):
+            self._by_namespace.setdefault(workload.namespace, []).append(number)
             for label, value in template.metadata.labels.items():
-                self._by_label.setdefault((each.namespace, label, value), []).append(number)
-        self._selectors = [str(selector_from_object(each.selector.match_labels)) for each in state.templates]
+                self._by_label.setdefault((workload.namespace, label, value), []).append(number)
+        self._selectors = [str(selector_from_object(template.selector.match_labels)) for template in state.templates]
 
     def scale(self, namespace: str, kind: str, name: str) -> Scale | None:
         """The count asked for, and the pods there are; None if there is no such workload."""
         state, number = self._state, self._numbers.get((namespace, kind, name))
-        found = state.objects[number] if number is not None else None
-        if number is None or found is None:
+        result = state.objects[number] if number is not None else None
+        if number is None or result is None:
             return None
         status = ScaleStatus(int(state.present[number]), self._selectors[number])
-        return Scale(found.metadata, ScaleSpec(state.replicas[number]), status)
+        return Scale(result.metadata, ScaleSpec(state.replicas[number]), status)
 
     def selected(self, namespace: str, selector: str) -> tuple[int, ...]:
         """The numbers of workloads whose pods a selector means."""
         read = parse_selector(selector)
         first = next(iter(read.wanted), None)
         if first is None:
-            found: Iterable[int] = self._by_namespace.get(namespace, ())
+            result: Iterable[int] = self._by_namespace.get(namespace, ())
         else:
-            found = (each for value in first.values for each in self._by_label.get((namespace, first.key, value), ()))
-        return tuple(each for each in found if read.matches(self._state.templates[each].metadata.labels))
+            result = (each for value in first.values for each in self._by_label.get((namespace, first.key, value), ()))
+        return tuple(each for each in result if read.matches(self._state.templates[each].metadata.labels))
 
     def set_scale(self, namespace: str, kind: str, name: str, replicas: int, version: str) -> WriteResult:
         """Ask for another count; with a `version`, only if the workload is still of that one."""
         state, number = self._state, self._numbers.get((namespace, kind, name))
-        found: Any = state.objects[number] if number is not None else None
-        if number is None or found is None:
+        result: Any = state.objects[number] if number is not None else None
+        if number is None or result is None:
             return WriteResult.GONE
         if replicas < 0:
             return WriteResult.INVALID
-        metadata = found.metadata
+        metadata = result.metadata
         if version and version != metadata.resource_version:
             return WriteResult.CONFLICT
         if replicas == state.replicas[number]:
@@ -177,8 +178,8 @@ class WorkloadScales:
         state.replicas[number] = replicas
         state.tally.scalings[number] += 1
         newer = msgspec.structs.replace(metadata, resource_version=state.version(), generation=metadata.generation + 1)
-        spec = msgspec.structs.replace(found.spec, replicas=replicas)
-        state.publish(number, msgspec.structs.replace(found, metadata=newer, spec=spec))
+        spec = msgspec.structs.replace(result.spec, replicas=replicas)
+        state.publish(number, msgspec.structs.replace(result, metadata=newer, spec=spec))
         state.wake(number)
         return WriteResult.APPLIED
 
@@ -266,7 +267,7 @@ class PodWriteApi:
         workload = self._state.fleet.workloads[living.workload]
         if workload.max_unavailable is None:
             return True
-        healthy = sum(each.ready for each in self._state.mates[living.workload].values())
+        healthy = sum(pod.ready for pod in self._state.mates[living.workload].values())
         needed = self._state.replicas[living.workload] - workload.max_unavailable
         return healthy - living.ready >= needed
 
@@ -289,7 +290,9 @@ def _bare(pod: Pod) -> object:
     return msgspec.structs.replace(
         spec,
         containers=tuple(map(_without_resources, spec.containers)),
-        init_containers=tuple(_without_resources(each) if each.is_sidecar else each for each in spec.init_containers),
+        init_containers=tuple(
+            _without_resources(container) if container.is_sidecar else container for container in spec.init_containers
+        ),
     )
 
 

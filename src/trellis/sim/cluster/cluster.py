@@ -96,7 +96,7 @@ class ModelCluster:
         self.joining = NodeMembership(state, making)
         self._controllers = [_controller(state, making, number) for number in range(len(fleet.workloads))]
         self._woken: dict[int, Ticket] = {}
-        self._on_each_node = [number for number, each in enumerate(fleet.workloads) if each.kind == "DaemonSet"]
+        self._on_each_node = [number for number, workload in enumerate(fleet.workloads) if workload.kind == "DaemonSet"]
         state.wake = self._wake
         state.on_nodes = self._wake_daemon_sets
 
@@ -154,10 +154,10 @@ class ModelCluster:
         """How long pods have waited for a node, those that still wait until now; None where nodes never come."""
         if self._state.waiting is None:
             return None
-        found = self._state.waiting.copy()
+        result = self._state.waiting.copy()
         for each in self._scheduler.waiting:
-            found.add(each.workload, each.made, self._state.now - each.made)
-        return found
+            result.add(each.workload, each.made, self._state.now - each.made)
+        return result
 
     @property
     def preempted(self) -> int:
@@ -196,14 +196,14 @@ class ModelCluster:
 
     def pending_seconds(self) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
         """How long the pods that still wait for a node have waited, by workload."""
-        found = np.zeros(len(self._controllers))
+        pending_seconds = np.zeros(len(self._controllers))
         for living in self._scheduler.waiting:
-            found[living.workload] += self._state.now - living.made
-        return found
+            pending_seconds[living.workload] += self._state.now - living.made
+        return pending_seconds
 
     def pods(self) -> Iterator[Pod]:
         """All pods, in the order in which they were made."""
-        return (each.pod for each in self._state.pods.values())
+        return (pod.pod for pod in self._state.pods.values())
 
     def pod(self, namespace: str, name: str) -> Pod | None:
         """A pod by name."""

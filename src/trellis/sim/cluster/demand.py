@@ -69,11 +69,11 @@ class FleetDemand:
             for name in template.containers:
                 self.series.append(DemandSeries(number, name))
                 self._demands.append(demands.get(name))
-        self._owners: IntColumn = np.array([each.workload for each in self.series], dtype=np.int64)
+        self._owners: IntColumn = np.array([one_series.workload for one_series in self.series], dtype=np.int64)
         self._nothing = np.zeros(len(fleet.workloads))
         self._step = fleet.clock.step
-        self._starting = np.array([fleet.workloads[each.workload].start.cores for each in self.series])
-        some = [each if each is not None else _NOTHING for each in self._demands]
+        self._starting = np.array([fleet.workloads[one_series.workload].start.cores for one_series in self.series])
+        some = [demand if demand is not None else _NOTHING for demand in self._demands]
         self.spread = np.array([each.spread for each in some])
         self._shared = np.array([each.shared for each in some], dtype=np.bool_)
         self._own_memory = np.array([each.own_memory for each in some], dtype=np.bool_)

@@ -118,7 +118,7 @@ class ModelNodes:
             old,
             spec=msgspec.structs.replace(
                 old.spec,
-                taints=(*(each for each in old.spec.taints if each not in _OFF), *(() if up else _OFF)),
+                taints=(*(taint for taint in old.spec.taints if taint not in _OFF), *(() if up else _OFF)),
             ),
             status=msgspec.structs.replace(
                 old.status,

@@ -91,7 +91,7 @@ class ModelPod:
     @property
     def ready(self) -> bool:
         """Whether it serves: all containers are Ready, and it is not going."""
-        return not self.going and bool(self.units) and all(each.up for each in self.units)
+        return not self.going and bool(self.units) and all(unit.up for unit in self.units)
 
     @property
     def priority(self) -> int:

@@ -51,7 +51,7 @@ def running_containers(spec: PodSpec) -> tuple[Container, ...]:
     """Those that run as long as the pod does: the containers, and the native sidecars behind them."""
     if not spec.init_containers:
         return spec.containers
-    return (*spec.containers, *(each for each in spec.init_containers if each.is_sidecar))
+    return (*spec.containers, *(container for container in spec.init_containers if container.is_sidecar))
 
 
 def with_default_requests(spec: PodSpec) -> PodSpec:
@@ -104,9 +104,13 @@ def with_started_containers(pod: Pod, given: Mapping[str, ResourceRequirements],
     changed = msgspec.structs.replace(
         status,
         phase=RUNNING,
-        container_statuses=tuple(_started_status(each.name, given[each.name], state) for each in spec.containers),
+        container_statuses=tuple(
+            _started_status(container.name, given[container.name], state) for container in spec.containers
+        ),
         init_container_statuses=tuple(
-            _started_status(each.name, given[each.name], state) for each in spec.init_containers if each.is_sidecar
+            _started_status(container.name, given[container.name], state)
+            for container in spec.init_containers
+            if container.is_sidecar
         ),
     )
     return msgspec.structs.replace(pod, status=changed)
@@ -154,7 +158,7 @@ def find_container_status(pod: Pod, name: str) -> ContainerStatus | None:
     """What is reported of a container, if anything is."""
     status = pod.status
     statuses = (*status.container_statuses, *status.init_container_statuses)
-    return next((each for each in statuses if each.name == name), None)
+    return next((status for status in statuses if status.name == name), None)
 
 
 def terminated_state(started: float, now: float, reason: str, exit_code: int) -> ContainerState:
@@ -187,7 +191,7 @@ def with_condition(
     new = Condition(type_, 0, text, since, reason, message)
     if new == known:
         return status
-    others = tuple(each for each in status.conditions if each.type != type_)
+    others = tuple(condition for condition in status.conditions if condition.type != type_)
     return msgspec.structs.replace(status, conditions=(*others, new))
 
 
@@ -195,7 +199,9 @@ def without_condition(status: PodStatus, type_: str) -> PodStatus:
     """A status without a condition."""
     if status.condition(type_) is None:
         return status
-    return msgspec.structs.replace(status, conditions=tuple(each for each in status.conditions if each.type != type_))
+    return msgspec.structs.replace(
+        status, conditions=tuple(condition for condition in status.conditions if condition.type != type_)
+    )
 
 
 # Kubernetes draws endings of names from these, which spell no words.
@@ -227,14 +233,14 @@ class WorkloadTemplate(msgspec.Struct, frozen=True):
             metadata,
             spec,
             LabelSelector(match_labels=labels),
-            tuple(each.name for each in running_containers(spec)),
+            tuple(container.name for container in running_containers(spec)),
         )
 
 
 def name_suffix(number: int, length: int) -> str:
     """An ending for a name, another for each number."""
-    found = ""
+    name_suffix = ""
     for _ in range(length):
         number, rest = divmod(number, len(_LETTERS))
-        found = _LETTERS[rest] + found
-    return found
+        name_suffix = _LETTERS[rest] + name_suffix
+    return name_suffix

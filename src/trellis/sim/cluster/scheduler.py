@@ -63,28 +63,28 @@ class Preemption:
         if living.priority <= self._lowest:
             return
         options = (self._option(living, demand, number) for number in self._possible(living, demand))
-        best = min((each for each in options if each is not None), key=lambda each: each[0], default=None)
+        best = min((option for option in options if option is not None), key=lambda option: option[0], default=None)
         if best is None:
             self._state.put(living, with_nominated_node(living.pod, ""))
             return
         _, number, victims = best
         self._promises[living.key] = (living, number, demand)
         self._state.put(living, with_nominated_node(living.pod, self._state.nodes.objects[number].metadata.name))
-        for each in victims:
+        for victim in victims:
             self.count += 1
-            self._state.happened(each, PodEvent.PREEMPTED)
-            self._making.delete(each)
+            self._state.happened(victim, PodEvent.PREEMPTED)
+            self._making.delete(victim)
 
     def _kept(self) -> list[tuple[ModelPod, int, Demand]]:
         """The promises that still hold: the pod waits, and on its node somebody is going."""
         state = self._state
         self._promises = {
-            key: each
-            for key, each in self._promises.items()
-            if state.pods.get(key) is each[0]
-            and each[0].node < 0
-            and not each[0].going
-            and any(other.going for other in state.nodes.pods.get(each[1], {}).values())
+            key: promise
+            for key, promise in self._promises.items()
+            if state.pods.get(key) is promise[0]
+            and promise[0].node < 0
+            and not promise[0].going
+            and any(other.going for other in state.nodes.pods.get(promise[1], {}).values())
         }
         return list(self._promises.values())
 
@@ -93,7 +93,7 @@ class Preemption:
         nodes = self._state.nodes
         allowed = eligible_nodes(nodes.table, demand)
         for number, pods in nodes.pods.items():
-            if allowed[number] and any(each.going or each.priority < living.priority for each in pods.values()):
+            if allowed[number] and any(pod.going or pod.priority < living.priority for pod in pods.values()):
                 yield number
 
     def _option(
@@ -119,7 +119,7 @@ class Preemption:
                 with self._trying(removed=rest):
                     if self._fits(demand, number):
                         victims = rest
-        worst = max((each.priority for each in victims), default=self._lowest - 1)
+        worst = max((victim.priority for victim in victims), default=self._lowest - 1)
         return (worst, len(victims), number), number, victims
 
     def _fits(self, demand: Demand, number: int) -> bool:

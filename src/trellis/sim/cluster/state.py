@@ -47,11 +47,11 @@ class ModelState:
         self.rows = ModelContainerTable()
         self.tally = WorkloadCounters.of(len(fleet.workloads))
         self.waiting = PendingTimes() if fleet.pools else None
-        self.templates = [WorkloadTemplate.of(each) for each in fleet.workloads]
+        self.templates = [WorkloadTemplate.of(workload) for workload in fleet.workloads]
         self.pods: dict[tuple[str, str], ModelPod] = {}
         self.mates: list[dict[tuple[str, str], ModelPod]] = [{} for _ in fleet.workloads]
         self.present: IntColumn = np.zeros(len(fleet.workloads), dtype=np.int64)
-        self.replicas = [each.replicas for each in fleet.workloads]
+        self.replicas = [workload.replicas for workload in fleet.workloads]
         self.objects: list[KubeObject | None] = [None] * len(fleet.workloads)
         self.wake: Callable[[int], None] = lambda _workload: None
         self.kick: Callable[[], None] = lambda: None

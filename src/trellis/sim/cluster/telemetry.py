@@ -150,9 +150,13 @@ class PendingTimes:
 
     def copy(self) -> PendingTimes:
         """The same so far."""
-        found = PendingTimes()
-        found._workloads, found._made, found._seconds = list(self._workloads), list(self._made), list(self._seconds)
-        return found
+        pending_times = PendingTimes()
+        pending_times._workloads, pending_times._made, pending_times._seconds = (
+            list(self._workloads),
+            list(self._made),
+            list(self._seconds),
+        )
+        return pending_times
 
     def told(
         self, since: float, workloads: int, uncounted: Collection[int]

@@ -38,8 +38,8 @@ class SimulatedAdmission:
         self._boosts = figures.boosts
         self._workloads: dict[str, dict[ObjectKey, KubeObject]] = {kind: {} for kind in WELL_KNOWN_KINDS}
         by_namespace: defaultdict[str, list[LimitRange]] = defaultdict(list)
-        for each in limits:
-            by_namespace[each.metadata.namespace].append(each)
+        for limit in limits:
+            by_namespace[limit.metadata.namespace].append(limit)
         self._limits = {namespace: read_limit_ranges(ranges) for namespace, ranges in by_namespace.items()}
         self._owners = Owners({kind: partial(self._named, kind) for kind in WELL_KNOWN_KINDS}, {})
         self._decisions = PodAdmitter(self._governors, self.limits_of, figures.boosts, self._ceiling)
@@ -70,15 +70,15 @@ class SimulatedAdmission:
         if controller is None or not self._governors.rules_in(namespace):
             return pod
         chain = self._owners.follow(controller)
-        verdict = self._decisions.decide(pod, namespace, chain, self._owners)
-        return apply_patch(pod, verdict.patch) if verdict.patch else pod
+        decision = self._decisions.decide(pod, namespace, chain, self._owners)
+        return apply_patch(pod, decision.patch) if decision.patch else pod
 
     def governor_of(self, target: TargetRef, labels: Labels) -> Governor | None:
         """What sizes pods of a target that have these labels."""
         if not self._governors.rules_in(target.namespace):
             return None
-        found = self._governors.find(self._owners.follow(target).topmost or target, labels, self._owners)
-        return found if isinstance(found, Governor) else None
+        result = self._governors.find(self._owners.follow(target).topmost or target, labels, self._owners)
+        return result if isinstance(result, Governor) else None
 
     def starts(self, pod: Pod) -> ResourceAmounts:
         """By container, the millicores with which the successor of a pod would start, if it would be boosted."""

@@ -124,7 +124,7 @@ class SimulatedBuffers:
     cluster: ModelCluster
 
     def __init__(self, buffers: Iterable[Buffer], sizing: PodSizing, boosts: BoostSettings) -> None:
-        meant = ((each, resolve_buffer(each)) for each in buffers)
+        meant = ((buffer, resolve_buffer(buffer)) for buffer in buffers)
         self._known = [_BufferRecord(*each) for each in meant if find_skip_reason(each[1], _SETTINGS) is None]
         self._sizing = sizing
         self._boosts = boosts
@@ -136,7 +136,7 @@ class SimulatedBuffers:
     def next_change(self) -> float | None:
         """When a window of a schedule opens or closes next."""
         changes = (each.made.next_change for each in self._known if each.made is not None)
-        return min((each for each in changes if each is not None), default=None)
+        return min((change for change in changes if change is not None), default=None)
 
     def changed(self, table: NodeTable, nodes: Mapping[str, Node], now: float) -> Iterator[Buffer]:
         """The Buffers that stand for something else now, with a status that says so."""
@@ -172,17 +172,17 @@ class SimulatedBuffers:
 
     def _target(self, namespace: str, reference: TargetReference) -> TargetFacts | TargetProblem:
         kind, name = reference.kind, reference.name
-        found: Any = self.cluster.targets.find(namespace, kind, name)
-        if found is None:
+        result: Any = self.cluster.targets.find(namespace, kind, name)
+        if result is None:
             return build_target_problem(TARGET_NOT_FOUND, f"there is no {kind} {name}")
         if kind in _WITHOUT_SCALE:
             return not_scalable(kind)
         scale = self.cluster.scale(namespace, kind, name)
-        replicas = scale.status.replicas if scale is not None else getattr(found.spec, "parallelism", None)
+        replicas = scale.status.replicas if scale is not None else getattr(result.spec, "parallelism", None)
         newest = find_newest_live(self.cluster.targets.pods_of(namespace, kind, name))
         pod = remove_boost(newest) if newest is not None else None
-        template = found.spec.template if pod is None else None
-        shape = pod if pod is not None else found.spec.template
+        template = result.spec.template if pod is None else None
+        shape = pod if pod is not None else result.spec.template
         target = TargetRef(namespace, reference.api_version, kind, name)
         governor, limits = self._sizing.governor_of(target, shape.metadata.labels), self._sizing.limits_of(namespace)
         return TargetFacts(

@@ -83,8 +83,10 @@ class ControlPlane:
             translating = SimulatedBuffers(policies.buffers, self._admitting, figures.boosts)
             self._noding = SimulatedNodeAutoscaler(fleet, kernel, translating, figures, self._admitting.starts)
         gathering.on_change = self._changed
-        for namespace in sorted({each.metadata.namespace for each in policies.limits}):
-            gathering.put_limits(namespace, [each for each in policies.limits if each.metadata.namespace == namespace])
+        for namespace in sorted({limit.metadata.namespace for limit in policies.limits}):
+            gathering.put_limits(
+                namespace, [limit for limit in policies.limits if limit.metadata.namespace == namespace]
+            )
         for hpa in policies.hpas:
             gathering.put_hpa(key_of(hpa), None, hpa)
             self.hvpas.hpa(hpa)
@@ -100,7 +102,7 @@ class ControlPlane:
         self.hvpas.scales = scales = ScaleRegistry(cluster)
         scales.register(HVPA.name, self.hvpas)
         self._pod_metrics = ModelPodMetrics(cluster)
-        hpas = SimulatedHpas(self._kernel, scales, self._pod_metrics, cluster.selected, told=self.hvpas.hpa)
+        hpas = SimulatedHpas(self._kernel, scales, self._pod_metrics, cluster.selected, on_status=self.hvpas.hpa)
         for hpa in self._policies.hpas if self._scales else ():
             hpas.put(hpa)
         intervals = self._fleet.intervals
@@ -178,8 +180,8 @@ class ControlPlane:
     @property
     def verdicts(self) -> dict[str, int]:
         """How often each reason was given."""
-        found = self.updating.verdicts + self.hvpas.verdicts
-        return found if self._noding is None else found + self._noding.verdicts
+        result = self.updating.verdicts + self.hvpas.verdicts
+        return result if self._noding is None else result + self._noding.verdicts
 
     @property
     def chunks(self) -> int:
@@ -196,8 +198,8 @@ class ControlPlane:
         self.hvpas.changed(workload)
 
     def _pods_of(self, workload: WorkloadKey) -> Sequence[Pod]:
-        found = self.updating.gathering.gather(workload, self._kernel.now)
-        return found.pods if found is not None else ()
+        result = self.updating.gathering.gather(workload, self._kernel.now)
+        return result.pods if result is not None else ()
 
     def _sized(self, hvpa: Hvpa) -> None:
         """An Hvpa has another size: whoever applies it knows at once, and charts show it as what is recommended."""
@@ -250,7 +252,7 @@ class ControlPlane:
 
 
 def _either(old: K | None, new: K | None) -> K:
-    found = new if new is not None else old
-    if found is None:
+    result = new if new is not None else old
+    if result is None:
         raise InternalError("somebody tells of a change of nothing")
-    return found
+    return result

@@ -45,7 +45,7 @@ class HpaStatusBuilder:
 
     def __init__(self, before: HorizontalPodAutoscalerStatus, now: float) -> None:
         self._now = now
-        self._before = {each.type: each for each in before.conditions}
+        self._before = {condition.type: condition for condition in before.conditions}
         self._conditions = dict(self._before)
         self.current = before.current_replicas
         self.desired = before.desired_replicas
@@ -81,7 +81,7 @@ class _HpaRecord:
             1 if spec.min_replicas is None else spec.min_replicas, spec.max_replicas, spec.behavior
         )
         rules = (spec.behavior.scale_down, spec.behavior.scale_up) if spec.behavior is not None else (None, None)
-        self.tolerance = HpaTolerance(*(_tolerance(each) for each in rules))
+        self.tolerance = HpaTolerance(*(_tolerance(rule) for rule in rules))
         reference = spec.scale_target_ref
         self.target = (hpa.metadata.namespace, reference.kind, reference.name)
 
@@ -112,13 +112,13 @@ class SimulatedHpas:
         metrics: ModelPodMetrics,
         selected: Selected,
         *,
-        told: OnStatus = lambda _: None,
+        on_status: OnStatus = lambda _: None,
     ) -> None:
         self._kernel = kernel
         self._scales = scales
         self._metrics = metrics
         self._selected = selected
-        self._told = told
+        self._told = on_status
         self._known: dict[ObjectKey, _HpaRecord] = {}
         self._pods: dict[tuple[str, str], Sequence[int]] = {}
 
@@ -131,25 +131,25 @@ class SimulatedHpas:
 
     def find(self, key: ObjectKey) -> HorizontalPodAutoscaler | None:
         """An HPA as it is now."""
-        known = self._known.get(key)
-        return known.hpa if known is not None else None
+        record = self._known.get(key)
+        return record.hpa if record is not None else None
 
     def work(self) -> None:
         """Look at all of them once."""
         if not self._known:
             return
         now = self._kernel.now
-        scales = {key: self._scales.get(*known.target) for key, known in self._known.items()}
+        scales = {key: self._scales.get(*record.target) for key, record in self._known.items()}
         behind = {key: self._behind(key[0], scale) for key, scale in scales.items()}
-        claims = Counter(number for found in behind.values() for number in found)
+        claims = Counter(number for numbers_behind in behind.values() for number in numbers_behind)
         at = _HpaPass(self._metrics.gathered(now), behind, claims)
-        for key, known in self._known.items():
-            look = HpaStatusBuilder(known.hpa.status, now)
-            self._look(known, look, scales[key], at)
-            status = look.status(known.hpa.metadata.generation)
-            if status != known.hpa.status:
-                known.hpa = msgspec.structs.replace(known.hpa, status=status)
-                self._told(known.hpa)
+        for key, record in self._known.items():
+            look = HpaStatusBuilder(record.hpa.status, now)
+            self._look(record, look, scales[key], at)
+            status = look.status(record.hpa.metadata.generation)
+            if status != record.hpa.status:
+                record.hpa = msgspec.structs.replace(record.hpa, status=status)
+                self._told(record.hpa)
 
     def _behind(self, namespace: str, scale: Scale | None) -> Sequence[int]:
         """The workloads whose pods a scale is about; none if it does not tell."""
@@ -164,13 +164,13 @@ class SimulatedHpas:
                 self._pods[where] = ()
         return self._pods[where]
 
-    def _look(self, known: _HpaRecord, look: HpaStatusBuilder, scale: Scale | None, at: _HpaPass) -> None:
+    def _look(self, record: _HpaRecord, look: HpaStatusBuilder, scale: Scale | None, at: _HpaPass) -> None:
         if scale is None:
             look.say(ABLE, False, "FailedGetScale", "the scale of the target cannot be read")
             return
         look.say(ABLE, True, "SucceededGetScale", "the scale of the target was read")
         look.current = current = scale.spec.replicas
-        limits = known.limits
+        limits = record.limits
         limits.begin(current, self._kernel.now)
         desired: int | None
         if current == 0 and limits.least != 0:
@@ -181,44 +181,45 @@ class SimulatedHpas:
         elif current < limits.least:
             desired = limits.least
         else:
-            desired = self._wanted(known, look, at)
+            desired = self._wanted(record, look, at)
         if desired is None:
             return
         look.desired = desired
         if desired != current:
-            self._write(known, look, scale, desired)
+            self._write(record, look, scale, desired)
 
-    def _wanted(self, known: _HpaRecord, look: HpaStatusBuilder, at: _HpaPass) -> int | None:
+    def _wanted(self, record: _HpaRecord, look: HpaStatusBuilder, at: _HpaPass) -> int | None:
         """The count by its metrics, within what it may do now; None if they do not tell."""
-        workloads = at.behind[key_of(known.hpa)]
+        workloads = at.behind[key_of(record.hpa)]
         failed = at.why_not(workloads)
         answers = [
-            failed or evaluate_metric(each, at.pods, workloads, look.current, known.tolerance) for each in known.metrics
+            failed or evaluate_metric(metric, at.pods, workloads, look.current, record.tolerance)
+            for metric in record.metrics
         ]
-        found = [each for each in answers if isinstance(each, MetricProposal)]
-        failed = next((each for each in answers if isinstance(each, MetricFailure)), None)
-        look.metrics = tuple(each.current for each in found)
-        wish = max((each.replicas for each in found), default=0)
+        proposals = [answer for answer in answers if isinstance(answer, MetricProposal)]
+        failed = next((answer for answer in answers if isinstance(answer, MetricFailure)), None)
+        look.metrics = tuple(each.current for each in proposals)
+        proposed = max((each.replicas for each in proposals), default=0)
         # A metric that fails might ask for more: without it nothing is taken away.
-        if failed is not None and (not found or wish < look.current):
+        if failed is not None and (not proposals or proposed < look.current):
             look.say(ACTIVE, False, failed.reason, failed.message)
             return None
         look.say(ACTIVE, True, "ValidMetricFound", "a count was worked out from metrics")
-        may = known.limits.limited(wish, look.current, self._kernel.now)
-        told = f"{wish} proposed, {may.replicas} allowed now"
-        look.say(ABLE, True, may.able, told)
-        look.say(LIMITED, may.limited != WITHIN_RANGE, may.limited, told)
+        may = record.limits.limited(proposed, look.current, self._kernel.now)
+        message = f"{proposed} proposed, {may.replicas} allowed now"
+        look.say(ABLE, True, may.able, message)
+        look.say(LIMITED, may.limited != WITHIN_RANGE, may.limited, message)
         return may.replicas
 
-    def _write(self, known: _HpaRecord, look: HpaStatusBuilder, scale: Scale, desired: int) -> None:
-        told = self._scales.put(*known.target, desired, version=scale.metadata.resource_version)
-        if told is not WriteResult.APPLIED:
-            look.say(ABLE, False, "FailedUpdateScale", f"the scale was not written: {told}")
+    def _write(self, record: _HpaRecord, look: HpaStatusBuilder, scale: Scale, desired: int) -> None:
+        result = self._scales.put(*record.target, desired, version=scale.metadata.resource_version)
+        if result is not WriteResult.APPLIED:
+            look.say(ABLE, False, "FailedUpdateScale", f"the scale was not written: {result}")
             return
         now = self._kernel.now
         look.say(ABLE, True, "SucceededRescale", f"scaled from {look.current} to {desired}")
         look.scaled_at = api_time(now)
-        known.limits.scaled(look.current, desired, now)
+        record.limits.scaled(look.current, desired, now)
 
 
 def _tolerance(rules: ScalingRules | None) -> float:

@@ -112,14 +112,16 @@ class PodMetricsSnapshot(msgspec.Struct, frozen=True):
 
     def seen(self, workloads: Iterable[int], resource: str, container: str = "") -> MeasuredTarget | None:
         """Pods of workloads by one resource, of one container if it is named; None if a workload has no such one."""
-        found = MeasuredTarget()
+        measured_target = MeasuredTarget()
         for workload in workloads:
             names = self.series[workload]
             if container and container not in names:
                 return None
             series = [names[container]] if container else list(names.values())
-            found += self._grouped(RESOURCES.index(resource), series) + self._unplaced(workload, resource, container)
-        return found
+            measured_target += self._grouped(RESOURCES.index(resource), series) + self._unplaced(
+                workload, resource, container
+            )
+        return measured_target
 
     def without_request(self, workloads: Iterable[int], resource: str, container: str = "") -> str:
         """A container of which any does not request a resource, so that no share of it can be told; "" if none."""
@@ -149,18 +151,18 @@ class PodMetricsSnapshot(msgspec.Struct, frozen=True):
 
 
 def _by_workload(series: Sequence[DemandSeries]) -> dict[int, dict[str, int]]:
-    found: dict[int, dict[str, int]] = {}
-    for number, each in enumerate(series):
-        found.setdefault(each.workload, {})[each.container] = number
-    return found
+    result: dict[int, dict[str, int]] = {}
+    for number, one_series in enumerate(series):
+        result.setdefault(one_series.workload, {})[one_series.container] = number
+    return result
 
 
 def _taken(column: FloatColumn, numbers: IntColumn, fill: float) -> FloatColumn:
     """Entries of a column, which may be shorter than it is now."""
-    found = np.full((*column.shape[:-1], len(numbers)), fill)
+    result = np.full((*column.shape[:-1], len(numbers)), fill)
     inside = numbers < column.shape[-1]
-    found[..., inside] = column[..., numbers[inside]]
-    return found
+    result[..., inside] = column[..., numbers[inside]]
+    return result
 
 
 def _for_all(pods: IntColumn, holds: BoolColumn) -> BoolColumn:
@@ -171,8 +173,8 @@ def _for_all(pods: IntColumn, holds: BoolColumn) -> BoolColumn:
 
 
 def _summed(group: IntColumn, series: IntColumn, size: int, column: FloatColumn | None) -> list[list[float]]:
-    found = np.bincount(group * size + series, column, minlength=_GROUPS * size)
-    return found.astype(np.float64, copy=False).reshape(_GROUPS, size).tolist()
+    result = np.bincount(group * size + series, column, minlength=_GROUPS * size)
+    return result.astype(np.float64, copy=False).reshape(_GROUPS, size).tolist()
 
 
 _RESOURCE, _CONTAINER = "Resource", "ContainerResource"
@@ -236,8 +238,8 @@ def evaluate_metric(
     shown = msgspec.structs.replace(
         source, target=MetricTarget(), current=MetricValue(average_value=average, average_utilization=percent)
     )
-    told = Metric(metric.type, resource=shown) if metric.resource else Metric(metric.type, container_resource=shown)
-    return MetricProposal(propose_replicas(seen, aim, current, tolerance), told)
+    result = Metric(metric.type, resource=shown) if metric.resource else Metric(metric.type, container_resource=shown)
+    return MetricProposal(propose_replicas(seen, aim, current, tolerance), result)
 
 
 def _aim(target: MetricTarget) -> MetricGoal | None:

@@ -144,22 +144,22 @@ class HpaScaleLimits:
         """What comes of a proposal. It is remembered as it was made."""
         if self._governs:
             steady = self._steadied(wish, current, now)
-            count, why = self._governed(steady, current, now)
+            count, reason = self._governed(steady, current, now)
         else:
             steady = self._highest(wish, now)
-            count, why = self._bounded(steady, current)
+            count, reason = self._bounded(steady, current)
         able = READY_FOR_NEW_SCALE if steady == wish else DOWN_STABILIZED if steady > wish else UP_STABILIZED
-        return LimitedReplicas(count, able, why)
+        return LimitedReplicas(count, able, reason)
 
     def scaled(self, before: int, after: int, now: float) -> None:
         """Remember a change for as long as any policy looks back."""
         for events in (self._ups, self._downs):
-            events[:] = [each for each in events if each[0] > now - self._longest]
+            events[:] = [event for event in events if event[0] > now - self._longest]
         (self._ups if after > before else self._downs).append((now, abs(after - before)))
 
     def _highest(self, wish: int, now: float) -> int:
         """The highest proposal of the window, be it above the current count."""
-        self._proposals = [each for each in self._proposals if each[0] >= now - _WINDOW]
+        self._proposals = [proposal for proposal in self._proposals if proposal[0] >= now - _WINDOW]
         self._proposals.append((now, wish))
         return max(each for _, each in self._proposals)
 
@@ -169,7 +169,7 @@ class HpaScaleLimits:
         down = _WINDOW if waits is None else waits
         least = min((each for time, each in self._proposals if time > now - up), default=wish)
         most = max((each for time, each in self._proposals if time > now - down), default=wish)
-        self._proposals = [each for each in self._proposals if each[0] > now - max(up, down)]
+        self._proposals = [proposal for proposal in self._proposals if proposal[0] > now - max(up, down)]
         self._proposals.append((now, wish))
         return min(max(current, min(least, wish)), max(most, wish))
 
@@ -186,12 +186,12 @@ class HpaScaleLimits:
         """Within the bounds, and no further than policies permit."""
         if wish > current:
             limit = max(self._reached(self._up, 1, current, now), current)
-            most, why = (limit, UP_LIMIT) if self.most > limit else (self.most, TOO_MANY)
-            return (most, why) if wish > most else (wish, WITHIN_RANGE)
+            most, reason = (limit, UP_LIMIT) if self.most > limit else (self.most, TOO_MANY)
+            return (most, reason) if wish > most else (wish, WITHIN_RANGE)
         if wish < current:
             limit = min(self._reached(self._down, -1, current, now), current)
-            least, why = (limit, DOWN_LIMIT) if self.least < limit else (self.least, TOO_FEW)
-            return (least, why) if wish < least else (wish, WITHIN_RANGE)
+            least, reason = (limit, DOWN_LIMIT) if self.least < limit else (self.least, TOO_FEW)
+            return (least, reason) if wish < least else (wish, WITHIN_RANGE)
         return wish, WITHIN_RANGE
 
     def _reached(self, rules: ScalingRules, sign: int, current: int, now: float) -> int:

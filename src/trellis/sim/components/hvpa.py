@@ -69,8 +69,8 @@ class HvpaRecord:
         spec, status = self.hvpa.spec, self.hvpa.status
         if spec.replicas is None or status is None:
             return None
-        found = ScaleStatus(status.replicas or 0, status.selector or "")
-        return Scale(self.hvpa.metadata, ScaleSpec(spec.replicas), found)
+        scale_status = ScaleStatus(status.replicas or 0, status.selector or "")
+        return Scale(self.hvpa.metadata, ScaleSpec(spec.replicas), scale_status)
 
     def wish(self, replicas: int) -> None:
         """Somebody writes `spec.replicas`."""
@@ -138,7 +138,7 @@ class SimulatedHvpas:
         self._pods = pods
         self._publish = publish
         self._figures = figures
-        self._known = {key_of(each): HvpaRecord(each) for each in hvpas}
+        self._known = {key_of(hvpa): HvpaRecord(hvpa) for hvpa in hvpas}
         self._by_target: dict[WorkloadKey, list[HvpaRecord]] = {}
         for known in self._known.values():
             self._by_target.setdefault(known.target, []).append(known)

@@ -45,16 +45,16 @@ class VariantObjects(msgspec.Struct, frozen=True):
 
 def read_objects(documents: Iterable[Mapping[str, Any]], begin: float) -> VariantObjects:
     """The objects of manifests, made at `begin`; `InvalidInput` for a kind that has no say, or one object twice."""
-    found: dict[type[Any], dict[ObjectKey, Any]] = {kind: {} for kind in _KINDS.values()}
+    result: dict[type[Any], dict[ObjectKey, Any]] = {kind: {} for kind in _KINDS.values()}
     for document in documents:
         kind = _KINDS.get(str(document.get("kind", "")))
         if kind is None:
             raise InvalidInput(document.get("kind"), f"must be one of {', '.join(_KINDS)}")
         made = _as_stored(convert_object(document, kind), begin)
-        if key_of(made) in found[kind]:
+        if key_of(made) in result[kind]:
             raise InvalidInput("/".join(key_of(made)), f"there are two objects of kind {kind.__name__} with this name")
-        found[kind][key_of(made)] = made
-    return VariantObjects(*(tuple(found[kind].values()) for kind in _KINDS.values()))
+        result[kind][key_of(made)] = made
+    return VariantObjects(*(tuple(result[kind].values()) for kind in _KINDS.values()))
 
 
 def _as_stored(found: Any, begin: float) -> Any:
@@ -78,20 +78,22 @@ def add_owned_autoscalers(policies: VariantObjects, begin: float) -> VariantObje
     vpas, hpas = (set(map(key_of, found)) for found in (policies.vpas, policies.hpas))
     return msgspec.structs.replace(
         policies,
-        vpas=(*policies.vpas, *(each for each in made.vpas if key_of(each) not in vpas)),
-        hpas=(*policies.hpas, *(each for each in made.hpas if key_of(each) not in hpas)),
+        vpas=(*policies.vpas, *(vpa for vpa in made.vpas if key_of(vpa) not in vpas)),
+        hpas=(*policies.hpas, *(hpa for hpa in made.hpas if key_of(hpa) not in hpas)),
     )
 
 
 def _documents(hvpas: Iterable[Hvpa]) -> list[dict[str, Any]]:
-    found = []
+    documents = []
     for hvpa in hvpas:
         meaning = resolve_hvpa(hvpa)
         if meaning.deploys_vpa:
-            found.append(_document(hvpa, VPA.api_version, VPA.name, build_vpa_spec(hvpa, meaning)))
+            documents.append(_document(hvpa, VPA.api_version, VPA.name, build_vpa_spec(hvpa, meaning)))
         if meaning.deploys_hpa:
-            found.append(_document(hvpa, "autoscaling/v2", "HorizontalPodAutoscaler", build_hpa_spec(hvpa, meaning)))
-    return found
+            documents.append(
+                _document(hvpa, "autoscaling/v2", "HorizontalPodAutoscaler", build_hpa_spec(hvpa, meaning))
+            )
+    return documents
 
 
 def _document(hvpa: Hvpa, api_version: str, kind: str, spec: dict[str, Any]) -> dict[str, Any]:

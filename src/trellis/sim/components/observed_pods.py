@@ -46,7 +46,7 @@ def to_observed_pod(pod: Pod) -> ObservedPod:
         ObservedPodStatus(
             status.phase,
             status.start_time,
-            tuple(ObservedCondition(each.type, each.status) for each in status.conditions),
+            tuple(ObservedCondition(condition.type, condition.status) for condition in status.conditions),
             tuple(map(_status, status.init_container_statuses)),
             tuple(map(_status, status.container_statuses)),
         ),

@@ -152,11 +152,11 @@ class SimulatedRecommender:
 
     def _total(self, now: float) -> None:
         """Tell what whole workloads need, where a status is not what says it."""
-        for found in self._knowledge.totals(now):
-            totals = ResourceTotals(found.cpu, found.memory)
-            status = msgspec.structs.replace(found.hvpa.status or HvpaStatus(), totals=totals)
-            self._put_hvpa(msgspec.structs.replace(found.hvpa, status=status))
-            self._tell(key_of(found.hvpa), totals)
+        for total in self._knowledge.totals(now):
+            totals = ResourceTotals(total.cpu, total.memory)
+            status = msgspec.structs.replace(total.hvpa.status or HvpaStatus(), totals=totals)
+            self._put_hvpa(msgspec.structs.replace(total.hvpa, status=status))
+            self._tell(key_of(total.hvpa), totals)
 
     def _take_in(self, kills: Sequence[PodOomKill], now: float) -> None:
         """Usage and kills. Who is measured changes seldom, and is looked up once for all steps that have it alike."""
@@ -167,15 +167,15 @@ class SimulatedRecommender:
                 slots[id(names)] = model.slots(*names)
         if self._samples:
             measured = [each for _, each in self._samples]
-            found = np.concatenate([slots[id(names)] for names, _ in self._samples])
+            result = np.concatenate([slots[id(names)] for names, _ in self._samples])
             # Those of one container side by side, as the model wants them; who is followed by nobody comes first.
-            order = np.argsort(found, kind="stable")[np.count_nonzero(found < 0) :]
+            order = np.argsort(result, kind="stable")[np.count_nonzero(result < 0) :]
             joined = Measurements(
                 np.concatenate([each.times for each in measured])[order],
                 np.concatenate([each.cpu for each in measured])[order],
                 np.concatenate([each.memory for each in measured])[order],
             )
-            model.ingest_at(found[order], joined, now)
+            model.ingest_at(result[order], joined, now)
             self._samples.clear()
         model.record_ooms([kill.what for kill in kills], now)
 
@@ -221,7 +221,7 @@ class UsageSampler:
     """Reads steps of usage. Names are found once, and hold until the rows change."""
 
     def __init__(self, fleet: Fleet, faults: Faults) -> None:
-        self._names_of_workloads = [each.name for each in fleet.workloads]
+        self._names_of_workloads = [workload.name for workload in fleet.workloads]
         self._gaps = faults.of(METRICS_GAP)
         self._named_at = -1
         self._named: IntColumn = np.zeros(0, dtype=np.int64)
@@ -230,7 +230,7 @@ class UsageSampler:
     def seen(self, usage: StepUsage) -> BoolColumn | None:
         """Which containers are measured; None if all are."""
         end = usage.time + usage.seconds
-        gaps = [each for each in self._gaps if each.begin <= end < each.end]
+        gaps = [gap for gap in self._gaps if gap.begin <= end < gap.end]
         if not gaps:
             return None
         seen = [not any(is_affected(gap, name) for gap in gaps) for name in self._names_of_workloads]
@@ -243,6 +243,6 @@ class UsageSampler:
         end, cpu, memory = usage.time + usage.seconds, usage.used_cpu, usage.used_memory
         if seen is None:
             return self._names, Measurements(np.full(len(cpu), end), cpu, memory)
-        spaces, pods, containers = (list(compress(each, seen)) for each in self._names)
+        spaces, pods, containers = (list(compress(name, seen)) for name in self._names)
         cpu, memory = cpu[seen], memory[seen]
         return (spaces, pods, containers), Measurements(np.full(len(cpu), end), cpu, memory)

@@ -67,11 +67,11 @@ def _count(text: str) -> int:
 
 def _at_least(least: float, read: Callable[[str], Any], most: float = float("inf")) -> Callable[[str], Any]:
     def checked(text: str) -> Any:
-        found = read(text)
-        if not least <= found <= most:
+        result = read(text)
+        if not least <= result <= most:
             bounds = f"at least {least:g}" if most == float("inf") else f"between {least:g} and {most:g}"
             raise InvalidInput(text, f"must be {bounds}")
-        return found
+        return result
 
     return checked
 

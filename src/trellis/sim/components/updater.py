@@ -141,8 +141,8 @@ class SimulatedUpdater:
 
     def _decided(self, planned: PlanResult, now: float) -> None:
         plan, workload = planned.plan, planned.gathered.workload
-        for verdict in plan.verdicts:
-            uid, code = verdict.pod.uid, verdict.reason.code
+        for decision in plan.verdicts:
+            uid, code = decision.pod.uid, decision.reason.code
             if self._told.get(uid) != code:
                 self._told[uid] = code
                 self.verdicts[code] += 1
@@ -152,11 +152,11 @@ class SimulatedUpdater:
             self._carry(workload, plan, now)
 
     def _carry(self, workload: WorkloadKey, plan: UpdatePlan, now: float) -> None:
-        verdicts = {verdict.pod.uid: verdict for verdict in plan.verdicts}
+        decisions = {decision.pod.uid: decision for decision in plan.verdicts}
         outcomes = []
         again: list[float] = []
         for action in plan.actions:
-            outcome = self._carry_out(action, verdicts.get(action.pod.uid))
+            outcome = self._carry_out(action, decisions.get(action.pod.uid))
             self._memory.ended(action, now, done=outcome.told is WriteResult.APPLIED)
             outcomes.append(outcome)
             pause = requeue_delay(outcome.told)
@@ -172,9 +172,9 @@ class SimulatedUpdater:
             self._because(action.pod.uid, reason.code, verdict.details)
         why = ""
         if isinstance(action, EvictPod):
-            told = self.writes.evict(action.pod)
+            result = self.writes.evict(action.pod)
         elif isinstance(action, ResizePod):
-            told, why = self.writes.resize(action.pod, action.patch)
+            result, why = self.writes.resize(action.pod, action.patch)
         else:
-            told = self.writes.annotate(action.pod, action.patch)
-        return ActionResult(action, told, why=why)
+            result = self.writes.annotate(action.pod, action.patch)
+        return ActionResult(action, result, why=why)

@@ -69,7 +69,7 @@ def read_components(collected: ClusterState) -> CollectedSettings:
         admission_timeout=_seconds(
             flags.get("admission-controller-status-lease-timeout", ""), standard.admission_timeout
         ),
-        seen=tuple(each.component for each in collected.components),
+        seen=tuple(component.component for component in collected.components),
         problems=(*problems, *odd, *unread),
     )
 
@@ -114,7 +114,7 @@ def select_simulated_flags(collected: ClusterState) -> dict[str, str]:
 
 def _flags(collected: ClusterState) -> dict[str, str]:
     """Those of the components that size pods or count them; what others call alike is their own."""
-    sizing = (each for each in collected.components if each.component not in _OTHERS)
+    sizing = (component for component in collected.components if component.component not in _OTHERS)
     return {name: value for each in sizing for name, value in each.flags.items()}
 
 
@@ -125,7 +125,7 @@ def _buffers(collected: ClusterState) -> tuple[BufferSettings, list[str]]:
     most = flags.get("max-chunks-per-buffer", "")
     if most and not most.isdecimal():
         problems.append(f'--max-chunks-per-buffer: "{most}" is no number')
-    labels = dict(each.split("=", 1) for each in _parts(flags.get("node-class-labels", "")) if "=" in each)
+    labels = dict(part.split("=", 1) for part in _parts(flags.get("node-class-labels", "")) if "=" in part)
     settings = BufferSettings(
         most_chunks=int(most) if most.isdecimal() else standard.most_chunks,
         node_class_labels=labels or standard.node_class_labels,
@@ -160,5 +160,5 @@ def _seconds(text: str, default: float) -> float:
 
 def _version(server: str) -> tuple[int, int]:
     """Of the API server; one that does not say is taken for a new one."""
-    found = _SERVER.match(server)
-    return (int(found[1]), int(found[2])) if found else _NEWEST
+    result = _SERVER.match(server)
+    return (int(result[1]), int(result[2])) if result else _NEWEST

@@ -61,8 +61,8 @@ def build_fleet_from_dump(
 
     `groups` are the node groups that the dump declares.
     """
-    for each in recommenders:
-        _check(each)
+    for recommender in recommenders:
+        _check(recommender)
     groups, ledger, clock = groups or KnownNodeGroups(), NotPlayedObjects(), _clock(collected)
     chosen = DEFAULT_SEED if seed is None else seed
     found = find_workloads(collected, clock, ledger)
@@ -108,9 +108,9 @@ def _clock(collected: ClusterState) -> SimulationClock:
         end = collected.time // _HOUR * _HOUR
         steps = round(_DAYS * 24 * _HOUR / _STEP)
         return _clocked(end - steps * _STEP, _STEP, steps)
-    begin = min(float(each.times[0]) for each in series)
-    end = max(float(each.times[-1]) for each in series)
-    apart = [float(np.median(np.diff(each.times))) for each in series if len(each) > 1]
+    begin = min(float(one_series.times[0]) for one_series in series)
+    end = max(float(one_series.times[-1]) for one_series in series)
+    apart = [float(np.median(np.diff(one_series.times))) for one_series in series if len(one_series) > 1]
     step = max(_STEP, float(np.median(apart)) if apart else _STEP)
     return _clocked(begin, step, max(1, round((end - begin) / step) + 1))
 
@@ -145,7 +145,9 @@ class _FleetBuilder:
         self._shared += scales
         longest = max((length for _, length in runs), default=0.0)
         containers = found.template.spec.containers
-        probed = any(each.readiness_probe is not None or each.startup_probe is not None for each in containers)
+        probed = any(
+            container.readiness_probe is not None or container.startup_probe is not None for container in containers
+        )
         return SimulatedWorkload(
             namespace=found.target.namespace,
             name=found.name,

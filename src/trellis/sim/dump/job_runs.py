@@ -75,17 +75,21 @@ def measure_run_lengths(jobs: Iterable[Job], spec: JobSpec, series: Iterable[Con
         if job.status.completion_time is not None and job.status.start_time is not None
     ]
     if spans:
-        return [max(each / count_waves(spec), _SHORTEST) for each in spans]
-    return [float(each.times[-1] - each.times[0]) + _apart(each) for each in series if len(each) > 1]
+        return [max(span / count_waves(spec), _SHORTEST) for span in spans]
+    return [
+        float(one_series.times[-1] - one_series.times[0]) + _apart(one_series)
+        for one_series in series
+        if len(one_series) > 1
+    ]
 
 
 def find_end(job: Job) -> float | None:
     """When a Job was over, well or not; None while it runs."""
     if job.status.completion_time is not None:
         return job.status.completion_time.timestamp()
-    for each in job.status.conditions:
-        if each.type == _FAILED and each.status == "True" and each.last_transition_time is not None:
-            return each.last_transition_time.timestamp()
+    for condition in job.status.conditions:
+        if condition.type == _FAILED and condition.status == "True" and condition.last_transition_time is not None:
+            return condition.last_transition_time.timestamp()
     return None
 
 

@@ -42,23 +42,23 @@ def draw_from_hours(measures: Ring, at: IntColumn, draw: np.random.Generator) ->
     _, p50, p90, p95, highest = np.where(is_there, measures[:, np.clip(at, 0, hours - 1)], np.nan).astype(np.float64)
     lowest = np.maximum(0.0, 2 * p50 - p90)
     level = draw.uniform(size=len(at))
-    found: FloatColumn = lowest
+    result: FloatColumn = lowest
     for (low, below), (high, above) in pairwise(((0.0, lowest), (0.5, p50), (0.9, p90), (0.95, p95), (1.0, highest))):
-        found = np.where(level >= low, below + (above - below) * (level - low) / (high - low), found)
-    return found
+        result = np.where(level >= low, below + (above - below) * (level - low) / (high - low), result)
+    return result
 
 
 def draw_from_histogram(weights: Mapping[int, int], layout: BinLayout, levels: FloatColumn) -> FloatColumn:
     """What lies at these levels, from 0 to 1, of all that was counted; evenly spread within a bucket."""
     buckets: IntColumn = np.array(sorted(weights), dtype=np.int64)
-    shares = np.cumsum([float(weights[int(each)]) for each in buckets])
+    shares = np.cumsum([float(weights[int(bucket)]) for bucket in buckets])
     shares = shares / shares[-1]
     at = np.minimum(np.searchsorted(shares, levels), len(buckets) - 1)
     below = np.concatenate(([0.0], shares))[at]
     within = np.clip((levels - below) / np.maximum(shares[at] - below, 1e-12), 0.0, 1.0)
     starts, ends = layout.starts[buckets[at]], layout.starts[buckets[at] + 1]
-    found: FloatColumn = starts + (ends - starts) * within
-    return found
+    result: FloatColumn = starts + (ends - starts) * within
+    return result
 
 
 def fill_gaps(column: FloatColumn) -> FloatColumn:
@@ -67,8 +67,8 @@ def fill_gaps(column: FloatColumn) -> FloatColumn:
     if not len(known):
         return np.zeros(len(column))
     at = np.searchsorted(known, np.arange(len(column)), side="right") - 1
-    found: FloatColumn = column[known[np.maximum(at, 0)]]
-    return found
+    result: FloatColumn = column[known[np.maximum(at, 0)]]
+    return result
 
 
 _DAY: Final = 86_400.0
@@ -127,15 +127,19 @@ class DumpUsage:
             demand = self._demand(found, container)
             return msgspec.structs.replace(demand, cpu=demand.cpu[:steps], memory=demand.memory[:steps], by_age=True)
         self.sources[_SERIES] += 1
-        shifted = [msgspec.structs.replace(each, times=each.times - each.times[0]) for each in series]
+        shifted = [
+            msgspec.structs.replace(one_series, times=one_series.times - one_series.times[0]) for one_series in series
+        ]
         cpu, memory = _means(shifted, 0.0, self._clock.step, steps)
         return ContainerDemand(container, cpu, memory, spread=_spread(series), by_age=True)
 
     def _alive(self, series: list[ContainerHistory]) -> FloatColumn:
         """How many pods there were in each step: of each, from the first to the last time it was measured."""
         changes = np.zeros(self._clock.steps + 1)
-        for each in series:
-            first, last = ((at - self._clock.begin) // self._clock.step for at in (each.times[0], each.times[-1]))
+        for one_series in series:
+            first, last = (
+                (at - self._clock.begin) // self._clock.step for at in (one_series.times[0], one_series.times[-1])
+            )
             changes[int(np.clip(first, 0, self._clock.steps))] += 1.0
             changes[int(np.clip(last + 1, 0, self._clock.steps))] -= 1.0
         alive = np.cumsum(changes[:-1])
@@ -185,21 +189,21 @@ class DumpUsage:
 
 def _means(series: list[ContainerHistory], begin: float, step: float, steps: int) -> tuple[FloatColumn, FloatColumn]:
     """The mean of all pods in each step; a step of which nothing is known is as the one before."""
-    found = []
-    for columns in ([each.cpu for each in series], [each.memory for each in series]):
+    result = []
+    for columns in ([one_series.cpu for one_series in series], [one_series.memory for one_series in series]):
         sums, counts = np.zeros(steps), np.zeros(steps)
-        for each, values in zip(series, columns, strict=True):
-            at = ((each.times - begin) // step).astype(np.int64)
+        for one_series, values in zip(series, columns, strict=True):
+            at = ((one_series.times - begin) // step).astype(np.int64)
             known = np.isfinite(values) & (at >= 0) & (at < steps)
             np.add.at(sums, at[known], values[known])
             np.add.at(counts, at[known], 1.0)
-        found.append(fill_gaps(np.divide(sums, counts, out=np.full(steps, np.nan), where=counts > 0)))
-    return found[0], found[1]
+        result.append(fill_gaps(np.divide(sums, counts, out=np.full(steps, np.nan), where=counts > 0)))
+    return result[0], result[1]
 
 
 def _spread(series: list[ContainerHistory]) -> float:
     """How far pods differ in CPU, as a fraction."""
-    means = [float(np.nanmean(each.cpu)) for each in series if np.isfinite(each.cpu).any()]
+    means = [float(np.nanmean(one_series.cpu)) for one_series in series if np.isfinite(one_series.cpu).any()]
     total = float(np.mean(means)) if means else 0.0
     return min(_WIDEST, float(np.std(means)) / total) if total > 0 else 0.0
 
@@ -221,7 +225,7 @@ def _by_container(collected: ClusterState) -> Mapping[_Key, tuple[float, float]]
 
 def _rows(collected: ClusterState) -> dict[tuple[str, str, str, str], SavedRow]:
     """What recommenders remember, by namespace, kind and name of the workload, and container."""
-    found: dict[tuple[str, str, str, str], SavedRow] = {}
+    rows: dict[tuple[str, str, str, str], SavedRow] = {}
     for checkpoint in collected.checkpoints:
         if KEPT_FROM_ANNOTATION in checkpoint.metadata.annotations:
             continue
@@ -232,26 +236,26 @@ def _rows(collected: ClusterState) -> dict[tuple[str, str, str, str], SavedRow]:
         vpa = collected.vpas.get(row.key.namespace, row.key.vpa)
         if vpa is not None:
             target = vpa.spec.target_ref
-            found[row.key.namespace, target.kind or "", target.name or "", row.key.container] = row
-    return found
+            rows[row.key.namespace, target.kind or "", target.name or "", row.key.container] = row
+    return rows
 
 
 def _by_workload(
     history: Iterable[ContainerHistory], workloads: list[DumpedWorkload]
 ) -> dict[_Key, list[ContainerHistory]]:
     """Series by workload, those of pods that are gone by their names."""
-    living = {(each.target.namespace, pod): each.name for each in workloads for pod in each.pods}
+    living = {(workload.target.namespace, pod): workload.name for workload in workloads for pod in workload.pods}
     patterns: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
-    for each in workloads:
-        pattern = build_pod_name_pattern(each.target)
+    for workload in workloads:
+        pattern = build_pod_name_pattern(workload.target)
         if pattern is not None:
-            patterns.setdefault(each.target.namespace, []).append((each.name, pattern))
-    found: dict[_Key, list[ContainerHistory]] = {}
+            patterns.setdefault(workload.target.namespace, []).append((workload.name, pattern))
+    result: dict[_Key, list[ContainerHistory]] = {}
     for series in history:
         key = (series.namespace, series.pod)
         if key not in living:
             named = (name for name, pattern in patterns.get(series.namespace, ()) if pattern.fullmatch(series.pod))
             living[key] = next(named, "")
         if living[key]:
-            found.setdefault((series.namespace, living[key], series.container), []).append(series)
-    return found
+            result.setdefault((series.namespace, living[key], series.container), []).append(series)
+    return result

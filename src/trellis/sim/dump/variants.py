@@ -59,9 +59,7 @@ def find_autoscalers(
     played = workloads.by_target()
     hvpas = dict(_hvpas(collected, played, ledger))
     hpas, of_hvpas = _hpas(collected, played, hvpas, ledger)
-    scaled = [_target(each, "scaleTargetRef") for each in hpas] + [
-        _target(each, "targetRef") for each in hvpas.values()
-    ]
+    scaled = [_target(hpa, "scaleTargetRef") for hpa in hpas] + [_target(hvpa, "targetRef") for hvpa in hvpas.values()]
     return DumpedAutoscalers(
         tuple(_vpas(collected, played, ledger)),
         tuple(hpas),
@@ -99,8 +97,8 @@ def _named(autoscalers: DumpedAutoscalers) -> Iterator[str]:
 
 
 def _limits(collected: ClusterState) -> Iterator[Document]:
-    for each in collected.limit_ranges:
-        yield {"apiVersion": "v1", "kind": "LimitRange"} | _document(each)
+    for limit_range in collected.limit_ranges:
+        yield {"apiVersion": "v1", "kind": "LimitRange"} | _document(limit_range)
 
 
 def _hpas(
@@ -113,27 +111,27 @@ def _hpas(
         ref, namespace = each.spec.scale_target_ref, each.metadata.namespace
         if _is_owned_by_hvpa(each):
             continue
-        found = played.get((namespace, ref.kind, ref.name))
-        is_played = found.kind in _SCALED if found is not None else (namespace, ref.name) in hvpas
-        if not is_played or (found is None and ref.kind != HVPA.name):
+        result = played.get((namespace, ref.kind, ref.name))
+        is_played = result.kind in _SCALED if result is not None else (namespace, ref.name) in hvpas
+        if not is_played or (result is None and ref.kind != HVPA.name):
             ledger.add(HPA, _NO_TARGET)
             continue
         hpa = _answered(each, ledger)
         if hpa is None:
             continue
         document = {"apiVersion": "autoscaling/v2", "kind": HPA} | _document(hpa, "status")
-        if found is not None:
-            document["spec"]["scaleTargetRef"] = _reference(found)
-        (of_hvpas if found is None else of_workloads).append(document)
+        if result is not None:
+            document["spec"]["scaleTargetRef"] = _reference(result)
+        (of_hvpas if result is None else of_workloads).append(document)
     return of_workloads, of_hvpas
 
 
 def _answered(hpa: HorizontalPodAutoscaler, ledger: NotPlayedObjects) -> HorizontalPodAutoscaler | None:
     """An HPA with the metrics that can be played; None if there is none, and its target keeps its count."""
     metrics = hpa.spec.metrics
-    known = tuple(each for each in metrics if not find_unsupported(each))
+    known = tuple(metric for metric in metrics if not find_unsupported(metric))
     if metrics and len(known) < len(metrics):
-        types = ", ".join(sorted({each.type or "none" for each in metrics if find_unsupported(each)}))
+        types = ", ".join(sorted({metric.type or "none" for metric in metrics if find_unsupported(metric)}))
         what = "it scales by its other metrics alone" if known else "its target keeps its count"
         ledger.add(HPA, f"a dump has no values of metrics of type {types}: {what}")
         if not known:
@@ -142,16 +140,16 @@ def _answered(hpa: HorizontalPodAutoscaler, ledger: NotPlayedObjects) -> Horizon
 
 
 def _vpas(collected: ClusterState, played: _Played, ledger: NotPlayedObjects) -> Iterator[Document]:
-    for each in collected.vpas:
-        ref = each.spec.target_ref
-        found = played.get((each.metadata.namespace, ref.kind or "", ref.name or ""))
-        if _is_owned_by_hvpa(each):
+    for vpa in collected.vpas:
+        ref = vpa.spec.target_ref
+        result = played.get((vpa.metadata.namespace, ref.kind or "", ref.name or ""))
+        if _is_owned_by_hvpa(vpa):
             continue
-        if found is None:
+        if result is None:
             ledger.add(VPA.name, _NO_TARGET)
             continue
-        document = _document(each)
-        document["spec"]["targetRef"] = _reference(found)
+        document = _document(vpa)
+        document["spec"]["targetRef"] = _reference(result)
         yield document
 
 
@@ -159,17 +157,17 @@ def _hvpas(
     collected: ClusterState, played: _Played, ledger: NotPlayedObjects
 ) -> Iterator[tuple[tuple[str, str], Document]]:
     """Hvpas as they would begin: without a status, and without a count that an HPA wrote."""
-    for each in collected.hvpas:
-        ref, metadata = each.spec.target_ref, each.metadata
-        found = played.get((metadata.namespace, ref.kind or "", ref.name or ""))
-        meaning, refused = read_hvpa(each)
+    for hvpa in collected.hvpas:
+        ref, metadata = hvpa.spec.target_ref, hvpa.metadata
+        result = played.get((metadata.namespace, ref.kind or "", ref.name or ""))
+        meaning, refused = read_hvpa(hvpa)
         if meaning is None:
             ledger.add(HVPA.name, f"refused: {refused}")
-        elif found is None or found.kind not in _SCALED:
+        elif result is None or result.kind not in _SCALED:
             ledger.add(HVPA.name, _NO_TARGET)
         else:
-            document = _document(each, "status")
-            document["spec"]["targetRef"] = _reference(found)
+            document = _document(hvpa, "status")
+            document["spec"]["targetRef"] = _reference(result)
             document["spec"].pop("replicas", None)
             _answer_hvpa(document, ledger)
             yield (metadata.namespace, metadata.name), document
@@ -184,7 +182,7 @@ def _answer_hvpa(document: dict[str, Any], ledger: NotPlayedObjects) -> None:
         metrics = convert_object(spec, HorizontalPodAutoscalerSpec).metrics
     except UnreadableObject:
         metrics = ()
-    known = [text for text, each in zip(written, metrics, strict=False) if not find_unsupported(each)]
+    known = [text for text, metric in zip(written, metrics, strict=False) if not find_unsupported(metric)]
     if len(known) == len(written):
         return
     what = "it scales by its other metrics alone" if known else "it scales by its VPA alone"
@@ -198,12 +196,12 @@ def _answer_hvpa(document: dict[str, Any], ledger: NotPlayedObjects) -> None:
 def _buffers(
     collected: ClusterState, played: _Played, ledger: NotPlayedObjects, *, orders_nodes: bool
 ) -> Iterator[Document]:
-    for each in collected.buffers:
-        why = _why_not_kept(each, played, orders_nodes=orders_nodes)
-        if why:
-            ledger.add(BUFFER.name, why)
+    for buffer in collected.buffers:
+        reason = _why_not_kept(buffer, played, orders_nodes=orders_nodes)
+        if reason:
+            ledger.add(BUFFER.name, reason)
             continue
-        document, found = _document(each, "status"), played.get(_reference_of(each))
+        document, found = _document(buffer, "status"), played.get(_reference_of(buffer))
         if found is not None:
             document["spec"]["targetRef"] = _reference(found)
         yield document
@@ -214,9 +212,9 @@ def _why_not_kept(buffer: Buffer, played: _Played, *, orders_nodes: bool) -> str
     if not orders_nodes:
         return "the dump has no node groups of which nodes could be ordered for it"
     meaning = resolve_buffer(buffer)
-    told = find_skip_reason(meaning, BufferSettings())
-    if told is not None:
-        return str(told)
+    skip_reason = find_skip_reason(meaning, BufferSettings())
+    if skip_reason is not None:
+        return str(skip_reason)
     if meaning.capacity is None:
         return "it states no capacity that can be used"
     goes_by_pods = isinstance(meaning.capacity, FixedReplicas | PercentOfReplicas) and meaning.target is not None

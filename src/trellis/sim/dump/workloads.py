@@ -78,10 +78,10 @@ def find_workloads(collected: ClusterState, clock: SimulationClock, ledger: NotP
     """All workloads of a dump that did something in the time of the clock; the rest goes to the ledger."""
     groups, static = _grouped(collected, ledger)
     batch = [*_cron_jobs(collected, groups, clock, ledger), *_jobs(collected, groups, clock, ledger)]
-    serving = [each for each in groups if each.kind not in BATCH_KINDS]
+    serving = [group for group in groups if group.kind not in BATCH_KINDS]
     _list_without_pods(collected, serving, ledger)
     names = _WorkloadNames()
-    found = []
+    result = []
     guarded: set[ObjectKey] = set()
     # Those that keep their kind first, so that they also keep their names.
     for target in sorted(serving, key=lambda each: (each.namespace, _rank(each.kind), each.name, each.kind)):
@@ -91,16 +91,16 @@ def find_workloads(collected: ClusterState, clock: SimulationClock, ledger: NotP
             if _is_about(each, groups[target][0].metadata.labels)
         ]
         guarded.update(map(key_of, budgets))
-        found.append(_found(target, names.free(target), collected.owners.find(target), groups[target], budgets))
+        result.append(_found(target, names.free(target), collected.owners.find(target), groups[target], budgets))
         if target.kind not in _PLAYED:
             ledger.add(target.kind, _as_deployment(target.kind))
     batch.sort(key=lambda each: (each.target.namespace, each.name, each.kind))
-    found += [msgspec.structs.replace(each, name=names.free(each.target)) for each in batch]
+    result += [msgspec.structs.replace(each, name=names.free(each.target)) for each in batch]
     unused = len(collected.pdbs) - len(guarded)
     if unused:
         ledger.add("PodDisruptionBudget", "selects no pods that are played all the time", unused)
-    found.sort(key=lambda each: (each.target.namespace, each.name))
-    return DumpedWorkloads(tuple(found), static)
+    result.sort(key=lambda each: (each.target.namespace, each.name))
+    return DumpedWorkloads(tuple(result), static)
 
 
 def _grouped(
@@ -129,39 +129,41 @@ def _grouped(
 def _cron_jobs(
     collected: ClusterState, groups: Mapping[TargetRef, list[Pod]], clock: SimulationClock, ledger: NotPlayedObjects
 ) -> Iterator[DumpedWorkload]:
-    for each in collected.workloads[CronJob.__name__]:
-        if not isinstance(each, CronJob):
+    for workload in collected.workloads[CronJob.__name__]:
+        if not isinstance(workload, CronJob):
             continue
-        metadata, rules = each.metadata, read_cron_rules(each)
+        metadata, rules = workload.metadata, read_cron_rules(workload)
         try:
             times = list_cron_times(rules, clock)
         except InvalidSchedule as error:
             ledger.add(CronJob.__name__, f"its schedule cannot be read: {error.rule}")
             continue
-        if each.spec.suspend or not times:
-            why = "suspended" if each.spec.suspend else "no time of its schedule is within the time that is played"
-            ledger.add(CronJob.__name__, why)
+        if workload.spec.suspend or not times:
+            reason = (
+                "suspended" if workload.spec.suspend else "no time of its schedule is within the time that is played"
+            )
+            ledger.add(CronJob.__name__, reason)
             continue
         owned = collected.workloads[Job.__name__].by(BY_OWNER, metadata.uid) if metadata.uid else ()
         jobs = tuple(job for job in owned if isinstance(job, Job))
         target = TargetRef(metadata.namespace, _BATCH, CronJob.__name__, metadata.name)
-        found = _batch(target, each.spec.job_template.spec, groups, jobs)
-        yield msgspec.structs.replace(found, cron=rules, times=times)
+        result = _batch(target, workload.spec.job_template.spec, groups, jobs)
+        yield msgspec.structs.replace(result, cron=rules, times=times)
 
 
 def _jobs(
     collected: ClusterState, groups: Mapping[TargetRef, list[Pod]], clock: SimulationClock, ledger: NotPlayedObjects
 ) -> Iterator[DumpedWorkload]:
     """Jobs that no CronJob made, as far as they ran in the time of the clock."""
-    for each in collected.workloads[Job.__name__]:
-        owner = each.metadata.controller
-        if not isinstance(each, Job) or (owner is not None and owner.kind == CronJob.__name__):
+    for workload in collected.workloads[Job.__name__]:
+        owner = workload.metadata.controller
+        if not isinstance(workload, Job) or (owner is not None and owner.kind == CronJob.__name__):
             continue
-        if each.status.start_time is None:
-            ledger.add(Job.__name__, "suspended" if each.spec.suspend else "has not begun")
-        elif find_job_run(each, clock, collected.time):
-            target = TargetRef(each.metadata.namespace, _BATCH, Job.__name__, each.metadata.name)
-            yield _batch(target, each.spec, groups, (each,))
+        if workload.status.start_time is None:
+            ledger.add(Job.__name__, "suspended" if workload.spec.suspend else "has not begun")
+        elif find_job_run(workload, clock, collected.time):
+            target = TargetRef(workload.metadata.namespace, _BATCH, Job.__name__, workload.metadata.name)
+            yield _batch(target, workload.spec, groups, (workload,))
 
 
 def _batch(
@@ -178,8 +180,8 @@ def _batch(
 def _list_without_pods(collected: ClusterState, serving: Iterable[TargetRef], ledger: NotPlayedObjects) -> None:
     with_pods = {(each.kind, each.namespace, each.name) for each in serving}
     for kind in _COUNTED:
-        for each in collected.workloads[kind]:
-            if (kind, *key_of(each)) not in with_pods:
+        for workload in collected.workloads[kind]:
+            if (kind, *key_of(workload)) not in with_pods:
                 ledger.add(kind, "has no pods")
 
 
@@ -282,7 +284,10 @@ def _is_about(budget: PodDisruptionBudget, labels: Labels) -> bool:
 
 
 def _selects(selector: LabelSelector, labels: Labels) -> bool:
-    expressions = [MatchExpression(each.key, each.operator, each.values) for each in selector.match_expressions]
+    expressions = [
+        MatchExpression(expression.key, expression.operator, expression.values)
+        for expression in selector.match_expressions
+    ]
     try:
         return selector_from_object(selector.match_labels, expressions).matches(labels)
     except InvalidSelector:

@@ -46,9 +46,9 @@ _translations: Final = IndependentReplay(
 def replay_buffers(recording: Iterable[tuple[str, msgspec.Raw]]) -> Iterator[ReplayedDecision]:
     """Every decision of a recording beside the one that is made now; raises `InvalidRecording`."""
     observed: list[ReplayedDecision] = []
-    for each in _translations(_without_observations(recording, observed)):
+    for translation in _translations(_without_observations(recording, observed)):
         yield from _taken(observed)
-        yield each
+        yield translation
     yield from _taken(observed)
 
 

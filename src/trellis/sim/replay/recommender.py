@@ -64,10 +64,12 @@ class _RecommenderReplay:
 
     def hosts(self, line: lines.HostedRecommendersLine) -> None:
         """Others answer to some names."""
-        for name, why in line.others.items():
-            if why == lines.INSTALLED:
+        for name, other in line.others.items():
+            if other == lines.INSTALLED:
                 raise InvalidRecording(name, "is a recommender that is installed apart, whose answers are not recorded")
-        others: dict[str, Recommender] = {name: UnavailableRecommender(name, why) for name, why in line.others.items()}
+        others: dict[str, Recommender] = {
+            name: UnavailableRecommender(name, other) for name, other in line.others.items()
+        }
         self._knowledge.answered_by({**self._own, **others})
 
     def seen(self, line: SnapshotLine) -> None:

@@ -78,14 +78,14 @@ def replay(data: bytes | Iterable[bytes]) -> ReplayReport:
     if component is None:
         raise InvalidRecording(header.component, f"is no component that can be replayed; {', '.join(_REPLAYS)} can")
     decisions = different = 0
-    found: list[DecisionDifference] = []
+    result: list[DecisionDifference] = []
     for each in component(chain([(kind, first)], lines)):
         decisions += 1
         if not each.is_same:
             different += 1
             if different <= _MOST:
-                found.append(find_difference(each, decisions))
-    return ReplayReport(header.component, header.release, decisions, different, tuple(found))
+                result.append(find_difference(each, decisions))
+    return ReplayReport(header.component, header.release, decisions, different, tuple(result))
 
 
 def find_difference(replayed: ReplayedDecision, number: int) -> DecisionDifference:

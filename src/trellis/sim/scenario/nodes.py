@@ -33,8 +33,8 @@ def compile_nodes(
     written: Sequence[ScenarioNodes] | None, workloads: Sequence[SimulatedWorkload], prices: Prices
 ) -> tuple[NodeShape, ...]:
     """Every shape with its count; where the last has none, enough for all first requests and a third more."""
-    asked = [sum(each) for each in zip(*(_of_all_pods(each) for each in workloads), strict=True)]
-    on_each = [sum(each) for each in zip(*(_of_each_node(each) for each in workloads), strict=True)]
+    asked = [sum(each) for each in zip(*(_of_all_pods(workload) for workload in workloads), strict=True)]
+    on_each = [sum(each) for each in zip(*(_of_each_node(workload) for workload in workloads), strict=True)]
     counted: list[NodeShape] = []
     for shape in written or (_DEFAULT,):
         # Of each node what the pods of DaemonSets leave of it; a node that they fill is no help.
@@ -101,8 +101,8 @@ def _of_all_pods(workload: SimulatedWorkload) -> Amounts:
 
 def _of_one_pod(workload: SimulatedWorkload) -> Amounts:
     containers = convert_object(workload.template, PodTemplateSpec).spec.containers
-    requests = [each.resources.requests for each in containers]
-    cpu, memory = (sum(parse_amount(each.get(resource)) for each in requests) for resource in ("cpu", "memory"))
+    requests = [container.resources.requests for container in containers]
+    cpu, memory = (sum(parse_amount(request.get(resource)) for request in requests) for resource in ("cpu", "memory"))
     return cpu, memory, 1.0
 
 

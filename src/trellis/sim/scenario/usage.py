@@ -150,8 +150,8 @@ def _shapes(usage: ResourceUsage, steps: Steps, draw: np.random.Generator) -> Fl
         total = total + trend(times, parse_amount(usage.trend.begin), parse_amount(usage.trend.end))
     if usage.phases:
         lengths, levels = (
-            [parse_seconds(each.length) for each in usage.phases],
-            [parse_amount(each.level) for each in usage.phases],
+            [parse_seconds(phase.length) for phase in usage.phases],
+            [parse_amount(phase.level) for phase in usage.phases],
         )
         total = total + phases(times - steps.begin, lengths, levels)
     return total

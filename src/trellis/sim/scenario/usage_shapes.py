@@ -85,7 +85,7 @@ def spiky(times: FloatColumn, step: float, spikes: Spikes, draw: np.random.Gener
 
     Where two meet, the higher counts. A burst that is shorter than a step adds to it in proportion.
     """
-    found = np.zeros(len(times))
+    result = np.zeros(len(times))
     span = step * len(times)
     count = int(draw.poisson(spikes.per_day * span / DAY))
     begins = draw.uniform(0.0, span, count)
@@ -95,8 +95,8 @@ def spiky(times: FloatColumn, step: float, spikes: Spikes, draw: np.random.Gener
         first = int(begin // step)
         steps = max(1, round(lasts / step))
         level = high * min(1.0, lasts / step)
-        found[first : first + steps] = np.maximum(found[first : first + steps], level)
-    return found
+        result[first : first + steps] = np.maximum(result[first : first + steps], level)
+    return result
 
 
 def noise(count: int, spread: float, draw: np.random.Generator) -> FloatColumn:

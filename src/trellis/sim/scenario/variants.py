@@ -65,7 +65,7 @@ class PolicyManifests:
     """The manifests of every policy, and what is wrong with them."""
 
     def __init__(self, workloads: Sequence[SimulatedWorkload], files: FileReader, *, keeps_room: bool = False) -> None:
-        self._workloads = {(each.namespace, each.kind, each.name): None for each in workloads}
+        self._workloads = {(workload.namespace, workload.kind, workload.name): None for workload in workloads}
         self._files = files
         self._keeps_room = keeps_room
         self.problems: list[ValidationProblem] = []
@@ -83,7 +83,7 @@ class PolicyManifests:
         for number, each in enumerate(templates):
             self.problems += [told.below((*at, number, "hvpa")) for told in _unanswered(each.hvpa or {})]
         for field, api_version, made, reference in _MADE:
-            chosen = [each for each in templates if _makes(each) == field]
+            chosen = [template for template in templates if _makes(template) == field]
             for namespace, kind, name in self._workloads:
                 template = next((each for each in chosen if _matches(each, namespace, name)), None)
                 if template is None or (made != VPA.name and kind not in _SCALED):
@@ -105,8 +105,8 @@ class PolicyManifests:
         for document in read_documents(data):
             where = f"{name}, document {document.number}: "
             if isinstance(document, BrokenDocument):
-                told = (f"{where}line {error.line}: {error.rule}" for error in document.errors)
-                self.problems += [ValidationProblem(at, INVALID, rule, name) for rule in told]
+                result = (f"{where}line {error.line}: {error.rule}" for error in document.errors)
+                self.problems += [ValidationProblem(at, INVALID, rule, name) for rule in result]
             elif isinstance(document.value, dict):
                 yield from self._accepted(document.value, at, where)
 
@@ -184,17 +184,17 @@ def _makes(template: PolicyForEach) -> str:
 
 def _matches(template: PolicyForEach, namespace: str, name: str) -> bool:
     patterns = template.workloads or ("*",)
-    return any(fnmatchcase(name, each) or fnmatchcase(f"{namespace}/{name}", each) for each in patterns)
+    return any(fnmatchcase(name, pattern) or fnmatchcase(f"{namespace}/{name}", pattern) for pattern in patterns)
 
 
 def compile_variants(spec: ScenarioSpec, policies: PolicyManifests) -> tuple[Variant, ...]:
     """Every variant with its manifests; without any, requests as written and each policy for itself."""
     objects = {
-        each.name: policies.objects(each, ("policies", number)) for number, each in enumerate(spec.policies or ())
+        policy.name: policies.objects(policy, ("policies", number)) for number, policy in enumerate(spec.policies or ())
     }
     written = spec.variants or [
         ScenarioVariant(name=FIXED, title="requests as written"),
-        *(ScenarioVariant(name=each.name, policies=[each.name]) for each in spec.policies or ()),
+        *(ScenarioVariant(name=policy.name, policies=[policy.name]) for policy in spec.policies or ()),
     ]
     return tuple(
         msgspec.structs.replace(

@@ -147,7 +147,7 @@ def _spiky(size: DrawnPodSize, draw: Draw) -> DrawnUsage:
 def _trend(size: DrawnPodSize, draw: Draw) -> DrawnUsage:
     ends = (0.6, 1.7) if draw.uniform() < 0.7 else (1.3, 0.5)
     cpu = ResourceUsage(trend=TrendShape(begin=_cores(ends[0] * size.cpu), end=_cores(ends[1] * size.cpu)), noise=0.1)
-    begin, end = (size.memory * (0.7 + 0.3 * each) for each in ends)
+    begin, end = (size.memory * (0.7 + 0.3 * end) for end in ends)
     memory = ResourceUsage(trend=TrendShape(begin=_bytes(begin), end=_bytes(end)))
     return DrawnUsage(ContainerUsage(cpu=cpu, memory=memory), size.cpu, max(begin, end))
 
@@ -229,7 +229,7 @@ def _phases(lengths: list[float], levels: list[str]) -> list[UsagePhase]:
 
 def _rounded(choices: tuple[int, ...], wanted: float) -> int:
     """The round number that is not below what is wanted, or the largest."""
-    return next((each for each in choices if each >= wanted), choices[-1])
+    return next((choice for choice in choices if choice >= wanted), choices[-1])
 
 
 def _between(draw: Draw, low: float, high: float) -> float:

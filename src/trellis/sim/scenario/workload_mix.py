@@ -48,14 +48,14 @@ def draw_archetypes(mix: FleetMix) -> list[str]:
     weights = np.asarray([getattr(shares, name) or 0 for name in MixShares.__struct_fields__], dtype=np.float64)
     weights /= weights.sum()
     names = MixShares.__struct_fields__
-    found: list[str] = []
+    archetypes: list[str] = []
     given = np.zeros(len(names))
     for number in range(1, (mix.count or 0) + 1):
         # Whoever is furthest behind its share is next.
         chosen = int(np.argmax(weights * number - given))
         given[chosen] += 1
-        found.append(names[chosen])
-    return found
+        archetypes.append(names[chosen])
+    return archetypes
 
 
 def _size(mix: FleetMix, draw: Draw) -> DrawnPodSize:

@@ -52,14 +52,14 @@ def compile_workload(
         factors = np.ones(steps.count)
     demand = tuple(
         usage.demand(
-            each.name,
-            each.usage or ContainerUsage(),
+            container.name,
+            container.usage or ContainerUsage(),
             steps,
             factors=factors,
             names=names,
             at=(*at, "containers", number, "usage"),
         )
-        for number, each in enumerate(containers)
+        for number, container in enumerate(containers)
     )
     template = pod_template(workload)
     budget = workload.disruption_budget
@@ -91,13 +91,13 @@ def pod_template(workload: ScenarioWorkload) -> dict[str, Any]:
         spec.setdefault("restartPolicy", "OnFailure")
     probed = workload.startup is None or workload.startup.probe is not False
     for container in workload.containers or ():
-        found = written.get(container.name)
-        if found is None:
-            found = {"name": container.name, "image": f"example/{container.name}:1.0"}
+        result = written.get(container.name)
+        if result is None:
+            result = {"name": container.name, "image": f"example/{container.name}:1.0"}
             if probed and workload.kind not in BATCH_KINDS:
-                found["readinessProbe"] = {"httpGet": {"path": "/ready", "port": 8080}}
-            spec.setdefault("containers", []).append(found)
-        _write(found, container)
+                result["readinessProbe"] = {"httpGet": {"path": "/ready", "port": 8080}}
+            spec.setdefault("containers", []).append(result)
+        _write(result, container)
     return template
 
 
@@ -116,7 +116,7 @@ def _start(startup: Startup | None, template: dict[str, Any]) -> StartProfile:
     """How it comes up; a whole template says itself whether it has a probe."""
     written = startup or Startup()
     containers = template["spec"].get("containers", ())
-    probed = any("readinessProbe" in each or "startupProbe" in each for each in containers)
+    probed = any("readinessProbe" in container or "startupProbe" in container for container in containers)
     return StartProfile(
         seconds=parse_seconds(written.time, 5.0),
         work=written.work or 0.0,
@@ -176,7 +176,7 @@ def _cron(runs: JobRuns) -> CronRules:
 
 def _label(workload: ScenarioWorkload) -> str:
     """What sort of workload it is, after what stands out in its usage."""
-    usages = [each.usage for each in workload.containers or () if each.usage is not None]
+    usages = [container.usage for container in workload.containers or () if container.usage is not None]
     if workload.runs is not None:
         return "batch"
     if any(usage.memory is not None and usage.memory.leak is not None for usage in usages):
@@ -184,4 +184,4 @@ def _label(workload: ScenarioWorkload) -> str:
     if workload.rollouts is not None and (workload.rollouts.factors or workload.rollouts.shift):
         return "deploys"
     shapes = [each for usage in usages for each in (usage.cpu, usage.memory) if each is not None]
-    return next((name for name in _SHAPES if any(getattr(each, name) is not None for each in shapes)), "idle")
+    return next((name for name in _SHAPES if any(getattr(shape, name) is not None for shape in shapes)), "idle")

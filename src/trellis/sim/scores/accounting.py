@@ -166,9 +166,9 @@ def cost_of_requests(requested: FloatColumn, seconds: float, prices: Prices) -> 
 
 def _ratio(above: FloatColumn, below: FloatColumn) -> FloatColumn:
     """The quotient; NaN where there is nothing to divide by."""
-    found: FloatColumn = np.full(2, np.nan)
-    np.divide(above, below, out=found, where=below > 0.0)
-    return found
+    ratio: FloatColumn = np.full(2, np.nan)
+    np.divide(above, below, out=ratio, where=below > 0.0)
+    return ratio
 
 
 def _both(column: FloatColumn) -> CpuAndMemory:

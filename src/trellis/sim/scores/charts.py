@@ -162,8 +162,8 @@ class ChartMarks:
         if len(marks) >= _MOST_NOTED:
             self._unnoted[workload] += 1
             return
-        why, said = self._because.get(uid, ("", ""))
-        marks.append(ChartMark(time, what, why, text or said))
+        reason, said = self._because.get(uid, ("", ""))
+        marks.append(ChartMark(time, what, reason, text or said))
 
     def of_workload(self, workload: int) -> tuple[list[ChartMark], int]:
         """As many marks as fit, and how many more there were."""
@@ -201,7 +201,8 @@ class RecommendationCharts:
         self._advised = advised
         self._sized = sized
         self._workloads = {
-            (each.namespace, each.kind, each.name): number for number, each in enumerate(fleet.workloads)
+            (workload.namespace, workload.kind, workload.name): number
+            for number, workload in enumerate(fleet.workloads)
         }
 
     def vpas(self, written: Sequence[PublishedStatus]) -> None:

@@ -47,19 +47,22 @@ class Scorer:
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
-        self._places = ContainerNumbers([WorkloadTemplate.of(each).containers for each in fleet.workloads])
+        self._places = ContainerNumbers([WorkloadTemplate.of(workload).containers for workload in fleet.workloads])
         self._accounting = UsageAccounting(fleet, self._places)
         self._charting = ChartBuilder(fleet.clock, self._places, tells_nodes=bool(fleet.pools))
         self._counting = ReplicaAccounting(self._places.begin[:-1].tolist())
         self.marking = ChartMarks(len(fleet.workloads))
-        self._numbers = {(each.namespace, each.kind, each.name): number for number, each in enumerate(fleet.workloads)}
+        self._numbers = {
+            (workload.namespace, workload.kind, workload.name): number
+            for number, workload in enumerate(fleet.workloads)
+        }
         self._boosts = np.zeros(len(fleet.workloads), dtype=np.int64)
         self._before: dict[str, FloatColumn | IntColumn] = {}
         self._node_hours = self._node_money = 0.0
 
     def advised(self, containers: Sequence[tuple[int, str]], amounts: FloatColumn) -> None:
         """What is recommended for containers from now on: cores and bytes as (bound, resource, container)."""
-        places = np.array([self._places.find(*each) for each in containers], dtype=np.int64)
+        places = np.array([self._places.find(*container) for container in containers], dtype=np.int64)
         known = places >= 0
         self._charting.advice[:, :, places[known]] = amounts[:, :, known]
 
@@ -142,11 +145,11 @@ class Scorer:
     def _with_waits(
         self, waited: PendingTimes, fleet: SimulationTotals, totals: list[SimulationTotals]
     ) -> tuple[SimulationTotals, list[SimulationTotals]]:
-        balloons = [number for number, each in enumerate(self._fleet.workloads) if _priority(each) < 0]
+        balloons = [number for number, workload in enumerate(self._fleet.workloads) if _priority(workload) < 0]
         of_fleet, of_each = waited.told(self._fleet.clock.scored_from, len(totals), balloons)
         return (
             msgspec.structs.replace(fleet, waits=of_fleet),
-            [msgspec.structs.replace(each, waits=waits) for each, waits in zip(totals, of_each, strict=True)],
+            [msgspec.structs.replace(total, waits=waits) for total, waits in zip(totals, of_each, strict=True)],
         )
 
     def _workload(self, number: int, totals: SimulationTotals, is_charted: bool) -> WorkloadResult:

@@ -45,11 +45,13 @@ _RESTARTS: Final = "RestartContainer"
 
 def needs_resize(container: Container, pod: Pod) -> bool:
     """Whether a container has, or is set aside, something else than its spec asks for."""
-    found = find_container_status(pod, container.name)
-    if found is None or found.resources is None:
+    container_status = find_container_status(pod, container.name)
+    if container_status is None or container_status.resources is None:
         return False
     wanted = _amounts(container.resources)
-    return wanted != _amounts(found.resources) or wanted[0] != parse_amounts(found.allocated_resources)
+    return wanted != _amounts(container_status.resources) or wanted[0] != parse_amounts(
+        container_status.allocated_resources
+    )
 
 
 def lowers_resources(container: Container, pod: Pod) -> bool:
@@ -65,10 +67,10 @@ def needs_restart(container: Container, pod: Pod) -> bool:
 
 def _pairs(container: Container, pod: Pod) -> list[tuple[ResourceAmounts, ResourceAmounts]]:
     """Requests, then limits: what is asked for, and what is in force."""
-    found = find_container_status(pod, container.name)
-    if found is None or found.resources is None:
+    container_status = find_container_status(pod, container.name)
+    if container_status is None or container_status.resources is None:
         return []
-    return list(zip(_amounts(container.resources), _amounts(found.resources), strict=True))
+    return list(zip(_amounts(container.resources), _amounts(container_status.resources), strict=True))
 
 
 def _amounts(resources: ResourceRequirements) -> tuple[ResourceAmounts, ResourceAmounts]:
@@ -98,7 +100,7 @@ class PodResizes:
     def asked(self, living: ModelPod) -> None:
         """The spec of a pod asks for another size."""
         rows = self._state.rows
-        down = (each for each in living.units if rows.stage[each.row] == ContainerStage.DOWN)
+        down = (unit for unit in living.units if rows.stage[unit.row] == ContainerStage.DOWN)
         living.down_when_asked = frozenset(each.name for each in down if not math.isnan(rows.started[each.row]))
         delay = float(self._state.rng.uniform(_SOONEST, _LATEST))
         self._later(living, delay, partial(self._look, living))
@@ -131,7 +133,7 @@ class PodResizes:
             self._later(living, _SOONEST, partial(self._look, living))
             return
         pod = living.pod
-        if not any(needs_resize(each, pod) for each in running_containers(pod.spec)):
+        if not any(needs_resize(container, pod) for container in running_containers(pod.spec)):
             self._settle(living)
             return
         asked = Demand.of(pod.spec).requests
@@ -154,7 +156,7 @@ class PodResizes:
     def _is_refused(self, living: ModelPod) -> bool:
         if self._faulty(living, REFUSE_RESIZES):
             return True
-        downwards = any(lowers_resources(each, living.pod) for each in running_containers(living.pod.spec))
+        downwards = any(lowers_resources(container, living.pod) for container in running_containers(living.pod.spec))
         return downwards and self._faulty(living, REFUSE_DOWNSIZES)
 
     def _faulty(self, living: ModelPod, kind: str) -> bool:
@@ -195,7 +197,7 @@ class PodResizes:
             self._later(living, _TRIED_AGAIN_AFTER, partial(self._enforce, living))
             return
         pod, restarted = living.pod, []
-        changed = [each.name for each in living.units if needs_resize(living.container(each.name), pod)]
+        changed = [unit.name for unit in living.units if needs_resize(living.container(unit.name), pod)]
         missed = living.down_when_asked.issuperset(changed)
         for unit in living.units:
             container = living.container(unit.name)

@@ -68,7 +68,7 @@ class PodStarts:
         if state.runs(living) and living.pod.status.phase == PENDING:
             state.put(
                 living,
-                with_started_containers(living.pod, {each.name: each.resources for each in living.units}, state.now),
+                with_started_containers(living.pod, {unit.name: unit.resources for unit in living.units}, state.now),
             )
             for unit in living.units:
                 state.rows.turned[unit.row] = state.now
@@ -179,7 +179,7 @@ class PodStarts:
         if worked:
             self._share(living.node)
         self.tell_readiness(living)
-        if not living.came_up and all(state.rows.stage[each.row] == ContainerStage.UP for each in living.units):
+        if not living.came_up and all(state.rows.stage[unit.row] == ContainerStage.UP for unit in living.units):
             living.came_up = True
             state.tally.start_seconds[living.workload] += state.now - living.placed_at
             state.happened(living, PodEvent.STARTED)

@@ -102,10 +102,10 @@ class DaemonSetController:
 
     def _replace_old(self) -> None:
         pods = list(self._pods.values())
-        old = [each for each in pods if each.revision != self._revision and not each.going]
+        old = [pod for pod in pods if pod.revision != self._revision and not pod.going]
         if not old:
             return
-        down = sum(not each.ready for each in pods if each.revision == self._revision or each.going)
+        down = sum(not pod.ready for pod in pods if pod.revision == self._revision or pod.going)
         for living in sorted(old, key=lambda each: each.ready):
             if living.ready and down >= _MAX_UNAVAILABLE:
                 break

@@ -58,9 +58,9 @@ class DeploymentController:
     def reconcile(self) -> None:
         """Make what is missing, and delete what is too much."""
         for revision in self._pods:
-            self._pods[revision] = [each for each in self._pods[revision] if self._lives(each)]
+            self._pods[revision] = [pod for pod in self._pods[revision] if self._lives(pod)]
         new = self._pods[self._revision]
-        old = [each for revision, pods in self._pods.items() if revision != self._revision for each in pods]
+        old = [pod for revision, pods in self._pods.items() if revision != self._revision for pod in pods]
         surge = math.ceil(self._wanted * _SHARE) if old else 0
         missing = min(self._wanted - len(new), self._wanted + surge - len(new) - len(old))
         for _ in range(missing):

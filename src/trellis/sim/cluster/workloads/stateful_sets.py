@@ -50,7 +50,7 @@ class StatefulSetController:
             if not living.ready:
                 return
         mates = self._state.mates[self._workload].values()
-        last = max((each for each in mates if each.ordinal >= wanted), key=lambda each: each.ordinal, default=None)
+        last = max((pod for pod in mates if pod.ordinal >= wanted), key=lambda pod: pod.ordinal, default=None)
         if last is not None:
             self._making.delete(last)
             return
