@@ -48,7 +48,7 @@ class Faults:
         return tuple(self._by_kind.get(kind, ()))
 
     def holds(self, kind: str, now: float, *names: str) -> bool:
-        """Whether such a fault is under way, and about one of these names; about everybody if none is given."""
+        """Whether such a fault is active and affects one of these names; without names any fault of the kind counts."""
         return any(
             each.begin <= now < each.end and (not names or is_affected(each, *names))
             for each in self._by_kind.get(kind, ())
@@ -56,5 +56,5 @@ class Faults:
 
 
 def is_affected(fault: Fault, *names: str) -> bool:
-    """Whether a fault is about one of these names; `*` and `?` stand for any text and any character."""
+    """Whether a fault affects one of these names, by shell patterns such as `web-*`."""
     return any(fnmatchcase(name, fault.about) for name in names)

@@ -29,7 +29,7 @@ _DIGITS: Final = 5
 
 
 def build_charts(block: SeriesBlock, targets: Sequence[FloatColumn], most: int) -> Iterator[tuple[int, SeriesChart]]:
-    """Charts of the first series of a block, with their places; `targets` are those of each variant."""
+    """Build the charts of the first series of a block, with their places; `targets` has the targets of each variant."""
     for number in range(min(len(block), max(most, 0))):
         steps = np.flatnonzero(~np.isnan(block.usage.values[:, :, [number, len(block) + number]]).all(axis=(1, 2)))
         first, last = int(block.offsets[number]), int(steps[-1]) + 1
@@ -63,11 +63,11 @@ def _rounded(values: FloatColumn) -> list[float]:
 
 
 class BatchStopped(Exception):
-    """Raised by who is told how far it is, to end it there."""
+    """Raised by a progress callback to stop a batch."""
 
 
 class SeriesBatch(msgspec.Struct, frozen=True):
-    """What to read or to take as it is, and for how many series to make charts."""
+    """The parts to read, the series that are loaded already, and how many series get charts."""
 
     request: BacktestRequest
     parts: tuple[SeriesPart, ...] = ()
@@ -76,9 +76,9 @@ class SeriesBatch(msgspec.Struct, frozen=True):
 
 
 class BatchResult(msgspec.Struct, frozen=True):
-    """What came of a batch: facts of its series, one `Scored` for each variant, charts, problems and notes.
+    """The result of a batch: facts of its series, `BatchScores` for each variant, charts, problems and notes.
 
-    Where it was stopped, there are fewer variants or fewer series.
+    A batch that was stopped has fewer variants or fewer series.
     """
 
     facts: list[SeriesFacts]
@@ -90,7 +90,7 @@ class BatchResult(msgspec.Struct, frozen=True):
 
 
 def run_batch(batch: SeriesBatch, tell: OnPartDone) -> BatchResult:
-    """Everything about a batch; `tell` is told which part of it is done, and may raise `Stopped`."""
+    """Read, replay and score a batch; `tell` is called with the share that is done, and may raise `BatchStopped`."""
     try:
         result = LoadedSeries.joined([LoadedSeries(list(batch.series), [], []), *_read(batch, tell)])
     except BatchStopped:
@@ -105,7 +105,7 @@ def run_batch(batch: SeriesBatch, tell: OnPartDone) -> BatchResult:
 
 
 class _BatchRun:
-    """The series of a batch, block by block, and in each block variant by variant."""
+    """Replays the series of a batch block by block, and each block variant by variant."""
 
     def __init__(self, batch: SeriesBatch, series: list[Series]) -> None:
         self.places: list[int] = []
@@ -117,7 +117,6 @@ class _BatchRun:
         self._variants = 0
 
     def replay(self, tell: OnPartDone) -> None:
-        """Everything."""
         request = self._batch.request
         done, total = 0.0, max(1, sum(map(len, self._series)) * len(request.variants))
         for block, samples in lay_out_blocks(self._series, request.terms):
@@ -133,7 +132,7 @@ class _BatchRun:
             self.places += block.places
 
     def finished(self) -> tuple[list[SeriesFacts], list[BatchScores], list[SeriesChart]]:
-        """What there is: series of which all variants are done, or else the variants that are done of the first."""
+        """The series of which all variants are done, or else the variants that are done of the first block."""
         places = sorted(self.places or self._begun)
         variants = len(self._scored) if self.places else self._variants
         terms = self._batch.request.terms
@@ -153,13 +152,13 @@ def _read(batch: SeriesBatch, tell: OnPartDone) -> Iterator[LoadedSeries]:
 
 
 def _distinct(series: Sequence[Series]) -> list[Series]:
-    """The same series under names of which none is there twice: those that were say where they come from."""
+    """Give series distinct names: those whose names collide are named with their source."""
     names = distinct_names([one_series.name for one_series in series], [one_series.source for one_series in series])
     return [msgspec.structs.replace(one_series, name=name) for one_series, name in zip(series, names, strict=True)]
 
 
 def distinct_names(names: Sequence[str], sources: Sequence[str]) -> list[str]:
-    """Names of which none is there twice."""
+    """Make names distinct."""
     often = Counter(names)
     seen: Counter[str] = Counter()
     result = []

@@ -23,14 +23,14 @@ from trellis.sources.series.series import Series
 _MONDAY: Final = 1_790_035_200.0
 _WEEK: Final = 7 * DAY
 _FINEST: Final = 60.0
-# Numbers that are laid out at once: with what is made of them, 0.7 GB.
+# The numbers that are laid out at once: with what is computed from them, 0.7 GB.
 _SAMPLES_AT_ONCE: Final = 24_000_000
-# And series: enough to share what a step costs, and so few that twice the time takes twice as long.
+# The series of a block: enough to share the cost of a step, and few enough that twice the time takes twice as long.
 _SERIES_AT_ONCE: Final = 512
 
 
 class SeriesBlock(msgspec.Struct, frozen=True):
-    """Some series, by their `places` among all. `usage` has the CPU of each and after that the memory of each.
+    """A block of series, by their `places` among all. `usage` has the CPU of all series, then their memory.
 
     A series begins with the step in `offsets`, at the time in `begins`; `scored`, (steps, series), leaves the warm-up
     out.
@@ -54,12 +54,12 @@ class SeriesBlock(msgspec.Struct, frozen=True):
 
 
 def count_points(series: Series, step: float) -> int:
-    """Into how many points a step of it is divided."""
+    """Count the points into which a step of a series is divided."""
     return max(1, math.ceil(step / max(series.interval, _FINEST) - 1e-6))
 
 
 def lay_out_blocks(series: Sequence[Series], terms: BacktestTerms) -> Iterator[tuple[SeriesBlock, int]]:
-    """All series in blocks of bounded size, each with how many samples it has."""
+    """Lay out all series in blocks of bounded size, each with its number of samples."""
     step = terms.step
     order = sorted(range(len(series)), key=lambda place: (count_points(series[place], step), place))
     begin = 0
@@ -78,7 +78,7 @@ def lay_out_blocks(series: Sequence[Series], terms: BacktestTerms) -> Iterator[t
 
 
 def lay_out_block(series: Sequence[Series], places: Sequence[int], points: int, terms: BacktestTerms) -> SeriesBlock:
-    """Series of which all have so many points a step."""
+    """Lay out series that all have the same number of points a step."""
     step = terms.step
     begins = np.array([one_series.times[0] // step * step for one_series in series])
     phases = np.mod(begins - _MONDAY, _WEEK)
@@ -104,7 +104,7 @@ def lay_out_block(series: Sequence[Series], places: Sequence[int], points: int, 
 
 
 def describe_unscored(series: Sequence[Series], terms: BacktestTerms) -> Iterator[str]:
-    """A word on each series of which nothing is scored."""
+    """Report each series of which nothing is scored."""
     for one_series in series:
         begin = one_series.times[0] // terms.step * terms.step
         if int((one_series.times[-1] - begin) // terms.step) < _warm_up(one_series, terms):
@@ -113,7 +113,7 @@ def describe_unscored(series: Sequence[Series], terms: BacktestTerms) -> Iterato
 
 
 def _warm_up(series: Series, terms: BacktestTerms) -> int:
-    """In steps; in the first one nothing can have been decided yet."""
+    """The warm-up in steps; the first step is never scored, because nothing is decided before it."""
     length = float(series.times[-1] - series.times[0])
     return max(1, math.ceil(min(terms.warm_up, terms.warm_up_share * length) / terms.step))
 

@@ -1,4 +1,4 @@
-"""Limits for the figures of a variant, each as so many times what the first variant has."""
+"""Limits for the figures of a variant, each as a multiple of what the first variant has."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from trellis.base.names import suggest_name
 from trellis.base.wording import RESOURCE_WORDS
 from trellis.sim.backtest.results import BacktestResult, OverallScore
 
-# What can be limited, and where it stands.
+# The figures that can be limited, and where they stand in a score.
 MEASURES: Mapping[str, tuple[str, str]] = {
     "footprint": ("cpu", "footprint"),
     "time-over": ("cpu", "time_over"),
@@ -21,7 +21,7 @@ MEASURES: Mapping[str, tuple[str, str]] = {
 
 
 def read_limits(texts: Sequence[str]) -> dict[str, float]:
-    """What was written as `measure=ratio`; the last of two counts."""
+    """Read limits written as `measure=ratio`; the last one of a measure counts."""
     limits: dict[str, float] = {}
     for text in texts:
         measure, _, ratio = text.partition("=")
@@ -37,7 +37,7 @@ def read_limits(texts: Sequence[str]) -> dict[str, float]:
 
 
 def find_exceeded(result: BacktestResult, limits: Mapping[str, float]) -> Iterator[str]:
-    """A line for each variant and limit that it is beyond. Where the first has none, any is beyond it."""
+    """Report each variant that exceeds a limit. Where the first variant has 0, any figure exceeds it."""
     for variant in result.variants[1:]:
         for measure, limit in limits.items():
             resource, field = MEASURES[measure]
@@ -52,7 +52,7 @@ def find_exceeded(result: BacktestResult, limits: Mapping[str, float]) -> Iterat
 
 
 def find_uncompared(result: BacktestResult, limits: Mapping[str, float]) -> Iterator[str]:
-    """A line for each limit that nothing was held against."""
+    """Report each limit that no variant could be compared by."""
     if limits and len(result.variants) == 1:
         yield f"there is no variant to compare with {result.variants[0].name}: add --recommenders, --set or --sweep"
         return

@@ -24,7 +24,7 @@ from trellis.sources.series.units import Machine
 
 
 class BacktestVariant(msgspec.Struct, frozen=True):
-    """One variant: a recommender by its name, what to import for one that is installed, and what is set of it."""
+    """A recommender by name, what to import for one that is installed, and its parameters."""
 
     name: str
     recommender: str
@@ -32,7 +32,7 @@ class BacktestVariant(msgspec.Struct, frozen=True):
     parameters: dict[str, str] = {}
 
     def made(self) -> Recommender:
-        """The recommender, new."""
+        """Make a new recommender."""
         return load_recommender(self.recommender, self.value)
 
 
@@ -46,7 +46,7 @@ class Sweep(msgspec.Struct, frozen=True):
 
 
 class BacktestTerms(msgspec.Struct, frozen=True):
-    """How often is decided, in seconds; what is not scored; and by what fraction a decision must differ to be applied.
+    """The interval of decisions in seconds, the warm-up that is not scored, and the least change that is applied.
 
     The warm-up is at most `warm_up_share` of a series. `machine` is what fractions are of.
     """
@@ -59,7 +59,7 @@ class BacktestTerms(msgspec.Struct, frozen=True):
 
 
 class BacktestRequest(msgspec.Struct, frozen=True):
-    """All variants, in order: the others are held against the first."""
+    """All variants in order; the others are compared with the first."""
 
     variants: tuple[BacktestVariant, ...]
     sweeps: tuple[Sweep, ...] = ()
@@ -67,7 +67,7 @@ class BacktestRequest(msgspec.Struct, frozen=True):
 
 
 def load_recommender(name: str, value: str = "") -> Recommender:
-    """A recommender that comes with Trellis, or one that `module:attribute` gives when it is called."""
+    """Load a recommender that comes with Trellis, or call the `module:attribute` of one that is installed."""
     if not value:
         return built_in_recommenders()[name]
     module, _, attribute = value.partition(":")
@@ -80,12 +80,12 @@ def load_recommender(name: str, value: str = "") -> Recommender:
 
 
 MOST_VARIANTS: Final = 200
-# What is nearly always meant by a short word; each sets those of the recommender's parameters that it has.
+# Short names of parameters; each sets those that the recommender has.
 SHORT_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "percentile": ("target-cpu-percentile", "target-memory-percentile"),
     "margin": ("recommendation-margin-fraction",),
 }
-_ROUNDING: Final = 1e-9  # of a step, so that the end of a range is in it
+_ROUNDING: Final = 1e-9  # A share of the step, so that the end of a range is in it.
 
 
 def build_request(
@@ -95,7 +95,7 @@ def build_request(
     terms: BacktestTerms = BacktestTerms(),  # noqa: B008 - frozen, so that one can serve all
     installed: Mapping[str, str] = {},
 ) -> BacktestRequest:
-    """What a command line says; `InvalidInput` names the flag, the parameter and its range."""
+    """Build the request of a command line; `InvalidInput` names the flag, the parameter and its range."""
     known = {name: load_recommender(name, value) for name, value in _known(names, installed).items()}
     given: dict[str, dict[str, str]] = {name: {} for name in known}
     for text in sets:
@@ -125,7 +125,7 @@ def build_request(
 
 
 def _known(names: Sequence[str], installed: Mapping[str, str]) -> dict[str, str]:
-    """The recommenders that were named, each once, with what to import for them."""
+    """The named recommenders, each once, with what to import for them."""
     there = {name: "" for name, each in built_in_recommenders().items() if not needs_runs(each)}
     choices = there | dict(installed)
     for name in names:
@@ -141,7 +141,7 @@ def _known(names: Sequence[str], installed: Mapping[str, str]) -> dict[str, str]
 
 
 def _setting(text: str, known: Mapping[str, Recommender], flag: str) -> tuple[str, tuple[str, ...], str]:
-    """Whose parameters are meant, which, and what is said of them."""
+    """Split a setting into its recommender, its parameters and its value."""
     key, is_set, value = text.partition("=")
     name, is_named, parameter = key.strip().rpartition(".")
     if not is_set or not parameter:

@@ -1,4 +1,4 @@
-"""Runs a backtest: every variant is replayed over series of usage, in batches, by several processes.
+"""Runs a backtest: replays every variant over series of usage, in batches, by several processes.
 
 At every step each recommender decides from the past alone, as it would in a cluster; what it decides is compared with
 what was used then. There is one process for each batch, so many at a time. A batch that fails is reported, and the
@@ -24,12 +24,12 @@ from trellis.sources.series.files import SeriesPart, read_part
 from trellis.sources.series.series import Series
 from trellis.sources.series.tables import LoadedSeries
 
-# How often somebody who might want to stop is asked, in seconds.
+# How often a caller is asked whether to stop, in seconds.
 _POLL_SECONDS: Final = 0.1
 
 
 class FailedBatch(msgspec.Struct, frozen=True):
-    """A batch of which nothing came, and why."""
+    """A batch that failed, and the reason."""
 
     why: str
 
@@ -41,7 +41,7 @@ OnBatchProgress = Callable[[int, float], None]
 def run_batches(
     batches: Sequence[SeriesBatch], processes: int, told: OnBatchProgress, stop: Callable[[], bool]
 ) -> Iterator[tuple[int, BatchOutcome]]:
-    """What came of each batch, by its number, as they end; `told` is told which part of a batch is done."""
+    """Run batches and yield the result of each, by number; `on_progress` is called with the share that is done."""
     if min(processes, len(batches)) > 1:
         yield from _in_processes(batches, processes, told, stop)
         return
@@ -117,7 +117,7 @@ def _receive(line: Any, process: Any) -> float | BatchOutcome:
 
 
 def _work(line: Connection) -> None:
-    """What such a process does."""
+    """Run batches in a child process."""
     batch: SeriesBatch = line.recv()
 
     def tell(share: float) -> None:
@@ -128,13 +128,13 @@ def _work(line: Connection) -> None:
     line.send(_run_caught(batch, tell))
 
 
-# Samples of a batch: what it takes in memory is bounded, and what each step costs is shared by many series.
+# Samples of a batch: bounds its memory, and shares the cost of a step among many series.
 _LARGEST: Final = 24_000_000
 _CHARTS: Final = 60
 
 
 class BacktestProgress(msgspec.Struct, frozen=True):
-    """How far it is: samples times variants, as far as files say how many there are."""
+    """The progress: samples times variants, as far as the files say how many samples they have."""
 
     done: float
     total: float
@@ -149,10 +149,10 @@ def backtest(
     progress: Callable[[BacktestProgress], None] = lambda _progress: None,
     stop: Callable[[], bool] = lambda: False,
 ) -> BacktestResult:
-    """Replay all variants over what the parts hold and over series that are there already."""
+    """Replay all variants over the series of the parts and over series that are loaded already."""
     loaded_series = LoadedSeries(list(series), [], [])
     if len(parts) < processes:
-        # Who reads a file reads all of it: series of few files can only be shared out when they have been read.
+        # A file is read as a whole, so series of few files can only be shared out once they are read.
         loaded_series = LoadedSeries.joined(
             [*(read_part(part, request.terms.machine) for part in parts), loaded_series]
         )
@@ -186,7 +186,7 @@ def backtest(
 
 def _result(request: BacktestRequest, found: Sequence[BatchResult]) -> BacktestResult:
     terms = request.terms
-    # What was stopped has fewer variants; only those that are there for all series can be compared.
+    # A batch that was stopped has fewer variants; only those that all series have can be compared.
     variants = max((len(batch.scored) for batch in found), default=0)
     batches = [batch for batch in found if batch.facts and len(batch.scored) == variants]
     request = msgspec.structs.replace(request, variants=request.variants[:variants])
@@ -214,7 +214,7 @@ def _result(request: BacktestRequest, found: Sequence[BatchResult]) -> BacktestR
 
 
 def _charts(batches: Sequence[BatchResult], names: Sequence[str]) -> Iterator[SeriesChart]:
-    """All of them, under the names that series have now."""
+    """The charts of all batches, under the distinct names of their series."""
     new = iter(names)
     for batch in batches:
         renamed = {fact.name: next(new) for fact in batch.facts}
@@ -225,7 +225,7 @@ def _charts(batches: Sequence[BatchResult], names: Sequence[str]) -> Iterator[Se
 def _batches(
     request: BacktestRequest, parts: Sequence[SeriesPart], series: Sequence[Series], processes: int
 ) -> list[SeriesBatch]:
-    """What to share out: enough batches for all processes, none too large, and neighbours together."""
+    """Share out the series: enough batches for all processes, none too large, neighbours together."""
     total = sum(part.rows for part in parts) + sum(map(len, series))
     each = max(1, min(_LARGEST, -(-total // max(processes, 1))))
     batches: list[SeriesBatch] = []

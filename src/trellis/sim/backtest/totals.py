@@ -30,13 +30,13 @@ _NAN: Final = math.nan
 
 
 class ScoreColumns(msgspec.Struct, frozen=True):
-    """All batches together, one `Scored` for each variant."""
+    """The scores of all batches together, one `BatchScores` for each variant."""
 
     scored: list[BatchScores]
 
     @classmethod
     def joined(cls, batches: Sequence[BatchResult], variants: int) -> ScoreColumns:
-        """Of batches in order."""
+        """Join the scores of batches, in order."""
         return cls(
             [
                 BatchScores(
@@ -50,17 +50,17 @@ class ScoreColumns(msgspec.Struct, frozen=True):
         )
 
     def measures(self, variant: int, resource: int) -> FloatColumn:
-        """(measures, series) of a variant as it is."""
+        """The (measures, series) of a variant, at factor 1."""
         scored = self.scored[variant]
         return scored.cpu[:, SHIPPED_MARGIN] if resource == _CPU else scored.memory
 
     def margins(self, variant: int) -> SizingScores:
-        """The CPU of a variant at every factor."""
+        """The CPU measures of a variant at every factor."""
         footprint, time_over, overrun, changes, kills = self.scored[variant].cpu
         return SizingScores(footprint, time_over, overrun, changes, kills, np.ones(footprint.shape[1]))
 
     def sound(self, resource: int) -> BoolColumn:
-        """The series of which all variants have something to say."""
+        """The series for which every variant has a score."""
         result = [np.isfinite(self.measures(number, resource)[FOOTPRINT]) for number in range(len(self.scored))]
         positive = [self.measures(number, resource)[FOOTPRINT] > 0 for number in range(len(self.scored))]
         sound: BoolColumn = np.logical_and.reduce([*result, *positive])
@@ -68,7 +68,7 @@ class ScoreColumns(msgspec.Struct, frozen=True):
 
 
 def series_scores(columns: ScoreColumns, names: Sequence[str], request: BacktestRequest) -> list[SeriesScore]:
-    """One for each series and variant."""
+    """The scores of each series under each variant."""
     sound = [columns.sound(resource) for resource in (_CPU, _MEMORY)]
     return [
         SeriesScore(
@@ -85,7 +85,7 @@ def series_scores(columns: ScoreColumns, names: Sequence[str], request: Backtest
 
 
 def variant_scores(columns: ScoreColumns, request: BacktestRequest) -> list[VariantScore]:
-    """Every variant, the others held against the first."""
+    """The scores of every variant; all but the first are compared with the first."""
     return [
         VariantScore(
             variant.name,
@@ -115,7 +115,7 @@ def curves(columns: ScoreColumns, request: BacktestRequest) -> list[CostRiskCurv
 
 
 def _compared(columns: ScoreColumns, variant: int) -> ComparedCurve | None:
-    """A variant against the first, for CPU."""
+    """Compare a variant with the first, for CPU."""
     sound = columns.sound(_CPU)
     if not sound.any():
         return None

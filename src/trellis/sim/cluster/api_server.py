@@ -39,7 +39,7 @@ from trellis.sim.cluster.telemetry import PodEvent
 
 
 def apply_patch(pod: Pod, patch: Iterable[PatchOp]) -> Pod:
-    """The pod after all operations on its metadata and spec; raises `InvalidInput` if one of them is refused."""
+    """Apply all operations to a pod's metadata and spec; raises `InvalidInput` if one of them is refused."""
     document = msgspec.to_builtins({"metadata": pod.metadata, "spec": pod.spec}, builtin_types=(datetime,))
     for operation in patch:
         _apply_operation(document, operation)
@@ -61,7 +61,7 @@ def _apply_operation(document: dict[str, Any], operation: PatchOp) -> None:
             if _child(place, last, operation) != operation.value:
                 raise InvalidInput(operation.path, f"is not {operation.value!r}")
         case "add" if isinstance(place, dict):
-            # A patch may be applied to many pods, and what it adds is filled by what follows.
+            # A patch may be applied to many pods, and later operations change what it adds.
             place[last] = dict(operation.value) if isinstance(operation.value, dict) else operation.value
         case "replace" if isinstance(place, dict):
             _child(place, last, operation)
@@ -96,7 +96,7 @@ class WorkloadLookup:
         return self._state.objects[number] if number is not None else None
 
     def pods_of(self, namespace: str, kind: str, name: str) -> Iterator[Pod]:
-        """The pods that it has."""
+        """The pods of a workload."""
         number = self._numbers.get((namespace, kind, name))
         return (pod.pod for pod in self._state.mates[number].values()) if number is not None else iter(())
 
@@ -126,7 +126,7 @@ _SCALED: Final = ("Deployment", "StatefulSet")
 
 
 class WorkloadScales:
-    """The API server, as far as it serves `/scale` of workloads. What is written there, controllers see to."""
+    """The `/scale` subresource of workloads. Their controllers reconcile what is written."""
 
     def __init__(self, state: ModelState) -> None:
         self._state = state
@@ -144,7 +144,7 @@ class WorkloadScales:
         self._selectors = [str(selector_from_object(template.selector.match_labels)) for template in state.templates]
 
     def scale(self, namespace: str, kind: str, name: str) -> Scale | None:
-        """The count asked for, and the pods there are; None if there is no such workload."""
+        """The requested and the existing replicas; None if there is no such workload."""
         state, number = self._state, self._numbers.get((namespace, kind, name))
         result = state.objects[number] if number is not None else None
         if number is None or result is None:
@@ -153,7 +153,7 @@ class WorkloadScales:
         return Scale(result.metadata, ScaleSpec(state.replicas[number]), status)
 
     def selected(self, namespace: str, selector: str) -> tuple[int, ...]:
-        """The numbers of workloads whose pods a selector means."""
+        """The numbers of the workloads whose pods a selector matches."""
         read = parse_selector(selector)
         first = next(iter(read.wanted), None)
         if first is None:
@@ -163,7 +163,7 @@ class WorkloadScales:
         return tuple(each for each in result if read.matches(self._state.templates[each].metadata.labels))
 
     def set_scale(self, namespace: str, kind: str, name: str, replicas: int, version: str) -> WriteResult:
-        """Ask for another count; with a `version`, only if the workload is still of that one."""
+        """Set the replicas; with a `version`, only if the workload is still of that version."""
         state, number = self._state, self._numbers.get((namespace, kind, name))
         result: Any = state.objects[number] if number is not None else None
         if number is None or result is None:
@@ -185,7 +185,7 @@ class WorkloadScales:
 
 
 class PodWriteApi:
-    """Takes writes to pods, and answers as outcomes are told."""
+    """Takes writes to pods, and returns their results."""
 
     def __init__(self, state: ModelState, making: PodLifecycle, resizing: PodResizes) -> None:
         self._state = state
@@ -193,7 +193,7 @@ class PodWriteApi:
         self._resizing = resizing
 
     def evict(self, ref: PodRef) -> WriteResult:
-        """Have a pod go, if its disruption budget permits."""
+        """Evict a pod, if its disruption budget permits."""
         living = self._find(ref)
         if living is None:
             return WriteResult.GONE
@@ -207,7 +207,7 @@ class PodWriteApi:
         return WriteResult.APPLIED
 
     def move(self, ref: PodRef) -> WriteResult:
-        """Have a pod go because its node does, if its disruption budget permits."""
+        """Evict a pod because its node is drained, if its disruption budget permits."""
         living = self._find(ref)
         if living is None:
             return WriteResult.GONE
@@ -219,7 +219,7 @@ class PodWriteApi:
         return WriteResult.APPLIED
 
     def resize(self, ref: PodRef, patch: tuple[PatchOp, ...]) -> tuple[WriteResult, str]:
-        """Change what the containers of a pod ask for; with a refusal, why."""
+        """Patch the resources of a pod's containers; a refusal comes with its reason."""
         living = self._find(ref)
         if living is None:
             return WriteResult.GONE, ""
@@ -244,7 +244,7 @@ class PodWriteApi:
         return WriteResult.APPLIED, ""
 
     def annotate(self, ref: PodRef, patch: tuple[PatchOp, ...]) -> WriteResult:
-        """Change the annotations of a pod."""
+        """Patch the annotations of a pod."""
         living = self._find(ref)
         if living is None:
             return WriteResult.GONE
@@ -273,7 +273,7 @@ class PodWriteApi:
 
 
 def _problems(old: Pod, new: Pod) -> Iterator[str]:
-    """What the API server has against a resize."""
+    """The reasons for which the API server refuses a resize."""
     if old.status.phase in (SUCCEEDED, FAILED):
         yield "a pod that has ended cannot be resized"
     if new.metadata != old.metadata or _bare(new) != _bare(old):
@@ -314,30 +314,30 @@ def _container_problems(container: Container) -> Iterator[str]:
 
 
 class ScaleServer(Protocol):
-    """Whoever has objects with a scale: the model cluster is one."""
+    """Serves the scales of a kind of objects; the model cluster does for workloads."""
 
     def scale(self, namespace: str, kind: str, name: str, /) -> Scale | None:
-        """None if there is no such object, or nobody has given it a count yet."""
+        """The scale; None if there is no such object, or its replicas were never set."""
 
     def set_scale(self, namespace: str, kind: str, name: str, replicas: int, /, *, version: str = "") -> WriteResult:
-        """Ask for another count; with a `version`, only if the object is still of that one."""
+        """Set the replicas; with a `version`, only if the object is still of that version."""
 
 
 class ScaleRegistry:
-    """Every scale, by whom serves the kind; the workloads' own for all the rest."""
+    """All scales: each registered kind has its server, and all other kinds are workloads."""
 
     def __init__(self, workloads: ScaleServer) -> None:
         self._workloads = workloads
         self._kinds: dict[str, ScaleServer] = {}
 
     def register(self, kind: str, serves: ScaleServer) -> None:
-        """Have the scales of a kind served by somebody."""
+        """Register the server of a kind."""
         self._kinds[kind] = serves
 
     def get(self, namespace: str, kind: str, name: str) -> Scale | None:
-        """What a scale says; None if there is none."""
+        """The scale of an object; None if there is none."""
         return self._kinds.get(kind, self._workloads).scale(namespace, kind, name)
 
     def put(self, namespace: str, kind: str, name: str, replicas: int, *, version: str = "") -> WriteResult:
-        """Ask for another count; with a `version`, only if the object is still of that one."""
+        """Set the replicas; with a `version`, only if the object is still of that version."""
         return self._kinds.get(kind, self._workloads).set_scale(namespace, kind, name, replicas, version=version)

@@ -1,10 +1,10 @@
 """Demand of each container, and how the CPU of a full node is shared.
 
 Demand lies in columns by step, one for each series: a container of a workload. It is read for all series at once, a
-block of steps at a time, and spread over the rows: as it is, or as a share of what the whole workload wants.
+block of steps at a time, and spread over the rows: as it is, or as a share of the demand of the workload.
 
-CPU is shared as the kernel does it: each container gets its part by the weight of its request, none more than it wants,
-and what one leaves goes to the others by the same weights.
+CPU is shared as the kernel does it: each container gets its part by the weight of its request, none more than it
+demands, and what one leaves goes to the others by the same weights.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class DemandSeries(msgspec.Struct, frozen=True):
 
 
 class RunningContainers(msgspec.Struct, frozen=True):
-    """What the rows of running containers say, gathered once for as long as no row changes.
+    """The columns of running containers, built once for as long as no row changes.
 
     `share` is the part of its workload's load that a row gets. The next to last four are positions; `idle` are series
     that share a load, and of which no row is Ready.
@@ -94,7 +94,7 @@ class FleetDemand:
         )
 
     def gathered(self, rows: ModelContainerTable) -> RunningContainers:
-        """What the rows say now."""
+        """Build the columns of the rows as they are now."""
         reach = rows.reach
         stage = rows.stage[:reach]
         numbers = np.flatnonzero(rows.used[:reach] & (stage > ContainerStage.DOWN))
@@ -122,7 +122,7 @@ class FleetDemand:
         )
 
     def wanted(self, columns: RunningContainers, number: int, now: float) -> tuple[FloatColumn, FloatColumn]:
-        """Cores and bytes that each row wants from now on."""
+        """The cores and bytes that each row demands from now on."""
         series = columns.series
         cpu_now, memory_now = self._at(number)
         cpu, memory = cpu_now[series], memory_now[series]
@@ -144,7 +144,7 @@ class FleetDemand:
         return cpu, memory
 
     def unserved(self, columns: RunningContainers, number: int) -> FloatColumn:
-        """Cores of loads that nobody takes from now on, by workload."""
+        """Cores of shared loads that no pod serves from now on, by workload."""
         idle = columns.idle
         if not len(idle):
             return self._nothing
@@ -152,7 +152,7 @@ class FleetDemand:
         return cores.astype(np.float64, copy=False)
 
     def memory_of(self, rows: ModelContainerTable, row: int, number: int, now: float) -> float:
-        """The bytes that one row wants; the same, for one that has just come up."""
+        """The bytes that one row demands, for one that has just come up."""
         series = int(rows.series[row])
         demand = self._demands[series]
         if demand is None:
@@ -168,7 +168,7 @@ class FleetDemand:
         return memory * factor + demand.base_memory + demand.leak * age
 
     def _at(self, number: int) -> tuple[FloatColumn, FloatColumn]:
-        """The demand of every series in one step; the last one goes on for ever."""
+        """The demand of every series in one step; the last step goes on for ever."""
         place = number - self._begin
         if not 0 <= place < self._block.shape[1]:
             self._begin, place = number, 0
@@ -184,7 +184,7 @@ class FleetDemand:
                 part = column[begin : begin + _BLOCK]
                 block[resource, : len(part), number] = part
                 block[resource, len(part) :, number] = column[-1]
-        # Where a trace has a gap, nothing is known to be wanted.
+        # Where a trace has a gap, no demand is known.
         return np.nan_to_num(block, copy=False)
 
     def _of_age(self, series: IntColumn, age: FloatColumn) -> tuple[FloatColumn, FloatColumn]:
@@ -200,14 +200,14 @@ def _finite(amount: float) -> float:
     return amount if amount == amount else 0.0  # noqa: PLR0124 - NaN alone differs from itself
 
 
-# Two shares of 1,024: what a container without a request is given.
+# Two shares of 1,024: the weight of a container without a request.
 LEAST_WEIGHT: Final = 0.002
 
 
 def share_cpu(
     wanted: FloatColumn, requested: FloatColumn, node: IntColumn, capacity: FloatColumn, full: BoolColumn
 ) -> FloatColumn:
-    """What each container gets; on nodes that are not `full` that is what it wants.
+    """The CPU that each container gets; on nodes that are not `full` that is its demand.
 
     A round settles at least one container of each node, and mostly nearly all of them.
     """
@@ -220,7 +220,7 @@ def share_cpu(
         weights = np.bincount(where, weight[open_], minlength=len(capacity))
         part = weight[open_] * (left / np.where(weights > 0, weights, 1.0))[where]
         content = wanted[open_] <= part
-        # On a node where nobody is content with its part, that is what everybody gets.
+        # Where each container of a node demands more than its part, each gets its part.
         settled = np.bincount(where, content, minlength=len(capacity))[where] == 0
         given[open_[settled]] = part[settled]
         left -= np.bincount(where, np.where(content, wanted[open_], 0.0), minlength=len(capacity))

@@ -1,14 +1,14 @@
 """The scheduler of the model cluster, with preemption.
 
 Pods wait in the order of their priority, then of their creation; those of DaemonSets go before others of their
-priority, because the estimate of how many pods a new node takes counts on them. `core.fit` says where one fits; of
-these nodes the one with the largest share left free is taken. Affinity and spread between pods count. A pod that fits
-nowhere waits until capacity appears, and how long is counted.
+priority, because the estimate of how many pods a new node takes counts on them. `core.fit` finds the nodes on which a
+pod fits; of these the one with the largest share left free is taken. Affinity and spread between pods count. A pod that
+fits nowhere waits until capacity appears, and how long is counted.
 
 Where nodes can be ordered, more is modelled: pods that wait are marked unschedulable, and pods of lower priority are
 preempted, on the node where the least important have to go, and the fewest of those. They end as pods do, and until
 they have, their capacity is nominated to the pod that preempted them: none of lower priority gets it. Disruption
-budgets are not asked.
+budgets are not considered.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from trellis.sim.kernel import Priority, Ticket
 
 
 class Preemption:
-    """Has pods go for others. `count` is how many have."""
+    """Preempts pods for others. `count` is how many were preempted."""
 
     def __init__(self, state: ModelState, making: PodLifecycle) -> None:
         self._state = state
@@ -46,7 +46,7 @@ class Preemption:
 
     @contextmanager
     def promised(self, living: ModelPod) -> Iterator[None]:
-        """As if everybody to whom room is promised before this pod had it."""
+        """Count the capacity that is nominated to pods before this one as taken."""
         before = [
             (node, demand)
             for other, node, demand in self._kept()
@@ -56,7 +56,7 @@ class Preemption:
             yield
 
     def make_way(self, living: ModelPod, demand: Demand) -> None:
-        """Have others go, if that helps the pod and it has not been promised a node already."""
+        """Preempt pods, if that helps the pod and it has no nominated node already."""
         if any(other is living for other, _, _ in self._kept()):
             return
         self._promises.pop(living.key, None)
@@ -76,7 +76,7 @@ class Preemption:
             self._making.delete(victim)
 
     def _kept(self) -> list[tuple[ModelPod, int, Demand]]:
-        """The promises that still hold: the pod waits, and on its node somebody is going."""
+        """The nominations that still hold: the pod waits, and a pod on its node is terminating."""
         state = self._state
         self._promises = {
             key: promise
@@ -89,7 +89,7 @@ class Preemption:
         return list(self._promises.values())
 
     def _possible(self, living: ModelPod, demand: Demand) -> Iterator[int]:
-        """The nodes on which somebody could make way."""
+        """The nodes on which a pod could be preempted."""
         nodes = self._state.nodes
         allowed = eligible_nodes(nodes.table, demand)
         for number, pods in nodes.pods.items():
@@ -99,7 +99,7 @@ class Preemption:
     def _option(
         self, living: ModelPod, demand: Demand, number: int
     ) -> tuple[tuple[int, int, int], int, list[ModelPod]] | None:
-        """Who would have to go from a node, and how bad that is; None if it does not help."""
+        """The victims on a node, and how bad their preemption is; None if it does not help."""
         here = list(self._state.nodes.pods[number].values())
         going = [each for each in here if each.going]
         lower = [each for each in here if not each.going and each.priority < living.priority]
@@ -113,7 +113,7 @@ class Preemption:
                 if not self._fits(demand, number):
                     return None
             victims = list(lower)
-            # Whoever can stay does: the most important first, then who has been there longest.
+            # Pods that can stay do: the most important first, then those that have been there longest.
             for each in sorted(lower, key=lambda each: (-each.priority, each.placed_at, each.key)):
                 rest = [other for other in victims if other is not each]
                 with self._trying(removed=rest):
@@ -128,7 +128,7 @@ class Preemption:
 
     @contextmanager
     def _trying(self, added: Iterable[tuple[int, Demand]] = (), removed: Iterable[ModelPod] = ()) -> Iterator[None]:
-        """Some pods there and others gone, for a moment."""
+        """Add and remove some pods for a moment."""
         more, fewer = list(added), list(removed)
         self._move(more, fewer, 1)
         try:
@@ -153,7 +153,7 @@ Bind: TypeAlias = Callable[[ModelPod, int], None]
 
 
 class Scheduler:
-    """Places pods. `bind` is the kubelet's part: what follows when a pod has got its node."""
+    """Places pods. `bind` is the kubelet's part: what follows when a pod has its node."""
 
     def __init__(self, state: ModelState) -> None:
         self._state = state
@@ -171,14 +171,14 @@ class Scheduler:
         return [living for *_, living in self._waiting if self._waits(living)]
 
     def enqueue(self, living: ModelPod) -> None:
-        """Take on a new pod."""
+        """Add a new pod to the queue."""
         heapq.heappush(
             self._waiting, (-living.priority, not is_daemon_or_mirror_pod(living.pod), next(self._order), living)
         )
         self.kick()
 
     def kick(self) -> None:
-        """Look again: something has changed."""
+        """Schedule a pass: something has changed."""
         if self._waiting and (self._ticket is None or not self._ticket.waits):
             self._ticket = self._state.kernel.after(0.0, self._pass, Priority.SCHEDULER)
 
@@ -186,7 +186,7 @@ class Scheduler:
         return living.node < 0 and not living.going and self._state.pods.get(living.key) is living
 
     def _pass(self) -> None:
-        """Place whom there is room for. What fitted nowhere a moment ago does not fit anywhere now."""
+        """Place the pods that fit. A demand that fitted nowhere does not fit anywhere later in the same pass."""
         left = []
         hopeless: set[Demand] = set()
         while self._waiting:
@@ -200,7 +200,7 @@ class Scheduler:
                 self.bind(living, node)
                 continue
             left.append(entry)
-            # What is near somebody may fit as soon as that one has its node.
+            # A pod with affinity to another may fit as soon as that one has its node.
             if not demand.near:
                 hopeless.add(demand)
             if self.preempting is not None:

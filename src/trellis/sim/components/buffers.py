@@ -52,7 +52,7 @@ class _BufferSums(msgspec.Struct):
 
 
 class BufferAccounting:
-    """What verdicts say holds from one plan to the next."""
+    """Sums how Buffers were provisioned; what a decision says holds until the next plan."""
 
     def __init__(self, scored_from: float) -> None:
         self._scored_from = scored_from
@@ -62,11 +62,11 @@ class BufferAccounting:
 
     @property
     def chunks(self) -> int:
-        """How many there are to be now."""
+        """The number of chunks that are to be there now."""
         return sum(each.chunks for each in self._now)
 
     def told(self, verdicts: Iterable[BufferDecision], now: float) -> None:
-        """A plan was made."""
+        """Take in the decisions of a plan."""
         self._advance(now)
         self._now = tuple(verdicts)
         if now < self._scored_from:
@@ -77,7 +77,7 @@ class BufferAccounting:
             sums.misses += each.misses
 
     def figures(self, now: float) -> list[BufferFigures]:
-        """All of them, by name."""
+        """The figures of all Buffers, by name."""
         self._advance(now)
         whole = max(now - self._scored_from, 1.0)
         return [
@@ -102,13 +102,13 @@ _WITHOUT_SCALE: Final = ("DaemonSet", "CronJob")
 
 
 class PodSizing(Protocol):
-    """Who sizes the new pods of a target."""
+    """Finds what sizes the new pods of a target."""
 
     def governor_of(self, target: TargetRef, labels: Mapping[str, str]) -> Governor | None:
-        """What governs pods of these labels."""
+        """The object that sizes pods of these labels."""
 
     def limits_of(self, namespace: str) -> NamespaceLimits:
-        """What bounds them."""
+        """The LimitRanges of a namespace."""
 
 
 class _BufferRecord(msgspec.Struct):
@@ -119,7 +119,7 @@ class _BufferRecord(msgspec.Struct):
 
 
 class SimulatedBuffers:
-    """The Buffer controller of a variant. Quotas there are none of."""
+    """The Buffer controller of a variant, without quotas."""
 
     cluster: ModelCluster
 
@@ -139,7 +139,7 @@ class SimulatedBuffers:
         return min((change for change in changes if change is not None), default=None)
 
     def changed(self, table: NodeTable, nodes: Mapping[str, Node], now: float) -> Iterator[Buffer]:
-        """The Buffers that stand for something else now, with a status that says so."""
+        """The Buffers whose translation has changed, with their new status."""
         for known in self._known:
             facts = self._facts(known, table, nodes)
             made = known.made

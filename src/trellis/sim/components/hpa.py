@@ -41,7 +41,7 @@ LIMITED: Final = "ScalingLimited"
 
 
 class HpaStatusBuilder:
-    """What comes of one look at an HPA, put together step by step."""
+    """Builds the status of an HPA during one pass, step by step."""
 
     def __init__(self, before: HorizontalPodAutoscalerStatus, now: float) -> None:
         self._now = now
@@ -53,19 +53,18 @@ class HpaStatusBuilder:
         self.scaled_at = before.last_scale_time
 
     def say(self, type_: str, holds: bool, reason: str, message: str) -> None:
-        """A condition, whose time changes with its value alone."""
+        """Set a condition, whose time changes with its value alone."""
         status, old = "True" if holds else "False", self._before.get(type_)
         since = old.last_transition_time if old is not None and old.status == status else api_time(self._now)
         self._conditions[type_] = Condition(type_, 0, status, since, reason, message)
 
     def status(self, generation: int) -> HorizontalPodAutoscalerStatus:
-        """All of it."""
         return HorizontalPodAutoscalerStatus(
             generation, self.scaled_at, self.current, self.desired, self.metrics, tuple(self._conditions.values())
         )
 
 
-# The numbers of the workloads whose pods a selector means, in a namespace.
+# The numbers of the workloads whose pods a selector matches, in a namespace.
 Selected = Callable[[str, str], Sequence[int]]
 OnStatus = Callable[[HorizontalPodAutoscaler], None]
 
@@ -87,14 +86,14 @@ class _HpaRecord:
 
 
 class _HpaPass(msgspec.Struct, frozen=True):
-    """What all HPAs look at: pods by metrics, the workloads behind each HPA, and how many HPAs are about a workload."""
+    """The input of all HPAs: pods by metrics, the workloads behind each HPA, and how many HPAs select a workload."""
 
     pods: PodMetricsSnapshot
     behind: Mapping[ObjectKey, Sequence[int]]
     claims: Counter[int]
 
     def why_not(self, workloads: Sequence[int]) -> MetricFailure | None:
-        """What is wrong with the pods that an HPA is about."""
+        """Why an HPA cannot scale by these workloads; None if it can."""
         if not workloads:
             return MetricFailure("InvalidSelector", "the scale of the target has no selector for pods")
         if any(self.claims[number] > 1 for number in workloads):
@@ -103,7 +102,7 @@ class _HpaPass(msgspec.Struct, frozen=True):
 
 
 class SimulatedHpas:
-    """The HPAs of a variant. `told` is called with each whose status has changed."""
+    """The HPAs of a variant. `on_status` is called with each HPA whose status has changed."""
 
     def __init__(
         self,
@@ -126,16 +125,16 @@ class SimulatedHpas:
         return len(self._known)
 
     def put(self, hpa: HorizontalPodAutoscaler) -> None:
-        """Take on an HPA, or another spec of one: it forgets what it proposed."""
+        """Add an HPA, or replace its spec: its earlier proposals are forgotten."""
         self._known[key_of(hpa)] = _HpaRecord(hpa)
 
     def find(self, key: ObjectKey) -> HorizontalPodAutoscaler | None:
-        """An HPA as it is now."""
+        """An HPA with its present status."""
         record = self._known.get(key)
         return record.hpa if record is not None else None
 
     def work(self) -> None:
-        """Look at all of them once."""
+        """Reconcile all HPAs."""
         if not self._known:
             return
         now = self._kernel.now
@@ -152,7 +151,7 @@ class SimulatedHpas:
                 self._told(record.hpa)
 
     def _behind(self, namespace: str, scale: Scale | None) -> Sequence[int]:
-        """The workloads whose pods a scale is about; none if it does not tell."""
+        """The workloads whose pods a scale selects; none without a selector."""
         selector = scale.status.selector if scale is not None else ""
         if not selector:
             return ()
@@ -189,7 +188,7 @@ class SimulatedHpas:
             self._write(record, look, scale, desired)
 
     def _wanted(self, record: _HpaRecord, look: HpaStatusBuilder, at: _HpaPass) -> int | None:
-        """The count by its metrics, within what it may do now; None if they do not tell."""
+        """The replicas that its metrics propose, within its limits; None if metrics have no answer."""
         workloads = at.behind[key_of(record.hpa)]
         failed = at.why_not(workloads)
         answers = [
@@ -200,7 +199,7 @@ class SimulatedHpas:
         failed = next((answer for answer in answers if isinstance(answer, MetricFailure)), None)
         look.metrics = tuple(each.current for each in proposals)
         proposed = max((each.replicas for each in proposals), default=0)
-        # A metric that fails might ask for more: without it nothing is taken away.
+        # A metric that fails might propose more: without it nothing is scaled down.
         if failed is not None and (not proposals or proposed < look.current):
             look.say(ACTIVE, False, failed.reason, failed.message)
             return None

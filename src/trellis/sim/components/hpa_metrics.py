@@ -1,6 +1,6 @@
 """Metrics of an HPA in a simulation: what the pods of each workload use, and what each metric proposes.
 
-Columns over all containers, summed by workload. Usage is that of the last step; requests and readiness are as they are
+Columns over all containers, summed by workload. Usage is that of the last step; requests and readiness are those of
 now. Pods that came or restarted since have no metrics, and CPU of pods that start up does not count, as in the HPA
 controller.
 """
@@ -32,16 +32,16 @@ _CPU, _MEMORY = 0, 1
 _COUNTED, _UNREADY, _MISSING, _GROUPS = 0, 1, 2, 3
 # Seconds from a pod's start in which its CPU counts only once it is Ready.
 _INITIALIZATION: Final = 300.0
-# Who is not Ready since longer than this after its start has been Ready before.
+# A pod that is not Ready longer than this after its start has been Ready before.
 _FIRST_READINESS: Final = 30.0
 _MILLI, _NANO = 1000, 1e9
 
-# By resource, group and series. Lists, because HPAs ask for few of them at a time.
+# By resource, group and series. Lists, because HPAs read few of them at a time.
 _Figures = Sequence[Sequence[Sequence[float]]]
 
 
 class ModelPodMetrics:
-    """Metrics of the pods of a cluster: `measured` takes in a step, and `gathered` looks at what is there now."""
+    """Metrics of the pods of a cluster: `measured` takes in a step, and `gathered` builds the snapshot of now."""
 
     def __init__(self, cluster: ModelCluster) -> None:
         self._cluster = cluster
@@ -51,7 +51,7 @@ class ModelPodMetrics:
         self._time = -np.inf
 
     def measured(self, usage: StepUsage, seen: BoolColumn | None = None) -> None:
-        """What containers used in a step; `seen` are those that anybody measured."""
+        """Take in what containers used in a step; `seen` are those that were measured."""
         rows = self._cluster.rows
         which = slice(None) if seen is None else seen
         places = usage.rows[which]
@@ -64,7 +64,7 @@ class ModelPodMetrics:
         self._time = usage.time
 
     def gathered(self, now: float) -> PodMetricsSnapshot:
-        """All pods as they are at this moment."""
+        """Build the snapshot of all pods at this moment."""
         rows = self._cluster.rows
         numbers = np.flatnonzero(rows.used[: rows.reach] & ~rows.going[: rows.reach])
         known = _taken(self._started, numbers, np.nan)
@@ -88,7 +88,7 @@ class ModelPodMetrics:
         return PodMetricsSnapshot(self._series, sums(None), sums(asked), sums(used), bare, waiting)
 
     def _starts_up(self, rows: ModelContainerTable, numbers: IntColumn, now: float) -> BoolColumn:
-        """Whether what a pod uses of CPU is still that of its start."""
+        """Whether the CPU that a pod uses is still that of its start."""
         bound, turned, ready = rows.bound[numbers], rows.turned[numbers], rows.ready[numbers]
         early: BoolColumn = bound + _INITIALIZATION > now
         fresh: BoolColumn = ~ready | (turned > self._time)
@@ -111,7 +111,7 @@ class PodMetricsSnapshot(msgspec.Struct, frozen=True):
     waiting: Mapping[int, tuple[int, Pod]]
 
     def seen(self, workloads: Iterable[int], resource: str, container: str = "") -> MeasuredTarget | None:
-        """Pods of workloads by one resource, of one container if it is named; None if a workload has no such one."""
+        """Pods of workloads by one resource, of one container if it is named; None if a workload lacks it."""
         measured_target = MeasuredTarget()
         for workload in workloads:
             names = self.series[workload]
@@ -124,7 +124,7 @@ class PodMetricsSnapshot(msgspec.Struct, frozen=True):
         return measured_target
 
     def without_request(self, workloads: Iterable[int], resource: str, container: str = "") -> str:
-        """A container of which any does not request a resource, so that no share of it can be told; "" if none."""
+        """A container without a request for a resource, of which no utilization exists; "" if none."""
         bare = self.bare[RESOURCES.index(resource)]
         names = (item for workload in workloads for item in self.series[workload].items())
         return next((name for name, number in names if container in ("", name) and bare[number]), "")
@@ -140,7 +140,7 @@ class PodMetricsSnapshot(msgspec.Struct, frozen=True):
         return MeasuredTarget(group(_COUNTED), group(_UNREADY), group(_MISSING))
 
     def _unplaced(self, workload: int, resource: str, container: str) -> MeasuredTarget:
-        """Pods that wait for a node are not up either. They are taken to be all of one size."""
+        """Pods without a node, which are not up either. They are taken to be all of one size."""
         count, pod = self.waiting.get(workload, (0, None))
         if pod is None:
             return MeasuredTarget()
@@ -158,7 +158,7 @@ def _by_workload(series: Sequence[DemandSeries]) -> dict[int, dict[str, int]]:
 
 
 def _taken(column: FloatColumn, numbers: IntColumn, fill: float) -> FloatColumn:
-    """Entries of a column, which may be shorter than it is now."""
+    """Entries of a column, which may be shorter than the table is now."""
     result = np.full((*column.shape[:-1], len(numbers)), fill)
     inside = numbers < column.shape[-1]
     result[..., inside] = column[..., numbers[inside]]
@@ -186,7 +186,7 @@ _DEFAULT_METRIC: Final = Metric(
 
 
 class MetricProposal(msgspec.Struct, frozen=True):
-    """The count that a metric asks for, and the metric as the status shows it."""
+    """The replicas that a metric proposes, and the metric as the status shows it."""
 
     replicas: int
     current: Metric
@@ -205,7 +205,7 @@ def list_metrics(spec: HorizontalPodAutoscalerSpec) -> tuple[Metric, ...]:
 
 
 def find_unsupported(metric: Metric) -> str:
-    """What keeps a metric from being answered here at all; "" if nothing does."""
+    """Why a metric cannot be simulated at all; "" if it can."""
     source = metric.resource or metric.container_resource
     if metric.type not in (_RESOURCE, _CONTAINER) or source is None:
         return f"metrics of type {metric.type or 'none'} do not exist in a simulation; take {_RESOURCE}, {_CONTAINER}"
@@ -219,7 +219,7 @@ def find_unsupported(metric: Metric) -> str:
 def evaluate_metric(
     metric: Metric, pods: PodMetricsSnapshot, workloads: Sequence[int], current: int, tolerance: HpaTolerance
 ) -> MetricProposal | MetricFailure:
-    """What a metric asks for now."""
+    """What a metric proposes now."""
     failed = f"FailedGet{metric.type}Metric"
     wrong, source = find_unsupported(metric), metric.source
     aim = _aim(source.target) if source is not None else None

@@ -1,8 +1,8 @@
 """Replica counts of an HPA: the proposal of a metric, and what `behavior` and bounds allow of it.
 
 As the HPA controller of Kubernetes 1.36 computes it. Pods fall into three groups: those that count, those that are not
-up yet, and those of which nothing was measured. The latter two are assumed to use what makes the smaller change, and
-never turn it round.
+up yet, and those without metrics. The latter two are assumed to use what makes the smaller change, and never reverse
+it.
 
 Without a `behavior` the highest proposal of five minutes decides, and a step up at most doubles, or goes to four. With
 one, each direction has a window and policies of its own.
@@ -22,7 +22,7 @@ _PERCENT: Final = 100
 
 
 class MeasuredPods(msgspec.Struct, frozen=True):
-    """Some pods together: how many, and what they request and use, in thousandths of cores or bytes."""
+    """A group of pods: how many, and what they request and use, in thousandths of cores or bytes."""
 
     pods: int = 0
     asked: int = 0
@@ -33,7 +33,7 @@ class MeasuredPods(msgspec.Struct, frozen=True):
 
 
 class MeasuredTarget(msgspec.Struct, frozen=True):
-    """The pods of a target as metrics show them; pods that are going are in no group."""
+    """The pods of a target as metrics show them; pods that terminate are in no group."""
 
     counted: MeasuredPods = MeasuredPods()
     unready: MeasuredPods = MeasuredPods()
@@ -50,35 +50,35 @@ class MetricGoal(msgspec.Struct, frozen=True):
     average: int = 0
 
     def utilization(self, pods: MeasuredPods) -> int:
-        """Whole percentages, cut off."""
+        """The utilization in whole percent, cut off."""
         return pods.used * _PERCENT // pods.asked if pods.asked else 0
 
     def ratio(self, pods: MeasuredPods) -> float:
-        """What is used, over what is aimed at."""
+        """Usage over the target."""
         if self.percent is not None:
             return self.utilization(pods) / self.percent
         return pods.used // pods.pods / self.average
 
     def assumed(self, missing: MeasuredPods) -> int:
-        """What pods use at most that nothing is known of."""
+        """The most that pods without metrics are assumed to use."""
         if self.percent is None:
             return missing.pods * self.average
         return missing.asked * max(_PERCENT, self.percent) // _PERCENT
 
 
 class HpaTolerance(msgspec.Struct, frozen=True):
-    """How far off a metric may be before anything is done, on the way down and up."""
+    """How far off a metric may be before the count changes, on the way down and up."""
 
     down: float = 0.1
     up: float = 0.1
 
     def holds(self, ratio: float) -> bool:
-        """Whether that is near enough."""
+        """Whether a ratio is within the tolerance."""
         return 1.0 - self.down <= ratio <= 1.0 + self.up
 
 
 def propose_replicas(seen: MeasuredTarget, aim: MetricGoal, current: int, tolerance: HpaTolerance) -> int:
-    """The count that a metric asks for, `current` if none. Somebody must count."""
+    """The count that a metric proposes, `current` if none. At least one pod must count."""
     counted = seen.counted
     ratio = aim.ratio(counted)
     waits = bool(seen.unready.pods) and ratio > 1.0
@@ -123,7 +123,7 @@ class LimitedReplicas(msgspec.Struct, frozen=True):
 
 
 class HpaScaleLimits:
-    """The bounds of one HPA, and what it has proposed and done so far."""
+    """The limits of one HPA, with its recent proposals and changes."""
 
     def __init__(self, least: int, most: int, behavior: ScalingBehavior | None = None) -> None:
         self.least, self.most = least, most
@@ -136,12 +136,12 @@ class HpaScaleLimits:
         self._downs: list[tuple[float, int]] = []
 
     def begin(self, current: int, now: float) -> None:
-        """Who has proposed nothing yet takes the current count for a proposal."""
+        """Take the current count as the first proposal."""
         if not self._proposals:
             self._proposals.append((now, current))
 
     def limited(self, wish: int, current: int, now: float) -> LimitedReplicas:
-        """What comes of a proposal. It is remembered as it was made."""
+        """Limit a proposal. It is remembered as it was made."""
         if self._governs:
             steady = self._steadied(wish, current, now)
             count, reason = self._governed(steady, current, now)
@@ -158,7 +158,7 @@ class HpaScaleLimits:
         (self._ups if after > before else self._downs).append((now, abs(after - before)))
 
     def _highest(self, wish: int, now: float) -> int:
-        """The highest proposal of the window, be it above the current count."""
+        """The highest proposal of the window, even if it is above the current count."""
         self._proposals = [proposal for proposal in self._proposals if proposal[0] >= now - _WINDOW]
         self._proposals.append((now, wish))
         return max(each for _, each in self._proposals)
@@ -174,7 +174,7 @@ class HpaScaleLimits:
         return min(max(current, min(least, wish)), max(most, wish))
 
     def _bounded(self, wish: int, current: int) -> tuple[int, str]:
-        """Within the bounds, and not too far up at once."""
+        """The count within the bounds, and not too far up at once."""
         least, step = max(self.least, 1), max(2 * current, 4)
         if wish < least:
             return least, TOO_FEW
@@ -183,7 +183,7 @@ class HpaScaleLimits:
         return wish, WITHIN_RANGE
 
     def _governed(self, wish: int, current: int, now: float) -> tuple[int, str]:
-        """Within the bounds, and no further than policies permit."""
+        """The count within the bounds, and no further than policies permit."""
         if wish > current:
             limit = max(self._reached(self._up, 1, current, now), current)
             most, reason = (limit, UP_LIMIT) if self.most > limit else (self.most, TOO_MANY)
@@ -195,7 +195,7 @@ class HpaScaleLimits:
         return wish, WITHIN_RANGE
 
     def _reached(self, rules: ScalingRules, sign: int, current: int, now: float) -> int:
-        """How far policies permit to go in a direction: as the one says that permits most, or least."""
+        """How far policies permit to go in a direction: by the one that permits most, or least."""
         if rules.select_policy == _DISABLED:
             return current
         counts = []

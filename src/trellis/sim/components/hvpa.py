@@ -42,7 +42,7 @@ from trellis.sim.kernel import Kernel, Priority, Ticket
 
 
 class HvpaRecord:
-    """One Hvpa: the object as it is now, what it means, what is remembered, and when it is looked at next."""
+    """One Hvpa: the object, what it means, its memory, and when it is reconciled next."""
 
     def __init__(self, hvpa: Hvpa) -> None:
         meaning, refused = read_hvpa(hvpa)
@@ -55,7 +55,7 @@ class HvpaRecord:
         self.look: Ticket | None = None
         reference = hvpa.spec.target_ref
         self.target: WorkloadKey = (hvpa.metadata.namespace, reference.kind, reference.name)
-        # By UID: most pods are the same from look to look.
+        # By UID: most pods are the same from pass to pass.
         self._pods: dict[str, tuple[Pod, HvpaPod]] = {}
 
     @property
@@ -65,7 +65,7 @@ class HvpaRecord:
 
     @property
     def scale(self) -> Scale | None:
-        """The wish, and what the target has. None before the first look, when nobody has given it a count."""
+        """The scale: the demanded replicas, and those of the target. None before the first pass if none were set."""
         spec, status = self.hvpa.spec, self.hvpa.status
         if spec.replicas is None or status is None:
             return None
@@ -73,18 +73,18 @@ class HvpaRecord:
         return Scale(self.hvpa.metadata, ScaleSpec(spec.replicas), scale_status)
 
     def wish(self, replicas: int) -> None:
-        """Somebody writes `spec.replicas`."""
+        """Write `spec.replicas`."""
         metadata = self.hvpa.metadata
         stored = msgspec.structs.replace(metadata, resource_version=str(int(metadata.resource_version) + 1))
         spec = msgspec.structs.replace(self.hvpa.spec, replicas=replicas)
         self.hvpa = msgspec.structs.replace(self.hvpa, metadata=stored, spec=spec)
 
     def total(self, totals: ResourceTotals) -> None:
-        """The recommender writes `status.totals`."""
+        """Write `status.totals`, as the recommender does."""
         self._write(msgspec.structs.replace(self.hvpa.status or HvpaStatus(), totals=totals))
 
     def publish(self, made: HvpaPlan, scale: Scale) -> bool:
-        """Write into the status what a plan comes to; whether the size is another one now."""
+        """Write a plan into the status; returns whether the size has changed."""
         before = self.hvpa.status or HvpaStatus()
         status = msgspec.structs.replace(
             before,
@@ -97,7 +97,7 @@ class HvpaRecord:
         return status.recommendation != before.recommendation
 
     def seen(self, pods: Iterable[Pod]) -> list[HvpaPod]:
-        """Pods, as far as an Hvpa looks at them."""
+        """The slices of pods that an Hvpa reads."""
         before, self._pods = self._pods, {}
         for pod in pods:
             same = before.get(pod.metadata.uid)
@@ -108,19 +108,19 @@ class HvpaRecord:
         self.hvpa = msgspec.structs.replace(self.hvpa, status=status)
 
 
-# Pods change in numbers: so long the rest of them is waited for.
+# Pods change in numbers: a pass waits this long for further changes.
 _GATHER_SECONDS: Final = 0.25
-# A write that failed is tried again after so long, and nothing is looked at more often than the next.
+# A write that failed is tried again after this long, which is also the least time between two passes.
 _RETRY_SECONDS: Final = 5.0
 _SOONEST_SECONDS: Final = 0.2
-# Whoever hands over pods knows whose they are.
+# The pods that are passed in belong to the Hvpa's target already.
 _ALL_OF_THEM: Final = Selector.everything()
 
 
 class SimulatedHvpas:
-    """The Hvpas of a variant. `pods` finds those of a workload, and `publish` is told of an Hvpa with another size.
+    """The Hvpas of a variant. `pods` finds those of a workload; `publish` is called with an Hvpa of another size.
 
-    To an HPA each of them has a scale of its own, where it leaves its wish. `scales` is given once there is a cluster.
+    Each of them has a scale of its own, on which an HPA sets replicas. `scales` is given once there is a cluster.
     """
 
     scales: ScaleRegistry
@@ -142,7 +142,7 @@ class SimulatedHvpas:
         self._by_target: dict[WorkloadKey, list[HvpaRecord]] = {}
         for known in self._known.values():
             self._by_target.setdefault(known.target, []).append(known)
-        # By whom they are about.
+        # By target.
         self._vpas: dict[WorkloadKey, dict[ObjectKey, VerticalPodAutoscaler]] = {}
         self._hpas: dict[WorkloadKey, dict[ObjectKey, HorizontalPodAutoscaler]] = {}
         self.verdicts: Counter[str] = Counter()
@@ -152,21 +152,21 @@ class SimulatedHvpas:
         return len(self._known)
 
     def __contains__(self, workload: object) -> bool:
-        """Whether a workload is the target of any."""
+        """Whether a workload is the target of an Hvpa."""
         return workload in self._by_target
 
     def look_at_all(self) -> None:
-        """Look at all of them now."""
+        """Reconcile all Hvpas now."""
         for known in self._known.values():
             self._wake(known)
 
     def changed(self, workload: WorkloadKey) -> None:
-        """A workload, or a pod of it, changed."""
+        """Handle a change of a workload or of one of its pods."""
         for known in self._by_target.get(workload, ()):
             self._wake(known, _GATHER_SECONDS)
 
     def vpa(self, vpa: VerticalPodAutoscaler) -> None:
-        """A VPA is new, or recommends something else."""
+        """Handle a VPA that is new, or has another recommendation."""
         target = vpa.spec.target_ref
         about = (vpa.metadata.namespace, target.kind, target.name)
         self._vpas.setdefault(about, {})[key_of(vpa)] = vpa
@@ -174,7 +174,7 @@ class SimulatedHvpas:
             self._wake(known)
 
     def hpa(self, hpa: HorizontalPodAutoscaler) -> None:
-        """An HPA is new, or has seen something else."""
+        """Handle an HPA that is new, or has another status."""
         target = hpa.spec.scale_target_ref
         about = (hpa.metadata.namespace, target.kind, target.name)
         self._hpas.setdefault(about, {})[key_of(hpa)] = hpa
@@ -183,7 +183,7 @@ class SimulatedHvpas:
             self._wake(known)
 
     def totals(self, key: ObjectKey, totals: ResourceTotals) -> None:
-        """The recommender has told what a whole workload needs, whose VPA is the user's."""
+        """Handle the totals of a workload whose VPA is the user's."""
         known = self._known[key]
         known.total(totals)
         self._wake(known)
@@ -194,7 +194,7 @@ class SimulatedHvpas:
         return known.scale if known is not None else None
 
     def set_scale(self, namespace: str, _kind: str, name: str, replicas: int, *, version: str = "") -> WriteResult:
-        """Somebody wishes for so many replicas."""
+        """Set the replicas that an HPA or a user demands."""
         known = self._known.get((namespace, name))
         if known is None:
             return WriteResult.GONE
@@ -249,7 +249,7 @@ class SimulatedHvpas:
         return RelatedAutoscalers(others, hpas, tuple(self._vpas.get(known.target, {}).values()))
 
     def _carry_out(self, known: HvpaRecord, made: HvpaPlan, scale: Scale) -> bool:
-        """Do what a plan says; False if the target could not be scaled."""
+        """Execute a plan; False if the target could not be scaled."""
         for action in made.actions:
             if isinstance(action, SetScale):
                 version = scale.metadata.resource_version

@@ -1,7 +1,7 @@
 """The VPAs, HPAs, Hvpas, Buffers and LimitRanges of a variant, as the API server would hold them at the beginning.
 
-The HPAs and VPAs that Hvpas own are made from their templates, as the live controller would have made them. Where a
-user's object has the name, that one stays and none is made.
+The HPAs and VPAs that Hvpas own are created from their templates, as the live controller would create them. Where a
+user's object has the name, that one stays and none is created.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _KINDS: Final[Mapping[str, type[Any]]] = {
 
 
 class VariantObjects(msgspec.Struct, frozen=True):
-    """What sizes pods, what bounds that, and what keeps room for them."""
+    """The objects that size pods, bound that, or keep spare capacity for them."""
 
     vpas: tuple[VerticalPodAutoscaler, ...] = ()
     limits: tuple[LimitRange, ...] = ()
@@ -44,7 +44,7 @@ class VariantObjects(msgspec.Struct, frozen=True):
 
 
 def read_objects(documents: Iterable[Mapping[str, Any]], begin: float) -> VariantObjects:
-    """The objects of manifests, made at `begin`; `InvalidInput` for a kind that has no say, or one object twice."""
+    """The objects of manifests, created at `begin`; `InvalidInput` for a kind that is not simulated, or a duplicate."""
     result: dict[type[Any], dict[ObjectKey, Any]] = {kind: {} for kind in _KINDS.values()}
     for document in documents:
         kind = _KINDS.get(str(document.get("kind", "")))
@@ -73,7 +73,7 @@ def _as_stored(found: Any, begin: float) -> Any:
 
 
 def add_owned_autoscalers(policies: VariantObjects, begin: float) -> VariantObjects:
-    """The objects of a variant, and those that its Hvpas make at the beginning."""
+    """The objects of a variant, with those that its Hvpas create at the beginning."""
     made = read_objects(_documents(policies.hvpas), begin)
     vpas, hpas = (set(map(key_of, found)) for found in (policies.vpas, policies.hpas))
     return msgspec.structs.replace(

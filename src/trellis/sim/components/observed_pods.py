@@ -54,7 +54,7 @@ def to_observed_pod(pod: Pod) -> ObservedPod:
 
 
 def to_hvpa_pod(pod: Pod) -> HvpaPod:
-    """The slice that an Hvpa looks at."""
+    """The slice that an Hvpa reads."""
     seen = to_observed_pod(pod)
     metadata = HvpaPodMeta(**msgspec.structs.asdict(seen.metadata), annotations=pod.metadata.annotations)
     return HvpaPod(metadata, seen.spec, seen.status)

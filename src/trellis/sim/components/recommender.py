@@ -1,7 +1,6 @@
 """The recommender in a simulation: the core's passes, fed with what a watch and metrics would bring.
 
-Usage is sampled at each step, with gaps where a fault says so, kept from step to step, and taken in at the next pass,
-all of it at once.
+Usage is sampled at each step, with gaps where a fault says so, buffered, and taken in at the next pass all at once.
 """
 
 from __future__ import annotations
@@ -51,8 +50,8 @@ StepSample = tuple[ContainerNames, Measurements]
 class SimulatedRecommender:
     """All recommenders that the VPAs of a variant name.
 
-    `publish` is told of the VPAs that have a new status, and `tell` what whole workloads need whose Hvpas go by VPAs of
-    users.
+    `publish` is called with the VPAs that have a new status, and `tell` with the totals of workloads whose Hvpas use
+    VPAs of users.
     """
 
     def __init__(
@@ -89,14 +88,14 @@ class SimulatedRecommender:
         )
 
     def pod(self, key: ObjectKey, new: Pod | None) -> None:
-        """A pod changed. One that runs nothing yet is not looked at."""
+        """Handle a change of a pod. A pod without running containers is ignored."""
         seen = to_observed_pod(new) if new is not None and new.status.phase != _PENDING else None
         known = self._pods.put(key, seen) if seen is not None else self._pods.remove(key)
         if seen is not None or known is not None:
             self._noticing.pod(key, known, seen)
 
     def workload(self, kind: str, key: ObjectKey, old: KubeObject | None, new: KubeObject | None) -> None:
-        """A controller changed."""
+        """Handle a change of a controller."""
         if new is not None:
             self._workloads[kind].put(key, new)
         else:
@@ -104,13 +103,13 @@ class SimulatedRecommender:
         self._noticing.workload(key, old, new)
 
     def event(self, event: Event) -> None:
-        """A kubelet has evicted a pod."""
+        """Handle an eviction by a kubelet."""
         self._noticing.event(event, self._pods.snapshot())
 
     def measured(self, sample: StepSample, now: float) -> None:
-        """What containers used in a step.
+        """Take in what containers used in a step.
 
-        For an Hvpa a sample counts as often as pods were Ready with it, so that nobody may wait until others are.
+        For an Hvpa a sample counts as often as pods were Ready with it, so samples are counted when they are measured.
         """
         if len(self._vpas):
             self._samples.append(sample)
@@ -118,11 +117,11 @@ class SimulatedRecommender:
             self._load(now)
 
     def skip(self) -> None:
-        """Nobody was there to take in what was measured."""
+        """Drop what was measured while the recommender was down."""
         self._samples.clear()
 
     def work(self, now: float) -> None:
-        """One pass."""
+        """Run one pass."""
         if not len(self._vpas):
             return
         seen, knowledge = self._load(now), self._knowledge
@@ -151,7 +150,7 @@ class SimulatedRecommender:
         return seen
 
     def _total(self, now: float) -> None:
-        """Tell what whole workloads need, where a status is not what says it."""
+        """Report totals of workloads where no VPA status carries them."""
         for total in self._knowledge.totals(now):
             totals = ResourceTotals(total.cpu, total.memory)
             status = msgspec.structs.replace(total.hvpa.status or HvpaStatus(), totals=totals)
@@ -159,7 +158,7 @@ class SimulatedRecommender:
             self._tell(key_of(total.hvpa), totals)
 
     def _take_in(self, kills: Sequence[PodOomKill], now: float) -> None:
-        """Usage and kills. Who is measured changes seldom, and is looked up once for all steps that have it alike."""
+        """Take in usage and kills. Containers are looked up once for all steps in which the same ones were measured."""
         model = self._knowledge.model
         slots: dict[int, IntColumn] = {}
         for names, _ in self._samples:
@@ -168,7 +167,8 @@ class SimulatedRecommender:
         if self._samples:
             measured = [each for _, each in self._samples]
             result = np.concatenate([slots[id(names)] for names, _ in self._samples])
-            # Those of one container side by side, as the model wants them; who is followed by nobody comes first.
+            # Samples of one container side by side, as the model needs them; containers that are not tracked come
+            # first.
             order = np.argsort(result, kind="stable")[np.count_nonzero(result < 0) :]
             joined = Measurements(
                 np.concatenate([each.times for each in measured])[order],
@@ -203,7 +203,7 @@ class SimulatedRecommender:
 def build_recommenders(
     names: Iterable[str], figures: SimulationSettings, parameters: Mapping[str, Mapping[str, str]]
 ) -> dict[str, Recommender]:
-    """Who answers to these names; a name that Trellis does not know is the default algorithm under that name."""
+    """The recommenders of these names; a name that Trellis does not know is the default algorithm under that name."""
     built_in = built_in_recommenders(figures.estimates)
     return {
         name: apply_preset(built_in.get(name) or DefaultRecommender(figures.estimates, name), parameters.get(name, {}))
@@ -218,7 +218,7 @@ def find_unknown_recommenders(vpas: Iterable[VerticalPodAutoscaler]) -> list[str
 
 
 class UsageSampler:
-    """Reads steps of usage. Names are found once, and hold until the rows change."""
+    """Reads steps of usage. Names are looked up once, and hold until the rows change."""
 
     def __init__(self, fleet: Fleet, faults: Faults) -> None:
         self._names_of_workloads = [workload.name for workload in fleet.workloads]
@@ -228,7 +228,7 @@ class UsageSampler:
         self._names: ContainerNames = ([], [], [])
 
     def seen(self, usage: StepUsage) -> BoolColumn | None:
-        """Which containers are measured; None if all are."""
+        """The containers that are measured; None if all are."""
         end = usage.time + usage.seconds
         gaps = [gap for gap in self._gaps if gap.begin <= end < gap.end]
         if not gaps:
@@ -237,7 +237,7 @@ class UsageSampler:
         return np.array(seen, dtype=np.bool_)[usage.workload]
 
     def samples(self, usage: StepUsage, rows: ModelContainerTable, seen: BoolColumn | None) -> StepSample:
-        """What they used, as of the end of the step."""
+        """What containers used, as of the end of the step."""
         if rows.version != self._named_at or not np.array_equal(usage.rows, self._named):
             self._named_at, self._named, self._names = rows.version, usage.rows, rows.names(usage.rows)
         end, cpu, memory = usage.time + usage.seconds, usage.used_cpu, usage.used_memory

@@ -25,13 +25,13 @@ from trellis.core.usage.settings import UsageSettings
 
 
 class AdmissionChecks(msgspec.Struct, frozen=True):
-    """`is_heeded` says that nobody is evicted while no admission controller is there."""
+    """`is_heeded` says that no pod is evicted while no admission controller runs."""
 
     is_heeded: bool = True
 
 
 class SimulationSettings(msgspec.Struct, frozen=True):
-    """All of them, as the core asks for them."""
+    """The settings of all components, as the core reads them."""
 
     usage: UsageSettings = UsageSettings()
     estimates: DefaultSettings = DefaultSettings()
@@ -171,7 +171,7 @@ FLAGS: Final[Mapping[str, tuple[str, str, Callable[[str], Any]]]] = {
 
 
 def read_flags(written: Mapping[str, str]) -> SimulationSettings:
-    """The figures with what somebody has written by flags; `InvalidInput` names the flag, the value and the rule."""
+    """The settings with the flags that were given; `InvalidInput` names the flag, the value and the rule."""
     changed: dict[str, dict[str, Any]] = {}
     for flag, text in written.items():
         if flag not in FLAGS:

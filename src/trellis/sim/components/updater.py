@@ -25,7 +25,7 @@ from trellis.core.resize.state.workload_cache import WorkloadCache
 from trellis.sim.components.settings import SimulationSettings
 from trellis.sim.kernel import Kernel, Priority, Ticket
 
-# The live one asks every few seconds whether somebody sizes new pods again; so often would be most of a simulation.
+# The live updater checks every few seconds whether admission runs again; that often would be most of a simulation.
 _ABSENT_SECONDS: Final = 60.0
 
 
@@ -33,27 +33,27 @@ class PodWriter(Protocol):
     """What an updater can do to a cluster."""
 
     def evict(self, ref: PodRef) -> WriteResult:
-        """Ask for a pod to go."""
+        """Evict a pod."""
 
     def resize(self, ref: PodRef, patch: tuple[PatchOp, ...]) -> tuple[WriteResult, str]:
-        """Change the resources of a pod that runs; what came of it, and the words of who refused."""
+        """Resize a running pod; returns the result, and the message of a refusal."""
 
     def annotate(self, ref: PodRef, patch: tuple[PatchOp, ...]) -> WriteResult:
-        """Change the annotations of a pod."""
+        """Patch the annotations of a pod."""
 
 
 class ComponentPresence(Protocol):
-    """Who is there, at the kernel's time."""
+    """Which components run, at the kernel's time."""
 
     def updates(self) -> bool:
         """Whether the updater runs."""
 
     def admits(self) -> bool:
-        """Whether the admission controller does."""
+        """Whether the admission controller runs."""
 
 
 class SimulatedUpdater:
-    """The updater of a variant. `because` is told why something is about to happen to a pod.
+    """The updater of a variant. `because` is called with the reason for what is about to happen to a pod.
 
     `writes` is given once there is a cluster.
     """
@@ -83,9 +83,9 @@ class SimulatedUpdater:
         self._settles = False
 
     def full_pass(self) -> None:
-        """Look at everything that is not at rest."""
+        """Plan every workload that is not at rest."""
         if not self._presence.updates():
-            # When it comes back it knows nothing of before.
+            # An updater that restarts remembers nothing.
             self._memory = UpdateMemory(self.gathering, self._figures.updates)
             return
         known = (*self.gathering.governed.workloads(), *self.gathering.ungoverned())
@@ -94,11 +94,11 @@ class SimulatedUpdater:
             pass
 
     def gone(self, uid: str) -> None:
-        """A pod is no more."""
+        """Forget a pod that is gone."""
         self._told.pop(uid, None)
 
     def changed(self, workload: WorkloadKey) -> None:
-        """Something about a workload has changed: look at it in a moment."""
+        """Plan a workload in a moment, because something about it has changed."""
         self._memory.changed(workload)
         if not self._settles:
             self._settles = True
@@ -111,7 +111,7 @@ class SimulatedUpdater:
         self._look_at(workloads)
 
     def _look_later(self, workload: WorkloadKey, time: float) -> None:
-        """Look at a workload at a time, or sooner if somebody has asked for that."""
+        """Plan a workload at a time, unless it is planned sooner already."""
         known = self._looks.get(workload)
         if known is not None:
             if known.waits and known.time <= time:

@@ -27,13 +27,13 @@ _NEWEST: Final = (99, 0)
 _BUFFERS: Final = "buffers"
 _HVPA: Final = "hvpa"
 _OTHERS: Final = (_BUFFERS, "nodes")
-# The parts of the figures that the node autoscaler goes by.
+# The settings that the node autoscaler reads.
 _OF_NODES: Final = ("up", "down")
 _PATIENCE: Final = "ready-patience"
 
 
 def read_components(collected: ClusterState) -> CollectedSettings:
-    """What their flags say, and what the API server can do."""
+    """The settings by the flags of components, and what the API server supports."""
     flags = _flags(collected)
     known, problems = select_known_flags(collected)
     figures, gates = read_flags(known), _gates(flags.get("feature-gates", ""))
@@ -75,7 +75,7 @@ def read_components(collected: ClusterState) -> CollectedSettings:
 
 
 def with_ready_patience(components: CollectedSettings, text: str) -> CollectedSettings:
-    """The same for an Hvpa controller that was told so; raises `InvalidInput`."""
+    """The settings with another patience of the Hvpa controller; raises `InvalidInput`."""
     try:
         hvpas = read_flags({_PATIENCE: text}).hvpas
     except InvalidInput as error:
@@ -84,7 +84,7 @@ def with_ready_patience(components: CollectedSettings, text: str) -> CollectedSe
 
 
 def select_known_flags(collected: ClusterState) -> tuple[dict[str, str], list[str]]:
-    """Flags of components that change a decision and can be read, and what is wrong with those that cannot."""
+    """Flags of components that change a decision and can be read, and the problems of those that cannot."""
     known: dict[str, str] = {}
     problems: list[str] = []
     for name, value in _flags(collected).items():
@@ -99,7 +99,7 @@ def select_known_flags(collected: ClusterState) -> tuple[dict[str, str], list[st
 
 
 def select_simulated_flags(collected: ClusterState) -> dict[str, str]:
-    """The same for simulations of a cluster: with those of the node autoscaler, without those that cannot be read."""
+    """The flags for simulations of a cluster: with those of the node autoscaler, without those that cannot be read."""
     found, _ = select_known_flags(collected)
     component = collected.component("nodes")
     for name, value in component.flags.items() if component is not None else ():
@@ -113,7 +113,7 @@ def select_simulated_flags(collected: ClusterState) -> dict[str, str]:
 
 
 def _flags(collected: ClusterState) -> dict[str, str]:
-    """Those of the components that size pods or count them; what others call alike is their own."""
+    """The flags of the components that size or count pods; other components have flags of the same names."""
     sizing = (component for component in collected.components if component.component not in _OTHERS)
     return {name: value for each in sizing for name, value in each.flags.items()}
 
@@ -159,6 +159,6 @@ def _seconds(text: str, default: float) -> float:
 
 
 def _version(server: str) -> tuple[int, int]:
-    """Of the API server; one that does not say is taken for a new one."""
+    """The version of the API server; without one it is taken for a new one."""
     result = _SERVER.match(server)
     return (int(result[1]), int(result[2])) if result else _NEWEST

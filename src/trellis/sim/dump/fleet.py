@@ -1,7 +1,7 @@
-"""Builds a fleet from a dump: its nodes, workloads and autoscalers as they are, with what was used.
+"""Builds a fleet from a dump: its nodes, workloads and autoscalers as they are, with their usage.
 
-Variants: as the templates of the workloads ask, as the VPAs and Hvpas in the dump have it, and for each recommender
-that is wanted with a VPA over every workload. What a dump does not tell is assumed, and every assumption is noted.
+Variants: as the templates of the workloads request, as the VPAs and Hvpas in the dump have it, and for each recommender
+that is chosen with a VPA over every workload. What a dump does not say is assumed, and every assumption is noted.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from trellis.sim.scenario.usage import seeded_generator
 _HOUR: Final = 3_600.0
 _DAYS: Final = 7
 _STEP: Final = 300.0
-# Of the time that is played, so much passes before anything is counted: recommenders begin without a memory.
+# The share of the simulated time before anything is counted: recommenders begin without a memory.
 _WARM_UP: Final = 0.25
-# HPAs look more often than usage is known, for they take several looks to get where it leads them.
+# HPAs act more often than usage is known, because they take several passes to get where it leads them.
 _HPA_SECONDS: Final = 60.0
 _NODES_SECONDS: Final = 30.0
 
 
 class DumpedFleet(msgspec.Struct, frozen=True):
-    """The fleet, what had to be assumed, and what is not played as it is in the cluster."""
+    """The fleet, the assumptions, and what is not simulated as it is in the cluster."""
 
     fleet: Fleet
     notes: tuple[str, ...]
@@ -57,7 +57,7 @@ def build_fleet_from_dump(
     seed: int | None = None,
     groups: KnownNodeGroups | None = None,
 ) -> DumpedFleet:
-    """Everything in a dump that can be played; raises `InvalidInput` if there is nothing, or for a recommender.
+    """Build the fleet; raises `InvalidInput` if nothing can be simulated, or for an unknown recommender.
 
     `groups` are the node groups that the dump declares.
     """
@@ -76,7 +76,7 @@ def build_fleet_from_dump(
     nodes = build_nodes(collected, groups, found.static, ledger)
     variants = build_variants(collected, found, autoscalers, recommenders)
     _list_the_rest(collected, ledger)
-    # Between two steps nothing new is known of usage, so that asking more often would only take longer.
+    # Between two steps no usage is new, so deciding more often would only take longer.
     intervals = Intervals(clock.step, clock.step, hpa=min(_HPA_SECONDS, clock.step), nodes=_NODES_SECONDS)
     fleet = Fleet(
         name,
@@ -102,7 +102,7 @@ def _check(recommender: str) -> None:
 
 
 def _clock(collected: ClusterState) -> SimulationClock:
-    """The time that the dump has usage of; without any, the last days before it was made."""
+    """The time for which the dump has usage; without any, the last days before it was made."""
     series = collected.history
     if not series:
         end = collected.time // _HOUR * _HOUR
@@ -120,7 +120,7 @@ def _clocked(begin: float, step: float, steps: int) -> SimulationClock:
 
 
 class _FleetBuilder:
-    """Lays out workloads, and keeps count of what had to be assumed."""
+    """Lays out workloads, and counts the assumptions."""
 
     def __init__(
         self,
@@ -166,7 +166,7 @@ class _FleetBuilder:
         )
 
     def notes(self) -> Iterator[str]:
-        """What had to be assumed."""
+        """The assumptions."""
         sources = ", ".join(
             f"{source} ({pluralize(count, 'container')})" for source, count in self._usage.sources.items()
         )
@@ -192,7 +192,7 @@ class _FleetBuilder:
 
 
 def _list_the_rest(collected: ClusterState, ledger: NotPlayedObjects) -> None:
-    """What is in a dump, or should be, and has no part in the model."""
+    """Add to the ledger what a dump has, or should have, and the model does not simulate."""
     if collected.quotas:
         ledger.add("ResourceQuota", "quotas limit nothing in the model", len(collected.quotas))
     if collected.claims:

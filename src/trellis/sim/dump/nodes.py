@@ -26,7 +26,7 @@ _HOST_NAME: Final = "kubernetes.io/hostname"
 
 
 def build_pools(groups: KnownNodeGroups, ledger: NotPlayedObjects) -> tuple[NodePool, ...]:
-    """The node groups, each with the nodes that run; one that cannot be read is not played."""
+    """The node groups, each with the nodes that run; one that cannot be read is not simulated."""
     for name, said in groups.problems:
         ledger.add("KwokNodeGroup", f"{name or 'a document'} cannot be used: {said}")
     return tuple(_pool(state) for state in groups.states)
@@ -35,7 +35,7 @@ def build_pools(groups: KnownNodeGroups, ledger: NotPlayedObjects) -> tuple[Node
 def build_nodes(
     collected: ClusterState, groups: KnownNodeGroups, static: Mapping[str, Sequence[Pod]], ledger: NotPlayedObjects
 ) -> tuple[NodeShape, ...]:
-    """Nodes of no group that are ready, those alike together; what static pods request is not offered."""
+    """Ready nodes of no group, equal ones together; what static pods request is not offered."""
     grouped = {instance.node for state in groups.states for instance in state.instances}
     shapes: dict[bytes, tuple[Document, int]] = {}
     for node in collected.nodes:
@@ -93,7 +93,7 @@ def _document(node: Node, static: Iterable[Pod]) -> Document:
 
 
 def _without(offered: dict[str, str], pod: Pod) -> dict[str, str]:
-    """What a node offers to others than this pod."""
+    """What a node offers to other pods than this one."""
     left = dict(offered)
     for name, request in Demand.of(pod.spec).requests.items():
         if name == PODS or name not in left:

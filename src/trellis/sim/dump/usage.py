@@ -1,8 +1,8 @@
-"""Demand of the containers of a dump: what they used, by the best source that there is.
+"""Demand of the containers of a dump, by the best source of their usage.
 
-From best to worst: what each pod used over the last days; what was used in each hour, or how often how much, from a
-recommender's checkpoint; what is used now; and what is requested, of which half is assumed. Usage of which only a
-summary is known is drawn from it.
+From best to worst: the usage of each pod over the last days; that of each hour, or a histogram, from a recommender's
+checkpoint; present usage; and requests, of which half is assumed. Usage of which only a summary is known is drawn from
+it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from trellis.sim.scenario.usage_shapes import noise
 
 
 def draw_from_hours(measures: Ring, at: IntColumn, draw: np.random.Generator) -> FloatColumn:
-    """One resource: (measures, hours) are mean, median, 90th, 95th percentile and maximum; `at` is the hour of a step.
+    """Draw one resource: (measures, hours) are mean, median, 90th, 95th percentile and maximum; `at` is a step's hour.
 
     Each step is drawn between the percentiles of its hour. Below the median it is thought to be as far as above. NaN
     where nothing is known of the hour, or the hour is not there.
@@ -49,7 +49,7 @@ def draw_from_hours(measures: Ring, at: IntColumn, draw: np.random.Generator) ->
 
 
 def draw_from_histogram(weights: Mapping[int, int], layout: BinLayout, levels: FloatColumn) -> FloatColumn:
-    """What lies at these levels, from 0 to 1, of all that was counted; evenly spread within a bucket."""
+    """The values of a histogram at these levels, from 0 to 1; evenly spread within a bucket."""
     buckets: IntColumn = np.array(sorted(weights), dtype=np.int64)
     shares = np.cumsum([float(weights[int(bucket)]) for bucket in buckets])
     shares = shares / shares[-1]
@@ -62,7 +62,7 @@ def draw_from_histogram(weights: Mapping[int, int], layout: BinLayout, levels: F
 
 
 def fill_gaps(column: FloatColumn) -> FloatColumn:
-    """Gaps as what came before them, at the beginning as what comes after; nothing at all is no usage."""
+    """Fill gaps with the value before them, at the beginning with the one after; a column of gaps is no usage."""
     known = np.flatnonzero(np.isfinite(column))
     if not len(known):
         return np.zeros(len(column))
@@ -86,7 +86,7 @@ _Key = tuple[str, str, str]
 
 
 class DumpUsage:
-    """Lays out usage; `sources` counts what it was taken from."""
+    """Lays out usage; `sources` counts where it was taken from."""
 
     def __init__(
         self, collected: ClusterState, workloads: Iterable[DumpedWorkload], clock: SimulationClock, seed: int
@@ -100,13 +100,13 @@ class DumpUsage:
         self.sources: Counter[str] = Counter()
 
     def series(self, found: DumpedWorkload, container: str) -> list[ContainerHistory]:
-        """What was measured of one container of a workload over time."""
+        """The measured usage of one container of a workload over time."""
         return self._history.get((found.target.namespace, found.name, container), [])
 
     def demand(
         self, found: DumpedWorkload, container: str, *, scales: bool = False, longest: float = 0.0
     ) -> ContainerDemand:
-        """What one container of each pod of a workload wants.
+        """The demand of one container of each pod of a workload.
 
         Of a workload that `scales`, CPU is that of all its pods, and shared by as many as there are. Of one that runs
         to an end, what it wants goes by its age, up to the `longest` run.
@@ -121,7 +121,7 @@ class DumpUsage:
         return msgspec.structs.replace(demand, cpu=demand.cpu * pods, shared=True, own_memory=True)
 
     def _by_age(self, found: DumpedWorkload, container: str, steps: int) -> ContainerDemand:
-        """What a pod of a run wants from its start on: the mean of all that were measured at that age."""
+        """The demand of a pod of a run by its age: the mean of all that were measured at that age."""
         series = self.series(found, container)
         if not series:
             demand = self._demand(found, container)
@@ -134,7 +134,7 @@ class DumpUsage:
         return ContainerDemand(container, cpu, memory, spread=_spread(series), by_age=True)
 
     def _alive(self, series: list[ContainerHistory]) -> FloatColumn:
-        """How many pods there were in each step: of each, from the first to the last time it was measured."""
+        """The number of pods in each step: each counts from the first to the last time it was measured."""
         changes = np.zeros(self._clock.steps + 1)
         for one_series in series:
             first, last = (
@@ -169,7 +169,7 @@ class DumpUsage:
         return ContainerDemand(container, cpu, memory, spread=spread)
 
     def _by_the_hour(self, text: str, draw: np.random.Generator) -> tuple[FloatColumn, FloatColumn] | None:
-        """What was used in each hour; None if nothing is known of the time that is played."""
+        """The usage of each hour; None if nothing is known of the simulated time."""
         try:
             newest, values = decode_history(text)
         except InvalidCheckpoint:
@@ -188,7 +188,7 @@ class DumpUsage:
 
 
 def _means(series: list[ContainerHistory], begin: float, step: float, steps: int) -> tuple[FloatColumn, FloatColumn]:
-    """The mean of all pods in each step; a step of which nothing is known is as the one before."""
+    """The mean of all pods in each step; a step without data is as the one before."""
     result = []
     for columns in ([one_series.cpu for one_series in series], [one_series.memory for one_series in series]):
         sums, counts = np.zeros(steps), np.zeros(steps)
@@ -224,7 +224,7 @@ def _by_container(collected: ClusterState) -> Mapping[_Key, tuple[float, float]]
 
 
 def _rows(collected: ClusterState) -> dict[tuple[str, str, str, str], SavedRow]:
-    """What recommenders remember, by namespace, kind and name of the workload, and container."""
+    """The saved histories of recommenders, by namespace, kind and name of the workload, and container."""
     rows: dict[tuple[str, str, str, str], SavedRow] = {}
     for checkpoint in collected.checkpoints:
         if KEPT_FROM_ANNOTATION in checkpoint.metadata.annotations:

@@ -1,4 +1,4 @@
-"""Variants of a dump: as templates ask, as its VPAs and Hvpas have it, and by recommenders.
+"""Variants of a dump: as templates request, as its VPAs and Hvpas have it, and by recommenders.
 
 HPAs scale and Buffers keep spare capacity in all variants, because neither says how large a pod is.
 """
@@ -39,9 +39,9 @@ _Played: TypeAlias = Mapping[tuple[str, str, str], DumpedWorkload]
 
 
 class DumpedAutoscalers(msgspec.Struct, frozen=True):
-    """The manifests that can be played. `of_hvpas` are the HPAs that write to the scales of Hvpas.
+    """The manifests that can be simulated. `of_hvpas` are the HPAs that write to the scales of Hvpas.
 
-    `scaled` are the workloads whose count is scaled, by namespace and the name under which they are played.
+    `scaled` are the workloads whose count is scaled, by namespace and the name under which they are simulated.
     """
 
     vpas: tuple[Document, ...]
@@ -55,7 +55,7 @@ class DumpedAutoscalers(msgspec.Struct, frozen=True):
 def find_autoscalers(
     collected: ClusterState, workloads: DumpedWorkloads, ledger: NotPlayedObjects, *, orders_nodes: bool
 ) -> DumpedAutoscalers:
-    """All autoscalers of a dump; what cannot be played goes to the ledger. `orders_nodes`: there are node groups."""
+    """All autoscalers of a dump; the ledger gets those that cannot be simulated. `orders_nodes`: it has node groups."""
     played = workloads.by_target()
     hvpas = dict(_hvpas(collected, played, ledger))
     hpas, of_hvpas = _hpas(collected, played, hvpas, ledger)
@@ -104,7 +104,7 @@ def _limits(collected: ClusterState) -> Iterator[Document]:
 def _hpas(
     collected: ClusterState, played: _Played, hvpas: Mapping[tuple[str, str], Document], ledger: NotPlayedObjects
 ) -> tuple[list[Document], list[Document]]:
-    """HPAs of workloads, and those of Hvpas that are the user's own; an Hvpa makes its others anew."""
+    """HPAs of workloads, and users' own HPAs of Hvpas; an Hvpa creates its others anew."""
     of_workloads: list[Document] = []
     of_hvpas: list[Document] = []
     for each in collected.hpas:
@@ -127,7 +127,7 @@ def _hpas(
 
 
 def _answered(hpa: HorizontalPodAutoscaler, ledger: NotPlayedObjects) -> HorizontalPodAutoscaler | None:
-    """An HPA with the metrics that can be played; None if there is none, and its target keeps its count."""
+    """An HPA with the metrics that can be simulated; None if there is none, and its target keeps its count."""
     metrics = hpa.spec.metrics
     known = tuple(metric for metric in metrics if not find_unsupported(metric))
     if metrics and len(known) < len(metrics):
@@ -174,7 +174,7 @@ def _hvpas(
 
 
 def _answer_hvpa(document: dict[str, Any], ledger: NotPlayedObjects) -> None:
-    """Leave the metrics in the HPA of an Hvpa that can be played; without any it goes by its VPA alone."""
+    """Keep the metrics in the HPA of an Hvpa that can be simulated; without any it scales by its VPA alone."""
     hpa = document["spec"].get("hpa") or {}
     spec = (hpa.get("template") or {}).get("spec") or {}
     written = spec.get("metrics") or []
@@ -208,7 +208,7 @@ def _buffers(
 
 
 def _why_not_kept(buffer: Buffer, played: _Played, *, orders_nodes: bool) -> str:
-    """Why the capacity of a Buffer is not kept; nothing if it is kept."""
+    """Why the capacity of a Buffer is not kept; "" if it is kept."""
     if not orders_nodes:
         return "the dump has no node groups of which nodes could be ordered for it"
     meaning = resolve_buffer(buffer)

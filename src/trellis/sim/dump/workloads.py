@@ -38,9 +38,9 @@ _COUNTED: Final = ("Deployment", "StatefulSet", "DaemonSet", "ReplicationControl
 
 
 class DumpedWorkload(msgspec.Struct, frozen=True):
-    """A workload of a dump: what it is there, as what it is played, and which pods it has now.
+    """A workload of a dump: its target, the kind by which it is simulated, and its pods.
 
-    `jobs` are the Jobs behind one that runs to an end, and `job` what each of them says; `times` are those of the
+    `jobs` are the Jobs behind one that runs to completion, and `job` the spec of each of them; `times` are those of the
     schedule of a CronJob.
     """
 
@@ -58,24 +58,24 @@ class DumpedWorkload(msgspec.Struct, frozen=True):
 
     @property
     def containers(self) -> tuple[str, ...]:
-        """Those that run as long as a pod."""
+        """The containers that run as long as a pod."""
         spec = self.template.spec
         return tuple(each.name for each in (*spec.containers, *filter(_is_sidecar, spec.init_containers)))
 
 
 class DumpedWorkloads(msgspec.Struct, frozen=True):
-    """Those that can be played, in the order of their names; `static` are pods of nodes themselves, by node."""
+    """The workloads that can be simulated, in the order of their names; `static` are static pods, by node."""
 
     found: tuple[DumpedWorkload, ...]
     static: Mapping[str, tuple[Pod, ...]]
 
     def by_target(self) -> dict[tuple[str, str, str], DumpedWorkload]:
-        """By namespace, kind and name as the dump has them."""
+        """The workloads by namespace, kind and name as the dump has them."""
         return {(each.target.namespace, each.target.kind, each.target.name): each for each in self.found}
 
 
 def find_workloads(collected: ClusterState, clock: SimulationClock, ledger: NotPlayedObjects) -> DumpedWorkloads:
-    """All workloads of a dump that did something in the time of the clock; the rest goes to the ledger."""
+    """All workloads of a dump that were active in the time of the clock; the rest goes to the ledger."""
     groups, static = _grouped(collected, ledger)
     batch = [*_cron_jobs(collected, groups, clock, ledger), *_jobs(collected, groups, clock, ledger)]
     serving = [group for group in groups if group.kind not in BATCH_KINDS]
@@ -83,7 +83,7 @@ def find_workloads(collected: ClusterState, clock: SimulationClock, ledger: NotP
     names = _WorkloadNames()
     result = []
     guarded: set[ObjectKey] = set()
-    # Those that keep their kind first, so that they also keep their names.
+    # Workloads that keep their kind come first, so that they also keep their names.
     for target in sorted(serving, key=lambda each: (each.namespace, _rank(each.kind), each.name, each.kind)):
         budgets = [
             each
@@ -154,7 +154,7 @@ def _cron_jobs(
 def _jobs(
     collected: ClusterState, groups: Mapping[TargetRef, list[Pod]], clock: SimulationClock, ledger: NotPlayedObjects
 ) -> Iterator[DumpedWorkload]:
-    """Jobs that no CronJob made, as far as they ran in the time of the clock."""
+    """Jobs without a CronJob, as far as they ran in the time of the clock."""
     for workload in collected.workloads[Job.__name__]:
         owner = workload.metadata.controller
         if not isinstance(workload, Job) or (owner is not None and owner.kind == CronJob.__name__):
@@ -202,7 +202,7 @@ class _WorkloadNames:
         self._taken: set[tuple[str, str]] = set()
 
     def free(self, target: TargetRef) -> str:
-        """Its own, or one with its kind behind it."""
+        """Its own name, or one with its kind behind it."""
         name = target.name
         while (target.namespace, name) in self._taken:
             name += f"-{target.kind.lower()}"
@@ -211,7 +211,7 @@ class _WorkloadNames:
 
 
 def build_template(found: DumpedWorkload) -> dict[str, Any]:
-    """Its template as a manifest has it."""
+    """The template as a manifest has it."""
     document: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(found.template, enc_hook=_mapped))
     return document
 
@@ -223,14 +223,14 @@ def _mapped(value: object) -> object:
 
 
 def _topmost(pod: Pod, owners: Owners) -> TargetRef:
-    """What people mean by the pod: the topmost controller that is known, or the pod itself."""
+    """The topmost controller of a pod that is known, or the pod itself."""
     metadata = pod.metadata
     controller = build_controller_ref(metadata.namespace, metadata.controller)
     if controller is None:
         return TargetRef(metadata.namespace, "v1", _POD, metadata.name)
     topmost = owners.follow(controller).topmost or controller
     if controller.kind == Job.__name__ and topmost.kind != CronJob.__name__:
-        # A Job runs to an end, with or without a CronJob above it.
+        # A Job runs to completion, with or without a CronJob above it.
         return TargetRef(metadata.namespace, _BATCH, Job.__name__, controller.name)
     return msgspec.structs.replace(topmost, api_version=_BATCH) if topmost.kind in BATCH_KINDS else topmost
 
@@ -259,7 +259,7 @@ def _replicas(owner: Any) -> int | None:
 
 
 def _from_pod(pod: Pod, kind: str) -> PodTemplateSpec:
-    """The template that a pod may have been made from: itself, without what it was given since."""
+    """The template that a pod may have been created from: the pod without what it was given since."""
     labels = {key: value for key, value in pod.metadata.labels.items() if key not in _DRAWN}
     spec: PodSpec = msgspec.structs.replace(pod.spec, node_name="")
     if kind == "DaemonSet" and spec.affinity is not None:

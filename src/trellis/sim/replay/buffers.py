@@ -1,6 +1,6 @@
 """Replays a recording of the Buffer controller.
 
-Each translation is made once more from its facts, and headroom is observed again from the changes in the recording.
+Each translation is repeated from its facts, and headroom is observed again from the changes in the recording.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _translations: Final = IndependentReplay(
 
 
 def replay_buffers(recording: Iterable[tuple[str, msgspec.Raw]]) -> Iterator[ReplayedDecision]:
-    """Every decision of a recording beside the one that is made now; raises `InvalidRecording`."""
+    """Every recorded decision beside the one that is made now; raises `InvalidRecording`."""
     observed: list[ReplayedDecision] = []
     for translation in _translations(_without_observations(recording, observed)):
         yield from _taken(observed)
@@ -61,7 +61,7 @@ def _taken(observed: list[ReplayedDecision]) -> list[ReplayedDecision]:
 def _without_observations(
     recording: Iterable[tuple[str, msgspec.Raw]], observed: list[ReplayedDecision]
 ) -> Iterator[tuple[str, msgspec.Raw]]:
-    """The lines of translations; what the others lead to is added to `observed`."""
+    """The lines of translations; what the other lines lead to is added to `observed`."""
     replay: _ObservationReplay | None = None
     for kind, data in recording:
         if kind not in _OBSERVATIONS:
@@ -77,7 +77,7 @@ def _without_observations(
 
 
 class _ObservationReplay:
-    """Hears what was new, and observes."""
+    """Takes in recorded changes, and observes headroom."""
 
     def __init__(self, began: HeadroomRecordingStart) -> None:
         self._observer = HeadroomObserver(began.settings)
@@ -86,14 +86,14 @@ class _ObservationReplay:
         self._observing: HeadroomInputLine | None = None
 
     def hear(self, kind: str, data: msgspec.Raw) -> None:
-        """What a line says."""
+        """Take in a line."""
         if kind == NEWS:
             self._observer.take_in(self._news.news(decode_payload(data, ChangesLine)))
         else:
             self._observing = decode_payload(data, HeadroomInputLine)
 
     def found(self) -> HeadroomLine:
-        """What is found now."""
+        """The present observation."""
         observing, self._observing = self._observing, None
         if observing is None:
             raise InvalidRecording(OBSERVED, f"comes before a line of kind {OBSERVING}")

@@ -1,6 +1,6 @@
 """A replayed decision beside the recorded one, and the replay of components whose decisions are independent.
 
-Where all that a decision was made from is in one line, one that differs makes no other differ.
+Where the whole input of a decision is in one line, a decision that differs makes no other differ.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from trellis.core.recording.format import DECISION_LINE, INPUT_LINE, START_LINE
 
 
 class ReplayedDecision(msgspec.Struct, frozen=True):
-    """A decision as it was recorded and as it is made now, both as JSON; `about` is what it is about, if one object."""
+    """A decision as it was recorded and as it is made now, both as JSON; `about` is its object, if it has one."""
 
     recorded: bytes
     decided: bytes
@@ -34,7 +34,7 @@ L = TypeVar("L", bound=msgspec.Struct)
 
 
 class IndependentReplay(msgspec.Struct, Generic[B, L], frozen=True):
-    """A component by what its lines say and how it decides: by the figures of `began`, from what it `looked` at.
+    """A component by the types of its lines and its decision: by the settings of `began`, from the recorded input.
 
     `about` is the object of a decision.
     """
@@ -46,7 +46,7 @@ class IndependentReplay(msgspec.Struct, Generic[B, L], frozen=True):
     decide: Callable[[L, B], msgspec.Struct]
 
     def __call__(self, recording: Iterable[tuple[str, msgspec.Raw]]) -> Iterator[ReplayedDecision]:
-        """Every decision of a recording beside the one that is made now; raises `InvalidRecording`."""
+        """Every recorded decision beside the one that is made now; raises `InvalidRecording`."""
         began: B | None = None
         looked: L | None = None
         for kind, data in recording:

@@ -12,7 +12,7 @@ from trellis.sim.replay.decisions import IndependentReplay
 
 
 def _decided(looked: HvpaPlanInput, began: HvpaRecordingStart) -> RecordedHvpaPlan:
-    # What follows from the buckets is worked out anew, too.
+    # What follows from the buckets is computed anew, too.
     view = replace(looked.view, meaning=ResolvedHvpa.of(looked.view.meaning.hvpa))
     return RecordedHvpaPlan.of(plan_hvpa(view, looked.now, began.settings))
 

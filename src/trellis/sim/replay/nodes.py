@@ -1,7 +1,7 @@
 """Replays a recording of the node autoscaler: the same changes, and a plan at each time that it planned.
 
-The cluster, groups, budgets, boosts, the clock and the results of plans are those of the recording. What is remembered
-goes on from what is decided now, so that one pass that differs may make those after it differ.
+The cluster, groups, budgets, boosts, the clock and the results of plans are those of the recording. Memory goes on from
+what is decided now, so that one pass that differs may make those after it differ.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from trellis.sim.replay.decisions import ReplayedDecision
 
 
 def replay_nodes(recording: Iterable[tuple[str, msgspec.Raw]]) -> Iterator[ReplayedDecision]:
-    """Every decision of a recording beside the one that is made now; raises `InvalidRecording`."""
+    """Every recorded decision beside the one that is made now; raises `InvalidRecording`."""
     replay: _NodesReplay | None = None
     for kind, data in recording:
         if kind == HEADER:
@@ -45,7 +45,7 @@ def replay_nodes(recording: Iterable[tuple[str, msgspec.Raw]]) -> Iterator[Repla
 
 
 class _NodesReplay:
-    """Hears what was told, and plans."""
+    """Takes in recorded changes, and plans."""
 
     def __init__(self, began: NodesRecordingStart) -> None:
         self._planning = NodePlanner(began.up, began.down, began.expendable_below)
@@ -56,7 +56,7 @@ class _NodesReplay:
         self._looked: PassLine | None = None
 
     def hear(self, kind: str, data: msgspec.Raw) -> None:
-        """What a line says."""
+        """Take in a line."""
         if kind == INPUT_LINE:
             self._looked = decode_payload(data, PassLine)
         elif kind == NEWS:
@@ -67,7 +67,7 @@ class _NodesReplay:
             raise InvalidRecording(kind, "is no line of a recording of the node autoscaler")
 
     def decided(self) -> PlansLine:
-        """What is decided now."""
+        """Decide now."""
         looked, self._looked = self._looked, None
         if looked is None:
             raise InvalidRecording(DECISION_LINE, f"comes before a line of kind {INPUT_LINE}")

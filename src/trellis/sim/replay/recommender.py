@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 def replay_recommender(recording: Iterable[tuple[str, msgspec.Raw]]) -> Iterator[ReplayedDecision]:
-    """Every decision of a recording beside the one that is made now; raises `InvalidRecording`."""
+    """Every recorded decision beside the one that is made now; raises `InvalidRecording`."""
     replay: _RecommenderReplay | None = None
     for kind, data in recording:
         if kind == HEADER:
@@ -44,7 +44,7 @@ def replay_recommender(recording: Iterable[tuple[str, msgspec.Raw]]) -> Iterator
 
 
 class _RecommenderReplay:
-    """Takes the steps; `decided` is what the last one that decides came to."""
+    """Repeats the recorded steps; `decided` is the result of the last step that decides."""
 
     def __init__(self, setup: lines.RecommenderSetup) -> None:
         self.decided = b""
@@ -56,14 +56,14 @@ class _RecommenderReplay:
         self._result: PassResult | None = None
 
     def take(self, kind: str, data: msgspec.Raw) -> None:
-        """One step."""
+        """Repeat a step."""
         step = _STEPS.get(kind)
         if step is None:
             raise InvalidRecording(kind, "is no step of a recommender")
         step(self, data)
 
     def hosts(self, line: lines.HostedRecommendersLine) -> None:
-        """Others answer to some names."""
+        """Other processes serve some recommenders."""
         for name, other in line.others.items():
             if other == lines.INSTALLED:
                 raise InvalidRecording(name, "is a recommender that is installed apart, whose answers are not recorded")
@@ -77,30 +77,30 @@ class _RecommenderReplay:
         self._seen = self._sight.look(line)
 
     def vpas(self, line: lines.VpasLine) -> None:
-        """VPAs are taken in."""
+        """Take in VPAs."""
         self._knowledge.can_boost = line.can_boost
         self._knowledge.load_vpas(self._seen, line.scope, all_of_them=line.all_of_them)
 
     def restore(self, line: lines.RestoreLine) -> None:
-        """History is taken in."""
+        """Take in history."""
         self._knowledge.restore([row.saved() for row in line.rows], line.now, stored=line.stored)
 
     def pods(self, line: lines.PodsLine) -> None:
-        """Pods are taken in."""
+        """Take in pods."""
         if line.scales is not None:
             self._scales = dict(line.scales)
         self._knowledge.load_pods(self._seen, self._scales, line.waiting, line.now)
 
     def usage(self, line: lines.UsageLine) -> None:
-        """Usage and kills are taken in."""
+        """Take in usage and kills."""
         self._knowledge.take_in(line.samples(), self._seen.news.kills, line.now)
 
     def collect(self, line: lines.TimeLine) -> None:
-        """What is gone for good is forgotten."""
+        """Forget what is gone for good."""
         self.decided = encode_payload(self._knowledge.collect(line.now))
 
     def recommend(self, line: lines.TimeLine) -> None:
-        """VPAs are advised."""
+        """Recommend."""
         self._result = self._knowledge.recommend(line.now)
         self.decided = encode_payload(lines.list_decided_statuses(self._result))
 
@@ -109,16 +109,16 @@ class _RecommenderReplay:
         if self._result is None:
             raise InvalidRecording(lines.PUBLISH, "comes before anything was decided")
         writes = self._result.writes
-        # Where less is decided now than it was then, the difference is told already.
+        # Where less is decided now than it was then, the difference is reported already.
         written = [(writes[place], version) for place, version in line.written if place < len(writes)]
         self._knowledge.published(self._result, written, line.now)
 
     def totals(self, line: lines.TimeLine) -> None:
-        """Hvpas are told of whole workloads."""
+        """Publish totals of Hvpas."""
         self.decided = encode_payload(lines.list_decided_totals(self._knowledge.totals(line.now)))
 
     def due(self, line: lines.DueLine) -> None:
-        """Checkpoints are to be written."""
+        """Checkpoints are due."""
         self.decided = encode_payload([row.key for row in self._knowledge.due(line.limit, line.now)])
 
     def save(self, line: lines.SaveLine) -> None:

@@ -30,7 +30,7 @@ _NULL: Final = b"null"
 
 
 def replay_updater(recording: Iterable[tuple[str, msgspec.Raw]]) -> Iterator[ReplayedDecision]:
-    """Every decision of a recording beside the one that is made now; raises `InvalidRecording`."""
+    """Every recorded decision beside the one that is made now; raises `InvalidRecording`."""
     replay: _UpdaterReplay | None = None
     for name, data in recording:
         if name == HEADER:
@@ -50,7 +50,7 @@ def replay_updater(recording: Iterable[tuple[str, msgspec.Raw]]) -> Iterator[Rep
 
 
 class _UpdaterReplay:
-    """An updater that only listens."""
+    """An updater that reads a recording and writes nothing."""
 
     def __init__(self, began: lines.UpdaterStarted) -> None:
         settings = began.settings
@@ -80,11 +80,11 @@ class _UpdaterReplay:
         }
 
     def hear(self, line: object) -> None:
-        """Take in what the updater was told."""
+        """Take in what the updater observed."""
         self._heard[type(line)](line)
 
     def decided(self, then: UpdatesDecided) -> UpdatesDecided:
-        """What is decided of the last that were looked at."""
+        """Decide about the workloads of the last pass."""
         plans, self._plans = self._plans, []
         settled = self._memory.settled(plans, sized=then.sized)
         for planned in settled:

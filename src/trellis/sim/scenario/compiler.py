@@ -1,7 +1,7 @@
 """Compiles a scenario into a fleet, or into all problems with it.
 
-The scenario is sound by itself: its fields and rules have been validated. What is found here is what only shows when it
-meets the rest: a trace that cannot be read, a target that is not there, a parameter that a recommender does not have.
+The scenario is valid by itself: its fields and rules have been validated. The compiler finds what shows only together
+with the rest: a trace that cannot be read, a target that does not exist, a parameter that a recommender does not have.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ DEFAULT_START = "2026-06-01T00:00:00Z"
 
 
 def no_files(name: str) -> NoReturn:
-    """For scenarios that name no files."""
+    """Read no files, for scenarios that name none."""
     raise InvalidInput(name, "cannot be read here")
 
 
 def no_traces(name: str, _series: str | None) -> Series:
-    """For scenarios that name no traces."""
+    """Read no traces, for scenarios that name none."""
     return no_files(name)
 
 
 def read_scenario(document: Mapping[str, Any]) -> Scenario:
-    """A document without errors as a scenario. A field that says null is not there, as in any manifest."""
+    """Convert a document without errors. A field that is null is absent, as in any manifest."""
     return msgspec.convert(_without_nulls(document), Scenario)
 
 
@@ -51,7 +51,7 @@ def _without_nulls(value: Any) -> Any:
 
 
 def compile_scenario(scenario: Scenario, *, traces: TraceReader = no_traces, files: FileReader = no_files) -> Fleet:
-    """The fleet; raises `InvalidScenario` with every problem, paths counted from the object's top."""
+    """Compile the fleet; raises `InvalidScenario` with every problem, paths counted from the object's top."""
     spec = scenario.spec
     seed = DEFAULT_SEED if spec.seed is None else spec.seed
     clock, prices = _clock(spec), _prices(spec.prices, scenario.metadata.name)
@@ -84,7 +84,7 @@ def compile_scenario(scenario: Scenario, *, traces: TraceReader = no_traces, fil
 
 
 def _workload_problems(spec: ScenarioSpec, workloads: Sequence[SimulatedWorkload]) -> Iterator[ValidationProblem]:
-    """What is wrong with workloads when they meet the nodes and one another."""
+    """Problems of workloads with the nodes and with one another."""
     written = len(spec.workloads or ())
     drawn = {(workload.namespace, workload.name) for workload in workloads[written:]}
     for number, workload in enumerate(workloads[:written]):

@@ -35,7 +35,7 @@ class LoadedScenario(msgspec.Struct, frozen=True):
 
 
 def load_scenario(path: Path, traces: TraceReader | None = None, *, seed: int | None = None) -> LoadedScenario:
-    """The scenario of a file, with another seed if one is given; `OSError` where the file itself cannot be read."""
+    """Load the scenario of a file, with another seed if one is given; `OSError` if the file itself cannot be read."""
     result = check([ManifestSource(str(path), path.read_bytes())])
     scenarios = [ours for ours in result.objects if ours.kind is SCENARIO]
     if result.errors:
@@ -50,7 +50,7 @@ def load_scenario(path: Path, traces: TraceReader | None = None, *, seed: int | 
 
 
 def with_variants(fleet: Fleet, names: Sequence[str]) -> Fleet:
-    """The same with the variants of these names alone, in their own order; `InvalidInput` if there is no such."""
+    """The fleet with only these variants, in their own order; `InvalidInput` for an unknown name."""
     known = {variant.name for variant in fleet.variants}
     for name in names:
         if name not in known:
@@ -91,7 +91,7 @@ class FilesBeside:
             raise InvalidInput(name, (error.strerror or str(error)).lower()) from error
 
     def trace(self, name: str, series: str | None) -> Series:
-        """A series of a file, or its only one. Another that cannot be used is no hindrance."""
+        """A series of a file, or its only one. Other series of the file need not be valid."""
         read = self._read.get(name)
         if read is None:
             read = self._read[name] = self._all_series(name)
@@ -117,7 +117,7 @@ class FilesBeside:
 
 
 def _is_of_another(problem: InvalidSeries, series: str) -> bool:
-    """Whether a problem is of one series, as its rule says, and that is not the one that is wanted."""
+    """Whether a problem is about a series other than this one, as its rule says."""
     rule = problem.rule
     if f"(series {series})" in rule or rule.startswith(f"series {series} "):
         return False

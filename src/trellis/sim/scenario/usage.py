@@ -50,12 +50,12 @@ def parse_seconds(text: str | None, absent: float = 0.0) -> float:
 
 
 def seeded_generator(seed: int, *names: str) -> np.random.Generator:
-    """The chance of one thing, by its name: what is added to a scenario changes nothing of what was there."""
+    """The random generator of one thing, by its name: what is added to a scenario changes nothing of the rest."""
     return np.random.default_rng([seed, zlib.crc32("/".join(names).encode())])
 
 
 class Steps(msgspec.Struct, frozen=True):
-    """The moments that usage is laid out for. Those of a Job count from the begin of a run, `by_age`."""
+    """The times that usage is laid out for. Those of a Job count from the begin of a run, `by_age`."""
 
     begin: float
     step: float
@@ -64,12 +64,12 @@ class Steps(msgspec.Struct, frozen=True):
 
     @property
     def times(self) -> FloatColumn:
-        """When each begins."""
+        """When each step begins."""
         return self.begin + self.step * np.arange(self.count, dtype=np.float64)
 
 
 class UsageLayout:
-    """Lays out usage, and collects what is wrong with it."""
+    """Lays out usage, and collects its problems."""
 
     def __init__(self, seed: int, traces: TraceReader) -> None:
         self._seed = seed
@@ -79,7 +79,7 @@ class UsageLayout:
     def demand(
         self, container: str, usage: ContainerUsage, steps: Steps, *, factors: FloatColumn, names: Names, at: Path
     ) -> ContainerDemand:
-        """What one container wants; `factors` is what rollouts multiply it with, `names` whose container it is."""
+        """The demand of one container; `factors` are those of rollouts, `names` those of its workload."""
         cpu, memory = (
             self._resource(resource, written, steps, (*names, container, resource), (*at, resource)) * factors
             for resource, written in (("cpu", usage.cpu), ("memory", usage.memory))
@@ -116,7 +116,7 @@ class UsageLayout:
         try:
             series = self._traces(trace.file, trace.series)
         except InvalidInput as error:
-            # A reader names the file itself; what is left is what is wrong with it.
+            # A reader names the file itself; the rest is what is wrong with it.
             self.problems.append(ValidationProblem((*at, "file"), INVALID, error.rule, trace.file))
             return np.zeros(steps.count)
         column = trace.column or resource
@@ -130,7 +130,7 @@ class UsageLayout:
 
 
 def _shapes(usage: ResourceUsage, steps: Steps, draw: np.random.Generator) -> FloatColumn:
-    """All shapes that are drawn, added up."""
+    """All drawn shapes, added up."""
     times = steps.times
     total = steady(times, parse_amount(usage.steady))
     if usage.daily is not None:

@@ -37,7 +37,7 @@ class WorkingHours(msgspec.Struct, frozen=True):
 
 
 def weekly(times: FloatColumn, low: float, high: float, busy: WorkingHours) -> FloatColumn:
-    """Busy in working hours, with ramps of an hour at both ends, and quiet else."""
+    """Busy in working hours, with ramps of an hour at both ends, and quiet otherwise."""
     hours = times % DAY / _HOUR
     weekday = (np.floor(times / DAY).astype(np.int64) + _FIRST_WEEKDAY) % 7
     ramp = min(_RAMP_HOURS, (busy.end - busy.begin) / 2)
@@ -46,7 +46,7 @@ def weekly(times: FloatColumn, low: float, high: float, busy: WorkingHours) -> F
 
 
 def steady(times: FloatColumn, level: float) -> FloatColumn:
-    """Always the same."""
+    """A constant level."""
     return np.full(len(times), level)
 
 
@@ -64,7 +64,7 @@ def versions(times: FloatColumn, changes: Sequence[float], factors: Sequence[flo
 
 
 def draw_factors(count: int, shift: float, draw: np.random.Generator) -> tuple[float, ...]:
-    """How many times the first version's usage that of each later one is: log-normal, and independent."""
+    """The factors of later versions over the first: log-normal, and independent."""
     return tuple(draw.lognormal(0.0, shift, count).tolist())
 
 
@@ -81,7 +81,7 @@ class Spikes(msgspec.Struct, frozen=True):
 
 
 def spiky(times: FloatColumn, step: float, spikes: Spikes, draw: np.random.Generator) -> FloatColumn:
-    """Nothing but for bursts: so many a day on average, at any time, each of its own length and height.
+    """Bursts alone: so many a day on average, at any time, each of its own length and height.
 
     Where two meet, the higher counts. A burst that is shorter than a step adds to it in proportion.
     """
@@ -115,7 +115,7 @@ def phases(since: FloatColumn, lengths: Sequence[float], levels: Sequence[float]
 
 
 def resample(times: FloatColumn, values: FloatColumn, steps: int, step: float, highest: bool) -> FloatColumn:
-    """A trace laid over so many steps, its first figure upon the first of them.
+    """A trace laid over steps, its first figure upon the first of them.
 
     A step holds the mean of the figures in it, or the highest: CPU is spent over a step, memory must fit at its peak.
     A trace that is shorter than the steps begins anew, as long after its last figure as others follow one another.
@@ -135,6 +135,6 @@ def resample(times: FloatColumn, values: FloatColumn, steps: int, step: float, h
     if not len(filled):
         return np.zeros(steps)
     figures = sums if highest else sums / np.maximum(counts, 1)
-    # The last step that has a figure; what comes before the first takes the first.
+    # The last step that has a figure; steps before the first take the first.
     last = np.maximum.accumulate(np.where(counts > 0, np.arange(length), filled[0]))
     return np.resize(figures[last], steps)

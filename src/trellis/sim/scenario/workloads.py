@@ -32,10 +32,10 @@ _SHAPES = ("trace", "weekly", "daily", "spiky", "trend", "phases", "steady")
 def compile_workload(
     workload: ScenarioWorkload, clock: SimulationClock, seed: int, usage: UsageLayout, at: Path
 ) -> SimulatedWorkload:
-    """One workload; what is wrong with its usage or its template is left with the layout."""
+    """Compile a workload; problems of its usage or its template are left with the layout."""
     try:
         written = convert_object(workload.pod_template or {}, PodTemplateSpec)
-        # What the scheduler will ask of each pod.
+        # What the scheduler requires for each pod.
         fit.Demand.of(written.spec, metadata=written.metadata)
     except InvalidInput as error:
         usage.problems.append(ValidationProblem((*at, "podTemplate"), INVALID, error.rule, workload.name))
@@ -81,7 +81,7 @@ def compile_workload(
 
 
 def pod_template(workload: ScenarioWorkload) -> dict[str, Any]:
-    """The pod template as a manifest has it, with what the scenario says of each container."""
+    """The pod template as a manifest has it, with the fields of each container of the scenario."""
     template: dict[str, Any] = copy.deepcopy(workload.pod_template) if workload.pod_template else {}
     metadata = template["metadata"] = dict(template.get("metadata") or {})
     metadata["labels"] = metadata.get("labels") or {"app.kubernetes.io/name": workload.name}
@@ -113,7 +113,7 @@ def _write(found: dict[str, Any], container: ScenarioContainer) -> None:
 
 
 def _start(startup: Startup | None, template: dict[str, Any]) -> StartProfile:
-    """How it comes up; a whole template says itself whether it has a probe."""
+    """How a pod starts; a complete template says itself whether it has a probe."""
     written = startup or Startup()
     containers = template["spec"].get("containers", ())
     probed = any("readinessProbe" in container or "startupProbe" in container for container in containers)
@@ -128,7 +128,7 @@ def _start(startup: Startup | None, template: dict[str, Any]) -> StartProfile:
 def _rollouts(
     rollouts: Rollouts | None, clock: SimulationClock, draw: np.random.Generator
 ) -> tuple[tuple[float, ...], FloatColumn]:
-    """When new versions come, and what usage is multiplied with in every step."""
+    """The times of rollouts, and the factors of usage in every step."""
     if rollouts is None:
         return (), np.ones(clock.steps)
     length = clock.step * clock.steps
@@ -159,7 +159,7 @@ def _runs(runs: JobRuns | None, clock: SimulationClock, draw: np.random.Generato
 
 
 def list_firings(schedule: str, time_zone: str, clock: SimulationClock) -> list[float]:
-    """When a schedule fires in the time that is played; `InvalidSchedule` if it is none."""
+    """When a schedule fires in the simulated time; `InvalidSchedule` if it cannot be parsed."""
     read, found = CronSchedule.parse(schedule, time_zone), []
     # A moment before the beginning, at which it may fire.
     at = read.next(datetime.fromtimestamp(clock.begin, UTC) - _SECOND)
@@ -175,7 +175,7 @@ def _cron(runs: JobRuns) -> CronRules:
 
 
 def _label(workload: ScenarioWorkload) -> str:
-    """What sort of workload it is, after what stands out in its usage."""
+    """The label of a workload, after what stands out in its usage."""
     usages = [container.usage for container in workload.containers or () if container.usage is not None]
     if workload.runs is not None:
         return "batch"

@@ -1,8 +1,8 @@
-"""Charts of a variant: columns over time, marks of what happened, and the recommendations in force.
+"""Charts of a variant: columns over time, marks of events, and the recommendations in force.
 
-Columns are thinned out while they are made, so that a year takes no more memory than a day: a point spans as many steps
-as it takes to have no more points than a chart can show. The recommendation shown is that of the VPA, or the size that
-an Hvpa publishes where one decides.
+Columns are thinned out while they are built, so that a year takes no more memory than a day: a point spans as many
+steps as it takes to have no more points than a chart can show. The recommendation shown is that of the VPA, or the size
+that an Hvpa publishes where one decides.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from trellis.sim.scores.accounting import REQUESTED, USED, ContainerNumbers, Ste
 
 MOST_POINTS: Final = 336
 
-# What is kept of a recommendation, the first axis of `Charting.advice`.
+# The bounds of a recommendation, the first axis of `ChartBuilder.advice`.
 _BOUNDS: Final = 3
 
 
 class ChartBuilder:
-    """The points of all charts of a run. `advice` is what is recommended now, as (bound, resource, place)."""
+    """The points of all charts of a run. `advice` is the present recommendation, as (bound, resource, place)."""
 
     def __init__(self, clock: SimulationClock, places: ContainerNumbers, *, tells_nodes: bool = False) -> None:
         self._clock = clock
@@ -53,15 +53,15 @@ class ChartBuilder:
         self._containers = np.zeros((self._points, len(places)))
         self._advice = np.full((self._points, _BOUNDS, 2, len(places)), np.nan)
         self._steps = np.zeros(self._points)
-        # Pods that wait for a node; what nodes offer, and what is held by who waits for a restart: cores and bytes.
+        # Pods without a node; what nodes offer, and what containers hold that wait for a restart: cores and bytes.
         self._beside = np.zeros((self._points, 5))
-        # How many nodes there are, and how many pods Buffers keep room for.
+        # How many nodes there are, and how many chunks Buffers have.
         self._nodes = np.zeros((self._points, 2))
 
     def add(
         self, number: int, sums: StepSums, pending: int, offered: FloatColumn, nodes: tuple[int, int] = (0, 0)
     ) -> None:
-        """One step; `nodes` is how many there are, and for how many pods Buffers keep room."""
+        """Add a step; `nodes` is the number of nodes and of chunks."""
         at = number // self._span
         containers = sums.containers
         self._steps[at] += 1
@@ -108,7 +108,7 @@ class ChartBuilder:
         )
 
     def _known_steps(self) -> FloatColumn:
-        """How many steps each point has, of the points that there are: a run may have been stopped."""
+        """The number of steps of each point there is: a run may have been stopped."""
         return self._steps[self._steps > 0]
 
     def _times(self) -> list[float]:
@@ -134,14 +134,14 @@ class ChartBuilder:
         )
 
 
-# More than these nobody would see apart in a chart.
+# More marks cannot be told apart in a chart.
 MOST_MARKS: Final = 200
 # A workload that is changed or killed without end must not take all memory.
 _MOST_NOTED: Final = 20_000
 
 
 class ChartMarks:
-    """The marks of all workloads, and the reasons by pod for what is still to happen to it."""
+    """The marks of all workloads, and the reason for the next event of each pod."""
 
     def __init__(self, workloads: int) -> None:
         self._marks: list[list[ChartMark]] = [[] for _ in range(workloads)]
@@ -149,15 +149,15 @@ class ChartMarks:
         self._because: dict[str, tuple[str, str]] = {}
 
     def because(self, uid: str, why: str, text: str) -> None:
-        """What happens to a pod from now on happens for this reason."""
+        """Note the reason for what happens to a pod from now on."""
         self._because[uid] = (why, text)
 
     def gone(self, uid: str) -> None:
-        """A pod is no more."""
+        """Forget a pod that is gone."""
         self._because.pop(uid, None)
 
     def mark(self, workload: int, time: float, what: str, uid: str = "", text: str = "") -> None:
-        """Something happened; with a pod's uid for the reason that was given last."""
+        """Mark an event; with a pod's uid for the reason that was noted last."""
         marks = self._marks[workload]
         if len(marks) >= _MOST_NOTED:
             self._unnoted[workload] += 1
@@ -166,14 +166,14 @@ class ChartMarks:
         marks.append(ChartMark(time, what, reason, text or said))
 
     def of_workload(self, workload: int) -> tuple[list[ChartMark], int]:
-        """As many marks as fit, and how many more there were."""
+        """The marks of a workload as far as they fit, and how many more there were."""
         marks = self._marks[workload]
         kept = _thinned(marks) if len(marks) > MOST_MARKS else marks
         return kept, len(marks) - len(kept) + self._unnoted[workload]
 
 
 def _thinned(marks: list[ChartMark]) -> list[ChartMark]:
-    """What is rare is kept; of what is frequent some are, spread over all the time."""
+    """Thin out marks: rare ones stay; of frequent ones some do, spread over all the time."""
     kinds: defaultdict[str, list[int]] = defaultdict(list)
     for position, mark in enumerate(marks):
         kinds[mark.what].append(position)
@@ -189,13 +189,13 @@ def _thinned(marks: list[ChartMark]) -> list[ChartMark]:
 # What charts show of a recommendation, in their order.
 _DRAWN: Final = [TARGET, LOWER_BOUND, UPPER_BOUND]
 
-# Told of containers, each by the number of its workload (-1 for another) and its name, what is recommended now: cores
-# and bytes as (target, lower and upper bound; resource; container).
+# Called with containers, each by the number of its workload (-1 for another) and its name, and their present
+# recommendation: cores and bytes as (target, lower and upper bound; resource; container).
 OnRecommendation = Callable[[Sequence[tuple[int, str]], FloatColumn], None]
 
 
 class RecommendationCharts:
-    """Tells what is recommended. `sized` says whether an Hvpa decides about a workload."""
+    """Passes recommendations on to charts. `sized` says whether an Hvpa decides about a workload."""
 
     def __init__(self, fleet: Fleet, advised: OnRecommendation, sized: Callable[[tuple[str, str, str]], bool]) -> None:
         self._advised = advised
@@ -206,7 +206,7 @@ class RecommendationCharts:
         }
 
     def vpas(self, written: Sequence[PublishedStatus]) -> None:
-        """VPAs recommend something else."""
+        """Pass on new recommendations of VPAs."""
         amounts = np.concatenate([write.amounts for _, write in written], axis=2)[_DRAWN]
         drawn = np.where(amounts < LARGEST_AMOUNT, amounts, np.nan)
         drawn[:, CPU] /= MILLICORES_PER_CORE
@@ -219,7 +219,7 @@ class RecommendationCharts:
         self._advised(containers, drawn)
 
     def hvpa(self, governor: Governor) -> None:
-        """An Hvpa says another size. It has no range: what is worth a change is decided with it."""
+        """Pass on a new size of an Hvpa. It has no range: the Hvpa itself decides what is worth a change."""
         target: TargetRef = governor.claim.target
         number = self._workloads.get((target.namespace, target.kind, target.name), -1)
         sizes = [[each.target.get(name, np.nan) for each in governor.advice] for name in RESOURCES]

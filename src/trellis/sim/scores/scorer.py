@@ -1,4 +1,4 @@
-"""Collects the scores of a variant while it runs, and makes its result of them."""
+"""Collects the scores of a variant while it runs, and builds its result."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from trellis.sim.scores.accounting import ContainerNumbers, ReplicaAccounting, S
 from trellis.sim.scores.charts import ChartBuilder, ChartMarks
 
 _HOUR: Final = 3600.0
-# A chart for each of more workloads nobody would look at; those that request the most have one.
+# The most workloads with a chart; those that request the most have one.
 MOST_CHARTS: Final = 300
 
 _BOOSTED: Final = "boosted"
 _SCALED: Final = "scaled"
 _COUNTED: Final = (Deployment, StatefulSet)
-# What is neither said in totals alone, nor the usual course of a pod's life.
+# Events that are marked: neither counted in totals alone, nor the usual course of a pod's life.
 _MARKED: Final = frozenset(
     {
         PodEvent.KILLED,
@@ -43,7 +43,7 @@ _MARKED: Final = frozenset(
 
 
 class Scorer:
-    """Everything that is written down of one variant. It begins before anything has happened in the cluster."""
+    """Collects the scores of one variant, from before anything has happened in the cluster."""
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
@@ -61,13 +61,13 @@ class Scorer:
         self._node_hours = self._node_money = 0.0
 
     def advised(self, containers: Sequence[tuple[int, str]], amounts: FloatColumn) -> None:
-        """What is recommended for containers from now on: cores and bytes as (bound, resource, container)."""
+        """Take in recommendations for containers: cores and bytes as (bound, resource, container)."""
         places = np.array([self._places.find(*container) for container in containers], dtype=np.int64)
         known = places >= 0
         self._charting.advice[:, :, places[known]] = amounts[:, :, known]
 
     def happened(self, now: float, workload: int, what: PodEvent, pod: Pod, text: str) -> None:
-        """Something happened to a pod."""
+        """Mark an event of a pod."""
         if what in _MARKED:
             self.marking.mark(workload, now, what.value, pod.metadata.uid, text)
         elif what is PodEvent.MADE and is_boosted(pod.metadata.annotations):
@@ -75,13 +75,13 @@ class Scorer:
             self.marking.mark(workload, now, _BOOSTED)
 
     def changed(self, now: float, kind: str, old: KubeObject, new: KubeObject) -> None:
-        """A workload changed: if it is to have another number of pods, that is marked."""
+        """Mark a change of a workload's replicas."""
         if isinstance(old, _COUNTED) and isinstance(new, _COUNTED) and old.spec.replicas != new.spec.replicas:
             number = self._numbers[new.metadata.namespace, kind, new.metadata.name]
             self.marking.mark(number, now, _SCALED, text=f"{old.spec.replicas} to {new.spec.replicas} pods")
 
     def step(self, usage: StepUsage, cluster: ModelCluster, chunks: int = 0) -> None:
-        """One step of usage; `chunks` is for how many pods Buffers keep room."""
+        """Add a step of usage; `chunks` is the number of chunks of all Buffers."""
         clock, nodes = self._fleet.clock, cluster.nodes
         sums = sum_step(_amounts(usage, cluster), len(self._places))
         offered: FloatColumn = np.array((nodes.cores[nodes.up].sum(), nodes.bytes[nodes.up].sum()))
@@ -104,7 +104,7 @@ class Scorer:
         partial_until: float | None,
         nodes: NodeFigures | msgspec.UnsetType,
     ) -> VariantResult:
-        """What came of it so far."""
+        """Build the result so far."""
         numbers = range(len(self._fleet.workloads))
         counted = self._counted(cluster)
         for name, column in self._before.items():
@@ -160,7 +160,7 @@ class Scorer:
         return WorkloadResult(about.namespace, about.name, about.kind, about.label, totals, chart)
 
     def _counted(self, cluster: ModelCluster) -> dict[str, FloatColumn | IntColumn]:
-        """What has happened so far, by what `Totals` calls it; who still waits for a node has waited until now."""
+        """The counters so far, by their names in `SimulationTotals`; pods without a node are pending until now."""
         tally = cluster.tally.copy()
         counted = {name: getattr(tally, name) for name in tally.__struct_fields__}
         counted["pending_seconds"] = tally.pending_seconds + cluster.pending_seconds()

@@ -44,7 +44,7 @@ _RESTARTS: Final = "RestartContainer"
 
 
 def needs_resize(container: Container, pod: Pod) -> bool:
-    """Whether a container has, or is set aside, something else than its spec asks for."""
+    """Whether a container's spec differs from what it has or is allocated."""
     container_status = find_container_status(pod, container.name)
     if container_status is None or container_status.resources is None:
         return False
@@ -55,18 +55,18 @@ def needs_resize(container: Container, pod: Pod) -> bool:
 
 
 def lowers_resources(container: Container, pod: Pod) -> bool:
-    """Whether something is asked to become less."""
+    """Whether a resize lowers a request or a limit."""
     return any(asked.get(name, 0) < amount for asked, had in _pairs(container, pod) for name, amount in had.items())
 
 
 def needs_restart(container: Container, pod: Pod) -> bool:
-    """Whether a resource changes of which the container wants to be told by a restart."""
+    """Whether a resize changes a resource for which the container's resize policy asks for a restart."""
     named = [each.resource_name for each in container.resize_policy if each.restart_policy == _RESTARTS]
     return any(asked.get(name) != had.get(name) for name in named for asked, had in _pairs(container, pod))
 
 
 def _pairs(container: Container, pod: Pod) -> list[tuple[ResourceAmounts, ResourceAmounts]]:
-    """Requests, then limits: what is asked for, and what is in force."""
+    """Requests, then limits: of the spec, and in force."""
     container_status = find_container_status(pod, container.name)
     if container_status is None or container_status.resources is None:
         return []
@@ -77,7 +77,7 @@ def _amounts(resources: ResourceRequirements) -> tuple[ResourceAmounts, Resource
     return parse_amounts(resources.requests), parse_amounts(resources.limits)
 
 
-# Seconds until a kubelet looks at a changed pod, drawn between these, and from its yes to the new size in force.
+# Seconds until a kubelet syncs a changed pod, drawn between these, and from its consent until the new size is in force.
 _SOONEST: Final = 1.0
 _LATEST: Final = 3.0
 _ENFORCED_AFTER: Final = 0.5
@@ -86,7 +86,7 @@ _IN_USE: Final = "the memory limit would be below the memory in use"
 
 
 class PodResizes:
-    """The kubelets of all nodes, as far as they resize."""
+    """Resizes pods, for the kubelets of all nodes."""
 
     def __init__(self, state: ModelState, starting: PodStarts, ending: Terminations) -> None:
         self._state = state
@@ -98,7 +98,7 @@ class PodResizes:
             state.kernel.at(max(fault.end, state.now), self._all_again)
 
     def asked(self, living: ModelPod) -> None:
-        """The spec of a pod asks for another size."""
+        """Handle a pod whose spec has another size."""
         rows = self._state.rows
         down = (unit for unit in living.units if rows.stage[unit.row] == ContainerStage.DOWN)
         living.down_when_asked = frozenset(each.name for each in down if not math.isnan(rows.started[each.row]))
@@ -106,7 +106,7 @@ class PodResizes:
         self._later(living, delay, partial(self._look, living))
 
     def room(self, node: int) -> None:
-        """Try again whom a node had no room for: the first who waited goes first."""
+        """Retry the deferred resizes of a node, in their order."""
         waiting = self._deferred[node]
         for living in list(waiting.values()):
             if living.node == node:
@@ -148,7 +148,7 @@ class PodResizes:
             self._accept(living, wanted)
 
     def _is_there(self, living: ModelPod) -> bool:
-        """Whether a kubelet looks after the pod; one whose node is off waits for it."""
+        """Whether a kubelet serves the pod; one whose node is off waits for it."""
         if living.node >= 0 and not self._state.nodes.up[living.node]:
             self._deferred[living.node][living.key] = living
         return self._state.runs(living)
@@ -224,7 +224,7 @@ class PodResizes:
             self._state.put(living, msgspec.structs.replace(living.pod, status=status), resized=True)
 
     def _is_too_tight(self, living: ModelPod) -> bool:
-        """Whether a memory limit is to go below what its container uses, which is not restarted for it."""
+        """Whether a memory limit would go below what its container uses, which is not restarted for it."""
         rows = self._state.rows
         for unit in living.units:
             container = living.container(unit.name)

@@ -29,14 +29,14 @@ from trellis.sim.faults import SLOW_STARTS
 _SET_UP: Final = 1.0
 _SLOWER: Final = 10.0
 _LEAST_RATE: Final = 0.002
-# As many pods of a workload differ from one another; the next are like the first again.
+# How many pods of a workload differ from one another; further pods repeat them.
 _PLACES: Final = 64
-# A start whose pace changes by less goes on as it was planned.
+# A start whose pace changes by less than this goes on as planned.
 _SAME_PACE: Final = 0.01
 
 
 class PodStarts:
-    """The kubelets of all nodes, as far as they start pods. `load` is the cores in use on each, starts aside."""
+    """Starts pods, for the kubelets of all nodes. `load` is the cores in use on each node, starts aside."""
 
     def __init__(self, state: ModelState, wishes: FleetDemand) -> None:
         self._state = state
@@ -44,12 +44,12 @@ class PodStarts:
         self.load: FloatColumn = np.zeros(len(state.nodes))
         # Drawn by place and not by pod, so that demand is the same however often pods are replaced.
         self._draws = state.rng.uniform(-1.0, 1.0, (_PLACES, len(wishes.series)))
-        # Called with a container that has come up, and with a pod whose run is over.
+        # Called with a container that is up, and with a pod whose run is over.
         self.on_up: Callable[[ModelContainer], None] = lambda _unit: None
         self.on_run_over: Callable[[ModelPod], None] = lambda _living: None
 
     def bind(self, living: ModelPod, node: int) -> None:
-        """Take on a pod."""
+        """Start a pod on its node."""
         state = self._state
         living.placed_at = state.now
         state.tally.pending_seconds[living.workload] += state.now - living.made
@@ -90,7 +90,7 @@ class PodStarts:
             self.tell_readiness(living)
 
     def pace(self, unit: ModelContainer, pace: float) -> None:
-        """Have a start go on with so many cores."""
+        """Continue a start with a number of cores."""
         if abs(pace - unit.rate) <= _SAME_PACE * unit.rate:
             return
         now = self._state.now
@@ -114,7 +114,7 @@ class PodStarts:
             self._share(unit.living.node)
 
     def tell_readiness(self, living: ModelPod) -> None:
-        """Have a pod say whether it is Ready."""
+        """Report whether a pod is Ready."""
         state, ready = self._state, living.ready
         for unit in living.units:
             state.rows.ready[unit.row] = ready
@@ -153,7 +153,7 @@ class PodStarts:
         self._share(unit.living.node)
 
     def _share(self, node: int) -> None:
-        """Share what a node has left among its starts: usage is known from the last step, and they are news since."""
+        """Share what a node has left among its starts; usage is that of the last step, and starts have come since."""
         rows, nodes = self._state.rows, self._state.nodes
         units = [unit for living in nodes.pods[node].values() for unit in living.units]
         units = [unit for unit in units if rows.stage[unit.row] == ContainerStage.STARTING]

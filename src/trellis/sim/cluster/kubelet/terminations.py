@@ -41,7 +41,7 @@ _KILLED: Final = 137
 
 
 class Terminations:
-    """The kubelets of all nodes, as far as they end containers. `step` is the step of usage under way."""
+    """Ends and restarts containers, for the kubelets of all nodes. `step` is the current step of usage."""
 
     def __init__(self, state: ModelState, making: PodLifecycle, wishes: FleetDemand, starting: PodStarts) -> None:
         self._state = state
@@ -53,24 +53,24 @@ class Terminations:
         starting.on_run_over = self._end
 
     def memory_of(self, unit: ModelContainer) -> float:
-        """The bytes that a container wants now."""
+        """The bytes that a container demands now."""
         return self._wishes.memory_of(self._state.rows, unit.row, self.step, self._state.now)
 
     def kill_soon(self, unit: ModelContainer) -> None:
-        """Have a container killed that wants more memory than it may have."""
+        """Schedule the kill of a container that demands more memory than its limit."""
         self._state.kernel.after(0.0, partial(self._kill, unit, unit.restarts))
 
     def press_out_soon(self, living: ModelPod, used: Mapping[str, float]) -> None:
-        """Have a pod evicted for want of memory on its node; `used` are bytes of containers above their request."""
+        """Schedule a node-pressure eviction; `used` has the bytes of containers above their request."""
         self._state.kernel.after(0.0, partial(self._press_out, living, used))
 
     def bounce(self, unit: ModelContainer) -> None:
-        """Restart a container because a resize asks for it."""
+        """Restart a container because of its resize policy."""
         self._stop(unit, "Completed", 0)
         unit.ticket = self._state.kernel.after(_AT_ONCE, partial(self._restart, unit))
 
     def switch_off(self, node: int) -> None:
-        """Nothing runs on a node any more."""
+        """Stop everything that runs on a node."""
         rows = self._state.rows
         for living in list(self._state.nodes.pods[node].values()):
             if living.run is not None:
@@ -83,7 +83,7 @@ class Terminations:
             self._starting.tell_readiness(living)
 
     def switch_on(self, node: int) -> None:
-        """A node is back: what is still there starts again."""
+        """Start the remaining pods of a node that is back."""
         for living in list(self._state.nodes.pods[node].values()):
             if living.pod.status.phase == PENDING:
                 self._starting.begin(living)
@@ -144,7 +144,7 @@ class Terminations:
         self._starting.start(unit)
 
     def _end(self, living: ModelPod) -> None:
-        """A run is over."""
+        """End a run."""
         state = self._state
         if not state.runs(living):
             return
@@ -158,7 +158,7 @@ class Terminations:
         state.wake(living.workload)
 
     def _fail(self, living: ModelPod, reason: str) -> None:
-        """A pod has ended badly; whoever made it makes another."""
+        """End a pod with a failure; its controller creates another."""
         self._state.put(living, as_finished(living.pod, FAILED, reason, self._state.now))
         self._state.dismiss(living)
         self._making.forget(living)
@@ -174,7 +174,7 @@ class Terminations:
 
 
 def _eviction(living: ModelPod, used: Mapping[str, float], now: float) -> Event:
-    """What a kubelet tells of an eviction."""
+    """The Event that a kubelet records for an eviction."""
     about = living.pod.metadata
     annotations = {
         "offending_containers": ",".join(used),

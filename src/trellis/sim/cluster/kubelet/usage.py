@@ -18,12 +18,12 @@ from trellis.sim.cluster.pod_state import ModelPod
 from trellis.sim.cluster.state import ModelState
 from trellis.sim.cluster.telemetry import StepUsage
 
-# Less than this share of what is wanted is no throttling but rounding.
+# A smaller share of the demand is rounding, not throttling.
 _ROUNDING: Final = 1e-9
 
 
 class StepUsageModel:
-    """Works out one step after the other."""
+    """Computes the usage of one step after the other."""
 
     def __init__(self, state: ModelState, wishes: FleetDemand, starting: PodStarts, ending: Terminations) -> None:
         self._state = state
@@ -34,7 +34,7 @@ class StepUsageModel:
         self._version = -1
 
     def step(self, number: int) -> StepUsage:
-        """The usage from now on until the next step."""
+        """Compute the usage from now until the next step."""
         state, clock = self._state, self._state.fleet.clock
         columns = self._gathered()
         self._ending.step = number
@@ -80,7 +80,7 @@ class StepUsageModel:
         return given
 
     def _pace(self, columns: RunningContainers, given: FloatColumn) -> None:
-        """Have starts go on at the pace that they get now."""
+        """Continue starts at the pace of the CPU that they get now."""
         rows = self._state.rows
         for place in columns.starting.tolist():
             unit = rows.unit(int(columns.rows[place]))
@@ -98,7 +98,7 @@ class StepUsageModel:
             self._relieve(columns, used, node, float(load[node] - nodes.bytes[node]))
 
     def _relieve(self, columns: RunningContainers, used: FloatColumn, node: int, excess: float) -> None:
-        """Evict the pods that are furthest above what they request, until the rest has room."""
+        """Evict the pods that are furthest above their requests until the node's memory suffices."""
         rows = self._state.rows
         above: dict[ModelPod, float] = {}
         total: dict[ModelPod, float] = {}

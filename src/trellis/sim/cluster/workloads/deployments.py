@@ -28,7 +28,7 @@ _APPS: Final = "apps/v1"
 
 
 class DeploymentController:
-    """Keeps the pods of one Deployment."""
+    """Reconciles the pods of one Deployment."""
 
     def __init__(self, state: ModelState, making: PodLifecycle, workload: int) -> None:
         self._state = state
@@ -41,7 +41,7 @@ class DeploymentController:
         self._uid = state.uid()
 
     def begin(self) -> None:
-        """Make the Deployment and its pods."""
+        """Create the Deployment and its pods."""
         state, template = self._state, self._state.templates[self._workload]
         metadata = state.metadata(self._workload, self._uid)
         spec = DeploymentSpec(self._wanted, template.selector, PodTemplateSpec(template.metadata, template.spec))
@@ -50,13 +50,13 @@ class DeploymentController:
         self.reconcile()
 
     def roll_out(self) -> None:
-        """Begin with a new version."""
+        """Begin to roll out a new version."""
         self._revision += 1
         self._add_set(0)
         self.reconcile()
 
     def reconcile(self) -> None:
-        """Make what is missing, and delete what is too much."""
+        """Create missing pods, and delete surplus ones."""
         for revision in self._pods:
             self._pods[revision] = [pod for pod in self._pods[revision] if self._lives(pod)]
         new = self._pods[self._revision]
@@ -87,7 +87,7 @@ class DeploymentController:
         self._pods[self._revision].append(made)
 
     def _shrink(self, by: int) -> None:
-        """Delete so many of the newest version."""
+        """Delete a number of pods of the newest version."""
         new = self._pods[self._revision]
         beside = Counter(each.node for each in new if each.ready)
         newest = list(reversed(new))
@@ -132,7 +132,7 @@ class DeploymentController:
         state.watcher.workload("ReplicaSet", None, made)
 
     def _scale_sets(self) -> None:
-        """Have each ReplicaSet say how many pods it should have; an old one without any is removed."""
+        """Set the replicas of each ReplicaSet; an old one without pods is removed."""
         state = self._state
         for revision, old in list(self._sets.items()):
             replicas = len(self._pods[revision])

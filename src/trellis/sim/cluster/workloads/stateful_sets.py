@@ -15,7 +15,7 @@ from trellis.sim.cluster.state import ModelState
 
 
 class StatefulSetController:
-    """Keeps the pods of one StatefulSet."""
+    """Reconciles the pods of one StatefulSet."""
 
     def __init__(self, state: ModelState, making: PodLifecycle, workload: int) -> None:
         self._state = state
@@ -26,7 +26,7 @@ class StatefulSetController:
         self._uid = state.uid()
 
     def begin(self) -> None:
-        """Make the StatefulSet and its first pod."""
+        """Create the StatefulSet and its first pod."""
         state, template = self._state, self._state.templates[self._workload]
         metadata = state.metadata(self._workload, self._uid)
         pods = PodTemplateSpec(template.metadata, template.spec)
@@ -35,12 +35,12 @@ class StatefulSetController:
         self.reconcile()
 
     def roll_out(self) -> None:
-        """Begin with a new version."""
+        """Begin to roll out a new version."""
         self._revision += 1
         self.reconcile()
 
     def reconcile(self) -> None:
-        """Make the first that is missing, or delete the last that is too much or old; one at a time."""
+        """Create the first missing pod, or delete the last that is surplus or old; one at a time."""
         wanted = self._state.replicas[self._workload]
         pods = [self._pod(ordinal) for ordinal in range(wanted)]
         for ordinal, living in enumerate(pods):
