@@ -50,8 +50,8 @@ class Faults:
     def holds(self, kind: str, now: float, *names: str) -> bool:
         """Whether such a fault is active and affects one of these names; without names any fault of the kind counts."""
         return any(
-            each.begin <= now < each.end and (not names or is_affected(each, *names))
-            for each in self._by_kind.get(kind, ())
+            fault.begin <= now < fault.end and (not names or is_affected(fault, *names))
+            for fault in self._by_kind.get(kind, ())
         )
 
 

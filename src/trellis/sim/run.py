@@ -125,9 +125,9 @@ class _VariantRun:
         """Handle an eviction by a kubelet."""
         self._deciding.event(event)
 
-    def happened(self, workload: int, what: PodEvent, pod: Pod, text: str) -> None:
+    def happened(self, workload: int, event: PodEvent, pod: Pod, text: str) -> None:
         """Handle an event of a pod."""
-        self._scoring.happened(self._kernel.now, workload, what, pod, text)
+        self._scoring.happened(self._kernel.now, workload, event, pod, text)
 
 
 # How often `stop` is called, in seconds.
@@ -221,16 +221,16 @@ class _Worker:
     def read(self, progress: OnProgress) -> VariantResult | str | None:
         """Read a message: progress, or a result."""
         try:
-            kind, said = msgspec.msgpack.decode(self.line.recv_bytes(), type=tuple[str, msgspec.Raw])
+            kind, payload = msgspec.msgpack.decode(self.line.recv_bytes(), type=tuple[str, msgspec.Raw])
         except (EOFError, OSError):
             self._process.join()
             return f"its process ended with exit code {self._process.exitcode}"
         if kind == SimulationProgress.__name__:
-            progress(msgspec.msgpack.decode(said, type=SimulationProgress))
+            progress(msgspec.msgpack.decode(payload, type=SimulationProgress))
             return None
         if kind == VariantResult.__name__:
-            return msgspec.msgpack.decode(said, type=VariantResult)
-        return msgspec.msgpack.decode(said, type=str)
+            return msgspec.msgpack.decode(payload, type=VariantResult)
+        return msgspec.msgpack.decode(payload, type=str)
 
     def close(self) -> None:
         """End it, if it has not ended."""
@@ -268,7 +268,7 @@ def _in_processes(
 def _work(fleet: Fleet, line: Connection) -> None:
     """Run a variant in a child process."""
 
-    def say(said: SimulationProgress | VariantResult | str) -> None:
-        line.send_bytes(msgspec.msgpack.encode((type(said).__name__, said)))
+    def say(message: SimulationProgress | VariantResult | str) -> None:
+        line.send_bytes(msgspec.msgpack.encode((type(message).__name__, message)))
 
     say(_run_caught(fleet, fleet.variants[0], say, line.poll))

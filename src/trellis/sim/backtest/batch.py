@@ -34,25 +34,25 @@ def build_charts(block: SeriesBlock, targets: Sequence[FloatColumn], most: int) 
         steps = np.flatnonzero(~np.isnan(block.usage.values[:, :, [number, len(block) + number]]).all(axis=(1, 2)))
         first, last = int(block.offsets[number]), int(steps[-1]) + 1
         span = -(-(last - first) // MOST_POINTS)
-        here = slice(first, last)
+        columns = slice(first, last)
         begins = np.arange(0, last - first, span)
         lines = []
         for resource, name in enumerate(_RESOURCES):
             column = resource * len(block) + number
-            used = block.usage.values[here, :, column]
+            used = block.usage.values[columns, :, column]
             if np.isnan(used).all():
                 continue
             mean, peak = _means(used, begins), np.fmax.reduceat(np.fmax.reduce(used, axis=1), begins)
-            requested = [_rounded(_means(target[here, column][:, np.newaxis], begins)) for target in targets]
+            requested = [_rounded(_means(target[columns, column][:, np.newaxis], begins)) for target in targets]
             lines.append(ChartLine(name, _rounded(mean), _rounded(peak), requested))
         times = block.begins[number] + block.usage.step * begins
         yield block.places[number], SeriesChart(block.names[number], times.tolist(), lines)
 
 
 def _means(values: FloatColumn, begins: IntColumn) -> FloatColumn:
-    known = ~np.isnan(values)
-    sums = np.add.reduceat(np.where(known, values, 0.0).sum(axis=1), begins)
-    counts = np.add.reduceat(known.sum(axis=1), begins)
+    measured = ~np.isnan(values)
+    sums = np.add.reduceat(np.where(measured, values, 0.0).sum(axis=1), begins)
+    counts = np.add.reduceat(measured.sum(axis=1), begins)
     with np.errstate(invalid="ignore"):
         means: FloatColumn = sums / counts
         return means
@@ -137,7 +137,7 @@ class _BatchRun:
         variants = len(self._scored) if self.places else self._variants
         terms = self._batch.request.terms
         facts = [_facts(self._series[place], terms.warm_up, terms.warm_up_share) for place in places]
-        scored = [each.at(places) for each in self._scored[:variants]]
+        scored = [scores.at(places) for scores in self._scored[:variants]]
         return facts if scored else [], scored, [self._charts[place] for place in sorted(self._charts)]
 
 
@@ -160,12 +160,12 @@ def _distinct(series: Sequence[Series]) -> list[Series]:
 def distinct_names(names: Sequence[str], sources: Sequence[str]) -> list[str]:
     """Make names distinct."""
     often = Counter(names)
-    seen: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     result = []
     for name, source in zip(names, sources, strict=True):
         full = name if often[name] == 1 else f"{name} ({source})"
-        seen[full] += 1
-        result.append(full if seen[full] == 1 else f"{full} #{seen[full]}")
+        counts[full] += 1
+        result.append(full if counts[full] == 1 else f"{full} #{counts[full]}")
     return result
 
 

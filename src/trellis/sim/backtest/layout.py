@@ -49,8 +49,8 @@ class SeriesBlock(msgspec.Struct, frozen=True):
 
     def part(self, resource: int) -> ReplayedUsage:
         """The usage of CPU (0) or memory (1) alone."""
-        here = slice(resource * len(self), (resource + 1) * len(self))
-        return msgspec.structs.replace(self.usage, values=self.usage.values[:, :, here])
+        columns = slice(resource * len(self), (resource + 1) * len(self))
+        return msgspec.structs.replace(self.usage, values=self.usage.values[:, :, columns])
 
 
 def count_points(series: Series, step: float) -> int:
@@ -95,9 +95,9 @@ def lay_out_block(series: Sequence[Series], places: Sequence[int], points: int, 
     for number, (one_series, begin) in enumerate(zip(series, begins, strict=True)):
         first, size = int(offsets[number]), int(lengths[number])
         at = np.minimum(((one_series.times - begin) / (step / points)).astype(np.int64), size * points - 1)
-        here = slice(first, first + size)
-        values[here, :, number] = _averages(at, one_series.cpu, size * points).reshape(size, points)
-        values[here, :, len(series) + number] = _highest(at, one_series.memory, size * points).reshape(size, points)
+        columns = slice(first, first + size)
+        values[columns, :, number] = _averages(at, one_series.cpu, size * points).reshape(size, points)
+        values[columns, :, len(series) + number] = _highest(at, one_series.memory, size * points).reshape(size, points)
         scored[first + int(warm[number]) : first + size, number] = True
     usage = ReplayedUsage(values, _MONDAY + float(origin), step)
     return SeriesBlock(list(places), [one_series.name for one_series in series], usage, scored, begins, offsets, warm)
@@ -121,10 +121,10 @@ def _warm_up(series: Series, terms: BacktestTerms) -> int:
 def _averages(at: IntColumn, values: FloatColumn, size: int) -> FloatColumn:
     if _is_alone(at):
         return _placed(at, values, size)
-    known = ~np.isnan(values)
-    counts = np.bincount(at[known], minlength=size)
+    measured = ~np.isnan(values)
+    counts = np.bincount(at[measured], minlength=size)
     with np.errstate(invalid="ignore"):
-        return np.bincount(at[known], values[known], size) / counts
+        return np.bincount(at[measured], values[measured], size) / counts
 
 
 def _highest(at: IntColumn, values: FloatColumn, size: int) -> FloatColumn:

@@ -39,11 +39,11 @@ OnBatchProgress = Callable[[int, float], None]
 
 
 def run_batches(
-    batches: Sequence[SeriesBatch], processes: int, told: OnBatchProgress, stop: Callable[[], bool]
+    batches: Sequence[SeriesBatch], processes: int, on_progress: OnBatchProgress, stop: Callable[[], bool]
 ) -> Iterator[tuple[int, BatchOutcome]]:
     """Run batches and yield the result of each, by number; `on_progress` is called with the share that is done."""
     if min(processes, len(batches)) > 1:
-        yield from _in_processes(batches, processes, told, stop)
+        yield from _in_processes(batches, processes, on_progress, stop)
         return
     for number, batch in enumerate(batches):
         if stop():
@@ -52,7 +52,7 @@ def run_batches(
         def tell(share: float, number: int = number) -> None:
             if stop():
                 raise BatchStopped
-            told(number, share)
+            on_progress(number, share)
 
         yield number, _run_caught(batch, tell)
 
@@ -69,7 +69,7 @@ def _run_caught(batch: SeriesBatch, tell: Callable[[float], None]) -> BatchOutco
 
 
 def _in_processes(
-    batches: Sequence[SeriesBatch], processes: int, told: OnBatchProgress, stop: Callable[[], bool]
+    batches: Sequence[SeriesBatch], processes: int, on_progress: OnBatchProgress, stop: Callable[[], bool]
 ) -> Iterator[tuple[int, BatchOutcome]]:
     context = multiprocessing.get_context("spawn")
     waiting = list(reversed(range(len(batches))))
@@ -93,7 +93,7 @@ def _in_processes(
                 number, process = working[line]
                 result = _receive(line, process)
                 if isinstance(result, float):
-                    told(number, result)
+                    on_progress(number, result)
                     continue
                 del working[line]
                 process.join()
@@ -163,7 +163,7 @@ def backtest(
 
     def told(number: int, share: float) -> None:
         done[number] = share
-        part = sum(size * each for size, each in zip(sizes, done, strict=True))
+        part = sum(size * share for size, share in zip(sizes, done, strict=True))
         progress(BacktestProgress(part, float(sum(sizes))))
 
     ended: dict[int, BatchResult] = {}
@@ -184,11 +184,11 @@ def backtest(
     )
 
 
-def _result(request: BacktestRequest, found: Sequence[BatchResult]) -> BacktestResult:
+def _result(request: BacktestRequest, outcomes: Sequence[BatchResult]) -> BacktestResult:
     terms = request.terms
     # A batch that was stopped has fewer variants; only those that all series have can be compared.
-    variants = max((len(batch.scored) for batch in found), default=0)
-    batches = [batch for batch in found if batch.facts and len(batch.scored) == variants]
+    variants = max((len(batch.scored) for batch in outcomes), default=0)
+    batches = [batch for batch in outcomes if batch.facts and len(batch.scored) == variants]
     request = msgspec.structs.replace(request, variants=request.variants[:variants])
     facts = [fact for batch in batches for fact in batch.facts]
     names = distinct_names([fact.name for fact in facts], [fact.source for fact in facts])
@@ -207,9 +207,9 @@ def _result(request: BacktestRequest, found: Sequence[BatchResult]) -> BacktestR
         step=terms.step,
         warm_up=max((fact.scored_from - fact.begin for fact in facts), default=terms.warm_up),
         threshold=terms.threshold,
-        left_out=[text for batch in found for text in batch.problems],
-        notes=[text for batch in found for text in batch.notes],
-        partial=any(batch.partial for batch in found),
+        left_out=[text for batch in outcomes for text in batch.problems],
+        notes=[text for batch in outcomes for text in batch.notes],
+        partial=any(batch.partial for batch in outcomes),
     )
 
 
@@ -227,14 +227,14 @@ def _batches(
 ) -> list[SeriesBatch]:
     """Share out the series: enough batches for all processes, none too large, neighbours together."""
     total = sum(part.rows for part in parts) + sum(map(len, series))
-    each = max(1, min(_LARGEST, -(-total // max(processes, 1))))
+    size_of_batch = max(1, min(_LARGEST, -(-total // max(processes, 1))))
     batches: list[SeriesBatch] = []
     chosen: list[SeriesPart | Series] = []
     size = 0
     items: list[SeriesPart | Series] = [*parts, *series]
     for item in items:
         rows = item.rows if isinstance(item, SeriesPart) else len(item)
-        if chosen and size + rows / 2 > each:
+        if chosen and size + rows / 2 > size_of_batch:
             batches.append(_batch(request, chosen))
             chosen, size = [], 0
         chosen.append(item)
@@ -248,8 +248,8 @@ def _batches(
 def _batch(request: BacktestRequest, chosen: Sequence[SeriesPart | Series]) -> SeriesBatch:
     return SeriesBatch(
         request,
-        tuple(each for each in chosen if isinstance(each, SeriesPart)),
-        tuple(each for each in chosen if isinstance(each, Series)),
+        tuple(item for item in chosen if isinstance(item, SeriesPart)),
+        tuple(item for item in chosen if isinstance(item, Series)),
     )
 
 

@@ -66,9 +66,9 @@ class _ProgressRule(msgspec.Struct, frozen=True):
         self.rule.observe(step, used, needed)
 
 
-def replay_block(block: SeriesBlock, asked: BacktestVariant, terms: BacktestTerms, tell: OnPartDone) -> ReplayResult:
+def replay_block(block: SeriesBlock, variant: BacktestVariant, terms: BacktestTerms, tell: OnPartDone) -> ReplayResult:
     """Replay a variant over all series of a block, CPU and then memory."""
-    recommender = apply_preset(asked.made(), asked.parameters)
+    recommender = apply_preset(variant.made(), variant.parameters)
     clock = ReplayClock(block.usage.begin, block.usage.step)
     rule = RecommenderRule(recommender, block.names, clock)
     killed = np.arange(2 * len(block)) >= len(block)
@@ -98,8 +98,8 @@ def _used(block: SeriesBlock, resource: int) -> FloatColumn:
     usage = block.part(resource)
     counts, sums = np.zeros(len(block)), np.zeros(len(block))
     for values, scored in zip(usage.values, block.scored, strict=True):
-        known = ~np.isnan(values) & scored
-        counts += known.sum(axis=0)
-        sums += np.where(known, values, 0.0).sum(axis=0)
+        measured = ~np.isnan(values) & scored
+        counts += measured.sum(axis=0)
+        sums += np.where(measured, values, 0.0).sum(axis=0)
     with np.errstate(invalid="ignore"):
         return sums / counts

@@ -105,12 +105,12 @@ def curves(columns: ScoreColumns, request: BacktestRequest) -> list[CostRiskCurv
         CostRiskCurve(
             variant.name,
             MARGIN_FACTORS.tolist(),
-            each.shown_footprint.tolist(),
-            each.shown_time_over.tolist(),
-            each.shown_overrun.tolist(),
+            compared.shown_footprint.tolist(),
+            compared.shown_time_over.tolist(),
+            compared.shown_overrun.tolist(),
         )
-        for variant, each in zip(request.variants, result, strict=True)
-        if each is not None
+        for variant, compared in zip(request.variants, result, strict=True)
+        if compared is not None
     ]
 
 

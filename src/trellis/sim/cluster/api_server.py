@@ -159,8 +159,10 @@ class WorkloadScales:
         if first is None:
             result: Iterable[int] = self._by_namespace.get(namespace, ())
         else:
-            result = (each for value in first.values for each in self._by_label.get((namespace, first.key, value), ()))
-        return tuple(each for each in result if read.matches(self._state.templates[each].metadata.labels))
+            result = (
+                number for value in first.values for number in self._by_label.get((namespace, first.key, value), ())
+            )
+        return tuple(number for number in result if read.matches(self._state.templates[number].metadata.labels))
 
     def set_scale(self, namespace: str, kind: str, name: str, replicas: int, version: str) -> WriteResult:
         """Set the replicas; with a `version`, only if the workload is still of that version."""
@@ -298,12 +300,12 @@ def _bare(pod: Pod) -> object:
 
 def _without_resources(container: Container) -> tuple[object, ...]:
     resources = container.resources
-    others = [
+    remaining = [
         {name: text for name, text in written.items() if name not in RESOURCES}
         for written in (resources.requests, resources.limits)
     ]
     named = [sorted(set(written) & set(RESOURCES)) for written in (resources.requests, resources.limits)]
-    return others, named, msgspec.structs.replace(container, resources=type(resources)(claims=resources.claims))
+    return remaining, named, msgspec.structs.replace(container, resources=type(resources)(claims=resources.claims))
 
 
 def _container_problems(container: Container) -> Iterator[str]:

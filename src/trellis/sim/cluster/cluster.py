@@ -147,7 +147,7 @@ class ModelCluster:
 
     def waiting(self) -> Iterator[tuple[int, Pod]]:
         """The pods without a node, each with the number of its workload."""
-        return ((each.workload, each.pod) for each in self._scheduler.waiting)
+        return ((living.workload, living.pod) for living in self._scheduler.waiting)
 
     @property
     def waited(self) -> PendingTimes | None:
@@ -155,8 +155,8 @@ class ModelCluster:
         if self._state.waiting is None:
             return None
         result = self._state.waiting.copy()
-        for each in self._scheduler.waiting:
-            result.add(each.workload, each.made, self._state.now - each.made)
+        for living in self._scheduler.waiting:
+            result.add(living.workload, living.made, self._state.now - living.made)
         return result
 
     @property

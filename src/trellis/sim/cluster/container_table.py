@@ -118,10 +118,10 @@ class ModelContainerTable(ColumnTable):
 
     def unit(self, row: int) -> ModelContainer:
         """The container of a row in use."""
-        found = self._units[row]
-        if found is None:
+        unit = self._units[row]
+        if unit is None:
             raise InternalError(f"row {row} is not in use")
-        return found
+        return unit
 
     def halted(self) -> IntColumn:
         """Containers that have run and do not run now: they wait for a restart, and keep their allocation."""

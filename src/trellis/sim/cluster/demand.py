@@ -64,7 +64,7 @@ class FleetDemand:
         self.first: list[int] = []
         self._demands: list[ContainerDemand | None] = []
         for number, (workload, template) in enumerate(zip(fleet.workloads, templates, strict=True)):
-            demands = {each.container: each for each in workload.demand}
+            demands = {demand.container: demand for demand in workload.demand}
             self.first.append(len(self.series))
             for name in template.containers:
                 self.series.append(DemandSeries(number, name))
@@ -74,21 +74,21 @@ class FleetDemand:
         self._step = fleet.clock.step
         self._starting = np.array([fleet.workloads[one_series.workload].start.cores for one_series in self.series])
         some = [demand if demand is not None else _NOTHING for demand in self._demands]
-        self.spread = np.array([each.spread for each in some])
-        self._shared = np.array([each.shared for each in some], dtype=np.bool_)
-        self._own_memory = np.array([each.own_memory for each in some], dtype=np.bool_)
-        self._aged = np.array([each.by_age for each in some], dtype=np.bool_)
-        self._base = np.array([[each.base_cpu for each in some], [each.base_memory for each in some]])
-        self._leak = np.array([each.leak for each in some])
+        self.spread = np.array([demand.spread for demand in some])
+        self._shared = np.array([demand.shared for demand in some], dtype=np.bool_)
+        self._own_memory = np.array([demand.own_memory for demand in some], dtype=np.bool_)
+        self._aged = np.array([demand.by_age for demand in some], dtype=np.bool_)
+        self._base = np.array([[demand.base_cpu for demand in some], [demand.base_memory for demand in some]])
+        self._leak = np.array([demand.leak for demand in some])
         self._leaks = bool(self._leak.any())
         self._based = bool(self._base.any())
         self._block = np.zeros((2, 0, len(some)))
         self._begin = 0
-        self._lengths = np.array([len(each.cpu) for each in some], dtype=np.int64)
-        aged = [each if each.by_age else _NOTHING for each in some]
-        self._offsets = np.concatenate(([0], np.cumsum([len(each.cpu) for each in aged])))[:-1].astype(np.int64)
+        self._lengths = np.array([len(demand.cpu) for demand in some], dtype=np.int64)
+        aged = [demand if demand.by_age else _NOTHING for demand in some]
+        self._offsets = np.concatenate(([0], np.cumsum([len(demand.cpu) for demand in aged])))[:-1].astype(np.int64)
         self._by_age = np.array(
-            [np.concatenate([each.cpu for each in aged]), np.concatenate([each.memory for each in aged])]
+            [np.concatenate([demand.cpu for demand in aged]), np.concatenate([demand.memory for demand in aged])]
             if aged
             else np.zeros((2, 0))
         )
@@ -189,8 +189,8 @@ class FleetDemand:
 
     def _of_age(self, series: IntColumn, age: FloatColumn) -> tuple[FloatColumn, FloatColumn]:
         steps = np.minimum((age // self._step).astype(np.int64), self._lengths[series] - 1)
-        found = self._by_age[:, self._offsets[series] + np.maximum(steps, 0)]
-        return np.nan_to_num(found[0]), np.nan_to_num(found[1])
+        amounts = self._by_age[:, self._offsets[series] + np.maximum(steps, 0)]
+        return np.nan_to_num(amounts[0]), np.nan_to_num(amounts[1])
 
 
 _NOTHING: Final = ContainerDemand("", np.zeros(0), np.zeros(0))
@@ -205,13 +205,13 @@ LEAST_WEIGHT: Final = 0.002
 
 
 def share_cpu(
-    wanted: FloatColumn, requested: FloatColumn, node: IntColumn, capacity: FloatColumn, full: BoolColumn
+    demanded: FloatColumn, requested: FloatColumn, node: IntColumn, capacity: FloatColumn, full: BoolColumn
 ) -> FloatColumn:
     """The CPU that each container gets; on nodes that are not `full` that is its demand.
 
     A round settles at least one container of each node, and mostly nearly all of them.
     """
-    given = wanted.copy()
+    granted = demanded.copy()
     open_ = np.flatnonzero(full[node])
     left = capacity.copy()
     weight = np.maximum(requested, LEAST_WEIGHT)
@@ -219,10 +219,10 @@ def share_cpu(
         where = node[open_]
         weights = np.bincount(where, weight[open_], minlength=len(capacity))
         part = weight[open_] * (left / np.where(weights > 0, weights, 1.0))[where]
-        content = wanted[open_] <= part
+        content = demanded[open_] <= part
         # Where each container of a node demands more than its part, each gets its part.
         settled = np.bincount(where, content, minlength=len(capacity))[where] == 0
-        given[open_[settled]] = part[settled]
-        left -= np.bincount(where, np.where(content, wanted[open_], 0.0), minlength=len(capacity))
+        granted[open_[settled]] = part[settled]
+        left -= np.bincount(where, np.where(content, demanded[open_], 0.0), minlength=len(capacity))
         open_ = open_[~content & ~settled]
-    return given
+    return granted

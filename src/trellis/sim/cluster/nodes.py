@@ -92,23 +92,23 @@ class ModelNodes:
         self.table.update(node)
         return old
 
-    def has_room(self, number: int, living: ModelPod, wanted: Mapping[str, int]) -> bool:
+    def has_room(self, number: int, living: ModelPod, size: Mapping[str, int]) -> bool:
         """Whether a kubelet can allocate this much to a pod in place of what it has."""
         return all(
-            self.set_aside[name][number] - living.allocated.get(name, 0) + wanted.get(name, 0)
+            self.set_aside[name][number] - living.allocated.get(name, 0) + size.get(name, 0)
             <= self.table.offered(name)[number]
             for name in ALLOCATED_RESOURCES
         )
 
-    def could_ever(self, number: int, wanted: Mapping[str, int]) -> bool:
+    def could_ever(self, number: int, size: Mapping[str, int]) -> bool:
         """Whether the node could allocate this much without other pods."""
-        return all(wanted.get(name, 0) <= self.table.offered(name)[number] for name in ALLOCATED_RESOURCES)
+        return all(size.get(name, 0) <= self.table.offered(name)[number] for name in ALLOCATED_RESOURCES)
 
-    def allocate(self, living: ModelPod, wanted: Mapping[str, int]) -> None:
+    def allocate(self, living: ModelPod, size: Mapping[str, int]) -> None:
         """Allocate this much to a pod on its node, in place of what it has."""
         for name in ALLOCATED_RESOURCES:
-            self.set_aside[name][living.node] += wanted.get(name, 0) - living.allocated.get(name, 0)
-        living.allocated = dict(wanted)
+            self.set_aside[name][living.node] += size.get(name, 0) - living.allocated.get(name, 0)
+        living.allocated = dict(size)
 
     def switch(self, number: int, up: bool, now: float) -> tuple[Node, Node]:
         """Turn a node off or on; returns its old and its new state."""

@@ -101,4 +101,4 @@ class ModelPod:
     def container(self, name: str) -> Container:
         """The spec of one of its containers."""
         spec = self.pod.spec
-        return next(each for each in (*spec.containers, *spec.init_containers) if each.name == name)
+        return next(container for container in (*spec.containers, *spec.init_containers) if container.name == name)

@@ -97,7 +97,7 @@ def with_nominated_node(pod: Pod, node: str) -> Pod:
     return msgspec.structs.replace(pod, status=msgspec.structs.replace(pod.status, nominated_node_name=node))
 
 
-def with_started_containers(pod: Pod, given: Mapping[str, ResourceRequirements], now: float) -> Pod:
+def with_started_containers(pod: Pod, resources: Mapping[str, ResourceRequirements], now: float) -> Pod:
     """The pod with all containers running, with the resources that they were given."""
     state = ContainerState(running=ContainerStateRunning(api_time(now)))
     spec, status = pod.spec, with_condition(pod.status, READY, False, now)
@@ -105,10 +105,10 @@ def with_started_containers(pod: Pod, given: Mapping[str, ResourceRequirements],
         status,
         phase=RUNNING,
         container_statuses=tuple(
-            _started_status(container.name, given[container.name], state) for container in spec.containers
+            _started_status(container.name, resources[container.name], state) for container in spec.containers
         ),
         init_container_statuses=tuple(
-            _started_status(container.name, given[container.name], state)
+            _started_status(container.name, resources[container.name], state)
             for container in spec.init_containers
             if container.is_sidecar
         ),
@@ -141,8 +141,10 @@ def with_container(pod: Pod, name: str, **changes: Any) -> Pod:
     """The pod with changes to the status of a container."""
     status = pod.status
 
-    def changed(found: tuple[ContainerStatus, ...]) -> tuple[ContainerStatus, ...]:
-        return tuple(msgspec.structs.replace(each, **changes) if each.name == name else each for each in found)
+    def changed(statuses: tuple[ContainerStatus, ...]) -> tuple[ContainerStatus, ...]:
+        return tuple(
+            msgspec.structs.replace(status, **changes) if status.name == name else status for status in statuses
+        )
 
     return msgspec.structs.replace(
         pod,
@@ -184,15 +186,15 @@ def with_condition(
 ) -> PodStatus:
     """A status with a condition, whose time changes only with its value or its reason."""
     text = "True" if value else "False"
-    known = status.condition(type_)
+    previous = status.condition(type_)
     since = api_time(now)
-    if known is not None and (known.status, known.reason) == (text, reason):
-        since = known.last_transition_time or since
+    if previous is not None and (previous.status, previous.reason) == (text, reason):
+        since = previous.last_transition_time or since
     new = Condition(type_, 0, text, since, reason, message)
-    if new == known:
+    if new == previous:
         return status
-    others = tuple(condition for condition in status.conditions if condition.type != type_)
-    return msgspec.structs.replace(status, conditions=(*others, new))
+    remaining = tuple(condition for condition in status.conditions if condition.type != type_)
+    return msgspec.structs.replace(status, conditions=(*remaining, new))
 
 
 def without_condition(status: PodStatus, type_: str) -> PodStatus:

@@ -100,9 +100,9 @@ class Preemption:
         self, living: ModelPod, demand: Demand, number: int
     ) -> tuple[tuple[int, int, int], int, list[ModelPod]] | None:
         """The victims on a node, and how bad their preemption is; None if it does not help."""
-        here = list(self._state.nodes.pods[number].values())
-        going = [each for each in here if each.going]
-        lower = [each for each in here if not each.going and each.priority < living.priority]
+        pods = list(self._state.nodes.pods[number].values())
+        going = [pod for pod in pods if pod.going]
+        lower = [pod for pod in pods if not pod.going and pod.priority < living.priority]
         promised = [
             (node, theirs)
             for other, node, theirs in self._kept()
@@ -114,8 +114,8 @@ class Preemption:
                     return None
             victims = list(lower)
             # Pods that can stay do: the most important first, then those that have been there longest.
-            for each in sorted(lower, key=lambda each: (-each.priority, each.placed_at, each.key)):
-                rest = [other for other in victims if other is not each]
+            for pod in sorted(lower, key=lambda pod: (-pod.priority, pod.placed_at, pod.key)):
+                rest = [other for other in victims if other is not pod]
                 with self._trying(removed=rest):
                     if self._fits(demand, number):
                         victims = rest
@@ -142,11 +142,11 @@ class Preemption:
             used.add(number, demand, times)
             if near is not None:
                 near.add(number, demand.resident, times)
-        for each in removed:
-            if each.held is not None:
-                used.add(each.node, each.held, -times)
-            if near is not None and each.resident is not None:
-                near.add(each.node, each.resident, -times)
+        for pod in removed:
+            if pod.held is not None:
+                used.add(pod.node, pod.held, -times)
+            if near is not None and pod.resident is not None:
+                near.add(pod.node, pod.resident, -times)
 
 
 Bind: TypeAlias = Callable[[ModelPod, int], None]
@@ -225,9 +225,9 @@ class Scheduler:
 
     def _best(self, possible: BoolColumn, demand: Demand) -> int:
         """The node with the most left once the pod is there; the first of several."""
-        nodes, asked = self._state.nodes, demand.requests
+        nodes, requests = self._state.nodes, demand.requests
         score = np.zeros(nodes.table.reach)
         for resource in (CPU, MEMORY):
             offered = np.maximum(nodes.table.offered(resource), 1)
-            score += (nodes.occupancy.free(resource) - asked.get(resource, 0)) / offered
+            score += (nodes.occupancy.free(resource) - requests.get(resource, 0)) / offered
         return int(np.argmax(np.where(possible, score, -np.inf)))

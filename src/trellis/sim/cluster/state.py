@@ -89,10 +89,10 @@ class ModelState:
             labels=self.templates[workload].metadata.labels,
         )
 
-    def publish(self, workload: int, found: KubeObject) -> None:
+    def publish(self, workload: int, controller: KubeObject) -> None:
         """Publish a workload as it is now."""
-        old, self.objects[workload] = self.objects[workload], found
-        self.watcher.workload(self.fleet.workloads[workload].kind, old, found)
+        old, self.objects[workload] = self.objects[workload], controller
+        self.watcher.workload(self.fleet.workloads[workload].kind, old, controller)
 
     def add(self, living: ModelPod) -> None:
         """Store a new pod."""
@@ -180,9 +180,9 @@ class ModelState:
         is_there = not living.going and living.node >= 0 and self.pods.get(living.key) is living
         return is_there and bool(self.nodes.up[living.node])
 
-    def happened(self, living: ModelPod, what: PodEvent, text: str = "") -> None:
+    def happened(self, living: ModelPod, event: PodEvent, text: str = "") -> None:
         """Report what happened to a pod."""
-        self.watcher.happened(living.workload, what, living.pod, text)
+        self.watcher.happened(living.workload, event, living.pod, text)
 
     def workload_name(self, living: ModelPod) -> str:
         """The workload's name, by which faults select pods."""

@@ -59,7 +59,7 @@ class ClusterWatcher(Protocol):
     def event(self, event: Event) -> None:
         """A kubelet evicted a pod because its node was short of memory, and recorded an Event."""
 
-    def happened(self, workload: int, what: PodEvent, pod: Pod, text: str) -> None:
+    def happened(self, workload: int, event: PodEvent, pod: Pod, text: str) -> None:
         """Something happened to a pod of the workload of that number; `text` gives details."""
 
 
@@ -165,8 +165,8 @@ class PendingTimes:
         owners: IntColumn = np.array(self._workloads, dtype=np.int64)
         seconds: FloatColumn = np.array(self._seconds, dtype=np.float64)
         counted: BoolColumn = np.array(self._made, dtype=np.float64) >= since
-        each = [_summarize_pending(seconds[counted & (owners == number)]) for number in range(workloads)]
-        return _summarize_pending(seconds[counted & ~np.isin(owners, list(uncounted))]), each
+        summaries = [_summarize_pending(seconds[counted & (owners == number)]) for number in range(workloads)]
+        return _summarize_pending(seconds[counted & ~np.isin(owners, list(uncounted))]), summaries
 
 
 def _summarize_pending(seconds: FloatColumn) -> PendingTotals:

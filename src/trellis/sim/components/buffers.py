@@ -63,25 +63,32 @@ class BufferAccounting:
     @property
     def chunks(self) -> int:
         """The number of chunks that are to be there now."""
-        return sum(each.chunks for each in self._now)
+        return sum(decision.chunks for decision in self._now)
 
-    def told(self, verdicts: Iterable[BufferDecision], now: float) -> None:
+    def told(self, decisions: Iterable[BufferDecision], now: float) -> None:
         """Take in the decisions of a plan."""
         self._advance(now)
-        self._now = tuple(verdicts)
+        self._now = tuple(decisions)
         if now < self._scored_from:
             return
-        for each in self._now:
-            sums = self._sums.setdefault(each.key, _BufferSums())
-            sums.hits += each.hits
-            sums.misses += each.misses
+        for decision in self._now:
+            sums = self._sums.setdefault(decision.key, _BufferSums())
+            sums.hits += decision.hits
+            sums.misses += decision.misses
 
     def figures(self, now: float) -> list[BufferFigures]:
         """The figures of all Buffers, by name."""
         self._advance(now)
-        whole = max(now - self._scored_from, 1.0)
+        scored_seconds = max(now - self._scored_from, 1.0)
         return [
-            BufferFigures(*key, sums.chunks / whole, sums.full / whole, sums.money / _HOUR, sums.hits, sums.misses)
+            BufferFigures(
+                *key,
+                sums.chunks / scored_seconds,
+                sums.full / scored_seconds,
+                sums.money / _HOUR,
+                sums.hits,
+                sums.misses,
+            )
             for key, sums in sorted(self._sums.items())
         ]
 
@@ -90,11 +97,11 @@ class BufferAccounting:
         if seconds <= 0:
             return
         self._since = now
-        for each in self._now:
-            sums = self._sums.setdefault(each.key, _BufferSums())
-            sums.chunks += each.chunks * seconds
-            sums.full += seconds if each.is_provisioned else 0.0
-            sums.money += each.price * seconds
+        for decision in self._now:
+            sums = self._sums.setdefault(decision.key, _BufferSums())
+            sums.chunks += decision.chunks * seconds
+            sums.full += seconds if decision.is_provisioned else 0.0
+            sums.money += decision.price * seconds
 
 
 _SETTINGS: Final = BufferSettings()
@@ -125,7 +132,7 @@ class SimulatedBuffers:
 
     def __init__(self, buffers: Iterable[Buffer], sizing: PodSizing, boosts: BoostSettings) -> None:
         meant = ((buffer, resolve_buffer(buffer)) for buffer in buffers)
-        self._known = [_BufferRecord(*each) for each in meant if find_skip_reason(each[1], _SETTINGS) is None]
+        self._known = [_BufferRecord(*pair) for pair in meant if find_skip_reason(pair[1], _SETTINGS) is None]
         self._sizing = sizing
         self._boosts = boosts
 
@@ -135,26 +142,26 @@ class SimulatedBuffers:
     @property
     def next_change(self) -> float | None:
         """When a window of a schedule opens or closes next."""
-        changes = (each.made.next_change for each in self._known if each.made is not None)
+        changes = (record.made.next_change for record in self._known if record.made is not None)
         return min((change for change in changes if change is not None), default=None)
 
     def changed(self, table: NodeTable, nodes: Mapping[str, Node], now: float) -> Iterator[Buffer]:
         """The Buffers whose translation has changed, with their new status."""
-        for known in self._known:
-            facts = self._facts(known, table, nodes)
-            made = known.made
-            if made is not None and facts == known.facts and (made.next_change is None or now < made.next_change):
+        for record in self._known:
+            facts = self._facts(record, table, nodes)
+            made = record.made
+            if made is not None and facts == record.facts and (made.next_change is None or now < made.next_change):
                 continue
-            known.facts = facts
-            found = translate(known.meaning, facts, now, _SETTINGS)
-            if found != made:
-                known.made = found
-                status = msgspec.convert(build_status(found, known.buffer.status, 1, now), BufferStatus)
-                known.buffer = msgspec.structs.replace(known.buffer, status=status)
-                yield known.buffer
+            record.facts = facts
+            translated = translate(record.meaning, facts, now, _SETTINGS)
+            if translated != made:
+                record.made = translated
+                status = msgspec.convert(build_status(translated, record.buffer.status, 1, now), BufferStatus)
+                record.buffer = msgspec.structs.replace(record.buffer, status=status)
+                yield record.buffer
 
-    def _facts(self, known: _BufferRecord, table: NodeTable, nodes: Mapping[str, Node]) -> TranslationFacts:
-        meaning, namespace = known.meaning, known.buffer.metadata.namespace
+    def _facts(self, record: _BufferRecord, table: NodeTable, nodes: Mapping[str, Node]) -> TranslationFacts:
+        meaning, namespace = record.meaning, record.buffer.metadata.namespace
         filled = sum_filling_pods(self._filling(namespace, meaning.filled_by)) if meaning.filled_by is not None else {}
         match meaning.capacity:
             case FixedReplicas() | PercentOfReplicas() if meaning.target is not None:

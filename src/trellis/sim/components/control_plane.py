@@ -134,11 +134,11 @@ class ControlPlane:
 
     def measured(self, usage: StepUsage, rows: ModelContainerTable) -> None:
         """Take in what containers used in a step."""
-        seen = self._sampling.seen(usage)
+        measured = self._sampling.seen(usage)
         if self._policies.hpas:
-            self._pod_metrics.measured(usage, seen)
+            self._pod_metrics.measured(usage, measured)
         if self.decides and not self._faults.holds(RECOMMENDER_DOWN, self._kernel.now):
-            self._recommending.measured(self._sampling.samples(usage, rows, seen), self._kernel.now)
+            self._recommending.measured(self._sampling.samples(usage, rows, measured), self._kernel.now)
 
     def pod(self, old: Pod | None, new: Pod | None) -> None:
         """Handle a change of a pod."""
@@ -221,8 +221,8 @@ class ControlPlane:
     def _published(self, written: Sequence[PublishedStatus]) -> None:
         """Pass on new statuses, as soon as they are written."""
         for vpa, _ in written:
-            known = self._governors[key_of(vpa)]
-            self._govern(vpa, update_advice(known, vpa.status) if known is not None else None)
+            governor = self._governors[key_of(vpa)]
+            self._govern(vpa, update_advice(governor, vpa.status) if governor is not None else None)
             self.hvpas.vpa(vpa)
         self._advising.vpas(written)
 

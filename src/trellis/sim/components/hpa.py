@@ -3,7 +3,7 @@
 It reads the count from the scale and the pods behind it from metrics, takes the highest proposal of its metrics, and
 writes when its answer is another. Its status has counts, metrics and conditions as the controller writes them.
 
-    hpas = SimulatedHpas(kernel, scales, ModelPodMetrics(cluster), cluster.selected, told=hvpas.hpa)
+    hpas = SimulatedHpas(kernel, scales, ModelPodMetrics(cluster), cluster.selected, on_status=hvpas.hpa)
     hpas.put(hpa)
     hpas.work()
 """
@@ -197,8 +197,8 @@ class SimulatedHpas:
         ]
         proposals = [answer for answer in answers if isinstance(answer, MetricProposal)]
         failed = next((answer for answer in answers if isinstance(answer, MetricFailure)), None)
-        look.metrics = tuple(each.current for each in proposals)
-        proposed = max((each.replicas for each in proposals), default=0)
+        look.metrics = tuple(proposal.current for proposal in proposals)
+        proposed = max((proposal.replicas for proposal in proposals), default=0)
         # A metric that fails might propose more: without it nothing is scaled down.
         if failed is not None and (not proposals or proposed < look.current):
             look.say(ACTIVE, False, failed.reason, failed.message)

@@ -50,30 +50,30 @@ class ModelPodMetrics:
         self._used: FloatColumn = np.zeros((2, 0))
         self._time = -np.inf
 
-    def measured(self, usage: StepUsage, seen: BoolColumn | None = None) -> None:
+    def measured(self, usage: StepUsage, measured: BoolColumn | None = None) -> None:
         """Take in what containers used in a step; `seen` are those that were measured."""
         rows = self._cluster.rows
-        which = slice(None) if seen is None else seen
-        places = usage.rows[which]
+        selection = slice(None) if measured is None else measured
+        places = usage.rows[selection]
         self._started = np.full(rows.capacity, np.nan)
         self._used = np.zeros((2, rows.capacity))
         self._started[places] = rows.started[places]
         # Metrics are in nanocores and bytes, and rounded up to thousandths.
-        self._used[_CPU, places] = np.ceil(np.round(usage.used_cpu[which] * _NANO) * _MILLI / _NANO)
-        self._used[_MEMORY, places] = np.round(usage.used_memory[which]) * _MILLI
+        self._used[_CPU, places] = np.ceil(np.round(usage.used_cpu[selection] * _NANO) * _MILLI / _NANO)
+        self._used[_MEMORY, places] = np.round(usage.used_memory[selection]) * _MILLI
         self._time = usage.time
 
     def gathered(self, now: float) -> PodMetricsSnapshot:
         """Build the snapshot of all pods at this moment."""
         rows = self._cluster.rows
         numbers = np.flatnonzero(rows.used[: rows.reach] & ~rows.going[: rows.reach])
-        known = _taken(self._started, numbers, np.nan)
-        has_metrics = _for_all(rows.pod[numbers], known == rows.started[numbers])
+        started = _taken(self._started, numbers, np.nan)
+        has_metrics = _for_all(rows.pod[numbers], started == rows.started[numbers])
         measured = np.where(has_metrics, _COUNTED, _MISSING)
         starts_up = has_metrics & self._starts_up(rows, numbers, now)
         pending = np.isnan(rows.started[numbers])
-        groups = [np.where(pending, _UNREADY, each) for each in (np.where(starts_up, _UNREADY, measured), measured)]
-        asked = np.round(np.stack([rows.asked_cpu[numbers], rows.asked_memory[numbers]]) * _MILLI)
+        groups = [np.where(pending, _UNREADY, column) for column in (np.where(starts_up, _UNREADY, measured), measured)]
+        requested = np.round(np.stack([rows.asked_cpu[numbers], rows.asked_memory[numbers]]) * _MILLI)
         used, series = _taken(self._used, numbers, 0.0), rows.series[numbers]
         size = len(self._cluster.series)
         waiting: dict[int, tuple[int, Pod]] = {}
@@ -84,8 +84,8 @@ class ModelPodMetrics:
             both = (_CPU, _MEMORY)
             return [_summed(groups[n], series, size, column[n] if column is not None else None) for n in both]
 
-        bare = [np.bincount(series, each == 0, size).tolist() for each in asked]
-        return PodMetricsSnapshot(self._series, sums(None), sums(asked), sums(used), bare, waiting)
+        bare = [np.bincount(series, column == 0, size).tolist() for column in requested]
+        return PodMetricsSnapshot(self._series, sums(None), sums(requested), sums(used), bare, waiting)
 
     def _starts_up(self, rows: ModelContainerTable, numbers: IntColumn, now: float) -> BoolColumn:
         """Whether the CPU that a pod uses is still that of its start."""
@@ -130,11 +130,15 @@ class PodMetricsSnapshot(msgspec.Struct, frozen=True):
         return next((name for name, number in names if container in ("", name) and bare[number]), "")
 
     def _grouped(self, resource: int, series: Sequence[int]) -> MeasuredTarget:
-        def group(which: int) -> MeasuredPods:
-            pods, asked, used = self.pods[resource][which], self.asked[resource][which], self.used[resource][which]
+        def group(group_number: int) -> MeasuredPods:
+            pods, requested, used = (
+                self.pods[resource][group_number],
+                self.asked[resource][group_number],
+                self.used[resource][group_number],
+            )
             # Each pod has all containers of its workload, so that any of them counts pods.
             return MeasuredPods(
-                int(pods[series[0]]), int(sum(asked[n] for n in series)), int(sum(used[n] for n in series))
+                int(pods[series[0]]), int(sum(requested[n] for n in series)), int(sum(used[n] for n in series))
             )
 
         return MeasuredTarget(group(_COUNTED), group(_UNREADY), group(_MISSING))
@@ -145,9 +149,9 @@ class PodMetricsSnapshot(msgspec.Struct, frozen=True):
         if pod is None:
             return MeasuredTarget()
         unit = 1 if resource == RESOURCES[_CPU] else _MILLI
-        running = [each for each in running_containers(pod.spec) if container in ("", each.name)]
-        asked = sum(parse_amounts(each.resources.requests).get(resource, 0) for each in running)
-        return MeasuredTarget(unready=MeasuredPods(count, count * asked * unit))
+        running = [candidate for candidate in running_containers(pod.spec) if container in ("", candidate.name)]
+        requested = sum(parse_amounts(candidate.resources.requests).get(resource, 0) for candidate in running)
+        return MeasuredTarget(unready=MeasuredPods(count, count * requested * unit))
 
 
 def _by_workload(series: Sequence[DemandSeries]) -> dict[int, dict[str, int]]:
@@ -225,21 +229,21 @@ def evaluate_metric(
     aim = _aim(source.target) if source is not None else None
     if wrong or source is None or aim is None:
         return MetricFailure(failed, wrong)
-    seen = pods.seen(workloads, source.name, source.container)
-    if seen is None:
+    measured = pods.seen(workloads, source.name, source.container)
+    if measured is None:
         return MetricFailure(failed, f"container {source.container} not present in the pods")
-    if not seen.counted.pods:
+    if not measured.counted.pods:
         return MetricFailure(failed, f"no metrics of {source.name} for the pods (pods might be unready)")
     bare = pods.without_request(workloads, source.name, source.container) if aim.percent is not None else ""
     if bare:
         return MetricFailure(failed, f"missing request for {source.name} in container {bare}")
-    average = str(Quantity.from_milli(seen.counted.used // seen.counted.pods))
-    percent = aim.utilization(seen.counted) if aim.percent is not None else None
+    average = str(Quantity.from_milli(measured.counted.used // measured.counted.pods))
+    percent = aim.utilization(measured.counted) if aim.percent is not None else None
     shown = msgspec.structs.replace(
         source, target=MetricTarget(), current=MetricValue(average_value=average, average_utilization=percent)
     )
     result = Metric(metric.type, resource=shown) if metric.resource else Metric(metric.type, container_resource=shown)
-    return MetricProposal(propose_replicas(seen, aim, current, tolerance), result)
+    return MetricProposal(propose_replicas(measured, aim, current, tolerance), result)
 
 
 def _aim(target: MetricTarget) -> MetricGoal | None:

@@ -130,7 +130,9 @@ class HpaScaleLimits:
         self._governs = behavior is not None
         self._up = behavior.scale_up or _NO_RULES if behavior is not None else _NO_RULES
         self._down = behavior.scale_down or _NO_RULES if behavior is not None else _NO_RULES
-        self._longest = max(each.period_seconds for each in (*_policies(self._up, _UP), *_policies(self._down, _DOWN)))
+        self._longest = max(
+            policy.period_seconds for policy in (*_policies(self._up, _UP), *_policies(self._down, _DOWN))
+        )
         self._proposals: list[tuple[float, int]] = []
         self._ups: list[tuple[float, int]] = []
         self._downs: list[tuple[float, int]] = []
@@ -140,15 +142,15 @@ class HpaScaleLimits:
         if not self._proposals:
             self._proposals.append((now, current))
 
-    def limited(self, wish: int, current: int, now: float) -> LimitedReplicas:
+    def limited(self, proposed: int, current: int, now: float) -> LimitedReplicas:
         """Limit a proposal. It is remembered as it was made."""
         if self._governs:
-            steady = self._steadied(wish, current, now)
+            steady = self._steadied(proposed, current, now)
             count, reason = self._governed(steady, current, now)
         else:
-            steady = self._highest(wish, now)
+            steady = self._highest(proposed, now)
             count, reason = self._bounded(steady, current)
-        able = READY_FOR_NEW_SCALE if steady == wish else DOWN_STABILIZED if steady > wish else UP_STABILIZED
+        able = READY_FOR_NEW_SCALE if steady == proposed else DOWN_STABILIZED if steady > proposed else UP_STABILIZED
         return LimitedReplicas(count, able, reason)
 
     def scaled(self, before: int, after: int, now: float) -> None:
@@ -157,42 +159,42 @@ class HpaScaleLimits:
             events[:] = [event for event in events if event[0] > now - self._longest]
         (self._ups if after > before else self._downs).append((now, abs(after - before)))
 
-    def _highest(self, wish: int, now: float) -> int:
+    def _highest(self, proposed: int, now: float) -> int:
         """The highest proposal of the window, even if it is above the current count."""
         self._proposals = [proposal for proposal in self._proposals if proposal[0] >= now - _WINDOW]
-        self._proposals.append((now, wish))
-        return max(each for _, each in self._proposals)
+        self._proposals.append((now, proposed))
+        return max(count for _, count in self._proposals)
 
-    def _steadied(self, wish: int, current: int, now: float) -> int:
+    def _steadied(self, proposed: int, current: int, now: float) -> int:
         """The current count, moved no further than all proposals of its direction's window agree."""
         up, waits = self._up.stabilization_window_seconds or 0, self._down.stabilization_window_seconds
         down = _WINDOW if waits is None else waits
-        least = min((each for time, each in self._proposals if time > now - up), default=wish)
-        most = max((each for time, each in self._proposals if time > now - down), default=wish)
+        least = min((count for time, count in self._proposals if time > now - up), default=proposed)
+        most = max((count for time, count in self._proposals if time > now - down), default=proposed)
         self._proposals = [proposal for proposal in self._proposals if proposal[0] > now - max(up, down)]
-        self._proposals.append((now, wish))
-        return min(max(current, min(least, wish)), max(most, wish))
+        self._proposals.append((now, proposed))
+        return min(max(current, min(least, proposed)), max(most, proposed))
 
-    def _bounded(self, wish: int, current: int) -> tuple[int, str]:
+    def _bounded(self, proposed: int, current: int) -> tuple[int, str]:
         """The count within the bounds, and not too far up at once."""
         least, step = max(self.least, 1), max(2 * current, 4)
-        if wish < least:
+        if proposed < least:
             return least, TOO_FEW
-        if wish > min(self.most, step):
+        if proposed > min(self.most, step):
             return min(self.most, step), TOO_MANY if self.most <= step else UP_LIMIT
-        return wish, WITHIN_RANGE
+        return proposed, WITHIN_RANGE
 
-    def _governed(self, wish: int, current: int, now: float) -> tuple[int, str]:
+    def _governed(self, proposed: int, current: int, now: float) -> tuple[int, str]:
         """The count within the bounds, and no further than policies permit."""
-        if wish > current:
+        if proposed > current:
             limit = max(self._reached(self._up, 1, current, now), current)
             most, reason = (limit, UP_LIMIT) if self.most > limit else (self.most, TOO_MANY)
-            return (most, reason) if wish > most else (wish, WITHIN_RANGE)
-        if wish < current:
+            return (most, reason) if proposed > most else (proposed, WITHIN_RANGE)
+        if proposed < current:
             limit = min(self._reached(self._down, -1, current, now), current)
             least, reason = (limit, DOWN_LIMIT) if self.least < limit else (self.least, TOO_FEW)
-            return (least, reason) if wish < least else (wish, WITHIN_RANGE)
-        return wish, WITHIN_RANGE
+            return (least, reason) if proposed < least else (proposed, WITHIN_RANGE)
+        return proposed, WITHIN_RANGE
 
     def _reached(self, rules: ScalingRules, sign: int, current: int, now: float) -> int:
         """How far policies permit to go in a direction: by the one that permits most, or least."""

@@ -102,7 +102,7 @@ class HvpaRecord:
         for pod in pods:
             same = before.get(pod.metadata.uid)
             self._pods[pod.metadata.uid] = same if same is not None and same[0] is pod else (pod, to_hvpa_pod(pod))
-        return [seen for _, seen in self._pods.values()]
+        return [observed for _, observed in self._pods.values()]
 
     def _write(self, status: HvpaStatus) -> None:
         self.hvpa = msgspec.structs.replace(self.hvpa, status=status)
@@ -140,8 +140,8 @@ class SimulatedHvpas:
         self._figures = figures
         self._known = {key_of(hvpa): HvpaRecord(hvpa) for hvpa in hvpas}
         self._by_target: dict[WorkloadKey, list[HvpaRecord]] = {}
-        for known in self._known.values():
-            self._by_target.setdefault(known.target, []).append(known)
+        for record in self._known.values():
+            self._by_target.setdefault(record.target, []).append(record)
         # By target.
         self._vpas: dict[WorkloadKey, dict[ObjectKey, VerticalPodAutoscaler]] = {}
         self._hpas: dict[WorkloadKey, dict[ObjectKey, HorizontalPodAutoscaler]] = {}
@@ -157,104 +157,104 @@ class SimulatedHvpas:
 
     def look_at_all(self) -> None:
         """Reconcile all Hvpas now."""
-        for known in self._known.values():
-            self._wake(known)
+        for record in self._known.values():
+            self._wake(record)
 
     def changed(self, workload: WorkloadKey) -> None:
         """Handle a change of a workload or of one of its pods."""
-        for known in self._by_target.get(workload, ()):
-            self._wake(known, _GATHER_SECONDS)
+        for record in self._by_target.get(workload, ()):
+            self._wake(record, _GATHER_SECONDS)
 
     def vpa(self, vpa: VerticalPodAutoscaler) -> None:
         """Handle a VPA that is new, or has another recommendation."""
         target = vpa.spec.target_ref
         about = (vpa.metadata.namespace, target.kind, target.name)
         self._vpas.setdefault(about, {})[key_of(vpa)] = vpa
-        for known in self._by_target.get(about, ()):
-            self._wake(known)
+        for record in self._by_target.get(about, ()):
+            self._wake(record)
 
     def hpa(self, hpa: HorizontalPodAutoscaler) -> None:
         """Handle an HPA that is new, or has another status."""
         target = hpa.spec.scale_target_ref
         about = (hpa.metadata.namespace, target.kind, target.name)
         self._hpas.setdefault(about, {})[key_of(hpa)] = hpa
-        known = self._known.get((about[0], about[2])) if target.kind == HVPA.name else None
-        if known is not None:
-            self._wake(known)
+        record = self._known.get((about[0], about[2])) if target.kind == HVPA.name else None
+        if record is not None:
+            self._wake(record)
 
     def totals(self, key: ObjectKey, totals: ResourceTotals) -> None:
         """Handle the totals of a workload whose VPA is the user's."""
-        known = self._known[key]
-        known.total(totals)
-        self._wake(known)
+        record = self._known[key]
+        record.total(totals)
+        self._wake(record)
 
     def scale(self, namespace: str, _kind: str, name: str) -> Scale | None:
         """The scale of an Hvpa."""
-        known = self._known.get((namespace, name))
-        return known.scale if known is not None else None
+        record = self._known.get((namespace, name))
+        return record.scale if record is not None else None
 
     def set_scale(self, namespace: str, _kind: str, name: str, replicas: int, *, version: str = "") -> WriteResult:
         """Set the replicas that an HPA or a user demands."""
-        known = self._known.get((namespace, name))
-        if known is None:
+        record = self._known.get((namespace, name))
+        if record is None:
             return WriteResult.GONE
-        if version and version != known.hvpa.metadata.resource_version:
+        if version and version != record.hvpa.metadata.resource_version:
             return WriteResult.CONFLICT
-        known.wish(replicas)
-        self._wake(known)
+        record.wish(replicas)
+        self._wake(record)
         return WriteResult.APPLIED
 
-    def _wake(self, known: HvpaRecord, seconds: float = 0.0) -> None:
+    def _wake(self, record: HvpaRecord, seconds: float = 0.0) -> None:
         at = self._kernel.now + seconds
-        if known.look is not None and known.look.waits:
-            if known.look.time <= at:
+        if record.look is not None and record.look.waits:
+            if record.look.time <= at:
                 return
-            known.look.cancel()
-        known.look = self._kernel.at(at, partial(self._look, known), Priority.HVPA)
+            record.look.cancel()
+        record.look = self._kernel.at(at, partial(self._look, record), Priority.HVPA)
 
-    def _look(self, known: HvpaRecord) -> None:
-        scale = self.scales.get(*known.target)
+    def _look(self, record: HvpaRecord) -> None:
+        scale = self.scales.get(*record.target)
         if scale is None:
-            self._wake(known, _RETRY_SECONDS)
+            self._wake(record, _RETRY_SECONDS)
             return
         now = self._kernel.now
         view = build_view(
-            known.hvpa,
-            known.meaning,
+            record.hvpa,
+            record.meaning,
             scale,
-            select_live_pods(known.seen(self._pods(known.target)), _ALL_OF_THEM),
-            self._around(known),
-            wish=known.hvpa.spec.replicas,
-            published=known.published,
-            memory=known.memory,
+            select_live_pods(record.seen(self._pods(record.target)), _ALL_OF_THEM),
+            self._around(record),
+            wish=record.hvpa.spec.replicas,
+            published=record.published,
+            memory=record.memory,
         )
         made = plan_hvpa(view, now, self._figures)
-        if not self._carry_out(known, made, scale):
-            self._wake(known, _RETRY_SECONDS)
+        if not self._carry_out(record, made, scale):
+            self._wake(record, _RETRY_SECONDS)
             return
-        known.memory = made.memory
-        if made.verdict.reason.code != known.verdict:
-            known.verdict = made.verdict.reason.code
-            self.verdicts[known.verdict] += 1
-        if known.publish(made, scale):
-            self._publish(known.hvpa)
+        record.memory = made.memory
+        if made.verdict.reason.code != record.verdict:
+            record.verdict = made.verdict.reason.code
+            self.verdicts[record.verdict] += 1
+        if record.publish(made, scale):
+            self._publish(record.hvpa)
         if made.next_look is not None:
-            self._wake(known, max(made.next_look - now, _SOONEST_SECONDS))
+            self._wake(record, max(made.next_look - now, _SOONEST_SECONDS))
 
-    def _around(self, known: HvpaRecord) -> RelatedAutoscalers:
-        metadata = known.hvpa.metadata
+    def _around(self, record: HvpaRecord) -> RelatedAutoscalers:
+        metadata = record.hvpa.metadata
         itself = (metadata.namespace, HVPA.name, metadata.name)
-        hpas = [hpa for about in (itself, known.target) for hpa in self._hpas.get(about, {}).values()]
-        others = [each.hvpa for each in self._by_target[known.target]]
-        return RelatedAutoscalers(others, hpas, tuple(self._vpas.get(known.target, {}).values()))
+        hpas = [hpa for about in (itself, record.target) for hpa in self._hpas.get(about, {}).values()]
+        hvpas = [other.hvpa for other in self._by_target[record.target]]
+        return RelatedAutoscalers(hvpas, hpas, tuple(self._vpas.get(record.target, {}).values()))
 
-    def _carry_out(self, known: HvpaRecord, made: HvpaPlan, scale: Scale) -> bool:
+    def _carry_out(self, record: HvpaRecord, made: HvpaPlan, scale: Scale) -> bool:
         """Execute a plan; False if the target could not be scaled."""
         for action in made.actions:
             if isinstance(action, SetScale):
                 version = scale.metadata.resource_version
-                if self.scales.put(*known.target, action.replicas, version=version) is not WriteResult.APPLIED:
+                if self.scales.put(*record.target, action.replicas, version=version) is not WriteResult.APPLIED:
                     return False
             elif isinstance(action, WriteBack):
-                known.wish(action.replicas)
+                record.wish(action.replicas)
         return True

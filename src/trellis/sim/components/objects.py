@@ -75,7 +75,7 @@ def _as_stored(found: Any, begin: float) -> Any:
 def add_owned_autoscalers(policies: VariantObjects, begin: float) -> VariantObjects:
     """The objects of a variant, with those that its Hvpas create at the beginning."""
     made = read_objects(_documents(policies.hvpas), begin)
-    vpas, hpas = (set(map(key_of, found)) for found in (policies.vpas, policies.hpas))
+    vpas, hpas = (set(map(key_of, objects)) for objects in (policies.vpas, policies.hpas))
     return msgspec.structs.replace(
         policies,
         vpas=(*policies.vpas, *(vpa for vpa in made.vpas if key_of(vpa) not in vpas)),

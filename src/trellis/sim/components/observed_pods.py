@@ -55,13 +55,15 @@ def to_observed_pod(pod: Pod) -> ObservedPod:
 
 def to_hvpa_pod(pod: Pod) -> HvpaPod:
     """The slice that an Hvpa reads."""
-    seen = to_observed_pod(pod)
-    metadata = HvpaPodMeta(**msgspec.structs.asdict(seen.metadata), annotations=pod.metadata.annotations)
-    return HvpaPod(metadata, seen.spec, seen.status)
+    observed = to_observed_pod(pod)
+    metadata = HvpaPodMeta(**msgspec.structs.asdict(observed.metadata), annotations=pod.metadata.annotations)
+    return HvpaPod(metadata, observed.spec, observed.status)
 
 
 def _container(container: Container) -> ObservedContainer:
-    policies = tuple(ObservedResizePolicy(each.resource_name, each.restart_policy) for each in container.resize_policy)
+    policies = tuple(
+        ObservedResizePolicy(policy.resource_name, policy.restart_policy) for policy in container.resize_policy
+    )
     return ObservedContainer(container.name, _resources(container.resources), container.restart_policy, policies)
 
 

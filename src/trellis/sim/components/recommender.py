@@ -89,10 +89,10 @@ class SimulatedRecommender:
 
     def pod(self, key: ObjectKey, new: Pod | None) -> None:
         """Handle a change of a pod. A pod without running containers is ignored."""
-        seen = to_observed_pod(new) if new is not None and new.status.phase != _PENDING else None
-        known = self._pods.put(key, seen) if seen is not None else self._pods.remove(key)
-        if seen is not None or known is not None:
-            self._noticing.pod(key, known, seen)
+        observed = to_observed_pod(new) if new is not None and new.status.phase != _PENDING else None
+        previous = self._pods.put(key, observed) if observed is not None else self._pods.remove(key)
+        if observed is not None or previous is not None:
+            self._noticing.pod(key, previous, observed)
 
     def workload(self, kind: str, key: ObjectKey, old: KubeObject | None, new: KubeObject | None) -> None:
         """Handle a change of a controller."""
@@ -124,9 +124,9 @@ class SimulatedRecommender:
         """Run one pass."""
         if not len(self._vpas):
             return
-        seen, knowledge = self._load(now), self._knowledge
+        snapshot, knowledge = self._load(now), self._knowledge
         knowledge.collect(now)
-        written = [(self._write(write, seen.vpas.objects), write) for write in knowledge.recommend(now).writes]
+        written = [(self._write(write, snapshot.vpas.objects), write) for write in knowledge.recommend(now).writes]
         knowledge.board.all_published([(write, vpa.metadata.resource_version) for vpa, write in written], now)
         if written:
             self._publish(written)
@@ -135,7 +135,7 @@ class SimulatedRecommender:
 
     def _load(self, now: float) -> RecommenderSnapshot:
         """Take in what has changed, and what was measured."""
-        seen = RecommenderSnapshot(
+        snapshot = RecommenderSnapshot(
             self._vpas.snapshot(),
             self._pods.snapshot(),
             self._hvpas.snapshot(),
@@ -143,11 +143,11 @@ class SimulatedRecommender:
             self._noticing.take(),
         )
         knowledge = self._knowledge
-        knowledge.load_vpas(seen, self._scope, all_of_them=self._is_new)
-        knowledge.load_pods(seen, {}, _NOTHING_PENDING, now)
-        self._take_in(seen.news.kills, now)
+        knowledge.load_vpas(snapshot, self._scope, all_of_them=self._is_new)
+        knowledge.load_pods(snapshot, {}, _NOTHING_PENDING, now)
+        self._take_in(snapshot.news.kills, now)
         self._is_new = False
-        return seen
+        return snapshot
 
     def _total(self, now: float) -> None:
         """Report totals of workloads where no VPA status carries them."""
@@ -165,23 +165,23 @@ class SimulatedRecommender:
             if id(names) not in slots:
                 slots[id(names)] = model.slots(*names)
         if self._samples:
-            measured = [each for _, each in self._samples]
+            measured = [sample for _, sample in self._samples]
             result = np.concatenate([slots[id(names)] for names, _ in self._samples])
             # Samples of one container side by side, as the model needs them; containers that are not tracked come
             # first.
             order = np.argsort(result, kind="stable")[np.count_nonzero(result < 0) :]
             joined = Measurements(
-                np.concatenate([each.times for each in measured])[order],
-                np.concatenate([each.cpu for each in measured])[order],
-                np.concatenate([each.memory for each in measured])[order],
+                np.concatenate([sample.times for sample in measured])[order],
+                np.concatenate([sample.cpu for sample in measured])[order],
+                np.concatenate([sample.memory for sample in measured])[order],
             )
             model.ingest_at(result[order], joined, now)
             self._samples.clear()
         model.record_ooms([kill.what for kill in kills], now)
 
-    def _write(self, write: VpaStatusWrite, seen: Mapping[ObjectKey, VerticalPodAutoscaler]) -> VerticalPodAutoscaler:
+    def _write(self, write: VpaStatusWrite, vpas: Mapping[ObjectKey, VerticalPodAutoscaler]) -> VerticalPodAutoscaler:
         """Store a status, as the API server does."""
-        old = seen[write.namespace, write.name]
+        old = vpas[write.namespace, write.name]
         self._versions += 1
         vpa = msgspec.structs.replace(
             old,
@@ -213,8 +213,8 @@ def build_recommenders(
 
 def find_unknown_recommenders(vpas: Iterable[VerticalPodAutoscaler]) -> list[str]:
     """Names of recommenders for which the default algorithm stands in, because they do not come with Trellis."""
-    known = built_in_recommenders()
-    return sorted({resolve_vpa(vpa).recommender for vpa in vpas} - known.keys())
+    built_in = built_in_recommenders()
+    return sorted({resolve_vpa(vpa).recommender for vpa in vpas} - built_in.keys())
 
 
 class UsageSampler:
@@ -233,16 +233,16 @@ class UsageSampler:
         gaps = [gap for gap in self._gaps if gap.begin <= end < gap.end]
         if not gaps:
             return None
-        seen = [not any(is_affected(gap, name) for gap in gaps) for name in self._names_of_workloads]
-        return np.array(seen, dtype=np.bool_)[usage.workload]
+        measured = [not any(is_affected(gap, name) for gap in gaps) for name in self._names_of_workloads]
+        return np.array(measured, dtype=np.bool_)[usage.workload]
 
-    def samples(self, usage: StepUsage, rows: ModelContainerTable, seen: BoolColumn | None) -> StepSample:
+    def samples(self, usage: StepUsage, rows: ModelContainerTable, measured: BoolColumn | None) -> StepSample:
         """What containers used, as of the end of the step."""
         if rows.version != self._named_at or not np.array_equal(usage.rows, self._named):
             self._named_at, self._named, self._names = rows.version, usage.rows, rows.names(usage.rows)
         end, cpu, memory = usage.time + usage.seconds, usage.used_cpu, usage.used_memory
-        if seen is None:
+        if measured is None:
             return self._names, Measurements(np.full(len(cpu), end), cpu, memory)
-        spaces, pods, containers = (list(compress(name, seen)) for name in self._names)
-        cpu, memory = cpu[seen], memory[seen]
+        spaces, pods, containers = (list(compress(name, measured)) for name in self._names)
+        cpu, memory = cpu[measured], memory[measured]
         return (spaces, pods, containers), Measurements(np.full(len(cpu), end), cpu, memory)

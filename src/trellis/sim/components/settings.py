@@ -91,7 +91,7 @@ def _hpa(text: str) -> HpaConflict:
 
 
 def _expanders(text: str) -> tuple[str, ...]:
-    names = tuple(each.strip() for each in text.split(",") if each.strip())
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
     for name in names:
         if name not in EXPANDERS:
             raise InvalidInput(text, f"must have none but {', '.join(EXPANDERS)}")

@@ -88,8 +88,8 @@ class SimulatedUpdater:
             # An updater that restarts remembers nothing.
             self._memory = UpdateMemory(self.gathering, self._figures.updates)
             return
-        known = (*self.gathering.governed.workloads(), *self.gathering.ungoverned())
-        self._look_at(self._memory.restless(known))
+        workloads = (*self.gathering.governed.workloads(), *self.gathering.ungoverned())
+        self._look_at(self._memory.restless(workloads))
         while self._planner.count_rooms():
             pass
 
@@ -112,11 +112,11 @@ class SimulatedUpdater:
 
     def _look_later(self, workload: WorkloadKey, time: float) -> None:
         """Plan a workload at a time, unless it is planned sooner already."""
-        known = self._looks.get(workload)
-        if known is not None:
-            if known.waits and known.time <= time:
+        ticket = self._looks.get(workload)
+        if ticket is not None:
+            if ticket.waits and ticket.time <= time:
                 return
-            known.cancel()
+            ticket.cancel()
         self._looks[workload] = self._kernel.at(time, partial(self._look_at, (workload,)), Priority.UPDATER)
 
     def _look_at(self, workloads: Iterable[WorkloadKey]) -> None:
@@ -166,15 +166,15 @@ class SimulatedUpdater:
         if again:
             self._look_later(workload, now + min(again))
 
-    def _carry_out(self, action: Action, verdict: PodDecision | None) -> ActionResult:
-        if verdict is not None:
-            reason = verdict.need.reason if verdict.need is not None else verdict.reason
-            self._because(action.pod.uid, reason.code, verdict.details)
-        why = ""
+    def _carry_out(self, action: Action, decision: PodDecision | None) -> ActionResult:
+        if decision is not None:
+            reason = decision.need.reason if decision.need is not None else decision.reason
+            self._because(action.pod.uid, reason.code, decision.details)
+        message = ""
         if isinstance(action, EvictPod):
             result = self.writes.evict(action.pod)
         elif isinstance(action, ResizePod):
-            result, why = self.writes.resize(action.pod, action.patch)
+            result, message = self.writes.resize(action.pod, action.patch)
         else:
             result = self.writes.annotate(action.pod, action.patch)
-        return ActionResult(action, result, why=why)
+        return ActionResult(action, result, why=message)

@@ -85,22 +85,22 @@ def with_ready_patience(components: CollectedSettings, text: str) -> CollectedSe
 
 def select_known_flags(collected: ClusterState) -> tuple[dict[str, str], list[str]]:
     """Flags of components that change a decision and can be read, and the problems of those that cannot."""
-    known: dict[str, str] = {}
+    readable: dict[str, str] = {}
     problems: list[str] = []
     for name, value in _flags(collected).items():
         if name not in FLAGS:
             continue
         try:
             read_flags({name: value})
-            known[name] = value
+            readable[name] = value
         except InvalidInput as error:
             problems.append(f"--{name}: {error}")
-    return known, problems
+    return readable, problems
 
 
 def select_simulated_flags(collected: ClusterState) -> dict[str, str]:
     """The flags for simulations of a cluster: with those of the node autoscaler, without those that cannot be read."""
-    found, _ = select_known_flags(collected)
+    flags, _ = select_known_flags(collected)
     component = collected.component("nodes")
     for name, value in component.flags.items() if component is not None else ():
         if name in FLAGS and FLAGS[name][0] in _OF_NODES:
@@ -108,14 +108,14 @@ def select_simulated_flags(collected: ClusterState) -> dict[str, str]:
                 read_flags({name: value})
             except InvalidInput:
                 continue
-            found[name] = value
-    return found
+            flags[name] = value
+    return flags
 
 
 def _flags(collected: ClusterState) -> dict[str, str]:
     """The flags of the components that size or count pods; other components have flags of the same names."""
     sizing = (component for component in collected.components if component.component not in _OTHERS)
-    return {name: value for each in sizing for name, value in each.flags.items()}
+    return {name: value for component in sizing for name, value in component.flags.items()}
 
 
 def _buffers(collected: ClusterState) -> tuple[BufferSettings, list[str]]:
@@ -135,18 +135,18 @@ def _buffers(collected: ClusterState) -> tuple[BufferSettings, list[str]]:
 
 
 def _parts(text: str) -> list[str]:
-    return [each.strip() for each in text.split(",") if each.strip()]
+    return [part.strip() for part in text.split(",") if part.strip()]
 
 
 def _gates(text: str) -> FeatureGates:
-    given = dict(each.split("=", 1) for each in text.split(",") if "=" in each)
-    changed = {_GATES[name]: value.lower() == "true" for name, value in given.items() if name in _GATES}
+    gates = dict(part.split("=", 1) for part in text.split(",") if "=" in part)
+    changed = {_GATES[name]: value.lower() == "true" for name, value in gates.items() if name in _GATES}
     return msgspec.structs.replace(FeatureGates(), **changed)
 
 
 def _presets(text: str, names: tuple[str, ...]) -> tuple[dict[str, dict[str, str]], list[str]]:
     try:
-        return read_presets([each for each in text.split(",") if each], names), []
+        return read_presets([part for part in text.split(",") if part], names), []
     except InvalidInput as error:
         return {}, [f"--set: {error}"]
 

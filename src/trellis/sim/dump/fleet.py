@@ -65,16 +65,16 @@ def build_fleet_from_dump(
         _check(recommender)
     groups, ledger, clock = groups or KnownNodeGroups(), NotPlayedObjects(), _clock(collected)
     chosen = DEFAULT_SEED if seed is None else seed
-    found = find_workloads(collected, clock, ledger)
+    dumped = find_workloads(collected, clock, ledger)
     pools = build_pools(groups, ledger)
-    autoscalers = find_autoscalers(collected, found, ledger, orders_nodes=bool(pools))
-    usage = DumpUsage(collected, found.found, clock, chosen)
+    autoscalers = find_autoscalers(collected, dumped, ledger, orders_nodes=bool(pools))
+    usage = DumpUsage(collected, dumped.found, clock, chosen)
     making = _FleetBuilder(collected, clock, usage, chosen, autoscalers.scaled)
-    workloads = tuple(map(making.workload, found.found))
+    workloads = tuple(map(making.workload, dumped.found))
     if not workloads:
         raise InvalidInput(name, "has no running pods that could be played")
-    nodes = build_nodes(collected, groups, found.static, ledger)
-    variants = build_variants(collected, found, autoscalers, recommenders)
+    nodes = build_nodes(collected, groups, dumped.static, ledger)
+    variants = build_variants(collected, dumped, autoscalers, recommenders)
     _list_the_rest(collected, ledger)
     # Between two steps no usage is new, so deciding more often would only take longer.
     intervals = Intervals(clock.step, clock.step, hpa=min(_HPA_SECONDS, clock.step), nodes=_NODES_SECONDS)
@@ -94,11 +94,11 @@ def build_fleet_from_dump(
 
 
 def _check(recommender: str) -> None:
-    known = built_in_recommenders()
-    if recommender not in known:
-        guess = suggest_name(recommender, known)
+    built_in = built_in_recommenders()
+    if recommender not in built_in:
+        guess = suggest_name(recommender, built_in)
         hint = f" (did you mean {guess}?)" if guess else ""
-        raise InvalidInput(recommender, f"there is no such recommender; there are {', '.join(known)}{hint}")
+        raise InvalidInput(recommender, f"there is no such recommender; there are {', '.join(built_in)}{hint}")
 
 
 def _clock(collected: ClusterState) -> SimulationClock:
@@ -138,31 +138,31 @@ class _FleetBuilder:
         self._assumed_runs = 0
         self._shared = 0
 
-    def workload(self, found: DumpedWorkload) -> SimulatedWorkload:
+    def workload(self, dumped: DumpedWorkload) -> SimulatedWorkload:
         """A workload with its demand."""
-        runs = self._runs(found)
-        scales = (found.target.namespace, found.name) in self._scaled
+        runs = self._runs(dumped)
+        scales = (dumped.target.namespace, dumped.name) in self._scaled
         self._shared += scales
         longest = max((length for _, length in runs), default=0.0)
-        containers = found.template.spec.containers
+        containers = dumped.template.spec.containers
         probed = any(
             container.readiness_probe is not None or container.startup_probe is not None for container in containers
         )
         return SimulatedWorkload(
-            namespace=found.target.namespace,
-            name=found.name,
-            kind=found.kind,
-            replicas=found.replicas,
-            template=build_template(found),
+            namespace=dumped.target.namespace,
+            name=dumped.name,
+            kind=dumped.kind,
+            replicas=dumped.replicas,
+            template=build_template(dumped),
             demand=tuple(
-                self._usage.demand(found, container, scales=scales, longest=longest) for container in found.containers
+                self._usage.demand(dumped, container, scales=scales, longest=longest) for container in dumped.containers
             ),
             start=StartProfile(probe=probed),
-            max_unavailable=found.max_unavailable,
-            label="" if found.target.kind == found.kind else found.target.kind,
+            max_unavailable=dumped.max_unavailable,
+            label="" if dumped.target.kind == dumped.kind else dumped.target.kind,
             runs=runs,
-            completions=found.job.completions if found.job is not None else None,
-            cron=found.cron,
+            completions=dumped.job.completions if dumped.job is not None else None,
+            cron=dumped.cron,
         )
 
     def notes(self) -> Iterator[str]:
@@ -180,15 +180,15 @@ class _FleetBuilder:
             jobs = pluralize(self._assumed_runs, "CronJob")
             yield f"no run of {jobs} is known: each is assumed to take {ASSUMED_SECONDS / 60:g} minutes"
 
-    def _runs(self, found: DumpedWorkload) -> JobRuns:
-        if found.job is None:
+    def _runs(self, dumped: DumpedWorkload) -> JobRuns:
+        if dumped.job is None:
             return ()
-        if found.cron is None:
-            return find_job_run(found.jobs[0], self._clock, self._collected.time)
-        first = found.containers[0] if found.containers else ""
-        lengths = measure_run_lengths(found.jobs, found.job, self._usage.series(found, first))
+        if dumped.cron is None:
+            return find_job_run(dumped.jobs[0], self._clock, self._collected.time)
+        first = dumped.containers[0] if dumped.containers else ""
+        lengths = measure_run_lengths(dumped.jobs, dumped.job, self._usage.series(dumped, first))
         self._assumed_runs += not lengths
-        return draw_cron_runs(found.times, lengths, seeded_generator(self._seed, found.target.namespace, found.name))
+        return draw_cron_runs(dumped.times, lengths, seeded_generator(self._seed, dumped.target.namespace, dumped.name))
 
 
 def _list_the_rest(collected: ClusterState, ledger: NotPlayedObjects) -> None:
@@ -206,10 +206,10 @@ def _list_the_rest(collected: ClusterState, ledger: NotPlayedObjects) -> None:
         ledger.add("Pod", reason, 0)
     for kind, rejected in _rejected(collected):
         ledger.add(kind, "cannot be read", rejected)
-    for each in collected.missing:
-        if each.why != NOT_SERVED:
-            where = f" in {each.where}" if each.where else ""
-            ledger.add(each.what, f"not in the dump{where}: {each.why}", 0)
+    for gap in collected.missing:
+        if gap.why != NOT_SERVED:
+            where = f" in {gap.where}" if gap.where else ""
+            ledger.add(gap.what, f"not in the dump{where}: {gap.why}", 0)
 
 
 def _rejected(collected: ClusterState) -> Iterator[tuple[str, int]]:

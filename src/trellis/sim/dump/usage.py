@@ -99,32 +99,32 @@ class DumpUsage:
         self._history = _by_workload(collected.history, list(workloads))
         self.sources: Counter[str] = Counter()
 
-    def series(self, found: DumpedWorkload, container: str) -> list[ContainerHistory]:
+    def series(self, workload: DumpedWorkload, container: str) -> list[ContainerHistory]:
         """The measured usage of one container of a workload over time."""
-        return self._history.get((found.target.namespace, found.name, container), [])
+        return self._history.get((workload.target.namespace, workload.name, container), [])
 
     def demand(
-        self, found: DumpedWorkload, container: str, *, scales: bool = False, longest: float = 0.0
+        self, workload: DumpedWorkload, container: str, *, scales: bool = False, longest: float = 0.0
     ) -> ContainerDemand:
         """The demand of one container of each pod of a workload.
 
         Of a workload that `scales`, CPU is that of all its pods, and shared by as many as there are. Of one that runs
         to an end, what it wants goes by its age, up to the `longest` run.
         """
-        if found.job is not None:
-            return self._by_age(found, container, max(int(-(-longest // self._clock.step)), 1) + 1)
-        demand = self._demand(found, container)
+        if workload.job is not None:
+            return self._by_age(workload, container, max(int(-(-longest // self._clock.step)), 1) + 1)
+        demand = self._demand(workload, container)
         if not scales:
             return demand
-        series = self.series(found, container)
-        pods = self._alive(series) if series else np.full(self._clock.steps, float(found.replicas))
+        series = self.series(workload, container)
+        pods = self._alive(series) if series else np.full(self._clock.steps, float(workload.replicas))
         return msgspec.structs.replace(demand, cpu=demand.cpu * pods, shared=True, own_memory=True)
 
-    def _by_age(self, found: DumpedWorkload, container: str, steps: int) -> ContainerDemand:
+    def _by_age(self, workload: DumpedWorkload, container: str, steps: int) -> ContainerDemand:
         """The demand of a pod of a run by its age: the mean of all that were measured at that age."""
-        series = self.series(found, container)
+        series = self.series(workload, container)
         if not series:
-            demand = self._demand(found, container)
+            demand = self._demand(workload, container)
             return msgspec.structs.replace(demand, cpu=demand.cpu[:steps], memory=demand.memory[:steps], by_age=True)
         self.sources[_SERIES] += 1
         shifted = [
@@ -146,12 +146,12 @@ class DumpUsage:
         # Where no pod was measured, usage is as before, and so are pods.
         return fill_gaps(np.where(alive > 0, alive, np.nan))
 
-    def _demand(self, found: DumpedWorkload, container: str) -> ContainerDemand:
-        namespace = found.target.namespace
-        draw = seeded_generator(self._seed, namespace, found.name, container)
-        series = self.series(found, container)
-        row = self._rows.get((namespace, found.target.kind, found.target.name, container))
-        measured = [self._now[key] for pod in found.pods if (key := (namespace, pod, container)) in self._now]
+    def _demand(self, workload: DumpedWorkload, container: str) -> ContainerDemand:
+        namespace = workload.target.namespace
+        draw = seeded_generator(self._seed, namespace, workload.name, container)
+        series = self.series(workload, container)
+        row = self._rows.get((namespace, workload.target.kind, workload.target.name, container))
+        measured = [self._now[key] for pod in workload.pods if (key := (namespace, pod, container)) in self._now]
         spread = DEFAULT_SPREAD
         if series:
             means = _means(series, self._clock.begin, self._clock.step, self._clock.steps)
@@ -162,8 +162,8 @@ class DumpUsage:
             source, (cpu, memory) = _HISTOGRAMS, self._drawn(row, draw)
         else:
             source = _NOW if measured else _REQUESTS
-            levels = np.mean(measured, axis=0) if measured else _ASSUMED * _requested(found, container)
-            shapes = [noise(self._clock.steps, each, draw) for each in _NOISE]
+            levels = np.mean(measured, axis=0) if measured else _ASSUMED * _requested(workload, container)
+            shapes = [noise(self._clock.steps, spread, draw) for spread in _NOISE]
             cpu, memory = np.nan_to_num(levels[0]) * shapes[0], np.nan_to_num(levels[1]) * shapes[1]
         self.sources[source] += 1
         return ContainerDemand(container, cpu, memory, spread=spread)
@@ -180,7 +180,7 @@ class DumpUsage:
 
     def _drawn(self, row: SavedRow, draw: np.random.Generator) -> tuple[FloatColumn, FloatColumn]:
         """CPU from hour to hour as often as it was so, and a peak of memory for each day."""
-        hours, days = (((self._times - self._clock.begin) // each).astype(np.int64) for each in (HOUR, _DAY))
+        hours, days = (((self._times - self._clock.begin) // seconds).astype(np.int64) for seconds in (HOUR, _DAY))
         level = draw.uniform(size=int(hours[-1]) + 1)[hours] + draw.normal(0.0, 0.1, len(hours))
         cpu = draw_from_histogram(row.cpu.weights, CPU_BINS, np.clip(level, 0.0, 1.0))
         memory = draw_from_histogram(row.memory.weights, MEMORY_BINS, draw.uniform(size=int(days[-1]) + 1)[days])
@@ -194,9 +194,9 @@ def _means(series: list[ContainerHistory], begin: float, step: float, steps: int
         sums, counts = np.zeros(steps), np.zeros(steps)
         for one_series, values in zip(series, columns, strict=True):
             at = ((one_series.times - begin) // step).astype(np.int64)
-            known = np.isfinite(values) & (at >= 0) & (at < steps)
-            np.add.at(sums, at[known], values[known])
-            np.add.at(counts, at[known], 1.0)
+            usable = np.isfinite(values) & (at >= 0) & (at < steps)
+            np.add.at(sums, at[usable], values[usable])
+            np.add.at(counts, at[usable], 1.0)
         result.append(fill_gaps(np.divide(sums, counts, out=np.full(steps, np.nan), where=counts > 0)))
     return result[0], result[1]
 
@@ -208,11 +208,11 @@ def _spread(series: list[ContainerHistory]) -> float:
     return min(_WIDEST, float(np.std(means)) / total) if total > 0 else 0.0
 
 
-def _requested(found: DumpedWorkload, container: str) -> FloatColumn:
-    spec = found.template.spec
-    for each in (*spec.containers, *spec.init_containers):
-        if each.name == container:
-            requests = each.resources.requests
+def _requested(workload: DumpedWorkload, container: str) -> FloatColumn:
+    spec = workload.template.spec
+    for candidate in (*spec.containers, *spec.init_containers):
+        if candidate.name == container:
+            requests = candidate.resources.requests
             return np.array([parse_amount(requests.get("cpu")), parse_amount(requests.get("memory"))])
     return np.zeros(2)
 

@@ -81,10 +81,10 @@ def build_variants(
     if sizes:
         title = f"Sizing by its own {' and '.join(_named(autoscalers))}"
         variants.append(Variant(CURRENT, title, (*around, *sizes, *autoscalers.of_hvpas), settings))
-    wanted = tuple(recommenders) or (() if sizes else (DEFAULT_RECOMMENDER,))
+    chosen = tuple(recommenders) or (() if sizes else (DEFAULT_RECOMMENDER,))
     mode = "InPlaceOrRecreate" if collected.about.resizes_pods else "Recreate"
-    for name in wanted:
-        objects = (*around, *(_vpa(each, name, mode) for each in workloads.found))
+    for name in chosen:
+        objects = (*around, *(_vpa(workload, name, mode) for workload in workloads.found))
         variants.append(Variant(name, f"VPA for all ({name})", objects, settings))
     return tuple(variants)
 
@@ -107,16 +107,16 @@ def _hpas(
     """HPAs of workloads, and users' own HPAs of Hvpas; an Hvpa creates its others anew."""
     of_workloads: list[Document] = []
     of_hvpas: list[Document] = []
-    for each in collected.hpas:
-        ref, namespace = each.spec.scale_target_ref, each.metadata.namespace
-        if _is_owned_by_hvpa(each):
+    for candidate in collected.hpas:
+        ref, namespace = candidate.spec.scale_target_ref, candidate.metadata.namespace
+        if _is_owned_by_hvpa(candidate):
             continue
         result = played.get((namespace, ref.kind, ref.name))
         is_played = result.kind in _SCALED if result is not None else (namespace, ref.name) in hvpas
         if not is_played or (result is None and ref.kind != HVPA.name):
             ledger.add(HPA, _NO_TARGET)
             continue
-        hpa = _answered(each, ledger)
+        hpa = _answered(candidate, ledger)
         if hpa is None:
             continue
         document = {"apiVersion": "autoscaling/v2", "kind": HPA} | _document(hpa, "status")
@@ -129,14 +129,14 @@ def _hpas(
 def _answered(hpa: HorizontalPodAutoscaler, ledger: NotPlayedObjects) -> HorizontalPodAutoscaler | None:
     """An HPA with the metrics that can be simulated; None if there is none, and its target keeps its count."""
     metrics = hpa.spec.metrics
-    known = tuple(metric for metric in metrics if not find_unsupported(metric))
-    if metrics and len(known) < len(metrics):
+    supported = tuple(metric for metric in metrics if not find_unsupported(metric))
+    if metrics and len(supported) < len(metrics):
         types = ", ".join(sorted({metric.type or "none" for metric in metrics if find_unsupported(metric)}))
-        what = "it scales by its other metrics alone" if known else "its target keeps its count"
-        ledger.add(HPA, f"a dump has no values of metrics of type {types}: {what}")
-        if not known:
+        consequence = "it scales by its other metrics alone" if supported else "its target keeps its count"
+        ledger.add(HPA, f"a dump has no values of metrics of type {types}: {consequence}")
+        if not supported:
             return None
-    return msgspec.structs.replace(hpa, spec=msgspec.structs.replace(hpa.spec, metrics=known))
+    return msgspec.structs.replace(hpa, spec=msgspec.structs.replace(hpa.spec, metrics=supported))
 
 
 def _vpas(collected: ClusterState, played: _Played, ledger: NotPlayedObjects) -> Iterator[Document]:
@@ -182,13 +182,13 @@ def _answer_hvpa(document: dict[str, Any], ledger: NotPlayedObjects) -> None:
         metrics = convert_object(spec, HorizontalPodAutoscalerSpec).metrics
     except UnreadableObject:
         metrics = ()
-    known = [text for text, metric in zip(written, metrics, strict=False) if not find_unsupported(metric)]
-    if len(known) == len(written):
+    supported = [text for text, metric in zip(written, metrics, strict=False) if not find_unsupported(metric)]
+    if len(supported) == len(written):
         return
-    what = "it scales by its other metrics alone" if known else "it scales by its VPA alone"
-    ledger.add(HVPA.name, f"a dump has no values of some metrics of its HPA: {what}")
-    if known:
-        spec["metrics"] = known
+    consequence = "it scales by its other metrics alone" if supported else "it scales by its VPA alone"
+    ledger.add(HVPA.name, f"a dump has no values of some metrics of its HPA: {consequence}")
+    if supported:
+        spec["metrics"] = supported
     else:
         document["spec"]["hpa"] = {"deploy": False}
 
@@ -201,9 +201,9 @@ def _buffers(
         if reason:
             ledger.add(BUFFER.name, reason)
             continue
-        document, found = _document(buffer, "status"), played.get(_reference_of(buffer))
-        if found is not None:
-            document["spec"]["targetRef"] = _reference(found)
+        document, workload = _document(buffer, "status"), played.get(_reference_of(buffer))
+        if workload is not None:
+            document["spec"]["targetRef"] = _reference(workload)
         yield document
 
 
@@ -232,23 +232,23 @@ def _target(document: Document, reference: str) -> tuple[str, str]:
     return document["metadata"]["namespace"], document["spec"][reference]["name"]
 
 
-def _is_owned_by_hvpa(found: HorizontalPodAutoscaler | VerticalPodAutoscaler) -> bool:
-    owner = found.metadata.controller
+def _is_owned_by_hvpa(autoscaler: HorizontalPodAutoscaler | VerticalPodAutoscaler) -> bool:
+    owner = autoscaler.metadata.controller
     return owner is not None and owner.kind == HVPA.name
 
 
-def _document(found: Any, *without: str) -> dict[str, Any]:
-    document: dict[str, Any] = msgspec.json.decode(encode_payload(found))
+def _document(stored: Any, *without: str) -> dict[str, Any]:
+    document: dict[str, Any] = msgspec.json.decode(encode_payload(stored))
     return {name: value for name, value in document.items() if name not in without}
 
 
-def _reference(found: DumpedWorkload) -> Document:
-    return {"apiVersion": _API_VERSIONS.get(found.kind, "apps/v1"), "kind": found.kind, "name": found.name}
+def _reference(workload: DumpedWorkload) -> Document:
+    return {"apiVersion": _API_VERSIONS.get(workload.kind, "apps/v1"), "kind": workload.kind, "name": workload.name}
 
 
-def _vpa(found: DumpedWorkload, recommender: str, mode: str) -> Document:
-    spec: dict[str, Any] = {"targetRef": _reference(found), "updatePolicy": {"updateMode": mode}}
+def _vpa(workload: DumpedWorkload, recommender: str, mode: str) -> Document:
+    spec: dict[str, Any] = {"targetRef": _reference(workload), "updatePolicy": {"updateMode": mode}}
     if recommender != DEFAULT_RECOMMENDER:
         spec["recommenders"] = [{"name": recommender}]
-    metadata = {"namespace": found.target.namespace, "name": found.name}
+    metadata = {"namespace": workload.target.namespace, "name": workload.name}
     return {"apiVersion": VPA.api_version, "kind": VPA.name, "metadata": metadata, "spec": spec}

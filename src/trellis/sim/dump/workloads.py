@@ -60,7 +60,7 @@ class DumpedWorkload(msgspec.Struct, frozen=True):
     def containers(self) -> tuple[str, ...]:
         """The containers that run as long as a pod."""
         spec = self.template.spec
-        return tuple(each.name for each in (*spec.containers, *filter(_is_sidecar, spec.init_containers)))
+        return tuple(container.name for container in (*spec.containers, *filter(_is_sidecar, spec.init_containers)))
 
 
 class DumpedWorkloads(msgspec.Struct, frozen=True):
@@ -71,7 +71,9 @@ class DumpedWorkloads(msgspec.Struct, frozen=True):
 
     def by_target(self) -> dict[tuple[str, str, str], DumpedWorkload]:
         """The workloads by namespace, kind and name as the dump has them."""
-        return {(each.target.namespace, each.target.kind, each.target.name): each for each in self.found}
+        return {
+            (workload.target.namespace, workload.target.kind, workload.target.name): workload for workload in self.found
+        }
 
 
 def find_workloads(collected: ClusterState, clock: SimulationClock, ledger: NotPlayedObjects) -> DumpedWorkloads:
@@ -84,22 +86,22 @@ def find_workloads(collected: ClusterState, clock: SimulationClock, ledger: NotP
     result = []
     guarded: set[ObjectKey] = set()
     # Workloads that keep their kind come first, so that they also keep their names.
-    for target in sorted(serving, key=lambda each: (each.namespace, _rank(each.kind), each.name, each.kind)):
+    for target in sorted(serving, key=lambda key: (key.namespace, _rank(key.kind), key.name, key.kind)):
         budgets = [
-            each
-            for each in collected.pdbs.by(BY_NAMESPACE, target.namespace)
-            if _is_about(each, groups[target][0].metadata.labels)
+            budget
+            for budget in collected.pdbs.by(BY_NAMESPACE, target.namespace)
+            if _is_about(budget, groups[target][0].metadata.labels)
         ]
         guarded.update(map(key_of, budgets))
         result.append(_found(target, names.free(target), collected.owners.find(target), groups[target], budgets))
         if target.kind not in _PLAYED:
             ledger.add(target.kind, _as_deployment(target.kind))
-    batch.sort(key=lambda each: (each.target.namespace, each.name, each.kind))
-    result += [msgspec.structs.replace(each, name=names.free(each.target)) for each in batch]
+    batch.sort(key=lambda workload: (workload.target.namespace, workload.name, workload.kind))
+    result += [msgspec.structs.replace(workload, name=names.free(workload.target)) for workload in batch]
     unused = len(collected.pdbs) - len(guarded)
     if unused:
         ledger.add("PodDisruptionBudget", "selects no pods that are played all the time", unused)
-    result.sort(key=lambda each: (each.target.namespace, each.name))
+    result.sort(key=lambda workload: (workload.target.namespace, workload.name))
     return DumpedWorkloads(tuple(result), static)
 
 
@@ -178,7 +180,7 @@ def _batch(
 
 
 def _list_without_pods(collected: ClusterState, serving: Iterable[TargetRef], ledger: NotPlayedObjects) -> None:
-    with_pods = {(each.kind, each.namespace, each.name) for each in serving}
+    with_pods = {(workload.kind, workload.namespace, workload.name) for workload in serving}
     for kind in _COUNTED:
         for workload in collected.workloads[kind]:
             if (kind, *key_of(workload)) not in with_pods:
@@ -210,9 +212,9 @@ class _WorkloadNames:
         return name
 
 
-def build_template(found: DumpedWorkload) -> dict[str, Any]:
+def build_template(workload: DumpedWorkload) -> dict[str, Any]:
     """The template as a manifest has it."""
-    document: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(found.template, enc_hook=_mapped))
+    document: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(workload.template, enc_hook=_mapped))
     return document
 
 

@@ -33,13 +33,13 @@ from trellis.sim.replay.decisions import IndependentReplay, ReplayedDecision
 _OBSERVATIONS: Final = frozenset({OBSERVER, NEWS, OBSERVING, OBSERVED})
 
 
-def _decided(looked: TranslationInput, began: BufferRecordingStart) -> RecordedTranslation:
-    meaning = resolve_buffer(Buffer(spec=looked.spec))
-    return RecordedTranslation.of(translate(meaning, looked.facts, looked.now, began.settings))
+def _decided(view: TranslationInput, began: BufferRecordingStart) -> RecordedTranslation:
+    meaning = resolve_buffer(Buffer(spec=view.spec))
+    return RecordedTranslation.of(translate(meaning, view.facts, view.now, began.settings))
 
 
 _translations: Final = IndependentReplay(
-    "Buffer", BufferRecordingStart, TranslationInput, lambda looked: looked.buffer, _decided
+    "Buffer", BufferRecordingStart, TranslationInput, lambda view: view.buffer, _decided
 )
 
 
@@ -53,9 +53,9 @@ def replay_buffers(recording: Iterable[tuple[str, msgspec.Raw]]) -> Iterator[Rep
 
 
 def _taken(observed: list[ReplayedDecision]) -> list[ReplayedDecision]:
-    taken = observed[:]
+    decisions = observed[:]
     observed.clear()
-    return taken
+    return decisions
 
 
 def _without_observations(

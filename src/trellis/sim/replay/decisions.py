@@ -48,7 +48,7 @@ class IndependentReplay(msgspec.Struct, Generic[B, L], frozen=True):
     def __call__(self, recording: Iterable[tuple[str, msgspec.Raw]]) -> Iterator[ReplayedDecision]:
         """Every recorded decision beside the one that is made now; raises `InvalidRecording`."""
         began: B | None = None
-        looked: L | None = None
+        view: L | None = None
         for kind, data in recording:
             if kind == HEADER:
                 continue
@@ -57,13 +57,13 @@ class IndependentReplay(msgspec.Struct, Generic[B, L], frozen=True):
             elif began is None:
                 raise InvalidRecording(kind, f"comes before a line of kind {START_LINE}")
             elif kind == INPUT_LINE:
-                looked = decode_payload(data, self.looked)
+                view = decode_payload(data, self.looked)
             elif kind != DECISION_LINE:
                 raise InvalidRecording(kind, f"is no line of a recording of the {self.whose} controller")
-            elif looked is None:
+            elif view is None:
                 raise InvalidRecording(kind, f"comes before a line of kind {INPUT_LINE}")
             else:
                 yield ReplayedDecision(
-                    bytes(data), encode_payload(self.decide(looked, began)), "/".join(self.about(looked))
+                    bytes(data), encode_payload(self.decide(view, began)), "/".join(self.about(view))
                 )
-                looked = None
+                view = None

@@ -17,4 +17,4 @@ def _decided(looked: HvpaPlanInput, began: HvpaRecordingStart) -> RecordedHvpaPl
     return RecordedHvpaPlan.of(plan_hvpa(view, looked.now, began.settings))
 
 
-replay_hvpa: Final = IndependentReplay("Hvpa", HvpaRecordingStart, HvpaPlanInput, lambda looked: looked.hvpa, _decided)
+replay_hvpa: Final = IndependentReplay("Hvpa", HvpaRecordingStart, HvpaPlanInput, lambda view: view.hvpa, _decided)

@@ -68,15 +68,15 @@ class _NodesReplay:
 
     def decided(self) -> PlansLine:
         """Decide now."""
-        looked, self._looked = self._looked, None
-        if looked is None:
+        time, self._looked = self._looked, None
+        if time is None:
             raise InvalidRecording(DECISION_LINE, f"comes before a line of kind {INPUT_LINE}")
-        plans = self._planning.plan(ClusterSnapshotChanges(), self._questions.question(looked, self._boosts.answer))
+        plans = self._planning.plan(ClusterSnapshotChanges(), self._questions.question(time, self._boosts.answer))
         self._questions.planned(plans)
-        return self._decisions.of(plans, looked.now)
+        return self._decisions.of(plans, time.now)
 
-    def _take_in(self, news: ClusterSnapshotChanges) -> None:
-        for key, pod in news.pods.items():
+    def _take_in(self, changes: ClusterSnapshotChanges) -> None:
+        for key, pod in changes.pods.items():
             if pod is None:
                 self._boosts.forget(key)
-        self._planning.take_in(news)
+        self._planning.take_in(changes)

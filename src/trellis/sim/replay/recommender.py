@@ -67,10 +67,10 @@ class _RecommenderReplay:
         for name, other in line.others.items():
             if other == lines.INSTALLED:
                 raise InvalidRecording(name, "is a recommender that is installed apart, whose answers are not recorded")
-        others: dict[str, Recommender] = {
+        unavailable: dict[str, Recommender] = {
             name: UnavailableRecommender(name, other) for name, other in line.others.items()
         }
-        self._knowledge.answered_by({**self._own, **others})
+        self._knowledge.answered_by({**self._own, **unavailable})
 
     def seen(self, line: SnapshotLine) -> None:
         """A pass begins."""

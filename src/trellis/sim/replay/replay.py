@@ -45,8 +45,8 @@ class DecisionDifference(msgspec.Struct, frozen=True):
     about: str = ""
 
     def __str__(self) -> str:
-        which = f"decision {self.number}{f' ({self.about})' if self.about else ''}"
-        return f"{which} differs at {self.path}: {self.recorded} was recorded, {self.decided} is decided"
+        place = f"decision {self.number}{f' ({self.about})' if self.about else ''}"
+        return f"{place} differs at {self.path}: {self.recorded} was recorded, {self.decided} is decided"
 
 
 class ReplayReport(msgspec.Struct, frozen=True):
@@ -79,18 +79,18 @@ def replay(data: bytes | Iterable[bytes]) -> ReplayReport:
         raise InvalidRecording(header.component, f"is no component that can be replayed; {', '.join(_REPLAYS)} can")
     decisions = different = 0
     result: list[DecisionDifference] = []
-    for each in component(chain([(kind, first)], lines)):
+    for replayed in component(chain([(kind, first)], lines)):
         decisions += 1
-        if not each.is_same:
+        if not replayed.is_same:
             different += 1
             if different <= _MOST:
-                result.append(find_difference(each, decisions))
+                result.append(find_difference(replayed, decisions))
     return ReplayReport(header.component, header.release, decisions, different, tuple(result))
 
 
 def find_difference(replayed: ReplayedDecision, number: int) -> DecisionDifference:
     """Find where two decisions differ."""
-    before, now = (msgspec.json.decode(each) if each else None for each in (replayed.recorded, replayed.decided))
+    before, now = (msgspec.json.decode(text) if text else None for text in (replayed.recorded, replayed.decided))
     path, was, is_now = _parting(before, now, "$")
     return DecisionDifference(number, path, _text(was), _text(is_now), replayed.about)
 
@@ -108,7 +108,7 @@ def _parting(was: Any, is_now: Any, path: str) -> tuple[str, Any, Any]:
                 return _parting(ours, theirs, f"{path}[{at}]")
         if len(was) != len(is_now):
             at = min(len(was), len(is_now))
-            ours, theirs = (each[at] if at < len(each) else _NOTHING for each in (was, is_now))
+            ours, theirs = (value[at] if at < len(value) else _NOTHING for value in (was, is_now))
             return f"{path}[{at}]", ours, theirs
     return path, was, is_now
 

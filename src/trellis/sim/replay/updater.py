@@ -112,7 +112,9 @@ class _UpdaterReplay:
         if kind is None:
             raise InvalidRecording(line.kind, "is no kind of controller that the updater watches")
         before = self._workloads.pop(itself, None)
-        old, new = (decode_payload(each, kind) if bytes(each) != _NULL else None for each in (line.old, line.new))
+        old, new = (
+            decode_payload(payload, kind) if bytes(payload) != _NULL else None for payload in (line.old, line.new)
+        )
         self._known.put_workload(line.kind, line.key, before if new is not None else old, new)
         if new is not None:
             self._workloads[itself] = new

@@ -32,23 +32,25 @@ Shape: TypeAlias = ScenarioNodes | ScenarioNodeGroup
 def compile_nodes(
     written: Sequence[ScenarioNodes] | None, workloads: Sequence[SimulatedWorkload], prices: Prices
 ) -> tuple[NodeShape, ...]:
-    """Every node shape with its count; a last one without a count gets enough for all first requests and a third more."""
-    asked = [sum(each) for each in zip(*(_of_all_pods(workload) for workload in workloads), strict=True)]
-    on_each = [sum(each) for each in zip(*(_of_each_node(workload) for workload in workloads), strict=True)]
+    """Every node shape with its count; a last one without a count gets enough for first requests and a third more."""
+    requested = [sum(amounts) for amounts in zip(*(_of_all_pods(workload) for workload in workloads), strict=True)]
+    on_each = [sum(amounts) for amounts in zip(*(_of_each_node(workload) for workload in workloads), strict=True)]
     counted: list[NodeShape] = []
     for shape in written or (_DEFAULT,):
         # What the pods of DaemonSets leave of each node; a node that they fill is no help.
-        offered = tuple(max(have - taken, 0.0) for have, taken in zip(_offered(shape), on_each, strict=True))
-        pairs = [(want, have) for want, have in zip(asked, offered, strict=True) if have]
+        offered = tuple(
+            max(have - daemon_share, 0.0) for have, daemon_share in zip(_offered(shape), on_each, strict=True)
+        )
+        pairs = [(want, have) for want, have in zip(requested, offered, strict=True) if have]
         count = shape.count or max([1, *(math.ceil(_ROOM * want / have) for want, have in pairs)])
-        asked = [max(0.0, want - have * count / _ROOM) for want, have in zip(asked, offered, strict=True)]
+        requested = [max(0.0, want - have * count / _ROOM) for want, have in zip(requested, offered, strict=True)]
         counted.append(NodeShape(shape.name, count, _document(shape, {}), _price(shape, prices)))
     return tuple(counted)
 
 
 def compile_pools(written: Sequence[ScenarioNodeGroup] | None, prices: Prices) -> tuple[NodePool, ...]:
     """Every node group, with its initial nodes."""
-    return tuple(_pool(each, prices) for each in written or ())
+    return tuple(_pool(group, prices) for group in written or ())
 
 
 def find_unschedulable_pods(
@@ -60,9 +62,9 @@ def find_unschedulable_pods(
     shapes: Sequence[Shape] = (*(nodes or ()), *(groups or ()))
     offers = [_offered(shape) for shape in shapes or (_DEFAULT,)]
     for number, workload in enumerate(workloads):
-        wanted = _of_one_pod(workload)
-        if not any(wanted[0] <= offer[0] and wanted[1] <= offer[1] for offer in offers):
-            yield number, f"a pod requests {wanted[0]:g} CPU and {wanted[1] / _GIB:.3g}Gi, and no node has as much"
+        demand = _of_one_pod(workload)
+        if not any(demand[0] <= offer[0] and demand[1] <= offer[1] for offer in offers):
+            yield number, f"a pod requests {demand[0]:g} CPU and {demand[1] / _GIB:.3g}Gi, and no node has as much"
 
 
 def _pool(group: ScenarioNodeGroup, prices: Prices) -> NodePool:

@@ -110,8 +110,8 @@ def phases(since: FloatColumn, lengths: Sequence[float], levels: Sequence[float]
     """The level of the phase that each moment falls into, `since` being seconds from the begin of the first."""
     ends = np.cumsum(np.asarray(lengths, dtype=np.float64))
     place = np.searchsorted(ends, since % ends[-1], side="right")
-    found: FloatColumn = np.asarray(levels, dtype=np.float64)[np.minimum(place, len(ends) - 1)]
-    return found
+    result: FloatColumn = np.asarray(levels, dtype=np.float64)[np.minimum(place, len(ends) - 1)]
+    return result
 
 
 def resample(times: FloatColumn, values: FloatColumn, steps: int, step: float, highest: bool) -> FloatColumn:
@@ -123,13 +123,13 @@ def resample(times: FloatColumn, values: FloatColumn, steps: int, step: float, h
     apart = float(np.median(np.diff(times))) if len(times) > 1 else step
     # What lies beyond the last step is not needed, and may be far away.
     length = min(steps, max(1, round((times[-1] - times[0] + apart) / step)))
-    known = np.isfinite(values) & (times - times[0] < length * step)
-    at = ((times[known] - times[0]) // step).astype(np.int64)
+    usable = np.isfinite(values) & (times - times[0] < length * step)
+    at = ((times[usable] - times[0]) // step).astype(np.int64)
     sums = np.full(length, -np.inf) if highest else np.zeros(length)
     if highest:
-        np.maximum.at(sums, at, values[known])
+        np.maximum.at(sums, at, values[usable])
     else:
-        np.add.at(sums, at, values[known])
+        np.add.at(sums, at, values[usable])
     counts = np.bincount(at, minlength=length)
     filled = np.flatnonzero(counts)
     if not len(filled):

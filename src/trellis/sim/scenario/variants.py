@@ -81,7 +81,7 @@ class PolicyManifests:
 
     def _for_each(self, templates: Sequence[PolicyForEach], at: Path) -> Iterator[Document]:
         for number, each in enumerate(templates):
-            self.problems += [told.below((*at, number, "hvpa")) for told in _unanswered(each.hvpa or {})]
+            self.problems += [problem.below((*at, number, "hvpa")) for problem in _unanswered(each.hvpa or {})]
         for field, api_version, made, reference in _MADE:
             chosen = [template for template in templates if _makes(template) == field]
             for namespace, kind, name in self._workloads:
@@ -118,7 +118,7 @@ class PolicyManifests:
             self.problems.append(ValidationProblem((*at, "kind") if not where else at, UNSUPPORTED, rule, kind))
             return
         wrong = list(_wrong_with(document))
-        self.problems += [ValidationProblem(at, INVALID, f"{where}{each}", kind) for each in wrong]
+        self.problems += [ValidationProblem(at, INVALID, f"{where}{reason}", kind) for reason in wrong]
         if wrong or (kind != _LIMITS and not self._has_target(document, at, where)):
             return
         metadata = document.get("metadata") or {}

@@ -49,11 +49,11 @@ def draw_archetypes(mix: FleetMix) -> list[str]:
     weights /= weights.sum()
     names = MixShares.__struct_fields__
     archetypes: list[str] = []
-    given = np.zeros(len(names))
+    drawn = np.zeros(len(names))
     for number in range(1, (mix.count or 0) + 1):
         # The archetype that is furthest behind its share is next.
-        chosen = int(np.argmax(weights * number - given))
-        given[chosen] += 1
+        chosen = int(np.argmax(weights * number - drawn))
+        drawn[chosen] += 1
         archetypes.append(names[chosen])
     return archetypes
 

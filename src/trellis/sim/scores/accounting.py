@@ -88,17 +88,17 @@ def sum_step(step: StepAmounts, places: int) -> StepSums:
     amounts = np.empty((_SUMMED, 2, places))
     where = step.places
     for resource in range(2):
-        requested, wanted, used = (each[resource] for each in (step.requested, step.wanted, step.used))
-        excess = np.maximum(wanted - requested, 0.0)
-        for what, column in (
+        requested, demanded, used = (amounts[resource] for amounts in (step.requested, step.wanted, step.used))
+        excess = np.maximum(demanded - requested, 0.0)
+        for axis, column in (
             (REQUESTED, requested),
             (USED, used),
             (SLACK, np.maximum(requested - used, 0.0)),
-            (WANTED, wanted),
+            (WANTED, demanded),
             (OVER, excess > 0.0),
             (EXCESS, excess),
         ):
-            amounts[what, resource] = np.bincount(where, column, places)
+            amounts[axis, resource] = np.bincount(where, column, places)
     return StepSums(
         amounts,
         np.bincount(where, step.throttled, places).astype(np.float64),

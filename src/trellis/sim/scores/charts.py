@@ -112,21 +112,21 @@ class ChartBuilder:
         return self._steps[self._steps > 0]
 
     def _times(self) -> list[float]:
-        known = int(np.count_nonzero(self._steps))
-        times: list[float] = (self._clock.begin + np.arange(known) * self._span * self._clock.step).tolist()
+        points = int(np.count_nonzero(self._steps))
+        times: list[float] = (self._clock.begin + np.arange(points) * self._span * self._clock.step).tolist()
         return times
 
     def _line(self, place: int, resource: int) -> ResourceChart:
-        known = int(np.count_nonzero(self._steps))
-        containers = self._containers[:known, place]
+        points = int(np.count_nonzero(self._steps))
+        containers = self._containers[:points, place]
         with np.errstate(invalid="ignore", divide="ignore"):
-            used, requested = self._sums[:, :known, resource, place] / containers
-        target, lower, upper = self._advice[:known, :, resource, place].T
+            used, requested = self._sums[:, :points, resource, place] / containers
+        target, lower, upper = self._advice[:points, :, resource, place].T
         return ResourceChart(
             container=self._places.names[place],
             resource=RESOURCES[resource],
             used=used.tolist(),
-            peak=self._peaks[:known, resource, place].tolist(),
+            peak=self._peaks[:points, resource, place].tolist(),
             requested=requested.tolist(),
             target=target.tolist(),
             lower=lower.tolist(),
@@ -148,28 +148,28 @@ class ChartMarks:
         self._unnoted = [0] * workloads
         self._because: dict[str, tuple[str, str]] = {}
 
-    def because(self, uid: str, why: str, text: str) -> None:
+    def because(self, uid: str, reason: str, text: str) -> None:
         """Note the reason for what happens to a pod from now on."""
-        self._because[uid] = (why, text)
+        self._because[uid] = (reason, text)
 
     def gone(self, uid: str) -> None:
         """Forget a pod that is gone."""
         self._because.pop(uid, None)
 
-    def mark(self, workload: int, time: float, what: str, uid: str = "", text: str = "") -> None:
+    def mark(self, workload: int, time: float, event: str, uid: str = "", text: str = "") -> None:
         """Mark an event; with a pod's uid for the reason that was noted last."""
         marks = self._marks[workload]
         if len(marks) >= _MOST_NOTED:
             self._unnoted[workload] += 1
             return
-        reason, said = self._because.get(uid, ("", ""))
-        marks.append(ChartMark(time, what, reason, text or said))
+        reason, note = self._because.get(uid, ("", ""))
+        marks.append(ChartMark(time, event, reason, text or note))
 
     def of_workload(self, workload: int) -> tuple[list[ChartMark], int]:
         """The marks of a workload as far as they fit, and how many more there were."""
         marks = self._marks[workload]
-        kept = _thinned(marks) if len(marks) > MOST_MARKS else marks
-        return kept, len(marks) - len(kept) + self._unnoted[workload]
+        chosen = _thinned(marks) if len(marks) > MOST_MARKS else marks
+        return chosen, len(marks) - len(chosen) + self._unnoted[workload]
 
 
 def _thinned(marks: list[ChartMark]) -> list[ChartMark]:
@@ -177,13 +177,13 @@ def _thinned(marks: list[ChartMark]) -> list[ChartMark]:
     kinds: defaultdict[str, list[int]] = defaultdict(list)
     for position, mark in enumerate(marks):
         kinds[mark.what].append(position)
-    kept: list[int] = []
+    chosen: list[int] = []
     rarest_first = sorted(kinds.values(), key=len)
     for number, positions in enumerate(rarest_first):
-        room = (MOST_MARKS - len(kept)) // (len(rarest_first) - number)
-        count = min(len(positions), room)
-        kept += [positions[each * len(positions) // count] for each in range(count)]
-    return [marks[position] for position in sorted(kept)]
+        share = (MOST_MARKS - len(chosen)) // (len(rarest_first) - number)
+        count = min(len(positions), share)
+        chosen += [positions[index * len(positions) // count] for index in range(count)]
+    return [marks[position] for position in sorted(chosen)]
 
 
 # What charts show of a recommendation, in their order.
@@ -222,7 +222,9 @@ class RecommendationCharts:
         """Pass on a new size of an Hvpa. It has no range: the Hvpa itself decides what is worth a change."""
         target: TargetRef = governor.claim.target
         number = self._workloads.get((target.namespace, target.kind, target.name), -1)
-        sizes = [[each.target.get(name, np.nan) for each in governor.advice] for name in RESOURCES]
+        sizes = [[container.target.get(name, np.nan) for container in governor.advice] for name in RESOURCES]
         amounts = np.array(sizes, dtype=np.float64)
         amounts[CPU] /= MILLICORES_PER_CORE
-        self._advised([(number, each.container) for each in governor.advice], np.stack([amounts] * len(_DRAWN)))
+        self._advised(
+            [(number, container.container) for container in governor.advice], np.stack([amounts] * len(_DRAWN))
+        )

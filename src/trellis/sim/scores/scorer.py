@@ -63,14 +63,14 @@ class Scorer:
     def advised(self, containers: Sequence[tuple[int, str]], amounts: FloatColumn) -> None:
         """Take in recommendations for containers: cores and bytes as (bound, resource, container)."""
         places = np.array([self._places.find(*container) for container in containers], dtype=np.int64)
-        known = places >= 0
-        self._charting.advice[:, :, places[known]] = amounts[:, :, known]
+        counted = places >= 0
+        self._charting.advice[:, :, places[counted]] = amounts[:, :, counted]
 
-    def happened(self, now: float, workload: int, what: PodEvent, pod: Pod, text: str) -> None:
+    def happened(self, now: float, workload: int, event: PodEvent, pod: Pod, text: str) -> None:
         """Mark an event of a pod."""
-        if what in _MARKED:
-            self.marking.mark(workload, now, what.value, pod.metadata.uid, text)
-        elif what is PodEvent.MADE and is_boosted(pod.metadata.annotations):
+        if event in _MARKED:
+            self.marking.mark(workload, now, event.value, pod.metadata.uid, text)
+        elif event is PodEvent.MADE and is_boosted(pod.metadata.annotations):
             self._boosts[workload] += 1
             self.marking.mark(workload, now, _BOOSTED)
 
@@ -100,7 +100,7 @@ class Scorer:
         self,
         variant: Variant,
         cluster: ModelCluster,
-        verdicts: dict[str, int],
+        decisions: dict[str, int],
         partial_until: float | None,
         nodes: NodeFigures | msgspec.UnsetType,
     ) -> VariantResult:
@@ -137,7 +137,7 @@ class Scorer:
             workloads=[self._workload(number, totals[number], number in charted) for number in numbers],
             node_hours=self._node_hours,
             node_money=self._node_money,
-            verdicts=dict(sorted(verdicts.items())),
+            verdicts=dict(sorted(decisions.items())),
             partial_until=partial_until,
             nodes=nodes,
         )

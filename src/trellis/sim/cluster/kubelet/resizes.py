@@ -48,21 +48,23 @@ def needs_resize(container: Container, pod: Pod) -> bool:
     container_status = find_container_status(pod, container.name)
     if container_status is None or container_status.resources is None:
         return False
-    wanted = _amounts(container.resources)
-    return wanted != _amounts(container_status.resources) or wanted[0] != parse_amounts(
+    spec_amounts = _amounts(container.resources)
+    return spec_amounts != _amounts(container_status.resources) or spec_amounts[0] != parse_amounts(
         container_status.allocated_resources
     )
 
 
 def lowers_resources(container: Container, pod: Pod) -> bool:
     """Whether a resize lowers a request or a limit."""
-    return any(asked.get(name, 0) < amount for asked, had in _pairs(container, pod) for name, amount in had.items())
+    return any(
+        requested.get(name, 0) < amount for requested, had in _pairs(container, pod) for name, amount in had.items()
+    )
 
 
 def needs_restart(container: Container, pod: Pod) -> bool:
     """Whether a resize changes a resource for which the container's resize policy asks for a restart."""
-    named = [each.resource_name for each in container.resize_policy if each.restart_policy == _RESTARTS]
-    return any(asked.get(name) != had.get(name) for name in named for asked, had in _pairs(container, pod))
+    named = [policy.resource_name for policy in container.resize_policy if policy.restart_policy == _RESTARTS]
+    return any(requested.get(name) != had.get(name) for name in named for requested, had in _pairs(container, pod))
 
 
 def _pairs(container: Container, pod: Pod) -> list[tuple[ResourceAmounts, ResourceAmounts]]:
@@ -101,7 +103,7 @@ class PodResizes:
         """Handle a pod whose spec has another size."""
         rows = self._state.rows
         down = (unit for unit in living.units if rows.stage[unit.row] == ContainerStage.DOWN)
-        living.down_when_asked = frozenset(each.name for each in down if not math.isnan(rows.started[each.row]))
+        living.down_when_asked = frozenset(unit.name for unit in down if not math.isnan(rows.started[unit.row]))
         delay = float(self._state.rng.uniform(_SOONEST, _LATEST))
         self._later(living, delay, partial(self._look, living))
 
@@ -136,16 +138,16 @@ class PodResizes:
         if not any(needs_resize(container, pod) for container in running_containers(pod.spec)):
             self._settle(living)
             return
-        asked = Demand.of(pod.spec).requests
-        wanted = {name: asked.get(name, 0) for name in ALLOCATED_RESOURCES}
-        if self._is_refused(living) or not state.nodes.could_ever(living.node, wanted):
+        requested = Demand.of(pod.spec).requests
+        size = {name: requested.get(name, 0) for name in ALLOCATED_RESOURCES}
+        if self._is_refused(living) or not state.nodes.could_ever(living.node, size):
             self._put_off(living, "Infeasible", PodEvent.RESIZE_INFEASIBLE)
-        elif self._faulty(living, DEFER_RESIZES) or not state.nodes.has_room(living.node, living, wanted):
+        elif self._faulty(living, DEFER_RESIZES) or not state.nodes.has_room(living.node, living, size):
             self._deferred[living.node][living.key] = living
             living.down_when_asked = frozenset()
             self._put_off(living, "Deferred", PodEvent.RESIZE_DEFERRED)
         else:
-            self._accept(living, wanted)
+            self._accept(living, size)
 
     def _is_there(self, living: ModelPod) -> bool:
         """Whether a kubelet serves the pod; one whose node is off waits for it."""
@@ -164,17 +166,17 @@ class PodResizes:
         node = state.nodes.objects[living.node].metadata.name
         return state.faults.holds(kind, state.now, state.workload_name(living), node)
 
-    def _put_off(self, living: ModelPod, reason: str, what: PodEvent) -> None:
+    def _put_off(self, living: ModelPod, reason: str, event: PodEvent) -> None:
         state = self._state
         status = with_condition(living.pod.status, RESIZE_PENDING, True, state.now, reason=reason)
         if status is not living.pod.status:
             state.put(living, msgspec.structs.replace(living.pod, status=status), resized=True)
-            state.happened(living, what)
+            state.happened(living, event)
             state.kick()
 
-    def _accept(self, living: ModelPod, wanted: ResourceAmounts) -> None:
+    def _accept(self, living: ModelPod, size: ResourceAmounts) -> None:
         state = self._state
-        state.nodes.allocate(living, wanted)
+        state.nodes.allocate(living, size)
         pod = living.pod
         for container in running_containers(pod.spec):
             pod = with_container(pod, container.name, allocated_resources=allocate_resources(container.resources))

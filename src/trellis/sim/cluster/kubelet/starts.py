@@ -38,12 +38,12 @@ _SAME_PACE: Final = 0.01
 class PodStarts:
     """Starts pods, for the kubelets of all nodes. `load` is the cores in use on each node, starts aside."""
 
-    def __init__(self, state: ModelState, wishes: FleetDemand) -> None:
+    def __init__(self, state: ModelState, demand: FleetDemand) -> None:
         self._state = state
-        self._wishes = wishes
+        self._wishes = demand
         self.load: FloatColumn = np.zeros(len(state.nodes))
         # Drawn by place and not by pod, so that demand is the same however often pods are replaced.
-        self._draws = state.rng.uniform(-1.0, 1.0, (_PLACES, len(wishes.series)))
+        self._draws = state.rng.uniform(-1.0, 1.0, (_PLACES, len(demand.series)))
         # Called with a container that is up, and with a pod whose run is over.
         self.on_up: Callable[[ModelContainer], None] = lambda _unit: None
         self.on_run_over: Callable[[ModelPod], None] = lambda _living: None
@@ -56,8 +56,8 @@ class PodStarts:
         if state.waiting is not None:
             state.waiting.add(living.workload, living.made, state.now - living.made)
         state.put(living, with_node(living.pod, state.nodes.objects[node].metadata.name, state.now))
-        asked = state.settle(living, node).requests
-        state.nodes.allocate(living, {name: asked.get(name, 0) for name in ALLOCATED_RESOURCES})
+        requests = state.settle(living, node).requests
+        state.nodes.allocate(living, {name: requests.get(name, 0) for name in ALLOCATED_RESOURCES})
         self._add_units(living, node)
         state.happened(living, PodEvent.PLACED)
         state.kernel.after(_SET_UP, partial(self.begin, living))
@@ -159,14 +159,14 @@ class PodStarts:
         units = [unit for unit in units if rows.stage[unit.row] == ContainerStage.STARTING]
         if not units:
             return
-        which = [unit.row for unit in units]
-        wanted = np.minimum([unit.start.cores for unit in units], rows.cpu_limit[which])
-        requested = rows.cpu_request[which]
+        row_numbers = [unit.row for unit in units]
+        demanded = np.minimum([unit.start.cores for unit in units], rows.cpu_limit[row_numbers])
+        requested = rows.cpu_request[row_numbers]
         load = self.load[node] if node < len(self.load) else 0.0
         left = max(float(nodes.cores[node] - load), float(requested.sum()))
-        full = np.array([wanted.sum() > left])
-        given = share_cpu(wanted, requested, np.zeros(len(units), dtype=np.int64), np.array([left]), full)
-        for unit, pace in zip(units, given.tolist(), strict=True):
+        full = np.array([demanded.sum() > left])
+        granted = share_cpu(demanded, requested, np.zeros(len(units), dtype=np.int64), np.array([left]), full)
+        for unit, pace in zip(units, granted.tolist(), strict=True):
             self.pace(unit, pace)
 
     def _come_up(self, unit: ModelContainer) -> None:

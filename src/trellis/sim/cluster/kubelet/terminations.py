@@ -43,10 +43,10 @@ _KILLED: Final = 137
 class Terminations:
     """Ends and restarts containers, for the kubelets of all nodes. `step` is the current step of usage."""
 
-    def __init__(self, state: ModelState, making: PodLifecycle, wishes: FleetDemand, starting: PodStarts) -> None:
+    def __init__(self, state: ModelState, making: PodLifecycle, demand: FleetDemand, starting: PodStarts) -> None:
         self._state = state
         self._making = making
-        self._wishes = wishes
+        self._wishes = demand
         self._starting = starting
         self.step = 0
         starting.on_up = self._came_up
@@ -119,8 +119,8 @@ class Terminations:
             living.run.cancel()
         unit.up = False
         state.rows.stage[row] = ContainerStage.DOWN
-        told = terminated_state(float(state.rows.started[row]), state.now, reason, code)
-        state.put(living, with_container(living.pod, unit.name, state=told, ready=False, started=False))
+        terminated = terminated_state(float(state.rows.started[row]), state.now, reason, code)
+        state.put(living, with_container(living.pod, unit.name, state=terminated, ready=False, started=False))
         self._starting.tell_readiness(living)
 
     def _restart(self, unit: ModelContainer) -> None:
@@ -150,8 +150,8 @@ class Terminations:
             return
         pod = living.pod
         for unit in living.units:
-            told = terminated_state(float(state.rows.started[unit.row]), state.now, "Completed", 0)
-            pod = with_container(pod, unit.name, state=told, ready=False, started=False)
+            terminated = terminated_state(float(state.rows.started[unit.row]), state.now, "Completed", 0)
+            pod = with_container(pod, unit.name, state=terminated, ready=False, started=False)
         state.put(living, as_finished(pod, SUCCEEDED, "", state.now))
         state.vacate(living)
         state.happened(living, PodEvent.ENDED)
@@ -178,7 +178,7 @@ def _eviction(living: ModelPod, used: Mapping[str, float], now: float) -> Event:
     about = living.pod.metadata
     annotations = {
         "offending_containers": ",".join(used),
-        "offending_containers_usage": ",".join(str(int(each)) for each in used.values()),
+        "offending_containers_usage": ",".join(str(int(amount)) for amount in used.values()),
         "starved_resource": "memory",
     }
     metadata = ObjectMeta(

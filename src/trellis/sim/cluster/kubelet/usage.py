@@ -25,9 +25,9 @@ _ROUNDING: Final = 1e-9
 class StepUsageModel:
     """Computes the usage of one step after the other."""
 
-    def __init__(self, state: ModelState, wishes: FleetDemand, starting: PodStarts, ending: Terminations) -> None:
+    def __init__(self, state: ModelState, demand: FleetDemand, starting: PodStarts, ending: Terminations) -> None:
         self._state = state
-        self._wishes = wishes
+        self._wishes = demand
         self._starting = starting
         self._ending = ending
         self._columns: RunningContainers | None = None
@@ -69,22 +69,22 @@ class StepUsageModel:
     def _by_node(self, columns: RunningContainers, amounts: FloatColumn) -> FloatColumn:
         return np.bincount(columns.node, amounts, minlength=len(self._state.nodes)).astype(np.float64, copy=False)
 
-    def _given(self, columns: RunningContainers, wanted: FloatColumn) -> FloatColumn:
+    def _given(self, columns: RunningContainers, demanded: FloatColumn) -> FloatColumn:
         nodes = self._state.nodes
-        load = self._by_node(columns, wanted)
+        load = self._by_node(columns, demanded)
         full = load > nodes.cores * (1 + _ROUNDING)
-        given = share_cpu(wanted, columns.cpu_request, columns.node, nodes.cores, full) if full.any() else wanted
+        granted = share_cpu(demanded, columns.cpu_request, columns.node, nodes.cores, full) if full.any() else demanded
         if full.any() or len(columns.starting):
-            load = self._by_node(columns, np.where(columns.up, given, 0.0))
+            load = self._by_node(columns, np.where(columns.up, granted, 0.0))
         self._starting.load = load
-        return given
+        return granted
 
-    def _pace(self, columns: RunningContainers, given: FloatColumn) -> None:
+    def _pace(self, columns: RunningContainers, granted: FloatColumn) -> None:
         """Continue starts at the pace of the CPU that they get now."""
         rows = self._state.rows
         for place in columns.starting.tolist():
             unit = rows.unit(int(columns.rows[place]))
-            self._starting.pace(unit, float(given[place]))
+            self._starting.pace(unit, float(granted[place]))
 
     def _kill(self, columns: RunningContainers, too_much: BoolColumn) -> None:
         rows = self._state.rows
@@ -111,7 +111,7 @@ class StepUsageModel:
             total[unit.living] = total.get(unit.living, 0.0) + float(used[place])
             if more > 0:
                 offending.setdefault(unit.living, {})[unit.name] = float(used[place])
-        for living in sorted(above, key=lambda each: (-above[each], each.key)):
+        for living in sorted(above, key=lambda pod: (-above[pod], pod.key)):
             if excess <= 0:
                 break
             excess -= total[living]

@@ -87,13 +87,13 @@ class DaemonSetController:
 
     def _publish(self, desired: int) -> None:
         state = self._state
-        found: Any = state.objects[self._workload]
-        if desired == found.status.desired_number_scheduled:
+        stored: Any = state.objects[self._workload]
+        if desired == stored.status.desired_number_scheduled:
             return
         state.replicas[self._workload] = desired
-        metadata = msgspec.structs.replace(found.metadata, resource_version=state.version())
+        metadata = msgspec.structs.replace(stored.metadata, resource_version=state.version())
         status = DaemonSetStatus(current_number_scheduled=len(self._pods), desired_number_scheduled=desired)
-        state.publish(self._workload, msgspec.structs.replace(found, metadata=metadata, status=status))
+        state.publish(self._workload, msgspec.structs.replace(stored, metadata=metadata, status=status))
 
     def _make(self, node: str) -> ModelPod:
         owner = OwnerReference("apps/v1", KIND, self._mine.name, self._uid, controller=True)
@@ -106,7 +106,7 @@ class DaemonSetController:
         if not old:
             return
         down = sum(not pod.ready for pod in pods if pod.revision == self._revision or pod.going)
-        for living in sorted(old, key=lambda each: each.ready):
+        for living in sorted(old, key=lambda pod: pod.ready):
             if living.ready and down >= _MAX_UNAVAILABLE:
                 break
             down += 1

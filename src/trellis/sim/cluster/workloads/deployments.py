@@ -89,26 +89,26 @@ class DeploymentController:
     def _shrink(self, by: int) -> None:
         """Delete a number of pods of the newest version."""
         new = self._pods[self._revision]
-        beside = Counter(each.node for each in new if each.ready)
+        beside = Counter(pod.node for pod in new if pod.ready)
         newest = list(reversed(new))
-        ranked = sorted(newest, key=lambda each: (each.node >= 0, each.ready, -beside[each.node]))
-        for each in ranked[:by]:
-            self._making.delete(each)
-        self._pods[self._revision] = [each for each in new if not each.going]
+        ranked = sorted(newest, key=lambda pod: (pod.node >= 0, pod.ready, -beside[pod.node]))
+        for pod in ranked[:by]:
+            self._making.delete(pod)
+        self._pods[self._revision] = [pod for pod in new if not pod.going]
 
     def _retire(self, old: list[ModelPod]) -> None:
         new = self._pods[self._revision]
         least = self._wanted - math.floor(self._wanted * _SHARE)
-        unready = sum(not each.ready for each in new)
+        unready = sum(not pod.ready for pod in new)
         spare = len(old) + len(new) - least - unready
-        available = sum(each.ready for each in (*old, *new))
-        for each in sorted(old, key=lambda each: each.ready):
-            if spare <= 0 or (each.ready and available <= least):
+        available = sum(pod.ready for pod in (*old, *new))
+        for pod in sorted(old, key=lambda pod: pod.ready):
+            if spare <= 0 or (pod.ready and available <= least):
                 break
-            available -= each.ready
+            available -= pod.ready
             spare -= 1
-            self._pods[each.revision].remove(each)
-            self._making.delete(each)
+            self._pods[pod.revision].remove(pod)
+            self._making.delete(pod)
 
     def _add_set(self, replicas: int) -> None:
         state, mine = self._state, self._state.fleet.workloads[self._workload]

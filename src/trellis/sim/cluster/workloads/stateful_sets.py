@@ -41,8 +41,8 @@ class StatefulSetController:
 
     def reconcile(self) -> None:
         """Create the first missing pod, or delete the last that is surplus or old; one at a time."""
-        wanted = self._state.replicas[self._workload]
-        pods = [self._pod(ordinal) for ordinal in range(wanted)]
+        replicas = self._state.replicas[self._workload]
+        pods = [self._pod(ordinal) for ordinal in range(replicas)]
         for ordinal, living in enumerate(pods):
             if living is None:
                 self._make(ordinal)
@@ -50,7 +50,7 @@ class StatefulSetController:
             if not living.ready:
                 return
         mates = self._state.mates[self._workload].values()
-        last = max((pod for pod in mates if pod.ordinal >= wanted), key=lambda pod: pod.ordinal, default=None)
+        last = max((pod for pod in mates if pod.ordinal >= replicas), key=lambda pod: pod.ordinal, default=None)
         if last is not None:
             self._making.delete(last)
             return
