@@ -81,7 +81,7 @@ class _VariantRun:
             variant,
             self._kernel,
             advised=self._scoring.advised,
-            because=self._scoring.marking.because,
+            because=self._scoring.marking.note_reason,
         )
         # The same draws for every variant, so that they differ by decisions alone.
         rng = np.random.default_rng(fleet.seed)
@@ -125,9 +125,9 @@ class _VariantRun:
         """Handle an eviction by a kubelet."""
         self._deciding.event(event)
 
-    def happened(self, workload: int, event: PodEvent, pod: Pod, text: str) -> None:
+    def on_pod_event(self, workload: int, event: PodEvent, pod: Pod, text: str) -> None:
         """Handle an event of a pod."""
-        self._scoring.happened(self._kernel.now, workload, event, pod, text)
+        self._scoring.on_pod_event(self._kernel.now, workload, event, pod, text)
 
 
 # How often `stop` is called, in seconds.

@@ -113,7 +113,7 @@ class World:
     def event(self, event: Event) -> None:
         self.events.append(event)
 
-    def happened(self, workload: int, what: PodEvent, pod: Pod, text: str) -> None:
+    def on_pod_event(self, workload: int, what: PodEvent, pod: Pod, text: str) -> None:
         assert pod.metadata.name.startswith(self.fleet.workloads[workload].name)
         self.log.append((self.kernel.now - BEGIN, pod.metadata.name, what, text))
 

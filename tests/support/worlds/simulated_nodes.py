@@ -124,7 +124,7 @@ class Lived:
     def event(self, event: Event) -> None:
         self.deciding.event(event)
 
-    def happened(self, workload: int, what: PodEvent, pod: Pod, text: str) -> None:
+    def on_pod_event(self, workload: int, what: PodEvent, pod: Pod, text: str) -> None:
         del workload, text
         self.log.append((self.kernel.now - BEGIN, what, pod.metadata.name))
 
@@ -146,7 +146,7 @@ class Lived:
         """The longest that a pod made since then has waited for its node."""
         waited = self.cluster.waited
         assert isinstance(waited, PendingTimes)
-        return waited.told(BEGIN + since, len(self.fleet.workloads), ())[0].most
+        return waited.summarize(BEGIN + since, len(self.fleet.workloads), ())[0].most
 
     def times(self, what: PodEvent, name: str = "") -> list[float]:
         return [time for time, which, pod in self.log if which is what and pod.startswith(name)]

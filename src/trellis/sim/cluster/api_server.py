@@ -204,7 +204,7 @@ class PodWriteApi:
         if living.pod.status.phase != PENDING and not self._may_go(living):
             return WriteResult.REFUSED
         self._state.tally.evictions[living.workload] += 1
-        self._state.happened(living, PodEvent.EVICTED)
+        self._state.report(living, PodEvent.EVICTED)
         self._making.delete(living)
         return WriteResult.APPLIED
 
@@ -216,7 +216,7 @@ class PodWriteApi:
         if living.pod.status.phase != PENDING and not living.going and not self._may_go(living):
             return WriteResult.REFUSED
         if not living.going:
-            self._state.happened(living, PodEvent.MOVED)
+            self._state.report(living, PodEvent.MOVED)
             self._making.delete(living)
         return WriteResult.APPLIED
 
@@ -240,7 +240,7 @@ class PodWriteApi:
             )
             self._state.put(living, msgspec.structs.replace(new, metadata=metadata), resized=True)
             if living.units:
-                self._resizing.asked(living)
+                self._resizing.resize(living)
             else:
                 self._state.kick()
         return WriteResult.APPLIED, ""
@@ -278,7 +278,7 @@ def _problems(old: Pod, new: Pod) -> Iterator[str]:
     """The reasons for which the API server refuses a resize."""
     if old.status.phase in (SUCCEEDED, FAILED):
         yield "a pod that has ended cannot be resized"
-    if new.metadata != old.metadata or _bare(new) != _bare(old):
+    if new.metadata != old.metadata or _without_resizable(new) != _without_resizable(old):
         yield "only the resources of containers may be changed"
     for container in (*new.spec.containers, *new.spec.init_containers):
         yield from _container_problems(container)
@@ -286,7 +286,7 @@ def _problems(old: Pod, new: Pod) -> Iterator[str]:
         yield "the class of the pod (QoS) must not change"
 
 
-def _bare(pod: Pod) -> object:
+def _without_resizable(pod: Pod) -> object:
     """A spec without what a resize may change."""
     spec = pod.spec
     return msgspec.structs.replace(

@@ -82,16 +82,16 @@ class ModelCluster:
         self._state = state = ModelState(fleet, kernel, admit, rng, watcher)
         self._scheduler = Scheduler(state)
         making = PodLifecycle(state, self._scheduler.enqueue)
-        self._wishes = FleetDemand(fleet, state.templates)
-        starting = PodStarts(state, self._wishes)
-        ending = Terminations(state, making, self._wishes, starting)
+        self._demand = FleetDemand(fleet, state.templates)
+        starting = PodStarts(state, self._demand)
+        ending = Terminations(state, making, self._demand, starting)
         self._scheduler.bind = starting.bind
         self._preempting = self._scheduler.preempting = Preemption(state, making) if fleet.pools else None
         resizing = PodResizes(state, starting, ending)
         self._server = PodWriteApi(state, making, resizing)
         self._scaling = WorkloadScales(state)
         self.targets = WorkloadLookup(state)
-        self._stepping = StepUsageModel(state, self._wishes, starting, ending)
+        self._stepping = StepUsageModel(state, self._demand, starting, ending)
         self._outages = NodeOutages(state, making, ending)
         self.joining = NodeMembership(state, making)
         self._controllers = [_controller(state, making, number) for number in range(len(fleet.workloads))]
@@ -172,7 +172,7 @@ class ModelCluster:
     @property
     def series(self) -> Sequence[DemandSeries]:
         """What the numbers in `rows.series` stand for: by workload, then by container in the order of its template."""
-        return self._wishes.series
+        return self._demand.series
 
     @property
     def nodes(self) -> ModelNodes:

@@ -93,7 +93,7 @@ class FleetDemand:
             else np.zeros((2, 0))
         )
 
-    def gathered(self, rows: ModelContainerTable) -> RunningContainers:
+    def build_columns(self, rows: ModelContainerTable) -> RunningContainers:
         """Build the columns of the rows as they are now."""
         reach = rows.reach
         stage = rows.stage[:reach]
@@ -121,7 +121,7 @@ class FleetDemand:
             np.flatnonzero(self._shared & ~self._aged & (total <= 0.0)),
         )
 
-    def wanted(self, columns: RunningContainers, number: int, now: float) -> tuple[FloatColumn, FloatColumn]:
+    def demanded(self, columns: RunningContainers, number: int, now: float) -> tuple[FloatColumn, FloatColumn]:
         """The cores and bytes that each row demands from now on."""
         series = columns.series
         cpu_now, memory_now = self._at(number)

@@ -107,9 +107,9 @@ class NodeOutages:
             name = node.metadata.name
             up = not state.faults.holds(NODE_DOWN, state.now, name)
             if is_affected(fault, name) and up != bool(state.nodes.up[number]):
-                self._turn(number, up)
+                self._set_up(number, up)
 
-    def _turn(self, number: int, up: bool) -> None:
+    def _set_up(self, number: int, up: bool) -> None:
         state = self._state
         state.watcher.node(*state.nodes.switch(number, up, state.now))
         if up:

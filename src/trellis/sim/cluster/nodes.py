@@ -92,7 +92,7 @@ class ModelNodes:
         self.table.update(node)
         return old
 
-    def has_room(self, number: int, living: ModelPod, size: Mapping[str, int]) -> bool:
+    def can_allocate(self, number: int, living: ModelPod, size: Mapping[str, int]) -> bool:
         """Whether a kubelet can allocate this much to a pod in place of what it has."""
         return all(
             self.set_aside[name][number] - living.allocated.get(name, 0) + size.get(name, 0)
@@ -100,7 +100,7 @@ class ModelNodes:
             for name in ALLOCATED_RESOURCES
         )
 
-    def could_ever(self, number: int, size: Mapping[str, int]) -> bool:
+    def could_allocate(self, number: int, size: Mapping[str, int]) -> bool:
         """Whether the node could allocate this much without other pods."""
         return all(size.get(name, 0) <= self.table.offered(name)[number] for name in ALLOCATED_RESOURCES)
 

@@ -89,6 +89,6 @@ class PodLifecycle:
 
     def lose(self, living: ModelPod, text: str) -> None:
         """Remove a pod without a termination period, as when its node is lost."""
-        self._state.happened(living, PodEvent.LOST, text)
+        self._state.report(living, PodEvent.LOST, text)
         self._state.dismiss(living)
         self.forget(living)

@@ -40,26 +40,26 @@ class Preemption:
     def __init__(self, state: ModelState, making: PodLifecycle) -> None:
         self._state = state
         self._making = making
-        self._promises: dict[tuple[str, str], tuple[ModelPod, int, Demand]] = {}
+        self._nominations: dict[tuple[str, str], tuple[ModelPod, int, Demand]] = {}
         self._lowest = min((template.spec.priority or 0 for template in state.templates), default=0)
         self.count = 0
 
     @contextmanager
-    def promised(self, living: ModelPod) -> Iterator[None]:
+    def nominated(self, living: ModelPod) -> Iterator[None]:
         """Count the capacity that is nominated to pods before this one as taken."""
         before = [
             (node, demand)
-            for other, node, demand in self._kept()
+            for other, node, demand in self._live_nominations()
             if other is not living and other.priority >= living.priority
         ]
-        with self._trying(added=before):
+        with self._rearranged(added=before):
             yield
 
-    def make_way(self, living: ModelPod, demand: Demand) -> None:
+    def preempt(self, living: ModelPod, demand: Demand) -> None:
         """Preempt pods, if that helps the pod and it has no nominated node already."""
-        if any(other is living for other, _, _ in self._kept()):
+        if any(other is living for other, _, _ in self._live_nominations()):
             return
-        self._promises.pop(living.key, None)
+        self._nominations.pop(living.key, None)
         if living.priority <= self._lowest:
             return
         options = (self._option(living, demand, number) for number in self._possible(living, demand))
@@ -68,25 +68,25 @@ class Preemption:
             self._state.put(living, with_nominated_node(living.pod, ""))
             return
         _, number, victims = best
-        self._promises[living.key] = (living, number, demand)
+        self._nominations[living.key] = (living, number, demand)
         self._state.put(living, with_nominated_node(living.pod, self._state.nodes.objects[number].metadata.name))
         for victim in victims:
             self.count += 1
-            self._state.happened(victim, PodEvent.PREEMPTED)
+            self._state.report(victim, PodEvent.PREEMPTED)
             self._making.delete(victim)
 
-    def _kept(self) -> list[tuple[ModelPod, int, Demand]]:
+    def _live_nominations(self) -> list[tuple[ModelPod, int, Demand]]:
         """The nominations that still hold: the pod waits, and a pod on its node is terminating."""
         state = self._state
-        self._promises = {
+        self._nominations = {
             key: promise
-            for key, promise in self._promises.items()
+            for key, promise in self._nominations.items()
             if state.pods.get(key) is promise[0]
             and promise[0].node < 0
             and not promise[0].going
             and any(other.going for other in state.nodes.pods.get(promise[1], {}).values())
         }
-        return list(self._promises.values())
+        return list(self._nominations.values())
 
     def _possible(self, living: ModelPod, demand: Demand) -> Iterator[int]:
         """The nodes on which a pod could be preempted."""
@@ -105,18 +105,18 @@ class Preemption:
         lower = [pod for pod in pods if not pod.going and pod.priority < living.priority]
         promised = [
             (node, theirs)
-            for other, node, theirs in self._kept()
+            for other, node, theirs in self._live_nominations()
             if node == number and other.priority >= living.priority
         ]
-        with self._trying(added=promised, removed=going):
-            with self._trying(removed=lower):
+        with self._rearranged(added=promised, removed=going):
+            with self._rearranged(removed=lower):
                 if not self._fits(demand, number):
                     return None
             victims = list(lower)
             # Pods that can stay do: the most important first, then those that have been there longest.
             for pod in sorted(lower, key=lambda pod: (-pod.priority, pod.placed_at, pod.key)):
                 rest = [other for other in victims if other is not pod]
-                with self._trying(removed=rest):
+                with self._rearranged(removed=rest):
                     if self._fits(demand, number):
                         victims = rest
         worst = max((victim.priority for victim in victims), default=self._lowest - 1)
@@ -127,7 +127,7 @@ class Preemption:
         return bool(fits(nodes.table, demand, nodes.occupancy, nodes.near)[number])
 
     @contextmanager
-    def _trying(self, added: Iterable[tuple[int, Demand]] = (), removed: Iterable[ModelPod] = ()) -> Iterator[None]:
+    def _rearranged(self, added: Iterable[tuple[int, Demand]] = (), removed: Iterable[ModelPod] = ()) -> Iterator[None]:
         """Add and remove some pods for a moment."""
         more, fewer = list(added), list(removed)
         self._move(more, fewer, 1)
@@ -204,7 +204,7 @@ class Scheduler:
             if not demand.near:
                 hopeless.add(demand)
             if self.preempting is not None:
-                self.preempting.make_way(living, demand)
+                self.preempting.preempt(living, demand)
             if self._tells:
                 self._state.put(living, with_unschedulable(living.pod, self._state.now))
         self._waiting = left
@@ -219,7 +219,7 @@ class Scheduler:
         if self.preempting is None:
             possible = fits(nodes.table, demand, nodes.occupancy, nodes.near)
         else:
-            with self.preempting.promised(living):
+            with self.preempting.nominated(living):
                 possible = fits(nodes.table, demand, nodes.occupancy, nodes.near)
         return self._best(possible, demand) if possible.any() else -1
 

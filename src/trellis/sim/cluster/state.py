@@ -100,7 +100,7 @@ class ModelState:
         self.pods[living.key] = self.mates[living.workload][living.key] = living
         self._tell(living, None, living.pod)
         self.tally.pods_made[living.workload] += 1
-        self.happened(living, PodEvent.MADE)
+        self.report(living, PodEvent.MADE)
 
     def put(self, living: ModelPod, pod: Pod, *, resized: bool = False) -> None:
         """Replace a pod by its new state; `resized` if its size may have changed."""
@@ -180,9 +180,9 @@ class ModelState:
         is_there = not living.going and living.node >= 0 and self.pods.get(living.key) is living
         return is_there and bool(self.nodes.up[living.node])
 
-    def happened(self, living: ModelPod, event: PodEvent, text: str = "") -> None:
+    def report(self, living: ModelPod, event: PodEvent, text: str = "") -> None:
         """Report what happened to a pod."""
-        self.watcher.happened(living.workload, event, living.pod, text)
+        self.watcher.on_pod_event(living.workload, event, living.pod, text)
 
     def workload_name(self, living: ModelPod) -> str:
         """The workload's name, by which faults select pods."""

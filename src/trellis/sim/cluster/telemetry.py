@@ -59,7 +59,7 @@ class ClusterWatcher(Protocol):
     def event(self, event: Event) -> None:
         """A kubelet evicted a pod because its node was short of memory, and recorded an Event."""
 
-    def happened(self, workload: int, event: PodEvent, pod: Pod, text: str) -> None:
+    def on_pod_event(self, workload: int, event: PodEvent, pod: Pod, text: str) -> None:
         """Something happened to a pod of the workload of that number; `text` gives details."""
 
 
@@ -158,7 +158,7 @@ class PendingTimes:
         )
         return pending_times
 
-    def told(
+    def summarize(
         self, since: float, workloads: int, uncounted: Collection[int]
     ) -> tuple[PendingTotals, list[PendingTotals]]:
         """Summarize pods created since then: of all workloads but the `uncounted` ones, and of each workload."""

@@ -132,22 +132,22 @@ class SimulatedBuffers:
 
     def __init__(self, buffers: Iterable[Buffer], sizing: PodSizing, boosts: BoostSettings) -> None:
         meant = ((buffer, resolve_buffer(buffer)) for buffer in buffers)
-        self._known = [_BufferRecord(*pair) for pair in meant if find_skip_reason(pair[1], _SETTINGS) is None]
+        self._records = [_BufferRecord(*pair) for pair in meant if find_skip_reason(pair[1], _SETTINGS) is None]
         self._sizing = sizing
         self._boosts = boosts
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._records)
 
     @property
     def next_change(self) -> float | None:
         """When a window of a schedule opens or closes next."""
-        changes = (record.made.next_change for record in self._known if record.made is not None)
+        changes = (record.made.next_change for record in self._records if record.made is not None)
         return min((change for change in changes if change is not None), default=None)
 
     def changed(self, table: NodeTable, nodes: Mapping[str, Node], now: float) -> Iterator[Buffer]:
         """The Buffers whose translation has changed, with their new status."""
-        for record in self._known:
+        for record in self._records:
             facts = self._facts(record, table, nodes)
             made = record.made
             if made is not None and facts == record.facts and (made.next_change is None or now < made.next_change):

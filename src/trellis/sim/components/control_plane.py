@@ -115,7 +115,7 @@ class ControlPlane:
         if len(hpas):
             self._every(intervals.hpa, hpas.work, Priority.HPA)
         if len(self.hvpas):
-            self._every(intervals.hvpa, self.hvpas.look_at_all, Priority.HVPA)
+            self._every(intervals.hvpa, self.hvpas.reconcile_all, Priority.HVPA)
         if self._noding is not None:
             self._noding.begin(cluster)
             self._every(intervals.nodes, self._noding.look, Priority.NODES)
@@ -134,7 +134,7 @@ class ControlPlane:
 
     def measured(self, usage: StepUsage, rows: ModelContainerTable) -> None:
         """Take in what containers used in a step."""
-        measured = self._sampling.seen(usage)
+        measured = self._sampling.find_measured(usage)
         if self._policies.hpas:
             self._pod_metrics.measured(usage, measured)
         if self.decides and not self._faults.holds(RECOMMENDER_DOWN, self._kernel.now):

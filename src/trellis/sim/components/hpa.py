@@ -52,7 +52,7 @@ class HpaStatusBuilder:
         self.metrics = before.current_metrics
         self.scaled_at = before.last_scale_time
 
-    def say(self, type_: str, holds: bool, reason: str, message: str) -> None:
+    def set_condition(self, type_: str, holds: bool, reason: str, message: str) -> None:
         """Set a condition, whose time changes with its value alone."""
         status, old = "True" if holds else "False", self._before.get(type_)
         since = old.last_transition_time if old is not None and old.status == status else api_time(self._now)
@@ -92,7 +92,7 @@ class _HpaPass(msgspec.Struct, frozen=True):
     behind: Mapping[ObjectKey, Sequence[int]]
     claims: Counter[int]
 
-    def why_not(self, workloads: Sequence[int]) -> MetricFailure | None:
+    def find_failure(self, workloads: Sequence[int]) -> MetricFailure | None:
         """Why an HPA cannot scale by these workloads; None if it can."""
         if not workloads:
             return MetricFailure("InvalidSelector", "the scale of the target has no selector for pods")
@@ -117,38 +117,38 @@ class SimulatedHpas:
         self._scales = scales
         self._metrics = metrics
         self._selected = selected
-        self._told = on_status
-        self._known: dict[ObjectKey, _HpaRecord] = {}
+        self._on_status = on_status
+        self._records: dict[ObjectKey, _HpaRecord] = {}
         self._pods: dict[tuple[str, str], Sequence[int]] = {}
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._records)
 
     def put(self, hpa: HorizontalPodAutoscaler) -> None:
         """Add an HPA, or replace its spec: its earlier proposals are forgotten."""
-        self._known[key_of(hpa)] = _HpaRecord(hpa)
+        self._records[key_of(hpa)] = _HpaRecord(hpa)
 
     def find(self, key: ObjectKey) -> HorizontalPodAutoscaler | None:
         """An HPA with its present status."""
-        record = self._known.get(key)
+        record = self._records.get(key)
         return record.hpa if record is not None else None
 
     def work(self) -> None:
         """Reconcile all HPAs."""
-        if not self._known:
+        if not self._records:
             return
         now = self._kernel.now
-        scales = {key: self._scales.get(*record.target) for key, record in self._known.items()}
+        scales = {key: self._scales.get(*record.target) for key, record in self._records.items()}
         behind = {key: self._behind(key[0], scale) for key, scale in scales.items()}
         claims = Counter(number for numbers_behind in behind.values() for number in numbers_behind)
-        at = _HpaPass(self._metrics.gathered(now), behind, claims)
-        for key, record in self._known.items():
-            look = HpaStatusBuilder(record.hpa.status, now)
-            self._look(record, look, scales[key], at)
-            status = look.status(record.hpa.metadata.generation)
+        at = _HpaPass(self._metrics.snapshot(now), behind, claims)
+        for key, record in self._records.items():
+            builder = HpaStatusBuilder(record.hpa.status, now)
+            self._reconcile(record, builder, scales[key], at)
+            status = builder.status(record.hpa.metadata.generation)
             if status != record.hpa.status:
                 record.hpa = msgspec.structs.replace(record.hpa, status=status)
-                self._told(record.hpa)
+                self._on_status(record.hpa)
 
     def _behind(self, namespace: str, scale: Scale | None) -> Sequence[int]:
         """The workloads whose pods a scale selects; none without a selector."""
@@ -163,62 +163,64 @@ class SimulatedHpas:
                 self._pods[where] = ()
         return self._pods[where]
 
-    def _look(self, record: _HpaRecord, look: HpaStatusBuilder, scale: Scale | None, at: _HpaPass) -> None:
+    def _reconcile(self, record: _HpaRecord, builder: HpaStatusBuilder, scale: Scale | None, at: _HpaPass) -> None:
         if scale is None:
-            look.say(ABLE, False, "FailedGetScale", "the scale of the target cannot be read")
+            builder.set_condition(ABLE, False, "FailedGetScale", "the scale of the target cannot be read")
             return
-        look.say(ABLE, True, "SucceededGetScale", "the scale of the target was read")
-        look.current = current = scale.spec.replicas
+        builder.set_condition(ABLE, True, "SucceededGetScale", "the scale of the target was read")
+        builder.current = current = scale.spec.replicas
         limits = record.limits
         limits.begin(current, self._kernel.now)
         desired: int | None
         if current == 0 and limits.least != 0:
-            look.say(ACTIVE, False, "ScalingDisabled", "the target has no replicas, which switches scaling off")
+            builder.set_condition(
+                ACTIVE, False, "ScalingDisabled", "the target has no replicas, which switches scaling off"
+            )
             desired = 0
         elif current > limits.most:
             desired = limits.most
         elif current < limits.least:
             desired = limits.least
         else:
-            desired = self._wanted(record, look, at)
+            desired = self._propose(record, builder, at)
         if desired is None:
             return
-        look.desired = desired
+        builder.desired = desired
         if desired != current:
-            self._write(record, look, scale, desired)
+            self._write(record, builder, scale, desired)
 
-    def _wanted(self, record: _HpaRecord, look: HpaStatusBuilder, at: _HpaPass) -> int | None:
+    def _propose(self, record: _HpaRecord, builder: HpaStatusBuilder, at: _HpaPass) -> int | None:
         """The replicas that its metrics propose, within its limits; None if metrics have no answer."""
         workloads = at.behind[key_of(record.hpa)]
-        failed = at.why_not(workloads)
+        failed = at.find_failure(workloads)
         answers = [
-            failed or evaluate_metric(metric, at.pods, workloads, look.current, record.tolerance)
+            failed or evaluate_metric(metric, at.pods, workloads, builder.current, record.tolerance)
             for metric in record.metrics
         ]
         proposals = [answer for answer in answers if isinstance(answer, MetricProposal)]
         failed = next((answer for answer in answers if isinstance(answer, MetricFailure)), None)
-        look.metrics = tuple(proposal.current for proposal in proposals)
+        builder.metrics = tuple(proposal.current for proposal in proposals)
         proposed = max((proposal.replicas for proposal in proposals), default=0)
         # A metric that fails might propose more: without it nothing is scaled down.
-        if failed is not None and (not proposals or proposed < look.current):
-            look.say(ACTIVE, False, failed.reason, failed.message)
+        if failed is not None and (not proposals or proposed < builder.current):
+            builder.set_condition(ACTIVE, False, failed.reason, failed.message)
             return None
-        look.say(ACTIVE, True, "ValidMetricFound", "a count was worked out from metrics")
-        may = record.limits.limited(proposed, look.current, self._kernel.now)
+        builder.set_condition(ACTIVE, True, "ValidMetricFound", "a count was worked out from metrics")
+        may = record.limits.limited(proposed, builder.current, self._kernel.now)
         message = f"{proposed} proposed, {may.replicas} allowed now"
-        look.say(ABLE, True, may.able, message)
-        look.say(LIMITED, may.limited != WITHIN_RANGE, may.limited, message)
+        builder.set_condition(ABLE, True, may.able, message)
+        builder.set_condition(LIMITED, may.limited != WITHIN_RANGE, may.limited, message)
         return may.replicas
 
-    def _write(self, record: _HpaRecord, look: HpaStatusBuilder, scale: Scale, desired: int) -> None:
+    def _write(self, record: _HpaRecord, builder: HpaStatusBuilder, scale: Scale, desired: int) -> None:
         result = self._scales.put(*record.target, desired, version=scale.metadata.resource_version)
         if result is not WriteResult.APPLIED:
-            look.say(ABLE, False, "FailedUpdateScale", f"the scale was not written: {result}")
+            builder.set_condition(ABLE, False, "FailedUpdateScale", f"the scale was not written: {result}")
             return
         now = self._kernel.now
-        look.say(ABLE, True, "SucceededRescale", f"scaled from {look.current} to {desired}")
-        look.scaled_at = api_time(now)
-        record.limits.scaled(look.current, desired, now)
+        builder.set_condition(ABLE, True, "SucceededRescale", f"scaled from {builder.current} to {desired}")
+        builder.scaled_at = api_time(now)
+        record.limits.scaled(builder.current, desired, now)
 
 
 def _tolerance(rules: ScalingRules | None) -> float:

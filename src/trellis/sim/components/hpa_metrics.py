@@ -41,7 +41,7 @@ _Figures = Sequence[Sequence[Sequence[float]]]
 
 
 class ModelPodMetrics:
-    """Metrics of the pods of a cluster: `measured` takes in a step, and `gathered` builds the snapshot of now."""
+    """Metrics of the pods of a cluster: `measured` takes in a step, and `snapshot` builds the snapshot of now."""
 
     def __init__(self, cluster: ModelCluster) -> None:
         self._cluster = cluster
@@ -63,18 +63,18 @@ class ModelPodMetrics:
         self._used[_MEMORY, places] = np.round(usage.used_memory[selection]) * _MILLI
         self._time = usage.time
 
-    def gathered(self, now: float) -> PodMetricsSnapshot:
+    def snapshot(self, now: float) -> PodMetricsSnapshot:
         """Build the snapshot of all pods at this moment."""
         rows = self._cluster.rows
         numbers = np.flatnonzero(rows.used[: rows.reach] & ~rows.going[: rows.reach])
-        started = _taken(self._started, numbers, np.nan)
+        started = _take_entries(self._started, numbers, np.nan)
         has_metrics = _for_all(rows.pod[numbers], started == rows.started[numbers])
         measured = np.where(has_metrics, _COUNTED, _MISSING)
         starts_up = has_metrics & self._starts_up(rows, numbers, now)
         pending = np.isnan(rows.started[numbers])
         groups = [np.where(pending, _UNREADY, column) for column in (np.where(starts_up, _UNREADY, measured), measured)]
         requested = np.round(np.stack([rows.asked_cpu[numbers], rows.asked_memory[numbers]]) * _MILLI)
-        used, series = _taken(self._used, numbers, 0.0), rows.series[numbers]
+        used, series = _take_entries(self._used, numbers, 0.0), rows.series[numbers]
         size = len(self._cluster.series)
         waiting: dict[int, tuple[int, Pod]] = {}
         for workload, pod in self._cluster.waiting():
@@ -110,7 +110,7 @@ class PodMetricsSnapshot(msgspec.Struct, frozen=True):
     bare: Sequence[Sequence[float]]
     waiting: Mapping[int, tuple[int, Pod]]
 
-    def seen(self, workloads: Iterable[int], resource: str, container: str = "") -> MeasuredTarget | None:
+    def find_target(self, workloads: Iterable[int], resource: str, container: str = "") -> MeasuredTarget | None:
         """Pods of workloads by one resource, of one container if it is named; None if a workload lacks it."""
         measured_target = MeasuredTarget()
         for workload in workloads:
@@ -161,7 +161,7 @@ def _by_workload(series: Sequence[DemandSeries]) -> dict[int, dict[str, int]]:
     return result
 
 
-def _taken(column: FloatColumn, numbers: IntColumn, fill: float) -> FloatColumn:
+def _take_entries(column: FloatColumn, numbers: IntColumn, fill: float) -> FloatColumn:
     """Entries of a column, which may be shorter than the table is now."""
     result = np.full((*column.shape[:-1], len(numbers)), fill)
     inside = numbers < column.shape[-1]
@@ -229,7 +229,7 @@ def evaluate_metric(
     aim = _aim(source.target) if source is not None else None
     if wrong or source is None or aim is None:
         return MetricFailure(failed, wrong)
-    measured = pods.seen(workloads, source.name, source.container)
+    measured = pods.find_target(workloads, source.name, source.container)
     if measured is None:
         return MetricFailure(failed, f"container {source.container} not present in the pods")
     if not measured.counted.pods:

@@ -52,7 +52,7 @@ class HvpaRecord:
         self.meaning = meaning
         self.memory = HvpaMemory()
         self.verdict = ""
-        self.look: Ticket | None = None
+        self.next_pass: Ticket | None = None
         reference = hvpa.spec.target_ref
         self.target: WorkloadKey = (hvpa.metadata.namespace, reference.kind, reference.name)
         # By UID: most pods are the same from pass to pass.
@@ -72,7 +72,7 @@ class HvpaRecord:
         scale_status = ScaleStatus(status.replicas or 0, status.selector or "")
         return Scale(self.hvpa.metadata, ScaleSpec(spec.replicas), scale_status)
 
-    def wish(self, replicas: int) -> None:
+    def set_replicas(self, replicas: int) -> None:
         """Write `spec.replicas`."""
         metadata = self.hvpa.metadata
         stored = msgspec.structs.replace(metadata, resource_version=str(int(metadata.resource_version) + 1))
@@ -96,7 +96,7 @@ class HvpaRecord:
         self._write(status)
         return status.recommendation != before.recommendation
 
-    def seen(self, pods: Iterable[Pod]) -> list[HvpaPod]:
+    def observe(self, pods: Iterable[Pod]) -> list[HvpaPod]:
         """The slices of pods that an Hvpa reads."""
         before, self._pods = self._pods, {}
         for pod in pods:
@@ -114,7 +114,7 @@ _GATHER_SECONDS: Final = 0.25
 _RETRY_SECONDS: Final = 5.0
 _SOONEST_SECONDS: Final = 0.2
 # The pods that are passed in belong to the Hvpa's target already.
-_ALL_OF_THEM: Final = Selector.everything()
+_ALL_PODS: Final = Selector.everything()
 
 
 class SimulatedHvpas:
@@ -138,9 +138,9 @@ class SimulatedHvpas:
         self._pods = pods
         self._publish = publish
         self._figures = figures
-        self._known = {key_of(hvpa): HvpaRecord(hvpa) for hvpa in hvpas}
+        self._records = {key_of(hvpa): HvpaRecord(hvpa) for hvpa in hvpas}
         self._by_target: dict[WorkloadKey, list[HvpaRecord]] = {}
-        for record in self._known.values():
+        for record in self._records.values():
             self._by_target.setdefault(record.target, []).append(record)
         # By target.
         self._vpas: dict[WorkloadKey, dict[ObjectKey, VerticalPodAutoscaler]] = {}
@@ -149,15 +149,15 @@ class SimulatedHvpas:
         """How often an Hvpa came to say something else."""
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._records)
 
     def __contains__(self, workload: object) -> bool:
         """Whether a workload is the target of an Hvpa."""
         return workload in self._by_target
 
-    def look_at_all(self) -> None:
+    def reconcile_all(self) -> None:
         """Reconcile all Hvpas now."""
-        for record in self._known.values():
+        for record in self._records.values():
             self._wake(record)
 
     def changed(self, workload: WorkloadKey) -> None:
@@ -178,41 +178,41 @@ class SimulatedHvpas:
         target = hpa.spec.scale_target_ref
         about = (hpa.metadata.namespace, target.kind, target.name)
         self._hpas.setdefault(about, {})[key_of(hpa)] = hpa
-        record = self._known.get((about[0], about[2])) if target.kind == HVPA.name else None
+        record = self._records.get((about[0], about[2])) if target.kind == HVPA.name else None
         if record is not None:
             self._wake(record)
 
     def totals(self, key: ObjectKey, totals: ResourceTotals) -> None:
         """Handle the totals of a workload whose VPA is the user's."""
-        record = self._known[key]
+        record = self._records[key]
         record.total(totals)
         self._wake(record)
 
     def scale(self, namespace: str, _kind: str, name: str) -> Scale | None:
         """The scale of an Hvpa."""
-        record = self._known.get((namespace, name))
+        record = self._records.get((namespace, name))
         return record.scale if record is not None else None
 
     def set_scale(self, namespace: str, _kind: str, name: str, replicas: int, *, version: str = "") -> WriteResult:
         """Set the replicas that an HPA or a user demands."""
-        record = self._known.get((namespace, name))
+        record = self._records.get((namespace, name))
         if record is None:
             return WriteResult.GONE
         if version and version != record.hvpa.metadata.resource_version:
             return WriteResult.CONFLICT
-        record.wish(replicas)
+        record.set_replicas(replicas)
         self._wake(record)
         return WriteResult.APPLIED
 
     def _wake(self, record: HvpaRecord, seconds: float = 0.0) -> None:
         at = self._kernel.now + seconds
-        if record.look is not None and record.look.waits:
-            if record.look.time <= at:
+        if record.next_pass is not None and record.next_pass.waits:
+            if record.next_pass.time <= at:
                 return
-            record.look.cancel()
-        record.look = self._kernel.at(at, partial(self._look, record), Priority.HVPA)
+            record.next_pass.cancel()
+        record.next_pass = self._kernel.at(at, partial(self._reconcile, record), Priority.HVPA)
 
-    def _look(self, record: HvpaRecord) -> None:
+    def _reconcile(self, record: HvpaRecord) -> None:
         scale = self.scales.get(*record.target)
         if scale is None:
             self._wake(record, _RETRY_SECONDS)
@@ -222,14 +222,14 @@ class SimulatedHvpas:
             record.hvpa,
             record.meaning,
             scale,
-            select_live_pods(record.seen(self._pods(record.target)), _ALL_OF_THEM),
-            self._around(record),
+            select_live_pods(record.observe(self._pods(record.target)), _ALL_PODS),
+            self._build_input(record),
             wish=record.hvpa.spec.replicas,
             published=record.published,
             memory=record.memory,
         )
         made = plan_hvpa(view, now, self._figures)
-        if not self._carry_out(record, made, scale):
+        if not self._execute(record, made, scale):
             self._wake(record, _RETRY_SECONDS)
             return
         record.memory = made.memory
@@ -241,14 +241,14 @@ class SimulatedHvpas:
         if made.next_look is not None:
             self._wake(record, max(made.next_look - now, _SOONEST_SECONDS))
 
-    def _around(self, record: HvpaRecord) -> RelatedAutoscalers:
+    def _build_input(self, record: HvpaRecord) -> RelatedAutoscalers:
         metadata = record.hvpa.metadata
         itself = (metadata.namespace, HVPA.name, metadata.name)
         hpas = [hpa for about in (itself, record.target) for hpa in self._hpas.get(about, {}).values()]
         hvpas = [other.hvpa for other in self._by_target[record.target]]
         return RelatedAutoscalers(hvpas, hpas, tuple(self._vpas.get(record.target, {}).values()))
 
-    def _carry_out(self, record: HvpaRecord, made: HvpaPlan, scale: Scale) -> bool:
+    def _execute(self, record: HvpaRecord, made: HvpaPlan, scale: Scale) -> bool:
         """Execute a plan; False if the target could not be scaled."""
         for action in made.actions:
             if isinstance(action, SetScale):
@@ -256,5 +256,5 @@ class SimulatedHvpas:
                 if self.scales.put(*record.target, action.replicas, version=version) is not WriteResult.APPLIED:
                     return False
             elif isinstance(action, WriteBack):
-                record.wish(action.replicas)
+                record.set_replicas(action.replicas)
         return True

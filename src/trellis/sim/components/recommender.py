@@ -145,7 +145,7 @@ class SimulatedRecommender:
         knowledge = self._knowledge
         knowledge.load_vpas(snapshot, self._scope, all_of_them=self._is_new)
         knowledge.load_pods(snapshot, {}, _NOTHING_PENDING, now)
-        self._take_in(snapshot.news.kills, now)
+        self._add_usage(snapshot.news.kills, now)
         self._is_new = False
         return snapshot
 
@@ -157,7 +157,7 @@ class SimulatedRecommender:
             self._put_hvpa(msgspec.structs.replace(total.hvpa, status=status))
             self._tell(key_of(total.hvpa), totals)
 
-    def _take_in(self, kills: Sequence[PodOomKill], now: float) -> None:
+    def _add_usage(self, kills: Sequence[PodOomKill], now: float) -> None:
         """Take in usage and kills. Containers are looked up once for all steps in which the same ones were measured."""
         model = self._knowledge.model
         slots: dict[int, IntColumn] = {}
@@ -227,7 +227,7 @@ class UsageSampler:
         self._named: IntColumn = np.zeros(0, dtype=np.int64)
         self._names: ContainerNames = ([], [], [])
 
-    def seen(self, usage: StepUsage) -> BoolColumn | None:
+    def find_measured(self, usage: StepUsage) -> BoolColumn | None:
         """The containers that are measured; None if all are."""
         end = usage.time + usage.seconds
         gaps = [gap for gap in self._gaps if gap.begin <= end < gap.end]

@@ -78,7 +78,7 @@ class SimulatedUpdater:
         self._told: dict[str, str] = {}
         self._memory = UpdateMemory(self.gathering, figures.updates)
         self._planner = UpdatePlanner(figures.updates, NodeHeadroom(must_know=figures.updates.require_fit))
-        self._looks: dict[WorkloadKey, Ticket] = {}
+        self._next_plans: dict[WorkloadKey, Ticket] = {}
         self._settling: dict[WorkloadKey, None] = {}
         self._settles = False
 
@@ -89,7 +89,7 @@ class SimulatedUpdater:
             self._memory = UpdateMemory(self.gathering, self._figures.updates)
             return
         workloads = (*self.gathering.governed.workloads(), *self.gathering.ungoverned())
-        self._look_at(self._memory.restless(workloads))
+        self._plan_now(self._memory.restless(workloads))
         while self._planner.count_rooms():
             pass
 
@@ -108,22 +108,22 @@ class SimulatedUpdater:
     def _settled(self) -> None:
         self._settles = False
         workloads, self._settling = list(self._settling), {}
-        self._look_at(workloads)
+        self._plan_now(workloads)
 
-    def _look_later(self, workload: WorkloadKey, time: float) -> None:
+    def _plan_later(self, workload: WorkloadKey, time: float) -> None:
         """Plan a workload at a time, unless it is planned sooner already."""
-        ticket = self._looks.get(workload)
+        ticket = self._next_plans.get(workload)
         if ticket is not None:
             if ticket.waits and ticket.time <= time:
                 return
             ticket.cancel()
-        self._looks[workload] = self._kernel.at(time, partial(self._look_at, (workload,)), Priority.UPDATER)
+        self._next_plans[workload] = self._kernel.at(time, partial(self._plan_now, (workload,)), Priority.UPDATER)
 
-    def _look_at(self, workloads: Iterable[WorkloadKey]) -> None:
+    def _plan_now(self, workloads: Iterable[WorkloadKey]) -> None:
         workloads = list(workloads)
         for workload in workloads:
             self._settling.pop(workload, None)
-            ticket = self._looks.pop(workload, None)
+            ticket = self._next_plans.pop(workload, None)
             if ticket is not None:
                 ticket.cancel()
         if not workloads or not self._presence.updates():
@@ -135,7 +135,7 @@ class SimulatedUpdater:
             if planned.error is not None:
                 raise planned.error
             if planned is not made:
-                self._look_later(planned.gathered.workload, now + _ABSENT_SECONDS)
+                self._plan_later(planned.gathered.workload, now + _ABSENT_SECONDS)
             self._memory.decided(planned)
             self._decided(planned, now)
 
@@ -147,16 +147,16 @@ class SimulatedUpdater:
                 self._told[uid] = code
                 self.verdicts[code] += 1
         if plan.next_look is not None:
-            self._look_later(workload, max(plan.next_look, now + SHORTEST_REQUEUE_SECONDS))
+            self._plan_later(workload, max(plan.next_look, now + SHORTEST_REQUEUE_SECONDS))
         if plan.actions:
-            self._carry(workload, plan, now)
+            self._execute_plan(workload, plan, now)
 
-    def _carry(self, workload: WorkloadKey, plan: UpdatePlan, now: float) -> None:
+    def _execute_plan(self, workload: WorkloadKey, plan: UpdatePlan, now: float) -> None:
         decisions = {decision.pod.uid: decision for decision in plan.verdicts}
         outcomes = []
         again: list[float] = []
         for action in plan.actions:
-            outcome = self._carry_out(action, decisions.get(action.pod.uid))
+            outcome = self._execute(action, decisions.get(action.pod.uid))
             self._memory.ended(action, now, done=outcome.told is WriteResult.APPLIED)
             outcomes.append(outcome)
             pause = requeue_delay(outcome.told)
@@ -164,9 +164,9 @@ class SimulatedUpdater:
                 again.append(max(pause, SHORTEST_REQUEUE_SECONDS))
         self._memory.carried(workload, outcomes, now)
         if again:
-            self._look_later(workload, now + min(again))
+            self._plan_later(workload, now + min(again))
 
-    def _carry_out(self, action: Action, decision: PodDecision | None) -> ActionResult:
+    def _execute(self, action: Action, decision: PodDecision | None) -> ActionResult:
         if decision is not None:
             reason = decision.need.reason if decision.need is not None else decision.reason
             self._because(action.pod.uid, reason.code, decision.details)

@@ -116,7 +116,7 @@ def _hpas(
         if not is_played or (result is None and ref.kind != HVPA.name):
             ledger.add(HPA, _NO_TARGET)
             continue
-        hpa = _answered(candidate, ledger)
+        hpa = _with_supported_metrics(candidate, ledger)
         if hpa is None:
             continue
         document = {"apiVersion": "autoscaling/v2", "kind": HPA} | _document(hpa, "status")
@@ -126,7 +126,7 @@ def _hpas(
     return of_workloads, of_hvpas
 
 
-def _answered(hpa: HorizontalPodAutoscaler, ledger: NotPlayedObjects) -> HorizontalPodAutoscaler | None:
+def _with_supported_metrics(hpa: HorizontalPodAutoscaler, ledger: NotPlayedObjects) -> HorizontalPodAutoscaler | None:
     """An HPA with the metrics that can be simulated; None if there is none, and its target keeps its count."""
     metrics = hpa.spec.metrics
     supported = tuple(metric for metric in metrics if not find_unsupported(metric))
@@ -197,7 +197,7 @@ def _buffers(
     collected: ClusterState, played: _Played, ledger: NotPlayedObjects, *, orders_nodes: bool
 ) -> Iterator[Document]:
     for buffer in collected.buffers:
-        reason = _why_not_kept(buffer, played, orders_nodes=orders_nodes)
+        reason = _find_reason_not_kept(buffer, played, orders_nodes=orders_nodes)
         if reason:
             ledger.add(BUFFER.name, reason)
             continue
@@ -207,7 +207,7 @@ def _buffers(
         yield document
 
 
-def _why_not_kept(buffer: Buffer, played: _Played, *, orders_nodes: bool) -> str:
+def _find_reason_not_kept(buffer: Buffer, played: _Played, *, orders_nodes: bool) -> str:
     """Why the capacity of a Buffer is not kept; "" if it is kept."""
     if not orders_nodes:
         return "the dump has no node groups of which nodes could be ordered for it"

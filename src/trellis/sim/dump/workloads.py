@@ -93,7 +93,9 @@ def find_workloads(collected: ClusterState, clock: SimulationClock, ledger: NotP
             if _is_about(budget, groups[target][0].metadata.labels)
         ]
         guarded.update(map(key_of, budgets))
-        result.append(_found(target, names.free(target), collected.owners.find(target), groups[target], budgets))
+        result.append(
+            _build_workload(target, names.free(target), collected.owners.find(target), groups[target], budgets)
+        )
         if target.kind not in _PLAYED:
             ledger.add(target.kind, _as_deployment(target.kind))
     batch.sort(key=lambda workload: (workload.target.namespace, workload.name, workload.kind))
@@ -237,7 +239,7 @@ def _topmost(pod: Pod, owners: Owners) -> TargetRef:
     return msgspec.structs.replace(topmost, api_version=_BATCH) if topmost.kind in BATCH_KINDS else topmost
 
 
-def _found(
+def _build_workload(
     target: TargetRef, name: str, owner: Any, pods: list[Pod], budgets: Iterable[PodDisruptionBudget]
 ) -> DumpedWorkload:
     template = getattr(owner.spec, "template", None) if owner is not None else None

@@ -47,12 +47,12 @@ def replay_buffers(recording: Iterable[tuple[str, msgspec.Raw]]) -> Iterator[Rep
     """Every recorded decision beside the one that is made now; raises `InvalidRecording`."""
     observed: list[ReplayedDecision] = []
     for translation in _translations(_without_observations(recording, observed)):
-        yield from _taken(observed)
+        yield from _take_all(observed)
         yield translation
-    yield from _taken(observed)
+    yield from _take_all(observed)
 
 
-def _taken(observed: list[ReplayedDecision]) -> list[ReplayedDecision]:
+def _take_all(observed: list[ReplayedDecision]) -> list[ReplayedDecision]:
     decisions = observed[:]
     observed.clear()
     return decisions
@@ -71,9 +71,9 @@ def _without_observations(
         elif replay is None:
             raise InvalidRecording(kind, f"comes before a line of kind {OBSERVER}")
         elif kind == OBSERVED:
-            observed.append(ReplayedDecision(bytes(data), encode_payload(replay.found())))
+            observed.append(ReplayedDecision(bytes(data), encode_payload(replay.observation())))
         else:
-            replay.hear(kind, data)
+            replay.read_line(kind, data)
 
 
 class _ObservationReplay:
@@ -81,18 +81,18 @@ class _ObservationReplay:
 
     def __init__(self, began: HeadroomRecordingStart) -> None:
         self._observer = HeadroomObserver(began.settings)
-        self._news = ChangesReader()
+        self._changes = ChangesReader()
         self._observations = HeadroomRecorder()
         self._observing: HeadroomInputLine | None = None
 
-    def hear(self, kind: str, data: msgspec.Raw) -> None:
+    def read_line(self, kind: str, data: msgspec.Raw) -> None:
         """Take in a line."""
         if kind == NEWS:
-            self._observer.take_in(self._news.news(decode_payload(data, ChangesLine)))
+            self._observer.take_in(self._changes.news(decode_payload(data, ChangesLine)))
         else:
             self._observing = decode_payload(data, HeadroomInputLine)
 
-    def found(self) -> HeadroomLine:
+    def observation(self) -> HeadroomLine:
         """The present observation."""
         observing, self._observing = self._observing, None
         if observing is None:

@@ -41,7 +41,7 @@ def replay_nodes(recording: Iterable[tuple[str, msgspec.Raw]]) -> Iterator[Repla
         elif kind == DECISION_LINE:
             yield ReplayedDecision(bytes(data), encode_payload(replay.decided()))
         else:
-            replay.hear(kind, data)
+            replay.read_line(kind, data)
 
 
 class _NodesReplay:
@@ -49,18 +49,18 @@ class _NodesReplay:
 
     def __init__(self, began: NodesRecordingStart) -> None:
         self._planning = NodePlanner(began.up, began.down, began.expendable_below)
-        self._news = ChangesReader()
+        self._changes = ChangesReader()
         self._questions = PassInputReader()
         self._boosts = RecordedBoosts()
         self._decisions = PlansRecorder()
-        self._looked: PassLine | None = None
+        self._pass: PassLine | None = None
 
-    def hear(self, kind: str, data: msgspec.Raw) -> None:
+    def read_line(self, kind: str, data: msgspec.Raw) -> None:
         """Take in a line."""
         if kind == INPUT_LINE:
-            self._looked = decode_payload(data, PassLine)
+            self._pass = decode_payload(data, PassLine)
         elif kind == NEWS:
-            self._take_in(self._news.news(decode_payload(data, ChangesLine)))
+            self._apply(self._changes.news(decode_payload(data, ChangesLine)))
         elif kind == BOOSTED:
             self._boosts.put(decode_payload(data, BoostsLine))
         else:
@@ -68,14 +68,14 @@ class _NodesReplay:
 
     def decided(self) -> PlansLine:
         """Decide now."""
-        time, self._looked = self._looked, None
+        time, self._pass = self._pass, None
         if time is None:
             raise InvalidRecording(DECISION_LINE, f"comes before a line of kind {INPUT_LINE}")
         plans = self._planning.plan(ClusterSnapshotChanges(), self._questions.question(time, self._boosts.answer))
         self._questions.planned(plans)
         return self._decisions.of(plans, time.now)
 
-    def _take_in(self, changes: ClusterSnapshotChanges) -> None:
+    def _apply(self, changes: ClusterSnapshotChanges) -> None:
         for key, pod in changes.pods.items():
             if pod is None:
                 self._boosts.forget(key)

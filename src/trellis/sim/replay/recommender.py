@@ -51,7 +51,7 @@ class _RecommenderReplay:
         self._own = build_recommenders(setup.names, setup.default, setup.presets)
         self._knowledge = RecommenderEngine(setup.usage, setup.pipeline, self._own, setup.gates, setup.default)
         self._sight = SnapshotReplayer()
-        self._seen: RecommenderSnapshot = self._sight.look(SnapshotLine())
+        self._snapshot: RecommenderSnapshot = self._sight.look(SnapshotLine())
         self._scales: Mapping[TargetRef, ScaleInfo] = {}
         self._result: PassResult | None = None
 
@@ -74,12 +74,12 @@ class _RecommenderReplay:
 
     def seen(self, line: SnapshotLine) -> None:
         """A pass begins."""
-        self._seen = self._sight.look(line)
+        self._snapshot = self._sight.look(line)
 
     def vpas(self, line: lines.VpasLine) -> None:
         """Take in VPAs."""
         self._knowledge.can_boost = line.can_boost
-        self._knowledge.load_vpas(self._seen, line.scope, all_of_them=line.all_of_them)
+        self._knowledge.load_vpas(self._snapshot, line.scope, all_of_them=line.all_of_them)
 
     def restore(self, line: lines.RestoreLine) -> None:
         """Take in history."""
@@ -89,11 +89,11 @@ class _RecommenderReplay:
         """Take in pods."""
         if line.scales is not None:
             self._scales = dict(line.scales)
-        self._knowledge.load_pods(self._seen, self._scales, line.waiting, line.now)
+        self._knowledge.load_pods(self._snapshot, self._scales, line.waiting, line.now)
 
     def usage(self, line: lines.UsageLine) -> None:
         """Take in usage and kills."""
-        self._knowledge.take_in(line.samples(), self._seen.news.kills, line.now)
+        self._knowledge.take_in(line.samples(), self._snapshot.news.kills, line.now)
 
     def collect(self, line: lines.TimeLine) -> None:
         """Forget what is gone for good."""

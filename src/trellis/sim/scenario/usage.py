@@ -135,11 +135,11 @@ def _shapes(usage: ResourceUsage, steps: Steps, draw: np.random.Generator) -> Fl
     total = steady(times, parse_amount(usage.steady))
     if usage.daily is not None:
         wave = usage.daily
-        total = total + daily(times, parse_amount(wave.low), parse_amount(wave.high), _given(wave.peak_hour, 14.0))
+        total = total + daily(times, parse_amount(wave.low), parse_amount(wave.high), _amount_or(wave.peak_hour, 14.0))
     if usage.weekly is not None:
         week = usage.weekly
         days = tuple(WEEKDAYS.index(day) for day in week.days or WEEKDAYS[:5])
-        hours = WorkingHours(_given(week.begin_hour, 8.0), _given(week.end_hour, 18.0), days)
+        hours = WorkingHours(_amount_or(week.begin_hour, 8.0), _amount_or(week.end_hour, 18.0), days)
         total = total + weekly(times, parse_amount(week.low), parse_amount(week.high), hours)
     if usage.spiky is not None:
         burst = usage.spiky
@@ -157,5 +157,5 @@ def _shapes(usage: ResourceUsage, steps: Steps, draw: np.random.Generator) -> Fl
     return total
 
 
-def _given(value: float | None, absent: float) -> float:
+def _amount_or(value: float | None, absent: float) -> float:
     return absent if value is None else value

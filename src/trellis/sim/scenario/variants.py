@@ -81,9 +81,11 @@ class PolicyManifests:
 
     def _for_each(self, templates: Sequence[PolicyForEach], at: Path) -> Iterator[Document]:
         for number, each in enumerate(templates):
-            self.problems += [problem.below((*at, number, "hvpa")) for problem in _unanswered(each.hvpa or {})]
+            self.problems += [
+                problem.below((*at, number, "hvpa")) for problem in _find_unsupported_metrics(each.hvpa or {})
+            ]
         for field, api_version, made, reference in _MADE:
-            chosen = [template for template in templates if _makes(template) == field]
+            chosen = [template for template in templates if _field_of(template) == field]
             for namespace, kind, name in self._workloads:
                 template = next((each for each in chosen if _matches(each, namespace, name)), None)
                 if template is None or (made != VPA.name and kind not in _SCALED):
@@ -117,7 +119,7 @@ class PolicyManifests:
             rule = f"{where}only {', '.join(_KINDS[:-1])} and {_KINDS[-1]} mean something in a simulation"
             self.problems.append(ValidationProblem((*at, "kind") if not where else at, UNSUPPORTED, rule, kind))
             return
-        wrong = list(_wrong_with(document))
+        wrong = list(_find_fault(document))
         self.problems += [ValidationProblem(at, INVALID, f"{where}{reason}", kind) for reason in wrong]
         if wrong or (kind != _LIMITS and not self._has_target(document, at, where)):
             return
@@ -146,7 +148,7 @@ class PolicyManifests:
         return True
 
 
-def _wrong_with(document: dict[str, Any]) -> Iterator[str]:
+def _find_fault(document: dict[str, Any]) -> Iterator[str]:
     """Why a manifest cannot be used."""
     kind = str(document.get("kind"))
     if kind == HPA:
@@ -154,7 +156,7 @@ def _wrong_with(document: dict[str, Any]) -> Iterator[str]:
     elif kind in _OURS:
         wrong = [problem for problem in validate(_OURS[kind], document) if problem.is_error]
         if kind == HVPA.name and not wrong:
-            wrong = [problem.below(("spec",)) for problem in _unanswered(document["spec"])]
+            wrong = [problem.below(("spec",)) for problem in _find_unsupported_metrics(document["spec"])]
         yield from map(str, wrong)
     else:
         try:
@@ -163,7 +165,7 @@ def _wrong_with(document: dict[str, Any]) -> Iterator[str]:
             yield error.rule
 
 
-def _unanswered(spec: Mapping[str, Any]) -> Iterator[ValidationProblem]:
+def _find_unsupported_metrics(spec: Mapping[str, Any]) -> Iterator[ValidationProblem]:
     """Metrics in the HPA of an Hvpa that the simulation does not serve, below its spec."""
     template = ((spec.get("hpa") or {}).get("template") or {}).get("spec") or {}
     place = ("hpa", "template", "spec")
@@ -177,7 +179,7 @@ def _unanswered(spec: Mapping[str, Any]) -> Iterator[ValidationProblem]:
             yield ValidationProblem((*place, "metrics", number), UNSUPPORTED, told, metric.type)
 
 
-def _makes(template: PolicyForEach) -> str:
+def _field_of(template: PolicyForEach) -> str:
     """The field of an entry; the VPA if it has none."""
     return next((name for name, *_ in _MADE[1:] if getattr(template, name) is not None), _MADE[0][0])
 

@@ -146,15 +146,15 @@ class ChartMarks:
     def __init__(self, workloads: int) -> None:
         self._marks: list[list[ChartMark]] = [[] for _ in range(workloads)]
         self._unnoted = [0] * workloads
-        self._because: dict[str, tuple[str, str]] = {}
+        self._reasons: dict[str, tuple[str, str]] = {}
 
-    def because(self, uid: str, reason: str, text: str) -> None:
+    def note_reason(self, uid: str, reason: str, text: str) -> None:
         """Note the reason for what happens to a pod from now on."""
-        self._because[uid] = (reason, text)
+        self._reasons[uid] = (reason, text)
 
     def gone(self, uid: str) -> None:
         """Forget a pod that is gone."""
-        self._because.pop(uid, None)
+        self._reasons.pop(uid, None)
 
     def mark(self, workload: int, time: float, event: str, uid: str = "", text: str = "") -> None:
         """Mark an event; with a pod's uid for the reason that was noted last."""
@@ -162,7 +162,7 @@ class ChartMarks:
         if len(marks) >= _MOST_NOTED:
             self._unnoted[workload] += 1
             return
-        reason, note = self._because.get(uid, ("", ""))
+        reason, note = self._reasons.get(uid, ("", ""))
         marks.append(ChartMark(time, event, reason, text or note))
 
     def of_workload(self, workload: int) -> tuple[list[ChartMark], int]:

@@ -66,7 +66,7 @@ class Scorer:
         counted = places >= 0
         self._charting.advice[:, :, places[counted]] = amounts[:, :, counted]
 
-    def happened(self, now: float, workload: int, event: PodEvent, pod: Pod, text: str) -> None:
+    def on_pod_event(self, now: float, workload: int, event: PodEvent, pod: Pod, text: str) -> None:
         """Mark an event of a pod."""
         if event in _MARKED:
             self.marking.mark(workload, now, event.value, pod.metadata.uid, text)
@@ -146,7 +146,7 @@ class Scorer:
         self, waited: PendingTimes, fleet: SimulationTotals, totals: list[SimulationTotals]
     ) -> tuple[SimulationTotals, list[SimulationTotals]]:
         balloons = [number for number, workload in enumerate(self._fleet.workloads) if _priority(workload) < 0]
-        of_fleet, of_each = waited.told(self._fleet.clock.scored_from, len(totals), balloons)
+        of_fleet, of_each = waited.summarize(self._fleet.clock.scored_from, len(totals), balloons)
         return (
             msgspec.structs.replace(fleet, waits=of_fleet),
             [msgspec.structs.replace(total, waits=waits) for total, waits in zip(totals, of_each, strict=True)],

@@ -133,7 +133,7 @@ def test_a_chart_shows_gaps_and_ends_where_the_run_was_stopped() -> None:
 
 def test_marks_say_why() -> None:
     marking = ChartMarks(1)
-    marking.because("uid", "OutsideBounds", "below")
+    marking.note_reason("uid", "OutsideBounds", "below")
     marking.mark(0, 1.0, "evicted", "uid")
     marking.mark(0, 2.0, "killed")
     marks, left_out = marking.of_workload(0)

@@ -95,44 +95,44 @@ class PodResizes:
         self._starting = starting
         self._ending = ending
         self._deferred: defaultdict[int, dict[tuple[str, str], ModelPod]] = defaultdict(dict)
-        state.on_room = self.room
+        state.on_room = self.retry_deferred
         for fault in state.faults.of(DEFER_RESIZES):
             state.kernel.at(max(fault.end, state.now), self._all_again)
 
-    def asked(self, living: ModelPod) -> None:
+    def resize(self, living: ModelPod) -> None:
         """Handle a pod whose spec has another size."""
         rows = self._state.rows
         down = (unit for unit in living.units if rows.stage[unit.row] == ContainerStage.DOWN)
         living.down_when_asked = frozenset(unit.name for unit in down if not math.isnan(rows.started[unit.row]))
         delay = float(self._state.rng.uniform(_SOONEST, _LATEST))
-        self._later(living, delay, partial(self._look, living))
+        self._later(living, delay, partial(self._sync, living))
 
-    def room(self, node: int) -> None:
+    def retry_deferred(self, node: int) -> None:
         """Retry the deferred resizes of a node, in their order."""
         waiting = self._deferred[node]
         for living in list(waiting.values()):
             if living.node == node:
-                self._later(living, 0.0, partial(self._look, living))
+                self._later(living, 0.0, partial(self._sync, living))
             else:
                 del waiting[living.key]
 
     def _all_again(self) -> None:
         for node in sorted(self._deferred):
-            self.room(node)
+            self.retry_deferred(node)
 
     def _later(self, living: ModelPod, delay: float, do: partial[None]) -> None:
         if living.resize is not None:
             living.resize.cancel()
         living.resize = self._state.kernel.after(delay, do)
 
-    def _look(self, living: ModelPod) -> None:
+    def _sync(self, living: ModelPod) -> None:
         state = self._state
         living.resize = None
         if not self._is_there(living):
             return
         self._deferred[living.node].pop(living.key, None)
         if living.pod.status.phase == PENDING:
-            self._later(living, _SOONEST, partial(self._look, living))
+            self._later(living, _SOONEST, partial(self._sync, living))
             return
         pod = living.pod
         if not any(needs_resize(container, pod) for container in running_containers(pod.spec)):
@@ -140,12 +140,12 @@ class PodResizes:
             return
         requested = Demand.of(pod.spec).requests
         size = {name: requested.get(name, 0) for name in ALLOCATED_RESOURCES}
-        if self._is_refused(living) or not state.nodes.could_ever(living.node, size):
-            self._put_off(living, "Infeasible", PodEvent.RESIZE_INFEASIBLE)
-        elif self._faulty(living, DEFER_RESIZES) or not state.nodes.has_room(living.node, living, size):
+        if self._is_refused(living) or not state.nodes.could_allocate(living.node, size):
+            self._postpone(living, "Infeasible", PodEvent.RESIZE_INFEASIBLE)
+        elif self._faulty(living, DEFER_RESIZES) or not state.nodes.can_allocate(living.node, living, size):
             self._deferred[living.node][living.key] = living
             living.down_when_asked = frozenset()
-            self._put_off(living, "Deferred", PodEvent.RESIZE_DEFERRED)
+            self._postpone(living, "Deferred", PodEvent.RESIZE_DEFERRED)
         else:
             self._accept(living, size)
 
@@ -166,12 +166,12 @@ class PodResizes:
         node = state.nodes.objects[living.node].metadata.name
         return state.faults.holds(kind, state.now, state.workload_name(living), node)
 
-    def _put_off(self, living: ModelPod, reason: str, event: PodEvent) -> None:
+    def _postpone(self, living: ModelPod, reason: str, event: PodEvent) -> None:
         state = self._state
         status = with_condition(living.pod.status, RESIZE_PENDING, True, state.now, reason=reason)
         if status is not living.pod.status:
             state.put(living, msgspec.structs.replace(living.pod, status=status), resized=True)
-            state.happened(living, event)
+            state.report(living, event)
             state.kick()
 
     def _accept(self, living: ModelPod, size: ResourceAmounts) -> None:
@@ -214,10 +214,10 @@ class PodResizes:
             self._starting.give(unit, living.container(unit.name).resources, reaches_cgroup=not missed)
         self._settle(living)
         state.tally.resizes[living.workload] += 1
-        state.happened(living, PodEvent.RESIZED)
+        state.report(living, PodEvent.RESIZED)
         for unit in restarted:
-            self._ending.bounce(unit)
-        self.room(living.node)
+            self._ending.restart_for_resize(unit)
+        self.retry_deferred(living.node)
         state.kick()
 
     def _settle(self, living: ModelPod) -> None:

@@ -40,7 +40,7 @@ class PodStarts:
 
     def __init__(self, state: ModelState, demand: FleetDemand) -> None:
         self._state = state
-        self._wishes = demand
+        self._demand = demand
         self.load: FloatColumn = np.zeros(len(state.nodes))
         # Drawn by place and not by pod, so that demand is the same however often pods are replaced.
         self._draws = state.rng.uniform(-1.0, 1.0, (_PLACES, len(demand.series)))
@@ -59,7 +59,7 @@ class PodStarts:
         requests = state.settle(living, node).requests
         state.nodes.allocate(living, {name: requests.get(name, 0) for name in ALLOCATED_RESOURCES})
         self._add_units(living, node)
-        state.happened(living, PodEvent.PLACED)
+        state.report(living, PodEvent.PLACED)
         state.kernel.after(_SET_UP, partial(self.begin, living))
 
     def begin(self, living: ModelPod) -> None:
@@ -128,11 +128,11 @@ class PodStarts:
 
     def _add_units(self, living: ModelPod, node: int) -> None:
         state = self._state
-        first, start = self._wishes.first[living.workload], state.fleet.workloads[living.workload].start
+        first, start = self._demand.first[living.workload], state.fleet.workloads[living.workload].start
         draws = self._draws[state.take_place(living) % _PLACES]
         for number, container in enumerate(running_containers(living.pod.spec), first):
             mine = start if number == first else msgspec.structs.replace(start, work=0.0)
-            factor = 1.0 + float(self._wishes.spread[number] * draws[number])
+            factor = 1.0 + float(self._demand.spread[number] * draws[number])
             unit = ModelContainer(living, container.name, mine)
             unit.row = state.rows.place(unit, living.workload, number, node, factor)
             living.units.append(unit)
@@ -182,5 +182,5 @@ class PodStarts:
         if not living.came_up and all(state.rows.stage[unit.row] == ContainerStage.UP for unit in living.units):
             living.came_up = True
             state.tally.start_seconds[living.workload] += state.now - living.placed_at
-            state.happened(living, PodEvent.STARTED)
+            state.report(living, PodEvent.STARTED)
         self.on_up(unit)

@@ -46,7 +46,7 @@ class Terminations:
     def __init__(self, state: ModelState, making: PodLifecycle, demand: FleetDemand, starting: PodStarts) -> None:
         self._state = state
         self._making = making
-        self._wishes = demand
+        self._demand = demand
         self._starting = starting
         self.step = 0
         starting.on_up = self._came_up
@@ -54,7 +54,7 @@ class Terminations:
 
     def memory_of(self, unit: ModelContainer) -> float:
         """The bytes that a container demands now."""
-        return self._wishes.memory_of(self._state.rows, unit.row, self.step, self._state.now)
+        return self._demand.memory_of(self._state.rows, unit.row, self.step, self._state.now)
 
     def kill_soon(self, unit: ModelContainer) -> None:
         """Schedule the kill of a container that demands more memory than its limit."""
@@ -64,7 +64,7 @@ class Terminations:
         """Schedule a node-pressure eviction; `used` has the bytes of containers above their request."""
         self._state.kernel.after(0.0, partial(self._press_out, living, used))
 
-    def bounce(self, unit: ModelContainer) -> None:
+    def restart_for_resize(self, unit: ModelContainer) -> None:
         """Restart a container because of its resize policy."""
         self._stop(unit, "Completed", 0)
         unit.ticket = self._state.kernel.after(_AT_ONCE, partial(self._restart, unit))
@@ -104,7 +104,7 @@ class Terminations:
             unit.failures = 0
         state.tally.oom_kills[living.workload] += 1
         self._stop(unit, OOM_KILLED, _KILLED)
-        state.happened(living, PodEvent.KILLED, unit.name)
+        state.report(living, PodEvent.KILLED, unit.name)
         if living.pod.spec.restart_policy == "Never":
             self._fail(living, "")
             return
@@ -140,7 +140,7 @@ class Terminations:
             started=True,
         )
         state.put(living, running)
-        state.happened(living, PodEvent.RESTARTED, unit.name)
+        state.report(living, PodEvent.RESTARTED, unit.name)
         self._starting.start(unit)
 
     def _end(self, living: ModelPod) -> None:
@@ -154,7 +154,7 @@ class Terminations:
             pod = with_container(pod, unit.name, state=terminated, ready=False, started=False)
         state.put(living, as_finished(pod, SUCCEEDED, "", state.now))
         state.vacate(living)
-        state.happened(living, PodEvent.ENDED)
+        state.report(living, PodEvent.ENDED)
         state.wake(living.workload)
 
     def _fail(self, living: ModelPod, reason: str) -> None:
@@ -169,7 +169,7 @@ class Terminations:
             return
         state.tally.pressed_out[living.workload] += 1
         state.watcher.event(_eviction(living, used, state.now))
-        state.happened(living, PodEvent.PRESSED_OUT)
+        state.report(living, PodEvent.PRESSED_OUT)
         self._fail(living, "Evicted")
 
 

@@ -27,7 +27,7 @@ class StepUsageModel:
 
     def __init__(self, state: ModelState, demand: FleetDemand, starting: PodStarts, ending: Terminations) -> None:
         self._state = state
-        self._wishes = demand
+        self._demand = demand
         self._starting = starting
         self._ending = ending
         self._columns: RunningContainers | None = None
@@ -36,10 +36,10 @@ class StepUsageModel:
     def step(self, number: int) -> StepUsage:
         """Compute the usage from now until the next step."""
         state, clock = self._state, self._state.fleet.clock
-        columns = self._gathered()
+        columns = self._current_columns()
         self._ending.step = number
-        cpu, memory = self._wishes.wanted(columns, number, state.now)
-        used_cpu = self._given(columns, np.minimum(cpu, columns.cpu_limit))
+        cpu, memory = self._demand.demanded(columns, number, state.now)
+        used_cpu = self._share(columns, np.minimum(cpu, columns.cpu_limit))
         used_memory = np.minimum(memory, columns.memory_limit)
         usage = StepUsage(
             number,
@@ -53,23 +53,23 @@ class StepUsageModel:
             memory,
             used_memory,
             used_cpu < cpu * (1 - _ROUNDING),
-            self._wishes.unserved(columns, number),
+            self._demand.unserved(columns, number),
         )
         self._pace(columns, used_cpu)
         self._kill(columns, memory > columns.memory_limit)
         self._press(columns, used_memory)
         return usage
 
-    def _gathered(self) -> RunningContainers:
+    def _current_columns(self) -> RunningContainers:
         rows = self._state.rows
         if self._columns is None or self._version != rows.version:
-            self._columns, self._version = self._wishes.gathered(rows), rows.version
+            self._columns, self._version = self._demand.build_columns(rows), rows.version
         return self._columns
 
     def _by_node(self, columns: RunningContainers, amounts: FloatColumn) -> FloatColumn:
         return np.bincount(columns.node, amounts, minlength=len(self._state.nodes)).astype(np.float64, copy=False)
 
-    def _given(self, columns: RunningContainers, demanded: FloatColumn) -> FloatColumn:
+    def _share(self, columns: RunningContainers, demanded: FloatColumn) -> FloatColumn:
         nodes = self._state.nodes
         load = self._by_node(columns, demanded)
         full = load > nodes.cores * (1 + _ROUNDING)
