@@ -1,4 +1,4 @@
-"""What is a test handed?
+"""The cluster that a test uses.
 
 A running control plane as seen from outside: everything here follows from its directory and its URL, so
 another process than the one that runs it can use it.

@@ -1,4 +1,4 @@
-"""How is a program run so that it leaves nothing behind?"""
+"""Runs programs so that they leave nothing behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much CPU does a boosted container have over time? The moments that matter, decided by the code that ships.
+"""The CPU of a boosted container over time, at the moments that matter, decided by the code that ships.
 
 A life begins when the pod is created. It is looked at again when the pod becomes Ready, and then whenever the phases of
 its boost say so, until nothing is due any more.

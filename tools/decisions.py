@@ -1,4 +1,4 @@
-"""The tables of the page about actuation, made from the code that decides."""
+"""The tables of the page about actuation, generated from the code that decides."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does an Hvpa do with a demand? Figures for pictures, decided by the code that ships.
+"""What an Hvpa does with a demand: figures for pictures, decided by the code that ships.
 
 `answers` is what it says to totals, one after the other. A `Life` is a workload in a closed loop: a VPA tells what is
 used in total with a margin, the Hvpa plans, new pods take their time to be Ready and resizes theirs to be done.

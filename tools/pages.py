@@ -1,4 +1,4 @@
-"""The reference pages, made from the code they document."""
+"""The reference pages, generated from the code they document."""
 
 from __future__ import annotations
 

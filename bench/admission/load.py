@@ -1,4 +1,4 @@
-"""How many reviews a second does a webhook answer, and how fast? Asked over TLS on connections that stay open.
+"""Measures how many reviews a second a webhook answers, and how fast, over TLS on connections that stay open.
 
 A client of its own, because what is measured is the server: it writes bytes that were made before and looks at no more
 of an answer than its length and its first line. Run as a module on a core of its own.

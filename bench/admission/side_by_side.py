@@ -1,4 +1,4 @@
-"""Upstream's admission controller and ours, in turn, on the same cluster, asked the same by the same client over TLS.
+"""Compares upstream's admission controller with ours, in turn, on the same cluster, by the same client over TLS.
 
 Each runs alone on the first core, under its own ServiceAccount with the rights that it ships with; the client has the
 second. They take turns several times, and every ratio is of two turns in a row, so that a machine which others use as

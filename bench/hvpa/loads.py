@@ -1,4 +1,4 @@
-"""Does an Hvpa serve better than a VPA alone, and cost less than an HPA alone?
+"""Measures whether an Hvpa serves better than a VPA alone, and costs less than an HPA alone.
 
 Four loads that are driven by requests, a week of each in the simulator: with the day, with working hours, with bursts
 and in steps. All of a load is shared by the pods that are Ready, and every pod has memory of its own beside it. Each

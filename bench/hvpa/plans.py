@@ -1,4 +1,4 @@
-"""10,000 Hvpas: what does one pass of decisions take, with nothing new for any of them and with something for all?"""
+"""Measures one pass of decisions over 10,000 Hvpas, with nothing new for any of them and with something for all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cluster of 500 kwok nodes with a Buffer: does a burst that fits it run at once, and when is the Buffer whole again?
+"""Measures a burst on 500 kwok nodes with a Buffer: when its pods run, and when the Buffer is provisioned again.
 
 On a control plane of its own, with the real scheduler. Each pod takes most of a node, so that a chunk is a node. First
 `trellis nodes` has to order all nodes, for pods and for the Buffer; then as many pods come as there are chunks.

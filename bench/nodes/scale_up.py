@@ -1,4 +1,4 @@
-"""40,000 pods wait and there are 400 types of nodes: what is ordered, at how many pods a second?
+"""Measures a scale-up of 40,000 pending pods with 400 node types, in pods a second.
 
 What a pod asks for is read when the pod is seen, and is not part of it: a plan begins with everything counted.
 """

@@ -1,4 +1,4 @@
-"""What does it look like when a job that runs again and again is sized? Phases of equal runs, and who sees them coming.
+"""Draws how a recurring job is sized: phases of equal runs, and the recommenders that predict them.
 
 A job that loads, computes, sorts and writes, five times a day and never quite alike. Its pods are followed and
 sampled as in a cluster, and resized in place when a target moves.

@@ -1,4 +1,4 @@
-"""Which workloads are pictured? One of each shape that the guide to choosing a recommender tells of, always the same.
+"""The workloads in the pictures: one of each shape of the guide to choosing a recommender, always the same.
 
 They are made up, and exaggerate nothing that published traces do not show. From a Monday on, a point every five
 minutes: four weeks, of which three are to learn from and the last to be looked at; eight for a cycle of ten days.

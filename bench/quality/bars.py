@@ -1,4 +1,4 @@
-"""Which quality is promised? What each recommender must reach against the default, and whether it does."""
+"""The promised quality: what each recommender must reach against the default, and whether it does."""
 
 from __future__ import annotations
 

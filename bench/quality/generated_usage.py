@@ -1,4 +1,4 @@
-"""What could containers use, for weeks? Generated series of the kinds that recommenders differ on.
+"""Generated weeks of usage, of the kinds that recommenders differ on.
 
 They show behaviours and nothing about a fleet: averages over them mean little. Only published traces can judge.
 """

@@ -1,4 +1,4 @@
-"""How well do the recommenders size? Each replayed over weeks of usage, against the default in the same run.
+"""Scores the recommenders: each is replayed over weeks of usage, against the default in the same run.
 
 `python -m bench.quality --traces DIR` reads published traces; without them series are generated. A decision every hour
 from past samples only, through the usage model and the recommenders as they are shipped; the first week, or 40 % of a

@@ -1,4 +1,4 @@
-"""How is the quality of sizing shown? A line per recommender; all but what says otherwise relative to the default."""
+"""Tables of the quality of sizing: a line per recommender, relative to the default unless a column says otherwise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What have containers used, for weeks? Published traces, read from a directory that is given, or nothing.
+"""Published traces of weeks of usage, read from a given directory, or nothing.
 
 A set is a folder with a manifest.csv and either one usage.parquet or a gzipped CSV file per series, as the reader of
 series knows them. CPU is what was used on average; memory is the maximum of each interval, where there is one.

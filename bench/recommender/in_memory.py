@@ -1,4 +1,4 @@
-"""What does a pass of the recommender consist of, where no cluster has to answer? The calls of its shell, timed apart.
+"""Measures the parts of a pass of the recommender where no cluster has to answer: the calls of its shell, timed apart.
 
 Objects come as bytes, are decoded and kept as informers do it. What a pass would write comes back as it would from the
 watch: as a VPA with another status and version.

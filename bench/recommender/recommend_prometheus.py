@@ -1,4 +1,4 @@
-"""What does it take to advise a whole cluster from Prometheus? Time, memory, queries and samples.
+"""Measures advice for a cluster from Prometheus: time, memory, queries and samples.
 
 Once with a real Prometheus that holds two weeks of 200 workloads, and once with a model of one that answers at once for
 1,000, so that what is measured is ours. A survey runs in a process of its own. Beside it stands how many queries one

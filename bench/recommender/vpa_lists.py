@@ -1,4 +1,4 @@
-"""What does the API server say of so many VPAs? Lists as they are sent, drawn from numbers alone.
+"""Lists of many VPAs as the API server sends them, drawn from numbers alone.
 
 Every VPA has a Deployment with one ReplicaSet, a third of them a policy, and all of them a week of history. A process
 of its own makes the lists, so that whoever measures memory has what a recommender has, and no more.

@@ -1,4 +1,4 @@
-"""What does a backtest cost? A thousand containers, thirty days of minutes, `default` asked every hour.
+"""Measures a backtest: a thousand containers, thirty days of minutes, `default` deciding every hour.
 
 Series are generated into Parquet files first, which is not measured. Each measurement is a process of its own: it reads
 the files, replays and scores CPU and memory at every margin, and says what it took. With two processes what counts is

@@ -1,4 +1,4 @@
-"""How long does a simulation take in which everything is decided by the core? And does it grow with pods and steps?
+"""Measures a simulation in which the core decides everything, and how it grows with pods and steps.
 
 A fleet of workloads with five pods each, usage at one minute, decisions every ten minutes, VPAs that evict. Usage has a
 rhythm of a day, noise, and for some a level that changes now and then, so that recommendations move and pods change.

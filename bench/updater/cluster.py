@@ -1,4 +1,4 @@
-"""A cluster as an updater sees it: VPAs, each for a ReplicaSet of two pods, none of which is as recommended.
+"""A cluster for the updater: VPAs, each for a ReplicaSet of two pods, none of which is as recommended.
 
 Where there are no controllers and no kubelets, pods are as the bench wrote them, and one that is evicted has no
 successor. So exactly one pod of each ReplicaSet can be evicted, and whoever has done so has nothing more to do.

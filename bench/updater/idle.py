@@ -1,4 +1,4 @@
-"""100,000 pods in 20,000 VPAs, two containers each, none of which needs anything: what does a pass of the updater cost?
+"""Measures a pass of the updater over 100,000 pods in 20,000 VPAs, two containers each, with nothing to do.
 
 Every workload has a size of its own and is governed in one of three modes, some with requirements or policies. A third
 are in a namespace with LimitRanges, and all pods are old, so that only their size keeps them as they are. Objects are

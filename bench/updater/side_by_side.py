@@ -1,4 +1,4 @@
-"""Upstream's updater and ours, one after the other, on the same API server: each VPA has two pods to be evicted.
+"""Compares upstream's updater with ours, in turn, on the same API server: each VPA has two pods to be evicted.
 
 Each evicts one pod of each ReplicaSet, because of its tolerance, and has then nothing more to do. Both run under their
 own ServiceAccounts with the rights that they ship with, ask for the same Lease of an admission controller, and get

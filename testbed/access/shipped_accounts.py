@@ -1,4 +1,4 @@
-"""Under which account does a component of ours run, and what may it do? As `deploy/` has it, and no more."""
+"""The accounts of our components, with the rights that `deploy/` grants, and no more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What do the machines look like that pods are placed on?"""
+"""The nodes on which pods are placed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When does kwok, in the part of the kubelet, do what?
+"""The stages of kwok: when it acts, as the kubelet, and on which objects.
 
 A stage is a selector (jq over the object) and a patch of the status, from `kwok_patches`. kwok plays a
 stage when an object matches it. What that asks of stages:

@@ -1,4 +1,4 @@
-"""How do pods come to use as much CPU and memory as a test says?
+"""The CPU and memory usage of pods, as a test scripts it.
 
 kwok evaluates these expressions (CEL) at every scrape and serves the result as the kubelet's
 /metrics/resource would look. metrics-server reads it and computes rates from the CPU counters.

@@ -1,4 +1,4 @@
-"""How do the programs come onto this machine?
+"""Compiles the programs on this machine.
 
 They are compiled from their Go modules, once per user and version, into the user's cache: about 0.5 GB for the
 control plane and 0.3 GB for the peers that stay, and Go's own caches, which Go trims by itself. A program is compiled

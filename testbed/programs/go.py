@@ -1,4 +1,4 @@
-"""Which Go compiles the programs that tests need, and how is it run?"""
+"""Finds and runs the Go toolchain that compiles the programs."""
 
 from __future__ import annotations
 

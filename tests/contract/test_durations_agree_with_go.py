@@ -1,4 +1,4 @@
-"""Does `Duration` read and print what Go reads and prints?"""
+"""`Duration` reads and prints what Go reads and prints."""
 
 from __future__ import annotations
 

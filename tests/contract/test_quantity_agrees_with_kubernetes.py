@@ -1,4 +1,4 @@
-"""Does `Quantity` read and print what the API server reads and prints?
+"""`Quantity` reads and prints what the API server reads and prints.
 
 Left out is where Kubernetes errs, and we saturate or stay exact on purpose: counts beyond int64 (it wraps around or
 says 0), counts of negative amounts that it keeps as a big decimal (it rounds towards zero, or past it), amounts of

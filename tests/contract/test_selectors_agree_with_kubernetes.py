@@ -1,4 +1,4 @@
-"""Does `Selector` read, print and choose as the API server does, in both forms?"""
+"""`Selector` reads, prints and matches as the API server does, in both forms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is a document read as sigs.k8s.io/yaml reads it, and is what that refuses refused here?
+"""A document is read as sigs.k8s.io/yaml reads it, and refused where that refuses it.
 
 The oracle decodes strictly. It refuses a merged field that is written again, which kubectl does not; such
 documents are kept out here, and `test_documents.py` holds the facts about them.

@@ -1,4 +1,4 @@
-"""`trellis simulate --dump`: what a cluster would have seen, told with what had to be assumed."""
+"""`trellis simulate --dump`: results for a dumped cluster, with the assumptions."""
 
 from __future__ import annotations
 

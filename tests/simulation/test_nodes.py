@@ -1,4 +1,4 @@
-"""Nodes that come and go in the whole simulator: ordered for pods that wait, given back when nothing needs them."""
+"""Nodes that come and go in the whole simulator: ordered for pending pods, removed when nothing needs them."""
 
 from __future__ import annotations
 

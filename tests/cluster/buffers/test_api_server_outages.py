@@ -1,4 +1,4 @@
-"""Room stays, and follows again, when the API server goes away for a while; and when the controller is killed."""
+"""Spare capacity stays, and follows again, after an outage of the API server and a kill of the controller."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`trellis dump` on a real API server, by an account that may see little."""
+"""`trellis dump` on a real API server, by an account that may read little."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may do something in a namespace may do the same with the autoscalers and Buffers in it, and no more."""
+"""An account with rights in a namespace has the same rights on its autoscalers and Buffers, and no more."""
 
 from __future__ import annotations
 

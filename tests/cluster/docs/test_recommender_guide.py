@@ -1,4 +1,4 @@
-"""What the guide to the recommender shows is what a real control plane shows, whoever follows it."""
+"""The guide to the recommender shows what a real control plane shows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who else may drive an Hvpa on a real control plane: VPAs of other recommenders, and whoever writes to its scale."""
+"""Other drivers of an Hvpa on a real control plane: VPAs of other recommenders, and writers of its scale."""
 
 from __future__ import annotations
 

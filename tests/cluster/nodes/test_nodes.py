@@ -1,4 +1,4 @@
-"""The node autoscaler on a real control plane, under the account that is shipped: Buffers become room for pods."""
+"""The node autoscaler on a real control plane, under the account that is shipped: Buffers get spare capacity."""
 
 from __future__ import annotations
 

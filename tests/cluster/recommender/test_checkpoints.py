@@ -1,4 +1,4 @@
-"""History outlives the process that gathered it, whoever that is: checkpoints on a real control plane.
+"""History outlives the process that collected it: checkpoints on a real control plane.
 
 Memory is counted by windows of five seconds, because a window that is not over is in no checkpoint.
 """

@@ -1,4 +1,4 @@
-"""A recommender that starts with the history a real Prometheus has, and one that finds nobody there."""
+"""A recommender starts with the history of a real Prometheus, and without one if none answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of workloads when an updater is killed in the middle, or cannot be reached by what it watches."""
+"""Workloads when an updater is killed in mid-pass, or is not reached by what it watches."""
 
 from __future__ import annotations
 

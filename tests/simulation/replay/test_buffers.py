@@ -1,4 +1,4 @@
-"""What a Buffer controller wrote down gives the same translations again.
+"""A recording of a Buffer controller gives the same translations again.
 
 Every world of the controller's tests is replayed when its play is over (`buffer_controller_world`). Here it is shown
 that a replay decides anew, what a recording does not tell, and what is refused.

@@ -1,4 +1,4 @@
-"""What an Hvpa controller wrote down gives the same plans again.
+"""A recording of an Hvpa controller gives the same plans again.
 
 Every world of the controller's tests is replayed when its play is over (`hvpa_controller_world`). Here it is shown that
 a replay decides anew, that a view survives being written down, and what is refused.

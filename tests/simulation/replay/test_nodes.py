@@ -1,4 +1,4 @@
-"""What a node autoscaler wrote down gives the same plans again.
+"""A recording of a node autoscaler gives the same plans again.
 
 Every world of the controller's tests is replayed when its play is over (`nodes_controller_world`). Here it is shown
 that a replay decides anew, that only what has changed is written, what a recording does not tell, and what is refused.

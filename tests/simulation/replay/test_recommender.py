@@ -1,4 +1,4 @@
-"""What a recommender wrote down gives the same decisions again, whatever happened while it was recorded."""
+"""A recording of a recommender gives the same decisions again, whatever happened while it was recorded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an updater wrote down gives the same decisions again.
+"""A recording of an updater gives the same decisions again.
 
 Every world of the updater's tests is replayed when its play is over (`updater_world`). Here it is shown that a replay
 decides anew, what it refuses, and that a recording harms nobody.

@@ -1,4 +1,4 @@
-"""Whatever happens, and however late the updater hears of it: budgets hold at every eviction, and at last nothing acts.
+"""Budgets hold at every eviction, whatever happens and however late the updater hears of it, and it comes to rest.
 
 The watch lags behind by seconds, the connection breaks, answers are lost, recommendations change in the middle. Each
 eviction is judged by the state of the world at its moment, which the updater cannot know.

@@ -1,4 +1,4 @@
-"""Server-side apply of a status, as an API server does it by force: who owns which leaf, and what goes with its owner.
+"""Server-side apply of a status, as an API server does it by force: owners of leaves, and what goes with its owner.
 
 Conditions are keyed by type, and each of their fields is a leaf; every other field of a status is one leaf.
 """

@@ -1,4 +1,4 @@
-"""What a survey of a small shop found, and of as many workloads as somebody wants: seeded, plausible, never asked."""
+"""Results of surveys of a small shop, and of any number of workloads: seeded, plausible, without a cluster."""
 
 from __future__ import annotations
 

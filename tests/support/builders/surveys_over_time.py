@@ -1,4 +1,4 @@
-"""What a survey found of a shop whose workloads live through two weeks: seeded, plausible, never asked."""
+"""The result of a survey of a shop over two weeks: seeded, plausible, without a cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Short ways to say which pods there are and what they use."""
+"""Short ways to write pods and their usage."""
 
 from __future__ import annotations
 

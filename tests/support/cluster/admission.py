@@ -1,4 +1,4 @@
-"""What does a test do with the webhook on a real control plane? It advises, makes pods, and reads what they got."""
+"""The webhook on a real control plane: tests advise, create pods, and read their sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does a test do with the Buffer controller on a real control plane? It starts it, and reads what came of it."""
+"""The Buffer controller on a real control plane: tests start it, and read statuses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How is a component of Trellis started on a real control plane? Under the account that Trellis ships.
+"""Starts a component of Trellis on a real control plane, under the account that Trellis ships.
 
 When it has ended, its log is shown and judged: a right that is missing, or a bug, is an error.
 """

@@ -1,4 +1,4 @@
-"""How do several stories run side by side on one control plane? Each is a generator, and all see the same moment.
+"""Runs several stories side by side on one control plane: each is a generator, and all see the same moment.
 
 A story creates its workload, scripts its usage and says what it waits for; between two moments it yields. So five
 minutes are waited once, however many stories there are.

@@ -1,4 +1,4 @@
-"""What does a test do with the Hvpa controller on a real control plane? It starts it, and reads what came of it."""
+"""The Hvpa controller on a real control plane: tests start it, and read its objects."""
 
 from __future__ import annotations
 

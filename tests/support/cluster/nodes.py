@@ -1,4 +1,4 @@
-"""What does a test do with the node autoscaler on a real control plane? It starts it, and reads what came of it.
+"""The node autoscaler on a real control plane: tests start it, and read nodes and pods.
 
 Tests share a cluster. The nodes of each have a taint of their own, and its pods tolerate it and go nowhere else.
 """

@@ -1,4 +1,4 @@
-"""What does a test of a real recommender begin with, wait for and compare with? Histories, passes and conditions."""
+"""A recommender on a real control plane: histories to start from, passes to wait for, conditions to compare."""
 
 from __future__ import annotations
 

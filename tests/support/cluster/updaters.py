@@ -1,4 +1,4 @@
-"""What does a test do with the updater on a real control plane? It starts it, advises, and reads what came of it."""
+"""The updater on a real control plane: tests start it, advise, and read pods."""
 
 from __future__ import annotations
 

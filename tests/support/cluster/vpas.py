@@ -1,4 +1,4 @@
-"""What does a test on a real control plane do with VPAs? It creates them, and reads what became of them."""
+"""VPAs on a real control plane: tests create them, and read their status."""
 
 from __future__ import annotations
 

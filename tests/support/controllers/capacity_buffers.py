@@ -1,4 +1,4 @@
-"""The Buffer controller's world with upstream's CapacityBuffers in it.
+"""The Buffer controller with upstream's CapacityBuffers, on an API server in memory.
 
 The server keeps to what matters here: generations go up with specs and templates, a status is merged at the version
 that was read, and conditions that were applied belong to whoever applied them.

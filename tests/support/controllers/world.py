@@ -1,4 +1,4 @@
-"""What every controller has around it in a test: a small API server in memory, and the loop's clock as wall clock."""
+"""The surroundings of every controller in a test: an API server in memory, and the loop's clock as wall clock."""
 
 from __future__ import annotations
 

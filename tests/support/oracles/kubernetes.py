@@ -1,4 +1,4 @@
-"""What would the Kubernetes API server say?
+"""Asks Kubernetes' own code for the answers of an API server.
 
 `Oracle` asks the program in `tests/oracle`, which is made of the API server's own code. Use it as a
 context manager, or take the session fixture `oracle` in a contract test.

@@ -1,4 +1,4 @@
-"""A provider that speaks to something else than an API server: a cloud in memory that gives its own ids, later."""
+"""A provider in memory that is no API server: a cloud that assigns its own ids, later."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Deployment with two pods that a VPA governs, told to `Gathering` piece by piece."""
+"""A Deployment with two pods that a VPA governs, passed to a `WorkloadCache` piece by piece."""
 
 from __future__ import annotations
 

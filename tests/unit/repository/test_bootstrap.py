@@ -1,4 +1,4 @@
-"""What is seen of the one step that runs before anything is installed."""
+"""The output of the one step that runs before anything is installed."""
 
 from __future__ import annotations
 

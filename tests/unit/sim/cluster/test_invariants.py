@@ -1,4 +1,4 @@
-"""What holds for every history of the model cluster, whatever happens in it."""
+"""Invariants of every history of the model cluster."""
 
 from __future__ import annotations
 
