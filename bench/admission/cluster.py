@@ -42,7 +42,7 @@ class Size(msgspec.Struct, frozen=True):
 
 def serving(size: Size) -> AbstractContextManager[str]:
     """The API server's URL, for as long as it is needed."""
-    return server_process("bench.review_cluster", size.vpas, size.replica_sets)
+    return server_process(__name__, size.vpas, size.replica_sets)
 
 
 def review(number: int, size: Size, generation: int = 0, *, restarted: bool = False) -> bytes:

@@ -56,7 +56,7 @@ def load(port: int, bodies: Sequence[bytes], concurrency: int, seconds: float, c
         path = Path(directory, "asked")
         path.write_bytes(msgspec.msgpack.encode(Asked(port, tuple(bodies), concurrency, seconds)))
         pinned = ["taskset", "-c", str(core)] if core is not None else []
-        command = [*pinned, sys.executable, "-m", "bench.review_load", str(path)]
+        command = [*pinned, sys.executable, "-m", __name__, str(path)]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise CannotMeasure(f"the client failed: {done.stderr.strip()[-500:]}")

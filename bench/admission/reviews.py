@@ -81,7 +81,7 @@ def measure() -> list[Row]:
 
 def _cost(size: Size) -> Cost:
     with serving(size) as url:
-        taken = python("-m", "bench.admission", url, str(size.vpas), str(size.replica_sets))
+        taken = python("-m", __name__, url, str(size.vpas), str(size.replica_sets))
     return msgspec.json.decode(taken, type=Cost)
 
 

@@ -42,7 +42,7 @@ _KINDS = {
 
 def serving(buffers: int) -> AbstractContextManager[str]:
     """The server's URL, for as long as it is needed."""
-    return server_process("bench.buffer_server", buffers)
+    return server_process(__name__, buffers)
 
 
 class BufferServer:

@@ -37,8 +37,8 @@ class Taken(msgspec.Struct, frozen=True):
 
 def measure() -> list[Row]:
     with serving(PODS) as url, serving(1) as small:
-        ours = msgspec.json.decode(python("-m", "bench.informer", "ours", url, small), type=Taken)
-        peer = msgspec.json.decode(python("-m", "bench.informer", "peer", url, small), type=Taken)
+        ours = msgspec.json.decode(python("-m", __name__, "ours", url, small), type=Taken)
+        peer = msgspec.json.decode(python("-m", __name__, "peer", url, small), type=Taken)
     return [
         at_least(
             f"list {PODS:,} pods to a synced informer",

@@ -81,7 +81,7 @@ def measure() -> list[Row]:
 
 
 def _in_process(share: int) -> Measured:
-    return msgspec.json.decode(python("-m", "bench.nodes_idle", str(share)), type=Measured)
+    return msgspec.json.decode(python("-m", __name__, str(share)), type=Measured)
 
 
 def _measured(share: int) -> Measured:

@@ -1,6 +1,6 @@
 """Scores the recommenders: each is replayed over weeks of usage, against the default in the same run.
 
-`python -m bench.quality --traces DIR` reads published traces; without them series are generated. A decision every hour
+`python -m bench.quality.scores --traces DIR` reads published traces; without them series are generated. A decision every hour
 from past samples only, through the usage model and the recommenders as they are shipped; the first week, or 40 % of a
 shorter series, is for learning. Prints a table, and draws footprint over risk for every margin.
 """
@@ -124,7 +124,7 @@ def _rows(found: Quality, *, judged: bool) -> list[Row]:
 
 def main(arguments: Sequence[str]) -> int:
     """The exit code is 1 if a bar is missed."""
-    parser = argparse.ArgumentParser(prog="bench.quality", description=__doc__, allow_abbrev=False)
+    parser = argparse.ArgumentParser(prog="bench.quality.scores", description=__doc__, allow_abbrev=False)
     parser.add_argument("--traces", type=Path, help="a directory with sets of traces; without it series are generated")
     parser.add_argument("--svg", type=Path, default=Path("quality.svg"), help="where to draw the frontier")
     parser.add_argument("--only", default="", help="recommenders beside the default, separated by commas")

@@ -88,7 +88,7 @@ def _of_runs(name: str, taken: Passes) -> list[Row]:
 
 
 def _child(what: str) -> str:
-    return run("env", *ONE_THREAD, sys.executable, "-m", "bench.recommender_cost", what)
+    return run("env", *ONE_THREAD, sys.executable, "-m", __name__, what)
 
 
 def _take_passes(recommender: Recommender) -> Passes:

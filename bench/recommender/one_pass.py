@@ -129,7 +129,7 @@ def _of_churn(taken: Churned) -> list[Row]:
 
 def _child(what: str, size: Size) -> str:
     numbers = (str(each) for each in (size.vpas, size.pods, size.containers))
-    return run("env", *ONE_THREAD, sys.executable, "-m", "bench.recommender_pass", what, *numbers)
+    return run("env", *ONE_THREAD, sys.executable, "-m", __name__, what, *numbers)
 
 
 def _take_passes(size: Size) -> Taken:

@@ -82,7 +82,7 @@ def _rows(title: str, of: Generated, found: dict[str, float]) -> Iterator[Row]:
 
 
 def _measured(url: str, of: Generated) -> dict[str, float]:
-    document: dict[str, float] = json.loads(python("-m", "bench.recommend_prometheus", url, str(of.until)))
+    document: dict[str, float] = json.loads(python("-m", __name__, url, str(of.until)))
     # One per namespace, resource and day, and a few about the whole.
     document["most_queries"] = 2 * of.namespaces * _DAYS + 10
     return document

@@ -92,7 +92,7 @@ def _within(what: str, value: float, bar: float, unit: str) -> Row:
 
 
 def _measured(folder: Path, processes: int) -> dict[str, float]:
-    document: dict[str, float] = json.loads(python("-m", "bench.backtest", str(folder), str(processes)))
+    document: dict[str, float] = json.loads(python("-m", __name__, str(folder), str(processes)))
     return document
 
 
